@@ -1,0 +1,11 @@
+// The compiled shaders, embedded in the library by cmake/embed.cmake: one entry for each shaders/*.comp.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+struct EmbeddedShader {
+    const char* name;      // file name without .comp; null in the last entry
+    const uint32_t* code;  // SPIR-V words
+    size_t bytes;
+};
+extern const EmbeddedShader embedded_shaders[];
