@@ -1,0 +1,160 @@
+// Listing Vulkan devices, judging them, and choosing one.
+#include "llmc/device.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "llmc/launchpad_internal.h"
+
+const char* device_type_name(DeviceType type) {
+    switch (type) {
+        case DeviceType::discrete: return "discrete GPU";
+        case DeviceType::integrated: return "integrated GPU";
+        case DeviceType::virtual_gpu: return "virtual GPU";
+        default: return "software";
+    }
+}
+
+static DeviceType device_type(VkPhysicalDeviceType type) {
+    switch (type) {
+        case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return DeviceType::discrete;
+        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return DeviceType::integrated;
+        case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return DeviceType::virtual_gpu;
+        default: return DeviceType::software;
+    }
+}
+
+DeviceFeatures::DeviceFeatures() {
+    features2.pNext = &vulkan11;
+    vulkan11.pNext = &vulkan12;
+    vulkan12.pNext = &vulkan13;
+}
+
+void DeviceFeatures::request() {
+    features2.features.shaderInt64 = VK_TRUE;         // row offsets past 4 GiB
+    vulkan12.bufferDeviceAddress = VK_TRUE;           // kernels take pointers
+    vulkan12.scalarBlockLayout = VK_TRUE;             // argument blocks laid out as C++ structs
+    vulkan12.timelineSemaphore = VK_TRUE;
+    vulkan13.synchronization2 = VK_TRUE;
+    vulkan13.maintenance4 = VK_TRUE;                  // workgroup size from a specialization constant
+    vulkan13.subgroupSizeControl = VK_TRUE;
+    vulkan13.computeFullSubgroups = VK_TRUE;
+}
+
+// Names the first thing that keeps a device from running our kernels, or nothing.
+static std::string missing_feature(const Vulkan& vk, VkPhysicalDevice physical, uint32_t api) {
+    if (api < VK_API_VERSION_1_3) return "Vulkan 1.3";
+    DeviceFeatures have;
+    vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
+    if (!have.features2.features.shaderInt64) return "shaderInt64";
+    if (!have.vulkan12.bufferDeviceAddress) return "bufferDeviceAddress";
+    if (!have.vulkan12.scalarBlockLayout) return "scalarBlockLayout";
+    if (!have.vulkan12.timelineSemaphore) return "timelineSemaphore";
+    if (!have.vulkan13.synchronization2) return "synchronization2";
+    if (!have.vulkan13.maintenance4) return "maintenance4";
+    if (!have.vulkan13.subgroupSizeControl || !have.vulkan13.computeFullSubgroups) return "subgroup size control";
+    VkPhysicalDeviceSubgroupProperties subgroup = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &subgroup};
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+    if ((subgroup.supportedOperations & needed) != needed) return "subgroup arithmetic";
+    if (!(subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT)) return "subgroup operations in compute";
+    return "";
+}
+
+static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
+    VkPhysicalDeviceDriverProperties driver = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &driver};
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    vk.vkGetPhysicalDeviceMemoryProperties2(physical, &memory);
+    const uint32_t api = properties.properties.apiVersion;
+    DeviceInfo info;
+    info.name = properties.properties.deviceName;
+    info.type = device_type(properties.properties.deviceType);
+    info.driver = format_string("%s %s", driver.driverName, driver.driverInfo);
+    info.api_version = format_string("%u.%u.%u", VK_API_VERSION_MAJOR(api), VK_API_VERSION_MINOR(api),
+                                     VK_API_VERSION_PATCH(api));
+    for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++) {
+        const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
+        if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) info.memory_bytes = std::max(info.memory_bytes, heap.size);
+    }
+    info.missing = missing_feature(vk, physical, api);
+    return info;
+}
+
+std::vector<PhysicalDevice> physical_devices(const Vulkan& vk) {
+    uint32_t count = 0;
+    VK_CHECK(vk.vkEnumeratePhysicalDevices(vk.instance, &count, nullptr));
+    std::vector<VkPhysicalDevice> handles(count);
+    VK_CHECK(vk.vkEnumeratePhysicalDevices(vk.instance, &count, handles.data()));
+    std::vector<PhysicalDevice> devices;
+    for (VkPhysicalDevice handle : handles) devices.push_back({describe(vk, handle), handle});
+    std::stable_sort(devices.begin(), devices.end(),
+                     [](const auto& a, const auto& b) { return a.info.type < b.info.type; });
+    for (size_t i = 0; i < devices.size(); i++) devices[i].info.index = int(i);
+    return devices;
+}
+
+std::vector<DeviceInfo> list_devices() {
+    Vulkan vk = open_vulkan(false);
+    std::vector<DeviceInfo> infos;
+    for (const PhysicalDevice& device : physical_devices(vk)) infos.push_back(device.info);
+    close_vulkan(vk);
+    return infos;
+}
+
+static bool contains_ignoring_case(const std::string& text, const std::string& part) {
+    auto same = [](char a, char b) { return tolower(a) == tolower(b); };
+    return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+}
+
+static DeviceInfo usable(const DeviceInfo& device) {
+    if (!device.missing.empty())
+        fail("device %d (%s) cannot run the kernels: it lacks %s", device.index, device.name.c_str(),
+             device.missing.c_str());
+    return device;
+}
+
+static std::string names_of(const std::vector<DeviceInfo>& devices) {
+    std::string text = "cpu";
+    for (const DeviceInfo& device : devices) text += format_string(", %d (%s)", device.index, device.name.c_str());
+    return text;
+}
+
+static DeviceChoice choose_hardware(const std::vector<DeviceInfo>& devices) {
+    for (const DeviceInfo& device : devices)
+        if (device.type != DeviceType::software && device.missing.empty())
+            return {device, format_string("it is the first usable %s", device_type_name(device.type))};
+    std::string reason = "no GPU was found";
+    for (const DeviceInfo& device : devices) {
+        if (device.type == DeviceType::software)
+            reason = format_string("the only Vulkan device is a software one (--device %d to use it)", device.index);
+        else reason = format_string("%s lacks %s", device.name.c_str(), device.missing.c_str());
+    }
+    return {std::nullopt, reason};
+}
+
+DeviceChoice choose_device(const std::string& request) {
+    if (request == "cpu") return {std::nullopt, "it was asked for"};
+    std::vector<DeviceInfo> devices;
+    try {
+        devices = list_devices();
+    } catch (const Error& error) {
+        if (request == "auto") return {std::nullopt, error.what()};
+        throw;
+    }
+    if (request == "auto" || request == "gpu") {
+        DeviceChoice choice = choose_hardware(devices);
+        if (request == "gpu" && !choice.device)
+            fail("--device gpu: %s; there is: %s", choice.reason.c_str(), names_of(devices).c_str());
+        return choice;
+    }
+    const bool is_number = !request.empty() && std::all_of(request.begin(), request.end(), isdigit);
+    if (is_number && request.size() < 6 && std::stoul(request) < devices.size())
+        return {usable(devices[std::stoul(request)]), "it was asked for"};
+    for (const DeviceInfo& device : devices)
+        if (!is_number && !request.empty() && contains_ignoring_case(device.name, request))
+            return {usable(device), "it was asked for"};
+    fail("no device '%s'; there is: %s", request.c_str(), names_of(devices).c_str());
+}

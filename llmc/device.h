@@ -1,0 +1,37 @@
+// Which devices can run the kernels, and which of them a request such as "auto" means.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+enum class DeviceType { discrete, integrated, virtual_gpu, software };
+const char* device_type_name(DeviceType type);
+
+struct DeviceInfo {
+    int index = 0;  // position in list_devices(), which is what --device INDEX means
+    std::string name;
+    DeviceType type = DeviceType::software;
+    std::string driver;          // name and version
+    std::string api_version;     // "1.3.230"
+    uint64_t memory_bytes = 0;   // of the largest device-local heap
+    std::string missing;         // what it lacks for our kernels; empty where it can be used
+};
+
+// All Vulkan devices, in a fixed order: discrete, integrated, virtual, software. Throws Error where Vulkan is
+// not usable at all.
+std::vector<DeviceInfo> list_devices();
+
+struct DeviceChoice {
+    std::optional<DeviceInfo> device;  // none: the CPU
+    std::string reason;                // for people: "the only discrete GPU", "no Vulkan loader", ...
+};
+
+// Resolves what the user asked for:
+//   auto   the first discrete or integrated GPU that can be used, else the CPU; never a software device
+//   cpu    the CPU
+//   gpu    the first hardware GPU; Error if there is none
+//   INDEX  that device of list_devices()
+//   NAME   the first usable device whose name contains NAME, letter case ignored
+// Throws Error where the request cannot be met, naming what there is.
+DeviceChoice choose_device(const std::string& request);

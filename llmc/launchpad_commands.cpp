@@ -1,0 +1,294 @@
+// LaunchPad's commands: command buffers, barriers, dispatches, submission, recording and replay, GPU time.
+#include <algorithm>
+
+#include "llmc/launchpad_internal.h"
+
+static const uint32_t TIMED_DISPATCHES = 1024;          // in one command buffer; then it is submitted
+static const uint32_t TIMED_RECORDED_DISPATCHES = 16384;  // a recording cannot be split
+
+static void create_queries(LaunchPadState& s, Commands& c, uint32_t dispatches) {
+    if (!s.timestamp_mask) fail("%s has no timestamps", s.info.name.c_str());
+    VkQueryPoolCreateInfo info = {VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    info.queryCount = c.query_capacity = 2 * dispatches;
+    VK_CHECK(s.vk.vkCreateQueryPool(s.device, &info, nullptr, &c.queries));
+}
+
+static Commands create_commands(LaunchPadState& s, uint32_t timed_dispatches) {
+    Commands c;
+    VkCommandBufferAllocateInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+    info.commandPool = s.pool;
+    info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+    info.commandBufferCount = 1;
+    VK_CHECK(s.vk.vkAllocateCommandBuffers(s.device, &info, &c.handle));
+    if (s.options.timestamps) create_queries(s, c, timed_dispatches);
+    return c;
+}
+
+void destroy_commands(LaunchPadState& s, Commands& c) {
+    if (c.queries) s.vk.vkDestroyQueryPool(s.device, c.queries, nullptr);
+    if (c.handle) s.vk.vkFreeCommandBuffers(s.device, s.pool, 1, &c.handle);
+    c = Commands();
+}
+
+static const VkPipelineStageFlags2 WORK = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_TRANSFER_BIT;
+static const VkAccessFlags2 WRITES = VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
+static const VkAccessFlags2 ACCESSES =
+    WRITES | VK_ACCESS_2_SHADER_STORAGE_READ_BIT | VK_ACCESS_2_TRANSFER_READ_BIT;
+
+static void barrier_between(LaunchPadState& s, VkCommandBuffer commands, VkPipelineStageFlags2 to,
+                            VkAccessFlags2 access) {
+    VkMemoryBarrier2 barrier = {VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
+    barrier.srcStageMask = WORK;
+    barrier.srcAccessMask = WRITES;
+    barrier.dstStageMask = to;
+    barrier.dstAccessMask = access;
+    VkDependencyInfo info = {VK_STRUCTURE_TYPE_DEPENDENCY_INFO};
+    info.memoryBarrierCount = 1;
+    info.pMemoryBarriers = &barrier;
+    s.vk.vkCmdPipelineBarrier2(commands, &info);
+}
+
+static void begin_commands(LaunchPadState& s, Commands& c, VkCommandBufferUsageFlags usage) {
+    VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    info.flags = usage;
+    VK_CHECK(s.vk.vkBeginCommandBuffer(c.handle, &info));
+    if (c.queries) s.vk.vkCmdResetQueryPool(c.handle, c.queries, 0, c.query_capacity);
+    c.timed.clear();
+    barrier_between(s, c.handle, WORK, ACCESSES);  // wait for what was submitted before
+    s.bound = VK_NULL_HANDLE;
+    s.dirty = false;
+}
+
+static void end_commands(LaunchPadState& s, Commands& c) {
+    barrier_between(s, c.handle, VK_PIPELINE_STAGE_2_HOST_BIT, VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
+    VK_CHECK(s.vk.vkEndCommandBuffer(c.handle));
+}
+
+VkCommandBuffer open_commands(LaunchPadState& s) {
+    if (s.recording) return s.recording->commands.handle;
+    if (!s.open.handle) {
+        if (s.idle.empty()) s.idle.push_back(create_commands(s, TIMED_DISPATCHES));
+        s.open = std::move(s.idle.back());
+        s.idle.pop_back();
+        begin_commands(s, s.open, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
+    }
+    return s.open.handle;
+}
+
+void memory_barrier(LaunchPadState& s) {
+    if (!s.dirty) return;
+    barrier_between(s, open_commands(s), WORK, ACCESSES);
+    s.dirty = false;
+}
+
+static Ticket submit(LaunchPadState& s, VkCommandBuffer commands) {
+    VkCommandBufferSubmitInfo buffer = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
+    buffer.commandBuffer = commands;
+    VkSemaphoreSubmitInfo signal = {VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
+    signal.semaphore = s.timeline;
+    signal.value = s.last_ticket + 1;
+    signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    VkSubmitInfo2 info = {VK_STRUCTURE_TYPE_SUBMIT_INFO_2};
+    info.commandBufferInfoCount = 1;
+    info.pCommandBufferInfos = &buffer;
+    info.signalSemaphoreInfoCount = 1;
+    info.pSignalSemaphoreInfos = &signal;
+    VK_CHECK(s.vk.vkQueueSubmit2(s.queue, 1, &info, VK_NULL_HANDLE));
+    return ++s.last_ticket;
+}
+
+static std::vector<uint64_t> read_queries(LaunchPadState& s, VkQueryPool queries, uint32_t count) {
+    std::vector<uint64_t> ticks(count);
+    if (count)
+        VK_CHECK(s.vk.vkGetQueryPoolResults(s.device, queries, 0, count, count * sizeof(uint64_t), ticks.data(),
+                                            sizeof(uint64_t), VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
+    return ticks;
+}
+
+static double seconds_between(const LaunchPadState& s, uint64_t from, uint64_t to) {
+    return double((to - from) & s.timestamp_mask) * s.timestamp_period;
+}
+
+// Adds the times of a command buffer that has run to the table.
+static void collect_times(LaunchPadState& s, const Commands& c) {
+    const std::vector<uint64_t> ticks = read_queries(s, c.queries, uint32_t(2 * c.timed.size()));
+    for (size_t i = 0; i < c.timed.size(); i++) {
+        KernelTime& time = s.times[c.timed[i]->kernel];
+        time.calls++;
+        time.seconds += seconds_between(s, ticks[2 * i], ticks[2 * i + 1]);
+    }
+}
+
+static void retire(LaunchPadState& s) {
+    uint64_t done = 0;
+    VK_CHECK(s.vk.vkGetSemaphoreCounterValue(s.device, s.timeline, &done));
+    while (!s.in_flight.empty() && s.in_flight.front().ticket <= done) {
+        collect_times(s, s.in_flight.front());
+        s.idle.push_back(std::move(s.in_flight.front()));
+        s.in_flight.pop_front();
+    }
+}
+
+Ticket submit_open(LaunchPadState& s) {
+    if (s.open.handle) {
+        end_commands(s, s.open);
+        s.open.ticket = submit(s, s.open.handle);
+        s.in_flight.push_back(std::move(s.open));
+        s.open = Commands();
+        retire(s);
+    }
+    return s.last_ticket;
+}
+
+void wait_for(LaunchPadState& s, Ticket ticket) {
+    VkSemaphoreWaitInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+    info.semaphoreCount = 1;
+    info.pSemaphores = &s.timeline;
+    info.pValues = &ticket;
+    VK_CHECK(s.vk.vkWaitSemaphores(s.device, &info, UINT64_MAX));
+    retire(s);
+}
+
+Ticket LaunchPad::commit(bool wait_for_it) {
+    LaunchPadState& s = *state;
+    if (s.recording) fail("commit cannot be recorded: end the recording first");
+    const Ticket ticket = submit_open(s);
+    if (wait_for_it) wait_for(s, ticket);
+    return ticket;
+}
+
+void LaunchPad::wait(Ticket ticket) {
+    if (ticket > state->last_ticket) fail("wait: nothing was committed under this ticket");
+    wait_for(*state, ticket);
+}
+
+void LaunchPad::begin_group() {
+    memory_barrier(*state);
+    state->in_group = true;
+}
+
+void LaunchPad::end_group() { state->in_group = false; }
+
+void LaunchPad::barrier() { memory_barrier(*state); }
+
+// Folds a long one-dimensional grid into two dimensions; group_index() of util.glsl unfolds it.
+static Groups fold(const LaunchPadState& s, std::string_view kernel, Groups g) {
+    if (g.y == 1 && g.z == 1 && g.x > s.max_groups[0]) {
+        g.y = uint32_t((g.x + s.max_groups[0] - 1) / s.max_groups[0]);
+        g.x = s.max_groups[0];
+    }
+    if (g.x > s.max_groups[0] || g.y > s.max_groups[1] || g.z > s.max_groups[2])
+        fail("%.*s: a grid of %llu x %u x %u workgroups is more than %s takes", int(kernel.size()), kernel.data(),
+             static_cast<unsigned long long>(g.x), g.y, g.z, s.info.name.c_str());
+    return g;
+}
+
+static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
+    s.vk.vkCmdWriteTimestamp2(c.handle, VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, c.queries, query);
+}
+
+void LaunchPad::dispatch_bytes(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
+                               const void* args, size_t bytes) {
+    LaunchPadState& s = *state;
+    if (!groups.x || !groups.y || !groups.z) return;  // nothing to compute
+    const Groups grid = fold(s, kernel, groups);
+    const Pipeline& pipeline = find_pipeline(s, kernel, constants);
+    open_commands(s);
+    Commands& c = s.recording ? s.recording->commands : s.open;
+    if (!s.in_group) memory_barrier(s);
+    if (s.bound != pipeline.handle) s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle);
+    s.bound = pipeline.handle;
+    s.vk.vkCmdPushConstants(c.handle, s.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, uint32_t(bytes), args);
+    const uint32_t query = uint32_t(2 * c.timed.size());
+    if (c.queries && query == c.query_capacity)
+        fail("a recording with timestamps holds at most %u dispatches", TIMED_RECORDED_DISPATCHES);
+    if (c.queries) write_timestamp(s, c, query);
+    s.vk.vkCmdDispatch(c.handle, uint32_t(grid.x), grid.y, grid.z);
+    if (c.queries) {
+        write_timestamp(s, c, query + 1);
+        c.timed.push_back(&pipeline);
+    }
+    s.dirty = true;
+    if (s.recording) s.recording->pointers.insert(s.recording->pointers.end(), s.touched.begin(), s.touched.end());
+    s.touched.clear();
+    if (!s.recording && c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
+}
+
+void LaunchPad::begin_recording() {
+    LaunchPadState& s = *state;
+    if (s.recording) fail("begin_recording: a recording is open already");
+    commit(false);
+    s.recording = std::make_unique<Recording>();
+    s.recording->commands = create_commands(s, TIMED_RECORDED_DISPATCHES);
+    begin_commands(s, s.recording->commands, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
+}
+
+Recording* LaunchPad::end_recording() {
+    LaunchPadState& s = *state;
+    if (!s.recording) fail("end_recording: no recording is open");
+    end_commands(s, s.recording->commands);
+    s.recordings.push_back(s.recording.release());
+    s.dirty = false;
+    return s.recordings.back();
+}
+
+void LaunchPad::replay(Recording* recording) {
+    LaunchPadState& s = *state;
+    if (s.recording) fail("replay cannot be recorded");
+    for (const AddressRange& range : recording->pointers)
+        if (!find_buffer(s, reinterpret_cast<void*>(range.start), range.bytes))
+            fail("replay: a recorded kernel uses %zu bytes at %p, which have been freed", range.bytes,
+                 reinterpret_cast<void*>(range.start));
+    commit(false);
+    Commands& c = recording->commands;
+    c.ticket = submit(s, c.handle);
+    if (c.queries) {  // the next replay overwrites the timestamps
+        wait_for(s, c.ticket);
+        collect_times(s, c);
+    }
+}
+
+void LaunchPad::forget(Recording* recording) {
+    LaunchPadState& s = *state;
+    auto found = std::find(s.recordings.begin(), s.recordings.end(), recording);
+    if (found == s.recordings.end()) fail("forget: not a recording of this launchpad");
+    wait_for(s, commit(false));
+    destroy_commands(s, recording->commands);
+    delete recording;
+    s.recordings.erase(found);
+}
+
+double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
+    LaunchPadState& s = *state;
+    commit(true);
+    Commands span;
+    create_queries(s, span, 1);
+    try {
+        VkCommandBuffer first = open_commands(s);
+        s.vk.vkCmdResetQueryPool(first, span.queries, 0, 2);
+        s.vk.vkCmdWriteTimestamp2(first, WORK, span.queries, 0);
+        commands();
+        s.vk.vkCmdWriteTimestamp2(open_commands(s), WORK, span.queries, 1);
+        commit(true);
+    } catch (...) {
+        if (s.vk.vkDeviceWaitIdle(s.device) == VK_SUCCESS) destroy_commands(s, span);
+        throw;
+    }
+    const std::vector<uint64_t> ticks = read_queries(s, span.queries, 2);
+    destroy_commands(s, span);
+    return seconds_between(s, ticks[0], ticks[1]);
+}
+
+std::vector<KernelTime> LaunchPad::kernel_times() {
+    commit(true);
+    std::vector<KernelTime> times;
+    for (const auto& [name, time] : state->times) times.push_back({name, time.calls, time.seconds});
+    std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    return times;
+}
+
+void LaunchPad::reset_kernel_times() {
+    commit(true);
+    state->times.clear();
+}

@@ -1,0 +1,124 @@
+// What lies behind LaunchPad; seen by llmc/launchpad*.cpp and llmc/device.cpp alone.
+#pragma once
+#include <deque>
+#include <map>
+#include <unordered_map>
+
+#include "llmc/launchpad.h"
+#include "llmc/vulkan.h"
+
+// The features of Vulkan 1.0 to 1.3, chained for vkGetPhysicalDeviceFeatures2 and vkCreateDevice.
+struct DeviceFeatures {
+    VkPhysicalDeviceFeatures2 features2 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    VkPhysicalDeviceVulkan11Features vulkan11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
+    VkPhysicalDeviceVulkan12Features vulkan12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+    VkPhysicalDeviceVulkan13Features vulkan13 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES};
+    DeviceFeatures();
+    DeviceFeatures(const DeviceFeatures&) = delete;  // the chain points into the object
+    void request();                                  // sets what the kernels need
+};
+
+struct PhysicalDevice {
+    DeviceInfo info;
+    VkPhysicalDevice handle;
+};
+std::vector<PhysicalDevice> physical_devices(const Vulkan& vk);  // in the order of list_devices()
+
+enum class BufferKind { host_visible, device_only, readback, imported };
+
+struct Buffer {
+    uintptr_t start = 0;  // host address; readable where kind is not device_only
+    size_t bytes = 0;
+    BufferKind kind = BufferKind::host_visible;
+    VkBuffer buffer = VK_NULL_HANDLE;
+    VkDeviceMemory memory = VK_NULL_HANDLE;
+    VkDeviceAddress address = 0;  // of `start`
+    VkDeviceSize offset = 0;      // of `start` in `buffer`
+    std::string label;
+};
+
+struct Pipeline {
+    std::string kernel;
+    VkPipeline handle = VK_NULL_HANDLE;
+};
+
+// A command buffer with the timestamps taken in it.
+struct Commands {
+    VkCommandBuffer handle = VK_NULL_HANDLE;
+    Ticket ticket = 0;
+    VkQueryPool queries = VK_NULL_HANDLE;
+    uint32_t query_capacity = 0;
+    std::vector<const Pipeline*> timed;  // dispatch i lies between queries 2i and 2i+1
+};
+
+struct AddressRange {
+    uintptr_t start;
+    size_t bytes;
+};
+
+struct Recording {
+    Commands commands;
+    std::vector<AddressRange> pointers;  // kept where pointers are checked
+};
+
+struct LaunchPadState {
+    LaunchPadOptions options;
+    Vulkan vk;
+    DeviceInfo info;
+    Limits limits;
+    MemoryMode mode = MemoryMode::unified;
+    VkPhysicalDevice physical = VK_NULL_HANDLE;
+    VkDevice device = VK_NULL_HANDLE;
+    VkQueue queue = VK_NULL_HANDLE;
+    uint32_t queue_family = 0;
+    VkPhysicalDeviceMemoryProperties memory = {};
+    VkDeviceSize import_alignment = 0;  // 0: host memory cannot be imported
+    bool has_memory_budget = false;
+    uint32_t max_groups[3] = {};
+    uint32_t max_subgroup = 0;
+    bool pin_subgroup = false;     // the device can be told a subgroup size
+    double timestamp_period = 0;   // seconds per tick
+    uint64_t timestamp_mask = 0;
+
+    std::map<uintptr_t, Buffer> buffers;  // by start: an ordered search finds the one that holds an address
+    uint64_t allocated = 0;
+    Buffer staging;
+
+    VkPipelineLayout layout = VK_NULL_HANDLE;
+    VkPipelineCache cache = VK_NULL_HANDLE;
+    std::string cache_file;  // empty: no cache on disk
+    std::unordered_map<std::string, VkShaderModule> modules;
+    std::unordered_map<std::string, Pipeline> pipelines;  // key: kernel name and constants
+
+    VkCommandPool pool = VK_NULL_HANDLE;
+    VkSemaphore timeline = VK_NULL_HANDLE;
+    Ticket last_ticket = 0;
+    std::deque<Commands> in_flight;
+    std::vector<Commands> idle;
+    std::vector<Recording*> recordings;
+    Commands open;                        // being appended to; handle is null where nothing was
+    std::unique_ptr<Recording> recording;  // between begin_recording and end_recording
+    VkPipeline bound = VK_NULL_HANDLE;
+    bool dirty = false;     // something ran since the last barrier
+    bool in_group = false;
+    std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
+    std::map<std::string, KernelTime> times;
+
+    ~LaunchPadState();
+};
+
+// launchpad_memory.cpp
+void choose_memory_mode(LaunchPadState& s);
+Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label);
+void destroy_buffer(LaunchPadState& s, Buffer& buffer);
+const Buffer* find_buffer(const LaunchPadState& s, const void* p, size_t bytes);  // null: not inside a live one
+// launchpad_commands.cpp
+VkCommandBuffer open_commands(LaunchPadState& s);  // begins a command buffer where none is open
+void memory_barrier(LaunchPadState& s);            // unless nothing ran since the last one
+Ticket submit_open(LaunchPadState& s);
+void wait_for(LaunchPadState& s, Ticket ticket);
+void destroy_commands(LaunchPadState& s, Commands& commands);
+// launchpad_pipeline.cpp
+void create_pipeline_cache(LaunchPadState& s);
+void save_pipeline_cache(LaunchPadState& s);
+const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::initializer_list<uint32_t> constants);

@@ -1,0 +1,122 @@
+// LaunchPad's pipelines: built once per kernel and constants, kept in a pipeline cache on disk.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "llmc/launchpad_internal.h"
+#include "llmc/shaders.h"
+
+static std::filesystem::path cache_directory(const LaunchPadOptions& options) {
+    if (!options.cache_directory.empty()) return options.cache_directory;
+    if (const char* cache = getenv("XDG_CACHE_HOME"); cache && *cache) return std::filesystem::path(cache) / "vulkan_gpt2";
+    if (const char* home = getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "vulkan_gpt2";
+    return {};
+}
+
+// A file name that differs for each device and driver version: cached pipelines fit those alone.
+static std::string cache_file_name(const LaunchPadState& s) {
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
+    std::string name;
+    for (uint8_t byte : properties.properties.pipelineCacheUUID) name += format_string("%02x", byte);
+    return format_string("%s-%08x.pipelines", name.c_str(), properties.properties.driverVersion);
+}
+
+// The file's bytes, or nothing where it is not a cache that this device's driver wrote.
+static std::string read_cache(const LaunchPadState& s) {
+    std::ifstream file(s.cache_file, std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    VkPipelineCacheHeaderVersionOne header;
+    if (bytes.size() < sizeof header) return "";
+    memcpy(&header, bytes.data(), sizeof header);
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
+    const VkPhysicalDeviceProperties& p = properties.properties;
+    const bool ours = header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE && header.vendorID == p.vendorID &&
+                      header.deviceID == p.deviceID &&
+                      !memcmp(header.pipelineCacheUUID, p.pipelineCacheUUID, VK_UUID_SIZE);
+    return ours ? bytes : "";
+}
+
+void create_pipeline_cache(LaunchPadState& s) {
+    std::string bytes;
+    const std::filesystem::path directory = cache_directory(s.options);
+    if (s.options.cache_directory != "none" && !directory.empty()) {
+        s.cache_file = (directory / cache_file_name(s)).string();
+        bytes = read_cache(s);
+    }
+    VkPipelineCacheCreateInfo info = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+    info.initialDataSize = bytes.size();
+    info.pInitialData = bytes.data();
+    VK_CHECK(s.vk.vkCreatePipelineCache(s.device, &info, nullptr, &s.cache));
+}
+
+// Best effort: a cache that cannot be written costs the next start a little time and nothing else.
+void save_pipeline_cache(LaunchPadState& s) {
+    size_t bytes = 0;
+    if (s.cache_file.empty() || s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS) return;
+    std::string data(bytes, '\0');
+    if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, data.data()) != VK_SUCCESS) return;
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(s.cache_file).parent_path(), ignored);
+    const std::string temporary = format_string("%s.%d", s.cache_file.c_str(), int(getpid()));
+    std::ofstream file(temporary, std::ios::binary);
+    file.write(data.data(), std::streamsize(bytes));
+    file.close();
+    if (file) std::filesystem::rename(temporary, s.cache_file, ignored);
+    else std::filesystem::remove(temporary, ignored);
+}
+
+static VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
+    if (auto found = s.modules.find(kernel); found != s.modules.end()) return found->second;
+    const EmbeddedShader* shader = embedded_shaders;
+    while (shader->name && kernel != shader->name) shader++;
+    if (!shader->name) fail("no kernel is named '%s': see shaders/", kernel.c_str());
+    VkShaderModuleCreateInfo info = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+    info.codeSize = shader->bytes;
+    info.pCode = shader->code;
+    VkShaderModule module;
+    VK_CHECK(s.vk.vkCreateShaderModule(s.device, &info, nullptr, &module));
+    return s.modules[kernel] = module;
+}
+
+static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
+                                 std::initializer_list<uint32_t> constants) {
+    const uint32_t block = constants.size() ? *constants.begin() : 0;
+    if (!block || block > s.limits.max_block)
+        fail("%s: a block of %u invocations is not possible on %s (1 to %u)", kernel.c_str(), block,
+             s.info.name.c_str(), s.limits.max_block);
+    std::vector<VkSpecializationMapEntry> entries;
+    for (uint32_t i = 0; i < constants.size(); i++) entries.push_back({i, i * 4, 4});
+    VkSpecializationInfo specialization = {uint32_t(entries.size()), entries.data(), constants.size() * 4,
+                                           constants.begin()};
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup = {
+        VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
+    subgroup.requiredSubgroupSize = s.limits.subgroup_size;
+    VkComputePipelineCreateInfo info = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+    info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+    if (s.pin_subgroup) info.stage.pNext = &subgroup;
+    if (block % s.max_subgroup == 0) info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+    info.stage.module = find_module(s, kernel);
+    info.stage.pName = "main";
+    info.stage.pSpecializationInfo = &specialization;
+    info.layout = s.layout;
+    VkPipeline pipeline;
+    VK_CHECK(s.vk.vkCreateComputePipelines(s.device, s.cache, 1, &info, nullptr, &pipeline));
+    return pipeline;
+}
+
+const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::initializer_list<uint32_t> constants) {
+    std::string key(kernel);
+    key.append(1, '\0').append(reinterpret_cast<const char*>(constants.begin()), constants.size() * 4);
+    auto found = s.pipelines.find(key);
+    if (found == s.pipelines.end()) {
+        const std::string name(kernel);
+        found = s.pipelines.emplace(key, Pipeline{name, build_pipeline(s, name, constants)}).first;
+    }
+    return found->second;  // stays where it is: an unordered_map does not move its elements
+}

@@ -1,0 +1,55 @@
+// The Vulkan functions the launchpad calls, loaded at run time: a program starts, and trains on the CPU, where no
+// Vulkan loader is installed. Every VkResult goes through VK_CHECK, in every build.
+#pragma once
+#include <vulkan/vulkan.h>
+
+#include "llmc/error.h"
+
+// Functions of the instance level, in the order they are used.
+#define VULKAN_INSTANCE_FUNCTIONS(X)                                                            \
+    X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2)        \
+    X(vkGetPhysicalDeviceFeatures2) X(vkGetPhysicalDeviceMemoryProperties2)                     \
+    X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkEnumerateDeviceExtensionProperties)         \
+    X(vkCreateDevice) X(vkGetDeviceProcAddr)
+
+#define VULKAN_DEVICE_FUNCTIONS(X)                                                              \
+    X(vkDestroyDevice) X(vkGetDeviceQueue) X(vkDeviceWaitIdle) X(vkQueueSubmit2)                \
+    X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkWaitSemaphores) X(vkGetSemaphoreCounterValue) \
+    X(vkCreateCommandPool) X(vkDestroyCommandPool) X(vkAllocateCommandBuffers)                  \
+    X(vkFreeCommandBuffers) X(vkBeginCommandBuffer) X(vkEndCommandBuffer)                       \
+    X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements) X(vkAllocateMemory)   \
+    X(vkFreeMemory) X(vkBindBufferMemory) X(vkMapMemory) X(vkGetBufferDeviceAddress)            \
+    X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout) X(vkCreatePipelineCache)               \
+    X(vkDestroyPipelineCache) X(vkGetPipelineCacheData) X(vkCreateShaderModule)                 \
+    X(vkDestroyShaderModule) X(vkCreateComputePipelines) X(vkDestroyPipeline)                   \
+    X(vkCmdBindPipeline) X(vkCmdPushConstants) X(vkCmdDispatch) X(vkCmdPipelineBarrier2)        \
+    X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdUpdateBuffer)                                  \
+    X(vkCreateQueryPool) X(vkDestroyQueryPool) X(vkGetQueryPoolResults)                         \
+    X(vkCmdResetQueryPool) X(vkCmdWriteTimestamp2)
+
+// One table per instance and device, so that several launchpads live side by side.
+struct Vulkan {
+    VkInstance instance = VK_NULL_HANDLE;
+    VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
+    bool validation = false;  // the Khronos layer is on
+    PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;
+    PFN_vkGetMemoryHostPointerPropertiesEXT vkGetMemoryHostPointerPropertiesEXT = nullptr;  // may stay null
+#define DECLARE(function) PFN_##function function = nullptr;
+    VULKAN_INSTANCE_FUNCTIONS(DECLARE)
+    VULKAN_DEVICE_FUNCTIONS(DECLARE)
+#undef DECLARE
+};
+
+// Loads the Vulkan library and makes an instance, with the Khronos validation layer (synchronization
+// validation included) on request. Throws Error where there is no loader or no Vulkan 1.3, or no such layer.
+Vulkan open_vulkan(bool validation);
+void close_vulkan(Vulkan& vk);
+void load_device_functions(Vulkan& vk, VkDevice device);
+
+// The messages that the validation layer has printed in this process so far.
+int validation_message_count();
+
+const char* vulkan_result_name(VkResult result);
+// Throws Error, naming the call and what the result means; returns where the result is VK_SUCCESS.
+void check_vulkan(VkResult result, const char* call);
+#define VK_CHECK(call) check_vulkan((call), #call)

@@ -1,0 +1,39 @@
+// Argument blocks of the kernels, read by C++ (llmc/*.cpp) and by GLSL (shaders/*.comp), at most 128 bytes each.
+// Both sides lay them out alike: 8-byte device addresses first, then 4-byte numbers.
+//
+// Reals holds the storage type of parameters, activations and gradients (float now); Floats is fp32 always:
+// statistics, losses, optimizer state. Shapes stand beside each address; B T C V Vp NH as in llm.c.
+#ifndef ARGS_H
+#define ARGS_H
+
+#ifdef __cplusplus
+#include <cstdint>
+using Reals = uint64_t;
+using Floats = uint64_t;
+using Ints = uint64_t;
+#else
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Reals { float x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Reals4 { vec4 x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int x[]; };
+#endif
+
+struct PeakCopyArgs {
+    Reals outp, inp;  // (4 N)
+    int N;
+};
+
+struct PeakFmaArgs {
+    Floats outp;  // one value per invocation
+    int rounds;
+};
+
+struct LayernormForwardArgs {
+    Reals outp;           // (N, C)
+    Floats mean, rstd;    // (N)
+    Reals inp;            // (N, C)
+    Reals weight, bias;   // (C)
+    int N, C;
+};
+
+#endif

@@ -1,0 +1,13 @@
+// Copies N vec4 with 16-byte accesses: the bandwidth that benchmarks are compared with.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { PeakCopyArgs args; };
+
+void main() {
+    const uint64_t i = global_index();
+    if (i >= args.N) return;
+    Reals4 outp = Reals4(uint64_t(args.outp) + i * 16), inp = Reals4(uint64_t(args.inp) + i * 16);
+    outp.x[0] = inp.x[0];
+}

@@ -1,0 +1,19 @@
+// Fused multiply-adds on registers only: the fp32 arithmetic that benchmarks are compared with. Each invocation makes
+// `rounds` rounds of 64 independent operations (128 flops a round).
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { PeakFmaArgs args; };
+
+void main() {
+    float a[16];
+    const float x = 1.0 + 1e-7 * float(gl_LocalInvocationID.x), y = 1e-7;
+    [[unroll]] for (uint i = 0; i < 16; i++) a[i] = float(i);
+    for (int round = 0; round < args.rounds; round++)
+        [[unroll]] for (uint k = 0; k < 4; k++)
+            [[unroll]] for (uint i = 0; i < 16; i++) a[i] = fma(a[i], x, y);
+    float sum = 0;
+    [[unroll]] for (uint i = 0; i < 16; i++) sum += a[i];
+    float_row(args.outp, global_index(), 1).x[0] = sum;
+}

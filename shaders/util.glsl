@@ -1,0 +1,54 @@
+// What every kernel includes: extensions, argument types, the number of its workgroup, loads and stores of the
+// storage type, 64-bit row offsets, and sums over a workgroup.
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference2 : require
+#extension GL_EXT_scalar_block_layout : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+#include "args.h"
+
+layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
+layout(constant_id = 0) const uint BLOCK = 64;  // invocations in a workgroup
+
+// The number of this workgroup in a one-dimensional grid, which the launchpad may have folded into two; it can
+// come out larger than the grid asked for, so every kernel compares it with its sizes.
+uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+// The number of this invocation in such a grid; 64 bits, since tensors may have more than 2^32 elements.
+uint64_t global_index() { return uint64_t(group_index()) * BLOCK + gl_LocalInvocationID.x; }
+
+// The storage type is float: loading and storing do not convert.
+const uint REAL_BYTES = 4;
+float load(Reals p, uint i) { return p.x[i]; }
+void store(Reals p, uint i, float v) { p.x[i] = v; }
+
+// p advanced by row * width elements, which may pass 2^32. (GLSL does not overload on buffer references.)
+Reals real_row(Reals p, uint64_t row, uint width) { return Reals(uint64_t(p) + row * width * REAL_BYTES); }
+Floats float_row(Floats p, uint64_t row, uint width) { return Floats(uint64_t(p) + row * width * 4); }
+Ints int_row(Ints p, uint64_t row, uint width) { return Ints(uint64_t(p) + row * width * 4); }
+
+// Sums over the workgroup; every invocation calls them and gets the result. The order of the additions is fixed,
+// so the same device gives the same bits. A subgroup may be as small as one invocation.
+shared float block_scratch[1024];
+
+float block_sum(float v) {
+    v = subgroupAdd(v);
+    barrier();  // the scratch may still be read by the call before
+    if (subgroupElect()) block_scratch[gl_SubgroupID] = v;
+    barrier();
+    float sum = 0;
+    for (uint i = 0; i < gl_NumSubgroups; i++) sum += block_scratch[i];
+    return sum;
+}
+
+float block_max(float v) {
+    v = subgroupMax(v);
+    barrier();
+    if (subgroupElect()) block_scratch[gl_SubgroupID] = v;
+    barrier();
+    float m = block_scratch[0];
+    for (uint i = 1; i < gl_NumSubgroups; i++) m = max(m, block_scratch[i]);
+    return m;
+}

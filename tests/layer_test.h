@@ -1,0 +1,116 @@
+// What the layer tests share: a launchpad for each memory mode of the test device, random inputs, tensors on the
+// device that start as NaN, and a comparison that NaN cannot pass.
+//
+// LLMC_TEST_DEVICE names the device (as --device does); "none" leaves only the CPU parts of the tests. Without it the
+// first Vulkan device is taken, a software one included. Validation is on unless LAUNCHPAD_VALIDATION=0.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+
+#include "llmc/launchpad.h"
+#include "llmc/vulkan.h"
+
+inline std::string test_device() {
+    const char* name = getenv("LLMC_TEST_DEVICE");
+    return name && *name ? name : "0";
+}
+
+// One launchpad for each memory mode that the device can have, made at first use; empty where LLMC_TEST_DEVICE=none.
+inline const std::vector<std::unique_ptr<LaunchPad>>& test_pads() {
+    static std::vector<std::unique_ptr<LaunchPad>> pads = [] {
+        std::vector<std::unique_ptr<LaunchPad>> made;
+        if (test_device() == "none") return made;
+        const char* validation = getenv("LAUNCHPAD_VALIDATION");
+        for (MemoryMode mode : {MemoryMode::unified, MemoryMode::mapped, MemoryMode::staged}) {
+            LaunchPadOptions options;
+            options.device = test_device();
+            options.memory = mode;
+            options.validation = !validation || strcmp(validation, "0") != 0;
+            options.check_pointers = true;
+            options.cache_directory = "none";
+            try {
+                made.push_back(std::make_unique<LaunchPad>(options));
+            } catch (const Error& error) {  // a discrete GPU has no unified memory; anything else is a failure
+                if (mode != MemoryMode::unified || !strstr(error.what(), "unified memory")) throw;
+            }
+        }
+        return made;
+    }();
+    return pads;
+}
+
+inline std::vector<float> random_values(size_t n, uint32_t seed, float scale = 1.0f) {
+    std::mt19937 generator(seed);
+    std::normal_distribution<float> normal(0.0f, scale);
+    std::vector<float> values(n);
+    for (float& v : values) v = normal(generator);
+    return values;
+}
+
+inline std::vector<int> random_integers(size_t n, uint32_t seed, int below) {
+    std::mt19937 generator(seed);
+    std::vector<int> values(n);
+    for (int& v : values) v = int(generator() % uint32_t(below));
+    return values;
+}
+
+inline std::vector<float> nans(size_t n) { return std::vector<float>(n, std::numeric_limits<float>::quiet_NaN()); }
+
+// An array in the launchpad's memory, with given values or, for outputs, n NaNs.
+template <class T> struct DeviceArray {
+    LaunchPad& pad;
+    T* data;
+    size_t size;
+    DeviceArray(LaunchPad& p, const std::vector<T>& values)
+        : pad(p), data(p.allocate<T>(values.size(), "test")), size(values.size()) {
+        pad.upload(data, values.data(), size * sizeof(T));
+    }
+    DeviceArray(LaunchPad& p, size_t n) : DeviceArray(p, std::vector<T>(n, std::numeric_limits<T>::quiet_NaN())) {}
+    DeviceArray(const DeviceArray&) = delete;
+    ~DeviceArray() { pad.free(data); }
+    std::vector<T> values() const {
+        std::vector<T> host(size);
+        pad.download(host.data(), data, size * sizeof(T));
+        return host;
+    }
+    operator T*() const { return data; }
+};
+
+// Fails unless got equals want: relative L2 error of the whole, and each element within `tolerance` times the
+// largest magnitude of want. A NaN or infinity on either side fails.
+inline void expect_close(const char* what, const std::vector<float>& got, const std::vector<float>& want,
+                         double tolerance = 1e-5) {
+    ASSERT_EQ(got.size(), want.size()) << what;
+    double squares = 0, error_squares = 0, largest = 0;
+    for (float w : want) largest = std::max(largest, std::abs(double(w)));
+    int shown = 0;
+    for (size_t i = 0; i < want.size(); i++) {
+        const double error = double(got[i]) - double(want[i]);
+        squares += double(want[i]) * want[i];
+        error_squares += error * error;
+        if (!(std::abs(error) <= 4 * tolerance * largest + 1e-30) && shown++ < 5)
+            ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", expected " << want[i];
+    }
+    EXPECT_TRUE(std::sqrt(error_squares) <= tolerance * std::sqrt(squares) + 1e-30)
+        << what << ": relative L2 error " << std::sqrt(error_squares / squares);
+}
+
+// Calls check(pad, version, block_size) for each memory mode, each version and each of its block sizes.
+template <class Versions, class Check> void for_each_version(const Versions& versions, Check check) {
+    for (const auto& pad : test_pads())
+        for (const auto& version : versions)
+            for (int block_size : version.block_sizes) {
+                if (uint32_t(block_size) > pad->limits().max_block) continue;
+                SCOPED_TRACE(format_string("%s, block size %d, %s memory, %s", version.name, block_size,
+                                           memory_mode_name(pad->memory_mode()), pad->device().name.c_str()));
+                const int messages = validation_message_count();
+                check(*pad, version, block_size);
+                EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+            }
+}
