@@ -1,0 +1,61 @@
+// Reading and writing whole files: see file.h.
+#include "llmc/file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "llmc/error.h"
+
+static struct stat status_of(const File& file, const std::string& path) {
+    struct stat status;
+    if (fstat(fileno(file.get()), &status) != 0) fail("cannot read %s: %s", path.c_str(), strerror(errno));
+    return status;
+}
+
+File open_to_read(const std::string& path) {
+    File file(fopen(path.c_str(), "rb"));
+    if (!file) fail("cannot open %s: %s", path.c_str(), strerror(errno));
+    if (S_ISDIR(status_of(file, path).st_mode)) fail("cannot read %s: it is a directory", path.c_str());
+    return file;
+}
+
+uint64_t size_of(const File& file, const std::string& path) {
+    struct stat status = status_of(file, path);
+    if (!S_ISREG(status.st_mode)) fail("cannot read %s: it is not a regular file", path.c_str());
+    return uint64_t(status.st_size);
+}
+
+std::string read_whole_file(const std::string& path, uint64_t limit) {
+    File file = open_to_read(path);
+    uint64_t size = size_of(file, path);
+    if (size > limit)
+        fail("%s is %llu bytes long, more than the %llu that such a file can have", path.c_str(),
+             (unsigned long long)size, (unsigned long long)limit);
+    std::string bytes(size, '\0');
+    if (fread(bytes.data(), 1, size, file.get()) != size) fail("cannot read %s to its end", path.c_str());
+    return bytes;
+}
+
+void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts) {
+    std::string temporary = path + ".tmp";
+    FILE* file = fopen(temporary.c_str(), "wb");
+    if (!file) fail("cannot write %s: %s", temporary.c_str(), strerror(errno));
+    bool good = true;
+    for (std::string_view part : parts) good = good && fwrite(part.data(), 1, part.size(), file) == part.size();
+    good = good && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    int why = errno;
+    if (fclose(file) != 0 && good) {
+        why = errno;
+        good = false;
+    }
+    if (good && rename(temporary.c_str(), path.c_str()) != 0) {
+        why = errno;
+        good = false;
+    }
+    if (good) return;
+    remove(temporary.c_str());
+    fail("cannot write %s: %s", path.c_str(), strerror(why));
+}

@@ -1,0 +1,90 @@
+// Runs a program in a test and collects what it did: run_program({BINARY_DIR "/prepare_data", "--help"}).
+// No shell is involved; standard input is empty. Also the folder that tests share for their temporary files.
+#pragma once
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+extern char** environ;
+
+struct ProgramResult {
+    int status;       // exit status; 128 + signal number where a signal ended it
+    std::string out;  // standard output
+    std::string err;  // standard error
+};
+
+// A string's number of lines, an unfinished last one included.
+inline int count_lines(const std::string& text) {
+    int lines = 0;
+    for (char c : text) lines += c == '\n';
+    return lines + (!text.empty() && text.back() != '\n');
+}
+
+// Reads both pipes until both are closed, so that a program that fills one of them cannot hang.
+inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result) {
+    pollfd pipes[2] = {{out_pipe, POLLIN, 0}, {err_pipe, POLLIN, 0}};
+    std::string* texts[2] = {&result.out, &result.err};
+    while (pipes[0].fd >= 0 || pipes[1].fd >= 0) {
+        if (poll(pipes, 2, -1) < 0) continue;  // interrupted by a signal
+        for (int i = 0; i < 2; i++) {
+            if (pipes[i].fd < 0 || !pipes[i].revents) continue;
+            char chunk[4096];
+            ssize_t count = read(pipes[i].fd, chunk, sizeof(chunk));
+            if (count > 0) texts[i]->append(chunk, size_t(count));
+            if (count <= 0) pipes[i].fd = -1;
+        }
+    }
+}
+
+// Runs argv[0] (a path, or a name to be found in PATH) with the arguments argv[1...] and waits for it.
+inline ProgramResult run_program(std::vector<std::string> argv) {
+    int out_pipe[2], err_pipe[2];
+    if (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out_pipe[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, err_pipe[1], 2);
+    std::vector<char*> arguments;
+    for (std::string& argument : argv) arguments.push_back(argument.data());
+    arguments.push_back(nullptr);
+    pid_t child = 0;
+    int error = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(out_pipe[1]);
+    close(err_pipe[1]);
+    ProgramResult result = {127, "", ""};
+    if (!error) collect_output(out_pipe[0], err_pipe[0], result);
+    close(out_pipe[0]);
+    close(err_pipe[0]);
+    if (error) throw std::runtime_error("cannot start " + argv[0] + ": " + strerror(error));
+    int status = 0;
+    waitpid(child, &status, 0);
+    result.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return result;
+}
+
+// A fresh folder for one test's files, deleted with everything in it when the object goes.
+struct TemporaryFolder {
+    std::string path;
+    TemporaryFolder() {
+        std::string name = (std::filesystem::temp_directory_path() / "test-XXXXXX").string();
+        if (!mkdtemp(name.data())) throw std::runtime_error("cannot make a temporary folder");
+        path = name;
+    }
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path, ignored);
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    std::string operator/(const std::string& name) const { return path + "/" + name; }
+};

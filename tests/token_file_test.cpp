@@ -1,0 +1,121 @@
+// Token shards: what is written is llm.c's format to the byte and is read back; damaged files are refused with
+// one line that names the file.
+#include "llmc/token_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "llmc/error.h"
+#include "llmc/file.h"
+#include "tests/run_program.h"
+
+static std::string error_of(const std::string& path) {
+    try {
+        open_token_shard(path);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+// A shard's bytes put together by hand: header fields, then tokens.
+static std::string shard_bytes(int32_t magic, int32_t version, int32_t count, std::vector<uint16_t> tokens) {
+    std::string bytes(1024 + 2 * tokens.size(), '\0');
+    int32_t header[3] = {magic, version, count};
+    memcpy(bytes.data(), header, sizeof(header));
+    if (!tokens.empty()) memcpy(bytes.data() + 1024, tokens.data(), 2 * tokens.size());
+    return bytes;
+}
+
+TEST(token_file, writes_the_format_to_the_byte_and_reads_it_back) {
+    TemporaryFolder folder;
+    std::vector<uint16_t> tokens = {0, 1, 255, 256, 50256, 65535, 7};
+    write_token_shard(folder / "a.bin", tokens.data(), tokens.size());
+    EXPECT_EQ(read_whole_file(folder / "a.bin"), shard_bytes(20240520, 1, 7, tokens));
+    EXPECT_FALSE(std::filesystem::exists(folder / "a.bin.tmp"));
+
+    TokenShard shard = open_token_shard(folder / "a.bin");
+    ASSERT_EQ(shard.tokens, tokens.size());
+    for (size_t first = 0; first <= tokens.size(); first++)
+        for (size_t count = 0; first + count <= tokens.size(); count++) {
+            std::vector<uint16_t> got(count);
+            read_tokens(shard, first, count, got.data());
+            EXPECT_TRUE(std::equal(got.begin(), got.end(), tokens.begin() + ptrdiff_t(first)));
+        }
+}
+
+TEST(token_file, an_empty_shard_is_a_shard) {
+    TemporaryFolder folder;
+    write_token_shard(folder / "empty.bin", nullptr, 0);
+    EXPECT_EQ(open_token_shard(folder / "empty.bin").tokens, 0u);
+}
+
+TEST(token_file, refuses_ranges_outside_the_shard) {
+    TemporaryFolder folder;
+    uint16_t tokens[4] = {1, 2, 3, 4};
+    write_token_shard(folder / "a.bin", tokens, 4);
+    TokenShard shard = open_token_shard(folder / "a.bin");
+    EXPECT_THROW(read_tokens(shard, 0, 5, tokens), Error);
+    EXPECT_THROW(read_tokens(shard, 4, 1, tokens), Error);
+    EXPECT_THROW(read_tokens(shard, ~uint64_t(0), 2, tokens), Error);
+    EXPECT_THROW(read_tokens(shard, 2, ~uint64_t(0), tokens), Error);
+    std::filesystem::resize_file(shard.path, 1024 + 6);  // the file shrinks behind the reader's back
+    EXPECT_THROW(read_tokens(shard, 0, 4, tokens), Error);
+}
+
+TEST(token_file, positions_past_4_gib_are_read_right) {
+    TemporaryFolder folder;
+    const uint64_t count = max_shard_tokens;
+    write_whole_file(folder / "big.bin", {shard_bytes(20240520, 1, int32_t(count), {})});
+    std::error_code full;
+    std::filesystem::resize_file(folder / "big.bin", 1024 + 2 * count, full);  // sparse: takes no space
+    if (full) GTEST_SKIP() << "no sparse 4 GiB file here: " << full.message();
+    uint16_t last = 4711;
+    FILE* file = fopen((folder / "big.bin").c_str(), "r+b");
+    ASSERT_NE(file, nullptr);
+    EXPECT_EQ(fseeko(file, off_t(1024 + 2 * (count - 1)), SEEK_SET), 0);
+    EXPECT_EQ(fwrite(&last, 2, 1, file), 1u);
+    fclose(file);
+    uint16_t got[2] = {1, 1};
+    read_tokens(open_token_shard(folder / "big.bin"), count - 2, 2, got);
+    EXPECT_EQ(got[0], 0);
+    EXPECT_EQ(got[1], 4711);
+}
+
+TEST(token_file, damaged_files_are_refused_by_name) {
+    TemporaryFolder folder;
+    std::string good = shard_bytes(20240520, 1, 3, {1, 2, 3});
+    struct Case {
+        const char* expected;
+        std::string bytes;
+    } cases[] = {
+        {"too short", ""},
+        {"too short", good.substr(0, 1023)},
+        {"not a token shard", shard_bytes(20240521, 1, 3, {1, 2, 3})},
+        {"version 2", shard_bytes(20240520, 2, 3, {1, 2, 3})},
+        {"-1 tokens", shard_bytes(20240520, 1, -1, {1, 2, 3})},
+        {"truncated", good.substr(0, good.size() - 1)},
+        {"truncated", shard_bytes(20240520, 1, 2147483647, {1, 2, 3})},
+        {"too long", good + "x"},
+    };
+    for (const Case& c : cases) {
+        write_whole_file(folder / "bad.bin", {c.bytes});
+        std::string error = error_of(folder / "bad.bin");
+        EXPECT_NE(error.find(c.expected), std::string::npos) << error << " / " << c.expected;
+        EXPECT_NE(error.find(folder / "bad.bin"), std::string::npos) << error;
+    }
+    EXPECT_NE(error_of(folder / "missing.bin").find("No such file"), std::string::npos);
+    EXPECT_NE(error_of(folder.path).find("directory"), std::string::npos);
+    EXPECT_NE(error_of("/dev/null").find("not a regular file"), std::string::npos);
+}
+
+TEST(token_file, a_failed_write_leaves_no_file) {
+    TemporaryFolder folder;
+    uint16_t token = 1;
+    EXPECT_THROW(write_token_shard(folder / "no/such/folder.bin", &token, 1), Error);
+    EXPECT_THROW(write_token_shard(folder / "a.bin", &token, max_shard_tokens + 1), Error);
+    std::filesystem::create_directory(folder / "b.bin");
+    EXPECT_THROW(write_token_shard(folder / "b.bin", &token, 1), Error);
+    EXPECT_FALSE(std::filesystem::exists(folder / "b.bin.tmp"));
+}
