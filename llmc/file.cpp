@@ -44,7 +44,8 @@ void write_whole_file(const std::string& path, std::initializer_list<std::string
     FILE* file = fopen(temporary.c_str(), "wb");
     if (!file) fail("cannot write %s: %s", temporary.c_str(), strerror(errno));
     bool good = true;
-    for (std::string_view part : parts) good = good && fwrite(part.data(), 1, part.size(), file) == part.size();
+    for (std::string_view part : parts)
+        good = good && fwrite(part.data(), 1, part.size(), file) == part.size();
     good = good && fflush(file) == 0 && fsync(fileno(file)) == 0;
     int why = errno;
     if (fclose(file) != 0 && good) {

@@ -1,6 +1,6 @@
-// Whole files in and out, with errors that name the file. Files are written under a temporary name, flushed to
-// disk and renamed, so that a reader never sees half a file, whatever happens to the writer.
-// All binary formats of the project are little-endian and are read into memory as they lie.
+// Whole files in and out, with errors that name the file. Files are written under a temporary name, flushed
+// to disk and renamed, so that a reader never sees half a file, whatever happens to the writer. All binary
+// formats of the project are little-endian and are read into memory as they lie.
 #pragma once
 #include <bit>
 #include <cstdint>

@@ -20,8 +20,8 @@ TokenShard open_token_shard(const std::string& path) {
         fail("%s is too short for a token shard: %llu bytes, the header alone has %llu", path.c_str(),
              (unsigned long long)size, (unsigned long long)header_bytes);
     if (header[0] != shard_magic)
-        fail("%s is not a token shard: it starts with %d instead of %d; make one with prepare_data", path.c_str(),
-             header[0], shard_magic);
+        fail("%s is not a token shard: it starts with %d instead of %d; make one with prepare_data",
+             path.c_str(), header[0], shard_magic);
     if (header[1] != shard_version)
         fail("%s is a token shard of version %d, only version %d can be read", path.c_str(), header[1],
              shard_version);
@@ -49,8 +49,8 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
 
 void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t count) {
     if (count > max_shard_tokens)
-        fail("cannot write %llu tokens to %s: a shard holds at most %llu", (unsigned long long)count, path.c_str(),
-             (unsigned long long)max_shard_tokens);
+        fail("cannot write %llu tokens to %s: a shard holds at most %llu", (unsigned long long)count,
+             path.c_str(), (unsigned long long)max_shard_tokens);
     int32_t header[header_ints] = {shard_magic, shard_version, int32_t(count)};
     write_whole_file(path, {{reinterpret_cast<const char*>(header), header_bytes},
                             {reinterpret_cast<const char*>(tokens), count * sizeof(uint16_t)}});

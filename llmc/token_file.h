@@ -1,5 +1,6 @@
-// llm.c's token shards: 256 int32 of header (magic 20240520, version 1, number of tokens, zeros), then that many
-// uint16 tokens, and nothing after them. Both the data preparation (writing) and the data loader (reading) use it.
+// llm.c's token shards: 256 int32 of header (magic 20240520, version 1, number of tokens, zeros), then that
+// many uint16 tokens, and nothing after them. Both the data preparation (writing) and the data loader
+// (reading) use it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,7 +14,8 @@ struct TokenShard {
 // The format counts tokens in an int32.
 constexpr uint64_t max_shard_tokens = 0x7fffffff;
 
-// Checks magic, version, token count and exact file size; throws Error naming the file and what is wrong with it.
+// Checks magic, version, token count and exact file size; throws Error naming the file and what is wrong with
+// it.
 TokenShard open_token_shard(const std::string& path);
 
 // Reads tokens [first, first + count) of the shard into out; throws Error when they are not all there.

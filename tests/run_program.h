@@ -47,7 +47,8 @@ inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result) {
 // Runs argv[0] (a path, or a name to be found in PATH) with the arguments argv[1...] and waits for it.
 inline ProgramResult run_program(std::vector<std::string> argv) {
     int out_pipe[2], err_pipe[2];
-    if (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    if (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0)
+        throw std::runtime_error("no pipe");
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);

@@ -1,5 +1,5 @@
-// Token shards: what is written is llm.c's format to the byte and is read back; damaged files are refused with
-// one line that names the file.
+// Token shards: what is written is llm.c's format to the byte and is read back; damaged files are refused
+// with one line that names the file.
 #include "llmc/token_file.h"
 
 #include <gtest/gtest.h>
