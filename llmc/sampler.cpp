@@ -1,0 +1,62 @@
+// Sampling from softmax(logits). The maximum is subtracted before exp, so that no logit is too large.
+#include "llmc/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "llmc/error.h"
+
+// The largest of logits (n); Error where softmax would have no meaning.
+static float checked_maximum(const float* logits, int n) {
+    float maximum = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        if (std::isnan(logits[i])) fail("cannot sample: the logit of token %d is not a number", i);
+        maximum = std::max(maximum, logits[i]);
+    }
+    if (!std::isfinite(maximum)) fail("cannot sample: the largest of %d logits is %f", n, maximum);
+    return maximum;
+}
+
+// Sets the weights of all tokens that top_k and top_p leave out to zero; ties go to the lower token.
+static void keep_likeliest(std::vector<double>& weights, const SamplerOptions& options) {
+    std::vector<int> order(weights.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return weights[a] > weights[b]; });
+    size_t keep = options.top_k > 0 ? std::min(order.size(), size_t(options.top_k)) : order.size();
+    double sum = 0, enough = 0;
+    for (size_t i = 0; i < keep; i++) sum += weights[order[i]];
+    for (size_t i = 0; i < keep; i++) {
+        if (i > 0 && enough >= options.top_p * sum) keep = i;
+        else enough += weights[order[i]];
+    }
+    for (size_t i = keep; i < order.size(); i++) weights[order[i]] = 0;
+}
+
+int sample_token(const float* logits, int n, float coin, const SamplerOptions& options) {
+    float maximum = checked_maximum(logits, n);
+    if (options.temperature <= 0) return int(std::find(logits, logits + n, maximum) - logits);
+    std::vector<double> weights(n);
+    for (int i = 0; i < n; i++) weights[i] = std::exp(double(logits[i] - maximum) / options.temperature);
+    if (options.top_k > 0 || options.top_p < 1) keep_likeliest(weights, options);
+
+    double threshold = coin * std::accumulate(weights.begin(), weights.end(), 0.0), sum = 0;
+    int last = 0;  // rounding may leave the threshold at the very end: then the last possible token
+    for (int i = 0; i < n; i++) {
+        if (weights[i] == 0) continue;
+        sum += weights[i];
+        last = i;
+        if (threshold < sum) return i;
+    }
+    return last;
+}
+
+uint32_t random_u32(uint64_t& state) {
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return uint32_t((state * 0x2545f4914f6cdd1d) >> 32);
+}
+
+float random_f32(uint64_t& state) { return float(random_u32(state) >> 8) * 0x1p-24f; }
