@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "llmc/random.h"
+#include "llmc/token_file.h"
 
 // Where a loader stands, with the fields of llm.c's optimizer state. A sample is one chunk of B*T tokens.
 struct DataPosition {
@@ -38,19 +39,16 @@ struct DataLoader {
     uint64_t num_tokens() const { return tokens; }      // in all shards
     uint64_t num_batches() const { return batches; }    // in one epoch
 
-    struct File {
-        std::string path;
-        uint64_t num_tokens;
-    };
     struct Shard {  // one file, or several small ones read as if they were one
-        std::vector<File> files;
+        std::vector<TokenShard> files;
         uint64_t num_tokens = 0;
         uint64_t num_samples = 0;
     };
 
 private:
+    const Shard& current() const;
     void start_shard();
-    void read_range(const Shard& shard, uint64_t first);
+    void read_range(uint64_t first);
 
     std::vector<Shard> shards;
     uint64_t tokens = 0, batches = 0;

@@ -1,4 +1,4 @@
-// Learning rate schedules, computed in float in llm.c's order of operations so that the rates are the same bits.
+// Learning rate schedules, computed in float as llm.c does, so that its printed rates are met to the last digit.
 #include "llmc/schedulers.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ float learning_rate(const Scheduler& scheduler, int step) {
     int wsd_decay_step = int(0.8f * float(scheduler.num_steps));
     switch (scheduler.schedule) {
         case Schedule::cosine:
-            return lowest + 0.5f * (1.0f + std::cos(std::numbers::pi_v<float> * decay)) * (peak - lowest);
+            return lowest + 0.5f * (1.0f + std::cos(float(std::numbers::pi * decay))) * (peak - lowest);
         case Schedule::linear: return peak - decay * (peak - lowest);
         case Schedule::constant: return peak;
         case Schedule::wsd:
