@@ -1,0 +1,45 @@
+// main.log: exact lines, a fresh start, and a resume that drops what will be logged again.
+#include "llmc/log.h"
+
+#include <gtest/gtest.h>
+
+#include "llmc/error.h"
+#include "llmc/file.h"
+#include "tests/run_program.h"
+
+TEST(MainLog, LinesAreLlmcs) {
+    TemporaryFolder folder;
+    MainLog log;
+    log.log_val(0, 1.0f);  // not open: nothing happens
+    log.open(folder / "deep/er", -1);
+    log.log_val(0, 10.98768f);
+    log.log_train(0, 10.98768f, 3e-4f, 1.23456f);
+    log.log_eval(250, 0.29989f);
+    EXPECT_EQ(read_whole_file(folder / "deep/er/main.log"),
+              "s:0 tel:10.9877\ns:0 trl:10.9877 lr:0.000300 norm:1.23\ns:250 eval:0.2999\n");
+    log.open(folder / "deep/er", -1);
+    EXPECT_EQ(read_whole_file(folder / "deep/er/main.log"), "");
+}
+
+TEST(MainLog, ResumeKeepsEarlierSteps) {
+    TemporaryFolder folder;
+    MainLog log;
+    log.open(folder.path, 5);  // nothing to keep yet
+    for (int step = 0; step < 12; step++) log.log_train(step, float(step), 0, 0);
+    log.open(folder.path, 10);
+    log.log_val(10, 1.0f);
+    std::string text = read_whole_file(folder / "main.log");
+    EXPECT_EQ(count_lines(text), 11);
+    EXPECT_NE(text.find("s:9 trl:9.0000"), std::string::npos);
+    EXPECT_EQ(text.find("s:10 trl"), std::string::npos);
+    EXPECT_TRUE(text.ends_with("s:10 tel:1.0000\n"));
+}
+
+TEST(MainLog, UnwritableDirectory) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "file", {"x"});
+    MainLog log;
+    EXPECT_THROW(log.open(folder / "file", -1), Error);
+    log.log_val(0, 1.0f);
+    EXPECT_THROW(log.open(folder / "file/below", -1), Error);
+}

@@ -1,0 +1,73 @@
+// Sampling: the token at each coin, huge logits, temperature, top-k and top-p; and the coins.
+#include "llmc/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "llmc/error.h"
+
+static int sample(const std::vector<float>& logits, float coin, const SamplerOptions& options = {}) {
+    return sample_token(logits.data(), int(logits.size()), coin, options);
+}
+
+TEST(Sampler, FollowsTheCumulativeProbability) {
+    std::vector<float> logits = {std::log(0.1f), std::log(0.2f), std::log(0.3f), std::log(0.4f)};
+    EXPECT_EQ(sample(logits, 0.0f), 0);
+    EXPECT_EQ(sample(logits, 0.0999f), 0);
+    EXPECT_EQ(sample(logits, 0.1001f), 1);
+    EXPECT_EQ(sample(logits, 0.2999f), 1);
+    EXPECT_EQ(sample(logits, 0.5999f), 2);
+    EXPECT_EQ(sample(logits, 0.6001f), 3);
+    EXPECT_EQ(sample(logits, 0.99999994f), 3);
+}
+
+TEST(Sampler, HugeAndTinyLogits) {
+    for (float shift : {-3e38f, -1000.0f, 100.0f, 3e38f}) {
+        EXPECT_EQ(sample({shift, shift}, 0.25f), 0) << shift;
+        EXPECT_EQ(sample({shift, shift}, 0.75f), 1) << shift;
+    }
+    EXPECT_EQ(sample({-3e38f, 3e38f}, 0.0f), 1);
+    EXPECT_EQ(sample({-INFINITY, 1.0f, -INFINITY}, 0.0f), 1);
+    EXPECT_EQ(sample({-INFINITY, 1.0f, -INFINITY}, 0.99999994f), 1);
+}
+
+TEST(Sampler, MeaninglessLogitsAreRefused) {
+    EXPECT_THROW(sample({0.0f, NAN}, 0.5f), Error);
+    EXPECT_THROW(sample({0.0f, INFINITY}, 0.5f), Error);
+    EXPECT_THROW(sample({-INFINITY, -INFINITY}, 0.5f), Error);
+    EXPECT_THROW(sample({}, 0.5f), Error);
+}
+
+TEST(Sampler, Options) {
+    std::vector<float> logits = {std::log(0.1f), std::log(0.4f), std::log(0.2f), std::log(0.3f)};
+    for (float coin : {0.0f, 0.5f, 0.999f}) {
+        EXPECT_EQ(sample(logits, coin, {0.0f, 0, 1.0f}), 1);
+        EXPECT_EQ(sample(logits, coin, {1.0f, 1, 1.0f}), 1);
+        EXPECT_EQ(sample(logits, coin, {1.0f, 0, 0.3f}), 1);
+        EXPECT_EQ(sample(logits, coin, {1.0f, 0, 0.0f}), 1);
+    }
+    EXPECT_EQ(sample(logits, 0.0f, {1.0f, 2, 1.0f}), 1);  // 1 and 3 are left, 4 : 3
+    EXPECT_EQ(sample(logits, 0.57f, {1.0f, 2, 1.0f}), 1);
+    EXPECT_EQ(sample(logits, 0.58f, {1.0f, 2, 1.0f}), 3);
+    EXPECT_EQ(sample(logits, 0.57f, {1.0f, 0, 0.69f}), 1);  // the same two reach 0.7
+    EXPECT_EQ(sample(logits, 0.58f, {1.0f, 0, 0.69f}), 3);
+    EXPECT_EQ(sample(logits, 0.999f, {1.0f, 99, 1.0f}), 3);
+    EXPECT_EQ(sample(logits, 0.03f, {1e-3f, 0, 1.0f}), 1);  // nearly greedy
+    EXPECT_EQ(sample(logits, 0.24f, {1e9f, 0, 1.0f}), 0);   // nearly uniform
+    EXPECT_EQ(sample(logits, 0.76f, {1e9f, 0, 1.0f}), 3);
+}
+
+TEST(Sampler, Coins) {
+    uint64_t state = 1337;  // xorshift64* computed by hand in Python from the same state
+    EXPECT_EQ(random_u32(state), 989205090u);
+    EXPECT_EQ(random_u32(state), 818269915u);
+    double sum = 0;
+    for (int i = 0; i < 100000; i++) {
+        float coin = random_f32(state);
+        ASSERT_TRUE(coin >= 0 && coin < 1);
+        sum += coin;
+    }
+    EXPECT_NEAR(sum / 100000, 0.5, 0.005);
+}
