@@ -1,0 +1,310 @@
+// Checkpoint files: exact bytes, round trips, PyTorch's reference files, and every kind of damaged file.
+#include "llmc/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "llmc/error.h"
+#include "llmc/file.h"
+#include "tests/run_program.h"
+
+static const ModelConfig small = {6, 10, 16, 2, 2, 4};
+
+// A value that tells where it belongs, and that bf16 holds exactly for the model tensors (kind 0).
+static float value_at(int kind, int tensor, size_t i) { return float(kind * 100 + tensor) + float(i % 7) * 0.125f; }
+
+static void read_small(int tensor, size_t offset, float* values, size_t count) {
+    for (size_t i = 0; i < count; i++) values[i] = value_at(0, tensor, offset + i);
+}
+
+static void read_small_moment(Moment moment, int tensor, size_t offset, float* values, size_t count) {
+    for (size_t i = 0; i < count; i++) values[i] = value_at(1 + moment, tensor, offset + i);
+}
+
+static OptimizerState small_state(bool master, bool shuffled) {
+    OptimizerState state;
+    state.use_master_weights = master;
+    state.step = 1234;
+    state.rng_state = 0x123456789abcdef0;
+    state.rng_state_last_update = 13371337;
+    state.data.should_shuffle = shuffled;
+    state.data.current_shard = 1;
+    state.data.current_sample = 2;
+    if (!shuffled) return state;
+    state.data.shard_indices = {1, 0};
+    state.data.intra_shard_indices = {2, 0, 3, 1};
+    state.data.shuffle_random.next32();
+    return state;
+}
+
+static std::string message_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+template <typename T>
+static T at(const std::string& bytes, size_t offset) {
+    T value{};
+    if (offset + sizeof value <= bytes.size()) memcpy(&value, bytes.data() + offset, sizeof value);
+    return value;
+}
+
+static void poke(std::string& bytes, size_t offset, int32_t value) { memcpy(&bytes[offset], &value, sizeof value); }
+
+// Every element must come exactly once and hold what was written.
+static void expect_model(const std::string& path) {
+    size_t seen = 0;
+    read_model(path, [&](int tensor, size_t offset, const float* values, size_t count) {
+        for (size_t i = 0; i < count; i++) ASSERT_EQ(values[i], value_at(0, tensor, offset + i));
+        seen += count;
+    });
+    EXPECT_EQ(seen, num_parameters(small));
+}
+
+TEST(Checkpoint, ModelBytes) {
+    TemporaryFolder folder;
+    write_model(folder / "m.bin", small, read_small);
+    std::string bytes = read_whole_file(folder / "m.bin");
+    ASSERT_EQ(bytes.size(), 1024 + 4 * num_parameters(small));
+    int32_t expected[] = {20240326, 3, 6, 10, 2, 2, 4, 16, 0};
+    for (int i = 0; i < 9; i++) EXPECT_EQ(at<int32_t>(bytes, 4 * i), expected[i]) << "header int " << i;
+    EXPECT_EQ(at<float>(bytes, 1024), value_at(0, WTE, 0));
+    EXPECT_EQ(at<float>(bytes, 1024 + 4 * 16 * 4), value_at(0, WPE, 0));
+    EXPECT_EQ(at<float>(bytes, bytes.size() - 4), value_at(0, LNFB, 3));
+    EXPECT_FALSE(std::filesystem::exists(folder / "m.bin.tmp"));
+    expect_model(folder / "m.bin");
+}
+
+TEST(Checkpoint, Bf16) {
+    TemporaryFolder folder;
+    write_model(folder / "m.bin", small, read_small, true);
+    EXPECT_EQ(std::filesystem::file_size(folder / "m.bin"), 1024 + 2 * num_parameters(small));
+    EXPECT_EQ(at<int32_t>(read_whole_file(folder / "m.bin"), 4), 5);
+    expect_model(folder / "m.bin");
+    // rounding: to nearest, ties to even, infinities and NaN kept
+    const float values[] = {1.00390625f, 1.01171875f, -1.0039064f, 3.4e38f, INFINITY, NAN};
+    const float rounded[] = {1.0f, 1.015625f, -1.0078125f, INFINITY, INFINITY, NAN};
+    write_model(folder / "r.bin", small, [&](int, size_t offset, float* outp, size_t count) {
+        for (size_t i = 0; i < count; i++) outp[i] = values[(offset + i) % 6];
+    }, true);
+    read_model(folder / "r.bin", [&](int, size_t offset, const float* inp, size_t count) {
+        for (size_t i = 0; i < count; i++) {
+            float expected = rounded[(offset + i) % 6];
+            ASSERT_TRUE(inp[i] == expected || (std::isnan(inp[i]) && std::isnan(expected))) << inp[i] << " " << expected;
+        }
+    });
+}
+
+TEST(Checkpoint, LargeTensorsComeInPieces) {
+    TemporaryFolder folder;
+    ModelConfig config = {1, 1100000, 1100000, 1, 1, 4};  // wte has 4.4 million elements, a piece 4.2
+    size_t pieces = 0;
+    write_model(folder / "m.bin", config, [&](int tensor, size_t offset, float* values, size_t count) {
+        EXPECT_LE(count, tensor_chunk);
+        pieces += tensor == WTE;
+        for (size_t i = 0; i < count; i++) values[i] = float((offset + i) % 1000003);
+    });
+    EXPECT_EQ(pieces, 2u);
+    read_model(folder / "m.bin", [&](int, size_t offset, const float* values, size_t count) {
+        for (size_t i = 0; i < count; i++) ASSERT_EQ(values[i], float((offset + i) % 1000003));
+    });
+}
+
+TEST(Checkpoint, DamagedModelsAreRefused) {
+    TemporaryFolder folder;
+    write_model(folder / "good.bin", small, read_small);
+    const std::string good = read_whole_file(folder / "good.bin");
+    auto refuses = [&](const std::string& bytes, const std::string& because) {
+        write_whole_file(folder / "bad.bin", {bytes});
+        std::string message = message_of([&] { read_model_header(folder / "bad.bin"); });
+        EXPECT_NE(message.find(because), std::string::npos) << message;
+        EXPECT_NE(message.find("bad.bin"), std::string::npos) << message;
+        EXPECT_EQ(message_of([&] { read_model(folder / "bad.bin", [](int, size_t, const float*, size_t) {}); }), message);
+    };
+    refuses("", "too short");
+    refuses(good.substr(0, 1023), "too short");
+    refuses(good.substr(0, good.size() - 1), "truncated");
+    refuses(good + "x", "too long");
+    struct Damage {
+        int index;
+        int32_t value;
+        const char* because;
+    } damages[] = {{0, 20240520, "is not an llm.c model"}, {1, 1, "version 1"}, {1, 4, "version 4"},
+                   {2, 0, "max_seq_len"}, {3, -5, "vocab_size"}, {3, 17, "padded_vocab_size"}, {4, 0, "num_layers"},
+                   {4, 0x7fffffff, "num_layers"}, {5, 0, "num_heads"}, {5, 3, "multiple of heads"},
+                   {6, -1, "channels"}, {7, 0, "padded_vocab_size"}, {4, 1000, "truncated"}, {2, 5, "too long"}};
+    for (const Damage& damage : damages) {
+        std::string bytes = good;
+        poke(bytes, 4 * damage.index, damage.value);
+        refuses(bytes, damage.because);
+    }
+    EXPECT_NE(message_of([&] { read_model_header(folder / "none.bin"); }).find("none.bin"), std::string::npos);
+    EXPECT_THROW(read_model_header(folder.path), Error);
+}
+
+TEST(Checkpoint, ReferenceFileIsReproduced) {
+    std::string path = SOURCE_DIR "/../shared/reference/odd48.bin";
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no ../shared/reference/odd48.bin";
+    ModelConfig config = read_model_header(path);
+    EXPECT_EQ(config.num_layers, 3);
+    EXPECT_EQ(config.channels, 48);
+    EXPECT_EQ(config.padded_vocab_size, 384);
+    std::vector<std::vector<float>> tensors;
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) tensors.emplace_back(parameter_size(config, i));
+    read_model(path, [&](int tensor, size_t offset, const float* values, size_t count) {
+        std::copy_n(values, count, tensors[tensor].begin() + offset);
+    });
+    TemporaryFolder folder;
+    write_model(folder / "m.bin", config, [&](int tensor, size_t offset, float* values, size_t count) {
+        std::copy_n(tensors[tensor].begin() + offset, count, values);
+    });
+    EXPECT_EQ(read_whole_file(folder / "m.bin"), read_whole_file(path));
+}
+
+TEST(Checkpoint, OptimizerStateRoundTrip) {
+    TemporaryFolder folder;
+    for (bool master : {false, true}) {
+        for (bool shuffled : {false, true}) {
+            OptimizerState state = small_state(master, shuffled);
+            write_optimizer_state(folder / "s.bin", small, state, read_small_moment);
+            OptimizerState loaded = read_optimizer_state(folder / "s.bin", small);
+            EXPECT_EQ(loaded.use_master_weights, master);
+            EXPECT_EQ(loaded.step, state.step);
+            EXPECT_EQ(loaded.rng_state, state.rng_state);
+            EXPECT_EQ(loaded.rng_state_last_update, state.rng_state_last_update);
+            EXPECT_EQ(loaded.data.should_shuffle, shuffled);
+            EXPECT_EQ(loaded.data.current_shard, 1u);
+            EXPECT_EQ(loaded.data.current_sample, 2u);
+            EXPECT_EQ(loaded.data.shard_indices, state.data.shard_indices);
+            EXPECT_EQ(loaded.data.intra_shard_indices, state.data.intra_shard_indices);
+            if (shuffled) {
+                EXPECT_EQ(loaded.data.shuffle_random.next32(), state.data.shuffle_random.next32());
+            }
+            size_t seen[3] = {};
+            read_moments(folder / "s.bin", small, [&](Moment moment, int tensor, size_t offset, const float* values,
+                                                      size_t count) {
+                for (size_t i = 0; i < count; i++) ASSERT_EQ(values[i], value_at(1 + moment, tensor, offset + i));
+                seen[moment] += count;
+            });
+            EXPECT_EQ(seen[MOMENT_M], num_parameters(small));
+            EXPECT_EQ(seen[MOMENT_V], num_parameters(small));
+            EXPECT_EQ(seen[MASTER_WEIGHTS], master ? num_parameters(small) : 0);
+        }
+    }
+}
+
+TEST(Checkpoint, OptimizerStateBytes) {
+    TemporaryFolder folder;
+    write_optimizer_state(folder / "s.bin", small, small_state(true, true), read_small_moment);
+    std::string bytes = read_whole_file(folder / "s.bin");
+    size_t moments = 4 * num_parameters(small), order = 1024 + 3 * moments;
+    ASSERT_EQ(bytes.size(), order + 8 + 2 * 4 + 8 + 4 * 4 + 2520);
+    EXPECT_EQ(at<int32_t>(bytes, 0), 20240527);
+    EXPECT_EQ(at<int32_t>(bytes, 4), 1);
+    EXPECT_EQ(at<int32_t>(bytes, 8), 1);    // processes
+    EXPECT_EQ(at<int32_t>(bytes, 12), 0);   // rank
+    EXPECT_EQ(at<int32_t>(bytes, 16), 1);   // master weights
+    EXPECT_EQ(at<int32_t>(bytes, 20), 1);   // shuffle
+    EXPECT_EQ(at<int32_t>(bytes, 40), 1234);
+    EXPECT_EQ(at<uint64_t>(bytes, 80), 0x123456789abcdef0u);
+    EXPECT_EQ(at<uint64_t>(bytes, 88), 13371337u);
+    EXPECT_EQ(at<uint64_t>(bytes, 120), 1u);
+    EXPECT_EQ(at<uint64_t>(bytes, 128), 2u);
+    EXPECT_EQ(at<float>(bytes, 1024 + moments), value_at(1 + MOMENT_V, WTE, 0));
+    EXPECT_EQ(at<float>(bytes, 1024 + 2 * moments), value_at(1 + MASTER_WEIGHTS, WTE, 0));
+    EXPECT_EQ(at<uint64_t>(bytes, order), 2u);
+    EXPECT_EQ(at<int32_t>(bytes, order + 8), 1);
+    EXPECT_EQ(at<uint64_t>(bytes, order + 16), 4u);
+    EXPECT_EQ(at<int32_t>(bytes, order + 24), 2);
+    size_t generator = order + 40;
+    EXPECT_EQ(at<int32_t>(bytes, generator + 8), 624);
+    EXPECT_EQ(at<uint32_t>(bytes, generator + 12), 1u);
+    EXPECT_EQ(at<uint32_t>(bytes, generator + 2516), 0x9908b0dfu);
+}
+
+TEST(Checkpoint, DamagedStatesAreRefused) {
+    TemporaryFolder folder;
+    write_optimizer_state(folder / "good.bin", small, small_state(false, true), read_small_moment);
+    const std::string good = read_whole_file(folder / "good.bin");
+    auto refuses = [&](const std::string& bytes, const std::string& because) {
+        write_whole_file(folder / "bad.bin", {bytes});
+        std::string message = message_of([&] { read_optimizer_state(folder / "bad.bin", small); });
+        EXPECT_NE(message.find(because), std::string::npos) << message;
+        EXPECT_NE(message.find("bad.bin"), std::string::npos) << message;
+    };
+    size_t order = 1024 + 8 * num_parameters(small);
+    refuses("", "too short");
+    refuses(good.substr(0, 2000), "truncated");
+    refuses(good + "x", "too long");
+    for (size_t length : {order, order + 7, order + 12, order + 17, order + 39, good.size() - 1}) {
+        refuses(good.substr(0, length), "truncated");
+    }
+    struct Damage {
+        size_t offset;
+        int32_t value;
+        const char* because;
+    } damages[] = {{0, 20240326, "is not an llm.c optimizer state"}, {4, 2, "version 2"}, {8, 8, "run of 8"},
+                   {12, 1, "process 1"}, {16, 2, "field 4"}, {20, -1, "field 5"}, {40, -1, "step"},
+                   {16, 1, "truncated"}, {20, 0, "too long"}, {order, -1, "truncated"}, {order + 4, -1, "truncated"},
+                   {order + 16, 0x7fffffff, "truncated"}, {order + 16, 3, "damaged"}, {order + 48, 1000, "damaged"}};
+    for (const Damage& damage : damages) {
+        std::string bytes = good;
+        poke(bytes, damage.offset, damage.value);
+        refuses(bytes, damage.because);
+    }
+    ModelConfig wider = small;
+    wider.channels = 8;
+    EXPECT_THROW(read_optimizer_state(folder / "good.bin", wider), Error);
+    ModelConfig shorter = small;
+    shorter.max_seq_len = 5;
+    EXPECT_THROW(read_moments(folder / "good.bin", shorter, nullptr), Error);
+}
+
+TEST(Checkpoint, DirectoryOfCheckpoints) {
+    TemporaryFolder folder;
+    std::string dir = folder / "runs/one";
+    EXPECT_EQ(find_latest_checkpoint(dir), -1);
+    for (int step : {20, 100, 3}) {
+        OptimizerState state = small_state(false, false);
+        state.step = step;
+        write_checkpoint(dir, small, state, read_small, read_small_moment);
+    }
+    EXPECT_TRUE(std::filesystem::exists(dir + "/model_00000100.bin"));
+    EXPECT_TRUE(std::filesystem::exists(dir + "/state_00000100_00000.bin"));
+    EXPECT_EQ(std::filesystem::file_size(dir + "/DONE_00000100"), 0u);
+    EXPECT_EQ(list_checkpoints(dir), (std::vector<int>{100, 20, 3}));
+    write_whole_file(dir + "/DONE_00000500", {});  // its files are missing
+    write_whole_file(dir + "/DONE_final", {});
+    write_whole_file(dir + "/DONE_00000007.bak", {});
+    EXPECT_EQ(find_latest_checkpoint(dir), 100);
+    delete_checkpoint(dir, 100);
+    EXPECT_FALSE(std::filesystem::exists(dir + "/model_00000100.bin"));
+    EXPECT_FALSE(std::filesystem::exists(dir + "/state_00000100_00000.bin"));
+    EXPECT_EQ(find_latest_checkpoint(dir), 20);
+    delete_checkpoint(dir, 100);  // twice is no error
+}
+
+TEST(Checkpoint, FailedWriteLeavesNoDoneAndNoDebris) {
+    TemporaryFolder folder;
+    OptimizerState state = small_state(false, false);
+    write_checkpoint(folder.path, small, state, read_small, read_small_moment);
+    auto broken = [](int, size_t, float*, size_t) { fail("the device is gone"); };
+    EXPECT_THROW(write_checkpoint(folder.path, small, state, broken, read_small_moment), Error);
+    EXPECT_EQ(find_latest_checkpoint(folder.path), -1);
+    EXPECT_FALSE(std::filesystem::exists(model_path(folder.path, state.step) + ".tmp"));
+    expect_model(model_path(folder.path, state.step));  // the old file is whole
+    write_whole_file(folder / "file", {"x"});
+    EXPECT_THROW(write_checkpoint(folder / "file", small, state, read_small, read_small_moment), Error);
+    if (std::filesystem::exists("/dev/full")) {
+        std::filesystem::create_symlink("/dev/full", folder / "full.bin.tmp");
+        EXPECT_NE(message_of([&] { write_model(folder / "full.bin", small, read_small); }).find("No space"),
+                  std::string::npos);
+    }
+}
