@@ -1,1 +1,208 @@
-int main() {}
+// Checks the whole model against PyTorch's numbers: logits, loss, the gradient of every parameter and, with a losses
+// file, ten AdamW steps. dev/make_reference.py writes such files for any shape; llm.c's own debug state works too.
+//
+//     test_gpt2 [--device D] [--losses FILE] MODEL.bin STATE.bin
+//
+// Without files it takes the small reference in tests/reference. Exits 0 only if everything is within the limits:
+// relative L2 error of 1e-5 for each tensor on the CPU and 5e-5 on a GPU, 5e-5 relative for each loss.
+#define TESTING
+#include "train_gpt2.cpp"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+// llm.c's debug state: 256 int32 (magic 20240327, version 2, B, T), then the arrays below.
+struct DebugState {
+    int B = 0, T = 0;
+    std::vector<int> inputs, targets;  // (B,T)
+    std::vector<float> logits;         // (B,T,V), without padding
+    float loss = 0;
+    std::vector<float> grads;          // all parameters in model order
+};
+
+static void read_bytes(std::ifstream& file, void* to, size_t bytes, const std::string& path) {
+    if (!file.read(static_cast<char*>(to), std::streamsize(bytes))) fail("%s: cannot be read to its end", path.c_str());
+}
+
+static DebugState read_debug_state(const std::string& path, const ModelConfig& config) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) fail("%s: cannot be opened: give a debug state (dev/make_reference.py writes one)", path.c_str());
+    int header[256];
+    read_bytes(file, header, sizeof header, path);
+    if (header[0] != 20240327 || header[1] != 2)
+        fail("%s: not a debug state of version 2 (magic %d, version %d)", path.c_str(), header[0], header[1]);
+    DebugState s;
+    s.B = header[2];
+    s.T = header[3];
+    if (s.B < 1 || s.B > 1 << 16 || s.T < 1 || s.T > config.max_seq_len)
+        fail("%s: B = %d, T = %d do not fit the model (max_seq_len %d)", path.c_str(), s.B, s.T, config.max_seq_len);
+    const size_t rows = size_t(s.B) * s.T, logits = rows * config.vocab_size;
+    const size_t expected = sizeof header + 4 * (2 * rows + logits + 1 + num_parameters(config));
+    if (std::filesystem::file_size(path) != expected)
+        fail("%s: %zu bytes, and a debug state of this model has %zu: use the one made with it", path.c_str(),
+             size_t(std::filesystem::file_size(path)), expected);
+    s.inputs.resize(rows);
+    s.targets.resize(rows);
+    s.logits.resize(logits);
+    s.grads.resize(num_parameters(config));
+    read_bytes(file, s.inputs.data(), 4 * rows, path);
+    read_bytes(file, s.targets.data(), 4 * rows, path);
+    read_bytes(file, s.logits.data(), 4 * logits, path);
+    read_bytes(file, &s.loss, 4, path);
+    read_bytes(file, s.grads.data(), 4 * s.grads.size(), path);
+    for (const std::vector<int>* tokens : {&s.inputs, &s.targets})
+        for (int token : *tokens)
+            if (token < 0 || token >= config.vocab_size)
+                fail("%s: token %d is outside the vocabulary of %d", path.c_str(), token, config.vocab_size);
+    return s;
+}
+
+// Lines "step float32-loss float64-loss"; the last column is what counts. '#' begins a comment.
+static std::vector<double> read_losses(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) fail("%s: cannot be opened: give a losses file (dev/make_reference.py writes one)", path.c_str());
+    std::vector<double> losses;
+    for (std::string line; std::getline(file, line);) {
+        if (line.empty() || line[0] == '#') continue;
+        std::istringstream words(line);
+        size_t step;
+        double single, exact;
+        if (!(words >> step >> single >> exact) || step != losses.size())
+            fail("%s: line '%.40s' is not 'step loss32 loss64'", path.c_str(), line.c_str());
+        losses.push_back(exact);
+    }
+    if (losses.empty()) fail("%s: holds no losses", path.c_str());
+    return losses;
+}
+
+// What was compared so far; a NaN anywhere fails.
+struct Verdict {
+    double limit;        // relative L2, of tensors
+    double loss_limit;   // relative
+    bool passed = true;
+
+    void tensor(const char* name, const float* got, const float* want, size_t n) {
+        double errors = 0, squares = 0, largest = 0;
+        for (size_t i = 0; i < n; i++) {
+            const double e = double(got[i]) - double(want[i]);
+            errors += e * e;
+            squares += double(want[i]) * want[i];
+            if (!(std::abs(e) <= largest)) largest = std::abs(e);  // keeps a NaN
+        }
+        const double relative = std::sqrt(errors) / std::sqrt(squares);
+        const bool good = relative <= limit || (errors == 0 && squares == 0);
+        printf("%-12s relative L2 %.2e  max %.2e  %s\n", name, relative, largest, good ? "ok" : "FAIL");
+        passed &= good;
+    }
+    void loss(const std::string& name, double got, double want) {
+        const double relative = std::abs(got - want) / std::abs(want);
+        const bool good = relative <= loss_limit;
+        printf("%-12s %.9f  expected %.9f  relative %.2e  %s\n", name.c_str(), got, want, relative, good ? "ok" : "FAIL");
+        passed &= good;
+    }
+};
+
+// Forward and backward on the state's batch; returns the loss. Fills logits (B,T,V) unless null.
+static float forward_backward(GPT2& g, const DebugState& s, std::vector<float>* logits) {
+    const int V = g.config.vocab_size, Vp = g.config.padded_vocab_size;
+    gpt2_zero_gradients(g);
+    gpt2_set_batch(g, s.inputs.data(), s.targets.data(), s.B * s.T, true);
+    gpt2_forward(g, s.B, s.T);
+    gpt2_head(g, s.B, s.T, 1.0f / (float(s.B) * float(s.T)), true, [&](int first, int rows) {
+        if (!logits) return;
+        std::vector<float> chunk(size_t(rows) * Vp);
+        g.memory.download(chunk.data(), g.logits, chunk.size());
+        for (int r = 0; r < rows; r++)
+            std::copy_n(chunk.data() + size_t(r) * Vp, V, logits->data() + size_t(first + r) * V);
+    });
+    gpt2_backward(g, s.B, s.T);
+    float loss;
+    g.memory.download(&loss, g.stats, 1);
+    return loss;
+}
+
+static void check_gradients(GPT2& g, const DebugState& s, Verdict& verdict) {
+    const float* want = s.grads.data();
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        const size_t n = parameter_size(g.config, i);
+        std::vector<float> got(n);
+        g.memory.download(got.data(), g.grads[i], n);
+        verdict.tensor(format_string("d%s", parameter_info[i].name).c_str(), got.data(), want, n);
+        want += n;
+    }
+}
+
+// The optimizer settings of llm.c's test: lr 1e-4, betas 0.9 and 0.999, eps 1e-8, decay 0.01 on everything, no clipping.
+static void check_training(GPT2& g, const DebugState& s, const std::vector<double>& losses, Verdict& verdict) {
+    for (size_t step = 0; step < losses.size(); step++) {
+        verdict.loss(format_string("step %zu", step), forward_backward(g, s, nullptr), losses[step]);
+        const AdamWStep numbers = adamw_step(1e-4f, 0.9f, 0.999f, 1e-8f, int(step) + 1);
+        g.memory.upload(g.adamw, &numbers, 1);
+        gpt2_update(g, 0.01f, 0.0f, true);
+    }
+}
+
+static bool check_model(const std::string& device, const std::string& model, const std::string& state_path,
+                        const std::string& losses_path) {
+    const ModelConfig config = read_model_header(model);
+    const DebugState s = read_debug_state(state_path, config);
+    const std::vector<double> losses = losses_path.empty() ? std::vector<double>() : read_losses(losses_path);
+    const DeviceChoice choice = choose_device(device);
+    std::unique_ptr<LaunchPad> pad;
+    if (choice.device) {
+        LaunchPadOptions options;
+        options.device = std::to_string(choice.device->index);
+        pad = std::make_unique<LaunchPad>(options);
+    }
+    printf("%s on %s\n", model.c_str(), pad ? pad->device().name.c_str() : "the CPU");
+    GPT2 g(config, pad.get());
+    read_model(model, parameter_writer(g));
+    gpt2_allocate(g, s.B, s.T, true);
+    Verdict verdict = {pad ? 5e-5 : 1e-5, 5e-5};
+    std::vector<float> logits(s.logits.size());
+    const float loss = forward_backward(g, s, &logits);
+    verdict.tensor("logits", logits.data(), s.logits.data(), logits.size());
+    verdict.loss("loss", loss, s.loss);
+    check_gradients(g, s, verdict);
+    check_training(g, s, losses, verdict);
+    return verdict.passed;
+}
+
+// The folder of the reference that comes with the source: from the current folder, or beside the build folder.
+static std::filesystem::path reference_folder() {
+    std::error_code ignored;
+    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+    for (const std::filesystem::path& root : {std::filesystem::path("."), program.parent_path() / ".."})
+        if (std::filesystem::exists(root / "tests/reference/tiny.bin")) return root / "tests/reference";
+    fail("tests/reference is not here: run from the project's folder, or give MODEL.bin and STATE.bin");
+}
+
+int main(int argc, char** argv) {
+    std::string device = "auto", losses, model, state;
+    CLI::App app("Checks the model against PyTorch's numbers.", "test_gpt2");
+    app.set_help_flag("--help", "show this text");
+    app.add_option("--device", device, "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
+        ->capture_default_str();
+    app.add_option("--losses", losses, "losses of ten AdamW steps, to be checked too");
+    CLI::Option* first = app.add_option("MODEL", model, "llm.c checkpoint, such as gpt2_124M.bin");
+    CLI::Option* second = app.add_option("STATE", state, "debug state, such as gpt2_124M_debug_state.bin");
+    first->needs(second);
+    try {
+        app.parse(argc, argv);
+        if (model.empty()) {
+            const std::filesystem::path folder = reference_folder();
+            model = (folder / "tiny.bin").string();
+            state = (folder / "tiny_debug_state.bin").string();
+            losses = (folder / "tiny_losses.txt").string();
+        }
+        const bool passed = check_model(device, model, state, losses);
+        printf("%s\n", passed ? "all within the limits" : "FAILED: see the lines above");
+        return passed ? 0 : 1;
+    } catch (const CLI::Success& help) {
+        return app.exit(help);
+    } catch (const std::exception& error) {
+        fprintf(stderr, "test_gpt2: %s\n", error.what());
+        return 1;
+    }
+}

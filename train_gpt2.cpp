@@ -1,1 +1,697 @@
-int main() {}
+// Trains GPT-2 on the CPU or on a Vulkan device. From top to bottom: the model and its memory, the forward pass, the
+// backward pass, the update, evaluation and sampling, the options, the loop.
+//
+//     train_gpt2 -i 'data/corpus/corpus_train.bin' -j 'data/corpus/corpus_val.bin' -e d6 -b 4 -t 64 -x 100
+//
+// Each layer function runs on the launchpad it is given, or on the CPU where that is null; this file has no Vulkan
+// call in it. test_gpt2.cpp includes it, with TESTING defined, to check the same stack.
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "llmc/adamw.h"
+#include "llmc/attention.h"
+#include "llmc/checkpoint.h"
+#include "llmc/classifier.h"
+#include "llmc/dataloader.h"
+#include "llmc/encoder.h"
+#include "llmc/gelu.h"
+#include "llmc/global_norm.h"
+#include "llmc/initialize.h"
+#include "llmc/layernorm.h"
+#include "llmc/log.h"
+#include "llmc/matmul.h"
+#include "llmc/memory.h"
+#include "llmc/model_config.h"
+#include "llmc/residual.h"
+#include "llmc/sampler.h"
+#include "llmc/schedulers.h"
+#include "llmc/tokenizer.h"
+
+// ---------------------------------------------------------------------------------------------------------------
+// The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the vocabulary, Vp
+// with padding. Tensors that one layer fills and the backward pass needs are kept per layer; the others are shared.
+
+struct LayerActivations {
+    float *ln1, *ln1_mean, *ln1_rstd;  // (B,T,C), (B,T), (B,T)
+    float *qkv, *atty, *lse;           // (B,T,3C), (B,T,C), (B,NH,T)
+    float *residual2;                  // (B,T,C) after attention
+    float *ln2, *ln2_mean, *ln2_rstd;  // (B,T,C), (B,T), (B,T)
+    float *fch, *fch_gelu;             // (B,T,4C) before and after GELU
+    float *residual3;                  // (B,T,C) after the layer
+};
+
+struct GPT2 {
+    ModelConfig config;
+    LaunchPad* pad;                       // null: the CPU
+    std::vector<std::string> cpu_layers;  // layers that run on the CPU all the same, for debugging
+    Memory memory;
+    float* params[NUM_PARAMETER_TENSORS];
+    float* grads[NUM_PARAMETER_TENSORS] = {};  // allocated for training alone, as are m and v
+    float* m[NUM_PARAMETER_TENSORS] = {};
+    float* v[NUM_PARAMETER_TENSORS] = {};
+
+    int B = 0, T = 0;  // largest batch that the activations hold
+    int *inputs = nullptr, *targets = nullptr, *buckets = nullptr;
+    float* encoded = nullptr;  // (B,T,C)
+    std::vector<LayerActivations> layers;
+    float *branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
+    float *lnf = nullptr, *lnf_mean = nullptr, *lnf_rstd = nullptr;
+    int logit_rows = 0;         // rows of logits that are in memory at a time
+    float *logits = nullptr;    // (logit_rows, Vp); becomes their gradient
+    float *losses = nullptr;    // (B,T)
+    float *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;  // (B,T,C), (B,T,C), (B,T,4C)
+    float *delta = nullptr, *scratch = nullptr;
+    float *stats = nullptr;     // loss, gradient norm, clip factor of the step at hand
+    float *norm_scratch = nullptr;
+    AdamWStep* adamw = nullptr;  // read by the kernels: it changes every step, and they are recorded once
+
+    GPT2(const ModelConfig& c, LaunchPad* launchpad);
+    GPT2(const GPT2&) = delete;
+
+    size_t layer_offset(int tensor, int l) const { return size_t(l) * parameter_layer_size(config, tensor); }
+    const float* weight(int tensor, int l = 0) const { return params[tensor] + layer_offset(tensor, l); }
+    float* grad(int tensor, int l = 0) const { return grads[tensor] + layer_offset(tensor, l); }
+
+    // The launchpad that a layer runs on; null where it is to run on the CPU.
+    LaunchPad* on(const char* layer) const {
+        if (!pad || std::find(cpu_layers.begin(), cpu_layers.end(), layer) == cpu_layers.end()) return pad;
+        pad->commit(true);
+        return nullptr;
+    }
+};
+
+GPT2::GPT2(const ModelConfig& c, LaunchPad* launchpad) : config(c), pad(launchpad), memory(launchpad) {
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        params[i] = memory.allocate<float>(parameter_size(config, i), parameter_info[i].name);
+}
+
+// Rows of logits in memory at a time: at most 512 MiB of them, since all of B=64, T=1024 would be 13 GB.
+static int choose_logit_rows(int rows, int Vp) {
+    const int most = std::max(1, int((512u << 20) / (sizeof(float) * size_t(Vp))));
+    return rows <= most ? rows : most / 32 * 32 > 0 ? most / 32 * 32 : most;
+}
+
+// Memory for batches of up to B sequences of T tokens; `training` adds what gradients and the optimizer need.
+void gpt2_allocate(GPT2& g, int B, int T, bool training) {
+    const ModelConfig& c = g.config;
+    if (T > c.max_seq_len)
+        fail("sequence length %d is more than the model's max_seq_len %d: use -t %d or less", T, c.max_seq_len,
+             c.max_seq_len);
+    Memory& memory = g.memory;
+    const size_t rows = size_t(B) * T, C = c.channels, wide = 4 * C;
+    g.B = B;
+    g.T = T;
+    g.inputs = memory.allocate<int>(rows, "inputs");
+    g.targets = memory.allocate<int>(rows, "targets");
+    g.encoded = memory.allocate<float>(rows * C, "encoded");
+    g.layers.resize(c.num_layers);
+    for (LayerActivations& a : g.layers) {
+        a.ln1 = memory.allocate<float>(rows * C, "ln1");
+        a.ln1_mean = memory.allocate<float>(rows, "ln1_mean");
+        a.ln1_rstd = memory.allocate<float>(rows, "ln1_rstd");
+        a.qkv = memory.allocate<float>(rows * 3 * C, "qkv");
+        a.atty = memory.allocate<float>(rows * C, "atty");
+        a.lse = memory.allocate<float>(rows * c.num_heads, "lse");
+        a.residual2 = memory.allocate<float>(rows * C, "residual2");
+        a.ln2 = memory.allocate<float>(rows * C, "ln2");
+        a.ln2_mean = memory.allocate<float>(rows, "ln2_mean");
+        a.ln2_rstd = memory.allocate<float>(rows, "ln2_rstd");
+        a.fch = memory.allocate<float>(rows * wide, "fch");
+        a.fch_gelu = memory.allocate<float>(rows * wide, "fch_gelu");
+        a.residual3 = memory.allocate<float>(rows * C, "residual3");
+    }
+    g.branch = memory.allocate<float>(rows * C, "branch");
+    g.lnf = memory.allocate<float>(rows * C, "lnf");
+    g.lnf_mean = memory.allocate<float>(rows, "lnf_mean");
+    g.lnf_rstd = memory.allocate<float>(rows, "lnf_rstd");
+    g.logit_rows = choose_logit_rows(int(rows), c.padded_vocab_size);
+    g.logits = memory.allocate<float>(size_t(g.logit_rows) * c.padded_vocab_size, "logits");
+    g.losses = memory.allocate<float>(rows, "losses");
+    g.stats = memory.allocate<float>(4, "stats");
+    if (!training) return;
+
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        const size_t n = parameter_size(c, i);
+        g.grads[i] = memory.allocate<float>(n, "gradients");
+        g.m[i] = memory.allocate<float>(n, "AdamW's first moments");
+        g.v[i] = memory.allocate<float>(n, "AdamW's second moments");
+        memory.zero(g.m[i], n);
+        memory.zero(g.v[i], n);
+    }
+    g.buckets = memory.allocate<int>(encoder_bucket_ints(int(rows)), "buckets");
+    g.dresidual = memory.allocate<float>(rows * C, "dresidual");
+    g.dbranch = memory.allocate<float>(rows * C, "dbranch");
+    g.dwide = memory.allocate<float>(rows * wide, "dwide");
+    g.delta = memory.allocate<float>(rows * c.num_heads, "delta");
+    const int N = int(rows), K = c.channels;
+    const size_t scratch = std::max({matmul_backward_scratch(g.pad, N, K, 3 * K), matmul_backward_scratch(g.pad, N, K, K),
+                                     matmul_backward_scratch(g.pad, N, K, 4 * K),
+                                     matmul_backward_scratch(g.pad, N, 4 * K, K),
+                                     matmul_backward_scratch(g.pad, g.logit_rows, K, c.padded_vocab_size),
+                                     layernorm_backward_scratch(g.pad, N, K)});
+    g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
+    g.adamw = memory.allocate<AdamWStep>(1, "step");
+}
+
+static std::vector<GradientSlice<float>> gradient_slices(const GPT2& g) {
+    std::vector<GradientSlice<float>> slices;
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) slices.push_back({g.grads[i], parameter_size(g.config, i)});
+    return slices;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The forward pass
+
+// From g.inputs (B,T) to the normalized output of the last layer, g.lnf.
+void gpt2_forward(GPT2& g, int B, int T) {
+    const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
+    encoder_forward(g.on("encoder"), g.encoded, g.inputs, g.weight(WTE), g.weight(WPE), B, T, C);
+    LayerActivations& first = g.layers[0];
+    layernorm_forward(g.on("layernorm"), first.ln1, first.ln1_mean, first.ln1_rstd, g.encoded, g.weight(LN1W),
+                      g.weight(LN1B), N, C);
+    const float* residual = g.encoded;
+    for (int l = 0; l < L; l++) {
+        LayerActivations& a = g.layers[l];
+        matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C);
+        attention_forward(g.on("attention"), a.atty, a.lse, a.qkv, B, T, C, NH);
+        matmul_forward(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l), g.weight(ATTPROJB, l), N, C, C);
+        fused_residual_layernorm_forward(g.on("residual"), a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, residual,
+                                         g.branch, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
+        matmul_forward(g.on("matmul"), a.fch, a.ln2, g.weight(FCW, l), g.weight(FCB, l), N, C, 4 * C);
+        gelu_forward(g.on("gelu"), a.fch_gelu, a.fch, size_t(N) * 4 * C);
+        matmul_forward(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l), g.weight(FCPROJB, l), N, 4 * C, C);
+        // the layer norm that follows is the next layer's first, or the final one
+        const bool last = l + 1 == L;
+        fused_residual_layernorm_forward(
+            g.on("residual"), a.residual3, last ? g.lnf : g.layers[l + 1].ln1,
+            last ? g.lnf_mean : g.layers[l + 1].ln1_mean, last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, a.residual2,
+            g.branch, last ? g.weight(LNFW) : g.weight(LN1W, l + 1), last ? g.weight(LNFB) : g.weight(LN1B, l + 1), N, C);
+        residual = a.residual3;
+    }
+}
+
+// Logits, losses and, for training, the gradients of the head, chunk by chunk of rows: all logits are never in memory
+// at once. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum: into g.dbranch (of lnf) and
+// wte's. `look` sees each chunk's logits (rows, Vp) before they turn into gradients.
+void gpt2_head(GPT2& g, int B, int T, float loss_scale, bool training,
+               const std::function<void(int first_row, int rows)>& look = nullptr) {
+    const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size, N = B * T;
+    for (int first = 0; first < N; first += g.logit_rows) {
+        const int rows = std::min(g.logit_rows, N - first);
+        const float* lnf = g.lnf + size_t(first) * C;
+        matmul_forward<float>(g.on("matmul"), g.logits, lnf, g.weight(WTE), nullptr, rows, C, Vp);
+        if (look) look(first, rows);
+        fused_classifier(g.on("classifier"), g.logits, g.losses + first, g.targets + first, loss_scale, rows, V, Vp,
+                         training);
+        if (training)
+            matmul_backward<float>(g.on("matmul"), g.dbranch + size_t(first) * C, g.grad(WTE), nullptr, g.scratch,
+                                   g.logits, lnf, g.weight(WTE), rows, C, Vp);
+    }
+    sum_losses(g.on("classifier"), g.stats, g.losses, N, loss_scale);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The backward pass: after gpt2_forward and gpt2_head, adds every parameter's gradient to g.grads. g.dresidual is
+// the gradient of the residual stream, from the last layer down to the embeddings.
+void gpt2_backward(GPT2& g, int B, int T) {
+    const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
+    g.memory.zero(g.dresidual, size_t(N) * C);
+    layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.scratch, g.dbranch,
+                       g.layers[L - 1].residual3, g.weight(LNFW), g.lnf_mean, g.lnf_rstd, N, C);
+    for (int l = L - 1; l >= 0; l--) {
+        const LayerActivations& a = g.layers[l];
+        const float* residual = l ? g.layers[l - 1].residual3 : g.encoded;
+        matmul_backward(g.on("matmul"), g.dwide, g.grad(FCPROJW, l), g.grad(FCPROJB, l), g.scratch, g.dresidual,
+                        a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C);
+        gelu_backward(g.on("gelu"), g.dwide, a.fch, g.dwide, size_t(N) * 4 * C);
+        matmul_backward(g.on("matmul"), g.dbranch, g.grad(FCW, l), g.grad(FCB, l), g.scratch, g.dwide, a.ln2,
+                        g.weight(FCW, l), N, C, 4 * C);
+        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN2W, l), g.grad(LN2B, l), g.scratch, g.dbranch,
+                           a.residual2, g.weight(LN2W, l), a.ln2_mean, a.ln2_rstd, N, C);
+        matmul_backward(g.on("matmul"), g.dbranch, g.grad(ATTPROJW, l), g.grad(ATTPROJB, l), g.scratch, g.dresidual,
+                        a.atty, g.weight(ATTPROJW, l), N, C, C);
+        attention_backward(g.on("attention"), g.dwide, g.delta, g.dbranch, a.atty, a.lse, a.qkv, B, T, C, NH);
+        matmul_backward(g.on("matmul"), g.dbranch, g.grad(QKVW, l), g.grad(QKVB, l), g.scratch, g.dwide, a.ln1,
+                        g.weight(QKVW, l), N, C, 3 * C);
+        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l), g.scratch, g.dbranch,
+                           residual, g.weight(LN1W, l), a.ln1_mean, a.ln1_rstd, N, C);
+    }
+    encoder_backward(g.on("encoder"), g.grad(WTE), g.grad(WPE), g.dresidual, g.buckets, B, T, C);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The update
+
+void gpt2_zero_gradients(GPT2& g) {
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) g.memory.zero(g.grads[i], parameter_size(g.config, i));
+    g.memory.zero(g.stats, 4);
+}
+
+// One AdamW step with the numbers in g.adamw, on gradients clipped to a global norm of max_norm (0: not clipped).
+// Leaves the norm and the clip factor in g.stats[1], [2]. A step whose norm is not finite changes nothing.
+// Weight decay goes to the 2-D tensors alone, or to all of them.
+void gpt2_update(GPT2& g, float weight_decay, float max_norm, bool decay_all = false) {
+    const auto slices = gradient_slices(g);
+    if (!g.norm_scratch)
+        g.norm_scratch = g.memory.allocate<float>(global_norm_scratch(g.pad, slices), "norm partial sums");
+    global_norm(g.on("global_norm"), g.stats + 1, g.norm_scratch, slices, max_norm);
+    LaunchPad* pad = g.on("adamw");
+    if (pad) pad->begin_group();  // the tensors are independent of each other
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        const float decay = decay_all || parameter_info[i].weight_decay ? weight_decay : 0.0f;
+        adamw_update(pad, g.params[i], g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i), g.adamw, decay,
+                     g.stats + 1);
+    }
+    if (pad) pad->end_group();
+}
+
+// Copies a batch to where the kernels look for it.
+void gpt2_set_batch(GPT2& g, const int* inputs, const int* targets, int count, bool training) {
+    g.memory.upload(g.inputs, inputs, count);
+    g.memory.upload(g.targets, targets, count);
+    if (!training) return;
+    std::vector<int> buckets(encoder_bucket_ints(count));
+    build_encoder_buckets(buckets.data(), inputs, count);
+    g.memory.upload(g.buckets, buckets.data(), buckets.size());
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Parameters from files or random numbers, and back
+
+WriteTensor parameter_writer(GPT2& g) {
+    return [&g](int tensor, size_t offset, const float* values, size_t count) {
+        g.memory.upload(g.params[tensor] + offset, values, count);
+    };
+}
+
+ReadTensor parameter_reader(const GPT2& g) {
+    return [&g](int tensor, size_t offset, float* values, size_t count) {
+        g.memory.download(values, g.params[tensor] + offset, count);
+    };
+}
+
+#ifndef TESTING
+
+// ---------------------------------------------------------------------------------------------------------------
+// Options
+
+struct Options {
+    std::string train_data, val_data, model = "d12", output, tokenizer, device = "auto", scheduler = "cosine", cpu_layers;
+    int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
+    float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
+    int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
+    bool overfit = false, list_devices = false, profile = false;
+    uint64_t seed = 42;
+};
+
+static void add_options(CLI::App& app, Options& o) {
+    const auto positive = CLI::Range(1, 1 << 30);
+    const auto at_least_zero = CLI::Range(0, 1 << 30);
+    app.set_help_flag("--help", "show this text");
+    app.set_version_flag("--version", "train_gpt2 " PROJECT_VERSION);
+    app.add_option("-i,--train-data", o.train_data, "training tokens: llm.c shards, a file or a quoted glob pattern");
+    app.add_option("-j,--val-data", o.val_data, "validation tokens, likewise");
+    app.add_option("-e,--model", o.model,
+                   "model: an llm.c checkpoint (.bin), or a new one: d6 d12 ... d48, gpt3:c768 ..., "
+                   "custom:layers=4,heads=4,channels=128,max_seq_len=256")->capture_default_str();
+    app.add_option("-o,--output", o.output, "folder for main.log and checkpoints (default: write nothing)");
+    app.add_option("-b,--batch-size", o.batch, "sequences in a micro-batch (B)")->check(positive)->capture_default_str();
+    app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")->check(positive)->capture_default_str();
+    app.add_option("-d,--total-batch-size", o.total_batch,
+                   "tokens in a step, a multiple of B*T: more is reached by accumulating gradients (-1: B*T)")
+        ->check(CLI::Range(-1, 1 << 30))->capture_default_str();
+    app.add_option("-x,--max-steps", o.max_steps, "steps (-1: once through the training data)")
+        ->check(CLI::Range(-1, 1 << 30))->capture_default_str();
+    app.add_option("-k,--lr-scheduler", o.scheduler, "cosine, linear, constant or wsd")
+        ->check(CLI::IsMember({"cosine", "linear", "constant", "wsd"}))->capture_default_str();
+    app.add_option("-l,--learning-rate", o.learning_rate, "peak learning rate")
+        ->check(CLI::Range(0.0f, 1e3f))->capture_default_str();
+    app.add_option("-u,--warmup-steps", o.warmup, "steps of linear warm-up")->check(at_least_zero)->capture_default_str();
+    app.add_option("-q,--final-lr-fraction", o.final_fraction, "learning rate at the end, as a fraction of the peak")
+        ->check(CLI::Range(0.0f, 1.0f))->capture_default_str();
+    app.add_option("-c,--weight-decay", o.weight_decay, "weight decay of matrices and embeddings")
+        ->check(CLI::Range(0.0f, 1e3f))->capture_default_str();
+    app.add_option("-v,--val-every", o.val_every, "steps between validations (0: none)")
+        ->check(at_least_zero)->capture_default_str();
+    app.add_option("-m,--val-batches", o.val_batches, "batches in a validation at most (-1: all)")
+        ->check(CLI::Range(-1, 1 << 30))->capture_default_str();
+    app.add_option("-s,--sample-every", o.sample_every, "steps between samples of text (0: none)")
+        ->check(at_least_zero)->capture_default_str();
+    app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens in a sample")->check(positive)->capture_default_str();
+    app.add_option("-n,--checkpoint-every", o.checkpoint_every, "steps between checkpoints, and one at the end (0: none)")
+        ->check(at_least_zero)->capture_default_str();
+    app.add_option("-a,--overfit-one-batch", o.overfit, "1: train on the first validation batch alone, to debug");
+    app.add_option("--device", o.device, "auto, cpu, gpu, a number of --list-devices, or part of a name")
+        ->capture_default_str();
+    app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and stop");
+    app.add_option("--tokenizer", o.tokenizer,
+                   "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: gpt2_tokenizer.bin if there)");
+    app.add_option("--seed", o.seed, "of initialization, shuffling and sampling")->capture_default_str();
+    app.add_flag("--profile", o.profile, "print the time of each kernel at the end (slows the run a little)");
+    app.add_option("--cpu-layers", o.cpu_layers,
+                   "layers to run on the CPU all the same, for debugging, such as matmul,attention "
+                   "(unified memory alone)");
+}
+
+static void print_devices() {
+    for (const DeviceInfo& d : list_devices())
+        printf("%d: %s, %s, %.1f GiB, Vulkan %s, %s%s%s\n", d.index, d.name.c_str(), device_type_name(d.type),
+               double(d.memory_bytes) / (1 << 30), d.api_version.c_str(), d.driver.c_str(),
+               d.missing.empty() ? "" : ", cannot be used: lacks ", d.missing.c_str());
+    printf("cpu: %d threads\n", omp_get_max_threads());
+}
+
+static std::unique_ptr<LaunchPad> open_device(const Options& o) {
+    const DeviceChoice choice = choose_device(o.device);
+    if (!choice.device) {
+        printf("device: CPU, %d threads (%s)\n", omp_get_max_threads(), choice.reason.c_str());
+        return nullptr;
+    }
+    LaunchPadOptions options;
+    options.device = std::to_string(choice.device->index);
+    options.timestamps = o.profile;
+    auto pad = std::make_unique<LaunchPad>(options);
+    printf("device: %s, %s memory (%s)\n", pad->device().name.c_str(), memory_mode_name(pad->memory_mode()),
+           choice.reason.c_str());
+    return pad;
+}
+
+static bool is_checkpoint(const std::string& model) { return model.size() > 4 && model.ends_with(".bin"); }
+
+// The tokenizer asked for, or GPT-2's where its file lies at hand; none is no error: samples are printed as numbers.
+static std::optional<Tokenizer> find_tokenizer(const Options& o) {
+    if (!o.tokenizer.empty()) return open_tokenizer(o.tokenizer);
+    const char* usual = "gpt2_tokenizer.bin";
+    if (FILE* file = fopen(usual, "rb")) {
+        fclose(file);
+        return open_tokenizer(usual);
+    }
+    return std::nullopt;
+}
+
+static ModelConfig choose_config(const Options& o, const std::optional<Tokenizer>& tokenizer) {
+    if (is_checkpoint(o.model)) return read_model_header(o.model);
+    ModelConfig config = parse_descriptor(o.model);
+    const bool own_vocab = o.model.find("vocab=") != std::string::npos;
+    if (!own_vocab && !o.tokenizer.empty()) set_vocab_size(config, tokenizer->vocab_size());
+    validate(config, o.model);
+    return config;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Evaluation and sampling
+
+static float validation_loss(GPT2& g, DataLoader& loader, int B, int T, int max_batches) {
+    loader.reset();
+    std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
+    const uint64_t batches = std::min<uint64_t>(loader.num_batches(), max_batches < 0 ? ~0ull : uint64_t(max_batches));
+    g.memory.zero(g.stats, 1);
+    for (uint64_t i = 0; i < batches; i++) {
+        loader.next_batch(inputs.data(), targets.data());
+        gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
+        gpt2_forward(g, B, T);
+        gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(batches)), false);
+    }
+    float loss;
+    g.memory.download(&loss, g.stats, 1);
+    return loss;
+}
+
+// The logits of the token after tokens[0..count), (V).
+static void next_logits(GPT2& g, const std::vector<int>& tokens, int count, float* logits) {
+    // a few sequence lengths only, since kernels are built for each; what lies after `count` cannot be seen by it
+    int T = 16;
+    while (T < count) T *= 2;
+    T = std::min(T, g.T);
+    std::vector<int> padded(tokens.begin(), tokens.begin() + count);
+    padded.resize(T, 0);
+    g.memory.upload(g.inputs, padded.data(), T);
+    gpt2_forward(g, 1, T);
+    const int C = g.config.channels;
+    matmul_forward<float>(g.on("matmul"), g.logits, g.lnf + size_t(count - 1) * C, g.weight(WTE), nullptr, 1, C,
+                          g.config.padded_vocab_size);
+    g.memory.download(logits, g.logits, g.config.vocab_size);
+}
+
+static void sample_text(GPT2& g, std::optional<Tokenizer>& tokenizer, int length, uint64_t& coin_state) {
+    const int end_of_text = tokenizer ? tokenizer->end_of_text : g.config.vocab_size - 1;
+    std::vector<int> tokens = {end_of_text};
+    std::vector<float> logits(g.config.vocab_size);
+    printf("generating:\n---\n");
+    while (int(tokens.size()) <= length) {
+        const int count = std::min(int(tokens.size()), g.T);  // past T the window slides
+        const std::vector<int> window(tokens.end() - count, tokens.end());
+        next_logits(g, window, count, logits.data());
+        const int token = sample_token(logits.data(), g.config.vocab_size, random_f32(coin_state));
+        tokens.push_back(token);
+        if (!tokenizer) printf("%d ", token);
+        else if (token == end_of_text) printf("\n\n");
+        else if (token < tokenizer->vocab_size())
+            fwrite(tokenizer->decode(token).data(), 1, tokenizer->decode(token).size(), stdout);
+        fflush(stdout);
+    }
+    printf("\n---\n");
+}
+
+static void save_checkpoint(const GPT2& g, const std::string& output, int step, const DataLoader& loader) {
+    OptimizerState state;
+    state.step = step;
+    state.data = loader.position();
+    auto read_moment = [&g](Moment moment, int tensor, size_t offset, float* values, size_t count) {
+        g.memory.download(values, (moment == MOMENT_M ? g.m : g.v)[tensor] + offset, count);
+    };
+    write_checkpoint(output, g.config, state, parameter_reader(g), read_moment);
+    printf("wrote checkpoint %s\n", model_path(output, step).c_str());
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The loop
+
+// Runs training steps. On a launchpad the two halves of a step are recorded once and replayed; nothing waits: the
+// numbers of a step are copied to memory that the host reads, and looked at while the next step runs.
+struct StepRunner {
+    GPT2& g;
+    int B, T, micro_steps;
+    float weight_decay;
+    Recording *micro = nullptr, *update = nullptr;
+    float* readback;  // two slots of 4: loss, norm, clip factor
+
+    StepRunner(GPT2& model, int b, int t, int n, float decay)
+        : g(model), B(b), T(t), micro_steps(n), weight_decay(decay),
+          readback(model.memory.allocate<float>(8, "readback", Placement::readback)) {}
+
+    void run_micro() {
+        gpt2_forward(g, B, T);
+        gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps)), true);
+        gpt2_backward(g, B, T);
+    }
+    void run_update() { gpt2_update(g, weight_decay, 1.0f); }
+
+    template <class Commands> void run_recorded(Recording*& recording, Commands commands) {
+        if (!g.pad || !g.cpu_layers.empty()) return commands();
+        if (!recording) {
+            if (!g.norm_scratch)  // memory is allocated before a recording, not in it
+                g.norm_scratch = g.memory.allocate<float>(global_norm_scratch(g.pad, gradient_slices(g)), "norm sums");
+            g.pad->begin_recording();
+            commands();
+            recording = g.pad->end_recording();
+        }
+        g.pad->replay(recording);
+    }
+
+    // step counts from 0. next_batch fills inputs and targets (B*T each).
+    template <class NextBatch> Ticket run(int step, float lr, NextBatch next_batch) {
+        std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
+        gpt2_zero_gradients(g);
+        for (int i = 0; i < micro_steps; i++) {
+            next_batch(inputs.data(), targets.data());
+            gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
+            run_recorded(micro, [&] { run_micro(); });
+        }
+        const AdamWStep numbers = adamw_step(lr, 0.9f, 0.95f, 1e-8f, step + 1);
+        g.memory.upload(g.adamw, &numbers, 1);
+        run_recorded(update, [&] { run_update(); });
+        g.memory.copy(readback + 4 * (step % 2), g.stats, 4);
+        return g.pad ? g.pad->commit() : 0;
+    }
+
+    // The numbers of a step that run() has started; waits for it.
+    const float* stats(int step, Ticket ticket) const {
+        if (g.pad) g.pad->wait(ticket);
+        return readback + 4 * (step % 2);
+    }
+};
+
+static std::string duration(double seconds) {
+    const long s = std::lround(seconds);
+    return format_string("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+}
+
+// Prints and logs finished steps, and keeps the time.
+struct Progress {
+    using Clock = std::chrono::steady_clock;
+    const MainLog& log;
+    int max_steps, tokens_per_step;
+    Clock::time_point last = Clock::now();
+    double average_rate = 0, total_seconds = 0;  // without the first step
+    int timed_steps = 0, skipped = 0;
+
+    void restart_clock() { last = Clock::now(); }
+
+    void report(int step, const float* stats, float lr) {
+        const auto now = Clock::now();
+        const double seconds = std::chrono::duration<double>(now - last).count();
+        last = now;
+        if (step > 0) {  // the first step builds kernels and touches memory
+            timed_steps++;
+            total_seconds += seconds;
+            average_rate = timed_steps == 1 ? tokens_per_step / seconds
+                                            : 0.95 * average_rate + 0.05 * tokens_per_step / seconds;
+        }
+        const double rate = average_rate > 0 ? average_rate : tokens_per_step / seconds;
+        printf("step %4d/%d | loss %7.6f | norm %6.4f | lr %.2e | %.2f ms | %.0f tok/s | ETA %s\n", step + 1, max_steps,
+               stats[0], stats[1], lr, seconds * 1e3, rate,
+               duration(double(max_steps - step - 1) * tokens_per_step / rate).c_str());
+        if (!std::isfinite(stats[1])) {
+            skipped++;
+            printf("step %4d: the gradient is not finite; the update was skipped\n", step + 1);
+        }
+        fflush(stdout);
+        log.log_train(step, stats[0], lr, stats[1]);
+    }
+};
+
+static void print_profile(LaunchPad& pad) {
+    const std::vector<KernelTime> times = pad.kernel_times();
+    double total = 0;
+    for (const KernelTime& t : times) total += t.seconds;
+    printf("%-36s %9s %12s %7s\n", "kernel", "calls", "ms", "share");
+    for (const KernelTime& t : times)
+        printf("%-36s %9llu %12.3f %6.1f%%\n", t.name.c_str(), static_cast<unsigned long long>(t.calls), t.seconds * 1e3,
+               100 * t.seconds / total);
+}
+
+static void load_parameters(GPT2& g, const Options& o) {
+    if (is_checkpoint(o.model)) read_model(o.model, parameter_writer(g));
+    else initialize_parameters(g.config, o.seed, parameter_writer(g));
+}
+
+static std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> parts = CLI::detail::split(text, ',');
+    parts.erase(std::remove(parts.begin(), parts.end(), ""), parts.end());
+    return parts;
+}
+
+static void check_options(const Options& o) {
+    if (o.train_data.empty() && !o.overfit)
+        fail("no training data: give token shards with -i (prepare_data makes them from text)");
+    if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
+    const long micro = long(o.batch) * o.sequence;
+    if (micro > 1 << 30) fail("-b %d times -t %d is more than 2^30 tokens", o.batch, o.sequence);
+    if (o.total_batch != -1 && (o.total_batch <= 0 || o.total_batch % micro))
+        fail("-d %d is not a multiple of B*T = %ld", o.total_batch, micro);
+}
+
+static void train(const Options& o) {
+    check_options(o);
+    std::optional<Tokenizer> tokenizer = find_tokenizer(o);
+    const ModelConfig config = choose_config(o, tokenizer);
+    const int B = o.batch, T = o.sequence;
+    if (T > config.max_seq_len)
+        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", T, config.max_seq_len, config.max_seq_len);
+    const bool validate_it = !o.val_data.empty();
+    std::optional<DataLoader> val, loader;
+    if (validate_it) val.emplace(o.val_data, B, T, config.vocab_size, false);
+    if (o.overfit) loader.emplace(o.val_data, B, T, config.vocab_size, false);
+    else loader.emplace(o.train_data, B, T, config.vocab_size, true, o.seed);
+    const int tokens_per_step = o.total_batch == -1 ? B * T : o.total_batch;
+    const int micro_steps = tokens_per_step / (B * T);
+    const int max_steps = o.max_steps >= 0 ? o.max_steps : int(std::max<uint64_t>(1, loader->num_batches() / micro_steps));
+
+    std::unique_ptr<LaunchPad> pad = open_device(o);
+    GPT2 g(config, pad.get());
+    g.cpu_layers = split(o.cpu_layers);
+    if (!g.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
+        fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
+             pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
+    load_parameters(g, o);
+    gpt2_allocate(g, B, T, true);
+    printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters\n", o.model.c_str(),
+           config.num_layers, config.num_heads, config.channels, config.vocab_size, double(num_parameters(config)) / 1e6);
+    printf("data: %llu training tokens%s\n", static_cast<unsigned long long>(loader->num_tokens()),
+           val ? format_string(", %llu validation tokens", static_cast<unsigned long long>(val->num_tokens())).c_str() : "");
+    printf("batch: %d x %d x %d = %d tokens a step, %d steps; %.1f MiB of memory\n", micro_steps, B, T, tokens_per_step,
+           max_steps, double(g.memory.bytes) / (1 << 20));
+    MainLog log;
+    if (!o.output.empty()) log.open(o.output, -1);
+
+    const Scheduler scheduler = {parse_schedule(o.scheduler), o.learning_rate, o.warmup, max_steps, o.final_fraction};
+    StepRunner runner(g, B, T, micro_steps, o.weight_decay);
+    Progress progress = {log, max_steps, tokens_per_step};
+    uint64_t coin_state = 1295 + o.seed;  // 1337, llm.c's, with the default seed
+    std::optional<Ticket> pending;        // of the step before, not yet reported
+    auto report_pending = [&](int step) {
+        if (pending) progress.report(step, runner.stats(step, *pending), learning_rate(scheduler, step));
+        pending.reset();
+    };
+    for (int step = 0; step <= max_steps; step++) {
+        const bool last = step == max_steps;
+        const bool validate_now = val && o.val_every && (step % o.val_every == 0 || last);
+        const bool sample_now = o.sample_every && (last || (step > 0 && step % o.sample_every == 0));
+        const bool save_now = !o.output.empty() && o.checkpoint_every &&
+                              (last || (step > 0 && step % o.checkpoint_every == 0));
+        if (validate_now || sample_now || save_now) {
+            report_pending(step - 1);
+            if (validate_now) {
+                const float loss = validation_loss(g, *val, B, T, o.val_batches);
+                printf("val loss %f\n", loss);
+                log.log_val(step, loss);
+            }
+            if (sample_now) sample_text(g, tokenizer, o.sample_tokens, coin_state);
+            if (save_now) save_checkpoint(g, o.output, step, *loader);
+            progress.restart_clock();
+        }
+        if (last) {
+            report_pending(step - 1);
+            break;
+        }
+        const Ticket ticket = runner.run(step, learning_rate(scheduler, step), [&](int* inputs, int* targets) {
+            if (o.overfit) loader->reset();
+            loader->next_batch(inputs, targets);
+        });
+        report_pending(step - 1);
+        pending = ticket;
+    }
+    if (progress.timed_steps)
+        printf("total average iteration time: %f ms\n", 1e3 * progress.total_seconds / progress.timed_steps);
+    if (progress.skipped) printf("%d updates were skipped: their gradients were not finite\n", progress.skipped);
+    if (pad && o.profile) print_profile(*pad);
+}
+
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app("Trains GPT-2 on the CPU or on any Vulkan device.", "train_gpt2");
+    add_options(app, options);
+    try {
+        app.parse(argc, argv);
+        if (options.list_devices) print_devices();
+        else train(options);
+    } catch (const CLI::Success& help) {
+        return app.exit(help);
+    } catch (const CLI::ParseError& error) {
+        fprintf(stderr, "train_gpt2: %s (see --help)\n", error.what());
+        return 1;
+    } catch (const std::exception& error) {
+        fprintf(stderr, "train_gpt2: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}
+
+#endif
