@@ -36,4 +36,42 @@ struct LayernormForwardArgs {
     int N, C;
 };
 
+struct MatmulForwardArgs {
+    Reals outp;       // (N, OC)
+    Reals inp;        // (N, C)
+    Reals weight;     // (OC, C)
+    Reals bias;       // (OC) or null
+    int N, C, OC;
+};
+
+struct MatmulDinpArgs {
+    Reals dinp;          // (N, C)
+    Reals dout, weight;  // (N, OC), (OC, C)
+    int N, C, OC;
+};
+
+struct MatmulDweightArgs {
+    Reals dweight;    // (OC, C), added to
+    Floats partials;  // (splits, OC, C), written instead where splits > 1
+    Reals dout, inp;  // (N, OC), (N, C)
+    int N, C, OC;
+    int splits;       // of the rows; slice_rows in each, the last one may have fewer
+    int slice_rows;
+};
+
+struct MatmulDbiasArgs {
+    Reals dbias;      // (OC), added to
+    Floats partials;  // (splits, OC), written instead where splits > 1
+    Reals dout;       // (N, OC)
+    int N, OC;
+    int splits;       // as above
+    int slice_rows;
+};
+
+struct MatmulSumArgs {
+    Reals outp;       // (n), added to
+    Floats partials;  // (splits, n)
+    int n, splits;
+};
+
 #endif

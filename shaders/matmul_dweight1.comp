@@ -1,0 +1,18 @@
+// dweight += dout^T inp, plain port: one invocation computes one element of dweight, over all rows.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
+
+void main() {
+    const uint64_t i = global_index();
+    const uint C = args.C, OC = args.OC;
+    if (i >= uint64_t(OC) * C) return;
+    const uint oc = uint(i / C), c = uint(i % C);
+    float sum = 0;
+    for (uint row = 0; row < args.N; row++)
+        sum += load(real_row(args.dout, row, OC), oc) * load(real_row(args.inp, row, C), c);
+    Reals dweight = real_row(args.dweight, oc, C);
+    store(dweight, c, load(dweight, c) + sum);
+}
