@@ -72,6 +72,20 @@ struct MatmulSumArgs {
     Reals outp;       // (n), added to
     Floats partials;  // (splits, n)
     int n, splits;
+struct AttentionForwardArgs {
+    Reals outp;       // (B, T, C)
+    Floats lse;       // (B, NH, T)
+    Reals qkv;        // (B, T, 3 C)
+    int B, T, C, NH;
+};
+
+struct AttentionBackwardArgs {
+    Reals dqkv;       // (B, T, 3 C)
+    Floats delta;     // (B, NH, T)
+    Reals dout, outp; // (B, T, C)
+    Floats lse;       // (B, NH, T)
+    Reals qkv;        // (B, T, 3 C)
+    int B, T, C, NH;
 };
 
 #endif

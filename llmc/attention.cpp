@@ -1,0 +1,83 @@
+// Attention: GPU versions, their tables, and the choice that training makes. The CPU version is in attention_cpu.cpp.
+#include "llmc/attention.h"
+
+#include "shaders/args.h"
+
+int attention_head_size(int C, int NH) {
+    if (NH < 1 || C % NH != 0) fail("attention: %d channels do not divide into %d heads", C, NH);
+    if (C / NH > 128) fail("attention: heads of %d channels are too large: at most 128 (C %d, NH %d)", C / NH, C, NH);
+    return C / NH;
+}
+
+template <class T>
+static AttentionForwardArgs forward_args(LaunchPad& pad, T* out, float* lse, const T* qkv, int B, int seq_len, int C,
+                                         int NH) {
+    const size_t rows = size_t(B) * seq_len;
+    return {pad.at(out, rows * C), pad.at(lse, rows * NH), pad.at(qkv, rows * 3 * C), B, seq_len, C, NH};
+}
+
+template <class T>
+static AttentionBackwardArgs backward_args(LaunchPad& pad, T* dqkv, float* delta, const T* dout, const T* out,
+                                           const float* lse, const T* qkv, int B, int seq_len, int C, int NH) {
+    const size_t rows = size_t(B) * seq_len;
+    return {pad.at(dqkv, rows * 3 * C), pad.at(delta, rows * NH), pad.at(dout, rows * C),    pad.at(out, rows * C),
+            pad.at(lse, rows * NH),     pad.at(qkv, rows * 3 * C), B, seq_len, C, NH};
+}
+
+template <class T>
+static void attention_forward1(LaunchPad& pad, T* out, float* lse, const T* qkv, int B, int seq_len, int C, int NH,
+                               int block_size) {
+    const uint32_t hs = attention_head_size(C, NH);
+    const AttentionForwardArgs args = forward_args(pad, out, lse, qkv, B, seq_len, C, NH);
+    pad.dispatch("attention_forward1", {blocks(uint64_t(B) * NH * seq_len, block_size)}, {uint32_t(block_size), hs},
+                 args);
+}
+
+template <class T> std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
+    return {
+        {"attention_forward1", "one invocation per query", attention_forward1<T>, {64, 32, 128}},
+    };
+}
+
+template <class T>
+void attention_forward(LaunchPad* pad, T* out, float* lse, const T* qkv, int B, int seq_len, int C, int NH) {
+    if (!pad) return attention_forward_cpu(out, lse, qkv, B, seq_len, C, NH);
+    attention_forward1(*pad, out, lse, qkv, B, seq_len, C, NH, 64);
+}
+
+// delta, which the other kernels of every backward version read: they run in a group, whose start waits for it.
+static void backward_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uint32_t hs) {
+    pad.dispatch("attention_backward_delta", {blocks(uint64_t(args.B) * args.T * args.NH, 128)}, {128, hs}, args);
+}
+
+template <class T>
+static void attention_backward1(LaunchPad& pad, T* dqkv, float* delta, const T* dout, const T* out, const float* lse,
+                                const T* qkv, int B, int seq_len, int C, int NH, int block_size) {
+    const uint32_t hs = attention_head_size(C, NH), block = block_size;
+    const AttentionBackwardArgs args = backward_args(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH);
+    const Groups groups = {blocks(uint64_t(B) * NH * seq_len, block)};
+    backward_delta(pad, args, hs);
+    pad.begin_group();
+    pad.dispatch("attention_backward1_dkv", groups, {block, hs}, args);
+    pad.dispatch("attention_backward1_dq", groups, {block, hs}, args);
+    pad.end_group();
+}
+
+template <class T> std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions() {
+    return {
+        {"attention_backward1", "one invocation per query, then one per key", attention_backward1<T>, {64, 32, 128}},
+    };
+}
+
+template <class T>
+void attention_backward(LaunchPad* pad, T* dqkv, float* delta, const T* dout, const T* out, const float* lse,
+                        const T* qkv, int B, int seq_len, int C, int NH) {
+    if (!pad) return attention_backward_cpu(dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH);
+    attention_backward1(*pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, 64);
+}
+
+template std::vector<KernelVersion<AttentionForward<float>>> attention_forward_versions();
+template std::vector<KernelVersion<AttentionBackward<float>>> attention_backward_versions();
+template void attention_forward(LaunchPad*, float*, float*, const float*, int, int, int, int);
+template void attention_backward(LaunchPad*, float*, float*, const float*, const float*, const float*, const float*,
+                                 int, int, int, int);

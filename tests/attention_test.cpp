@@ -1,0 +1,186 @@
+// Attention: a reference in double, checked itself by finite differences; the CPU version against the reference, and
+// every GPU version against the CPU version.
+#include "llmc/attention.h"
+
+#include "tests/layer_test.h"
+
+struct Shape {
+    int B, T, C, NH;
+};
+// Head sizes 1, 5, 16, 64, 48, 128, 80, 3; sequences around the tiles of 48 and 64 rows.
+static const Shape shapes[] = {{1, 1, 1, 1},    {2, 7, 15, 3},   {2, 33, 48, 3}, {1, 65, 64, 1},
+                               {1, 130, 96, 2}, {1, 40, 128, 1}, {2, 129, 160, 2}, {1, 97, 6, 2}};
+
+struct Reference {
+    std::vector<double> out, lse, dqkv, delta;
+};
+
+// Textbook attention and its derivative, with the whole matrix of probabilities of one head at a time.
+static Reference reference(const std::vector<double>& qkv, const std::vector<double>& dout, Shape s) {
+    const auto [B, T, C, NH] = s;
+    const int hs = C / NH;
+    const double scale = 1 / std::sqrt(double(hs));
+    Reference r = {std::vector<double>(size_t(B) * T * C), std::vector<double>(size_t(B) * NH * T),
+                   std::vector<double>(qkv.size()), std::vector<double>(size_t(B) * NH * T)};
+    for (int b = 0; b < B; b++)
+        for (int h = 0; h < NH; h++)
+            for (int t = 0; t < T; t++) {
+                const size_t row = size_t(b) * T + t, stat = (size_t(b) * NH + h) * T + t;
+                auto at = [&](int part, int u) { return (size_t(b) * T + u) * 3 * C + part * C + h * hs; };
+                std::vector<double> p(t + 1), dp(t + 1, 0.0);
+                double largest = -INFINITY, sum = 0;
+                for (int u = 0; u <= t; u++) {
+                    for (int c = 0; c < hs; c++) p[u] += scale * qkv[at(0, t) + c] * qkv[at(1, u) + c];
+                    largest = std::max(largest, p[u]);
+                }
+                for (double score : p) sum += std::exp(score - largest);
+                r.lse[stat] = largest + std::log(sum);
+                for (int u = 0; u <= t; u++) {
+                    p[u] = std::exp(p[u] - r.lse[stat]);
+                    for (int c = 0; c < hs; c++) {
+                        const double g = dout[row * C + h * hs + c], v = qkv[at(2, u) + c];
+                        r.out[row * C + h * hs + c] += p[u] * v;
+                        r.dqkv[at(2, u) + c] += p[u] * g;
+                        dp[u] += g * v;
+                    }
+                    r.delta[stat] += p[u] * dp[u];
+                }
+                for (int u = 0; u <= t; u++)
+                    for (int c = 0; c < hs; c++) {
+                        const double ds = p[u] * (dp[u] - r.delta[stat]) * scale;
+                        r.dqkv[at(0, t) + c] += ds * qkv[at(1, u) + c];
+                        r.dqkv[at(1, u) + c] += ds * qkv[at(0, t) + c];
+                    }
+            }
+    return r;
+}
+
+static std::vector<float> to_float(const std::vector<double>& v) { return std::vector<float>(v.begin(), v.end()); }
+
+struct Case {
+    Shape s;
+    std::vector<float> qkv, dout, out, lse, dqkv, delta;
+    Case(Shape shape, float scale)
+        : s(shape), qkv(random_values(size_t(s.B) * s.T * 3 * s.C, 1, scale)),
+          dout(random_values(size_t(s.B) * s.T * s.C, 2)), out(nans(dout.size())), lse(nans(size_t(s.B) * s.NH * s.T)),
+          dqkv(nans(qkv.size())), delta(nans(lse.size())) {
+        attention_forward_cpu(out.data(), lse.data(), qkv.data(), s.B, s.T, s.C, s.NH);
+        attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(), qkv.data(), s.B, s.T,
+                               s.C, s.NH);
+    }
+    std::string name() const { return format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH); }
+};
+
+// q, k and v of dqkv apart: a wrong one of small size would hide behind the others.
+static void expect_gradients_close(const std::vector<float>& got, const std::vector<float>& want, int C, double tolerance) {
+    const char* names[] = {"dq", "dk", "dv"};
+    ASSERT_EQ(got.size(), want.size());
+    for (int part = 0; part < 3; part++) {
+        std::vector<float> g, w;
+        for (size_t i = 0; i < got.size(); i++)
+            if (int(i / C % 3) == part) {
+                g.push_back(got[i]);
+                w.push_back(want[i]);
+            }
+        // With one key the softmax is constant: dq and dk are zero but for rounding.
+        const bool zero = std::all_of(w.begin(), w.end(), [](float x) { return std::abs(x) < 1e-6f; });
+        if (zero)
+            for (float x : g) EXPECT_TRUE(std::abs(x) < 1e-5f) << names[part] << " is " << x << ", expected 0";
+        else
+            expect_close(names[part], g, w, tolerance);
+    }
+}
+
+// The loss is sum(out * weights): its derivative by every element of qkv, by central differences.
+TEST(AttentionReference, MatchesFiniteDifferences) {
+    for (Shape s : {Shape{1, 1, 1, 1}, Shape{2, 7, 15, 3}, Shape{1, 9, 8, 2}}) {
+        const Case c(s, 1.0f);
+        std::vector<double> qkv(c.qkv.begin(), c.qkv.end()), weights(c.dout.begin(), c.dout.end());
+        const Reference r = reference(qkv, weights, s);
+        auto loss = [&] {
+            const std::vector<double> out = reference(qkv, weights, s).out;
+            double sum = 0;
+            for (size_t i = 0; i < out.size(); i++) sum += out[i] * weights[i];
+            return sum;
+        };
+        for (size_t i = 0; i < qkv.size(); i++) {
+            const double h = 1e-5, kept = qkv[i];
+            qkv[i] = kept + h;
+            const double above = loss();
+            qkv[i] = kept - h;
+            const double below = loss();
+            qkv[i] = kept;
+            EXPECT_NEAR(r.dqkv[i], (above - below) / (2 * h), 1e-7) << c.name() << ", element " << i;
+        }
+    }
+}
+
+// Inputs of size 30 make scores in the hundreds and more, whose exponentials overflow unless the maximum is taken off
+// first. Their rounding, about 1e-7 of the score, comes back as a relative error of the probabilities.
+TEST(Attention, CpuMatchesDouble) {
+    for (Shape s : shapes)
+        for (float scale : {1.0f, 30.0f}) {
+            const Case c(s, scale);
+            SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
+            const Reference r = reference({c.qkv.begin(), c.qkv.end()}, {c.dout.begin(), c.dout.end()}, s);
+            const double tolerance = scale > 1 ? 2e-4 : 2e-6;
+            expect_close("out", c.out, to_float(r.out), tolerance);
+            expect_close("lse", c.lse, to_float(r.lse), 1e-6);
+            expect_close("delta", c.delta, to_float(r.delta), tolerance);
+            if (scale == 1) expect_gradients_close(c.dqkv, to_float(r.dqkv), s.C, 1e-5);
+        }
+}
+
+TEST(AttentionForward, GpuMatchesCpu) {
+    for (Shape s : shapes)
+        for (float scale : {1.0f, 30.0f}) {
+            const Case c(s, scale);
+            SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
+            for_each_version(attention_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+                DeviceArray<float> qkv(pad, c.qkv), out(pad, c.out.size()), lse(pad, c.lse.size());
+                version.launch(pad, out, lse, qkv, s.B, s.T, s.C, s.NH, block);
+                expect_close("out", out.values(), c.out, scale > 1 ? 2e-4 : 1e-5);
+                expect_close("lse", lse.values(), c.lse, 2e-6);
+            });
+        }
+}
+
+TEST(AttentionBackward, GpuMatchesCpu) {
+    for (Shape s : shapes) {
+        const Case c(s, 1.0f);
+        SCOPED_TRACE(c.name());
+        for_each_version(attention_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<float> qkv(pad, c.qkv), out(pad, c.out), lse(pad, c.lse), dout(pad, c.dout);
+            DeviceArray<float> dqkv(pad, c.dqkv.size()), delta(pad, c.delta.size());
+            version.launch(pad, dqkv, delta, dout, out, lse, qkv, s.B, s.T, s.C, s.NH, block);
+            expect_close("delta", delta.values(), c.delta);
+            expect_gradients_close(dqkv.values(), c.dqkv, s.C, 1e-5);
+        });
+    }
+}
+
+// What training calls, on pointers that are not aligned to 16 bytes, too.
+TEST(Attention, TrainingFunctions) {
+    const Case c({2, 33, 48, 3}, 1.0f);
+    const auto [B, T, C, NH] = c.s;
+    for (const auto& pad : test_pads())
+        for (size_t offset : {0, 1}) {
+            std::vector<float> shifted(c.qkv);
+            shifted.insert(shifted.begin(), offset, 0.0f);
+            DeviceArray<float> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size()), lse(*pad, c.lse.size());
+            DeviceArray<float> dqkv(*pad, c.dqkv.size()), delta(*pad, c.delta.size());
+            attention_forward<float>(pad.get(), out, lse, qkv + offset, B, T, C, NH);
+            attention_backward<float>(pad.get(), dqkv, delta, dout, out, lse, qkv + offset, B, T, C, NH);
+            expect_close("out", out.values(), c.out);
+            expect_gradients_close(dqkv.values(), c.dqkv, C, 1e-5);
+        }
+}
+
+TEST(Attention, RefusesHeadsItCannotRun) {
+    float x[1024];
+    EXPECT_THROW(attention_forward<float>(nullptr, x, x, x, 1, 1, 10, 3), Error);
+    EXPECT_THROW(attention_forward<float>(nullptr, x, x, x, 1, 1, 10, 0), Error);
+    EXPECT_THROW(attention_backward<float>(nullptr, x, x, x, x, x, x, 1, 1, 258, 2), Error);
+    for (const auto& pad : test_pads())
+        EXPECT_THROW(attention_forward<float>(pad.get(), x, x, x, 1, 1, 129, 1), Error);
+}
