@@ -6,16 +6,23 @@
 #ifndef ARGS_H
 #define ARGS_H
 
+// What the optimizer reads from memory, since it changes from step to step: see llmc/adamw.h.
+struct AdamWStep {
+    float learning_rate, beta1, beta2, beta1_correction, beta2_correction, eps;
+};
+
 #ifdef __cplusplus
 #include <cstdint>
 using Reals = uint64_t;
 using Floats = uint64_t;
 using Ints = uint64_t;
+using AdamWSteps = uint64_t;
 #else
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Reals { float x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Reals4 { vec4 x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer AdamWSteps { AdamWStep x[]; };
 #endif
 
 struct PeakCopyArgs {
@@ -86,6 +93,43 @@ struct AttentionBackwardArgs {
     Floats lse;       // (B, NH, T)
     Reals qkv;        // (B, T, 3 C)
     int B, T, C, NH;
+struct FusedClassifierArgs {
+    Reals logits;         // (N, Vp), becomes its gradient
+    Floats losses;        // (N)
+    Ints targets;         // (N)
+    float dloss;
+    int N, V, Vp;
+    int write_gradients;  // 0: leave the logits
+};
+
+struct SumLossesArgs {
+    Floats total;   // (1), added to
+    Floats losses;  // (n)
+    int n;
+    float scale;
+};
+
+struct GlobalNormArgs {
+    Floats partials;  // (groups): sum of squares of each piece
+    Reals grads;      // (n)
+    uint64_t n;
+};
+
+struct GlobalNormFinishArgs {
+    Floats norm_and_scale;  // (2)
+    Floats partials;        // (n)
+    int n;
+    float max_norm;
+};
+
+struct AdamWArgs {
+    Reals params;           // (n)
+    Floats m, v;            // (n)
+    Reals grads;            // (n)
+    AdamWSteps step;        // (1)
+    Floats norm_and_scale;  // (2), or 0
+    uint64_t n;
+    float weight_decay;
 };
 
 #endif
