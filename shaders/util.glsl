@@ -29,6 +29,9 @@ Reals real_row(Reals p, uint64_t row, uint width) { return Reals(uint64_t(p) + r
 Floats float_row(Floats p, uint64_t row, uint width) { return Floats(uint64_t(p) + row * width * 4); }
 Ints int_row(Ints p, uint64_t row, uint width) { return Ints(uint64_t(p) + row * width * 4); }
 
+// Neither NaN nor infinite, told by the bits: compilers may assume that isnan() is never true.
+bool is_finite(float v) { return (floatBitsToUint(v) & 0x7f800000u) != 0x7f800000u; }
+
 // Sums over the workgroup; every invocation calls them and gets the result. The order of the additions is fixed,
 // so the same device gives the same bits. A subgroup may be as small as one invocation.
 shared float block_scratch[1024];

@@ -1,0 +1,160 @@
+// The classifier and the sum of its losses: CPU versions, GPU versions, their tables, and the choice that training makes.
+#include "llmc/classifier.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "llmc/simd.h"
+#include "shaders/args.h"
+
+// exp(x) for x <= 0, to 1e-7, in operations that compilers vectorize: 2^n exp(r) with n = round(x / log 2), |r| <=
+// log(2) / 2, and the Taylor series of exp(r). Below -87, where exp nears the smallest normal float, it stays there.
+static inline float exp_nonpositive(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the last bits of `shifted` are n
+    const float n = shifted - 12582912.0f;
+    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // log 2 in two parts; the first product is exact
+    float p = 1.0f / 5040;
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return p * std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) - 0x4b400000u + 127u) << 23);
+}
+
+SIMD_CLONES static float row_max(const float* x, int n) {
+    float largest = x[0];
+#pragma omp simd reduction(max : largest)
+    for (int i = 0; i < n; i++) largest = x[i] > largest ? x[i] : largest;
+    return largest;
+}
+
+SIMD_CLONES static double row_exp_sum(const float* x, int n, float largest) {
+    double total = 0;
+    for (int start = 0; start < n; start += 1024) {
+        const int end = std::min(start + 1024, n);
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int i = start; i < end; i++) sum += exp_nonpositive(x[i] - largest);
+        total += double(sum);
+    }
+    return total;
+}
+
+SIMD_CLONES static void row_exp_scaled(float* x, int n, float largest, float factor) {
+#pragma omp simd
+    for (int i = 0; i < n; i++) x[i] = exp_nonpositive(x[i] - largest) * factor;
+}
+
+template <class T>
+void fused_classifier_cpu(T* logits, float* losses, const int* targets, float dloss, int N, int V, int Vp,
+                          bool write_gradients) {
+#pragma omp parallel for
+    for (int row = 0; row < N; row++) {
+        T* x = logits + size_t(row) * Vp;
+        const int target = targets[row];
+        const float largest = row_max(x, V);
+        const double sum = row_exp_sum(x, V, largest);
+        losses[row] = float(std::log(sum) + double(largest) - double(x[target]));
+        if (!write_gradients) continue;
+        row_exp_scaled(x, V, largest, float(double(dloss) / sum));
+        x[target] -= dloss;
+        for (int c = V; c < Vp; c++) x[c] = 0;
+    }
+}
+
+template <class T>
+static FusedClassifierArgs classifier_args(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss,
+                                           int N, int V, int Vp, bool write_gradients) {
+    const size_t n = N;
+    return {pad.at(logits, n * Vp), pad.at(losses, n), pad.at(targets, n), dloss, N, V, Vp, write_gradients};
+}
+
+template <class T>
+static void fused_classifier1(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
+                              int Vp, bool write_gradients, int block_size) {
+    FusedClassifierArgs args = classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
+    pad.dispatch("fused_classifier1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
+}
+
+template <class T>
+static void fused_classifier2(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
+                              int Vp, bool write_gradients, int block_size) {
+    FusedClassifierArgs args = classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
+    pad.dispatch("fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args);
+}
+
+template <class T>
+static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
+                              int Vp, bool write_gradients, int block_size) {
+    FusedClassifierArgs args = classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
+    const bool fours = Vp % 4 == 0 && args.logits % 16 == 0;
+    pad.dispatch(fours ? "fused_classifier3" : "fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args);
+}
+
+template <class T>
+static void fused_classifier4(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
+                              int Vp, bool write_gradients, int block_size) {
+    FusedClassifierArgs args = classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
+    const uint32_t kept = uint32_t(blocks(Vp / 4, block_size));
+    if (Vp % 4 || args.logits % 16 || kept > 16)  // more would not stay in registers
+        return fused_classifier3(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
+    pad.dispatch("fused_classifier4", {uint64_t(N)}, {uint32_t(block_size), kept}, args);
+}
+
+template <class T> std::vector<KernelVersion<FusedClassifier<T>>> fused_classifier_versions() {
+    return {
+        {"fused_classifier1", "one invocation per row", fused_classifier1<T>, {8, 32, 128}},
+        {"fused_classifier2", "one workgroup per row, online softmax", fused_classifier2<T>, {1024, 32, 256}},
+        {"fused_classifier3", "16-byte accesses", fused_classifier3<T>, {1024, 32, 256, 512}},
+        {"fused_classifier4", "the row stays in registers", fused_classifier4<T>, {1024, 32, 512}},
+    };
+}
+
+template <class T>
+void fused_classifier(LaunchPad* pad, T* logits, float* losses, const int* targets, float dloss, int N, int V, int Vp,
+                      bool write_gradients) {
+    if (!pad) return fused_classifier_cpu(logits, losses, targets, dloss, N, V, Vp, write_gradients);
+    if (pad->device().type == DeviceType::software)
+        return fused_classifier1(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, 8);
+    const int block_size = int(std::min(1024u, pad->limits().max_block));
+    fused_classifier4(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
+}
+
+void sum_losses_cpu(float* total, const float* losses, int n, float scale) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += double(losses[i]);
+    total[0] += float(double(scale) * sum);
+}
+
+static SumLossesArgs sum_args(LaunchPad& pad, float* total, const float* losses, int n, float scale) {
+    return {pad.at(total, 1), pad.at(losses, n), n, scale};
+}
+
+static void sum_losses1(LaunchPad& pad, float* total, const float* losses, int n, float scale, int block_size) {
+    pad.dispatch("sum_losses1", {1}, {uint32_t(block_size)}, sum_args(pad, total, losses, n, scale));
+}
+
+static void sum_losses2(LaunchPad& pad, float* total, const float* losses, int n, float scale, int block_size) {
+    pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, sum_args(pad, total, losses, n, scale));
+}
+
+std::vector<KernelVersion<SumLosses>> sum_losses_versions() {
+    return {
+        {"sum_losses1", "one invocation", sum_losses1, {1}},
+        {"sum_losses2", "one workgroup", sum_losses2, {1024, 64, 256}},
+    };
+}
+
+void sum_losses(LaunchPad* pad, float* total, const float* losses, int n, float scale) {
+    if (!pad) return sum_losses_cpu(total, losses, n, scale);
+    sum_losses2(*pad, total, losses, n, scale, int(std::min(1024u, pad->limits().max_block)));
+}
+
+template std::vector<KernelVersion<FusedClassifier<float>>> fused_classifier_versions();
+template void fused_classifier_cpu(float*, float*, const int*, float, int, int, int, bool);
+template void fused_classifier(LaunchPad*, float*, float*, const int*, float, int, int, int, bool);

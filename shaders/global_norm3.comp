@@ -1,0 +1,23 @@
+// Sums of squares: version 2 with 16-byte accesses. Needs an aligned slice; PIECE is a multiple of 4, and only the last
+// piece has a rest of up to three elements.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { GlobalNormArgs args; };
+layout(constant_id = 1) const uint PIECE = 16384;
+
+void main() {
+    const uint piece = group_index();
+    const uint64_t start = uint64_t(piece) * PIECE;
+    if (start >= args.n) return;
+    Reals grads = real_row(args.grads, piece, PIECE);
+    Reals4 quads = Reals4(uint64_t(grads));
+    const uint count = uint(min(args.n - start, uint64_t(PIECE))), first = gl_LocalInvocationID.x;
+    vec4 squares = vec4(0);
+    for (uint q = first; q < count / 4; q += BLOCK) squares += quads.x[q] * quads.x[q];
+    float sum = (squares.x + squares.y) + (squares.z + squares.w);
+    for (uint i = count / 4 * 4 + first; i < count; i += BLOCK) sum += load(grads, i) * load(grads, i);
+    sum = block_sum(sum);
+    if (first == 0) args.partials.x[piece] = sum;
+}

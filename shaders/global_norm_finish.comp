@@ -1,0 +1,18 @@
+// One workgroup adds the sums of squares of all pieces and writes the norm and the factor that clips it.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { GlobalNormFinishArgs args; };
+
+void main() {
+    float sum = 0;
+    for (uint i = gl_LocalInvocationID.x; i < args.n; i += BLOCK) sum += args.partials.x[i];
+    sum = block_sum(sum);
+    if (gl_LocalInvocationID.x != 0) return;
+    const float norm = sqrt(sum);
+    float scale = args.max_norm > 0 && norm > args.max_norm ? args.max_norm / norm : 1.0;
+    if (!is_finite(sum)) scale = 0;
+    args.norm_and_scale.x[0] = norm;
+    args.norm_and_scale.x[1] = scale;
+}

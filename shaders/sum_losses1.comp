@@ -1,0 +1,13 @@
+// Adds up the losses, plain port: the first invocation does all of it.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { SumLossesArgs args; };
+
+void main() {
+    if (global_index() != 0) return;
+    float sum = 0;
+    for (int i = 0; i < args.n; i++) sum += args.losses.x[i];
+    args.total.x[0] += args.scale * sum;
+}

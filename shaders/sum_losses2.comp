@@ -1,0 +1,14 @@
+// Adds up the losses: the invocations of one workgroup, each every BLOCK-th of them. One workgroup is enough for the
+// rows of a step, and keeps the order of the additions fixed.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { SumLossesArgs args; };
+
+void main() {
+    float sum = 0;
+    for (uint i = gl_LocalInvocationID.x; i < args.n; i += BLOCK) sum += args.losses.x[i];
+    sum = block_sum(sum);
+    if (gl_LocalInvocationID.x == 0) args.total.x[0] += args.scale * sum;
+}
