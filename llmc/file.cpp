@@ -39,24 +39,33 @@ std::string read_whole_file(const std::string& path, uint64_t limit) {
     return bytes;
 }
 
+static std::string temporary(const std::string& path) { return path + ".tmp"; }
+
+FileWriter::FileWriter(const std::string& to) : path(to), file(fopen(temporary(to).c_str(), "wb")) {
+    if (!file) fail("cannot write %s: %s", temporary(path).c_str(), strerror(errno));
+}
+
+FileWriter::~FileWriter() {
+    if (!file) return;
+    fclose(file);
+    remove(temporary(path).c_str());
+}
+
+void FileWriter::write(std::string_view bytes) {
+    if (fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size())
+        fail("cannot write %s: %s", path.c_str(), strerror(errno));
+}
+
+void FileWriter::finish() {
+    bool good =
+        fflush(file) == 0 && fsync(fileno(file)) == 0 && rename(temporary(path).c_str(), path.c_str()) == 0;
+    if (!good) fail("cannot write %s: %s", path.c_str(), strerror(errno));
+    fclose(file);
+    file = nullptr;
+}
+
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts) {
-    std::string temporary = path + ".tmp";
-    FILE* file = fopen(temporary.c_str(), "wb");
-    if (!file) fail("cannot write %s: %s", temporary.c_str(), strerror(errno));
-    bool good = true;
-    for (std::string_view part : parts)
-        good = good && fwrite(part.data(), 1, part.size(), file) == part.size();
-    good = good && fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int why = errno;
-    if (fclose(file) != 0 && good) {
-        why = errno;
-        good = false;
-    }
-    if (good && rename(temporary.c_str(), path.c_str()) != 0) {
-        why = errno;
-        good = false;
-    }
-    if (good) return;
-    remove(temporary.c_str());
-    fail("cannot write %s: %s", path.c_str(), strerror(why));
+    FileWriter writer(path);
+    for (std::string_view part : parts) writer.write(part);
+    writer.finish();
 }

@@ -26,6 +26,20 @@ uint64_t size_of(const File& file, const std::string& path);
 // The file's bytes; throws Error when it cannot be read or is larger than limit bytes.
 std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1) << 32);
 
-// Writes the parts one after the other as the file's whole content: to "PATH.tmp", then renamed to PATH.
-// Throws Error, leaving PATH as it was, when that fails.
+// Writes a file in pieces: to "PATH.tmp", which finish() flushes to disk and renames to PATH. All three throw
+// Error when the disk refuses; without finish() PATH stays as it was and nothing is left behind.
+struct FileWriter {
+    std::string path;
+    FILE* file;
+
+    explicit FileWriter(const std::string& path);
+    ~FileWriter();
+    FileWriter(const FileWriter&) = delete;
+    FileWriter& operator=(const FileWriter&) = delete;
+
+    void write(std::string_view bytes);
+    void finish();
+};
+
+// Writes the parts one after the other as the file's whole content, by a FileWriter.
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts);

@@ -115,7 +115,8 @@ TEST(prepare_data, reading_in_blocks_does_not_change_the_tokens) {
         white_text({" ", "  ", "\n", "\n\n", "\t", "a", "I'll", "12", "...", "\u00a0", "\u2003",
                     ideographic_space, full_stop, "\u00e9", "\xff", "\x80", "\u1680", "\u0085"},
                    10 << 20, 1),
-        white_text({" ", "\n"}, 9 << 20, 2) + "end",       // one stretch of white space: nowhere to cut
+        std::string(5 << 20, ' ') + "end",  // white space only: nowhere to cut
+        white_text({"\n", "\n\n"}, 5 << 20, 2),
         white_text({full_stop + "\n", "漢"}, 9 << 20, 3),  // cuts after characters beyond ASCII only
     };
     for (const std::string& text : texts) {
