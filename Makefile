@@ -1,0 +1,39 @@
+# Short commands; `make` alone lists them. They work on a fresh Debian 12 or 13 or Ubuntu 24.04: dev/setup.sh installs
+# what is missing. What CMake does is in CMakeLists.txt and CMakePresets.json.
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what is missing: packages by apt, newer shader tools in .tools/
+	@dev/setup.sh
+
+build: setup ## compile everything into build/
+	@$(call cmake_build,release,build)
+
+train: build ## train a small GPT-2 on a generated corpus, 5 minutes on 2 cores; TEXT=file.txt: on your text; ARGS=...
+	@dev/train.sh $(ARGS)
+
+test: build sanitize ## run all tests: CPU and services under sanitizers, then everything under Vulkan's validation
+	@ctest --preset release
+
+bench: build ## run every layer's benchmark, results in build/bench/*.json; ARGS=--benchmark_filter=...
+	@dev/bench.sh $(ARGS)
+
+sanitize: setup ## CPU and service tests with address and undefined-behaviour sanitizers, in build-sanitize/
+	@$(call cmake_build,sanitize,build-sanitize)
+	@ctest --preset sanitize
+
+debug: setup ## compile without optimization into build-debug/
+	@$(call cmake_build,debug,build-debug)
+
+format: ## lay out the C++ files by .clang-format
+	@command -v clang-format >/dev/null || { echo "make format: install the package clang-format" >&2; exit 1; }
+	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
+
+clean: ## remove the build folders (.tools/, data/ and runs/ stay)
+	rm -rf build build-debug build-sanitize
+
+# cmake_build PRESET,FOLDER: configures where that was not done since the presets changed, then builds
+cmake_build = { [ $(2)/build.ninja -nt CMakePresets.json ] || cmake --preset $(1); } && cmake --build --preset $(1)
+
+.PHONY: help setup build train test bench sanitize debug format clean

@@ -1,0 +1,200 @@
+#!/bin/bash
+# Installs what the build, the tests and the plots need, on Debian 12 or later and Ubuntu 24.04 or later. What is
+# there already is left alone: a second run calls nothing. Run as:
+#   dev/setup.sh               packages by apt (with sudo where not root), and a newer glslang in .tools/ if needed
+#   dev/setup.sh newer-mesa    also a newer Mesa in .tools/: .tools/bin/with-newer-mesa PROGRAM ARGS... runs on it
+# On a system without apt, or with no network, one line says what is missing and the exit code is 1.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools=$PWD/.tools
+log=$tools/setup.log
+suite=forky  # the Debian release that has glslang >= 15.3 and Mesa >= 26.1
+glslang_wanted=15.3  # the first with GL_EXT_bfloat16
+
+# Debian's package, and what shows that it (or the same thing from elsewhere) is installed
+needs='
+g++                      command  g++
+cmake                    command  cmake
+ninja-build              command  ninja
+make                     command  make
+spirv-tools              command  spirv-val
+glslang-tools            command  glslangValidator
+gnuplot-nox              command  gnuplot
+libvulkan-dev            header   vulkan/vulkan.h
+libgtest-dev             header   gtest/gtest.h
+libbenchmark-dev         header   benchmark/benchmark.h
+libpcre2-dev             header   pcre2.h
+nlohmann-json3-dev       header   nlohmann/json.hpp
+libcli11-dev             header   CLI/CLI.hpp
+mesa-vulkan-drivers      file     /usr/share/vulkan/icd.d/lvp_icd*.json
+vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
+'
+
+say() { echo "setup: $*"; }
+die() { echo "setup: $*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null; }
+
+# Prints the packages of the table that are not there. One compiler call sees all headers.
+missing_packages() {
+    local package kind what headers=''
+    while read -r package kind what; do
+        case $kind in
+            command) have "$what" || echo "$package" ;;
+            file) compgen -G "$what" >/dev/null || echo "$package" ;;
+            header) headers+="#if !__has_include(<$what>)"$'\n'"MISSING $package"$'\n'"#endif"$'\n' ;;
+        esac
+    done <<<"$needs"
+    if have g++; then
+        g++ -E -P -x c++ - <<<"$headers" | sed -n 's/^MISSING //p' | tr -d ' '
+    else
+        sed -n 's/^MISSING //p' <<<"$headers"
+    fi
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# apt_install PACKAGE...: all output goes to the log
+apt_install() {
+    have apt-get || die "no apt on this system; install by hand (Debian's names): $*"
+    [ "$(id -u)" = 0 ] || have sudo || die "neither root nor sudo; have installed: $*"
+    say "installing $*"
+    local options=(-y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
+    # update also fails when some unrelated source is broken, so the installation alone decides
+    if ! { as_root apt-get "${options[@]}" update ||
+        true
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install --no-install-recommends "$@"
+    } >>"$log" 2>&1 </dev/null; then
+        die "apt could not install $* (network? log: $log)"
+    fi
+}
+
+# Prints the address of a Debian archive: the one this machine's apt uses, in whichever format it is written
+# down, so that a mirror stays a mirror. On a system whose sources are not Debian's: Debian's official address.
+debian_archive() {
+    local codename origin release component uri
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+    while IFS='|' read -r origin release component uri; do
+        # the origin is known once the lists are there; before that it is printed as it was asked for
+        if [[ $origin == Debian || $origin == '$('* ]] && [[ $component == main ]] &&
+            [[ $release == "$codename" || $release == *stable || $release == testing ]]; then
+            echo "$uri"
+            return
+        fi
+    done < <(apt-get indextargets 'Identifier: Packages' --format '$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)')
+    echo http://deb.debian.org/debian
+}
+
+debian_keyring() {
+    local file
+    for file in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do
+        if [ -e "$file" ]; then
+            echo "$file"
+            return
+        fi
+    done
+}
+
+# unpack_newer FOLDER PACKAGE...: unpacks packages of $suite, with all that they depend on down to the C library,
+# in .tools/FOLDER. apt downloads them with sources, lists and package state of their own (nothing counts as
+# installed), so it resolves the dependencies and checks the signatures, and the system stays as it is.
+unpack_newer() {
+    local folder=$tools/$1 work=$tools/$1.partial keyring deb
+    shift
+    have apt-get || die "no apt on this system to get a newer $1 with; install it by hand"
+    [ -n "$(debian_keyring)" ] || apt_install debian-archive-keyring
+    keyring=$(debian_keyring)
+    say "unpacking $* of Debian $suite in ${folder#"$PWD"/}"
+    rm -rf "$work" "$folder"
+    mkdir -p "$work"/{root,lists/partial,cache/archives/partial}
+    : >"$work/status"
+    printf '%s\n' 'Types: deb' "URIs: $(debian_archive)" "Suites: $suite" 'Components: main' \
+        "Signed-By: $keyring" >"$work/debian.sources"
+    local apt=(apt-get -y -o Dir::Etc::SourceParts=/dev/null -o "Dir::Etc::SourceList=$work/debian.sources"
+        -o "Dir::State::Lists=$work/lists" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache"
+        -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Update::Error-Mode=any)
+    if ! { "${apt[@]}" update &&
+        "${apt[@]}" install --no-install-recommends --download-only "$@"
+    } >>"$log" 2>&1 </dev/null; then
+        die "could not download $* of Debian $suite (network? log: $log)"
+    fi
+    for deb in "$work"/cache/archives/*.deb; do
+        dpkg-deb -x "$deb" "$work/root"
+    done
+    rm -rf "$work"/root/usr/share/{doc,man,locale,lintian,bug} "$work"/root/usr/lib/*/gconv
+    mv "$work/root" "$folder"
+    rm -rf "$work"
+}
+
+# loader FOLDER: the dynamic loader of an unpacked folder, as a path below it
+loader() {
+    (cd "$tools/$1" && compgen -G 'usr/lib/*-linux-gnu/ld-linux-*.so.*' | head -1)
+}
+
+# write_script NAME: standard input becomes .tools/bin/NAME, complete or not at all
+write_script() {
+    mkdir -p "$tools/bin"
+    cat >"$tools/bin/$1.partial"
+    chmod +x "$tools/bin/$1.partial"
+    mv "$tools/bin/$1.partial" "$tools/bin/$1"
+}
+
+glslang_version() {
+    "$1" --version | sed -n 's/^Glslang Version: [0-9]*:\([0-9.]*\).*/\1/p'
+}
+
+version_at_least() {
+    printf '%s\n%s\n' "$2" "$1" | sort -V -C
+}
+
+newer_glslang() {
+    local ld name
+    unpack_newer glslang glslang-tools spirv-tools
+    ld=$(loader glslang)
+    for name in spirv-val spirv-opt glslang; do  # glslang last: once it is there, all are
+        write_script "$name" <<END
+#!/bin/sh
+# Written by dev/setup.sh: $name of Debian $suite, on the C library unpacked with it.
+top=\$(dirname "\$0")/../glslang
+exec "\$top/$ld" --library-path "\$top/${ld%/*}" "\$top/usr/bin/$name" "\$@"
+END
+    done
+    version_at_least "$(glslang_version "$tools/bin/glslang")" "$glslang_wanted" ||
+        die "the glslang in ${tools#"$PWD"/} does not run or is older than $glslang_wanted"
+}
+
+newer_mesa() {
+    local ld json
+    unpack_newer mesa mesa-vulkan-drivers vulkan-validationlayers vulkan-tools
+    ld=$(loader mesa)
+    find "$tools/mesa/usr" -name 'libvulkan_*.so' ! -name 'libvulkan_lvp.so' -delete  # drivers of real devices
+    # a bare file name is searched along the library path, so the folder can be moved
+    sed -i 's#\("library_path": *"\).*/#\1#' "$tools"/mesa/usr/share/vulkan/*/*.json
+    json=$(cd "$tools/mesa" && compgen -G 'usr/share/vulkan/icd.d/lvp_icd*.json' | head -1)
+    write_script with-newer-mesa <<END
+#!/bin/sh
+# with-newer-mesa PROGRAM ARGS...: runs PROGRAM on lavapipe, the Vulkan loader and the validation layer of Debian
+# $suite, and on the C library unpacked with them. vulkaninfo is there too. Written by dev/setup.sh.
+top=\$(cd "\$(dirname "\$0")/../mesa" && pwd)
+program=\$(PATH=\$top/usr/bin:\$PATH; command -v "\$1") || { echo "with-newer-mesa: no program \$1" >&2; exit 127; }
+shift
+export VK_DRIVER_FILES="\$top/$json" VK_ICD_FILENAMES="\$top/$json"
+export VK_LAYER_PATH="\$top/usr/share/vulkan/explicit_layer.d"
+export VK_IMPLICIT_LAYER_PATH="\$top/usr/share/vulkan/implicit_layer.d"
+exec "\$top/$ld" --library-path "\$top/${ld%/*}" "\$program" "\$@"
+END
+}
+
+case ${1:-} in '' | newer-mesa) ;; *) die "unknown word $1; usage: dev/setup.sh [newer-mesa]" ;; esac
+mkdir -p "$tools"
+mapfile -t packages < <(missing_packages)
+if [ ${#packages[@]} -gt 0 ]; then
+    apt_install "${packages[@]}"
+fi
+if [ ! -x "$tools/bin/glslang" ] && ! version_at_least "$(glslang_version glslangValidator)" "$glslang_wanted"; then
+    newer_glslang
+fi
+if [ "${1:-}" = newer-mesa ] && [ ! -x "$tools/bin/with-newer-mesa" ]; then
+    newer_mesa
+fi
