@@ -98,7 +98,8 @@ debian_keyring() {
 
 # unpack_newer FOLDER PACKAGE...: unpacks packages of $suite, with all that they depend on down to the C library,
 # in .tools/FOLDER. apt downloads them with sources, lists and package state of their own (nothing counts as
-# installed), so it resolves the dependencies and checks the signatures, and the system stays as it is.
+# installed), so it resolves the dependencies and checks the signatures, and the system stays as it is. The age of
+# the lists is not checked: a mirror that was frozen some time ago will do.
 unpack_newer() {
     local folder=$tools/$1 work=$tools/$1.partial keyring deb
     shift
@@ -113,7 +114,8 @@ unpack_newer() {
         "Signed-By: $keyring" >"$work/debian.sources"
     local apt=(apt-get -y -o Dir::Etc::SourceParts=/dev/null -o "Dir::Etc::SourceList=$work/debian.sources"
         -o "Dir::State::Lists=$work/lists" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache"
-        -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Update::Error-Mode=any)
+        -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Update::Error-Mode=any
+        -o Acquire::Check-Valid-Until=false)
     if ! { "${apt[@]}" update &&
         "${apt[@]}" install --no-install-recommends --download-only "$@"
     } >>"$log" 2>&1 </dev/null; then
