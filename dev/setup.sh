@@ -70,19 +70,21 @@ apt_install() {
     fi
 }
 
-# Prints the address of a Debian archive: the one this machine's apt uses, in whichever format it is written
-# down, so that a mirror stays a mirror. On a system whose sources are not Debian's: Debian's official address.
+# Prints the address of a Debian archive: on Debian the one that this machine's apt uses, in whichever format it is
+# written down, so that a mirror stays a mirror; elsewhere Debian's official address.
 debian_archive() {
-    local codename origin release component uri
-    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-    while IFS='|' read -r origin release component uri; do
-        # the origin is known once the lists are there; before that it is printed as it was asked for
-        if [[ $origin == Debian || $origin == '$('* ]] && [[ $component == main ]] &&
-            [[ $release == "$codename" || $release == *stable || $release == testing ]]; then
-            echo "$uri"
-            return
-        fi
-    done < <(apt-get indextargets 'Identifier: Packages' --format '$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)')
+    local ID='' VERSION_CODENAME='' origin release component uri
+    . /etc/os-release
+    if [ "$ID" = debian ]; then
+        while IFS='|' read -r origin release component uri; do
+            # apt knows the origin once it has the lists; before that it prints the question
+            if [[ $origin == Debian || $origin == '$('* ]] && [[ $component == main ]] &&
+                [[ $release == "$VERSION_CODENAME" || $release == *stable || $release == testing ]]; then
+                echo "$uri"
+                return
+            fi
+        done < <(apt-get indextargets 'Identifier: Packages' --format '$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)')
+    fi
     echo http://deb.debian.org/debian
 }
 
@@ -101,9 +103,9 @@ debian_keyring() {
 # installed), so it resolves the dependencies and checks the signatures, and the system stays as it is. The age of
 # the lists is not checked: a mirror that was frozen some time ago will do.
 unpack_newer() {
-    local folder=$tools/$1 work=$tools/$1.partial keyring deb
+    local name=$1 folder=$tools/$1 work=$tools/$1.partial keyring deb
     shift
-    have apt-get || die "no apt on this system to get a newer $1 with; install it by hand"
+    have apt-get || die "no apt on this system; install a newer $name by hand, one of Debian $suite's age or later"
     [ -n "$(debian_keyring)" ] || apt_install debian-archive-keyring
     keyring=$(debian_keyring)
     say "unpacking $* of Debian $suite in ${folder#"$PWD"/}"
@@ -119,6 +121,7 @@ unpack_newer() {
     if ! { "${apt[@]}" update &&
         "${apt[@]}" install --no-install-recommends --download-only "$@"
     } >>"$log" 2>&1 </dev/null; then
+        rm -rf "$work"
         die "could not download $* of Debian $suite (network? log: $log)"
     fi
     for deb in "$work"/cache/archives/*.deb; do
