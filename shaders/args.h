@@ -79,6 +79,8 @@ struct MatmulSumArgs {
     Reals outp;       // (n), added to
     Floats partials;  // (splits, n)
     int n, splits;
+};
+
 struct AttentionForwardArgs {
     Reals outp;       // (B, T, C)
     Floats lse;       // (B, NH, T)
@@ -93,6 +95,8 @@ struct AttentionBackwardArgs {
     Floats lse;       // (B, NH, T)
     Reals qkv;        // (B, T, 3 C)
     int B, T, C, NH;
+};
+
 struct FusedClassifierArgs {
     Reals logits;         // (N, Vp), becomes its gradient
     Floats losses;        // (N)
