@@ -313,6 +313,7 @@ struct Options {
 static void add_options(CLI::App& app, Options& o) {
     const auto positive = CLI::Range(1, 1 << 30);
     const auto at_least_zero = CLI::Range(0, 1 << 30);
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
     app.set_help_flag("--help", "show this text");
     app.set_version_flag("--version", "train_gpt2 " PROJECT_VERSION);
     app.add_option("-i,--train-data", o.train_data, "training tokens: llm.c shards, a file or a quoted glob pattern");
@@ -635,10 +636,11 @@ static void train(const Options& o) {
     StepRunner runner(g, B, T, micro_steps, o.weight_decay);
     Progress progress = {log, max_steps, tokens_per_step};
     uint64_t coin_state = 1295 + o.seed;  // 1337, llm.c's, with the default seed
-    std::optional<Ticket> pending;        // of the step before, not yet reported
+    Ticket pending = 0;  // of the step before
+    bool reported = true;
     auto report_pending = [&](int step) {
-        if (pending) progress.report(step, runner.stats(step, *pending), learning_rate(scheduler, step));
-        pending.reset();
+        if (!reported) progress.report(step, runner.stats(step, pending), learning_rate(scheduler, step));
+        reported = true;
     };
     for (int step = 0; step <= max_steps; step++) {
         const bool last = step == max_steps;
@@ -665,8 +667,10 @@ static void train(const Options& o) {
             if (o.overfit) loader->reset();
             loader->next_batch(inputs, targets);
         });
-        report_pending(step - 1);
+        report_pending(step - 1);  // while this step runs; on the CPU it has run
         pending = ticket;
+        reported = false;
+        if (!pad) report_pending(step);
     }
     if (progress.timed_steps)
         printf("total average iteration time: %f ms\n", 1e3 * progress.total_seconds / progress.timed_steps);
