@@ -51,7 +51,8 @@ set output '$work/picture'
 set xlabel 'step'
 set ylabel 'loss (nats per token)'
 set xrange [0:*]
-set yrange [0:*]
+set logscale y
+set ytics (0.01,0.02,0.05,0.1,0.15,0.2,0.3,0.5,0.7,1,1.5,2,3,4,5,7,10)
 set grid lt 1 lc rgb '#dddddd'
 set border 3
 set tics nomirror

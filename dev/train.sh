@@ -1,36 +1,37 @@
 #!/bin/bash
-# Trains a small GPT-2 on bytes and draws its loss curve: on a generated corpus whose entropy, the lowest loss any
-# model can reach, is known, or on the text file named by the variable TEXT. Run by `make train`, or as:
+# Trains a small GPT-2 on bytes and draws its loss curve: on a generated corpus whose entropy, the lowest loss that
+# any model can reach, is known, or on the text file named by the variable TEXT. Run by `make train`, or as:
 #   [TEXT=file.txt] dev/train.sh [options of train_gpt2, which come last and so win]
 # Corpus and tokens are made once, in data/corpus/; log, checkpoints and plot go to runs/NAME/.
 set -euo pipefail
+die() { echo "train.sh: $*" >&2; exit 1; }
 text=${TEXT:+$(realpath -- "$TEXT")}
 cd "$(dirname "$0")/.."
-die() { echo "train.sh: $*" >&2; exit 1; }
-
 corpus=data/corpus
+val_tokens=32768
+floor=()
 mkdir -p $corpus
-if [ -n "$text" ]; then
-    [ -r "$text" ] || die "TEXT: no readable file $text"
-    name=$(basename "${text%.*}" | tr -c 'A-Za-z0-9._\n-' _)
-    maker=$text
-    floor=()
-else
+
+if [ -z "$text" ]; then
     name=stories
-    text=$corpus/$name.txt
-    maker=data/make_corpus.cpp
-    if [ ! $corpus/$name.json -nt $maker ]; then
-        build/make_corpus --out $corpus/$name --bytes 8000000 --seed 1 --tokenizer bytes
+    text=$corpus/stories.txt
+    # made again when the generator or this script (the size, the seed) has changed since
+    if [[ ! $corpus/stories.json -nt data/make_corpus.cpp || ! $corpus/stories.json -nt dev/train.sh ]]; then
+        build/make_corpus --out $text --bytes 8000000 --seed 1 --tokenizer bytes --val-tokens $val_tokens
     fi
-    floor=(--floor "$(sed -n 's/.*"nats_per_token": *\([0-9.eE+-]*\).*/\1/p' $corpus/$name.json)")
+    floor=(--floor "$(sed -n 's/.*"val_nats_per_token": *\([0-9.eE+-]*\).*/\1/p' $corpus/stories.json)")
+else
+    [ -f "$text" ] && [ -r "$text" ] || die "TEXT: no readable file $text"
+    name=$(basename "${text%.*}" | tr -c 'A-Za-z0-9._\n-' _)-text
+    bytes=$(stat -L -c %s "$text")
+    [ "$bytes" -ge 20000 ] || die "TEXT: $text has $bytes bytes; too few to train on, 20000 are the least"
+    # a tenth of the text, at least two batches
+    val_tokens=$((bytes / 10 < 4200 ? 4200 : bytes / 10 < val_tokens ? bytes / 10 : val_tokens))
 fi
 
-# a tenth of the text, but no more than 32768 tokens, is kept for validation
-val_tokens=$(($(stat -L -c %s "$text") / 10))
-val_tokens=$((val_tokens < 32768 ? val_tokens : 32768))
 # the stamp says of which file and by which rules the tokens were made
 stamp=$corpus/$name.prepared
-made_of="$text $(stat -L -c '%s %Y' "$text") bytes $val_tokens"
+made_of="$text $(stat -L -c '%s %Y' "$text") bytes blank-line $val_tokens"
 if [ "$(cat "$stamp" 2>/dev/null)" != "$made_of" ]; then
     rm -f "$stamp" "$corpus/${name}"_{train,val}*.bin
     build/prepare_data --tokenizer bytes --split-documents blank-line --val-tokens $val_tokens \
