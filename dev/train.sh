@@ -21,7 +21,7 @@ if [ -z "$text" ]; then
     fi
     floor=(--floor "$(sed -n 's/.*"val_nats_per_token": *\([0-9.eE+-]*\).*/\1/p' $corpus/stories.json)")
 else
-    [ -f "$text" ] && [ -r "$text" ] || die "TEXT: no readable file $text"
+    [[ -f $text && -r $text ]] || die "TEXT: no readable file $text"
     name=$(basename "${text%.*}" | tr -c 'A-Za-z0-9._\n-' _)-text
     bytes=$(stat -L -c %s "$text")
     [ "$bytes" -ge 20000 ] || die "TEXT: $text has $bytes bytes; too few to train on, 20000 are the least"
