@@ -9,7 +9,8 @@ The first two write NAME.bin (checkpoint, version 3), NAME_debug_state.bin (toke
 computed in float32), NAME_debug_state_f64.bin (the same computed in float64, then rounded), and NAME_losses.txt
 (step, float32 loss, float64 loss before each of ten AdamW updates on that batch: learning rate 1e-4, betas 0.9 and
 0.999, eps 1e-8, weight decay 0.01 on every tensor, the settings of llm.c's test_gpt2). The third recomputes a pair of
-files in float64 and fails where it differs. Needs PyTorch 1.13 or newer with numpy; the CPU is enough.
+files in float64 and fails where it differs. Needs PyTorch 1.13 or newer with numpy; the CPU is enough (with Debian's
+python3-torch also install libopenblas0: the plain BLAS that it comes with takes many minutes for d12).
 """
 import argparse
 import math
@@ -269,4 +270,7 @@ def main():
     make(arguments, config)
 
 
-main()
+try:
+    main()
+except OSError as error:
+    fail(str(error))

@@ -22,7 +22,7 @@ static constexpr int32_t state_magic = 20240527, state_version = 1;
 // --- files: exact reads, and writes that become visible only when complete ---
 
 static void read_exactly(const File& file, const std::string& path, void* outp, size_t bytes) {
-    if (fread(outp, 1, bytes, file.get()) != bytes) fail("cannot read %s to its end", path.c_str());
+    if (bytes > 0 && fread(outp, 1, bytes, file.get()) != bytes) fail("cannot read %s to its end", path.c_str());
 }
 
 static void skip_bytes(const File& file, const std::string& path, uint64_t bytes) {
@@ -57,7 +57,7 @@ struct OutputFile {  // PATH.tmp until finish() renames it; removed when that is
         remove(temporary.c_str());
     }
     void write(const void* bytes, size_t count) {
-        if (fwrite(bytes, 1, count, file) != count) fail("cannot write %s: %s", path.c_str(), strerror(errno));
+        if (count > 0 && fwrite(bytes, 1, count, file) != count) fail("cannot write %s: %s", path.c_str(), strerror(errno));
     }
     void finish() {
         bool flushed = fflush(file) == 0 && fsync(fileno(file)) == 0;

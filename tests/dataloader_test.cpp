@@ -13,7 +13,7 @@
 
 // Writes a shard of the tokens first, first + 1, ...
 static void write_counting(const std::string& path, uint64_t count, uint16_t first = 0) {
-    std::vector<uint16_t> tokens(count);
+    std::vector<uint16_t> tokens(count + 1);  // never empty, so that data() is no null pointer
     std::iota(tokens.begin(), tokens.end(), first);
     write_token_shard(path, tokens.data(), count);
 }
