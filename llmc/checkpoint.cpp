@@ -1,4 +1,5 @@
-// llm.c's checkpoints: reading with every check that can be made before use, writing through a temporary name.
+// llm.c's checkpoints: reading with every check that can be made before use, writing through a temporary
+// name.
 #include "llmc/checkpoint.h"
 
 #include <fcntl.h>
@@ -22,14 +23,17 @@ static constexpr int32_t state_magic = 20240527, state_version = 1;
 // --- files: exact reads, and writes that become visible only when complete ---
 
 static void read_exactly(const File& file, const std::string& path, void* outp, size_t bytes) {
-    if (bytes > 0 && fread(outp, 1, bytes, file.get()) != bytes) fail("cannot read %s to its end", path.c_str());
+    if (bytes > 0 && fread(outp, 1, bytes, file.get()) != bytes)
+        fail("cannot read %s to its end", path.c_str());
 }
 
 static void skip_bytes(const File& file, const std::string& path, uint64_t bytes) {
-    if (fseeko(file.get(), off_t(bytes), SEEK_CUR) != 0) fail("cannot read %s: %s", path.c_str(), strerror(errno));
+    if (fseeko(file.get(), off_t(bytes), SEEK_CUR) != 0)
+        fail("cannot read %s: %s", path.c_str(), strerror(errno));
 }
 
-static void read_header(const File& file, const std::string& path, int32_t* header, int32_t magic, const char* what) {
+static void read_header(const File& file, const std::string& path, int32_t* header, int32_t magic,
+                        const char* what) {
     if (size_of(file, path) < header_bytes) fail("%s is too short for %s", path.c_str(), what);
     read_exactly(file, path, header, header_bytes);
     if (header[0] != magic) {
@@ -57,7 +61,9 @@ struct OutputFile {  // PATH.tmp until finish() renames it; removed when that is
         remove(temporary.c_str());
     }
     void write(const void* bytes, size_t count) {
-        if (count > 0 && fwrite(bytes, 1, count, file) != count) fail("cannot write %s: %s", path.c_str(), strerror(errno));
+        if (count > 0 && fwrite(bytes, 1, count, file) != count) {
+            fail("cannot write %s: %s", path.c_str(), strerror(errno));
+        }
     }
     void finish() {
         bool flushed = fflush(file) == 0 && fsync(fileno(file)) == 0;
@@ -70,7 +76,8 @@ struct OutputFile {  // PATH.tmp until finish() renames it; removed when that is
     FILE* file;
 };
 
-// Calls visit(tensor, offset, count) for all tensors in model order, in pieces of at most tensor_chunk elements.
+// Calls visit(tensor, offset, count) for all tensors in model order, in pieces of at most tensor_chunk
+// elements.
 template <typename Visit>
 static void for_each_chunk(const ModelConfig& config, Visit visit) {
     for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
@@ -99,8 +106,8 @@ static ModelConfig check_model(const File& file, const std::string& path, bool& 
     int32_t header[header_ints];
     read_header(file, path, header, model_magic, "an llm.c model checkpoint");
     if (header[1] != fp32_version && header[1] != bf16_version) {
-        fail("%s is a model checkpoint of version %d; versions 3 (fp32) and 5 (bf16) can be read", path.c_str(),
-             header[1]);
+        fail("%s is a model checkpoint of version %d; versions 3 (fp32) and 5 (bf16) can be read",
+             path.c_str(), header[1]);
     }
     bf16 = header[1] == bf16_version;
     ModelConfig config = {header[2], header[3], header[7], header[4], header[5], header[6]};
@@ -181,7 +188,9 @@ static uint64_t get64(const int32_t* header, StateField field) {
     return value;
 }
 
-static void set64(int32_t* header, StateField field, uint64_t value) { memcpy(header + field, &value, sizeof value); }
+static void set64(int32_t* header, StateField field, uint64_t value) {
+    memcpy(header + field, &value, sizeof value);
+}
 
 static uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights) {
     return num_parameters(config) * sizeof(float) * (use_master_weights ? 3 : 2);
@@ -200,7 +209,8 @@ static std::vector<int32_t> read_indices(const File& file, const std::string& pa
     return values;
 }
 
-static OptimizerState check_state_header(const File& file, const std::string& path, const ModelConfig& config) {
+static OptimizerState check_state_header(const File& file, const std::string& path,
+                                         const ModelConfig& config) {
     int32_t header[header_ints];
     read_header(file, path, header, state_magic, "an llm.c optimizer state");
     if (header[1] != state_version) {
@@ -225,11 +235,13 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
     state.data.should_shuffle = header[SHOULD_SHUFFLE];
     state.data.current_shard = get64(header, CURRENT_SHARD);
     state.data.current_sample = get64(header, CURRENT_SAMPLE);
-    uint64_t size = size_of(file, path), least = header_bytes + moment_bytes(config, state.use_master_weights);
+    uint64_t size = size_of(file, path),
+             least = header_bytes + moment_bytes(config, state.use_master_weights);
     if (size < least) {
-        fail("%s is truncated or of another model: %llu bytes, the moments of %llu parameters alone take %llu",
-             path.c_str(), (unsigned long long)size, (unsigned long long)num_parameters(config),
-             (unsigned long long)least);
+        fail(
+            "%s is truncated or of another model: %llu bytes, the moments of %llu parameters alone take %llu",
+            path.c_str(), (unsigned long long)size, (unsigned long long)num_parameters(config),
+            (unsigned long long)least);
     }
     return state;
 }
@@ -254,7 +266,8 @@ OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& 
         left -= sizeof random;
     }
     if (left != 0) {
-        fail("%s is too long or of another model: %llu bytes follow the end", path.c_str(), (unsigned long long)left);
+        fail("%s is too long or of another model: %llu bytes follow the end", path.c_str(),
+             (unsigned long long)left);
     }
     return state;
 }
@@ -320,10 +333,13 @@ std::string optimizer_path(const std::string& dir, int step) {
     return format_string("%s/state_%08d_%05d.bin", dir.c_str(), step, 0);
 }
 
-std::string done_path(const std::string& dir, int step) { return format_string("%s/DONE_%08d", dir.c_str(), step); }
+std::string done_path(const std::string& dir, int step) {
+    return format_string("%s/DONE_%08d", dir.c_str(), step);
+}
 
 static void remove_file(const std::string& path) {
-    if (unlink(path.c_str()) != 0 && errno != ENOENT) fail("cannot remove %s: %s", path.c_str(), strerror(errno));
+    if (unlink(path.c_str()) != 0 && errno != ENOENT)
+        fail("cannot remove %s: %s", path.c_str(), strerror(errno));
 }
 
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
@@ -346,7 +362,8 @@ std::vector<int> list_checkpoints(const std::string& dir) {
     for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
         int step, length = 0;
         std::string name = entry.path().filename().string();
-        if (sscanf(name.c_str(), "DONE_%8d%n", &step, &length) != 1 || size_t(length) != name.size()) continue;
+        if (sscanf(name.c_str(), "DONE_%8d%n", &step, &length) != 1 || size_t(length) != name.size())
+            continue;
         if (step < 0 || access(model_path(dir, step).c_str(), R_OK) != 0) continue;
         if (access(optimizer_path(dir, step).c_str(), R_OK) == 0) steps.push_back(step);
     }

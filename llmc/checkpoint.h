@@ -1,7 +1,8 @@
 // llm.c's checkpoint files, exact to the byte: model_%08d.bin (versions 3 = fp32 and 5 = bf16), the optimizer
-// state state_%08d_%05d.bin, and the empty DONE_%08d that says both are complete. Layout: 256 int32 of header,
-// then tensors, little-endian. Every file is written under a temporary name, flushed to disk and renamed; every
-// file is checked whole (magic, version, shape, exact length) before anything is allocated from it.
+// state state_%08d_%05d.bin, and the empty DONE_%08d that says both are complete. Layout: 256 int32 of
+// header, then tensors, little-endian. Every file is written under a temporary name, flushed to disk and
+// renamed; every file is checked whole (magic, version, shape, exact length) before anything is allocated
+// from it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,7 +18,8 @@ ModelConfig read_model_header(const std::string& path);
 void read_model(const std::string& path, const WriteTensor& write);
 
 // bf16 rounds to nearest even and writes version 5.
-void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read, bool bf16 = false);
+void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
+                 bool bf16 = false);
 
 // All of llm.c's optimizer state but the moments themselves.
 struct OptimizerState {
@@ -30,11 +32,12 @@ struct OptimizerState {
 
 // The parts of the optimizer state that have one value per parameter; each lies in the file in model order.
 enum Moment { MOMENT_M, MOMENT_V, MASTER_WEIGHTS };
-using WriteMoment = std::function<void(Moment moment, int tensor, size_t offset, const float* values, size_t count)>;
+using WriteMoment =
+    std::function<void(Moment moment, int tensor, size_t offset, const float* values, size_t count)>;
 using ReadMoment = std::function<void(Moment moment, int tensor, size_t offset, float* values, size_t count)>;
 
-// Everything but the moments. Error if the file does not belong to this model, was written by a run of several
-// processes, or is damaged.
+// Everything but the moments. Error if the file does not belong to this model, was written by a run of
+// several processes, or is damaged.
 OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config);
 
 // Hands m, v and, where the file has them, master weights to `write`; checked first as above.
@@ -48,8 +51,8 @@ std::string model_path(const std::string& dir, int step);
 std::string optimizer_path(const std::string& dir, int step);
 std::string done_path(const std::string& dir, int step);
 
-// A whole checkpoint of state.step: creates dir, withdraws an older DONE of the same step, writes the model, the
-// state, and last DONE.
+// A whole checkpoint of state.step: creates dir, withdraws an older DONE of the same step, writes the model,
+// the state, and last DONE.
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
                       const ReadTensor& read_tensor, const ReadMoment& read_moment, bool bf16 = false);
 

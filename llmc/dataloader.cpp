@@ -1,5 +1,5 @@
-// The data loader. Its order of samples is llm.c's for one process: the same seed gives the same batches, as long
-// as every shard holds at least one batch (llm.c accepts no other).
+// The data loader. Its order of samples is llm.c's for one process: the same seed gives the same batches, as
+// long as every shard holds at least one batch (llm.c accepts no other).
 #include "llmc/dataloader.h"
 
 #include <glob.h>
@@ -21,9 +21,10 @@ static std::vector<TokenShard> open_shards(const std::string& pattern) {
     return files;
 }
 
-// Files in order; one that is too small for a batch is joined to those after it, and the last ones, if too small
-// even together, to those before.
-static std::vector<DataLoader::Shard> group_shards(const std::vector<TokenShard>& files, uint64_t batch_tokens) {
+// Files in order; one that is too small for a batch is joined to those after it, and the last ones, if too
+// small even together, to those before.
+static std::vector<DataLoader::Shard> group_shards(const std::vector<TokenShard>& files,
+                                                   uint64_t batch_tokens) {
     std::vector<DataLoader::Shard> shards;
     for (const TokenShard& file : files) {
         if (shards.empty() || shards.back().num_tokens > batch_tokens) shards.emplace_back();
@@ -43,7 +44,8 @@ static std::vector<DataLoader::Shard> group_shards(const std::vector<TokenShard>
     return shards;
 }
 
-DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle, uint64_t seed)
+DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
+                       uint64_t seed)
     : batch_tokens(size_t(B) * T), vocab(vocab_size) {
     if (B < 1 || T < 1) fail("batch size (%d) and sequence length (%d) must be positive", B, T);
     shards = group_shards(open_shards(pattern), batch_tokens);
@@ -95,8 +97,10 @@ void DataLoader::read_range(uint64_t first) {
         read_tokens(file, first, count, buffer.data() + filled);
         for (size_t i = filled; i < filled + count; i++) {
             if (buffer[i] >= vocab) {
-                fail("%s: token %llu is %d, but the model's vocabulary has %d; was it made with another tokenizer?",
-                     file.path.c_str(), (unsigned long long)(first + i - filled), buffer[i], vocab);
+                fail(
+                    "%s: token %llu is %d, but the model's vocabulary has %d; was it made with another "
+                    "tokenizer?",
+                    file.path.c_str(), (unsigned long long)(first + i - filled), buffer[i], vocab);
             }
         }
         filled += count;
@@ -134,8 +138,8 @@ static bool is_permutation_of(const std::vector<int32_t>& values, uint64_t size)
 void DataLoader::resume(const DataPosition& position) {
     const char* hint = "resume with the same data files, batch size and sequence length";
     if (position.should_shuffle != at.should_shuffle) {
-        fail("the saved data position is %s, this run's data is %s", position.should_shuffle ? "shuffled" : "in order",
-             at.should_shuffle ? "shuffled" : "in order");
+        fail("the saved data position is %s, this run's data is %s",
+             position.should_shuffle ? "shuffled" : "in order", at.should_shuffle ? "shuffled" : "in order");
     }
     if (position.current_shard >= shards.size() ||
         (at.should_shuffle && !is_permutation_of(position.shard_indices, shards.size()))) {
@@ -148,8 +152,10 @@ void DataLoader::resume(const DataPosition& position) {
     if ((started && position.current_sample >= samples) ||
         (at.should_shuffle && !is_permutation_of(position.intra_shard_indices, samples))) {
         at = std::move(before);
-        fail("the saved data position (batch %llu of %zu in its shard) does not fit this run's %llu batches; %s",
-             (unsigned long long)position.current_sample, position.intra_shard_indices.size(),
-             (unsigned long long)samples, hint);
+        fail(
+            "the saved data position (batch %llu of %zu in its shard) does not fit this run's %llu batches; "
+            "%s",
+            (unsigned long long)position.current_sample, position.intra_shard_indices.size(),
+            (unsigned long long)samples, hint);
     }
 }

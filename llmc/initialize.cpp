@@ -7,7 +7,8 @@
 
 #include "llmc/random.h"
 
-static void write_chunks(const WriteTensor& write, int tensor, size_t offset, const float* values, size_t count) {
+static void write_chunks(const WriteTensor& write, int tensor, size_t offset, const float* values,
+                         size_t count) {
     for (size_t done = 0; done < count; done += tensor_chunk) {
         write(tensor, offset + done, values + done, std::min(tensor_chunk, count - done));
     }
@@ -48,7 +49,8 @@ void initialize_parameters(const ModelConfig& config, uint64_t seed, const Write
     }
 }
 
-void initialize_parameters(const ModelConfig& config, uint64_t seed, float* const tensors[NUM_PARAMETER_TENSORS]) {
+void initialize_parameters(const ModelConfig& config, uint64_t seed,
+                           float* const tensors[NUM_PARAMETER_TENSORS]) {
     initialize_parameters(config, seed, [&](int tensor, size_t offset, const float* values, size_t count) {
         std::copy_n(values, count, tensors[tensor] + offset);
     });

@@ -1,5 +1,5 @@
-// main.log: one short line per event, appended with the file opened and closed each time, so that nothing is lost
-// when the program is killed.
+// main.log: one short line per event, appended with the file opened and closed each time, so that nothing is
+// lost when the program is killed.
 #include "llmc/log.h"
 
 #include <cerrno>
@@ -41,7 +41,9 @@ void MainLog::append(const std::string& line) const {
 
 void MainLog::log_val(int step, float loss) const { append(format_string("s:%d tel:%.4f\n", step, loss)); }
 
-void MainLog::log_eval(int step, float accuracy) const { append(format_string("s:%d eval:%.4f\n", step, accuracy)); }
+void MainLog::log_eval(int step, float accuracy) const {
+    append(format_string("s:%d eval:%.4f\n", step, accuracy));
+}
 
 void MainLog::log_train(int step, float loss, float rate, float norm) const {
     append(format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, loss, rate, norm));

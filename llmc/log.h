@@ -15,6 +15,6 @@ struct MainLog {
 
     std::string path;  // empty: not open
 
-private:
+   private:
     void append(const std::string& line) const;
 };

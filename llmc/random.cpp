@@ -1,5 +1,5 @@
-// MT19937 (Matsumoto and Nishimura 1998) with PyTorch's seeding and conversions to float, and Box-Muller in the
-// block order of PyTorch's CPU kernel.
+// MT19937 (Matsumoto and Nishimura 1998) with PyTorch's seeding and conversions to float, and Box-Muller in
+// the block order of PyTorch's CPU kernel.
 #include "llmc/random.h"
 
 #include <cmath>
@@ -47,10 +47,12 @@ float Random::uniform() { return float(next32() & 0xffffff) * 0x1p-24f; }
 
 double Random::uniform_double() { return double(next64() & ((uint64_t(1) << 53) - 1)) * 0x1p-53; }
 
-// Values 0..7 give the radius, 8..15 the angle of eight pairs. The angle is rounded to float only after the product.
+// Values 0..7 give the radius, 8..15 the angle of eight pairs. The angle is rounded to float only after the
+// product.
 static void box_muller_16(float* values, float mean, float std) {
     for (int i = 0; i < 8; i++) {
-        float radius = std::sqrt(-2.0f * std::log(1.0f - values[i]));  // 1 - [0, 1): the logarithm never sees 0
+        float radius =
+            std::sqrt(-2.0f * std::log(1.0f - values[i]));  // 1 - [0, 1): the logarithm never sees 0
         float angle = float(2.0 * std::numbers::pi * values[i + 8]);
         values[i] = radius * std::cos(angle) * std + mean;
         values[i + 8] = radius * std::sin(angle) * std + mean;
@@ -106,7 +108,8 @@ Random load_random(const uint8_t* inp) {
     RandomState state;
     memcpy(&state, inp, sizeof state);
     bool fresh = state.left == 1 && state.next == 0;
-    bool running = state.left >= 1 && state.left <= int(num_words) && state.next == num_words + 1 - state.left;
+    bool running =
+        state.left >= 1 && state.left <= int(num_words) && state.next == num_words + 1 - state.left;
     if (!(fresh || running) || memcmp(state.twist, twist, sizeof twist) != 0) {
         fail("the random generator's state is damaged (left %d, next %u)", state.left, state.next);
     }

@@ -27,8 +27,8 @@ void normal_fill(float* outp, size_t n, float mean, float std, Random& random);
 // Fisher-Yates from the last element down, as llm.c shuffles shards; values (n) are permuted in place.
 void shuffle(int32_t* values, size_t n, Random& random);
 
-// The generator in llm.c's layout (its struct mt19937_state as it lies in memory): u64 seed, i32 left, u32 next,
-// u32 words[624], u32 {0, 0x9908b0df}. The kept normal value is not part of it.
+// The generator in llm.c's layout (its struct mt19937_state as it lies in memory): u64 seed, i32 left, u32
+// next, u32 words[624], u32 {0, 0x9908b0df}. The kept normal value is not part of it.
 constexpr size_t random_state_bytes = 2520;
 void save_random(const Random& random, uint8_t* outp);
 Random load_random(const uint8_t* inp);  // Error if the bytes cannot be such a state

@@ -28,8 +28,10 @@ static void keep_likeliest(std::vector<double>& weights, const SamplerOptions& o
     double sum = 0, enough = 0;
     for (size_t i = 0; i < keep; i++) sum += weights[order[i]];
     for (size_t i = 0; i < keep; i++) {
-        if (i > 0 && enough >= options.top_p * sum) keep = i;
-        else enough += weights[order[i]];
+        if (i > 0 && enough >= options.top_p * sum)
+            keep = i;
+        else
+            enough += weights[order[i]];
     }
     for (size_t i = keep; i < order.size(); i++) weights[order[i]] = 0;
 }

@@ -1,4 +1,5 @@
-// Learning rate schedules, computed in float as llm.c does, so that its printed rates are met to the last digit.
+// Learning rate schedules, computed in float as llm.c does, so that its printed rates are met to the last
+// digit.
 #include "llmc/schedulers.h"
 
 #include <algorithm>
@@ -12,7 +13,8 @@ Schedule parse_schedule(const std::string& name) {
     if (name == "linear") return Schedule::linear;
     if (name == "constant") return Schedule::constant;
     if (name == "wsd") return Schedule::wsd;
-    fail("learning rate schedule '%s' is unknown; accepted are cosine, linear, constant and wsd", name.c_str());
+    fail("learning rate schedule '%s' is unknown; accepted are cosine, linear, constant and wsd",
+         name.c_str());
 }
 
 // How far step is from `from` (0) to `to` (1); 1 where there is no way between them.
@@ -28,11 +30,14 @@ float learning_rate(const Scheduler& scheduler, int step) {
     switch (scheduler.schedule) {
         case Schedule::cosine:
             return lowest + 0.5f * (1.0f + std::cos(float(std::numbers::pi * decay))) * (peak - lowest);
-        case Schedule::linear: return peak - decay * (peak - lowest);
-        case Schedule::constant: return peak;
+        case Schedule::linear:
+            return peak - decay * (peak - lowest);
+        case Schedule::constant:
+            return peak;
         case Schedule::wsd:
             if (step < wsd_decay_step) return peak;
-            return lowest + (1.0f - std::sqrt(progress(step, wsd_decay_step, scheduler.num_steps))) * (peak - lowest);
+            return lowest +
+                   (1.0f - std::sqrt(progress(step, wsd_decay_step, scheduler.num_steps))) * (peak - lowest);
     }
     return peak;
 }

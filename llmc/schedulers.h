@@ -15,6 +15,7 @@ struct Scheduler {
 // Error unless `name` is one of cosine, linear, constant, wsd.
 Schedule parse_schedule(const std::string& name);
 
-// The learning rate of 0-based step `step`; steps past the end keep the last rate. cosine and linear fall from the
-// end of the warm-up to num_steps; wsd stays at peak and falls as 1 - sqrt over the last fifth (arXiv 2405.18392).
+// The learning rate of 0-based step `step`; steps past the end keep the last rate. cosine and linear fall
+// from the end of the warm-up to num_steps; wsd stays at peak and falls as 1 - sqrt over the last fifth
+// (arXiv 2405.18392).
 float learning_rate(const Scheduler& scheduler, int step);

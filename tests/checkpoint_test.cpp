@@ -14,7 +14,9 @@
 static const ModelConfig small = {6, 10, 16, 2, 2, 4};
 
 // A value that tells where it belongs, and that bf16 holds exactly for the model tensors (kind 0).
-static float value_at(int kind, int tensor, size_t i) { return float(kind * 100 + tensor) + float(i % 7) * 0.125f; }
+static float value_at(int kind, int tensor, size_t i) {
+    return float(kind * 100 + tensor) + float(i % 7) * 0.125f;
+}
 
 static void read_small(int tensor, size_t offset, float* values, size_t count) {
     for (size_t i = 0; i < count; i++) values[i] = value_at(0, tensor, offset + i);
@@ -56,7 +58,9 @@ static T at(const std::string& bytes, size_t offset) {
     return value;
 }
 
-static void poke(std::string& bytes, size_t offset, int32_t value) { memcpy(&bytes[offset], &value, sizeof value); }
+static void poke(std::string& bytes, size_t offset, int32_t value) {
+    memcpy(&bytes[offset], &value, sizeof value);
+}
 
 // Every element must come exactly once and hold what was written.
 static void expect_model(const std::string& path) {
@@ -91,13 +95,17 @@ TEST(Checkpoint, Bf16) {
     // rounding: to nearest, ties to even, infinities and NaN kept
     const float values[] = {1.00390625f, 1.01171875f, -1.0039064f, 3.4e38f, INFINITY, NAN};
     const float rounded[] = {1.0f, 1.015625f, -1.0078125f, INFINITY, INFINITY, NAN};
-    write_model(folder / "r.bin", small, [&](int, size_t offset, float* outp, size_t count) {
-        for (size_t i = 0; i < count; i++) outp[i] = values[(offset + i) % 6];
-    }, true);
+    write_model(
+        folder / "r.bin", small,
+        [&](int, size_t offset, float* outp, size_t count) {
+            for (size_t i = 0; i < count; i++) outp[i] = values[(offset + i) % 6];
+        },
+        true);
     read_model(folder / "r.bin", [&](int, size_t offset, const float* inp, size_t count) {
         for (size_t i = 0; i < count; i++) {
             float expected = rounded[(offset + i) % 6];
-            ASSERT_TRUE(inp[i] == expected || (std::isnan(inp[i]) && std::isnan(expected))) << inp[i] << " " << expected;
+            ASSERT_TRUE(inp[i] == expected || (std::isnan(inp[i]) && std::isnan(expected)))
+                << inp[i] << " " << expected;
         }
     });
 }
@@ -126,7 +134,9 @@ TEST(Checkpoint, DamagedModelsAreRefused) {
         std::string message = message_of([&] { read_model_header(folder / "bad.bin"); });
         EXPECT_NE(message.find(because), std::string::npos) << message;
         EXPECT_NE(message.find("bad.bin"), std::string::npos) << message;
-        EXPECT_EQ(message_of([&] { read_model(folder / "bad.bin", [](int, size_t, const float*, size_t) {}); }), message);
+        EXPECT_EQ(
+            message_of([&] { read_model(folder / "bad.bin", [](int, size_t, const float*, size_t) {}); }),
+            message);
     };
     refuses("", "too short");
     refuses(good.substr(0, 1023), "too short");
@@ -136,16 +146,27 @@ TEST(Checkpoint, DamagedModelsAreRefused) {
         int index;
         int32_t value;
         const char* because;
-    } damages[] = {{0, 20240520, "is not an llm.c model"}, {1, 1, "version 1"}, {1, 4, "version 4"},
-                   {2, 0, "max_seq_len"}, {3, -5, "vocab_size"}, {3, 17, "padded_vocab_size"}, {4, 0, "num_layers"},
-                   {4, 0x7fffffff, "num_layers"}, {5, 0, "num_heads"}, {5, 3, "multiple of heads"},
-                   {6, -1, "channels"}, {7, 0, "padded_vocab_size"}, {4, 1000, "truncated"}, {2, 5, "too long"}};
+    } damages[] = {{0, 20240520, "is not an llm.c model"},
+                   {1, 1, "version 1"},
+                   {1, 4, "version 4"},
+                   {2, 0, "max_seq_len"},
+                   {3, -5, "vocab_size"},
+                   {3, 17, "padded_vocab_size"},
+                   {4, 0, "num_layers"},
+                   {4, 0x7fffffff, "num_layers"},
+                   {5, 0, "num_heads"},
+                   {5, 3, "multiple of heads"},
+                   {6, -1, "channels"},
+                   {7, 0, "padded_vocab_size"},
+                   {4, 1000, "truncated"},
+                   {2, 5, "too long"}};
     for (const Damage& damage : damages) {
         std::string bytes = good;
         poke(bytes, 4 * damage.index, damage.value);
         refuses(bytes, damage.because);
     }
-    EXPECT_NE(message_of([&] { read_model_header(folder / "none.bin"); }).find("none.bin"), std::string::npos);
+    EXPECT_NE(message_of([&] { read_model_header(folder / "none.bin"); }).find("none.bin"),
+              std::string::npos);
     EXPECT_THROW(read_model_header(folder.path), Error);
 }
 
@@ -188,11 +209,12 @@ TEST(Checkpoint, OptimizerStateRoundTrip) {
                 EXPECT_EQ(loaded.data.shuffle_random.next32(), state.data.shuffle_random.next32());
             }
             size_t seen[3] = {};
-            read_moments(folder / "s.bin", small, [&](Moment moment, int tensor, size_t offset, const float* values,
-                                                      size_t count) {
-                for (size_t i = 0; i < count; i++) ASSERT_EQ(values[i], value_at(1 + moment, tensor, offset + i));
-                seen[moment] += count;
-            });
+            read_moments(folder / "s.bin", small,
+                         [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
+                             for (size_t i = 0; i < count; i++)
+                                 ASSERT_EQ(values[i], value_at(1 + moment, tensor, offset + i));
+                             seen[moment] += count;
+                         });
             EXPECT_EQ(seen[MOMENT_M], num_parameters(small));
             EXPECT_EQ(seen[MOMENT_V], num_parameters(small));
             EXPECT_EQ(seen[MASTER_WEIGHTS], master ? num_parameters(small) : 0);
@@ -208,10 +230,10 @@ TEST(Checkpoint, OptimizerStateBytes) {
     ASSERT_EQ(bytes.size(), order + 8 + 2 * 4 + 8 + 4 * 4 + 2520);
     EXPECT_EQ(at<int32_t>(bytes, 0), 20240527);
     EXPECT_EQ(at<int32_t>(bytes, 4), 1);
-    EXPECT_EQ(at<int32_t>(bytes, 8), 1);    // processes
-    EXPECT_EQ(at<int32_t>(bytes, 12), 0);   // rank
-    EXPECT_EQ(at<int32_t>(bytes, 16), 1);   // master weights
-    EXPECT_EQ(at<int32_t>(bytes, 20), 1);   // shuffle
+    EXPECT_EQ(at<int32_t>(bytes, 8), 1);   // processes
+    EXPECT_EQ(at<int32_t>(bytes, 12), 0);  // rank
+    EXPECT_EQ(at<int32_t>(bytes, 16), 1);  // master weights
+    EXPECT_EQ(at<int32_t>(bytes, 20), 1);  // shuffle
     EXPECT_EQ(at<int32_t>(bytes, 40), 1234);
     EXPECT_EQ(at<uint64_t>(bytes, 80), 0x123456789abcdef0u);
     EXPECT_EQ(at<uint64_t>(bytes, 88), 13371337u);
@@ -250,10 +272,20 @@ TEST(Checkpoint, DamagedStatesAreRefused) {
         size_t offset;
         int32_t value;
         const char* because;
-    } damages[] = {{0, 20240326, "is not an llm.c optimizer state"}, {4, 2, "version 2"}, {8, 8, "run of 8"},
-                   {12, 1, "process 1"}, {16, 2, "field 4"}, {20, -1, "field 5"}, {40, -1, "step"},
-                   {16, 1, "truncated"}, {20, 0, "too long"}, {order, -1, "truncated"}, {order + 4, -1, "truncated"},
-                   {order + 16, 0x7fffffff, "truncated"}, {order + 16, 3, "damaged"}, {order + 48, 1000, "damaged"}};
+    } damages[] = {{0, 20240326, "is not an llm.c optimizer state"},
+                   {4, 2, "version 2"},
+                   {8, 8, "run of 8"},
+                   {12, 1, "process 1"},
+                   {16, 2, "field 4"},
+                   {20, -1, "field 5"},
+                   {40, -1, "step"},
+                   {16, 1, "truncated"},
+                   {20, 0, "too long"},
+                   {order, -1, "truncated"},
+                   {order + 4, -1, "truncated"},
+                   {order + 16, 0x7fffffff, "truncated"},
+                   {order + 16, 3, "damaged"},
+                   {order + 48, 1000, "damaged"}};
     for (const Damage& damage : damages) {
         std::string bytes = good;
         poke(bytes, damage.offset, damage.value);

@@ -93,7 +93,7 @@ TEST(DataLoader, SmallShardsAreJoined) {
     write_counting(folder / "a.bin", 5);
     write_counting(folder / "b.bin", 0);
     write_counting(folder / "c.bin", 3, 5);
-    write_counting(folder / "d.bin", 9, 8);   // a-d: 17 tokens in a row, two batches
+    write_counting(folder / "d.bin", 9, 8);  // a-d: 17 tokens in a row, two batches
     write_counting(folder / "e.bin", 9, 100);
     write_counting(folder / "f.bin", 8, 109);  // too small alone, joined to e: 17 tokens
     DataLoader loader(folder / "*.bin", 2, 4, 1000, false);
@@ -129,8 +129,10 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     EXPECT_THROW(loader.resume(ordered.position()), Error);
     EXPECT_THROW(ordered.resume(good), Error);
     DataLoader larger(folder / "a.bin", 4, 4, 3000, true);
-    EXPECT_NE(message_of([&] { larger.resume(good); }).find("same data files, batch size"), std::string::npos);
-    next_first(larger, 16);  // still usable
+    EXPECT_NE(message_of([&] { larger.resume(good); }).find("same data files, batch size"),
+              std::string::npos);
+    DataLoader fresh(folder / "a.bin", 4, 4, 3000, true);
+    EXPECT_EQ(next_firsts(larger, 16, 25), next_firsts(fresh, 16, 25));  // a refused position changes nothing
     auto refuses = [&](auto change) {
         DataPosition bad = good;
         change(bad);
@@ -147,15 +149,20 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
 
 TEST(DataLoader, BadDataIsExplained) {
     TemporaryFolder folder;
-    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }).find("*.bin"), std::string::npos);
+    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }).find("*.bin"),
+              std::string::npos);
     write_counting(folder / "a.bin", 8);
-    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }).find("needs 9"), std::string::npos);
-    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 1 << 20, 1 << 20, 10, false); }).find("needs 1099511627777"),
+    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }).find("needs 9"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] {
+                  DataLoader(folder / "*.bin", 1 << 20, 1 << 20, 10, false);
+              }).find("needs 1099511627777"),
               std::string::npos);
     EXPECT_THROW(DataLoader(folder / "*.bin", 0, 4, 10, false), Error);
     EXPECT_THROW(DataLoader(folder / "*.bin", 2, -4, 10, false), Error);
     write_whole_file(folder / "b.bin", {"not a shard"});
-    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 1, 4, 10, false); }).find("b.bin"), std::string::npos);
+    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 1, 4, 10, false); }).find("b.bin"),
+              std::string::npos);
 }
 
 TEST(DataLoader, TokensOutOfRangeAreNamed) {
@@ -164,5 +171,6 @@ TEST(DataLoader, TokensOutOfRangeAreNamed) {
     DataLoader loader(folder / "a.bin", 2, 4, 25, false);
     EXPECT_EQ(next_firsts(loader, 8, 3), (std::vector<int>{0, 8, 16}));  // the last target is 24
     std::string message = message_of([&] { next_first(loader, 8); });
-    EXPECT_NE(message.find("a.bin: token 25 is 25, but the model's vocabulary has 25"), std::string::npos) << message;
+    EXPECT_NE(message.find("a.bin: token 25 is 25, but the model's vocabulary has 25"), std::string::npos)
+        << message;
 }

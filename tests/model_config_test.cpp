@@ -31,7 +31,8 @@ TEST(ModelConfig, NamedShapesHaveLlmcsSizes) {
     EXPECT_EQ(gpt3.max_seq_len, 2048);
     EXPECT_EQ(gpt3.num_layers, 32);
     EXPECT_EQ(gpt3.channels / gpt3.num_heads, 80);
-    for (const char* name : {"d6", "d24", "d36", "d60", "d72", "d84", "gpt3:c384", "gpt3:c1536", "gpt3:c12288"}) {
+    for (const char* name :
+         {"d6", "d24", "d36", "d60", "d72", "d84", "gpt3:c384", "gpt3:c1536", "gpt3:c12288"}) {
         EXPECT_NO_THROW(validate(parse_descriptor(name), name)) << name;
     }
 }
@@ -48,8 +49,18 @@ TEST(ModelConfig, Custom) {
 }
 
 TEST(ModelConfig, BadDescriptorsAreExplained) {
-    const char* bad[] = {"",       "d",        "d7",       "d12x", "gpt2:", "gpt2:d13", "gpt3:c5140", "gpt3:d12",
-                         "D12",    "custom:",  "12",       "custom:layers=4",
+    const char* bad[] = {"",
+                         "d",
+                         "d7",
+                         "d12x",
+                         "gpt2:",
+                         "gpt2:d13",
+                         "gpt3:c5140",
+                         "gpt3:d12",
+                         "D12",
+                         "custom:",
+                         "12",
+                         "custom:layers=4",
                          "custom:layers=4,heads=4,channels=128,max_seq_len=",
                          "custom:layers=4,heads=4,channels=128,max_seq_len=1x",
                          "custom:layers=4,layers=4,heads=4,channels=128,max_seq_len=256",
@@ -60,7 +71,8 @@ TEST(ModelConfig, BadDescriptorsAreExplained) {
         EXPECT_NE(message.find("gpt3:cN"), std::string::npos) << "'" << text << "': " << message;
         EXPECT_EQ(message.find('\n'), std::string::npos);
     }
-    EXPECT_NE(error_of("custom:layers=4,heads=3,channels=128,max_seq_len=256").find("multiple of heads"), std::string::npos);
+    EXPECT_NE(error_of("custom:layers=4,heads=3,channels=128,max_seq_len=256").find("multiple of heads"),
+              std::string::npos);
     for (const char* text : {"custom:layers=0,heads=4,channels=128,max_seq_len=256",
                              "custom:layers=4,heads=0,channels=128,max_seq_len=256",
                              "custom:layers=4,heads=4,channels=-128,max_seq_len=256",
@@ -74,8 +86,9 @@ TEST(ModelConfig, BadDescriptorsAreExplained) {
 TEST(ModelConfig, ValidateRefusesEveryBadField) {
     const ModelConfig good = {64, 300, 384, 2, 3, 48};
     EXPECT_NO_THROW(validate(good, "model"));
-    int ModelConfig::*fields[] = {&ModelConfig::max_seq_len, &ModelConfig::vocab_size, &ModelConfig::padded_vocab_size,
-                                  &ModelConfig::num_layers,  &ModelConfig::num_heads,  &ModelConfig::channels};
+    int ModelConfig::*fields[] = {&ModelConfig::max_seq_len,       &ModelConfig::vocab_size,
+                                  &ModelConfig::padded_vocab_size, &ModelConfig::num_layers,
+                                  &ModelConfig::num_heads,         &ModelConfig::channels};
     for (auto field : fields) {
         for (int value : {0, -1, INT_MAX, INT_MIN}) {
             ModelConfig bad = good;
@@ -91,7 +104,8 @@ TEST(ModelConfig, ValidateRefusesEveryBadField) {
 TEST(ModelConfig, WeightDecayOnMatricesOnly) {
     ModelConfig config = {64, 300, 384, 2, 3, 48};
     size_t decayed = 0;
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) decayed += parameter_info[i].weight_decay * parameter_size(config, i);
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        decayed += parameter_info[i].weight_decay * parameter_size(config, i);
     EXPECT_EQ(decayed, size_t(384 * 48 + 64 * 48 + 2 * 12 * 48 * 48));
     EXPECT_STREQ(parameter_info[FCPROJB].name, "fcprojb");
     EXPECT_EQ(parameter_size(config, LNFW), 48u);

@@ -1,5 +1,5 @@
-// The generator against values from PyTorch 1.13 (torch.manual_seed(42), ATEN_CPU_CAPABILITY=default, that is without
-// its AVX2 approximations, whose normal values differ by up to 2e-6).
+// The generator against values from PyTorch 1.13 (torch.manual_seed(42), ATEN_CPU_CAPABILITY=default, that is
+// without its AVX2 approximations, whose normal values differ by up to 2e-6).
 #include "llmc/random.h"
 
 #include <gtest/gtest.h>
@@ -24,14 +24,16 @@ static void expect_close(const std::vector<float>& values, const std::vector<flo
 
 TEST(Random, Integers) {
     Random random(42);  // the first values of MT19937 with seed 42, as numpy prints them too
-    for (uint32_t expected : {1608637542u, 3421126067u, 4083286876u, 787846414u}) EXPECT_EQ(random.next32(), expected);
+    for (uint32_t expected : {1608637542u, 3421126067u, 4083286876u, 787846414u})
+        EXPECT_EQ(random.next32(), expected);
     Random pairs(42);
     EXPECT_EQ(pairs.next64(), uint64_t(1608637542) << 32 | 3421126067);
 }
 
 TEST(Random, Uniforms) {
     Random random(42);
-    for (float expected : {0.882269263f, 0.915003955f, 0.38286376f, 0.959305644f}) EXPECT_EQ(random.uniform(), expected);
+    for (float expected : {0.882269263f, 0.915003955f, 0.38286376f, 0.959305644f})
+        EXPECT_EQ(random.uniform(), expected);
     Random doubles(42);
     EXPECT_EQ(doubles.uniform_double(), 0.05815448596142969);
     EXPECT_EQ(doubles.uniform_double(), 0.06291016742457756);
@@ -58,21 +60,22 @@ TEST(Random, NormalOneBlock) {
     Random random(42);
     expect_close(normals(16, 0.5f, 2.0f, random),
                  {4.35383034f, 3.47456837f, 2.30143452f, -3.71104288f, 1.85683692f, -1.96908998f, 0.41386503f,
-                  -2.7093339f, -1.00427234f, 3.79744577f, -0.28495729f, -2.30721331f, -0.955762506f, -0.618859768f,
-                  -1.03767788f, 2.0248909f});
+                  -2.7093339f, -1.00427234f, 3.79744577f, -0.28495729f, -2.30721331f, -0.955762506f,
+                  -0.618859768f, -1.03767788f, 2.0248909f});
     EXPECT_EQ(random.uniform(), 0.885442913f);
 }
 
 TEST(Random, NormalRedrawsTail) {
     Random random(42);
     expect_close(normals(17, 0.5f, 2.0f, random),
-                 {4.35383034f, 0.180805355f, -0.494794965f, 1.37917852f, -1.01626229f, 2.65663528f, 2.10160112f,
-                  3.8612411f, 1.21171951f, 3.09284568f, 1.72093296f, 3.16947556f, 0.0367513597f, 0.583518982f,
-                  -0.00315058231f, 2.21971703f, -0.119453847f});
+                 {4.35383034f, 0.180805355f, -0.494794965f, 1.37917852f, -1.01626229f, 2.65663528f,
+                  2.10160112f, 3.8612411f, 1.21171951f, 3.09284568f, 1.72093296f, 3.16947556f, 0.0367513597f,
+                  0.583518982f, -0.00315058231f, 2.21971703f, -0.119453847f});
     EXPECT_EQ(random.uniform(), 0.583209574f);
     Random longer(42);
     std::vector<float> values = normals(40, 0.5f, 2.0f, longer);
-    expect_close({values[23], values[24], values[32], values[39]}, {3.8612411f, 0.569823325f, -2.33611989f, -2.07243109f});
+    expect_close({values[23], values[24], values[32], values[39]},
+                 {3.8612411f, 0.569823325f, -2.33611989f, -2.07243109f});
     EXPECT_EQ(longer.uniform(), 0.658130586f);
 }
 
@@ -96,7 +99,8 @@ TEST(Random, StateRoundTrip) {
         Random loaded = load_random(bytes);
         save_random(loaded, again);
         EXPECT_EQ(memcmp(bytes, again, sizeof bytes), 0);
-        for (int i = 0; i < 1000; i++) ASSERT_EQ(random.next32(), loaded.next32()) << draws << " draws, then " << i;
+        for (int i = 0; i < 1000; i++)
+            ASSERT_EQ(random.next32(), loaded.next32()) << draws << " draws, then " << i;
     }
 }
 

@@ -7,7 +7,9 @@
 
 #include "llmc/error.h"
 
-static Scheduler make(Schedule schedule, float final_fraction) { return {schedule, 1e-3f, 10, 110, final_fraction}; }
+static Scheduler make(Schedule schedule, float final_fraction) {
+    return {schedule, 1e-3f, 10, 110, final_fraction};
+}
 
 TEST(Schedulers, AllWarmUp) {
     for (Schedule schedule : {Schedule::cosine, Schedule::linear, Schedule::constant, Schedule::wsd}) {
