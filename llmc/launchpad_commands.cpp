@@ -1,5 +1,6 @@
 // LaunchPad's commands: command buffers, barriers, dispatches, submission, recording and replay, GPU time.
 #include <algorithm>
+#include <exception>
 
 #include "llmc/launchpad_internal.h"
 
@@ -264,19 +265,25 @@ double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
     commit(true);
     Commands span;
     create_queries(s, span, 1);
+    std::exception_ptr thrown;
     try {
         VkCommandBuffer first = open_commands(s);
         s.vk.vkCmdResetQueryPool(first, span.queries, 0, 2);
-        s.vk.vkCmdWriteTimestamp2(first, WORK, span.queries, 0);
-        commands();
-        s.vk.vkCmdWriteTimestamp2(open_commands(s), WORK, span.queries, 1);
+        s.vk.vkCmdWriteTimestamp2(first, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 0);
+        try {
+            commands();
+        } catch (...) {  // what was appended refers to the queries: it must run before they go
+            thrown = std::current_exception();
+        }
+        s.vk.vkCmdWriteTimestamp2(open_commands(s), VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 1);
         commit(true);
     } catch (...) {
-        if (s.vk.vkDeviceWaitIdle(s.device) == VK_SUCCESS) destroy_commands(s, span);
+        destroy_commands(s, span);
         throw;
     }
     const std::vector<uint64_t> ticks = read_queries(s, span.queries, 2);
     destroy_commands(s, span);
+    if (thrown) std::rethrow_exception(thrown);
     return seconds_between(s, ticks[0], ticks[1]);
 }
 
