@@ -106,7 +106,7 @@ class LaunchPad {
         static_assert(sizeof(Args) <= 128 && std::is_trivially_copyable_v<Args>, "push constants hold 128 bytes");
         dispatch_bytes(kernel, groups, constants, &args, sizeof(Args));
     }
-    void begin_group();  // the dispatches up to end_group() may run at the same time
+    void begin_group();  // the dispatches up to end_group() may run at the same time; groups do not nest
     void end_group();
     void barrier();      // inside a group: what follows waits for what came before
 

@@ -165,11 +165,15 @@ void LaunchPad::wait(Ticket ticket) {
 }
 
 void LaunchPad::begin_group() {
+    if (state->in_group) fail("begin_group: a group is open already");
     memory_barrier(*state);
     state->in_group = true;
 }
 
-void LaunchPad::end_group() { state->in_group = false; }
+void LaunchPad::end_group() {
+    if (!state->in_group) fail("end_group: no group is open");
+    state->in_group = false;
+}
 
 void LaunchPad::barrier() { memory_barrier(*state); }
 
