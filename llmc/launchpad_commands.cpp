@@ -180,8 +180,8 @@ void LaunchPad::barrier() { memory_barrier(*state); }
 // Folds a long one-dimensional grid into two dimensions; group_index() of util.glsl unfolds it.
 static Groups fold(const LaunchPadState& s, std::string_view kernel, Groups g) {
     if (g.y == 1 && g.z == 1 && g.x > s.max_groups[0]) {
-        g.y = uint32_t((g.x + s.max_groups[0] - 1) / s.max_groups[0]);
-        g.x = s.max_groups[0];
+        const uint64_t rows = blocks(g.x, s.max_groups[0]);
+        if (rows <= s.max_groups[1]) g = {s.max_groups[0], uint32_t(rows)};
     }
     if (g.x > s.max_groups[0] || g.y > s.max_groups[1] || g.z > s.max_groups[2])
         fail("%.*s: a grid of %llu x %u x %u workgroups is more than %s takes", int(kernel.size()), kernel.data(),
