@@ -196,6 +196,8 @@ static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
 void LaunchPad::dispatch_bytes(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
                                const void* args, size_t bytes) {
     LaunchPadState& s = *state;
+    std::vector<AddressRange> pointers;
+    pointers.swap(s.touched);
     if (!groups.x || !groups.y || !groups.z) return;  // nothing to compute
     const Groups grid = fold(s, kernel, groups);
     const Pipeline& pipeline = find_pipeline(s, kernel, constants);
@@ -215,8 +217,7 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, Groups groups, std::init
         c.timed.push_back(&pipeline);
     }
     s.dirty = true;
-    if (s.recording) s.recording->pointers.insert(s.recording->pointers.end(), s.touched.begin(), s.touched.end());
-    s.touched.clear();
+    if (s.recording) s.recording->pointers.insert(s.recording->pointers.end(), pointers.begin(), pointers.end());
     if (!s.recording && c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
 }
 
@@ -224,6 +225,7 @@ void LaunchPad::begin_recording() {
     LaunchPadState& s = *state;
     if (s.recording) fail("begin_recording: a recording is open already");
     commit(false);
+    s.touched.clear();
     s.recording = std::make_unique<Recording>();
     s.recording->commands = create_commands(s, TIMED_RECORDED_DISPATCHES);
     begin_commands(s, s.recording->commands, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
@@ -243,7 +245,7 @@ void LaunchPad::replay(Recording* recording) {
     if (s.recording) fail("replay cannot be recorded");
     for (const AddressRange& range : recording->pointers)
         if (!find_buffer(s, reinterpret_cast<void*>(range.start), range.bytes))
-            fail("replay: a recorded kernel uses %zu bytes at %p, which have been freed", range.bytes,
+            fail("replay: a recorded command uses %zu bytes at %p, which have been freed", range.bytes,
                  reinterpret_cast<void*>(range.start));
     commit(false);
     Commands& c = recording->commands;

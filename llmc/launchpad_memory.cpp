@@ -303,10 +303,17 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     }
 }
 
+// Lets replay() check what copies and fills use, as it does for kernels.
+static void record_pointer(LaunchPadState& s, const void* p, size_t bytes) {
+    if (s.recording && s.options.check_pointers) s.recording->pointers.push_back({uintptr_t(p), bytes});
+}
+
 void LaunchPad::copy(void* dst, const void* src, size_t bytes) {
     if (!bytes) return;
     const Buffer& to = buffer_at(*state, dst, bytes, "copy to");
     const Buffer& from = buffer_at(*state, src, bytes, "copy from");
+    record_pointer(*state, dst, bytes);
+    record_pointer(*state, src, bytes);
     copy_region(*state, to.buffer, offset_in(to, dst), from.buffer, offset_in(from, src), bytes);
 }
 
@@ -315,6 +322,7 @@ void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {
     if (!bytes) return;
     const Buffer& b = buffer_at(s, dst, bytes, "fill");
     if (offset_in(b, dst) % 4 || bytes % 4) fail("fill: address and size must be multiples of 4 bytes");
+    record_pointer(s, dst, bytes);
     VkCommandBuffer commands = open_commands(s);
     memory_barrier(s);
     s.vk.vkCmdFillBuffer(commands, b.buffer, offset_in(b, dst), bytes, word);
