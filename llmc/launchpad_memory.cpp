@@ -186,7 +186,9 @@ void LaunchPad::register_buffer(void* address, size_t bytes) {
         fail("%s cannot use the program's own memory (it lacks VK_EXT_external_memory_host): use allocate()",
              s.info.name.c_str());
     if (!address || !bytes) fail("register_buffer: nothing to register");
-    if (find_buffer(s, address, 1)) fail("register_buffer: %p is registered already", address);
+    auto next = s.buffers.lower_bound(uintptr_t(address));
+    if (find_buffer(s, address, 1) || (next != s.buffers.end() && next->first - uintptr_t(address) < bytes))
+        fail("register_buffer: %zu bytes at %p overlap memory that is registered already", bytes, address);
     // whole pages are imported; the buffer begins at the page in which the memory begins
     const uintptr_t page = s.import_alignment, base = uintptr_t(address) / page * page;
     const size_t span = (uintptr_t(address) + bytes - base + page - 1) / page * page;
