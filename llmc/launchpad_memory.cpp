@@ -58,6 +58,14 @@ static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
     return format_string("about %.1f MiB are available", std::max(0.0, left) / (1 << 20));
 }
 
+[[noreturn]] static void out_of_memory(const LaunchPadState& s, double bytes, uint32_t type, const char* label) {
+    fail("out of device memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
+         "(one allocation holds at most %.1f MiB); use a smaller batch, sequence or model",
+         s.info.name.c_str(), bytes / (1 << 20), label, double(s.allocated) / (1 << 20),
+         available_memory(s, s.memory.memoryTypes[type].heapIndex).c_str(),
+         double(s.limits.max_allocation) / (1 << 20));
+}
+
 static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uint32_t type, const void* next,
                                       const char* label) {
     VkMemoryAllocateFlagsInfo flags = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, next};
@@ -66,15 +74,9 @@ static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uin
     info.allocationSize = bytes;
     info.memoryTypeIndex = type;
     VkDeviceMemory memory = VK_NULL_HANDLE;
-    const VkResult result = bytes > s.limits.max_allocation
-                                ? VK_ERROR_OUT_OF_DEVICE_MEMORY
-                                : s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
+    const VkResult result = s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
     if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
-        fail("out of device memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
-             "(one allocation holds at most %.1f MiB); use a smaller batch, sequence or model",
-             s.info.name.c_str(), double(bytes) / (1 << 20), label, double(s.allocated) / (1 << 20),
-             available_memory(s, s.memory.memoryTypes[type].heapIndex).c_str(),
-             double(s.limits.max_allocation) / (1 << 20));
+        out_of_memory(s, double(bytes), type, label);
     VK_CHECK(result);
     return memory;
 }
@@ -103,6 +105,8 @@ static void* reserve_addresses(size_t bytes) {
 }
 
 Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label) {
+    // before the rounding below can overflow, and before there is a buffer that no device could have
+    if (bytes > s.limits.max_allocation) out_of_memory(s, double(bytes), uint32_t(memory_type_for(s, ~0u, kind)), label);
     Buffer b;
     b.bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
     b.kind = kind;
