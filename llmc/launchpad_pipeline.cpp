@@ -25,10 +25,20 @@ static std::string cache_file_name(const LaunchPadState& s) {
     return format_string("%s-%08x.pipelines", name.c_str(), properties.properties.driverVersion);
 }
 
-// The file's bytes, or nothing where it is not a cache that this device's driver wrote.
+// FNV-1a, 64 bits. The file begins with it: drivers need not survive a cache that was damaged.
+static uint64_t checksum(std::string_view bytes) {
+    uint64_t hash = 0xcbf29ce484222325;
+    for (char byte : bytes) hash = (hash ^ uint8_t(byte)) * 0x100000001b3;
+    return hash;
+}
+
+// The cache in the file, or nothing where it is damaged or not one that this device's driver wrote.
 static std::string read_cache(const LaunchPadState& s) {
     std::ifstream file(s.cache_file, std::ios::binary);
+    uint64_t expected = 0;
+    file.read(reinterpret_cast<char*>(&expected), sizeof expected);
     std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (checksum(bytes) != expected) return "";
     VkPipelineCacheHeaderVersionOne header;
     if (bytes.size() < sizeof header) return "";
     memcpy(&header, bytes.data(), sizeof header);
@@ -64,6 +74,8 @@ void save_pipeline_cache(LaunchPadState& s) {
     std::filesystem::create_directories(std::filesystem::path(s.cache_file).parent_path(), ignored);
     const std::string temporary = format_string("%s.%d", s.cache_file.c_str(), int(getpid()));
     std::ofstream file(temporary, std::ios::binary);
+    const uint64_t hash = checksum({data.data(), bytes});
+    file.write(reinterpret_cast<const char*>(&hash), sizeof hash);
     file.write(data.data(), std::streamsize(bytes));
     file.close();
     if (file) std::filesystem::rename(temporary, s.cache_file, ignored);

@@ -1,0 +1,203 @@
+// The launchpad's surroundings: choosing devices, what it says where memory, a driver or the Vulkan loader is missing,
+// and that the validation layer, which all GPU tests lean on, really listens.
+#include <filesystem>
+#include <fstream>
+
+#include "llmc/launchpad_internal.h"
+#include "tests/layer_test.h"
+
+static bool validation_wanted() {
+    const char* validation = getenv("LAUNCHPAD_VALIDATION");
+    return !validation || strcmp(validation, "0") != 0;
+}
+
+// The message of the Error that the action throws; empty where it throws none.
+template <class Action> static std::string message_of(Action action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+#define EXPECT_SAYS(part, ...)                                                              \
+    do {                                                                                    \
+        const std::string message = message_of([&] { __VA_ARGS__; });                       \
+        EXPECT_NE(message.find(part), std::string::npos) << "message: '" << message << "'"; \
+    } while (0)
+
+TEST(ChooseDevice, Requests) {
+    if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const std::vector<DeviceInfo> devices = list_devices();
+    ASSERT_FALSE(devices.empty());
+    for (size_t i = 0; i < devices.size(); i++) EXPECT_EQ(devices[i].index, int(i));
+    EXPECT_FALSE(choose_device("cpu").device);
+    const bool hardware = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& device) {
+        return device.type != DeviceType::software && device.missing.empty();
+    });
+    const DeviceChoice automatic = choose_device("auto");
+    EXPECT_EQ(automatic.device.has_value(), hardware);
+    EXPECT_FALSE(automatic.reason.empty());
+    if (hardware) {
+        EXPECT_NE(automatic.device->type, DeviceType::software);
+        EXPECT_EQ(choose_device("gpu").device->index, automatic.device->index);
+    } else {
+        EXPECT_SAYS(devices[0].name, choose_device("gpu"));  // names what there is
+    }
+    if (!devices[0].missing.empty()) return;
+    EXPECT_EQ(choose_device("0").device->index, 0);
+    std::string name = devices[0].name;
+    EXPECT_EQ(choose_device(name).device->index, 0);
+    for (char& c : name) c = char(toupper(c));
+    EXPECT_EQ(choose_device(name.substr(0, 5)).device->name.substr(0, 3), devices[0].name.substr(0, 3));
+    for (const char* nonsense : {"no such device", "", "9999", "99999999999999999999", "-1", "0x0"}) {
+        SCOPED_TRACE(nonsense);
+        EXPECT_SAYS("no device", choose_device(nonsense));
+        EXPECT_SAYS(devices[0].name, choose_device(nonsense));
+    }
+}
+
+TEST(ChooseDevice, LaunchPadRefusesTheCpu) {
+    if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    LaunchPadOptions options;
+    options.device = "cpu";
+    EXPECT_SAYS("needs a Vulkan device", LaunchPad pad(options));
+}
+
+TEST(Errors, OutOfMemory) {
+    for (const auto& pad : test_pads()) {
+        SCOPED_TRACE(memory_mode_name(pad->memory_mode()));
+        const int messages = validation_message_count();
+        for (Placement placement : {Placement::device, Placement::readback})
+            for (size_t bytes : {size_t(1) << 40, SIZE_MAX / 2, SIZE_MAX}) {
+                const std::string message = message_of([&] { pad->allocate(bytes, "a giant", placement); });
+                EXPECT_NE(message.find("out of device memory"), std::string::npos) << message;
+                EXPECT_NE(message.find(pad->device().name), std::string::npos) << message;
+                EXPECT_NE(message.find("a giant"), std::string::npos) << message;
+                const bool names_size = message.find("1048576.0 MiB asked") != std::string::npos;
+                EXPECT_TRUE(names_size || bytes != size_t(1) << 40) << message;
+            }
+        EXPECT_EQ(validation_message_count(), messages);
+        pad->free(pad->allocate(1000, "small"));  // and the launchpad goes on
+    }
+}
+
+// --- child processes: gtest starts the program anew for each, so that Vulkan is not loaded yet ---
+
+// Prints the error that listing devices gives, and what "auto" makes of it; ends with 3.
+[[noreturn]] static void list_and_exit() {
+    fprintf(stderr, "list: %s\n", message_of([] { list_devices(); }).c_str());
+    const DeviceChoice choice = choose_device("auto");
+    fprintf(stderr, "auto: %s\n", choice.device ? choice.device->name.c_str() : "the CPU");
+    _Exit(3);
+}
+
+class DeviceDeathTest : public testing::Test {
+  protected:
+    void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(DeviceDeathTest, NoDriver) {
+    if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    EXPECT_EXIT(
+        {
+            setenv("VK_DRIVER_FILES", "/nonexistent", 1);
+            setenv("VK_ICD_FILENAMES", "/nonexistent", 1);
+            list_and_exit();
+        },
+        testing::ExitedWithCode(3), "list: the Vulkan loader found no driver.*\nauto: the CPU");
+}
+
+// A library that is none, where the dynamic linker looks first, stands for a machine without a Vulkan loader.
+TEST_F(DeviceDeathTest, NoLoader) {
+    std::string directory = (std::filesystem::temp_directory_path() / "no-vulkan.XXXXXX").string();
+    ASSERT_TRUE(mkdtemp(directory.data()));
+    for (const char* name : {"/libvulkan.so.1", "/libvulkan.so"}) std::ofstream(directory + name) << "not a library";
+    const std::string before = getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "";
+    setenv("LD_LIBRARY_PATH", (directory + ":" + before).c_str(), 1);  // read when the child starts
+    EXPECT_EXIT(list_and_exit(), testing::ExitedWithCode(3), "list: no Vulkan loader on this machine.*\nauto: the CPU");
+    setenv("LD_LIBRARY_PATH", before.c_str(), 1);
+    std::filesystem::remove_all(directory);
+}
+
+// A device opened under the validation layer by Vulkan calls alone, since the launchpad makes no mistakes on purpose.
+struct RawDevice {
+    Vulkan vk = open_vulkan(true);
+    VkDevice device = VK_NULL_HANDLE;
+    RawDevice() {
+        const float priority = 1;
+        VkDeviceQueueCreateInfo queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+        queue.queueCount = 1;
+        queue.pQueuePriorities = &priority;
+        DeviceFeatures features;
+        features.request();
+        VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
+        info.queueCreateInfoCount = 1;
+        info.pQueueCreateInfos = &queue;
+        const VkPhysicalDevice physical = physical_devices(vk).at(0).handle;
+        VK_CHECK(vk.vkCreateDevice(physical, &info, nullptr, &device));
+        load_device_functions(vk, device);
+    }
+    VkBuffer buffer(VkDeviceSize bytes) {
+        VkBufferCreateInfo info = {VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
+        info.size = bytes;
+        info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+        VkBuffer made = VK_NULL_HANDLE;
+        VK_CHECK(vk.vkCreateBuffer(device, &info, nullptr, &made));
+        if (!bytes) return made;
+        VkMemoryRequirements needs;
+        vk.vkGetBufferMemoryRequirements(device, made, &needs);
+        VkMemoryAllocateInfo memory_info = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO};
+        memory_info.allocationSize = needs.size;
+        while (!(needs.memoryTypeBits >> memory_info.memoryTypeIndex & 1)) memory_info.memoryTypeIndex++;
+        VkDeviceMemory memory = VK_NULL_HANDLE;
+        VK_CHECK(vk.vkAllocateMemory(device, &memory_info, nullptr, &memory));
+        VK_CHECK(vk.vkBindBufferMemory(device, made, memory, 0));
+        return made;
+    }
+    VkCommandBuffer commands() {
+        VkCommandPoolCreateInfo pool_info = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+        VkCommandPool pool = VK_NULL_HANDLE;
+        VK_CHECK(vk.vkCreateCommandPool(device, &pool_info, nullptr, &pool));
+        VkCommandBufferAllocateInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+        info.commandPool = pool;
+        info.commandBufferCount = 1;
+        VkCommandBuffer made = VK_NULL_HANDLE;
+        VK_CHECK(vk.vkAllocateCommandBuffers(device, &info, &made));
+        VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+        VK_CHECK(vk.vkBeginCommandBuffer(made, &begin));
+        return made;
+    }
+};
+
+// Ends with 0 where the validation layer has said something since `before`.
+[[noreturn]] static void exit_by_messages(int before) { _Exit(validation_message_count() > before ? 0 : 1); }
+
+[[noreturn]] static void make_empty_buffer() {
+    RawDevice raw;
+    const int before = validation_message_count();
+    raw.buffer(0);
+    exit_by_messages(before);
+}
+
+[[noreturn]] static void read_without_a_barrier() {
+    RawDevice raw;
+    const VkBuffer a = raw.buffer(256), b = raw.buffer(256);
+    const VkCommandBuffer commands = raw.commands();
+    const int before = validation_message_count();
+    raw.vk.vkCmdFillBuffer(commands, a, 0, 256, 1);
+    const VkBufferCopy region = {0, 0, 256};
+    raw.vk.vkCmdCopyBuffer(commands, a, b, 1, &region);
+    exit_by_messages(before);
+}
+
+TEST_F(DeviceDeathTest, ValidationListens) {
+    if (test_device() == "none" || !validation_wanted()) GTEST_SKIP() << "without a device or validation";
+    EXPECT_EXIT(make_empty_buffer(), testing::ExitedWithCode(0), "validation: .*VkBufferCreateInfo-size");
+}
+
+TEST_F(DeviceDeathTest, SynchronizationValidationListens) {
+    if (test_device() == "none" || !validation_wanted()) GTEST_SKIP() << "without a device or validation";
+    EXPECT_EXIT(read_without_a_barrier(), testing::ExitedWithCode(0), "validation: .*SYNC-HAZARD-READ-AFTER-WRITE");
+}

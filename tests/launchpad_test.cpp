@@ -1,0 +1,490 @@
+// The launchpad on every memory mode of the test device: memory, addresses, moving bytes, dispatch, groups, recording,
+// time, the pipeline cache. Devices, errors and the validation layer are in launchpad_device_test.cpp.
+//
+// Two kernels serve as probes: peak_copy copies n vec4, and sum_losses1 does total[0] += scale * sum(values).
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "llmc/classifier.h"
+#include "shaders/args.h"
+#include "tests/layer_test.h"
+
+// Calls check(pad) for each memory mode; the validation layer must stay silent.
+template <class Check> static void for_each_mode(Check check) {
+    for (const auto& pad : test_pads()) {
+        SCOPED_TRACE(format_string("%s memory, %s", memory_mode_name(pad->memory_mode()), pad->device().name.c_str()));
+        const int messages = validation_message_count();
+        check(*pad);
+        EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+    }
+}
+
+// Expects an Error whose message contains `part`.
+template <class Action> static void expect_error(const char* part, Action action) {
+    try {
+        action();
+        ADD_FAILURE() << "no error; expected one with '" << part << "'";
+    } catch (const Error& error) {
+        EXPECT_TRUE(strstr(error.what(), part)) << error.what();
+    }
+}
+
+static void add_to(LaunchPad& pad, float* total, const float* values, int n, float scale = 1.0f) {
+    const SumLossesArgs args = {pad.at(total, 1), pad.at(values, n), n, scale};
+    pad.dispatch("sum_losses1", {1}, {1}, args);
+}
+
+static void copy_vec4(LaunchPad& pad, float* to, const float* from, int vec4s, uint32_t block) {
+    const PeakCopyArgs args = {pad.at(to, size_t(vec4s) * 4), pad.at(from, size_t(vec4s) * 4), vec4s};
+    pad.dispatch("peak_copy", {blocks(vec4s, block)}, {block}, args);
+}
+
+static std::vector<char> some_bytes(size_t n, uint32_t seed) {
+    std::vector<char> bytes(n);
+    for (size_t i = 0; i < n; i++) bytes[i] = char((i * 2654435761u + seed) >> 13);
+    return bytes;
+}
+
+static LaunchPadOptions fresh_options(const LaunchPad& like) {
+    LaunchPadOptions options;
+    options.device = test_device();
+    options.memory = like.memory_mode();
+    options.check_pointers = true;
+    options.validation = !getenv("LAUNCHPAD_VALIDATION") || strcmp(getenv("LAUNCHPAD_VALIDATION"), "0") != 0;
+    options.cache_directory = "none";
+    return options;
+}
+
+TEST(Memory, AllocateAndFree) {
+    for_each_mode([](LaunchPad& pad) {
+        const uint64_t before = pad.allocated_bytes();
+        std::vector<void*> pointers;
+        for (size_t bytes : {0, 1, 63, 64, 65, 1000003}) {
+            pointers.push_back(pad.allocate(bytes, "test"));
+            EXPECT_EQ(uintptr_t(pointers.back()) % 64, 0u);
+            EXPECT_NE(pad.at(static_cast<char*>(pointers.back()), bytes), 0u);
+        }
+        EXPECT_GE(pad.allocated_bytes(), before + 1 + 63 + 64 + 65 + 1000003);
+        expect_error("was not returned by allocate", [&] { pad.free(static_cast<char*>(pointers[5]) + 64); });
+        for (void* p : pointers) pad.free(p);
+        EXPECT_EQ(pad.allocated_bytes(), before);
+        expect_error("was not returned by allocate", [&] { pad.free(pointers[5]); });
+        pad.free(nullptr);
+    });
+}
+
+TEST(Memory, Addresses) {
+    for_each_mode([](LaunchPad& pad) {
+        float* p = pad.allocate<float>(1024, "test");
+        float* q = pad.allocate<float>(1024, "test");
+        const uint64_t start = pad.at(p, 1024);
+        EXPECT_EQ(pad.at(p + 100, 924), start + 400);
+        EXPECT_EQ(pad.at(p + 1023, 1), start + 4092);
+        EXPECT_EQ(pad.at<float>(nullptr, 5), 0u);
+        expect_error("not inside live GPU-visible memory", [&] { pad.at(p, 1025); });
+        expect_error("not inside live GPU-visible memory", [&] { pad.at(p + 1, 1024); });
+        expect_error("not inside live GPU-visible memory", [&] { pad.at(p, SIZE_MAX / 4); });
+        const float on_the_stack = 0;
+        expect_error("not inside live GPU-visible memory", [&] { pad.at(&on_the_stack, 1); });
+        pad.free(p);
+        expect_error("not inside live GPU-visible memory", [&] { pad.at(p, 1); });
+        EXPECT_NE(pad.at(q, 1024), 0u);
+        pad.free(q);
+    });
+}
+
+TEST(Memory, UploadAndDownload) {
+    for_each_mode([](LaunchPad& pad) {
+        const size_t room = (40 << 20) + 64;
+        char* p = static_cast<char*>(pad.allocate(room, "test"));
+        for (size_t bytes : {size_t(1), size_t(2), size_t(4), size_t(7), size_t(64), size_t(4095), size_t(65536 + 4),
+                             size_t(1 << 20), size_t((1 << 20) + 4), size_t((16 << 20) + 1), size_t(40 << 20)})
+            for (size_t offset : {0, 1, 4, 7}) {
+                SCOPED_TRACE(format_string("%zu bytes at offset %zu", bytes, offset));
+                const size_t end = std::min(offset + bytes + 64, room) / 4 * 4;
+                pad.fill(p, 0x55555555, end);
+                const std::vector<char> bytes_in = some_bytes(bytes, uint32_t(offset));
+                pad.upload(p + offset, bytes_in.data(), bytes);
+                std::vector<char> all(end);
+                pad.download(all.data(), p, end);
+                EXPECT_TRUE(std::equal(bytes_in.begin(), bytes_in.end(), all.begin() + offset));
+                EXPECT_EQ(std::count(all.begin(), all.begin() + offset, 0x55), ptrdiff_t(offset));
+                EXPECT_EQ(std::count(all.begin() + offset + bytes, all.end(), 0x55), ptrdiff_t(end - offset - bytes));
+                std::vector<char> part(bytes);
+                pad.download(part.data(), p + offset, bytes);
+                EXPECT_TRUE(part == bytes_in);
+            }
+        pad.upload(p, nullptr, 0);
+        pad.download(nullptr, p, 0);
+        expect_error("not inside live", [&] { pad.upload(p + 1, some_bytes(room, 0).data(), room); });
+        expect_error("not inside live", [&] { std::vector<char> v(room); pad.download(v.data(), p + 64, room); });
+        pad.free(p);
+    });
+}
+
+TEST(Memory, StreamOrder) {
+    for_each_mode([](LaunchPad& pad) {
+        for (int n : {4, 300000}) {  // an upload inside the command buffer, and one that is not
+            DeviceArray<float> total(pad, std::vector<float>{0.0f}), values(pad, n);
+            float want = 0;
+            for (int round = 1; round <= 5; round++) {
+                std::vector<float> now = std::vector<float>(size_t(n), float(round));
+                pad.upload(values, now.data(), now.size() * sizeof(float));
+                now.assign(now.size(), -100.0f);  // the launchpad must have taken its copy
+                add_to(pad, total, values, 4);
+                want += 4.0f * float(round);
+            }
+            EXPECT_EQ(total.values()[0], want);
+        }
+    });
+}
+
+TEST(Memory, CopyAndFill) {
+    for_each_mode([](LaunchPad& pad) {
+        const std::vector<char> bytes = some_bytes(5000, 1);
+        DeviceArray<char> from(pad, bytes), to(pad, std::vector<char>(5000, 9));
+        pad.copy(to + 3, from + 1001, 2345);
+        pad.copy(to, from, 0);
+        std::vector<char> want(5000, 9);
+        std::copy_n(bytes.begin() + 1001, 2345, want.begin() + 3);
+        EXPECT_TRUE(to.values() == want);
+        pad.fill(to + 4, 0x04030201, 8);
+        for (int i = 0; i < 8; i++) want[4 + i] = char(i % 4 + 1);
+        EXPECT_TRUE(to.values() == want);
+        expect_error("multiples of 4", [&] { pad.fill(to + 1, 0, 4); });
+        expect_error("multiples of 4", [&] { pad.fill(to, 0, 5); });
+        expect_error("copy to", [&] { pad.copy(to + 4999, from, 500); });
+        expect_error("copy from", [&] { pad.copy(to, from + 4999, 500); });
+    });
+}
+
+TEST(Memory, RegisteredMemory) {
+    for_each_mode([](LaunchPad& pad) {
+        std::vector<float> program(5001, 1.0f);
+        float* values = program.data() + 1;  // not even aligned to 16 bytes
+        pad.register_buffer(values, 3000 * sizeof(float));
+        float* second = program.data() + 3100;  // usually begins in a page that is registered already
+        pad.register_buffer(second, 4);
+        DeviceArray<float> total(pad, std::vector<float>{0.0f});
+        add_to(pad, total, values, 3000);
+        EXPECT_EQ(total.values()[0], 3000.0f);
+        values[2999] = 11.0f;
+        add_to(pad, total, values, 3000);
+        EXPECT_EQ(total.values()[0], 6010.0f);
+        add_to(pad, second, values, 3000);  // a kernel writes the program's memory
+        pad.commit(true);
+        EXPECT_EQ(*second, 3011.0f);
+        pad.upload(values, total.values().data(), 4);
+        float back = 0;
+        pad.download(&back, values, 4);
+        EXPECT_EQ(back, 6010.0f);
+        EXPECT_EQ(values[0], 6010.0f);
+        EXPECT_EQ(program[0], 1.0f);
+        expect_error("registered already", [&] { pad.register_buffer(values + 5, 4); });
+        expect_error("registered already", [&] { pad.register_buffer(program.data(), 100); });
+        expect_error("nothing to register", [&] { pad.register_buffer(nullptr, 4); });
+        expect_error("was not returned by allocate", [&] { pad.free(values); });
+        expect_error("not inside live", [&] { pad.at(values, 3001); });
+        pad.unregister_buffer(values);
+        pad.unregister_buffer(second);
+        expect_error("not inside live", [&] { pad.at(values, 1); });
+        expect_error("was not registered", [&] { pad.unregister_buffer(values); });
+        expect_error("was not registered", [&] { pad.unregister_buffer(total); });
+    });
+}
+
+TEST(Memory, ReadbackPlacement) {
+    for_each_mode([](LaunchPad& pad) {
+        float* loss = pad.allocate<float>(16, "loss", Placement::readback);
+        DeviceArray<float> values(pad, std::vector<float>(100, 0.5f));
+        pad.fill(loss, 0, 64);
+        add_to(pad, loss, values, 100);
+        pad.commit(true);
+        EXPECT_EQ(loss[0], 50.0f);  // the host may read it in every mode
+        pad.free(loss);
+    });
+}
+
+// Whether the kernel finds nothing readable at p: it then refuses to write it into a pipe.
+static bool faults(const void* p) {
+    int ends[2];
+    if (pipe(ends)) return false;
+    const bool refused = write(ends[1], p, 1) < 0 && errno == EFAULT;
+    close(ends[0]);
+    close(ends[1]);
+    return refused;
+}
+
+TEST(Memory, StagedMemoryFaultsWhenTouched) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> values(pad, 5000);
+        EXPECT_EQ(faults(values.data), pad.memory_mode() == MemoryMode::staged);
+        EXPECT_EQ(faults(values.data + 4999), pad.memory_mode() == MemoryMode::staged);
+    });
+}
+
+TEST(Commands, LongGridsFold) {
+    for_each_mode([](LaunchPad& pad) {
+        const int n = 65535 * 2 + 7;  // workgroups of one invocation; a dimension may hold 65535
+        const std::vector<float> values = random_values(size_t(n) * 4, 1);
+        DeviceArray<float> from(pad, values), to(pad, values.size() + 1);
+        copy_vec4(pad, to, from, n, 1);
+        std::vector<float> got = to.values();
+        EXPECT_TRUE(std::isnan(got.back()));
+        got.pop_back();
+        EXPECT_TRUE(got == values);
+    });
+}
+
+TEST(Commands, BadDispatches) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> values(pad, 64);
+        const PeakCopyArgs args = {pad.at(values.data, 64), pad.at(values.data, 64), 1};
+        const uint32_t too_large = pad.limits().max_block + 1;
+        expect_error("no kernel is named 'peak_cpy'", [&] { pad.dispatch("peak_cpy", {1}, {64}, args); });
+        expect_error("invocations is not possible", [&] { pad.dispatch("peak_copy", {1}, {too_large}, args); });
+        expect_error("invocations is not possible", [&] { pad.dispatch("peak_copy", {1}, {0}, args); });
+        expect_error("invocations is not possible", [&] { pad.dispatch("peak_copy", {1}, {}, args); });
+        expect_error("workgroups is more than", [&] { pad.dispatch("peak_copy", {1, 1u << 30}, {64}, args); });
+        expect_error("workgroups is more than", [&] { pad.dispatch("peak_copy", {1ull << 62}, {64}, args); });
+        expect_error("workgroups is more than", [&] { pad.dispatch("peak_copy", {65535ull << 32}, {64}, args); });
+        pad.dispatch("peak_copy", {0}, {64}, args);  // nothing to compute
+        pad.dispatch("peak_copy", {1, 0}, {64}, args);
+        pad.dispatch("peak_copy", {1, 1, 0}, {64}, args);
+        pad.commit(true);
+        EXPECT_TRUE(std::isnan(values.values()[0]));
+    });
+}
+
+TEST(Commands, GroupsAndBarriers) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> ones(pad, std::vector<float>(10, 1.0f)), a(pad, std::vector<float>{0.0f});
+        DeviceArray<float> b(pad, std::vector<float>{0.0f}), c(pad, std::vector<float>{0.0f});
+        pad.begin_group();
+        add_to(pad, a, ones, 10);
+        add_to(pad, b, ones, 5);
+        pad.barrier();
+        add_to(pad, c, a, 1);
+        pad.barrier();
+        add_to(pad, c, b, 1, 2.0f);
+        expect_error("open already", [&] { pad.begin_group(); });
+        pad.end_group();
+        add_to(pad, b, c, 1);
+        EXPECT_EQ(a.values()[0], 10.0f);
+        EXPECT_EQ(c.values()[0], 20.0f);
+        EXPECT_EQ(b.values()[0], 25.0f);
+        expect_error("no group is open", [&] { pad.end_group(); });
+    });
+}
+
+TEST(Commands, CommitAndWait) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f});
+        float* total = pad.allocate<float>(1, "total", Placement::readback);
+        pad.fill(total, 0, 4);
+        Ticket last = 0;
+        for (int i = 0; i < 50; i++) {
+            add_to(pad, total, one, 1);
+            const Ticket ticket = pad.commit();
+            EXPECT_GT(ticket, last);
+            last = ticket;
+        }
+        EXPECT_EQ(pad.commit(), last);  // nothing new to send
+        pad.wait(last);
+        EXPECT_EQ(total[0], 50.0f);
+        pad.wait(last - 10);
+        pad.wait(0);
+        expect_error("nothing was committed", [&] { pad.wait(last + 1); });
+        pad.free(total);
+    });
+}
+
+TEST(Recording, ReplaysManyTimes) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> values(pad, std::vector<float>{1, 2, 3}), total(pad, std::vector<float>{0.0f});
+        DeviceArray<float> twice(pad, std::vector<float>{0.0f}), copied(pad, 1);
+        pad.begin_recording();
+        add_to(pad, total, values, 3);
+        pad.fill(twice, 0, 4);
+        add_to(pad, twice, total, 1, 2.0f);
+        pad.copy(copied, twice, 4);
+        Recording* recording = pad.end_recording();
+        EXPECT_EQ(total.values()[0], 0.0f);  // recorded, not run
+        for (int i = 0; i < 20; i++) pad.replay(recording);
+        EXPECT_EQ(total.values()[0], 120.0f);
+        EXPECT_EQ(copied.values()[0], 240.0f);
+        float want = 120;
+        for (float v : {10.0f, 20.0f, 30.0f}) {  // contents that change between replays, as the learning rate does
+            pad.upload(values + 1, &v, 4);
+            pad.replay(recording);
+            add_to(pad, total, values, 1);
+            want += 1 + v + 3 + 1;
+        }
+        EXPECT_EQ(total.values()[0], want);
+        pad.forget(recording);
+        expect_error("not a recording", [&] { pad.forget(recording); });
+    });
+}
+
+TEST(Recording, Misuse) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        float value = 3;
+        expect_error("no recording is open", [&] { pad.end_recording(); });
+        pad.begin_recording();
+        add_to(pad, total, one, 1);
+        Recording* first = pad.end_recording();
+        pad.begin_recording();
+        expect_error("upload cannot be recorded", [&] { pad.upload(one, &value, 4); });
+        expect_error("download cannot be recorded", [&] { pad.download(&value, one, 4); });
+        expect_error("commit cannot be recorded", [&] { pad.commit(); });
+        expect_error("replay cannot be recorded", [&] { pad.replay(first); });
+        expect_error("open already", [&] { pad.begin_recording(); });
+        add_to(pad, total, one, 1, 5.0f);
+        Recording* second = pad.end_recording();
+        pad.replay(second);
+        pad.replay(first);
+        EXPECT_EQ(total.values()[0], 6.0f);
+        pad.forget(first);
+        pad.forget(second);
+    });
+}
+
+// With check_pointers a replay looks whether the memory it was recorded with still lives.
+TEST(Recording, ReplayAfterFree) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        auto record = [&](auto commands) {
+            float* doomed = pad.allocate<float>(1, "doomed");
+            pad.at(doomed, 1);
+            pad.dispatch("sum_losses1", {0}, {1}, SumLossesArgs{pad.at(doomed, 1), 0, 0, 0});  // does not run
+            pad.begin_recording();
+            commands(doomed);
+            Recording* recording = pad.end_recording();
+            pad.replay(recording);
+            pad.free(doomed);
+            return recording;
+        };
+        Recording* kernel = record([&](float* doomed) { add_to(pad, doomed, one, 1); });
+        Recording* fill = record([&](float* doomed) { pad.fill(doomed, 0, 4); });
+        Recording* copy = record([&](float* doomed) { pad.copy(total, doomed, 4); });
+        Recording* innocent = record([&](float*) { add_to(pad, total, one, 1); });
+        for (Recording* recording : {kernel, fill, copy}) {
+            expect_error("have been freed", [&] { pad.replay(recording); });
+            pad.forget(recording);
+        }
+        pad.replay(innocent);
+        pad.forget(innocent);
+    });
+}
+
+TEST(Time, KernelTimesCountCalls) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const int messages = validation_message_count();
+    LaunchPadOptions options = fresh_options(*test_pads()[0]);
+    options.timestamps = true;
+    LaunchPad pad(options);
+    DeviceArray<float> from(pad, random_values(4000, 1)), to(pad, 4000), total(pad, std::vector<float>{0.0f});
+    for (int i = 0; i < 3; i++) copy_vec4(pad, to, from, 1000, 64);
+    for (int i = 0; i < 1500; i++) add_to(pad, total, from, 1);  // more than a command buffer has timestamps for
+    pad.begin_recording();
+    copy_vec4(pad, to, from, 1000, 64);
+    copy_vec4(pad, to, from, 1000, 32);
+    Recording* recording = pad.end_recording();
+    for (int i = 0; i < 4; i++) pad.replay(recording);
+    const std::vector<KernelTime> times = pad.kernel_times();
+    ASSERT_EQ(times.size(), 2u);
+    EXPECT_GE(times[0].seconds, times[1].seconds);
+    for (const KernelTime& time : times) {
+        EXPECT_EQ(time.calls, time.name == "peak_copy" ? 11u : 1500u) << time.name;
+        EXPECT_TRUE(time.seconds > 0 && time.seconds < 60) << time.seconds;
+    }
+    pad.reset_kernel_times();
+    EXPECT_TRUE(pad.kernel_times().empty());
+    EXPECT_EQ(validation_message_count(), messages);
+}
+
+TEST(Time, GpuSeconds) {
+    for_each_mode([](LaunchPad& pad) {
+        const int n = 1 << 18;
+        DeviceArray<float> from(pad, random_values(size_t(n) * 4, 1)), to(pad, size_t(n) * 4);
+        EXPECT_TRUE(pad.kernel_times().empty());  // timestamps are off
+        copy_vec4(pad, to, from, n, 64);
+        const double seconds = pad.gpu_seconds([&] { copy_vec4(pad, to, from, n, 64); });
+        EXPECT_TRUE(seconds > 0 && seconds < 60) << seconds;
+        expect_error("no kernel is named", [&] {
+            pad.gpu_seconds([&] { pad.dispatch("nonsense", {1}, {64}, PeakCopyArgs{}); });
+        });
+        EXPECT_TRUE(to.values() == from.values());  // and the launchpad goes on
+    });
+}
+
+TEST(LaunchPads, TwoAtOnce) {
+    for_each_mode([](LaunchPad& pad) {
+        LaunchPad other(fresh_options(pad));
+        DeviceArray<float> here(pad, std::vector<float>{1.0f}), there(other, std::vector<float>{10.0f});
+        DeviceArray<float> total_here(pad, std::vector<float>{0.0f}), total_there(other, std::vector<float>{0.0f});
+        for (int i = 0; i < 5; i++) {
+            add_to(pad, total_here, here, 1);
+            add_to(other, total_there, there, 1);
+        }
+        EXPECT_EQ(total_here.values()[0], 5.0f);
+        EXPECT_EQ(total_there.values()[0], 50.0f);
+        expect_error("not inside live", [&] { other.at(here.data, 1); });
+    });
+}
+
+// --- the pipeline cache ---
+
+struct CacheDirectory {
+    std::filesystem::path path;
+    CacheDirectory() {
+        std::string name = (std::filesystem::temp_directory_path() / "pipelines.XXXXXX").string();
+        path = mkdtemp(name.data());
+    }
+    ~CacheDirectory() { std::filesystem::remove_all(path); }
+    std::vector<std::filesystem::path> files() const {
+        return {std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()};
+    }
+};
+
+static void run_with_cache(const std::string& directory) {
+    LaunchPadOptions options = fresh_options(*test_pads()[0]);
+    options.cache_directory = directory;
+    LaunchPad pad(options);
+    DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{1.0f});
+    add_to(pad, total, one, 1);
+    EXPECT_EQ(total.values()[0], 2.0f);
+}
+
+TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const int messages = validation_message_count();
+    const CacheDirectory cache;
+    run_with_cache((cache.path / "deeper" / "still").string());
+    EXPECT_TRUE(std::filesystem::exists(cache.path / "deeper" / "still"));
+    std::filesystem::remove_all(cache.path / "deeper");
+    run_with_cache(cache.path.string());
+    ASSERT_EQ(cache.files().size(), 1u);  // and no temporary file
+    const std::filesystem::path file = cache.files()[0];
+    const size_t size = std::filesystem::file_size(file);
+    EXPECT_GT(size, 32u);
+    run_with_cache(cache.path.string());
+    std::string bytes(size, '\0');
+    std::ifstream(file, std::ios::binary).read(bytes.data(), std::streamsize(size));
+    for (size_t damage : {size_t(0), size_t(20), size_t(40), size / 2, size - 1}) {
+        std::string damaged = bytes;
+        for (size_t i = damage; i < std::min(damage + 16, size); i++) damaged[i] = char(~damaged[i]);
+        std::ofstream(file, std::ios::binary) << damaged;
+        run_with_cache(cache.path.string());
+    }
+    for (size_t length : {size_t(0), size_t(10), size_t(33), size - 1}) {
+        std::ofstream(file, std::ios::binary) << bytes.substr(0, length);
+        run_with_cache(cache.path.string());
+    }
+    run_with_cache("/proc/no such place");  // cannot be written: no cache, no error
+    EXPECT_EQ(validation_message_count(), messages);
+}
