@@ -471,17 +471,17 @@ TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {
     ASSERT_EQ(cache.files().size(), 1u);  // and no temporary file
     const std::filesystem::path file = cache.files()[0];
     const size_t size = std::filesystem::file_size(file);
-    EXPECT_GT(size, 32u);
+    EXPECT_GE(size, 40u);  // a checksum and the header of Vulkan's cache, which lavapipe 22.3 leaves at that
     run_with_cache(cache.path.string());
     std::string bytes(size, '\0');
     std::ifstream(file, std::ios::binary).read(bytes.data(), std::streamsize(size));
-    for (size_t damage : {size_t(0), size_t(20), size_t(40), size / 2, size - 1}) {
+    for (size_t damage : {size_t(0), size_t(20), size_t(39), size / 2, size - 1}) {
         std::string damaged = bytes;
         for (size_t i = damage; i < std::min(damage + 16, size); i++) damaged[i] = char(~damaged[i]);
         std::ofstream(file, std::ios::binary) << damaged;
         run_with_cache(cache.path.string());
     }
-    for (size_t length : {size_t(0), size_t(10), size_t(33), size - 1}) {
+    for (size_t length : {size_t(0), size_t(5), size_t(10), size_t(33), size - 1}) {
         std::ofstream(file, std::ios::binary) << bytes.substr(0, length);
         run_with_cache(cache.path.string());
     }
