@@ -60,7 +60,8 @@ static void read_limits(LaunchPadState& s) {
     s.limits.subgroup_size = vulkan11.subgroupSize;
     s.limits.max_block = std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
     s.limits.shared_bytes = limits.maxComputeSharedMemorySize;
-    s.limits.max_allocation = vulkan11.maxMemoryAllocationSize;
+    // maxMemoryAllocationSize is what always works: NVIDIA says 4 GiB there, and gives 110 GiB
+    s.limits.max_allocation = vulkan13.maxBufferSize;
     s.max_subgroup = vulkan13.maxSubgroupSize;
     s.pin_subgroup = (vulkan13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
                      vulkan13.minSubgroupSize != vulkan13.maxSubgroupSize;

@@ -59,11 +59,12 @@ static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
 }
 
 [[noreturn]] static void out_of_memory(const LaunchPadState& s, double bytes, uint32_t type, const char* label) {
+    const uint32_t heap = s.memory.memoryTypes[type].heapIndex;
     fail("out of device memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
          "(one allocation holds at most %.1f MiB); use a smaller batch, sequence or model",
          s.info.name.c_str(), bytes / (1 << 20), label, double(s.allocated) / (1 << 20),
-         available_memory(s, s.memory.memoryTypes[type].heapIndex).c_str(),
-         double(s.limits.max_allocation) / (1 << 20));
+         available_memory(s, heap).c_str(),
+         double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20));
 }
 
 static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uint32_t type, const void* next,
@@ -74,7 +75,9 @@ static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uin
     info.allocationSize = bytes;
     info.memoryTypeIndex = type;
     VkDeviceMemory memory = VK_NULL_HANDLE;
-    const VkResult result = s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
+    const bool too_large = bytes > s.memory.memoryHeaps[s.memory.memoryTypes[type].heapIndex].size;
+    const VkResult result = too_large ? VK_ERROR_OUT_OF_DEVICE_MEMORY
+                                      : s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
     if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
         out_of_memory(s, double(bytes), type, label);
     VK_CHECK(result);
