@@ -1,8 +1,10 @@
-// LayerNorm: CPU version, GPU versions, their table, and the choice that training makes.
+// LayerNorm: CPU versions, GPU versions, their tables, and the choice that training makes.
 #include "llmc/layernorm.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "llmc/packs.h"
 #include "shaders/args.h"
 
 template <class T>
@@ -23,6 +25,58 @@ void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const
         mean[row] = m;
         rstd[row] = s;
     }
+}
+
+// One row of the backward pass: its dinp, and what it adds to the sums of dweight and dbias.
+template <class T>
+static void backward_row(T* dx, float* weights, float* biases, const T* dy, const T* x, const T* weight, float mean,
+                         float rstd, int C) {
+    float sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+    for (int c = 0; c < C; c++) {
+        const float d = float(weight[c]) * float(dy[c]);
+        sum += d;
+        dot += d * (float(x[c]) - mean) * rstd;
+    }
+    sum /= C;
+    dot /= C;
+#pragma omp simd
+    for (int c = 0; c < C; c++) {
+        const float g = float(dy[c]), norm = (float(x[c]) - mean) * rstd;
+        dx[c] = T(float(dx[c]) + (float(weight[c]) * g - sum - norm * dot) * rstd);
+        weights[c] += g * norm;
+        biases[c] += g;
+    }
+}
+
+// The rows are summed in parts whose number does not depend on the threads, so that the result does not either.
+static const int BACKWARD_PARTS = 64;
+
+template <class T>
+void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
+                            const float* mean, const float* rstd, int N, int C) {
+    std::vector<float> sums(size_t(BACKWARD_PARTS) * 2 * C);
+#pragma omp parallel for
+    for (int part = 0; part < BACKWARD_PARTS; part++) {
+        float *weights = &sums[size_t(part) * 2 * C], *biases = weights + C;
+        const int end = int(int64_t(N) * (part + 1) / BACKWARD_PARTS);
+        for (int row = int(int64_t(N) * part / BACKWARD_PARTS); row < end; row++) {
+            const size_t at = size_t(row) * C;
+            backward_row(dinp + at, weights, biases, dout + at, inp + at, weight, mean[row], rstd[row], C);
+        }
+    }
+    for (int part = 1; part < BACKWARD_PARTS; part++)
+        for (int c = 0; c < 2 * C; c++) sums[c] += sums[size_t(part) * 2 * C + c];
+    for (int c = 0; c < C; c++) {
+        dweight[c] = T(float(dweight[c]) + sums[c]);
+        dbias[c] = T(float(dbias[c]) + sums[C + c]);
+    }
+}
+
+RowTeams row_teams(const Limits& limits, int N, uint64_t packs, int block_size) {
+    const uint32_t subgroup = limits.subgroup_size;
+    const uint32_t teams = std::max(1u, uint32_t(block_size) / subgroup);
+    return {blocks(N, teams), teams * subgroup, uint32_t(blocks(packs, subgroup))};
 }
 
 template <class T>
@@ -47,10 +101,69 @@ static void layernorm_forward2(LaunchPad& pad, T* out, float* mean, float* rstd,
     pad.dispatch("layernorm_forward2", {uint64_t(N)}, {uint32_t(block_size)}, args);
 }
 
+template <class T>
+static void layernorm_forward3(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
+                               const T* bias, int N, int C, int block_size) {
+    LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
+    const uint32_t width = pack_width(C, {args.outp, args.inp, args.weight, args.bias});
+    const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
+    if (teams.packs > MAX_ROW_PACKS)  // the row does not fit in registers
+        return layernorm_forward2(pad, out, mean, rstd, inp, weight, bias, N, C, block_size);
+    pad.dispatch("layernorm_forward3", {teams.groups}, {teams.block, width, teams.packs}, args);
+}
+
+template <class T>
+static LayernormBackwardArgs backward_args(LaunchPad& pad, T* dinp, T* dweight, T* dbias, const T* dout, const T* inp,
+                                           const T* weight, const float* mean, const float* rstd, int N, int C) {
+    const size_t n = N, c = C;
+    return {pad.at(dinp, n * c), pad.at(dweight, c), pad.at(dbias, c), 0, pad.at(dout, n * c), pad.at(inp, n * c),
+            pad.at(weight, c),   pad.at(mean, n),    pad.at(rstd, n),  N, C,                   0};
+}
+
+template <class T>
+static void layernorm_backward1(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float*, const T* dout, const T* inp,
+                                const T* weight, const float* mean, const float* rstd, int N, int C, int block_size) {
+    LayernormBackwardArgs args = backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+    const uint32_t block = uint32_t(block_size);
+    pad.dispatch("layernorm_backward1", {blocks(N, block)}, {block}, args);
+    pad.dispatch("layernorm_backward1_weight", {blocks(C, block)}, {block}, args);
+}
+
+static const int BACKWARD_TEAMS = 1024;     // workgroups of layernorm_backward2: several for each core of a large GPU
+static const uint32_t BACKWARD_PACKS = 16;  // of a row that an invocation can hold
+
+template <class T>
+static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
+                                const T* inp, const T* weight, const float* mean, const float* rstd, int N, int C,
+                                int block_size) {
+    LayernormBackwardArgs args = backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+    const uint32_t width = pack_width(C, {args.dinp, args.dout, args.inp, args.weight});
+    uint32_t block = uint32_t(block_size);
+    while (blocks(C / width, block) > BACKWARD_PACKS && 2 * block <= pad.limits().max_block) block *= 2;
+    const uint32_t packs = uint32_t(blocks(C / width, block));
+    if (packs > BACKWARD_PACKS)
+        return layernorm_backward1(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block_size);
+    args.teams = std::min(N, BACKWARD_TEAMS);
+    args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
+    pad.dispatch("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args);
+    pad.barrier();
+    const uint32_t reduce_block = std::min(1024u, pad.limits().max_block / 32 * 32);
+    pad.dispatch("layernorm_backward2_weight", {blocks(2 * uint64_t(C), 32)}, {reduce_block}, args);
+}
+
 template <class T> std::vector<KernelVersion<LayernormForward<T>>> layernorm_forward_versions() {
     return {
         {"layernorm_forward1", "one invocation per row", layernorm_forward1<T>, {32, 64, 128, 256}},
         {"layernorm_forward2", "one workgroup per row, subgroup sums", layernorm_forward2<T>, {128, 32, 64, 256, 512}},
+        {"layernorm_forward3", "one subgroup per row, held in registers", layernorm_forward3<T>, {128, 64, 256}},
+    };
+}
+
+template <class T> std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions() {
+    return {
+        {"layernorm_backward1", "one invocation per row, one per channel", layernorm_backward1<T>, {32, 64, 128, 256}},
+        {"layernorm_backward2", "one pass, weight gradients in two steps", layernorm_backward2<T>,
+         {64, 128, 192, 256}},
     };
 }
 
@@ -58,9 +171,30 @@ template <class T>
 void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias,
                        int N, int C) {
     if (!pad) return layernorm_forward_cpu(out, mean, rstd, inp, weight, bias, N, C);
-    layernorm_forward2(*pad, out, mean, rstd, inp, weight, bias, N, C, 128);
+    if (pad->device().type == DeviceType::software)  // runs rows side by side in the lanes of a vector unit
+        return layernorm_forward1(*pad, out, mean, rstd, inp, weight, bias, N, C, 64);
+    layernorm_forward3(*pad, out, mean, rstd, inp, weight, bias, N, C, 128);
+}
+
+template <class T>
+void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout, const T* inp,
+                        const T* weight, const float* mean, const float* rstd, int N, int C) {
+    if (!pad) return layernorm_backward_cpu(dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+    if (pad->device().type == DeviceType::software)  // where barriers cost more than reading twice
+        return layernorm_backward1(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, 64);
+    const int block = C <= 1024 ? 64 : C <= 2048 ? 128 : 256;  // four packs in each invocation or fewer
+    layernorm_backward2(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
+}
+
+size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C) {
+    return pad ? 2 * size_t(std::min(N, BACKWARD_TEAMS)) * C : 0;
 }
 
 template std::vector<KernelVersion<LayernormForward<float>>> layernorm_forward_versions();
+template std::vector<KernelVersion<LayernormBackward<float>>> layernorm_backward_versions();
 template void layernorm_forward_cpu(float*, float*, float*, const float*, const float*, const float*, int, int);
 template void layernorm_forward(LaunchPad*, float*, float*, float*, const float*, const float*, const float*, int, int);
+template void layernorm_backward_cpu(float*, float*, float*, const float*, const float*, const float*, const float*,
+                                     const float*, int, int);
+template void layernorm_backward(LaunchPad*, float*, float*, float*, float*, const float*, const float*, const float*,
+                                 const float*, const float*, int, int);

@@ -11,11 +11,36 @@ template <class T>
 void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias,
                        int N, int C);
 
+// Adds to dinp (N,C), dweight (C) and dbias (C); dout, inp (N,C); weight (C); mean, rstd (N) of the forward pass.
+// scratch: layernorm_backward_scratch() floats, contents ignored; null where that is 0.
+template <class T>
+void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout, const T* inp,
+                        const T* weight, const float* mean, const float* rstd, int N, int C);
+size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C);  // floats; pad null (CPU): 0
+
 template <class T>
 void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias, int N,
                            int C);
+template <class T>
+void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
+                            const float* mean, const float* rstd, int N, int C);
 
 template <class T>
 using LayernormForward = void(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
                               const T* bias, int N, int C, int block_size);
+template <class T>
+using LayernormBackward = void(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
+                               const T* inp, const T* weight, const float* mean, const float* rstd, int N, int C,
+                               int block_size);
 template <class T> std::vector<KernelVersion<LayernormForward<T>>> layernorm_forward_versions();
+template <class T> std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions();
+
+// How kernels that hold a row in the registers of a subgroup are started, also by llmc/residual.cpp: workgroups of
+// `block` invocations, each of which holds `packs` packs (shaders/packs.glsl). block_size becomes a multiple of the
+// subgroup size; more than MAX_ROW_PACKS packs do not fit in registers.
+struct RowTeams {
+    uint64_t groups;
+    uint32_t block, packs;
+};
+RowTeams row_teams(const Limits& limits, int N, uint64_t packs, int block_size);
+const uint32_t MAX_ROW_PACKS = 32;

@@ -136,4 +136,52 @@ struct AdamWArgs {
     float weight_decay;
 };
 
+struct EncoderForwardArgs {
+    Reals outp;      // (N, C)
+    Ints inp;        // (N)
+    Reals wte, wpe;  // (Vp, C), (T, C)
+    int N, T, C;     // N = B T
+};
+
+struct EncoderBackwardArgs {
+    Reals dwte, dwpe;  // (Vp, C), (T, C)
+    Reals dout;        // (B, T, C)
+    Ints buckets;      // as build_encoder_buckets() of llmc/encoder.h lays them out
+    int B, T, C;
+    int lists;  // the grid holds this many buckets at once and walks through the rest
+};
+const int LONG_BUCKET = 32;  // positions; encoder_backward2 gives a longer bucket to whole workgroups
+
+struct LayernormBackwardArgs {
+    Reals dinp, dweight, dbias;  // (N, C), (C), (C)
+    Floats scratch;              // (teams, 2, C)
+    Reals dout, inp, weight;     // (N, C), (N, C), (C)
+    Floats mean, rstd;           // (N)
+    int N, C;
+    int teams;  // workgroups that share the rows
+};
+
+struct GeluForwardArgs {
+    Reals outp, inp;  // (n)
+    uint64_t n;
+};
+
+struct GeluBackwardArgs {
+    Reals dinp, inp, dout;  // (n)
+    uint64_t n;
+};
+
+struct ResidualForwardArgs {
+    Reals outp, inp1, inp2;  // (n)
+    uint64_t n;
+};
+
+struct FusedResidualLayernormForwardArgs {
+    Reals residual, normed;  // (N, C)
+    Floats mean, rstd;       // (N)
+    Reals inp1, inp2;        // (N, C)
+    Reals weight, bias;      // (C)
+    int N, C;
+};
+
 #endif

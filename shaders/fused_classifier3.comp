@@ -27,7 +27,10 @@ void main() {
         args.losses.x[row] = log(row_sum) + row_largest - logits.x[target / 4][target % 4];
     if (args.write_gradients == 0) return;
     const float factor = args.dloss / row_sum;
-    for (uint q = first; q < args.Vp / 4; q += BLOCK) {
+    // backwards: the end of the row was read last, so that it is the likeliest to be in a cache still
+    for (uint k = (args.Vp / 4 + BLOCK - 1) / BLOCK; k-- > 0;) {
+        const uint q = k * BLOCK + first;
+        if (q >= args.Vp / 4) continue;
         const uvec4 c = 4 * q + uvec4(0, 1, 2, 3);
         const vec4 gradient = exp(logits.x[q] - row_largest) * factor - args.dloss * vec4(equal(c, uvec4(target)));
         logits.x[q] = mix(gradient, vec4(0), greaterThanEqual(c, uvec4(V)));

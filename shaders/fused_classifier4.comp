@@ -14,11 +14,10 @@ void main() {
     Reals4 logits = Reals4(uint64_t(real_row(args.logits, row, args.Vp)));
     const vec4 minus_infinity = vec4(uintBitsToFloat(0xff800000u));
     vec4 x[KEPT];
-    float largest = -3.4e38, of_target = 0;
+    float largest = -3.4e38;
     [[unroll]] for (uint k = 0; k < KEPT; k++) {
         const uint q = k * BLOCK + first;
         x[k] = q < quads ? logits.x[q] : minus_infinity;
-        if (q == target / 4) of_target = x[k][target % 4];
         x[k] = mix(x[k], minus_infinity, greaterThanEqual(4 * q + uvec4(0, 1, 2, 3), uvec4(V)));
         largest = max(largest, max(max(x[k].x, x[k].y), max(x[k].z, x[k].w)));
     }
@@ -29,7 +28,8 @@ void main() {
         sum += (x[k].x + x[k].y) + (x[k].z + x[k].w);
     }
     sum = block_sum(sum);
-    if (first == target / 4 % BLOCK) args.losses.x[row] = log(sum) + largest - of_target;
+    // x[k][target % 4] would put x into memory, as every index known at run time alone does
+    if (first == target / 4 % BLOCK) args.losses.x[row] = log(sum) + largest - logits.x[target / 4][target % 4];
     if (args.write_gradients == 0) return;
     const float factor = args.dloss / sum;
     [[unroll]] for (uint k = 0; k < KEPT; k++) {

@@ -1,12 +1,15 @@
-// LayerNorm: the CPU version against a reference in double, every GPU version against the CPU version.
+// LayerNorm: the CPU versions against references in double (backward: against finite differences), every GPU version
+// against the CPU version.
 #include "llmc/layernorm.h"
+
+#include <functional>
 
 #include "tests/layer_test.h"
 
 struct Shape {
     int N, C;
 };
-static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {300, 17}};
+static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {300, 17}, {4, 4100}};
 
 struct ForwardCase {
     std::vector<float> inp, weight, bias, out, mean, rstd;
@@ -43,13 +46,142 @@ TEST(LayernormForward, GpuMatchesCpu) {
     for (auto [N, C] : shapes) {
         const ForwardCase c(N, C);
         SCOPED_TRACE(format_string("N %d C %d", N, C));
-        for_each_version(layernorm_forward_versions<float>(), [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
+        auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
             DeviceArray<float> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias);
             DeviceArray<float> out(pad, c.out.size()), mean(pad, N), rstd(pad, N);
             version.launch(pad, out, mean, rstd, inp, weight, bias, N, C, block);
             expect_close("out", out.values(), c.out);
             expect_close("mean", mean.values(), c.mean);
             expect_close("rstd", rstd.values(), c.rstd);
-        });
+        };
+        for_each_version(layernorm_forward_versions<float>(), check);
+    }
+}
+
+// mean over the elements of dout * layernorm(inp), in double.
+static double loss(const std::vector<double>& inp, const std::vector<double>& weight, const std::vector<double>& bias,
+                   const std::vector<float>& dout, int N, int C) {
+    double sum = 0;
+    for (int n = 0; n < N; n++) {
+        const double* x = &inp[size_t(n) * C];
+        double m = 0, v = 0;
+        for (int i = 0; i < C; i++) m += x[i] / C;
+        for (int i = 0; i < C; i++) v += (x[i] - m) * (x[i] - m) / C;
+        for (int i = 0; i < C; i++)
+            sum += dout[size_t(n) * C + i] * ((x[i] - m) / std::sqrt(v + 1e-5) * weight[i] + bias[i]);
+    }
+    return sum;
+}
+
+// What one is added to each element of `values` adds to the loss, plus `before`.
+static std::vector<float> slopes(std::vector<double>& values, const std::vector<float>& before,
+                                 const std::function<double()>& loss_now) {
+    std::vector<float> result(before);
+    for (size_t i = 0; i < values.size(); i++) {
+        const double value = values[i], step = 1e-4;
+        values[i] = value + step;
+        const double up = loss_now();
+        values[i] = value - step;
+        result[i] += float((up - loss_now()) / (2 * step));
+        values[i] = value;
+    }
+    return result;
+}
+
+struct BackwardCase {
+    ForwardCase forward;
+    std::vector<float> dout, dinp, dweight, dbias;                    // before: gradients are added to
+    std::vector<float> dinp_after, dweight_after, dbias_after;
+    BackwardCase(int N, int C)
+        : forward(N, C), dout(random_values(size_t(N) * C, 4)), dinp(random_values(size_t(N) * C, 5)),
+          dweight(random_values(C, 6)), dbias(random_values(C, 7)), dinp_after(dinp), dweight_after(dweight),
+          dbias_after(dbias) {
+        layernorm_backward_cpu(dinp_after.data(), dweight_after.data(), dbias_after.data(), dout.data(),
+                               forward.inp.data(), forward.weight.data(), forward.mean.data(), forward.rstd.data(), N,
+                               C);
+    }
+};
+
+TEST(LayernormBackward, CpuMatchesFiniteDifferences) {
+    for (auto [N, C] : {Shape{1, 7}, {3, 5}, {7, 48}, {130, 3}}) {
+        SCOPED_TRACE(format_string("N %d C %d", N, C));
+        const BackwardCase c(N, C);
+        const ForwardCase& f = c.forward;
+        std::vector<double> inp(f.inp.begin(), f.inp.end()), weight(f.weight.begin(), f.weight.end()),
+            bias(f.bias.begin(), f.bias.end());
+        auto loss_now = [&, N = N, C = C] { return loss(inp, weight, bias, c.dout, N, C); };
+        expect_close("dinp", c.dinp_after, slopes(inp, c.dinp, loss_now), 1e-5);
+        expect_close("dweight", c.dweight_after, slopes(weight, c.dweight, loss_now), 1e-5);
+        expect_close("dbias", c.dbias_after, slopes(bias, c.dbias, loss_now), 1e-5);
+    }
+}
+
+TEST(LayernormBackward, GpuMatchesCpu) {
+    std::vector<Shape> all(std::begin(shapes), std::end(shapes));
+    all.push_back({1030, 12});  // more rows than layernorm_backward2 has workgroups
+    for (auto [N, C] : all) {
+        const BackwardCase c(N, C);
+        const ForwardCase& f = c.forward;
+        SCOPED_TRACE(format_string("N %d C %d", N, C));
+        auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<float> dout(pad, c.dout), inp(pad, f.inp), weight(pad, f.weight), mean(pad, f.mean);
+            DeviceArray<float> rstd(pad, f.rstd), dinp(pad, c.dinp), dweight(pad, c.dweight), dbias(pad, c.dbias);
+            DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
+            pad.begin_group();  // the launcher must order its own kernels
+            version.launch(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
+            pad.end_group();
+            expect_close("dinp", dinp.values(), c.dinp_after);
+            expect_close("dweight", dweight.values(), c.dweight_after);
+            expect_close("dbias", dbias.values(), c.dbias_after);
+        };
+        for_each_version(layernorm_backward_versions<float>(), check);
+    }
+}
+
+// Addresses that rule out 16-byte accesses although C would allow them.
+TEST(Layernorm, UnalignedAddresses) {
+    const int N = 5, C = 12;
+    const size_t n = size_t(N) * C;
+    const BackwardCase c(N, C);
+    const ForwardCase& f = c.forward;
+    auto shifted = [](std::vector<float> values) {
+        values.insert(values.begin(), 77.0f);
+        return values;
+    };
+    for_each_version(layernorm_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<float> inp(pad, shifted(f.inp)), out(pad, n + 1), mean(pad, N), rstd(pad, N);
+        DeviceArray<float> weight(pad, f.weight), bias(pad, f.bias);
+        version.launch(pad, out + 1, mean, rstd, inp + 1, weight, bias, N, C, block);
+        const std::vector<float> got = out.values();
+        EXPECT_TRUE(std::isnan(got[0]));
+        expect_close("out", {got.begin() + 1, got.end()}, f.out);
+    });
+    for_each_version(layernorm_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<float> inp(pad, f.inp), dinp(pad, shifted(c.dinp)), mean(pad, f.mean), rstd(pad, f.rstd);
+        DeviceArray<float> weight(pad, f.weight), dweight(pad, c.dweight), dbias(pad, c.dbias), dout(pad, c.dout);
+        DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
+        version.launch(pad, dinp + 1, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
+        const std::vector<float> got = dinp.values();
+        EXPECT_EQ(got[0], 77.0f);
+        expect_close("dinp", {got.begin() + 1, got.end()}, c.dinp_after);
+        expect_close("dweight", dweight.values(), c.dweight_after);
+    });
+}
+
+TEST(Layernorm, TrainingFunctions) {
+    const int N = 9, C = 48;
+    const BackwardCase c(N, C);
+    const ForwardCase& f = c.forward;
+    for (const auto& pad : test_pads()) {
+        DeviceArray<float> inp(*pad, f.inp), out(*pad, f.out.size()), dinp(*pad, c.dinp), dout(*pad, c.dout);
+        DeviceArray<float> weight(*pad, f.weight), bias(*pad, f.bias), mean(*pad, N), rstd(*pad, N);
+        DeviceArray<float> dweight(*pad, c.dweight), dbias(*pad, c.dbias);
+        DeviceArray<float> scratch(*pad, layernorm_backward_scratch(pad.get(), N, C));
+        layernorm_forward<float>(pad.get(), out, mean, rstd, inp, weight, bias, N, C);
+        layernorm_backward<float>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C);
+        expect_close("out", out.values(), f.out);
+        expect_close("dinp", dinp.values(), c.dinp_after);
+        expect_close("dweight", dweight.values(), c.dweight_after);
+        expect_close("dbias", dbias.values(), c.dbias_after);
     }
 }

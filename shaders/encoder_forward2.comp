@@ -1,0 +1,17 @@
+// Encoder: one workgroup computes one position with 16-byte accesses; version 1 divides 64-bit numbers in every
+// invocation to find its row.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "packs.glsl"
+
+layout(push_constant, scalar) uniform Push { EncoderForwardArgs args; };
+
+void main() {
+    const uint row = group_index(), C = args.C;
+    if (row >= args.N) return;
+    Reals token = real_row(args.wte, uint64_t(args.inp.x[row]), C);
+    Reals position = real_row(args.wpe, row % args.T, C);
+    Reals outp = real_row(args.outp, row, C);
+    for (uint i = gl_LocalInvocationID.x; i < C / WIDTH; i += BLOCK)
+        store_pack(outp, i, load_pack(token, i) + load_pack(position, i));
+}

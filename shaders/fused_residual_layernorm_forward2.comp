@@ -1,0 +1,44 @@
+// Residual and LayerNorm: one subgroup adds one row and holds the sum in registers while it normalizes it, so that each
+// value is read once, 16 bytes at a time, and the sum is not read back.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "packs.glsl"
+
+layout(push_constant, scalar) uniform Push { FusedResidualLayernormForwardArgs args; };
+
+layout(constant_id = 2) const uint PACKS = 8;  // that an invocation holds: those of a row by the subgroup size
+
+void main() {
+    const uint64_t row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;
+    if (row >= uint64_t(args.N)) return;
+    const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
+    Reals inp1 = real_row(args.inp1, row, args.C), inp2 = real_row(args.inp2, row, args.C);
+    Reals residual = real_row(args.residual, row, args.C), normed = real_row(args.normed, row, args.C);
+    vec4 x[PACKS];
+    float sum = 0;
+    [[unroll]] for (uint k = 0; k < PACKS; k++) {
+        const uint i = first + k * gl_SubgroupSize;
+        x[k] = i < packs ? load_pack(inp1, i) + load_pack(inp2, i) : vec4(0);
+        sum += pack_sum(x[k]);
+    }
+    [[unroll]] for (uint k = 0; k < PACKS; k++) {
+        const uint i = first + k * gl_SubgroupSize;
+        if (i < packs) store_pack(residual, i, x[k]);
+    }
+    const float mean = subgroupAdd(sum) / args.C;
+    float squares = 0;
+    [[unroll]] for (uint k = 0; k < PACKS; k++) {
+        const vec4 d = x[k] - mean;
+        if (first + k * gl_SubgroupSize < packs) squares += pack_sum(d * d);
+    }
+    const float rstd = 1.0 / sqrt(subgroupAdd(squares) / args.C + 1e-5);
+    [[unroll]] for (uint k = 0; k < PACKS; k++) {
+        const uint i = first + k * gl_SubgroupSize;
+        if (i < packs)
+            store_pack(normed, i, (x[k] - mean) * rstd * load_pack(args.weight, i) + load_pack(args.bias, i));
+    }
+    if (subgroupElect()) {
+        float_row(args.mean, row, 1).x[0] = mean;
+        float_row(args.rstd, row, 1).x[0] = rstd;
+    }
+}

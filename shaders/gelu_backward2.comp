@@ -1,0 +1,20 @@
+// GELU backward: one invocation computes one pack of dinp = dout * gelu'(inp) with 16-byte accesses; the last one takes
+// what is left of a pack.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "packs.glsl"
+#include "gelu.glsl"
+
+layout(push_constant, scalar) uniform Push { GeluBackwardArgs args; };
+
+vec4 slope_pack(vec4 x) { return vec4(gelu_slope(x.x), gelu_slope(x.y), gelu_slope(x.z), gelu_slope(x.w)); }
+
+void main() {
+    const uint64_t i = global_index() * WIDTH;
+    if (i >= args.n) return;
+    Reals dinp = real_row(args.dinp, i, 1), inp = real_row(args.inp, i, 1), dout = real_row(args.dout, i, 1);
+    if (args.n - i >= WIDTH)
+        store_pack(dinp, 0, load_pack(dout, 0) * slope_pack(load_pack(inp, 0)));
+    else
+        for (uint k = 0; k < uint(args.n - i); k++) store(dinp, k, load(dout, k) * gelu_slope(load(inp, k)));
+}

@@ -1,0 +1,27 @@
+// LayerNorm backward, plain port, the gradient of the input: one invocation computes one row of C channels in two
+// passes. The gradients of weight and bias are layernorm_backward1_weight's.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
+
+void main() {
+    const uint64_t row = global_index();
+    if (row >= uint64_t(args.N)) return;
+    const uint C = args.C;
+    Reals dinp = real_row(args.dinp, row, C), dout = real_row(args.dout, row, C), inp = real_row(args.inp, row, C);
+    const float mean = float_row(args.mean, row, 1).x[0], rstd = float_row(args.rstd, row, 1).x[0];
+    float sum = 0, dot = 0;
+    for (uint c = 0; c < C; c++) {
+        const float d = load(args.weight, c) * load(dout, c);
+        sum += d;
+        dot += d * (load(inp, c) - mean) * rstd;
+    }
+    sum /= C;
+    dot /= C;
+    for (uint c = 0; c < C; c++) {
+        const float d = load(args.weight, c) * load(dout, c), norm = (load(inp, c) - mean) * rstd;
+        store(dinp, c, load(dinp, c) + (d - sum - norm * dot) * rstd);
+    }
+}
