@@ -13,8 +13,6 @@ static const int TILE = 48;      // queries or keys: a multiple of ROWS and of L
 static const int ROWS = 6;       // with LANES columns: 12 AVX2 registers of sums, or 6 AVX-512 ones
 static const int LANES = 16;
 
-typedef float Lanes __attribute__((vector_size(64)));
-
 static int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // An array of zeros aligned to a cache line.
@@ -27,23 +25,47 @@ struct ScratchArray {
     operator float*() { return lines[0].x; }
 };
 
-// c (rows, columns) += a b; a (rows, inner) is read with any two strides, so also transposed; rows of b and c are
-// b_stride and c_stride apart and aligned to 64 bytes. rows is a multiple of ROWS, columns of LANES.
-SIMD_CLONES
-static void accumulate(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b, int b_stride,
-                       int rows, int inner, int columns) {
+// accumulate() for vectors of WIDTH floats. Left to themselves, compilers keep these sums in memory.
+template <int WIDTH>
+static inline __attribute__((always_inline)) void accumulate_by(float* c, int c_stride, const float* a, int a_row,
+                                                                int a_column, const float* b, int b_stride, int rows,
+                                                                int inner, int columns) {
+    typedef float Vector __attribute__((vector_size(4 * WIDTH)));
+    const int N = LANES / WIDTH;
     for (int i = 0; i < rows; i += ROWS)
         for (int j = 0; j < columns; j += LANES) {
-            Lanes sums[ROWS];
-            for (int r = 0; r < ROWS; r++) memcpy(&sums[r], c + size_t(i + r) * c_stride + j, sizeof(Lanes));
+            Vector sums[ROWS][N];
+            for (int r = 0; r < ROWS; r++) memcpy(sums[r], c + size_t(i + r) * c_stride + j, sizeof(sums[r]));
             for (int k = 0; k < inner; k++) {
-                Lanes bk;
-                memcpy(&bk, b + size_t(k) * b_stride + j, sizeof(Lanes));
+                Vector bk[N];
+                memcpy(bk, b + size_t(k) * b_stride + j, sizeof(bk));
                 const float* ak = a + size_t(i) * a_row + size_t(k) * a_column;
-                for (int r = 0; r < ROWS; r++) sums[r] += ak[r * a_row] * bk;
+                for (int r = 0; r < ROWS; r++)
+                    for (int n = 0; n < N; n++) sums[r][n] += ak[r * a_row] * bk[n];
             }
-            for (int r = 0; r < ROWS; r++) memcpy(c + size_t(i + r) * c_stride + j, &sums[r], sizeof(Lanes));
+            for (int r = 0; r < ROWS; r++) memcpy(c + size_t(i + r) * c_stride + j, sums[r], sizeof(sums[r]));
         }
+}
+
+// c (rows, columns) += a b; a (rows, inner) is read with any two strides, so also transposed; rows of b and c are
+// b_stride and c_stride apart. rows is a multiple of ROWS, columns of LANES. The program picks the definition for its
+// processor when it starts.
+#if defined(__x86_64__) && defined(__linux__)
+__attribute__((target("avx512f"), unused)) static void accumulate(float* c, int c_stride, const float* a, int a_row,
+                                                                  int a_column, const float* b, int b_stride,
+                                                                  int rows, int inner, int columns) {
+    accumulate_by<16>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
+}
+__attribute__((target("avx2,fma"), unused)) static void accumulate(float* c, int c_stride, const float* a, int a_row,
+                                                                   int a_column, const float* b, int b_stride,
+                                                                   int rows, int inner, int columns) {
+    accumulate_by<8>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
+}
+__attribute__((target("default"), unused))
+#endif
+static void accumulate(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b, int b_stride,
+                       int rows, int inner, int columns) {
+    accumulate_by<4>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
 }
 
 // exp(x) to 2 ulp for -87 < x < 88, 0 below: Cephes' expf, written so that compilers vectorize it.
@@ -59,7 +81,8 @@ static inline float exp_fast(float x) {
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
     const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);
-    return x < -87.0f ? 0.0f : p * power;
+    const uint32_t keep = -uint32_t(!(x < -87.0f));  // all ones or zero: a branch would not be vectorized
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(p * power) & keep);
 }
 
 // dst (rows, width) = src * factor, rows of src being src_stride apart; columns from hs to width are left zero.
@@ -167,11 +190,15 @@ static void probability_step(float* scores, float* dscores, const float* lse, co
     for (int i = 0; i < queries; i++) {
         float* p = scores + i * TILE;
         float* ds = dscores + i * TILE;
-        const int seen = diagonal ? i + 1 : TILE;
+        const float l = lse[i], d = delta[i];
+#pragma omp simd
         for (int j = 0; j < TILE; j++) {
-            p[j] = j < seen ? exp_fast(p[j] - lse[i]) : 0.0f;
-            ds[j] = p[j] * (ds[j] - delta[i]);
+            p[j] = exp_fast(p[j] - l);
+            ds[j] = p[j] * (ds[j] - d);
         }
+        if (!diagonal) continue;
+        std::fill(p + i + 1, p + TILE, 0.0f);
+        std::fill(ds + i + 1, ds + TILE, 0.0f);
     }
 }
 
