@@ -33,9 +33,29 @@ static void attention_forward1(LaunchPad& pad, T* out, float* lse, const T* qkv,
                  args);
 }
 
+// Rows and columns of a tile in the tiled kernels: TILE of attention.glsl.
+static const int TILE = 64;
+
+// Whether each head's rows begin at multiples of 16 bytes (of 4 elements), so that kernels can read quads.
+static uint32_t quads_fit(std::initializer_list<uint64_t> addresses, int hs) {
+    bool fit = hs % 4 == 0;
+    for (uint64_t address : addresses) fit = fit && address % 16 == 0;
+    return fit;
+}
+
+template <class T>
+static void attention_forward2(LaunchPad& pad, T* out, float* lse, const T* qkv, int B, int seq_len, int C, int NH,
+                               int block_size) {
+    const uint32_t hs = attention_head_size(C, NH);
+    const AttentionForwardArgs args = forward_args(pad, out, lse, qkv, B, seq_len, C, NH);
+    pad.dispatch("attention_forward2", {uint64_t(B) * NH * blocks(seq_len, TILE)},
+                 {uint32_t(block_size), hs, quads_fit({args.outp, args.qkv}, hs)}, args);
+}
+
 template <class T> std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
     return {
-        {"attention_forward1", "one invocation per query", attention_forward1<T>, {64, 32, 128}},
+        {"attention_forward1", "one invocation per query", attention_forward1<T>, {32, 128}},
+        {"attention_forward2", "64 queries x 64 keys per workgroup, sums in registers", attention_forward2<T>, {128, 64, 256}},
     };
 }
 
@@ -63,9 +83,24 @@ static void attention_backward1(LaunchPad& pad, T* dqkv, float* delta, const T* 
     pad.end_group();
 }
 
+template <class T>
+static void attention_backward2(LaunchPad& pad, T* dqkv, float* delta, const T* dout, const T* out, const float* lse,
+                                const T* qkv, int B, int seq_len, int C, int NH, int block_size) {
+    const uint32_t hs = attention_head_size(C, NH), block = block_size;
+    const AttentionBackwardArgs args = backward_args(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH);
+    const uint32_t quads = quads_fit({args.dqkv, args.dout, args.qkv}, hs);
+    const Groups groups = {uint64_t(B) * NH * blocks(seq_len, TILE)};
+    backward_delta(pad, args, hs);
+    pad.begin_group();
+    pad.dispatch("attention_backward2_dkv", groups, {block, hs, quads}, args);
+    pad.dispatch("attention_backward2_dq", groups, {block, hs, quads}, args);
+    pad.end_group();
+}
+
 template <class T> std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions() {
     return {
-        {"attention_backward1", "one invocation per query, then one per key", attention_backward1<T>, {64, 32, 128}},
+        {"attention_backward1", "one invocation per query, then one per key", attention_backward1<T>, {32, 128}},
+        {"attention_backward2", "64 queries x 64 keys per workgroup, sums in registers", attention_backward2<T>, {128, 64, 256}},
     };
 }
 

@@ -1,5 +1,5 @@
 // Attention on the CPU. Scores live in tiles of 48 queries by 48 keys, in fp32; every product of tiles goes through
-// one small matrix kernel, accumulate(). Forward threads over blocks of queries, backward over heads: both give the
+// one small matrix kernel, accumulate_tile(). Forward threads over blocks of queries, backward over heads: both give the
 // same bits whatever the number of threads.
 #include <algorithm>
 #include <bit>
@@ -25,7 +25,7 @@ struct ScratchArray {
     operator float*() { return lines[0].x; }
 };
 
-// accumulate() for vectors of WIDTH floats. Left to themselves, compilers keep these sums in memory.
+// accumulate_tile() for vectors of WIDTH floats. Left to themselves, compilers keep these sums in memory.
 template <int WIDTH>
 static inline __attribute__((always_inline)) void accumulate_by(float* c, int c_stride, const float* a, int a_row,
                                                                 int a_column, const float* b, int b_stride, int rows,
@@ -49,22 +49,22 @@ static inline __attribute__((always_inline)) void accumulate_by(float* c, int c_
 
 // c (rows, columns) += a b; a (rows, inner) is read with any two strides, so also transposed; rows of b and c are
 // b_stride and c_stride apart. rows is a multiple of ROWS, columns of LANES. The program picks the definition for its
-// processor when it starts.
+// processor when it starts. (Not static: clang would call the unnamed ones unused.)
 #if defined(__x86_64__) && defined(__linux__)
-__attribute__((target("avx512f"), unused)) static void accumulate(float* c, int c_stride, const float* a, int a_row,
-                                                                  int a_column, const float* b, int b_stride,
-                                                                  int rows, int inner, int columns) {
+__attribute__((target("avx512f")))
+void accumulate_tile(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b,
+                     int b_stride, int rows, int inner, int columns) {
     accumulate_by<16>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
 }
-__attribute__((target("avx2,fma"), unused)) static void accumulate(float* c, int c_stride, const float* a, int a_row,
-                                                                   int a_column, const float* b, int b_stride,
-                                                                   int rows, int inner, int columns) {
+__attribute__((target("avx2,fma")))
+void accumulate_tile(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b,
+                     int b_stride, int rows, int inner, int columns) {
     accumulate_by<8>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
 }
-__attribute__((target("default"), unused))
+__attribute__((target("default")))
 #endif
-static void accumulate(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b, int b_stride,
-                       int rows, int inner, int columns) {
+void accumulate_tile(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b,
+                     int b_stride, int rows, int inner, int columns) {
     accumulate_by<4>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
 }
 
@@ -151,13 +151,13 @@ static void forward_block(T* out, float* lse, const T* qkv, int first, int seq_l
         pack(s.k, width, qkv + key * stride + C, stride, keys, hs);
         pack(s.v, width, qkv + key * stride + 2 * C, stride, keys, hs);
         std::fill_n(+s.scores, TILE * TILE, 0.0f);
-        accumulate(s.scores, TILE, s.k, width, 1, s.q, TILE, round_up(keys, ROWS), hs, round_up(queries, LANES));
+        accumulate_tile(s.scores, TILE, s.k, width, 1, s.q, TILE, round_up(keys, ROWS), hs, round_up(queries, LANES));
         if (key == first)
             for (int j = 1; j < keys; j++) std::fill_n(s.scores + j * TILE, j, -INFINITY);
         softmax_step(s.scores, keys, s.maximum, s.sum, s.factor);
         for (int i = 0; i < queries; i++)
             for (int c = 0; c < width; c++) s.sums[i * width + c] *= s.factor[i];
-        accumulate(s.sums, width, s.scores, 1, TILE, s.v, width, round_up(queries, ROWS), keys, width);
+        accumulate_tile(s.sums, width, s.scores, 1, TILE, s.v, width, round_up(queries, ROWS), keys, width);
     }
     for (int i = 0; i < queries; i++) {
         unpack(out + size_t(first + i) * C, C, s.sums + i * width, width, 1, hs, 1.0f / s.sum[i]);
@@ -231,12 +231,12 @@ static void backward_block(T* dqkv, const float* delta, const float* lse, const 
         float* dout = s.dout + size_t(query) * width;
         std::fill_n(+s.scores, TILE * TILE, 0.0f);
         std::fill_n(+s.dscores, TILE * TILE, 0.0f);
-        accumulate(s.scores, TILE, q, width, 1, s.k_transposed, TILE, query_rows, hs, key_columns);
-        accumulate(s.dscores, TILE, dout, width, 1, s.v_transposed, TILE, query_rows, hs, key_columns);
+        accumulate_tile(s.scores, TILE, q, width, 1, s.k_transposed, TILE, query_rows, hs, key_columns);
+        accumulate_tile(s.dscores, TILE, dout, width, 1, s.v_transposed, TILE, query_rows, hs, key_columns);
         probability_step(s.scores, s.dscores, lse + query, delta + query, queries, query == first);
-        accumulate(s.dv, width, s.scores, 1, TILE, dout, width, key_rows, queries, width);
-        accumulate(s.dk, width, s.dscores, 1, TILE, q, width, key_rows, queries, width);
-        accumulate(s.dq + size_t(query) * width, width, s.dscores, TILE, 1, s.k, width, query_rows, keys, width);
+        accumulate_tile(s.dv, width, s.scores, 1, TILE, dout, width, key_rows, queries, width);
+        accumulate_tile(s.dk, width, s.dscores, 1, TILE, q, width, key_rows, queries, width);
+        accumulate_tile(s.dq + size_t(query) * width, width, s.dscores, TILE, 1, s.k, width, query_rows, keys, width);
     }
     unpack(dqkv + first * stride + C, stride, s.dk, width, keys, hs);
     unpack(dqkv + first * stride + 2 * C, stride, s.dv, width, keys, hs);

@@ -1,0 +1,57 @@
+// Attention backward, tiled: one workgroup computes the gradients of 64 keys and their values of one head, over the
+// queries from them on, 64 at a time. Rows of its tiles are keys and columns queries, so that the scores come out
+// transposed, as dv += p^T dout and dk += ds^T q need them.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "attention.glsl"
+
+layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
+
+void main() {
+    const uint T = args.T, C = args.C, NH = args.NH, tiles = (T + TILE - 1) / TILE;
+    const uint64_t group = group_index();
+    if (group >= uint64_t(args.B) * NH * tiles) return;
+    const uint first = uint(group % tiles) * TILE;
+    const uint64_t b = group / tiles / NH;
+    const uint head = uint(group / tiles % NH) * HS;
+    Reals sequence = real_row(args.qkv, b * T, 3 * C);
+    HeadRows q = HeadRows(sequence, 3 * C, head, T);
+    HeadRows k = HeadRows(sequence, 3 * C, C + head, T);
+    HeadRows v = HeadRows(sequence, 3 * C, 2 * C + head, T);
+    HeadRows dout = HeadRows(real_row(args.dout, b * T, C), C, head, T);
+    Floats lse = float_row(args.lse, group / tiles, T);
+    Floats delta = float_row(args.delta, group / tiles, T);
+    const float scale = 1.0 / sqrt(float(HS));
+
+    vec4 dk[SUMS], dv[SUMS];
+    [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] = dv[i] = vec4(0);
+    for (uint query = first; query < T; query += TILE) {
+        float scores[SCORES], dscores[SCORES];
+        multiply(scores, k, first, q, query);
+        multiply(dscores, v, first, dout, query);
+        [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+            const uint t = query + column_of(c);
+            const float lse_t = t < T ? lse.x[t] * LOG2E : 1e38, delta_t = t < T ? delta.x[t] : 0;
+            [[unroll]] for (uint r = 0; r < ROWS; r++) {
+                const uint i = r * COLUMNS + c;
+                const bool seen = query > first || row_of(r) <= column_of(c);
+                scores[i] = seen ? exp2(scores[i] * scale * LOG2E - lse_t) : 0;
+                dscores[i] = scores[i] * (dscores[i] - delta_t) * scale;
+            }
+        }
+        barrier();
+        publish(scores);
+        accumulate(dv, dout, query);
+        barrier();
+        publish(dscores);
+        accumulate(dk, q, query);
+    }
+    Reals dsequence = real_row(args.dqkv, b * T, 3 * C);
+    HeadRows dkey = HeadRows(dsequence, 3 * C, C + head, T), dvalue = HeadRows(dsequence, 3 * C, 2 * C + head, T);
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        [[unroll]] for (uint w = 0; w < WIDE; w++) {
+            store_quad(dkey, first + row_of(r), column_of(w), dk[r * WIDE + w]);
+            store_quad(dvalue, first + row_of(r), column_of(w), dv[r * WIDE + w]);
+        }
+}

@@ -1,0 +1,53 @@
+// Attention backward, tiled: one workgroup computes the gradients of 64 queries of one head, over the keys up to them,
+// 64 at a time, from three products of tiles held in registers: the scores, dp = dout v^T, and dq += ds k.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "attention.glsl"
+
+layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
+
+void main() {
+    const uint T = args.T, C = args.C, NH = args.NH, tiles = (T + TILE - 1) / TILE;
+    const uint64_t group = group_index();
+    if (group >= uint64_t(args.B) * NH * tiles) return;
+    const uint first = (tiles - 1 - uint(group % tiles)) * TILE;  // the longest rows start first
+    const uint64_t b = group / tiles / NH;
+    const uint head = uint(group / tiles % NH) * HS;
+    Reals sequence = real_row(args.qkv, b * T, 3 * C);
+    HeadRows q = HeadRows(sequence, 3 * C, head, T);
+    HeadRows k = HeadRows(sequence, 3 * C, C + head, T);
+    HeadRows v = HeadRows(sequence, 3 * C, 2 * C + head, T);
+    HeadRows dout = HeadRows(real_row(args.dout, b * T, C), C, head, T);
+    Floats all_lse = float_row(args.lse, group / tiles, T);
+    Floats all_delta = float_row(args.delta, group / tiles, T);
+    const float scale = 1.0 / sqrt(float(HS));
+
+    float lse[ROWS], delta[ROWS];  // lse in units of log 2, for exp2
+    vec4 dq[SUMS];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        const uint row = min(first + row_of(r), T - 1);
+        lse[r] = all_lse.x[row] * LOG2E;
+        delta[r] = all_delta.x[row];
+        [[unroll]] for (uint w = 0; w < WIDE; w++) dq[r * WIDE + w] = vec4(0);
+    }
+    for (uint key = 0; key <= first; key += TILE) {
+        float scores[SCORES], dscores[SCORES];
+        multiply(scores, q, first, k, key);
+        multiply(dscores, dout, first, v, key);
+        [[unroll]] for (uint r = 0; r < ROWS; r++)
+            [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+                const uint i = r * COLUMNS + c;
+                const bool seen = key < first || column_of(c) <= row_of(r);
+                const float p = seen ? exp2(scores[i] * scale * LOG2E - lse[r]) : 0;
+                dscores[i] = p * (dscores[i] - delta[r]) * scale;
+            }
+        barrier();
+        publish(dscores);
+        accumulate(dq, k, key);
+    }
+    HeadRows dquery = HeadRows(real_row(args.dqkv, b * T, 3 * C), 3 * C, head, T);
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        [[unroll]] for (uint w = 0; w < WIDE; w++)
+            store_quad(dquery, first + row_of(r), column_of(w), dq[r * WIDE + w]);
+}

@@ -1,0 +1,91 @@
+// Attention, tiled: one workgroup computes 64 queries of one head, going through the keys up to them 64 at a time. Each
+// score and each output channel is a sum in a register, whose factors several sums share; version 1 loads both factors
+// of every multiplication from memory.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "attention.glsl"
+
+layout(push_constant, scalar) uniform Push { AttentionForwardArgs args; };
+
+const uint MAXIMA = COLUMN_TILE + TILE * STRIDE;  // in tile: past multiply()'s factors and the scores
+
+// The largest of 8 values a row and invocation, over the 8 invocations of each row.
+void row_maxima(float scores[SCORES], out float maxima[ROWS]) {
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        float m = scores[r * COLUMNS];
+        [[unroll]] for (uint c = 1; c < COLUMNS; c++) m = max(m, scores[r * COLUMNS + c]);
+        tile[MAXIMA + row_of(r) * 2 + column_of(0) / 4][column_of(0) % 4] = m;
+    }
+    barrier();
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        const vec4 v = max(tile[MAXIMA + row_of(r) * 2], tile[MAXIMA + row_of(r) * 2 + 1]);
+        maxima[r] = max(max(v.x, v.y), max(v.z, v.w));
+    }
+}
+
+// The sums of one value a row and invocation, over the 8 invocations of each row.
+void row_sums(inout float sums[ROWS]) {
+    barrier();
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        tile[MAXIMA + row_of(r) * 2 + column_of(0) / 4][column_of(0) % 4] = sums[r];
+    barrier();
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        const vec4 v = tile[MAXIMA + row_of(r) * 2] + tile[MAXIMA + row_of(r) * 2 + 1];
+        sums[r] = (v.x + v.y) + (v.z + v.w);
+    }
+}
+
+void main() {
+    const uint T = args.T, C = args.C, NH = args.NH, tiles = (T + TILE - 1) / TILE;
+    const uint64_t group = group_index();
+    if (group >= uint64_t(args.B) * NH * tiles) return;
+    const uint first = (tiles - 1 - uint(group % tiles)) * TILE;  // the longest rows start first
+    const uint64_t b = group / tiles / NH;
+    const uint head = uint(group / tiles % NH) * HS;
+    Reals sequence = real_row(args.qkv, b * T, 3 * C);
+    HeadRows q = HeadRows(sequence, 3 * C, head, T);
+    HeadRows k = HeadRows(sequence, 3 * C, C + head, T);
+    HeadRows v = HeadRows(sequence, 3 * C, 2 * C + head, T);
+    const float scale = LOG2E / sqrt(float(HS));  // scores in units of log 2, for exp2
+
+    float maxima[ROWS], sums[ROWS];
+    vec4 outputs[SUMS];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        maxima[r] = -1e38;
+        sums[r] = 0;
+        [[unroll]] for (uint w = 0; w < WIDE; w++) outputs[r * WIDE + w] = vec4(0);
+    }
+    for (uint key = 0; key <= first; key += TILE) {
+        float scores[SCORES], larger[ROWS];
+        multiply(scores, q, first, k, key);
+        [[unroll]] for (uint r = 0; r < ROWS; r++)
+            [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+                const bool seen = key < first || column_of(c) <= row_of(r);
+                scores[r * COLUMNS + c] = seen ? scores[r * COLUMNS + c] * scale : -1e38;
+            }
+        row_maxima(scores, larger);
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            larger[r] = max(larger[r], maxima[r]);
+            const float factor = exp2(maxima[r] - larger[r]);
+            maxima[r] = larger[r];
+            sums[r] *= factor;
+            [[unroll]] for (uint w = 0; w < WIDE; w++) outputs[r * WIDE + w] *= factor;
+            [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+                const float p = exp2(scores[r * COLUMNS + c] - larger[r]);
+                scores[r * COLUMNS + c] = p;
+                sums[r] += p;  // of this invocation's columns; row_sums() adds the others' at the end
+            }
+        }
+        publish(scores);
+        accumulate(outputs, v, key);
+    }
+    row_sums(sums);
+    HeadRows outp = HeadRows(real_row(args.outp, b * T, C), C, head, T);
+    Floats lse = float_row(args.lse, group / tiles, T);
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        const uint row = first + row_of(r);
+        [[unroll]] for (uint w = 0; w < WIDE; w++) store_quad(outp, row, column_of(w), outputs[r * WIDE + w] / sums[r]);
+        if (column_of(0) == 0 && row < T) lse.x[row] = (maxima[r] + log2(sums[r])) * LN2;
+    }
+}
