@@ -159,13 +159,15 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
     write_tokens(data / "large.bin", 4000, 5000);  // tokens past the vocabulary
     write_tokens(data / "short.bin", 20, 67);
     const std::string good = read_text(data.train);
-    auto write = [&](const std::string& name, const std::string& bytes) {
-        std::ofstream(data / name, std::ios::binary) << bytes;
+    auto write = [&](const std::string& name, const std::string& contents) {
+        std::ofstream(data / name, std::ios::binary) << contents;
         return data / name;
     };
     const std::string truncated = write("truncated.bin", good.substr(0, good.size() - 1));
     const std::string trailing = write("trailing.bin", good + "x");
-    const std::string wrong = write("wrong.bin", "x" + good.substr(1));
+    std::string bytes = good;
+    bytes[0] = 'x';
+    const std::string wrong = write("wrong.bin", bytes);
     const std::string empty = write("empty.bin", "");
     struct Case {
         std::vector<std::string> options;
@@ -212,7 +214,7 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
         if (given("--device")) options.erase(std::find(options.begin(), options.end(), "--device"),
                                              std::find(options.begin(), options.end(), "--device") + 2);
         const ProgramResult result = run_program(with(options, c.options));
-        SCOPED_TRACE(c.options[0] + (c.options.size() > 1 ? " " + c.options[1] : ""));
+        SCOPED_TRACE(c.options.back());
         EXPECT_EQ(result.status, 1) << result.out << result.err;
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
         EXPECT_NE(result.err.find(c.says), std::string::npos) << result.err;
