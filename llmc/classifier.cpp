@@ -96,25 +96,11 @@ static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const in
     pad.dispatch(fours ? "fused_classifier3" : "fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args);
 }
 
-template <class T>
-static void fused_classifier4(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
-                              int Vp, bool write_gradients, int block_size) {
-    FusedClassifierArgs args = classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
-    const uint32_t kept = uint32_t(blocks(Vp / 4, block_size));
-    // 4 registers for each vec4 and two dozen others: of 65536 in a core of the GPU, and 255 for one invocation.
-    // Beyond that they are spilled to memory (H200, V = 50257, 1024 invocations: 997 us, where version 3 takes 580)
-    const bool fits = (4 * kept + 24) * uint32_t(block_size) <= 65536 && kept <= 57;
-    if (Vp % 4 || args.logits % 16 || !fits)
-        return fused_classifier3(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
-    pad.dispatch("fused_classifier4", {uint64_t(N)}, {uint32_t(block_size), kept}, args);
-}
-
 template <class T> std::vector<KernelVersion<FusedClassifier<T>>> fused_classifier_versions() {
     return {
         {"fused_classifier1", "one invocation per row", fused_classifier1<T>, {8, 32, 128}},
         {"fused_classifier2", "one workgroup per row, online softmax", fused_classifier2<T>, {1024, 32, 256}},
         {"fused_classifier3", "16-byte accesses", fused_classifier3<T>, {1024, 32, 256, 512}},
-        {"fused_classifier4", "the row stays in registers", fused_classifier4<T>, {512, 32, 256, 1024}},
     };
 }
 
@@ -124,8 +110,8 @@ void fused_classifier(LaunchPad* pad, T* logits, float* losses, const int* targe
     if (!pad) return fused_classifier_cpu(logits, losses, targets, dloss, N, V, Vp, write_gradients);
     if (pad->device().type == DeviceType::software)
         return fused_classifier1(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, 8);
-    const int block_size = int(std::min(512u, pad->limits().max_block));
-    fused_classifier4(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
+    const int block_size = int(std::min(1024u, pad->limits().max_block));
+    fused_classifier3(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
 }
 
 void sum_losses_cpu(float* total, const float* losses, int n, float scale) {
