@@ -1,5 +1,5 @@
-// Matrix products of the linear layers: GPU versions, their tables, and the choice that training makes. The CPU
-// versions are in matmul_cpu.cpp.
+// Matrix products of the linear layers: GPU versions, their tables, and the choice that training makes. The
+// CPU versions are in matmul_cpu.cpp.
 #include "llmc/matmul.h"
 
 #include <algorithm>
@@ -7,14 +7,15 @@
 #include "shaders/args.h"
 
 template <class T>
-static MatmulForwardArgs forward_args(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
-                                      int C, int OC) {
+static MatmulForwardArgs forward_args(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias,
+                                      int N, int C, int OC) {
     const size_t n = N, c = C, oc = OC;
     return {pad.at(out, n * oc), pad.at(inp, n * c), pad.at(weight, oc * c), pad.at(bias, oc), N, C, OC};
 }
 
 template <class T>
-static MatmulDinpArgs dinp_args(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC) {
+static MatmulDinpArgs dinp_args(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C,
+                                int OC) {
     const size_t n = N, c = C, oc = OC;
     return {pad.at(dinp, n * c), pad.at(dout, n * oc), pad.at(weight, oc * c), N, C, OC};
 }
@@ -30,11 +31,18 @@ static Slices cut_rows(int N, int count, int multiple) {
 }
 
 template <class T>
-static MatmulDweightArgs dweight_args(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                                      int C, int OC, Slices slices) {
+static MatmulDweightArgs dweight_args(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp,
+                                      int N, int C, int OC, Slices slices) {
     const size_t n = N, c = C, oc = OC;
     const uint64_t partials = slices.count > 1 ? pad.at(scratch, slices.count * oc * c) : 0;
-    return {pad.at(dweight, oc * c), partials, pad.at(dout, n * oc), pad.at(inp, n * c), N, C, OC, slices.count,
+    return {pad.at(dweight, oc * c),
+            partials,
+            pad.at(dout, n * oc),
+            pad.at(inp, n * c),
+            N,
+            C,
+            OC,
+            slices.count,
             slices.rows};
 }
 
@@ -47,15 +55,16 @@ static MatmulDbiasArgs dbias_args(LaunchPad& pad, T* dbias, float* scratch, cons
 }
 
 // out (n) += the sum of `count` partial results; nothing to do for one, which its kernel has added itself.
-template <class T> static void add_partials(LaunchPad& pad, T* out, const float* partials, size_t n, int count) {
+template <class T>
+static void add_partials(LaunchPad& pad, T* out, const float* partials, size_t n, int count) {
     if (count == 1) return;
     MatmulSumArgs args = {pad.at(out, n), pad.at(partials, n * count), int(n), count};
     pad.dispatch("matmul_sum", {blocks(n, 256)}, {256}, args);
 }
 
 template <class T>
-static void matmul_forward1(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC,
-                            int block_size) {
+static void matmul_forward1(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
+                            int C, int OC, int block_size) {
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
     pad.dispatch("matmul_forward1", {blocks(uint64_t(N) * OC, block_size)}, {uint32_t(block_size)}, args);
 }
@@ -68,25 +77,146 @@ static void matmul_dinp1(LaunchPad& pad, T* dinp, const T* dout, const T* weight
 }
 
 template <class T>
-static void matmul_dweight1(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N, int C,
-                            int OC, int block_size) {
+static void matmul_dweight1(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                            int C, int OC, int block_size) {
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
     pad.dispatch("matmul_dweight1", {blocks(uint64_t(OC) * C, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
-static void matmul_dbias1(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC, int block_size) {
+static void matmul_dbias1(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC,
+                          int block_size) {
     MatmulDbiasArgs args = dbias_args(pad, dbias, scratch, dout, N, OC, {1, N});
     pad.dispatch("matmul_dbias1", {blocks(OC, block_size)}, {uint32_t(block_size)}, args);
 }
 
-// As many slices as give 256 workgroups, each of 32 rows at least.
-static Slices dbias_slices(int N, int OC, int block_size) {
-    return cut_rows(N, int(std::clamp<uint64_t>(256 / blocks(OC, block_size), 1, blocks(N, 32))), 1);
+// Version 2: a tile of block_size elements; its side is a specialization constant.
+static uint32_t tile_side(int block_size) { return block_size >= 256 ? 16 : 8; }
+
+template <class T>
+static void matmul_forward2(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
+                            int C, int OC, int block_size) {
+    MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
+    const uint32_t side = tile_side(block_size);
+    pad.dispatch("matmul_forward2", {blocks(N, side) * blocks(OC, side)}, {uint32_t(block_size), side}, args);
 }
 
 template <class T>
-static Slices dbias_partials(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC, int block_size) {
+static void matmul_dinp2(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
+                         int block_size) {
+    MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
+    const uint32_t side = tile_side(block_size);
+    pad.dispatch("matmul_dinp2", {blocks(N, side) * blocks(C, side)}, {uint32_t(block_size), side}, args);
+}
+
+template <class T>
+static void matmul_dweight2(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                            int C, int OC, int block_size) {
+    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
+    const uint32_t side = tile_side(block_size);
+    pad.dispatch("matmul_dweight2", {blocks(OC, side) * blocks(C, side)}, {uint32_t(block_size), side}, args);
+}
+
+// Version 3: square tiles, of 128 with 256 invocations and of 64 with 64.
+static int tile3(int block_size) { return block_size == 256 ? 128 : 64; }
+
+// Whether the kernel may read 16 bytes at a time: every row of every tensor begins on 16 bytes. Null is fine.
+static bool wide(int C, int OC, std::initializer_list<uint64_t> addresses) {
+    bool aligned = C % 4 == 0 && OC % 4 == 0;
+    for (uint64_t address : addresses) aligned = aligned && address % 16 == 0;
+    return aligned;
+}
+
+// Whether tiles of a product (M,N) over K fill it exactly; DEPTH of matmul3.glsl is an eighth of the tile.
+static bool exact(int M, int N, int K, int tile) {
+    return M % tile == 0 && N % tile == 0 && K % (tile / 8) == 0;
+}
+
+template <class T>
+static void matmul_forward3(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
+                            int C, int OC, int block_size) {
+    MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
+    const int tile = tile3(block_size);
+    const bool is_wide = wide(C, OC, {args.outp, args.inp, args.weight, args.bias});
+    const bool guarded = !is_wide || !exact(N, OC, C, tile);
+    pad.dispatch("matmul_forward3", {blocks(N, tile) * blocks(OC, tile)},
+                 {uint32_t(block_size), uint32_t(C), uint32_t(OC), uint32_t(tile), is_wide, guarded}, args);
+}
+
+template <class T>
+static void matmul_dinp3(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
+                         int block_size) {
+    MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
+    const int tile = tile3(block_size);
+    const bool is_wide = wide(C, OC, {args.dinp, args.dout, args.weight});
+    const bool guarded = !is_wide || !exact(N, C, OC, tile);
+    pad.dispatch("matmul_dinp3", {blocks(N, tile) * blocks(C, tile)},
+                 {uint32_t(block_size), uint32_t(C), uint32_t(OC), uint32_t(tile), is_wide, guarded}, args);
+}
+
+// As many slices as give 1024 workgroups (several for each multiprocessor of a large GPU, so that the last
+// round costs little), each of 128 rows at least.
+static Slices dweight_slices(int N, int C, int OC, int tile) {
+    const uint64_t tiles = blocks(OC, tile) * blocks(C, tile);
+    return cut_rows(N, int(std::clamp<uint64_t>(1024 / tiles, 1, blocks(N, 256))), tile / 8);
+}
+
+// The first half of version 3; add_partials() is the second.
+template <class T>
+static Slices dweight_partials(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                               int C, int OC, int block_size) {
+    const int tile = tile3(block_size);
+    const Slices slices = dweight_slices(N, C, OC, tile);
+    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, slices);
+    const bool is_wide = wide(C, OC, {args.dweight, args.partials, args.dout, args.inp});
+    const bool guarded = !is_wide || !exact(OC, C, N, tile);
+    pad.dispatch("matmul_dweight3", {blocks(OC, tile) * blocks(C, tile) * slices.count},
+                 {uint32_t(block_size), uint32_t(C), uint32_t(OC), uint32_t(tile), is_wide, guarded}, args);
+    return slices;
+}
+
+template <class T>
+static void matmul_dweight3(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                            int C, int OC, int block_size) {
+    const Slices slices = dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, block_size);
+    pad.barrier();
+    add_partials(pad, dweight, scratch, size_t(OC) * C, slices.count);
+}
+
+// Version 4: workgroups for a product (M,N), 16 rows by 8 columns to an invocation.
+static Groups groups4(int M, int N, int block_size) {
+    return {blocks(M, 16) * blocks(N, uint64_t(block_size) * 8)};
+}
+
+template <class T>
+static void matmul_forward4(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
+                            int C, int OC, int block_size) {
+    MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
+    pad.dispatch("matmul_forward4", groups4(N, OC, block_size), {uint32_t(block_size)}, args);
+}
+
+template <class T>
+static void matmul_dinp4(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
+                         int block_size) {
+    MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
+    pad.dispatch("matmul_dinp4", groups4(N, C, block_size), {uint32_t(block_size)}, args);
+}
+
+template <class T>
+static void matmul_dweight4(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                            int C, int OC, int block_size) {
+    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
+    pad.dispatch("matmul_dweight4", groups4(OC, C, block_size), {uint32_t(block_size)}, args);
+}
+
+// As many slices as give 1024 workgroups, each of 32 rows at least.
+static Slices dbias_slices(int N, int OC, int block_size) {
+    return cut_rows(N, int(std::clamp<uint64_t>(1024 / blocks(OC, block_size), 1, blocks(N, 32))), 1);
+}
+
+template <class T>
+static Slices dbias_partials(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC,
+                             int block_size) {
     const Slices slices = dbias_slices(N, OC, block_size);
     MatmulDbiasArgs args = dbias_args(pad, dbias, scratch, dout, N, OC, slices);
     pad.dispatch("matmul_dbias2", {blocks(OC, block_size) * slices.count}, {uint32_t(block_size)}, args);
@@ -94,58 +224,128 @@ static Slices dbias_partials(LaunchPad& pad, T* dbias, float* scratch, const T* 
 }
 
 template <class T>
-static void matmul_dbias2(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC, int block_size) {
+static void matmul_dbias2(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC,
+                          int block_size) {
     const Slices slices = dbias_partials(pad, dbias, scratch, dout, N, OC, block_size);
     pad.barrier();
     add_partials(pad, dbias, scratch, OC, slices.count);
 }
 
-template <class T> std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions() {
+template <class T>
+std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions() {
     return {
         {"matmul_forward1", "one invocation per element", matmul_forward1<T>, {128, 64, 256}},
+        {"matmul_forward2", "tiles through shared memory", matmul_forward2<T>, {256, 64}},
+        {"matmul_forward3",
+         "8 x 8 elements an invocation, 16-byte reads, next tile fetched ahead",
+         matmul_forward3<T>,
+         {256, 64}},
+        {"matmul_forward4",
+         "16 x 8 elements an invocation, no shared memory: for software devices",
+         matmul_forward4<T>,
+         {8, 32}},
     };
 }
 
-template <class T> std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions() {
+template <class T>
+std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions() {
     return {
         {"matmul_dinp1", "one invocation per element", matmul_dinp1<T>, {128, 64, 256}},
+        {"matmul_dinp2", "tiles through shared memory", matmul_dinp2<T>, {256, 64}},
+        {"matmul_dinp3",
+         "8 x 8 elements an invocation, 16-byte reads, next tile fetched ahead",
+         matmul_dinp3<T>,
+         {256, 64}},
+        {"matmul_dinp4",
+         "16 x 8 elements an invocation, no shared memory: for software devices",
+         matmul_dinp4<T>,
+         {8, 32}},
     };
 }
 
-template <class T> std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions() {
+template <class T>
+std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions() {
     return {
         {"matmul_dweight1", "one invocation per element", matmul_dweight1<T>, {128, 64, 256}},
+        {"matmul_dweight2", "tiles through shared memory", matmul_dweight2<T>, {256, 64}},
+        {"matmul_dweight3",
+         "8 x 8 elements an invocation, 16-byte reads, next tile fetched ahead, rows in slices",
+         matmul_dweight3<T>,
+         {256, 64}},
+        {"matmul_dweight4",
+         "16 x 8 elements an invocation, no shared memory: for software devices",
+         matmul_dweight4<T>,
+         {8, 32}},
     };
 }
 
-template <class T> std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions() {
+template <class T>
+std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions() {
     return {
         {"matmul_dbias1", "one invocation per column", matmul_dbias1<T>, {64, 128}},
         {"matmul_dbias2", "slices of the rows, summed by a second kernel", matmul_dbias2<T>, {128, 32, 256}},
     };
 }
 
-template <class T>
-void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC) {
-    if (!pad) return matmul_forward_cpu(out, inp, weight, bias, N, C, OC);
-    matmul_forward1(*pad, out, inp, weight, bias, N, C, OC, 128);
+// On software devices barriers are expensive.
+static bool is_software(const LaunchPad& pad) { return pad.device().type == DeviceType::software; }
+
+// The block size of version 3: large tiles read less, but a small product has too few of them to fill a large
+// GPU evenly; 512 are about two rounds of a large one.
+static int block_size3(const LaunchPad& pad, uint64_t M, uint64_t N, uint64_t slices = 1) {
+    return pad.limits().max_block >= 256 && blocks(M, 128) * blocks(N, 128) * slices >= 512 ? 256 : 64;
 }
 
-size_t matmul_backward_scratch(const LaunchPad* pad, int, int, int OC) { return pad ? size_t(257) * 256 + OC : 0; }
+static int dweight_block_size3(const LaunchPad& pad, int N, int C, int OC) {
+    return block_size3(pad, OC, C, dweight_slices(N, C, OC, 128).count);
+}
 
 template <class T>
-void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout, const T* inp,
-                     const T* weight, int N, int C, int OC) {
+void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
+                    int OC) {
+    if (!pad) return matmul_forward_cpu(out, inp, weight, bias, N, C, OC);
+    if (is_software(*pad)) return matmul_forward4(*pad, out, inp, weight, bias, N, C, OC, 8);
+    matmul_forward3(*pad, out, inp, weight, bias, N, C, OC, block_size3(*pad, N, OC));
+}
+
+// dweight's partial sums, then dbias': both are in use at the same time.
+static size_t dweight_scratch(int N, int C, int OC) {
+    const int count = std::max(dweight_slices(N, C, OC, 64).count, dweight_slices(N, C, OC, 128).count);
+    return count > 1 ? blocks(size_t(count) * OC * C, 4) * 4 : 0;
+}
+
+size_t matmul_backward_scratch(const LaunchPad* pad, int N, int C, int OC) {
+    if (!pad) return 0;
+    size_t dbias = 0;
+    for (int block_size : {32, 128, 256})
+        dbias = std::max(dbias, size_t(dbias_slices(N, OC, block_size).count) * OC);
+    return dweight_scratch(N, C, OC) + dbias;
+}
+
+template <class T>
+void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
+                     const T* inp, const T* weight, int N, int C, int OC) {
     if (!pad) {
         if (dinp) matmul_dinp_cpu(dinp, dout, weight, N, C, OC);
         matmul_dweight_cpu(dweight, dout, inp, N, C, OC);
         if (dbias) matmul_dbias_cpu(dbias, dout, N, OC);
         return;
     }
+    float* dbias_scratch = scratch + dweight_scratch(N, C, OC);
+    Slices dweight_cut = {1, N}, dbias_cut = {1, N};
     pad->begin_group();
-    if (dinp) matmul_dinp1(*pad, dinp, dout, weight, N, C, OC, 128);
-    matmul_dweight1(*pad, dweight, scratch, dout, inp, N, C, OC, 128);
-    if (dbias) matmul_dbias2(*pad, dbias, scratch, dout, N, OC, 128);
+    if (is_software(*pad)) {
+        if (dinp) matmul_dinp4(*pad, dinp, dout, weight, N, C, OC, 8);
+        matmul_dweight4(*pad, dweight, scratch, dout, inp, N, C, OC, 8);
+    } else {
+        if (dinp) matmul_dinp3(*pad, dinp, dout, weight, N, C, OC, block_size3(*pad, N, C));
+        dweight_cut = dweight_partials(*pad, dweight, scratch, dout, inp, N, C, OC,
+                                       dweight_block_size3(*pad, N, C, OC));
+    }
+    if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 128);
+    pad->barrier();
+    add_partials(*pad, dweight, scratch, size_t(OC) * C, dweight_cut.count);
+    if (dbias) add_partials(*pad, dbias, dbias_scratch, OC, dbias_cut.count);
     pad->end_group();
 }
 
@@ -154,5 +354,5 @@ template std::vector<KernelVersion<MatmulDinp<float>>> matmul_dinp_versions();
 template std::vector<KernelVersion<MatmulDweight<float>>> matmul_dweight_versions();
 template std::vector<KernelVersion<MatmulDbias<float>>> matmul_dbias_versions();
 template void matmul_forward(LaunchPad*, float*, const float*, const float*, const float*, int, int, int);
-template void matmul_backward(LaunchPad*, float*, float*, float*, float*, const float*, const float*, const float*, int,
-                              int, int);
+template void matmul_backward(LaunchPad*, float*, float*, float*, float*, const float*, const float*,
+                              const float*, int, int, int);

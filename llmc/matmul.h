@@ -1,5 +1,5 @@
-// Matrix products of the linear layers, as PyTorch's nn.Linear: out = inp weight^T + bias, and its backward pass.
-// N = B*T rows, C channels in, OC channels out. weight is (OC,C), row-major like everything else.
+// Matrix products of the linear layers, as PyTorch's nn.Linear: out = inp weight^T + bias, and its backward
+// pass. N = B*T rows, C channels in, OC channels out. weight is (OC,C), row-major like everything else.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -9,35 +9,46 @@
 // out (N,OC) = inp (N,C) weight (OC,C)^T + bias (OC). bias may be null.
 // pad: where to run; null means the CPU.
 template <class T>
-void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC);
+void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
+                    int OC);
 
 // dinp (N,C) = dout (N,OC) weight; overwritten; null: not computed.
 // dweight (OC,C) += dout^T inp (N,C).  dbias (OC) += column sums of dout; null: not computed.
 // scratch: matmul_backward_scratch() floats, contents undefined before and after; null where that is 0.
 template <class T>
-void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout, const T* inp,
-                     const T* weight, int N, int C, int OC);
+void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
+                     const T* inp, const T* weight, int N, int C, int OC);
 
 // Floats of scratch that matmul_backward() and each GPU version below may use; 0 on the CPU.
 size_t matmul_backward_scratch(const LaunchPad* pad, int N, int C, int OC);
 
-template <class T> void matmul_forward_cpu(T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC);
-template <class T> void matmul_dinp_cpu(T* dinp, const T* dout, const T* weight, int N, int C, int OC);
-template <class T> void matmul_dweight_cpu(T* dweight, const T* dout, const T* inp, int N, int C, int OC);
-template <class T> void matmul_dbias_cpu(T* dbias, const T* dout, int N, int OC);
+template <class T>
+void matmul_forward_cpu(T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC);
+template <class T>
+void matmul_dinp_cpu(T* dinp, const T* dout, const T* weight, int N, int C, int OC);
+template <class T>
+void matmul_dweight_cpu(T* dweight, const T* dout, const T* inp, int N, int C, int OC);
+template <class T>
+void matmul_dbias_cpu(T* dbias, const T* dout, int N, int OC);
 
 template <class T>
-using MatmulForward = void(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC,
-                           int block_size);
-template <class T>
-using MatmulDinp = void(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC, int block_size);
-template <class T>
-using MatmulDweight = void(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N, int C,
+using MatmulForward = void(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
                            int OC, int block_size);
 template <class T>
-using MatmulDbias = void(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC, int block_size);
+using MatmulDinp = void(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
+                        int block_size);
+template <class T>
+using MatmulDweight = void(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                           int C, int OC, int block_size);
+template <class T>
+using MatmulDbias = void(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC,
+                         int block_size);
 
-template <class T> std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions();
-template <class T> std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions();
-template <class T> std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions();
-template <class T> std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions();
+template <class T>
+std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions();
+template <class T>
+std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions();
+template <class T>
+std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions();
+template <class T>
+std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions();

@@ -1,8 +1,9 @@
-// The matrix products of the linear layers on the CPU. One blocked product serves all three: each thread takes tiles
-// of the output; for a stretch of K it packs the two operands into panels, in the order in which the inner kernel
-// reads them, and the kernel keeps MR x NR sums in vector registers. This follows Goto and van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication" (2008). The order of the additions depends on K alone, so results do not
-// depend on the number of threads. CMakeLists.txt allows fused multiply-adds in this file.
+// The matrix products of the linear layers on the CPU. One blocked product serves all three: each thread
+// takes tiles of the output; for a stretch of K it packs the two operands into panels, in the order in which
+// the inner kernel reads them, and the kernel keeps MR x NR sums in vector registers. This follows Goto and
+// van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008). The order of the additions
+// depends on K alone, so results do not depend on the number of threads. CMakeLists.txt allows fused
+// multiply-adds in this file.
 #include <omp.h>
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 #include "llmc/matmul.h"
 
 // One operand, seen as (rows, K): element (r, k) is p[r * ld + k], or p[k * ld + r] where k_major.
-template <class T> struct Operand {
+template <class T>
+struct Operand {
     const T* p;
     size_t ld;
     bool k_major;
@@ -33,9 +35,11 @@ typedef float Float4 __attribute__((vector_size(16)));
 typedef float Float8 __attribute__((vector_size(32)));
 typedef float Float16 __attribute__((vector_size(64)));
 
-// MR rows by NV vectors: MR*NV + NV + 1 registers. The loops over i and j must vanish for the sums to stay in them.
+// MR rows by NV vectors: MR*NV + NV + 1 registers. The loops over i and j must vanish for the sums to stay in
+// them.
 template <class Vector, int MR, int NV>
-__attribute__((always_inline)) inline void multiply_panels(float* tile, const float* a, const float* b, int kc) {
+__attribute__((always_inline)) inline void multiply_panels(float* tile, const float* a, const float* b,
+                                                           int kc) {
     constexpr int width = sizeof(Vector) / sizeof(float);
     Vector sums[MR][NV] = {};
     for (int k = 0; k < kc; k++, a += MR, b += NV * width) {
@@ -54,10 +58,12 @@ __attribute__((always_inline)) inline void multiply_panels(float* tile, const fl
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f"))) static void kernel_avx512(float* tile, const float* a, const float* b, int kc) {
+__attribute__((target("avx512f"))) static void kernel_avx512(float* tile, const float* a, const float* b,
+                                                             int kc) {
     multiply_panels<Float16, 12, 2>(tile, a, b, kc);
 }
-__attribute__((target("avx2,fma"))) static void kernel_avx2(float* tile, const float* a, const float* b, int kc) {
+__attribute__((target("avx2,fma"))) static void kernel_avx2(float* tile, const float* a, const float* b,
+                                                            int kc) {
     multiply_panels<Float8, 4, 3>(tile, a, b, kc);
 }
 static void kernel_base(float* tile, const float* a, const float* b, int kc) {
@@ -76,11 +82,15 @@ static KernelShape best_kernel() { return {8, 12, kernel_base}; }
 #endif
 
 // Four rows of four, transposed into dst with stride dst_ld.
-static inline void transpose4(float* dst, size_t dst_ld, const float* src, size_t ld) {
+template <class T>
+static inline void transpose4(float* dst, size_t dst_ld, const T* src, size_t ld) {
     Float4 r[4];
-    for (int i = 0; i < 4; i++) memcpy(&r[i], src + i * ld, 16);
-    const Float4 lo01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), hi01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
-    const Float4 lo23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), hi23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+    for (int i = 0; i < 4; i++, src += ld)
+        r[i] = Float4{float(src[0]), float(src[1]), float(src[2]), float(src[3])};
+    const Float4 lo01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+                 hi01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+    const Float4 lo23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
+                 hi23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
     const Float4 columns[4] = {
         __builtin_shufflevector(lo01, lo23, 0, 1, 4, 5), __builtin_shufflevector(lo01, lo23, 2, 3, 6, 7),
         __builtin_shufflevector(hi01, hi23, 0, 1, 4, 5), __builtin_shufflevector(hi01, hi23, 2, 3, 6, 7)};
@@ -100,9 +110,11 @@ static void pack_panel(float* dst, int width, const Operand<T>& x, size_t row, s
     const T* src = x.p + row * x.ld + k0;
     const int whole_rows = rows / 4 * 4, whole_k = kc / 4 * 4;
     for (int k = 0; k < whole_k; k += 4)
-        for (int r = 0; r < whole_rows; r += 4) transpose4(dst + size_t(k) * width + r, width, src + r * x.ld + k, x.ld);
+        for (int r = 0; r < whole_rows; r += 4)
+            transpose4(dst + size_t(k) * width + r, width, src + r * x.ld + k, x.ld);
     for (int r = 0; r < rows; r++)
-        for (int k = r < whole_rows ? whole_k : 0; k < kc; k++) dst[size_t(k) * width + r] = float(src[r * x.ld + k]);
+        for (int k = r < whole_rows ? whole_k : 0; k < kc; k++)
+            dst[size_t(k) * width + r] = float(src[r * x.ld + k]);
 }
 
 template <class T>
@@ -139,7 +151,8 @@ static void tile_sums(TileMemory& memory, const KernelShape& kernel, const Opera
 
 // out (M,N) = a (M,K) b (N,K)^T + bias (N) + (accumulate ? out : 0).
 template <class T>
-static void product(T* out, Operand<T> a, Operand<T> b, const T* bias, bool accumulate, size_t M, size_t N, size_t K) {
+static void product(T* out, Operand<T> a, Operand<T> b, const T* bias, bool accumulate, size_t M, size_t N,
+                    size_t K) {
     static const KernelShape kernel = best_kernel();
     // Large tiles pack less often; smaller ones give every thread work. Multiples of every kernel's shape.
     size_t height = 192, width = 384;
@@ -162,29 +175,34 @@ static void product(T* out, Operand<T> a, Operand<T> b, const T* bias, bool accu
                 T* dst = out + (row + y) * N + column;
                 const float* sums = memory.sums.data() + size_t(y) * columns;
                 for (int x = 0; x < columns; x++)
-                    dst[x] = T(sums[x] + (bias ? float(bias[column + x]) : 0.0f) + (accumulate ? float(dst[x]) : 0.0f));
+                    dst[x] = T(sums[x] + (bias ? float(bias[column + x]) : 0.0f) +
+                               (accumulate ? float(dst[x]) : 0.0f));
             }
         }
     }
 }
 
-template <class T> void matmul_forward_cpu(T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC) {
+template <class T>
+void matmul_forward_cpu(T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC) {
     const Operand<T> a = {inp, size_t(C), false}, b = {weight, size_t(C), false};
     product(out, a, b, bias, false, N, OC, C);
 }
 
-template <class T> void matmul_dinp_cpu(T* dinp, const T* dout, const T* weight, int N, int C, int OC) {
+template <class T>
+void matmul_dinp_cpu(T* dinp, const T* dout, const T* weight, int N, int C, int OC) {
     const Operand<T> a = {dout, size_t(OC), false}, b = {weight, size_t(C), true};
     product<T>(dinp, a, b, nullptr, false, N, C, OC);
 }
 
-template <class T> void matmul_dweight_cpu(T* dweight, const T* dout, const T* inp, int N, int C, int OC) {
+template <class T>
+void matmul_dweight_cpu(T* dweight, const T* dout, const T* inp, int N, int C, int OC) {
     const Operand<T> a = {dout, size_t(OC), true}, b = {inp, size_t(C), true};
     product<T>(dweight, a, b, nullptr, true, OC, C, N);
 }
 
 // Threads take stretches of 64 columns (whole cache lines); sums run down the rows.
-template <class T> void matmul_dbias_cpu(T* dbias, const T* dout, int N, int OC) {
+template <class T>
+void matmul_dbias_cpu(T* dbias, const T* dout, int N, int OC) {
 #pragma omp parallel for
     for (int first = 0; first < OC; first += 64) {
         const int columns = std::min(64, OC - first);

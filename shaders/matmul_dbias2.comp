@@ -14,7 +14,12 @@ void main() {
     if (split >= args.splits || oc >= args.OC) return;
     const uint first = split * args.slice_rows, end = min(first + args.slice_rows, args.N);
     float sum = 0;
-    for (uint row = first; row < end; row++) sum += load(real_row(args.dout, row, args.OC), oc);
+    for (uint row = first; row < end; row += 8) {
+        float values[8];  // eight reads under way at a time
+        [[unroll]] for (uint i = 0; i < 8; i++)
+            values[i] = row + i < end ? load(real_row(args.dout, row + i, args.OC), oc) : 0;
+        [[unroll]] for (uint i = 0; i < 8; i++) sum += values[i];
+    }
     if (args.splits > 1)
         float_row(args.partials, split, args.OC).x[oc] = sum;
     else

@@ -10,6 +10,11 @@ void main() {
     const uint64_t i = global_index();
     if (i >= uint64_t(args.n)) return;
     float sum = 0;
-    for (uint split = 0; split < args.splits; split++) sum += float_row(args.partials, split, args.n).x[uint(i)];
+    for (uint split = 0; split < args.splits; split += 8) {
+        float values[8];  // eight reads under way at a time
+        [[unroll]] for (uint j = 0; j < 8; j++)
+            values[j] = split + j < args.splits ? float_row(args.partials, split + j, args.n).x[uint(i)] : 0;
+        [[unroll]] for (uint j = 0; j < 8; j++) sum += values[j];
+    }
     store(args.outp, uint(i), load(args.outp, uint(i)) + sum);
 }

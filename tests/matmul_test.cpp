@@ -6,17 +6,24 @@
 struct Shape {
     int N, C, OC;
 };
-// Of one element; smaller than any tile, odd; around one and several tiles; rows enough to be cut into slices.
-static const Shape shapes[] = {{1, 1, 1}, {3, 5, 7}, {17, 33, 48}, {65, 68, 132}, {129, 48, 17}, {40, 130, 257}, {700, 20, 36}};
+// Of one element; odd, so that nothing can be read four at a time; a little more than one tile of 64 or 128;
+// filling tiles exactly. Rows enough to be cut into slices. (Equal C and OC share a pipeline, which takes
+// long to compile.)
+static const Shape shapes[] = {{1, 1, 1},     {17, 33, 48},   {300, 33, 48},  {1, 68, 132},
+                               {65, 68, 132}, {300, 68, 132}, {512, 128, 128}};
 
 // Inputs, and the results in double. dweight and dbias start from what is in them.
 struct MatmulCase {
     std::vector<float> inp, weight, bias, dout, dweight_before, dbias_before;
     std::vector<float> out, dinp, dweight, dbias;
     MatmulCase(int N, int C, int OC)
-        : inp(random_values(size_t(N) * C, 1)), weight(random_values(size_t(OC) * C, 2)), bias(random_values(OC, 3)),
-          dout(random_values(size_t(N) * OC, 4)), dweight_before(random_values(size_t(OC) * C, 5)),
-          dbias_before(random_values(OC, 6)), out(size_t(N) * OC) {
+        : inp(random_values(size_t(N) * C, 1)),
+          weight(random_values(size_t(OC) * C, 2)),
+          bias(random_values(OC, 3)),
+          dout(random_values(size_t(N) * OC, 4)),
+          dweight_before(random_values(size_t(OC) * C, 5)),
+          dbias_before(random_values(OC, 6)),
+          out(size_t(N) * OC) {
         std::vector<double> x(size_t(N) * C), w(dweight_before.begin(), dweight_before.end());
         std::vector<double> b(dbias_before.begin(), dbias_before.end());
         for (size_t n = 0; n < size_t(N); n++)
@@ -43,7 +50,8 @@ struct MatmulCase {
 };
 
 // Calls check(case, N, C, OC) for each shape.
-template <class Check> static void for_each_shape(Check check) {
+template <class Check>
+static void for_each_shape(Check check) {
     for (auto [N, C, OC] : shapes) {
         SCOPED_TRACE(format_string("N %d C %d OC %d", N, C, OC));
         check(MatmulCase(N, C, OC), N, C, OC);
@@ -63,8 +71,8 @@ TEST(MatmulForward, CpuMatchesDouble) {
 TEST(MatmulBackward, CpuMatchesDouble) {
     for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
         std::vector<float> dinp = nans(c.dinp.size()), dweight = c.dweight_before, dbias = c.dbias_before;
-        matmul_backward<float>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, c.dout.data(), c.inp.data(),
-                               c.weight.data(), N, C, OC);
+        matmul_backward<float>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, c.dout.data(),
+                               c.inp.data(), c.weight.data(), N, C, OC);
         expect_close("dinp", dinp, c.dinp, 1e-6);
         expect_close("dweight", dweight, c.dweight, 1e-6);
         expect_close("dbias", dbias, c.dbias, 1e-6);
@@ -86,7 +94,8 @@ TEST(MatmulCpu, LargeMatchesDouble) {
 TEST(MatmulForward, GpuMatchesDouble) {
     for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
         for_each_version(matmul_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
+            DeviceArray<float> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias),
+                out(pad, c.out.size());
             version.launch(pad, out, inp, weight, bias, N, C, OC, block);
             expect_close("out", out.values(), c.out);
         });
@@ -125,11 +134,13 @@ TEST(MatmulDbias, GpuMatchesDouble) {
     });
 }
 
-// The functions that training calls, with and without the optional tensors; twice, since gradients accumulate.
+// The functions that training calls, with and without the optional tensors; twice, since gradients
+// accumulate.
 TEST(MatmulBackward, GpuMatchesDouble) {
     for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
         for (const auto& pad : test_pads()) {
-            DeviceArray<float> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout);
+            DeviceArray<float> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias),
+                dout(*pad, c.dout);
             DeviceArray<float> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
             DeviceArray<float> dweight(*pad, c.dweight_before), dbias(*pad, c.dbias_before);
             DeviceArray<float> scratch(*pad, matmul_backward_scratch(pad.get(), N, C, OC));
@@ -141,7 +152,8 @@ TEST(MatmulBackward, GpuMatchesDouble) {
             expect_close("dinp", dinp.values(), c.dinp);
             expect_close("dweight", dweight.values(), c.dweight);
             expect_close("dbias", dbias.values(), c.dbias);
-            matmul_backward<float>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C, OC);
+            matmul_backward<float>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C,
+                                   OC);
             std::vector<float> twice(c.dweight);
             for (size_t i = 0; i < twice.size(); i++) twice[i] += c.dweight[i] - c.dweight_before[i];
             expect_close("dweight after two calls", dweight.values(), twice);

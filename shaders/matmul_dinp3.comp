@@ -1,0 +1,18 @@
+// dinp = dout weight, blocked for registers: see matmul3.glsl.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "matmul3.glsl"
+
+layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
+
+void main() {
+    const TilePlace tile = tile_place(args.N, C, 1);
+    if (tile.outside) return;
+    product(Operand(args.dout, args.N, OC, false), Operand(args.weight, C, C, true), tile, 0, OC);
+    [[unroll]] for (uint i = 0; i < 8; i++)
+        [[unroll]] for (uint j = 0; j < 2; j++) {
+            const uint row = tile.row + row_in_tile(i), column = tile.column + column_in_tile(j);
+            if (row < args.N && column < C) store4(real_row(args.dinp, row, C), column, sums[i][j], C);
+        }
+}

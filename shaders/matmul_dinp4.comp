@@ -1,0 +1,22 @@
+// dinp = dout weight, for subgroups that are CPU vectors: see matmul4.glsl.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "matmul4.glsl"
+
+layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
+
+void main() {
+    const uint C = args.C, OC = args.OC;
+    if (tile_row(C) >= args.N) return;
+    product(Operand(args.dout, args.N, OC, 1), Operand(args.weight, C, 1, C), OC);
+    [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+        const uint column = tile_column(C, c);
+        if (column >= C) continue;
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            const uint row = tile_row(C) + r;
+            if (row >= args.N) continue;
+            store(real_row(args.dinp, row, C), column, sums[r][c]);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+// dweight += dout^T inp, tiles through shared memory: see matmul2.glsl.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "matmul2.glsl"
+
+layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
+
+void main() {
+    const uint C = args.C, OC = args.OC;
+    const uvec2 place = tile_place(C);
+    if (place.x >= OC) return;
+    const float sum = product(args.dout, args.inp, place, OC, C, args.N, OC, C, true, true);
+    const uint oc = place.x + local_row(), c = place.y + local_column();
+    if (oc >= OC || c >= C) return;
+    Reals dweight = real_row(args.dweight, oc, C);
+    store(dweight, c, load(dweight, c) + sum);
+}

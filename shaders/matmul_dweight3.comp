@@ -1,0 +1,39 @@
+// dweight += dout^T inp, blocked for registers: see matmul3.glsl. The sum over the rows can be long and dweight small,
+// so the rows are cut into slices; matmul_sum adds their partial products in a fixed order.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "matmul3.glsl"
+
+layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
+
+void add4(Reals p, uint column, vec4 v) {
+    store4(p, column, load4(uint64_t(p) + column * REAL_BYTES, C - column) + v, C);
+}
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Floats4 { vec4 x[]; };
+
+void store_partial4(Floats p, uint column, vec4 v) {
+    if (WIDE) {
+        Floats4(uint64_t(p) + column * 4).x[0] = v;
+        return;
+    }
+    [[unroll]] for (uint i = 0; i < 4; i++)
+        if (column + i < C) p.x[column + i] = v[i];
+}
+
+void main() {
+    const TilePlace tile = tile_place(OC, C, args.splits);
+    if (tile.outside) return;
+    const uint first = tile.split * args.slice_rows, end = min(first + args.slice_rows, args.N);
+    product(Operand(args.dout, OC, OC, true), Operand(args.inp, C, C, true), tile, first, end);
+    [[unroll]] for (uint i = 0; i < 8; i++)
+        [[unroll]] for (uint j = 0; j < 2; j++) {
+            const uint row = tile.row + row_in_tile(i), column = tile.column + column_in_tile(j);
+            if (row >= OC || column >= C) continue;
+            if (args.splits > 1)
+                store_partial4(float_row(args.partials, uint64_t(tile.split) * OC + row, C), column, sums[i][j]);
+            else
+                add4(real_row(args.dweight, row, C), column, sums[i][j]);
+        }
+}

@@ -1,0 +1,23 @@
+// dweight += dout^T inp, for subgroups that are CPU vectors: see matmul4.glsl.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "matmul4.glsl"
+
+layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
+
+void main() {
+    const uint C = args.C, OC = args.OC;
+    if (tile_row(C) >= OC) return;
+    product(Operand(args.dout, OC, 1, OC), Operand(args.inp, C, 1, C), args.N);
+    [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+        const uint column = tile_column(C, c);
+        if (column >= C) continue;
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            const uint row = tile_row(C) + r;
+            if (row >= OC) continue;
+            Reals dweight = real_row(args.dweight, row, C);
+            store(dweight, column, load(dweight, column) + sums[r][c]);
+        }
+    }
+}

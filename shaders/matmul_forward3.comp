@@ -1,0 +1,23 @@
+// out = inp weight^T + bias, blocked for registers: see matmul3.glsl.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "matmul3.glsl"
+
+layout(push_constant, scalar) uniform Push { MatmulForwardArgs args; };
+
+void main() {
+    const TilePlace tile = tile_place(args.N, OC, 1);
+    if (tile.outside) return;
+    product(Operand(args.inp, args.N, C, false), Operand(args.weight, OC, C, false), tile, 0, C);
+    [[unroll]] for (uint j = 0; j < 2; j++) {
+        const uint column = tile.column + column_in_tile(j);
+        if (column >= OC) continue;
+        vec4 bias = vec4(0);
+        if (uint64_t(args.bias) != 0) bias = load4(uint64_t(args.bias) + column * REAL_BYTES, OC - column);
+        [[unroll]] for (uint i = 0; i < 8; i++) {
+            const uint row = tile.row + row_in_tile(i);
+            if (row < args.N) store4(real_row(args.outp, row, OC), column, sums[i][j] + bias, OC);
+        }
+    }
+}
