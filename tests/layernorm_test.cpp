@@ -37,7 +37,7 @@ TEST(LayernormForward, CpuMatchesDouble) {
         }
         SCOPED_TRACE(format_string("N %d C %d", N, C));
         expect_close("out", c.out, out, 1e-6);
-        expect_close("mean", c.mean, mean, 1e-6);
+        expect_close("mean", c.mean, mean, 1e-5);  // small against its terms, whose sum is rounded
         expect_close("rstd", c.rstd, rstd, 1e-6);
     }
 }
