@@ -44,12 +44,20 @@ vec4 load_quad(Reals p, HeadRows h, uint row, uint quad) {
 }
 
 // Copies `rows` rows from `first` on, `quads` quads of each from `quad` on, to tile[at], `stride` quads apart; rows
-// past the last one become zero.
+// past the last one become zero. Each invocation has four loads under way at once.
 void load_tile(uint at, uint stride, HeadRows h, uint first, uint rows, uint quad, uint quads) {
     Reals p = real_row(h.p, first, h.width);
-    for (uint i = gl_LocalInvocationID.x; i < rows * quads; i += BLOCK) {
-        const uint row = i / quads, q = i % quads;
-        tile[at + row * stride + q] = first + row < h.count ? load_quad(p, h, row, quad + q) : vec4(0);
+    for (uint start = gl_LocalInvocationID.x; start < rows * quads; start += 4 * BLOCK) {
+        vec4 v[4];
+        [[unroll]] for (uint n = 0; n < 4; n++) {
+            const uint i = start + n * BLOCK, row = i / quads;
+            const bool inside = i < rows * quads && first + row < h.count;
+            v[n] = inside ? load_quad(p, h, row, quad + i % quads) : vec4(0);
+        }
+        [[unroll]] for (uint n = 0; n < 4; n++) {
+            const uint i = start + n * BLOCK;
+            if (i < rows * quads) tile[at + i / quads * stride + i % quads] = v[n];
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 #include "util.glsl"
 
 layout(constant_id = 1) const uint HS = 64;
+layout(constant_id = 2) const uint QUADS = 1;  // rows start at multiples of 16 bytes: read four channels at once
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
 void main() {
@@ -14,7 +15,11 @@ void main() {
     Reals dout = real_row(args.dout, i, HS);
     Reals outp = real_row(args.outp, i, HS);
     float sum = 0;
-    for (uint c = 0; c < HS; c++) sum += load(dout, c) * load(outp, c);
+    if (QUADS != 0) {
+        for (uint q = 0; q < HS / 4; q++) sum += dot(Reals4(uint64_t(dout)).x[q], Reals4(uint64_t(outp)).x[q]);
+    } else {
+        for (uint c = 0; c < HS; c++) sum += load(dout, c) * load(outp, c);
+    }
     const uint64_t row = i / NH;  // of (B, T)
     float_row(args.delta, (row / T * NH + i % NH) * T + row % T, 1).x[0] = sum;
 }
