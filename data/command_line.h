@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 
+// Counts need ->check(CLI::NonNegativeNumber): CLI11 2.1 reads "-1" into an unsigned number as 2^64 - 1.
 // Returns main's exit status. The app's name stands before each message.
 inline int run_command_line(CLI::App& app, int argc, char** argv, const std::function<void()>& work) {
     try {

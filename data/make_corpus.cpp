@@ -113,13 +113,15 @@ int main(int argc, char** argv) {
     CLI::App app("Writes stories whose exact entropy is known, or checks whether stories are such ones.",
                  "make_corpus");
     app.add_option("--out", options.out, "text file to write; its numbers go beside it, named .json");
-    app.add_option("--bytes", options.bytes, "at least so many bytes");
-    app.add_option("--stories", options.stories, "at least so many stories");
-    app.add_option("--seed", options.seed, "the same seed gives the same text (1)");
+    app.add_option("--bytes", options.bytes, "at least so many bytes")->check(CLI::NonNegativeNumber);
+    app.add_option("--stories", options.stories, "at least so many stories")->check(CLI::NonNegativeNumber);
+    app.add_option("--seed", options.seed, "the same seed gives the same text (1)")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--tokenizer", options.tokenizer,
                    "what to count tokens with: a file, or bytes (the default)");
     app.add_option("--val-tokens", options.val_tokens,
-                   "size of the validation part, rounded up to whole stories (0)");
+                   "size of the validation part, rounded up to whole stories (0)")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--check", options.check, "text file whose stories are to be checked");
     return run_command_line(app, argc, argv, [&] {
         if (!options.check.empty()) return check(options.check);

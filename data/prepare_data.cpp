@@ -196,8 +196,10 @@ int main(int argc, char** argv) {
     app.add_option("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
     app.add_option("--split-documents", options.split, "blank-line: end-of-text also after every blank line")
         ->check(CLI::IsMember({"blank-line"}));
-    app.add_option("--val-tokens", options.val_tokens, "so many tokens at the start are for validation (0)");
-    app.add_option("--shard-tokens", options.shard_tokens, "most tokens of one shard (100000000)");
+    app.add_option("--val-tokens", options.val_tokens, "so many tokens at the start are for validation (0)")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--shard-tokens", options.shard_tokens, "most tokens of one shard (100000000)")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--out", options.out, "folder for the shards, made if missing");
     app.add_option("--name", options.name, "the shards' name");
     app.add_option("--make-tokenizer", options.make_tokenizer,

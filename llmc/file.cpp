@@ -52,8 +52,7 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::write(std::string_view bytes) {
-    if (bytes.empty()) return;  // its pointer may be null, which fwrite must not be given
-    if (fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size())
+    if (!bytes.empty() && fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size())
         fail("cannot write %s: %s", path.c_str(), strerror(errno));
 }
 

@@ -38,6 +38,7 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
     if (count > shard.tokens || first > shard.tokens - count)
         fail("tokens %llu to %llu asked of %s, which has %llu", (unsigned long long)first,
              (unsigned long long)(first + count), shard.path.c_str(), (unsigned long long)shard.tokens);
+    if (count == 0) return;  // out may be null
     File file = open_to_read(shard.path);
     setvbuf(file.get(), nullptr, _IONBF, 0);  // one direct read; a buffer would read ahead and copy
     if (fseeko(file.get(), off_t(header_bytes + first * sizeof(uint16_t)), SEEK_SET) != 0)

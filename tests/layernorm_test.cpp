@@ -130,7 +130,8 @@ TEST(LayernormBackward, GpuMatchesCpu) {
             pad.begin_group();  // the launcher must order its own kernels
             version.launch(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
             pad.end_group();
-            expect_close("dinp", dinp.values(), c.dinp_after);
+            // one channel has no variance: rstd is 316 and multiplies the rounding of a difference that is zero
+            expect_close("dinp", dinp.values(), c.dinp_after, C == 1 ? 1e-3 : 1e-5);
             expect_close("dweight", dweight.values(), c.dweight_after);
             expect_close("dbias", dbias.values(), c.dbias_after);
         };

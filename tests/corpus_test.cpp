@@ -1,0 +1,255 @@
+// The corpus: its stories are read back to the same choices, the grammar refuses stories that break its
+// rules, and make_corpus's numbers are those of the text that it wrote, as prepare_data tokenizes it.
+#include "llmc/corpus.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "llmc/error.h"
+#include "llmc/file.h"
+#include "llmc/token_file.h"
+#include "tests/run_program.h"
+
+static const std::string make_corpus = BINARY_DIR "/make_corpus", prepare_data = BINARY_DIR "/prepare_data";
+
+// Replaces the first occurrence; fails the test where there is none.
+static std::string with(std::string text, const std::string& from, const std::string& to) {
+    size_t position = text.find(from);
+    EXPECT_NE(position, std::string::npos) << from;
+    return position == std::string::npos ? text : text.replace(position, from.size(), to);
+}
+
+TEST(corpus, stories_are_read_back_to_the_same_choices) {
+    std::mt19937_64 random(3);
+    std::set<std::string> words;
+    size_t shortest = 1000, longest = 0, bytes = 0;
+    double nats = 0;
+    for (int i = 0; i < 20000; i++) {
+        Story story = write_story(random);
+        Story read = read_story(story.text + "One sunny day");  // what follows is not the story's concern
+        ASSERT_EQ(read.text, story.text);
+        ASSERT_EQ(read.nats, story.nats);
+        ASSERT_EQ(read.choices, story.choices);
+        ASSERT_EQ(story.text.find("\n\n"), story.text.size() - 2) << story.text;
+        shortest = std::min(shortest, story.text.size());
+        longest = std::max(longest, story.text.size());
+        bytes += story.text.size();
+        nats += story.nats;
+        std::istringstream stream(story.text);
+        for (std::string word; stream >> word; words.insert(word))
+            while (!word.empty() && !isalpha(uint8_t(word.back()))) word.pop_back();
+    }
+    EXPECT_GT(words.size(), 400u);
+    EXPECT_GT(shortest, 100u);
+    EXPECT_LT(longest, 600u);
+    EXPECT_GT(nats / double(bytes), 0.1);
+    EXPECT_LT(nats / double(bytes), 0.2);
+}
+
+// The probabilities that nats are made of are those that the stories are written with: how often a story
+// occurs that has a given start is what the grammar says (within four standard deviations).
+TEST(corpus, choices_are_as_likely_as_counted) {
+    std::mt19937_64 random(4);
+    const int stories = 20000;
+    const double first_weather = 21.0 / (21 + 14 + 11 + 9 + 7 + 6 + 6 + 5 + 5 + 4);
+    int one = 0, was = 0, one_sunny = 0, girl = 0, once = 0;
+    for (int i = 0; i < stories; i++) {
+        const Story story = write_story(random);
+        std::string_view text = story.text;
+        one += text.starts_with("One ");
+        was += text.starts_with("It was a ");
+        one_sunny += text.starts_with("One sunny ");
+        once += text.starts_with("There was once a ");
+        girl += text.starts_with("There was once a ") && text.find(" girl called ") != text.npos;
+    }
+    auto expect_share = [](int count, int of, double p) {
+        EXPECT_LT(std::abs(count - of * p), 4 * std::sqrt(of * p * (1 - p)))
+            << count << " of " << of << ", not " << p;
+    };
+    expect_share(one, stories, 5.0 / 11);
+    expect_share(was, stories, 3.0 / 11);
+    expect_share(one_sunny, one, first_weather);
+    expect_share(girl, once, 0.5);
+}
+
+// A story written by hand, and stories that differ from it in one fact.
+TEST(corpus, the_grammar_knows_what_it_told) {
+    const std::string story =
+        "There was once a shy girl called Mia. She was in the garden. She had a red ball. She put the ball "
+        "behind "
+        "the fence. Then Tom came by. They went to the kitchen. \"Where is your ball?\" asked Tom. \"It is "
+        "behind "
+        "the fence in the garden,\" said Mia. At last they went home. The ball was still behind the fence in "
+        "the "
+        "garden. It was a good day.\n\n";
+    Story read = read_story(story);
+    EXPECT_EQ(read.text, story);
+    EXPECT_GT(read.nats, 20);
+    for (auto [from, to] : std::vector<std::pair<std::string, std::string>>{
+             {"She was in", "He was in"},                           // a pronoun that disagrees
+             {"Mia. She", "Paul. She"},                             // a girl with a boy's name
+             {"a red", "an red"},                                   // the wrong article
+             {"put the ball", "put the kite"},                      // a thing that she does not have
+             {"behind the fence. Then", "behind the stove. Then"},  // a stove in the garden
+             {"Then Tom", "Then Mia"},                              // she meets herself
+             {"to the kitchen", "to the garden"},                   // they are there already
+             {"asked Tom", "asked Ben"},                            // Ben is not there
+             {"It is behind the fence in the garden", "It is behind the fence"},  // not where they are now
+             {"still behind the fence", "still between the roses"},               // it moved by itself
+             {"fence in the garden. It", "fence in the park. It"},
+             {"they went home", "she went home"},  // he stays behind
+             {"good day.\n\n", "good day.\n"},
+         })
+        EXPECT_THROW(read_story(with(story, from, to)), Error) << from << " -> " << to;
+    EXPECT_THROW(read_story(""), Error);
+    EXPECT_THROW(read_story(story.substr(0, story.size() / 2)), Error);
+    // With a rarer name for the girl, 14 in place of 21, and that name left out of those whom she can meet.
+    int names = 0;
+    for (int i = 0; i < 26; i++) names += 2 * (1 + 40 / (i + 2));
+    EXPECT_NEAR(read_story(with(with(story, "Mia", "Lily"), "Mia", "Lily")).nats - read.nats,
+                std::log(21.0 / 14) + std::log((names - 14.0) / (names - 21.0)), 1e-9);
+}
+
+TEST(corpus, sums_are_right_and_pronouns_clear) {
+    const std::string sums =
+        "One sunny day, Ben was at school. He counted his apples: three. He found nine more. Now he had "
+        "twelve "
+        "apples. Then Mia ran up. She ate";
+    const std::string story =
+        "One sunny day, Ben was at school. He counted his shells: three. He found nine more. Now he had "
+        "twelve "
+        "shells. Then Tom ran up. Tom took two. Then Ben had ten shells left. At last they went home. Ben "
+        "had ten "
+        "shells. Soon it was dark.\n\n";
+    EXPECT_EQ(read_story(story).text, story);
+    EXPECT_THROW(read_story(with(story, "had twelve", "had eleven")), Error);
+    EXPECT_THROW(read_story(with(story, "Ben had ten shells left", "Ben had nine shells left")), Error);
+    EXPECT_THROW(read_story(with(story, "Ben had ten shells. ", "Ben had ten apples. ")), Error);
+    EXPECT_THROW(read_story(with(story, "Then Ben had", "Then he had")), Error);  // Tom could be meant
+    EXPECT_THROW(read_story(sums), Error);                                        // a boy is no she
+
+    const std::string gifts =
+        "It was a cold day. Anna was at the market. She met Leo. She had a red ball, and Leo had a blue "
+        "drum. They "
+        "swapped. \"Who has the ball?\" asked her uncle. \"Leo does,\" said Anna. Leo gave the ball to her. "
+        "At last "
+        "they went home. Anna had the red ball and the blue drum, and Leo had nothing. The stars came "
+        "out.\n\n";
+    EXPECT_EQ(read_story(gifts).text, gifts);
+    EXPECT_THROW(read_story(with(gifts, "Leo does", "I do")), Error);
+    EXPECT_THROW(read_story(with(gifts, "gave the ball", "gave the drum")), Error);
+    EXPECT_THROW(read_story(with(gifts, "the blue drum, and Leo had nothing", "and Leo had the blue drum")),
+                 Error);
+}
+
+// The same seed gives the same text on every machine and with every compiler.
+TEST(corpus, a_seed_s_text_is_fixed) {
+    std::mt19937_64 random(1);
+    EXPECT_EQ(
+        write_story(random).text,
+        "One foggy day, Paul was at the market. He had a soft bottle. He sat down and rested. He put the "
+        "bottle beside the well. Then Ben walked in. Ben ate some bread. They laughed. At last they went "
+        "home. "
+        "The bottle was still beside the well at the market. Everything was fine.\n\n");
+}
+
+static uint64_t tokens_in(const std::string& path) { return open_token_shard(path).tokens; }
+
+// Makes a corpus and compares each of its numbers with the text and with the shards that prepare_data makes
+// of it.
+static void check_numbers(const std::string& tokenizer) {
+    TemporaryFolder folder;
+    ProgramResult made = run_program({make_corpus, "--out", folder / "c.txt", "--bytes", "100000", "--seed",
+                                      "5", "--tokenizer", tokenizer, "--val-tokens", "5000"});
+    ASSERT_EQ(made.status, 0) << made.err;
+    nlohmann::json json = nlohmann::json::parse(read_whole_file(folder / "c.json"));
+    std::string text = read_whole_file(folder / "c.txt");
+    uint64_t stories = 0, bytes = 0;
+    double nats = 0;
+    while (bytes < text.size()) {
+        Story story = read_story(std::string_view(text).substr(bytes));
+        stories++;
+        bytes += story.text.size();
+        nats += story.nats;
+        if (stories == json["val_stories"]) {
+            EXPECT_EQ(json["val_bytes"], bytes);
+            EXPECT_NEAR(json["val_nats"].get<double>(), nats, 1e-6);
+        }
+    }
+    EXPECT_GE(text.size(), 100000u);
+    EXPECT_EQ(json["seed"], 5);
+    EXPECT_EQ(json["tokenizer"], tokenizer);
+    EXPECT_EQ(json["stories"], stories);
+    EXPECT_EQ(json["bytes"], text.size());
+    EXPECT_NEAR(json["nats"].get<double>(), nats, 1e-6);
+
+    ProgramResult prepared = run_program({prepare_data, "--tokenizer", tokenizer, "--split-documents",
+                                          "blank-line", "--val-tokens", json["val_tokens"].dump(), "--out",
+                                          folder.path, "--name", "c", folder / "c.txt"});
+    ASSERT_EQ(prepared.status, 0) << prepared.err;
+    uint64_t val = tokens_in(folder / "c_val.bin"), all = val + tokens_in(folder / "c_train.bin");
+    EXPECT_GE(val, 5000u);
+    EXPECT_LT(val, 5700u);
+    EXPECT_EQ(json["tokens"], all);
+    EXPECT_NEAR(json["nats_per_token"].get<double>(), nats / double(all), 1e-9);
+    EXPECT_NEAR(json["val_nats_per_token"].get<double>(), json["val_nats"].get<double>() / double(val), 1e-9);
+    EXPECT_NEAR(json["nats_per_byte"].get<double>(), nats / double(text.size()), 1e-9);
+    uint16_t first = 0;  // the training part begins with a document
+    read_tokens(open_token_shard(folder / "c_train.bin"), 0, 1, &first);
+    EXPECT_EQ(first, tokenizer == "bytes" ? 256 : 50256);
+}
+
+TEST(corpus, program_s_numbers_are_the_text_s_in_bytes) { check_numbers("bytes"); }
+
+TEST(corpus, program_s_numbers_are_the_text_s_in_gpt2_tokens) {
+    const std::string tokenizer = SOURCE_DIR "/../shared/data/gpt2_tokenizer.bin";
+    if (!std::filesystem::exists(tokenizer)) GTEST_SKIP() << "no ../shared/data/gpt2_tokenizer.bin";
+    check_numbers(tokenizer);
+}
+
+TEST(corpus, program_checks_stories) {
+    TemporaryFolder folder;
+    ASSERT_EQ(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "3"}).status, 0);
+    std::string text = read_whole_file(folder / "c.txt");
+    write_whole_file(folder / "sample.txt",
+                     {"<|endoftext|>", text, "One day, nobody was there.\n\n", "One sun"});
+    ProgramResult checked = run_program({make_corpus, "--check", folder / "sample.txt"});
+    EXPECT_EQ(checked.status, 0) << checked.err;
+    EXPECT_NE(checked.out.find("3 of 4 stories"), std::string::npos) << checked.out;
+    EXPECT_NE(checked.out.find("story 4 is no story of the grammar: at byte 4"), std::string::npos)
+        << checked.out;
+}
+
+TEST(corpus, program_s_bad_input_gives_one_line_and_status_1) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "empty", {""});
+    std::vector<std::vector<std::string>> cases = {
+        {},
+        {"--bytes", "100"},
+        {"--out", folder / "c.txt"},
+        {"--out", folder / "c.json", "--bytes", "100"},
+        {"--out", folder / "no/such/c.txt", "--bytes", "100"},
+        {"--out", folder / "c.txt", "--bytes", "-1"},
+        {"--out", folder / "c.txt", "--bytes", "many"},
+        {"--out", folder / "c.txt", "--bytes", "100", "--val-tokens", "100000"},
+        {"--out", folder / "c.txt", "--bytes", "100", "--tokenizer", folder / "missing"},
+        {"--out", folder / "c.txt", "--bytes", "100", "--tokenizer", folder / "empty"},
+        {"--out", folder / "c.txt", "--bytes", "100", "surplus"},
+        {"--check", folder / "missing"},
+        {"--check", folder / "empty"},
+    };
+    for (std::vector<std::string> arguments : cases) {
+        std::string shown;
+        for (const std::string& argument : arguments) shown += argument + " ";
+        arguments.insert(arguments.begin(), make_corpus);
+        ProgramResult result = run_program(arguments);
+        EXPECT_EQ(result.status, 1) << shown;
+        EXPECT_EQ(count_lines(result.err), 1) << shown << result.err;
+        EXPECT_EQ(result.err.rfind("make_corpus: ", 0), 0u) << shown << result.err;
+        EXPECT_FALSE(std::filesystem::exists(folder / "c.txt")) << shown;
+    }
+}

@@ -1,0 +1,213 @@
+// data/download.sh against a small web server in this process: whole files, resumed ones, servers that break
+// off, cannot resume, lie or lack the file, and files that are not what their names say.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "llmc/error.h"
+#include "llmc/file.h"
+#include "tests/run_program.h"
+
+// Serves files from memory, one connection after the other.
+struct WebServer {
+    std::map<std::string, std::string> files;
+    bool ranges = true;            // honours Range requests
+    size_t break_off = SIZE_MAX;   // ends each connection after so many bytes of a body
+    std::atomic<size_t> sent = 0;  // bytes of bodies
+    int listener = -1, port = 0;
+    std::thread thread;
+
+    WebServer() {
+        listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address = {};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t length = sizeof(address);
+        if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener, 8) != 0 ||
+            getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+            throw std::runtime_error("no local server");
+        port = ntohs(address.sin_port);
+        thread = std::thread([this] {
+            for (int peer; (peer = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0; close(peer))
+                answer(peer);
+        });
+    }
+    ~WebServer() {
+        shutdown(listener, SHUT_RDWR);
+        thread.join();
+        close(listener);
+    }
+
+    static void send_all(int peer, const std::string& bytes) {
+        for (size_t done = 0; done < bytes.size();) {
+            ssize_t count = send(peer, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
+            if (count <= 0) return;
+            done += size_t(count);
+        }
+    }
+
+    void answer(int peer) {
+        std::string request;
+        char chunk[4096];
+        while (request.find("\r\n\r\n") == std::string::npos) {
+            ssize_t count = recv(peer, chunk, sizeof(chunk), 0);
+            if (count <= 0) return;
+            request.append(chunk, size_t(count));
+        }
+        bool head = request.rfind("HEAD ", 0) == 0;
+        size_t slash = request.find('/'), end = request.find(' ', slash);
+        auto found = files.find(request.substr(slash + 1, end - slash - 1));
+        if (found == files.end())
+            return send_all(peer, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        std::string body = found->second, status = "200 OK", extra;
+        size_t range = request.find("Range: bytes="), total = body.size();
+        if (ranges && range != std::string::npos) {
+            size_t first = strtoull(request.c_str() + range + 13, nullptr, 10);
+            status = "206 Partial Content";
+            extra = format_string("Content-Range: bytes %zu-%zu/%zu\r\n", first, total - 1, total);
+            body.erase(0, first);
+        }
+        send_all(peer, "HTTP/1.1 " + status + "\r\nConnection: close\r\n" + extra +
+                           format_string("Content-Length: %zu\r\n\r\n", body.size()));
+        if (head) return;
+        body.resize(std::min(body.size(), break_off));
+        send_all(peer, body);
+        sent += body.size();
+    }
+};
+
+static std::string shard(int tokens, int magic = 20240520) {
+    std::string bytes(1024 + 2 * size_t(tokens), 't');
+    int header[3] = {magic, 1, tokens};
+    memset(bytes.data(), 0, 1024);
+    memcpy(bytes.data(), header, sizeof(header));
+    return bytes;
+}
+
+struct download : testing::Test {
+    TemporaryFolder folder;
+    WebServer server;
+    const std::string val = "fineweb_val_000000.bin", train = "fineweb_train_000001.bin";
+
+    void SetUp() override {
+        if (run_program({"sh", "-c", "command -v curl"}).status != 0) GTEST_SKIP() << "curl is not installed";
+        server.files[val] = shard(1000);
+        server.files[train] = shard(50000);
+    }
+    ProgramResult run(std::vector<std::string> arguments) {
+        arguments.insert(arguments.begin(), {"env", "no_proxy=*", "RETRY_SECONDS=0",
+                                             "BASE_URL=http://127.0.0.1:" + std::to_string(server.port) + "/",
+                                             SOURCE_DIR "/data/download.sh"});
+        return run_program(arguments);
+    }
+    ProgramResult fineweb() { return run({"fineweb", "1", folder.path}); }
+    void expect_complete(const ProgramResult& result) {
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(result.err, "");
+        for (const std::string& name : {val, train}) {
+            EXPECT_TRUE(read_whole_file(folder / name) == server.files[name]) << name;
+            EXPECT_FALSE(std::filesystem::exists(folder / (name + ".part"))) << name;
+        }
+    }
+    void expect_failure(const ProgramResult& result, const std::string& expected) {
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_EQ(result.err.rfind("download.sh: ", 0), 0u) << result.err;
+        EXPECT_NE(result.err.find(expected), std::string::npos) << result.err;
+    }
+};
+
+TEST_F(download, fetches_once) {
+    expect_complete(fineweb());
+    size_t all = server.files[val].size() + server.files[train].size();
+    EXPECT_EQ(server.sent, all);
+    expect_complete(fineweb());
+    EXPECT_EQ(server.sent, all);
+}
+
+TEST_F(download, goes_on_where_it_stopped) {
+    const size_t have = 60000;
+    write_whole_file(folder / (train + ".part"), {server.files[train].substr(0, have)});
+    expect_complete(fineweb());
+    EXPECT_EQ(server.sent, server.files[val].size() + server.files[train].size() - have);
+}
+
+TEST_F(download, completes_a_truncated_file) {
+    write_whole_file(folder / train, {server.files[train].substr(0, 100)});
+    expect_complete(fineweb());
+    EXPECT_EQ(server.sent, server.files[val].size() + server.files[train].size() - 100);
+}
+
+TEST_F(download, goes_on_when_the_connection_breaks) {
+    server.break_off = 40000;
+    expect_complete(fineweb());
+}
+
+TEST_F(download, gives_up_when_it_keeps_breaking_and_goes_on_later) {
+    server.break_off = 10000;
+    expect_failure(fineweb(), "only 30000 of 101024 bytes came");
+    EXPECT_FALSE(std::filesystem::exists(folder / train));
+    server.break_off = SIZE_MAX;
+    expect_complete(fineweb());
+}
+
+TEST_F(download, starts_over_where_the_server_cannot_resume) {
+    server.ranges = false;
+    write_whole_file(folder / (train + ".part"), {server.files[train].substr(0, 5000)});
+    expect_complete(fineweb());
+}
+
+TEST_F(download, an_overlong_part_is_fetched_anew) {
+    write_whole_file(folder / (train + ".part"), {server.files[train], "surplus"});
+    expect_complete(fineweb());
+}
+
+TEST_F(download, refuses_files_that_are_something_else) {
+    server.files[train] = shard(50000, 20240801);
+    expect_failure(fineweb(), "starts with 20240801, not 20240520");
+    server.files[train] = shard(50000) + "xx";
+    expect_failure(fineweb(), "does not fit the 50000 tokens");
+    server.files[train] = "";
+    expect_failure(fineweb(), "no answer with a size");
+    EXPECT_FALSE(std::filesystem::exists(folder / train));
+    EXPECT_FALSE(std::filesystem::exists(folder / (train + ".part")));
+}
+
+TEST_F(download, says_what_is_wrong) {
+    write_whole_file(folder / val, {server.files[val], "mine"});
+    expect_failure(fineweb(), "is longer than the server's");
+    EXPECT_EQ(read_whole_file(folder / val).size(), server.files[val].size() + 4);
+    std::filesystem::remove(folder / val);
+    server.files.erase(train);
+    expect_failure(fineweb(), train + ": no answer");
+    write_whole_file(folder / "file", {""});
+    expect_failure(run({"fineweb", "1", folder / "file"}), "cannot make the folder");
+    for (const char* count : {"0", "1029", "-1", "x", ""})
+        expect_failure(run({"fineweb", count, folder.path}), "1 to 1028");
+    expect_failure(run({"fineweb-edu", "1002", folder.path}), "1 to 1001");
+    expect_failure(run({}), "usage");
+    expect_failure(run({"everything"}), "usage");
+    expect_failure(run({"starter", folder.path, "surplus"}), "usage");
+    int port = server.port;
+    server.port = 1;  // nobody answers there
+    expect_failure(fineweb(), "no answer");
+    server.port = port;
+}
+
+TEST_F(download, the_starter_pack_has_all_kinds_of_files) {
+    server.files = {
+        {"gpt2_tokenizer.bin", shard(1, 20240328)},       {"tiny_shakespeare_val.bin", shard(2)},
+        {"tiny_shakespeare_train.bin", shard(3)},         {"hellaswag_val.bin", shard(4, 20240522)},
+        {"gpt2_124M_bf16.bin", shard(5, 20240326)},       {"gpt2_124M.bin", shard(6, 20240326)},
+        {"gpt2_124M_debug_state.bin", shard(7, 20240327)}};
+    ProgramResult result = run({"starter", folder.path});
+    EXPECT_EQ(result.status, 0) << result.err;
+    for (const auto& [name, bytes] : server.files)
+        EXPECT_TRUE(read_whole_file(folder / name) == bytes) << name;
+}
