@@ -59,7 +59,7 @@ static void attention_forward2(LaunchPad& pad, T* out, float* lse, const T* qkv,
 template <class T> std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
     return {
         {"attention_forward1", "one invocation per query", attention_forward1<T>, {32, 128}},
-        {"attention_forward2", "64 queries x 64 keys per workgroup, sums in registers", attention_forward2<T>, {128, 64, 256}},
+        {"attention_forward2", "tiles of 64 queries x 64 keys, sums in registers", attention_forward2<T>, {128, 64}},
     };
 }
 
@@ -105,7 +105,7 @@ static void attention_backward2(LaunchPad& pad, T* dqkv, float* delta, const T* 
 template <class T> std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions() {
     return {
         {"attention_backward1", "one invocation per query, then one per key", attention_backward1<T>, {32, 128}},
-        {"attention_backward2", "64 queries x 64 keys per workgroup, sums in registers", attention_backward2<T>, {128, 64, 256}},
+        {"attention_backward2", "tiles of 64 queries x 64 keys, sums in registers", attention_backward2<T>, {128, 64}},
     };
 }
 

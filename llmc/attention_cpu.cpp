@@ -1,6 +1,6 @@
 // Attention on the CPU. Scores live in tiles of 48 queries by 48 keys, in fp32; every product of tiles goes through
-// one small matrix kernel, accumulate_tile(). Forward threads over blocks of queries, backward over heads: both give the
-// same bits whatever the number of threads.
+// one small matrix kernel, accumulate_tile(). Forward threads over blocks of queries, backward over heads: both give
+// the same bits whatever the number of threads.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -22,7 +22,12 @@ const uint VALUE_TILE = TILE * SCORE_STRIDE;      // where the second factor of 
 const float LOG2E = 1.44269504, LN2 = 0.69314718;
 
 uint row_of(uint r) { return gl_LocalInvocationID.x / 8 + ROW_STEP * r; }
-uint column_of(uint c) { return gl_LocalInvocationID.x % 8 + 8 * c; }
+// Four columns follow each other, so that scores are published as quads. multiply() reads column_of(c) as row
+// gl_LocalInvocationID.x % 8 + 8 * c of its second tile: 8 neighbouring rows at once, in different banks.
+uint column_of(uint c) { return 4 * (gl_LocalInvocationID.x % 8) + 32 * (c / 4) + c % 4; }
+uint slot_of_column(uint j) { return j % 32 / 4 + 8 * (j / 32 * 4 + j % 4); }
+// The quads of channels that an invocation holds of its rows' sums.
+uint quad_of(uint w) { return gl_LocalInvocationID.x % 8 + 8 * w; }
 
 // Rows of one head: row t starts `offset` elements into p's row t of `width` elements, and there are `count`.
 struct HeadRows {
@@ -43,9 +48,10 @@ vec4 load_quad(Reals p, HeadRows h, uint row, uint quad) {
     return v;
 }
 
-// Copies `rows` rows from `first` on, `quads` quads of each from `quad` on, to tile[at], `stride` quads apart; rows
-// past the last one become zero. Each invocation has four loads under way at once.
-void load_tile(uint at, uint stride, HeadRows h, uint first, uint rows, uint quad, uint quads) {
+// Copies `rows` rows from `first` on, `quads` quads of each from `quad` on, to tile[at], `stride` quads apart, in the
+// order of multiply()'s columns where `columns` is set; rows past the last one become zero. Each invocation has four
+// loads under way at once.
+void load_tile(uint at, uint stride, bool columns, HeadRows h, uint first, uint rows, uint quad, uint quads) {
     Reals p = real_row(h.p, first, h.width);
     for (uint start = gl_LocalInvocationID.x; start < rows * quads; start += 4 * BLOCK) {
         vec4 v[4];
@@ -55,8 +61,8 @@ void load_tile(uint at, uint stride, HeadRows h, uint first, uint rows, uint qua
             v[n] = inside ? load_quad(p, h, row, quad + i % quads) : vec4(0);
         }
         [[unroll]] for (uint n = 0; n < 4; n++) {
-            const uint i = start + n * BLOCK;
-            if (i < rows * quads) tile[at + i / quads * stride + i % quads] = v[n];
+            const uint i = start + n * BLOCK, row = columns ? slot_of_column(i / quads) : i / quads;
+            if (i < rows * quads) tile[at + row * stride + i % quads] = v[n];
         }
     }
 }
@@ -66,14 +72,14 @@ void multiply(out float scores[SCORES], HeadRows a, uint a_first, HeadRows b, ui
     [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = 0;
     for (uint quad = 0; 4 * quad < HS; quad += DEPTH) {
         barrier();  // the shared memory may still be read by what came before
-        load_tile(0, STRIDE, a, a_first, TILE, quad, DEPTH);
-        load_tile(COLUMN_TILE, STRIDE, b, b_first, TILE, quad, DEPTH);
+        load_tile(0, STRIDE, false, a, a_first, TILE, quad, DEPTH);
+        load_tile(COLUMN_TILE, STRIDE, true, b, b_first, TILE, quad, DEPTH);
         barrier();
         for (uint q = 0; q < DEPTH; q++) {
             vec4 x[ROWS];
             [[unroll]] for (uint r = 0; r < ROWS; r++) x[r] = tile[row_of(r) * STRIDE + q];
             [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
-                const vec4 y = tile[COLUMN_TILE + column_of(c) * STRIDE + q];
+                const vec4 y = tile[COLUMN_TILE + (gl_LocalInvocationID.x % 8 + 8 * c) * STRIDE + q];
                 [[unroll]] for (uint r = 0; r < ROWS; r++) {
                     const uint i = r * COLUMNS + c;
                     scores[i] = fma(x[r].w, y.w, fma(x[r].z, y.z, fma(x[r].y, y.y, fma(x[r].x, y.x, scores[i]))));
@@ -86,25 +92,26 @@ void multiply(out float scores[SCORES], HeadRows a, uint a_first, HeadRows b, ui
 // Writes scores to shared memory, for accumulate(); a barrier must have ended the reads of what lies there.
 void publish(float scores[SCORES]) {
     [[unroll]] for (uint r = 0; r < ROWS; r++)
-        [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
-            const uint j = column_of(c);
-            tile[row_of(r) * SCORE_STRIDE + j / 4][j % 4] = scores[r * COLUMNS + c];
+        [[unroll]] for (uint c = 0; c < COLUMNS; c += 4) {
+            const uint i = r * COLUMNS + c;
+            tile[row_of(r) * SCORE_STRIDE + column_of(c) / 4] =
+                vec4(scores[i], scores[i + 1], scores[i + 2], scores[i + 3]);
         }
 }
 
 // sums += scores b for the 64 published columns of scores and rows of b from `first` on. Invocation and row r hold
-// the WIDE quads column_of(0..) of the sums' channels.
+// the WIDE quads quad_of(0..) of the sums' channels.
 void accumulate(inout vec4 sums[SUMS], HeadRows b, uint first) {
     for (uint start = 0; start < TILE; start += LENGTH) {
         barrier();
-        load_tile(VALUE_TILE, 8 * WIDE, b, first + start, LENGTH, 0, 8 * WIDE);
+        load_tile(VALUE_TILE, 8 * WIDE, false, b, first + start, LENGTH, 0, 8 * WIDE);
         barrier();
         for (uint j = 0; j < LENGTH; j += 4) {
             vec4 x[ROWS];
             [[unroll]] for (uint r = 0; r < ROWS; r++) x[r] = tile[row_of(r) * SCORE_STRIDE + (start + j) / 4];
             [[unroll]] for (uint k = 0; k < 4; k++)
                 [[unroll]] for (uint w = 0; w < WIDE; w++) {
-                    const vec4 y = tile[VALUE_TILE + (j + k) * 8 * WIDE + column_of(w)];
+                    const vec4 y = tile[VALUE_TILE + (j + k) * 8 * WIDE + quad_of(w)];
                     [[unroll]] for (uint r = 0; r < ROWS; r++)
                         sums[r * WIDE + w] = fma(vec4(x[r][k]), y, sums[r * WIDE + w]);
                 }

@@ -51,7 +51,7 @@ void main() {
     HeadRows dkey = HeadRows(dsequence, 3 * C, C + head, T), dvalue = HeadRows(dsequence, 3 * C, 2 * C + head, T);
     [[unroll]] for (uint r = 0; r < ROWS; r++)
         [[unroll]] for (uint w = 0; w < WIDE; w++) {
-            store_quad(dkey, first + row_of(r), column_of(w), dk[r * WIDE + w]);
-            store_quad(dvalue, first + row_of(r), column_of(w), dv[r * WIDE + w]);
+            store_quad(dkey, first + row_of(r), quad_of(w), dk[r * WIDE + w]);
+            store_quad(dvalue, first + row_of(r), quad_of(w), dv[r * WIDE + w]);
         }
 }

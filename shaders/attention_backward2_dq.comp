@@ -49,5 +49,5 @@ void main() {
     HeadRows dquery = HeadRows(real_row(args.dqkv, b * T, 3 * C), 3 * C, head, T);
     [[unroll]] for (uint r = 0; r < ROWS; r++)
         [[unroll]] for (uint w = 0; w < WIDE; w++)
-            store_quad(dquery, first + row_of(r), column_of(w), dq[r * WIDE + w]);
+            store_quad(dquery, first + row_of(r), quad_of(w), dq[r * WIDE + w]);
 }

@@ -8,31 +8,31 @@
 
 layout(push_constant, scalar) uniform Push { AttentionForwardArgs args; };
 
-const uint MAXIMA = COLUMN_TILE + TILE * STRIDE;  // in tile: past multiply()'s factors and the scores
+shared float partial[TILE * 8];  // of 64 rows, one value from each of a row's 8 invocations
 
-// The largest of 8 values a row and invocation, over the 8 invocations of each row.
-void row_maxima(float scores[SCORES], out float maxima[ROWS]) {
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        float m = scores[r * COLUMNS];
-        [[unroll]] for (uint c = 1; c < COLUMNS; c++) m = max(m, scores[r * COLUMNS + c]);
-        tile[MAXIMA + row_of(r) * 2 + column_of(0) / 4][column_of(0) % 4] = m;
-    }
+void share(float values[ROWS]) {
+    barrier();  // the shared memory may still be read by the call before
+    [[unroll]] for (uint r = 0; r < ROWS; r++) partial[row_of(r) * 8 + gl_LocalInvocationID.x % 8] = values[r];
     barrier();
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        const vec4 v = max(tile[MAXIMA + row_of(r) * 2], tile[MAXIMA + row_of(r) * 2 + 1]);
-        maxima[r] = max(max(v.x, v.y), max(v.z, v.w));
-    }
 }
 
-// The sums of one value a row and invocation, over the 8 invocations of each row.
-void row_sums(inout float sums[ROWS]) {
-    barrier();
-    [[unroll]] for (uint r = 0; r < ROWS; r++)
-        tile[MAXIMA + row_of(r) * 2 + column_of(0) / 4][column_of(0) % 4] = sums[r];
-    barrier();
+// The largest score of each row.
+void row_maxima(float scores[SCORES], out float maxima[ROWS]) {
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        const vec4 v = tile[MAXIMA + row_of(r) * 2] + tile[MAXIMA + row_of(r) * 2 + 1];
-        sums[r] = (v.x + v.y) + (v.z + v.w);
+        maxima[r] = scores[r * COLUMNS];
+        [[unroll]] for (uint c = 1; c < COLUMNS; c++) maxima[r] = max(maxima[r], scores[r * COLUMNS + c]);
+    }
+    share(maxima);
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        for (uint i = 0; i < 8; i++) maxima[r] = max(maxima[r], partial[row_of(r) * 8 + i]);
+}
+
+// Adds up the values that the 8 invocations of each row hold.
+void row_sums(inout float sums[ROWS]) {
+    share(sums);
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        sums[r] = 0;
+        for (uint i = 0; i < 8; i++) sums[r] += partial[row_of(r) * 8 + i];
     }
 }
 
@@ -85,7 +85,7 @@ void main() {
     Floats lse = float_row(args.lse, group / tiles, T);
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         const uint row = first + row_of(r);
-        [[unroll]] for (uint w = 0; w < WIDE; w++) store_quad(outp, row, column_of(w), outputs[r * WIDE + w] / sums[r]);
-        if (column_of(0) == 0 && row < T) lse.x[row] = (maxima[r] + log2(sums[r])) * LN2;
+        [[unroll]] for (uint w = 0; w < WIDE; w++) store_quad(outp, row, quad_of(w), outputs[r * WIDE + w] / sums[r]);
+        if (quad_of(0) == 0 && row < T) lse.x[row] = (maxima[r] + log2(sums[r])) * LN2;
     }
 }

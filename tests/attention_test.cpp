@@ -7,14 +7,14 @@
 struct Shape {
     int B, T, C, NH;
 };
-// Head sizes 1, 5, 5, 16, 64, 48, 128, 79; sequences around the tiles of 48 and 64 rows.
-static const Shape shapes[] = {{1, 1, 1, 1},   {2, 7, 15, 3},   {1, 97, 10, 2},  {2, 33, 48, 3},
-                               {1, 65, 64, 1}, {1, 130, 96, 2}, {1, 40, 128, 1}, {2, 129, 158, 2}};
+// Head sizes 1, 5, 5, 48, 64, 128, 79; sequences around the tiles of 48 and 64 rows.
+static const Shape shapes[] = {{1, 1, 1, 1},     {2, 7, 15, 3},   {1, 97, 10, 2},  {2, 33, 96, 2},
+                               {1, 130, 128, 2}, {1, 40, 128, 1}, {2, 129, 158, 2}};
 
-// Whether to run a version with this block size: the later ones only with heads of 5 and 16 channels, since compiling
-// a tiled kernel takes a software device seconds.
+// Whether to run a version with this block size: the later ones only with heads of 5 channels, since compiling a tiled
+// kernel takes a software device seconds.
 template <class Version> static bool worth_running(const Version& version, int block, Shape s) {
-    return block == version.block_sizes[0] || s.C / s.NH == 5 || s.C / s.NH == 16;
+    return block == version.block_sizes[0] || s.C / s.NH == 5;
 }
 
 struct Reference {
@@ -168,21 +168,20 @@ TEST(AttentionBackward, GpuMatchesCpu) {
     }
 }
 
-// What training calls, on pointers that are not aligned to 16 bytes, too.
+// What training calls, with inputs that are not aligned to 16 bytes: heads of 48 channels cannot be read in quads then.
 TEST(Attention, TrainingFunctions) {
-    const Case c({2, 33, 48, 3}, 1.0f);
+    const Case c({2, 33, 96, 2}, 1.0f);
     const auto [B, T, C, NH] = c.s;
-    for (const auto& pad : test_pads())
-        for (size_t offset : {0, 1}) {
-            std::vector<float> shifted(c.qkv);
-            shifted.insert(shifted.begin(), offset, 0.0f);
-            DeviceArray<float> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size()), lse(*pad, c.lse.size());
-            DeviceArray<float> dqkv(*pad, c.dqkv.size()), delta(*pad, c.delta.size());
-            attention_forward<float>(pad.get(), out, lse, qkv + offset, B, T, C, NH);
-            attention_backward<float>(pad.get(), dqkv, delta, dout, out, lse, qkv + offset, B, T, C, NH);
-            expect_close("out", out.values(), c.out);
-            expect_gradients_close(dqkv.values(), c.dqkv, C, 1e-5);
-        }
+    std::vector<float> shifted(c.qkv);
+    shifted.insert(shifted.begin(), 0.0f);
+    for (const auto& pad : test_pads()) {
+        DeviceArray<float> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size()), lse(*pad, c.lse.size());
+        DeviceArray<float> dqkv(*pad, c.dqkv.size()), delta(*pad, c.delta.size());
+        attention_forward<float>(pad.get(), out, lse, qkv + 1, B, T, C, NH);
+        attention_backward<float>(pad.get(), dqkv, delta, dout, out, lse, qkv + 1, B, T, C, NH);
+        expect_close("out", out.values(), c.out);
+        expect_gradients_close(dqkv.values(), c.dqkv, C, 1e-5);
+    }
 }
 
 TEST(Attention, RefusesHeadsItCannotRun) {
