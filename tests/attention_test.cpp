@@ -23,7 +23,7 @@ struct Reference {
 
 // Textbook attention and its derivative, with the whole matrix of probabilities of one head at a time.
 static Reference reference(const std::vector<double>& qkv, const std::vector<double>& dout, Shape s) {
-    const auto [B, T, C, NH] = s;
+    const int B = s.B, T = s.T, C = s.C, NH = s.NH;
     const int hs = C / NH;
     const double scale = 1 / std::sqrt(double(hs));
     Reference r = {std::vector<double>(size_t(B) * T * C), std::vector<double>(size_t(B) * NH * T),
