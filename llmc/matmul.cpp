@@ -158,7 +158,7 @@ static void matmul_dinp3(LaunchPad& pad, T* dinp, const T* dout, const T* weight
 // round costs little), each of 128 rows at least.
 static Slices dweight_slices(int N, int C, int OC, int tile) {
     const uint64_t tiles = blocks(OC, tile) * blocks(C, tile);
-    return cut_rows(N, int(std::clamp<uint64_t>(1024 / tiles, 1, blocks(N, 256))), tile / 8);
+    return cut_rows(N, int(std::clamp<uint64_t>(1024 / tiles, 1, blocks(N, 128))), tile / 8);
 }
 
 // The first half of version 3; add_partials() is the second.

@@ -123,7 +123,7 @@ static void pack(float* dst, int width, const Operand<T>& x, size_t row, size_t 
         pack_panel(dst, width, x, row + r, k0, std::min(width, rows - r), kc);
 }
 
-// What a thread needs for one tile of the output.
+// What a thread needs for one tile of the output; each keeps its own (0.9 MB at most) until it ends.
 struct TileMemory {
     std::vector<float> a, b, sums;  // packed operands; the tile's sums so far, (rows, columns)
 };
@@ -162,10 +162,10 @@ static void product(T* out, Operand<T> a, Operand<T> b, const T* bias, bool accu
     const size_t down = blocks(M, height), across = blocks(N, width);
 #pragma omp parallel
     {
-        TileMemory memory;
-        memory.a.resize(height * k_stretch);
-        memory.b.resize(width * k_stretch);
-        memory.sums.resize(height * width);
+        static thread_local TileMemory memory;
+        memory.a.resize(std::max(memory.a.size(), height * k_stretch));
+        memory.b.resize(std::max(memory.b.size(), width * k_stretch));
+        memory.sums.resize(std::max(memory.sums.size(), height * width));
 #pragma omp for schedule(dynamic)
         for (size_t t = 0; t < down * across; t++) {
             const size_t row = t / across * height, column = t % across * width;

@@ -19,7 +19,8 @@ uint local_row() { return gl_LocalInvocationID.x / TILE; }
 uint local_column() { return gl_LocalInvocationID.x % TILE; }
 
 // Element of a (M,K) b (N,K)^T at the place above. All invocations of a workgroup must call it.
-float product(Reals a, Reals b, uvec2 place, uint M, uint N, uint K, uint lda, uint ldb, bool a_k_major, bool b_k_major) {
+float product(Reals a, Reals b, uvec2 place, uint M, uint N, uint K, uint lda, uint ldb, bool a_k_major,
+              bool b_k_major) {
     const uint y = local_row(), x = local_column();
     // Neighbouring invocations read neighbouring addresses, whichever way the operand lies.
     const uint a_r = a_k_major ? x : y, a_k = a_k_major ? y : x, b_r = b_k_major ? x : y, b_k = b_k_major ? y : x;

@@ -5,7 +5,7 @@
 // C and OC are constants: strides fold into the addresses.
 layout(constant_id = 1) const uint C = 1;
 layout(constant_id = 2) const uint OC = 1;
-layout(constant_id = 3) const uint TILE = 64;        // BLOCK = TILE * TILE / 64: 64 or 128
+layout(constant_id = 3) const uint TILE = 64;        // 64 or 128; BLOCK = TILE * TILE / 64
 layout(constant_id = 4) const bool WIDE = false;     // C and OC are multiples of 4, addresses of 16 bytes
 layout(constant_id = 5) const bool GUARDED = true;   // tiles may reach past the operands
 
@@ -81,7 +81,8 @@ void fetch_block(out vec4 block[4], Operand o, uint r, uint k, uint end) {
     const uint64_t at = uint64_t(real_row(o.x, line, o.ld)) + start * REAL_BYTES;
     [[unroll]] for (uint i = 0; i < 4; i++) {
         block[i] = vec4(0);
-        if (!GUARDED || (line + i < lines && start < width)) block[i] = load4(at + i * o.ld * REAL_BYTES, width - start);
+        if (!GUARDED || (line + i < lines && start < width))
+            block[i] = load4(at + i * o.ld * REAL_BYTES, width - start);
     }
 }
 

@@ -12,11 +12,9 @@ void main() {
     product(Operand(args.dout, args.N, OC, 1), Operand(args.weight, C, 1, C), OC);
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         const uint column = tile_column(C, c);
-        if (column >= C) continue;
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             const uint row = tile_row(C) + r;
-            if (row >= args.N) continue;
-            store(real_row(args.dinp, row, C), column, sums[r][c]);
+            if (row < args.N && column < C) store(real_row(args.dinp, row, C), column, sums[r][c]);
         }
     }
 }

@@ -30,10 +30,11 @@ void main() {
     [[unroll]] for (uint i = 0; i < 8; i++)
         [[unroll]] for (uint j = 0; j < 2; j++) {
             const uint row = tile.row + row_in_tile(i), column = tile.column + column_in_tile(j);
-            if (row >= OC || column >= C) continue;
-            if (args.splits > 1)
-                store_partial4(float_row(args.partials, uint64_t(tile.split) * OC + row, C), column, sums[i][j]);
-            else
-                add4(real_row(args.dweight, row, C), column, sums[i][j]);
+            if (row < OC && column < C) {
+                if (args.splits > 1)
+                    store_partial4(float_row(args.partials, uint64_t(tile.split) * OC + row, C), column, sums[i][j]);
+                else
+                    add4(real_row(args.dweight, row, C), column, sums[i][j]);
+            }
         }
 }

@@ -12,12 +12,10 @@ void main() {
     product(Operand(args.dout, OC, 1, OC), Operand(args.inp, C, 1, C), args.N);
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         const uint column = tile_column(C, c);
-        if (column >= C) continue;
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             const uint row = tile_row(C) + r;
-            if (row >= OC) continue;
             Reals dweight = real_row(args.dweight, row, C);
-            store(dweight, column, load(dweight, column) + sums[r][c]);
+            if (row < OC && column < C) store(dweight, column, load(dweight, column) + sums[r][c]);
         }
     }
 }

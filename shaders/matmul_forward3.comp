@@ -12,12 +12,12 @@ void main() {
     product(Operand(args.inp, args.N, C, false), Operand(args.weight, OC, C, false), tile, 0, C);
     [[unroll]] for (uint j = 0; j < 2; j++) {
         const uint column = tile.column + column_in_tile(j);
-        if (column >= OC) continue;
         vec4 bias = vec4(0);
-        if (uint64_t(args.bias) != 0) bias = load4(uint64_t(args.bias) + column * REAL_BYTES, OC - column);
+        if (column < OC && uint64_t(args.bias) != 0)
+            bias = load4(uint64_t(args.bias) + column * REAL_BYTES, OC - column);
         [[unroll]] for (uint i = 0; i < 8; i++) {
             const uint row = tile.row + row_in_tile(i);
-            if (row < args.N) store4(real_row(args.outp, row, OC), column, sums[i][j] + bias, OC);
+            if (row < args.N && column < OC) store4(real_row(args.outp, row, OC), column, sums[i][j] + bias, OC);
         }
     }
 }

@@ -12,12 +12,10 @@ void main() {
     product(Operand(args.inp, args.N, C, 1), Operand(args.weight, OC, C, 1), C);
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         const uint column = tile_column(OC, c);
-        if (column >= OC) continue;
-        const float bias = uint64_t(args.bias) != 0 ? load(args.bias, column) : 0;
+        const float bias = column < OC && uint64_t(args.bias) != 0 ? load(args.bias, column) : 0;
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             const uint row = tile_row(OC) + r;
-            if (row >= args.N) continue;
-            store(real_row(args.outp, row, OC), column, sums[r][c] + bias);
+            if (row < args.N && column < OC) store(real_row(args.outp, row, OC), column, sums[r][c] + bias);
         }
     }
 }
