@@ -19,7 +19,9 @@ if [ -z "$text" ]; then
     if [[ ! $corpus/stories.json -nt data/make_corpus.cpp || ! $corpus/stories.json -nt dev/train.sh ]]; then
         build/make_corpus --out $text --bytes 8000000 --seed 1 --tokenizer bytes --val-tokens $val_tokens
     fi
-    floor=(--floor "$(sed -n 's/.*"val_nats_per_token": *\([0-9.eE+-]*\).*/\1/p' $corpus/stories.json)")
+    value() { sed -n "s/.*\"$1\": *\([0-9.eE+-]*\).*/\1/p" $corpus/stories.json; }
+    val_tokens=$(value val_tokens)  # whole stories, so that the floor is exact
+    floor=(--floor "$(value val_nats_per_token)")
 else
     [[ -f $text && -r $text ]] || die "TEXT: no readable file $text"
     name=$(basename "${text%.*}" | tr -c 'A-Za-z0-9._\n-' _)-text
