@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "llmc/adamw.h"
@@ -353,7 +354,8 @@ static void add_options(CLI::App& app, Options& o) {
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and stop");
     app.add_option("--tokenizer", o.tokenizer,
                    "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: gpt2_tokenizer.bin if there)");
-    app.add_option("--seed", o.seed, "of initialization, shuffling and sampling")->capture_default_str();
+    app.add_option("--seed", o.seed, "of initialization, shuffling and sampling")
+        ->check(CLI::NonNegativeNumber)->capture_default_str();
     app.add_flag("--profile", o.profile, "print the time of each kernel at the end (slows the run a little)");
     app.add_option("--cpu-layers", o.cpu_layers,
                    "layers to run on the CPU all the same, for debugging, such as matmul,attention "
@@ -361,7 +363,13 @@ static void add_options(CLI::App& app, Options& o) {
 }
 
 static void print_devices() {
-    for (const DeviceInfo& d : list_devices())
+    std::vector<DeviceInfo> devices;
+    try {
+        devices = list_devices();
+    } catch (const Error& error) {
+        printf("no Vulkan device: %s\n", error.what());
+    }
+    for (const DeviceInfo& d : devices)
         printf("%d: %s, %s, %.1f GiB, Vulkan %s, %s%s%s\n", d.index, d.name.c_str(), device_type_name(d.type),
                double(d.memory_bytes) / (1 << 30), d.api_version.c_str(), d.driver.c_str(),
                d.missing.empty() ? "" : ", cannot be used: lacks ", d.missing.c_str());
@@ -387,21 +395,26 @@ static bool is_checkpoint(const std::string& model) { return model.size() > 4 &&
 
 // The tokenizer asked for, or GPT-2's where its file lies at hand; none is no error: samples are printed as numbers.
 static std::optional<Tokenizer> find_tokenizer(const Options& o) {
-    if (!o.tokenizer.empty()) return open_tokenizer(o.tokenizer);
     const char* usual = "gpt2_tokenizer.bin";
-    if (FILE* file = fopen(usual, "rb")) {
-        fclose(file);
-        return open_tokenizer(usual);
-    }
+    if (!o.tokenizer.empty()) return open_tokenizer(o.tokenizer);
+    if (std::filesystem::exists(usual)) return open_tokenizer(usual);
     return std::nullopt;
 }
 
-static ModelConfig choose_config(const Options& o, const std::optional<Tokenizer>& tokenizer) {
-    if (is_checkpoint(o.model)) return read_model_header(o.model);
-    ModelConfig config = parse_descriptor(o.model);
-    const bool own_vocab = o.model.find("vocab=") != std::string::npos;
-    if (!own_vocab && !o.tokenizer.empty()) set_vocab_size(config, tokenizer->vocab_size());
+// The shape of the model. A new model takes its vocabulary from --tokenizer, unless the descriptor names a size. A
+// tokenizer that does not fit the model is an error where it was asked for, and else left aside.
+static ModelConfig choose_config(const Options& o, std::optional<Tokenizer>& tokenizer) {
+    const bool asked_for = !o.tokenizer.empty();
+    ModelConfig config = is_checkpoint(o.model) ? read_model_header(o.model) : parse_descriptor(o.model);
+    const bool own_vocab = is_checkpoint(o.model) || o.model.find("vocab=") != std::string::npos;
+    if (!own_vocab && asked_for) set_vocab_size(config, tokenizer->vocab_size());
     validate(config, o.model);
+    if (tokenizer && tokenizer->vocab_size() != config.vocab_size) {
+        if (asked_for)
+            fail("--tokenizer %s has %d tokens, and the model %s %d: give the tokenizer that its data was made with",
+                 o.tokenizer.c_str(), tokenizer->vocab_size(), o.model.c_str(), config.vocab_size);
+        tokenizer.reset();
+    }
     return config;
 }
 
@@ -676,6 +689,7 @@ static void train(const Options& o) {
         printf("total average iteration time: %f ms\n", 1e3 * progress.total_seconds / progress.timed_steps);
     if (progress.skipped) printf("%d updates were skipped: their gradients were not finite\n", progress.skipped);
     if (pad && o.profile) print_profile(*pad);
+    else if (o.profile) printf("no profile: --profile measures a GPU's kernels, and this ran on the CPU\n");
 }
 
 int main(int argc, char** argv) {

@@ -20,6 +20,7 @@ make                     command  make
 spirv-tools              command  spirv-val
 glslang-tools            command  glslangValidator
 gnuplot-nox              command  gnuplot
+curl                     command  curl
 libvulkan-dev            header   vulkan/vulkan.h
 libgtest-dev             header   gtest/gtest.h
 libbenchmark-dev         header   benchmark/benchmark.h

@@ -153,8 +153,10 @@ DeviceChoice choose_device(const std::string& request) {
     const bool is_number = !request.empty() && std::all_of(request.begin(), request.end(), isdigit);
     if (is_number && request.size() < 6 && std::stoul(request) < devices.size())
         return {usable(devices[std::stoul(request)]), "it was asked for"};
+    const DeviceInfo* named = nullptr;  // the first usable one, else the first
     for (const DeviceInfo& device : devices)
         if (!is_number && !request.empty() && contains_ignoring_case(device.name, request))
-            return {usable(device), "it was asked for"};
+            if (!named || (!named->missing.empty() && device.missing.empty())) named = &device;
+    if (named) return {usable(*named), "it was asked for"};
     fail("no device '%s'; there is: %s", request.c_str(), names_of(devices).c_str());
 }

@@ -201,6 +201,8 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
         {{"--device", "no such gpu"}, "no such gpu"},
         {{"--tokenizer", data / "missing.bin"}, "missing.bin"},
         {{"--tokenizer", data.train}, "train.bin"},
+        {{"--tokenizer", "bytes"}, "257 tokens"},
+        {{"--seed", "-1"}, "seed"},
         {{"--no-such-flag"}, "no-such-flag"},
         {{"-o", data.train}, "train.bin"},
     };
