@@ -25,8 +25,9 @@ void write_model(const std::string& path, const ModelConfig& config, const ReadT
 struct OptimizerState {
     bool use_master_weights = false;  // fp32 weights follow the moments in the file
     int step = 0;
-    uint64_t rng_state = 0;  // llm.c's seed of stochastic rounding, and the one of the last update
-    uint64_t rng_state_last_update = 0;
+    // llm.c's generator for stochastic rounding, now and before the last update: its seed, unless read from a
+    // file (never 0, which that generator cannot leave).
+    uint64_t rng_state = 13371337, rng_state_last_update = 13371337;
     DataPosition data;
 };
 

@@ -78,7 +78,7 @@ void DataLoader::reset() {
 }
 
 void DataLoader::start_shard() {
-    at.current_sample = ~uint64_t(0);
+    at.current_sample = 0;
     if (!at.should_shuffle) return;
     at.intra_shard_indices.resize(current().num_samples);
     std::iota(at.intra_shard_indices.begin(), at.intra_shard_indices.end(), 0);
@@ -110,17 +110,17 @@ void DataLoader::read_range(uint64_t first) {
 }
 
 void DataLoader::next_batch(int* inputs, int* targets) {
-    if (++at.current_sample >= current().num_samples) {
+    if (at.current_sample >= current().num_samples) {
         if (at.current_shard + 1 < shards.size()) {
             at.current_shard++;
             start_shard();
         } else {
             reset();
         }
-        at.current_sample = 0;
     }
     uint64_t sample = at.should_shuffle ? at.intra_shard_indices[at.current_sample] : at.current_sample;
     read_range(sample * batch_tokens);
+    at.current_sample++;
     std::copy_n(buffer.begin(), batch_tokens, inputs);
     std::copy_n(buffer.begin() + 1, batch_tokens, targets);
 }
@@ -148,8 +148,7 @@ void DataLoader::resume(const DataPosition& position) {
     DataPosition before = std::move(at);
     at = position;
     uint64_t samples = current().num_samples;
-    bool started = position.current_sample != ~uint64_t(0);
-    if ((started && position.current_sample >= samples) ||
+    if (position.current_sample > samples ||
         (at.should_shuffle && !is_permutation_of(position.intra_shard_indices, samples))) {
         at = std::move(before);
         fail(

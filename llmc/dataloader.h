@@ -12,7 +12,7 @@
 struct DataPosition {
     bool should_shuffle = false;
     uint64_t current_shard = 0;
-    uint64_t current_sample = ~uint64_t(0);    // the sample drawn last; all ones: none of this shard yet
+    uint64_t current_sample = 0;               // the one to be drawn next; at the shard's end, their number
     std::vector<int32_t> shard_indices;        // order of the shards; empty unless shuffled
     std::vector<int32_t> intra_shard_indices;  // order of the current shard's samples; empty unless shuffled
     Random shuffle_random{42};

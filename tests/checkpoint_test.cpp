@@ -249,6 +249,11 @@ TEST(Checkpoint, OptimizerStateBytes) {
     EXPECT_EQ(at<int32_t>(bytes, generator + 8), 624);
     EXPECT_EQ(at<uint32_t>(bytes, generator + 12), 1u);
     EXPECT_EQ(at<uint32_t>(bytes, generator + 2516), 0x9908b0dfu);
+    write_optimizer_state(folder / "fresh.bin", small, OptimizerState(), read_small_moment);
+    bytes = read_whole_file(folder / "fresh.bin");
+    EXPECT_EQ(at<uint64_t>(bytes, 80), 13371337u);  // llm.c's first rng_state
+    EXPECT_EQ(at<uint64_t>(bytes, 88), 13371337u);
+    EXPECT_EQ(at<uint64_t>(bytes, 128), 0u);  // the first sample is still to be drawn
 }
 
 TEST(Checkpoint, DamagedStatesAreRefused) {

@@ -120,6 +120,31 @@ TEST(DataLoader, ResumeIsExact) {
     }
 }
 
+// The numbers that llm.c's files hold: the sample to be drawn next, which at a shard's end is their number;
+// only the draw after it begins the next shard.
+TEST(DataLoader, PositionsCountAsInLlmC) {
+    TemporaryFolder folder;
+    write_counting(folder / "a.bin", 25);
+    write_counting(folder / "b.bin", 17, 100);
+    const uint64_t expected[][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {0, 1}};
+    for (bool shuffled : {false, true}) {
+        DataLoader loader(folder / (shuffled ? "a.bin" : "*.bin"), 2, 4, 1000, shuffled);
+        for (int step = 0; step < (shuffled ? 4 : 7); step++) {
+            EXPECT_EQ(loader.position().current_shard, expected[step][0]);
+            EXPECT_EQ(loader.position().current_sample, expected[step][1]);
+            next_first(loader, 8);
+        }
+    }
+    DataLoader loader(folder / "*.bin", 2, 4, 1000, false);
+    DataPosition position;
+    position.current_sample = 3;
+    loader.resume(position);
+    EXPECT_EQ(next_firsts(loader, 8, 3), (std::vector<int>{100, 108, 0}));
+    position.current_sample = 1;
+    loader.resume(position);
+    EXPECT_EQ(next_firsts(loader, 8, 3), (std::vector<int>{8, 16, 100}));
+}
+
 TEST(DataLoader, ForeignPositionsAreRefused) {
     TemporaryFolder folder;
     write_counting(folder / "a.bin", 161);
@@ -139,7 +164,7 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
         EXPECT_THROW(loader.resume(bad), Error);
     };
     refuses([](DataPosition& at) { at.current_shard = 1; });
-    refuses([](DataPosition& at) { at.current_sample = 20; });
+    refuses([](DataPosition& at) { at.current_sample = 21; });  // 20 is the shard's end
     refuses([](DataPosition& at) { at.shard_indices = {1}; });
     refuses([](DataPosition& at) { at.shard_indices = {}; });
     refuses([](DataPosition& at) { at.intra_shard_indices[3] = 20; });
