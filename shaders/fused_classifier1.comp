@@ -1,9 +1,12 @@
-// Softmax and cross-entropy, plain port: one invocation takes one row of V logits, in three passes over it.
+// Softmax and cross-entropy, plain port: one invocation takes one row of V logits, in three passes over it. Eight logits
+// a turn of the loop: Mesa's software devices silently end a loop when an invocation has made 65,535 turns in all.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { FusedClassifierArgs args; };
+
+const uint TURN = 8;
 
 void main() {
     const uint64_t row = global_index();
@@ -11,15 +14,20 @@ void main() {
     const uint V = args.V, target = int_row(args.targets, row, 1).x[0];
     Reals logits = real_row(args.logits, row, args.Vp);
     float largest = load(logits, 0);
-    for (uint c = 1; c < V; c++) largest = max(largest, load(logits, c));
+    for (uint first = 0; first < V; first += TURN)
+        [[unroll]] for (uint i = 0; i < TURN; i++)
+            if (first + i < V) largest = max(largest, load(logits, first + i));
     float sum = 0;
-    for (uint c = 0; c < V; c++) sum += exp(load(logits, c) - largest);
+    for (uint first = 0; first < V; first += TURN)
+        [[unroll]] for (uint i = 0; i < TURN; i++)
+            if (first + i < V) sum += exp(load(logits, first + i) - largest);
     float_row(args.losses, row, 1).x[0] = log(sum) + largest - load(logits, target);
     if (args.write_gradients == 0) return;
     const float factor = args.dloss / sum;
-    for (uint c = 0; c < V; c++) {
-        const float gradient = exp(load(logits, c) - largest) * factor;
-        store(logits, c, c == target ? gradient - args.dloss : gradient);
-    }
-    for (uint c = V; c < args.Vp; c++) store(logits, c, 0);
+    for (uint first = 0; first < args.Vp; first += TURN)
+        [[unroll]] for (uint i = 0; i < TURN; i++) {
+            const uint c = first + i;
+            const float gradient = c < V ? exp(load(logits, c) - largest) * factor : 0;
+            if (c < args.Vp) store(logits, c, c == target ? gradient - args.dloss : gradient);
+        }
 }

@@ -10,7 +10,8 @@ struct Shape {
 // 1 and 3 columns; padding or none; rows of whole vec4 and not; a last row and column that are alone in a workgroup
 static const Shape shapes[] = {{1, 1, 1},      {3, 3, 4},       {7, 5, 5},       {5, 17, 20},    {33, 48, 48},
                                {130, 61, 64},  {4, 129, 132},   {3, 129, 131},   {3, 769, 1024}, {2, 5001, 5008},
-                               {5, 16381, 16384}, {2, 20001, 20004}};
+                               {5, 16381, 16384}, {2, 20001, 20004},
+                               {2, 50257, 50304}};
 static const float DLOSS = 0.25f;
 
 struct ClassifierCase {
