@@ -28,7 +28,7 @@ debug: setup ## compile without optimization into build-debug/
 
 format: ## lay out the C++ files by .clang-format
 	@command -v clang-format >/dev/null || { echo "make format: install the package clang-format" >&2; exit 1; }
-	@git ls-files '*.cpp' '*.h' | xargs -r clang-format -i
+	@git ls-files '*.cpp' '*.h' ':!shaders' | xargs -r clang-format -i
 
 clean: ## remove the build folders (.tools/, data/ and runs/ stay)
 	rm -rf build build-debug build-sanitize

@@ -1,10 +1,12 @@
-// Checks the whole model against PyTorch's numbers: logits, loss, the gradient of every parameter and, with a losses
-// file, ten AdamW steps. dev/make_reference.py writes such files for any shape; llm.c's own debug state works too.
+// Checks the whole model against PyTorch's numbers: logits, loss, the gradient of every parameter and, with a
+// losses file, ten AdamW steps. dev/make_reference.py writes such files for any shape; llm.c's own debug
+// state works too.
 //
 //     test_gpt2 [--device D] [--losses FILE] MODEL.bin STATE.bin
 //
-// Without files it takes the small reference in tests/reference. Exits 0 only if everything is within the limits:
-// relative L2 error of 1e-5 for each tensor on the CPU and 5e-5 on a GPU, 5e-5 relative for each loss.
+// Without files it takes the small reference in tests/reference. Exits 0 only if everything is within the
+// limits: relative L2 error of 1e-5 for each tensor on the CPU and 5e-5 on a GPU, 5e-5 relative for each
+// loss.
 #define TESTING
 #include "train_gpt2.cpp"
 
@@ -18,16 +20,18 @@ struct DebugState {
     std::vector<int> inputs, targets;  // (B,T)
     std::vector<float> logits;         // (B,T,V), without padding
     float loss = 0;
-    std::vector<float> grads;          // all parameters in model order
+    std::vector<float> grads;  // all parameters in model order
 };
 
 static void read_bytes(std::ifstream& file, void* to, size_t bytes, const std::string& path) {
-    if (!file.read(static_cast<char*>(to), std::streamsize(bytes))) fail("%s: cannot be read to its end", path.c_str());
+    if (!file.read(static_cast<char*>(to), std::streamsize(bytes)))
+        fail("%s: cannot be read to its end", path.c_str());
 }
 
 static DebugState read_debug_state(const std::string& path, const ModelConfig& config) {
     std::ifstream file(path, std::ios::binary);
-    if (!file) fail("%s: cannot be opened: give a debug state (dev/make_reference.py writes one)", path.c_str());
+    if (!file)
+        fail("%s: cannot be opened: give a debug state (dev/make_reference.py writes one)", path.c_str());
     int header[256];
     read_bytes(file, header, sizeof header, path);
     if (header[0] != 20240327 || header[1] != 2)
@@ -36,7 +40,8 @@ static DebugState read_debug_state(const std::string& path, const ModelConfig& c
     s.B = header[2];
     s.T = header[3];
     if (s.B < 1 || s.B > 1 << 16 || s.T < 1 || s.T > config.max_seq_len)
-        fail("%s: B = %d, T = %d do not fit the model (max_seq_len %d)", path.c_str(), s.B, s.T, config.max_seq_len);
+        fail("%s: B = %d, T = %d do not fit the model (max_seq_len %d)", path.c_str(), s.B, s.T,
+             config.max_seq_len);
     const size_t rows = size_t(s.B) * s.T, logits = rows * config.vocab_size;
     const size_t expected = sizeof header + 4 * (2 * rows + logits + 1 + num_parameters(config));
     if (std::filesystem::file_size(path) != expected)
@@ -61,7 +66,8 @@ static DebugState read_debug_state(const std::string& path, const ModelConfig& c
 // Lines "step float32-loss float64-loss"; the last column is what counts. '#' begins a comment.
 static std::vector<double> read_losses(const std::string& path) {
     std::ifstream file(path);
-    if (!file) fail("%s: cannot be opened: give a losses file (dev/make_reference.py writes one)", path.c_str());
+    if (!file)
+        fail("%s: cannot be opened: give a losses file (dev/make_reference.py writes one)", path.c_str());
     std::vector<double> losses;
     for (std::string line; std::getline(file, line);) {
         if (line.empty() || line[0] == '#') continue;
@@ -78,8 +84,8 @@ static std::vector<double> read_losses(const std::string& path) {
 
 // What was compared so far; a NaN anywhere fails.
 struct Verdict {
-    double limit;        // relative L2, of tensors
-    double loss_limit;   // relative
+    double limit;       // relative L2, of tensors
+    double loss_limit;  // relative
     bool passed = true;
 
     void tensor(const char* name, const float* got, const float* want, size_t n) {
@@ -98,7 +104,8 @@ struct Verdict {
     void loss(const std::string& name, double got, double want) {
         const double relative = std::abs(got - want) / std::abs(want);
         const bool good = relative <= loss_limit;
-        printf("%-12s %.9f  expected %.9f  relative %.2e  %s\n", name.c_str(), got, want, relative, good ? "ok" : "FAIL");
+        printf("%-12s %.9f  expected %.9f  relative %.2e  %s\n", name.c_str(), got, want, relative,
+               good ? "ok" : "FAIL");
         passed &= good;
     }
 };
@@ -133,8 +140,10 @@ static void check_gradients(GPT2& g, const DebugState& s, Verdict& verdict) {
     }
 }
 
-// The optimizer settings of llm.c's test: lr 1e-4, betas 0.9 and 0.999, eps 1e-8, decay 0.01 on everything, no clipping.
-static void check_training(GPT2& g, const DebugState& s, const std::vector<double>& losses, Verdict& verdict) {
+// The optimizer settings of llm.c's test: lr 1e-4, betas 0.9 and 0.999, eps 1e-8, decay 0.01 on everything,
+// no clipping.
+static void check_training(GPT2& g, const DebugState& s, const std::vector<double>& losses,
+                           Verdict& verdict) {
     for (size_t step = 0; step < losses.size(); step++) {
         verdict.loss(format_string("step %zu", step), forward_backward(g, s, nullptr), losses[step]);
         const AdamWStep numbers = adamw_step(1e-4f, 0.9f, 0.999f, 1e-8f, int(step) + 1);
@@ -169,7 +178,8 @@ static bool check_model(const std::string& device, const std::string& model, con
     return verdict.passed;
 }
 
-// The folder of the reference that comes with the source: from the current folder, or beside the build folder.
+// The folder of the reference that comes with the source: from the current folder, or beside the build
+// folder.
 static std::filesystem::path reference_folder() {
     std::error_code ignored;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
@@ -182,7 +192,8 @@ int main(int argc, char** argv) {
     std::string device = "auto", losses, model, state;
     CLI::App app("Checks the model against PyTorch's numbers.", "test_gpt2");
     app.set_help_flag("--help", "show this text");
-    app.add_option("--device", device, "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
+    app.add_option("--device", device,
+                   "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
     app.add_option("--losses", losses, "losses of ten AdamW steps, to be checked too");
     CLI::Option* first = app.add_option("MODEL", model, "llm.c checkpoint, such as gpt2_124M.bin");

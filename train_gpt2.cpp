@@ -1,10 +1,10 @@
-// Trains GPT-2 on the CPU or on a Vulkan device. From top to bottom: the model and its memory, the forward pass, the
-// backward pass, the update, evaluation and sampling, the options, the loop.
+// Trains GPT-2 on the CPU or on a Vulkan device. From top to bottom: the model and its memory, the forward
+// pass, the backward pass, the update, evaluation and sampling, the options, the loop.
 //
 //     train_gpt2 -i 'data/corpus/corpus_train.bin' -j 'data/corpus/corpus_val.bin' -e d6 -b 4 -t 64 -x 100
 //
-// Each layer function runs on the launchpad it is given, or on the CPU where that is null; this file has no Vulkan
-// call in it. test_gpt2.cpp includes it, with TESTING defined, to check the same stack.
+// Each layer function runs on the launchpad it is given, or on the CPU where that is null; this file has no
+// Vulkan call in it. test_gpt2.cpp includes it, with TESTING defined, to check the same stack.
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
@@ -35,16 +35,17 @@
 #include "llmc/tokenizer.h"
 
 // ---------------------------------------------------------------------------------------------------------------
-// The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the vocabulary, Vp
-// with padding. Tensors that one layer fills and the backward pass needs are kept per layer; the others are shared.
+// The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
+// vocabulary, Vp with padding. Tensors that one layer fills and the backward pass needs are kept per layer;
+// the others are shared.
 
 struct LayerActivations {
     float *ln1, *ln1_mean, *ln1_rstd;  // (B,T,C), (B,T), (B,T)
     float *qkv, *atty, *lse;           // (B,T,3C), (B,T,C), (B,NH,T)
-    float *residual2;                  // (B,T,C) after attention
+    float* residual2;                  // (B,T,C) after attention
     float *ln2, *ln2_mean, *ln2_rstd;  // (B,T,C), (B,T), (B,T)
     float *fch, *fch_gelu;             // (B,T,4C) before and after GELU
-    float *residual3;                  // (B,T,C) after the layer
+    float* residual3;                  // (B,T,C) after the layer
 };
 
 struct GPT2 {
@@ -61,15 +62,15 @@ struct GPT2 {
     int *inputs = nullptr, *targets = nullptr, *buckets = nullptr;
     float* encoded = nullptr;  // (B,T,C)
     std::vector<LayerActivations> layers;
-    float *branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
+    float* branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
     float *lnf = nullptr, *lnf_mean = nullptr, *lnf_rstd = nullptr;
-    int logit_rows = 0;         // rows of logits that are in memory at a time
-    float *logits = nullptr;    // (logit_rows, Vp); becomes their gradient
-    float *losses = nullptr;    // (B,T)
+    int logit_rows = 0;       // rows of logits that are in memory at a time
+    float* logits = nullptr;  // (logit_rows, Vp); becomes their gradient
+    float* losses = nullptr;  // (B,T)
     float *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;  // (B,T,C), (B,T,C), (B,T,4C)
     float *delta = nullptr, *scratch = nullptr;
-    float *stats = nullptr;     // loss, gradient norm, clip factor of the step at hand
-    float *norm_scratch = nullptr;
+    float* stats = nullptr;  // loss, gradient norm, clip factor of the step at hand
+    float* norm_scratch = nullptr;
     AdamWStep* adamw = nullptr;  // read by the kernels: it changes every step, and they are recorded once
 
     GPT2(const ModelConfig& c, LaunchPad* launchpad);
@@ -102,8 +103,8 @@ static int choose_logit_rows(int rows, int Vp) {
 void gpt2_allocate(GPT2& g, int B, int T, bool training) {
     const ModelConfig& c = g.config;
     if (T > c.max_seq_len)
-        fail("sequence length %d is more than the model's max_seq_len %d: use -t %d or less", T, c.max_seq_len,
-             c.max_seq_len);
+        fail("sequence length %d is more than the model's max_seq_len %d: use -t %d or less", T,
+             c.max_seq_len, c.max_seq_len);
     Memory& memory = g.memory;
     const size_t rows = size_t(B) * T, C = c.channels, wide = 4 * C;
     g.B = B;
@@ -151,18 +152,19 @@ void gpt2_allocate(GPT2& g, int B, int T, bool training) {
     g.dwide = memory.allocate<float>(rows * wide, "dwide");
     g.delta = memory.allocate<float>(rows * c.num_heads, "delta");
     const int N = int(rows), K = c.channels;
-    const size_t scratch = std::max({matmul_backward_scratch(g.pad, N, K, 3 * K), matmul_backward_scratch(g.pad, N, K, K),
-                                     matmul_backward_scratch(g.pad, N, K, 4 * K),
-                                     matmul_backward_scratch(g.pad, N, 4 * K, K),
-                                     matmul_backward_scratch(g.pad, g.logit_rows, K, c.padded_vocab_size),
-                                     layernorm_backward_scratch(g.pad, N, K)});
+    const size_t scratch =
+        std::max({matmul_backward_scratch(g.pad, N, K, 3 * K), matmul_backward_scratch(g.pad, N, K, K),
+                  matmul_backward_scratch(g.pad, N, K, 4 * K), matmul_backward_scratch(g.pad, N, 4 * K, K),
+                  matmul_backward_scratch(g.pad, g.logit_rows, K, c.padded_vocab_size),
+                  layernorm_backward_scratch(g.pad, N, K)});
     g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
     g.adamw = memory.allocate<AdamWStep>(1, "step");
 }
 
 static std::vector<GradientSlice<float>> gradient_slices(const GPT2& g) {
     std::vector<GradientSlice<float>> slices;
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) slices.push_back({g.grads[i], parameter_size(g.config, i)});
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        slices.push_back({g.grads[i], parameter_size(g.config, i)});
     return slices;
 }
 
@@ -181,25 +183,28 @@ void gpt2_forward(GPT2& g, int B, int T) {
         LayerActivations& a = g.layers[l];
         matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C);
         attention_forward(g.on("attention"), a.atty, a.lse, a.qkv, B, T, C, NH);
-        matmul_forward(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l), g.weight(ATTPROJB, l), N, C, C);
-        fused_residual_layernorm_forward(g.on("residual"), a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, residual,
-                                         g.branch, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
+        matmul_forward(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l), g.weight(ATTPROJB, l), N, C,
+                       C);
+        fused_residual_layernorm_forward(g.on("residual"), a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd,
+                                         residual, g.branch, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
         matmul_forward(g.on("matmul"), a.fch, a.ln2, g.weight(FCW, l), g.weight(FCB, l), N, C, 4 * C);
         gelu_forward(g.on("gelu"), a.fch_gelu, a.fch, size_t(N) * 4 * C);
-        matmul_forward(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l), g.weight(FCPROJB, l), N, 4 * C, C);
+        matmul_forward(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l), g.weight(FCPROJB, l), N,
+                       4 * C, C);
         // the layer norm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
-        fused_residual_layernorm_forward(
-            g.on("residual"), a.residual3, last ? g.lnf : g.layers[l + 1].ln1,
-            last ? g.lnf_mean : g.layers[l + 1].ln1_mean, last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, a.residual2,
-            g.branch, last ? g.weight(LNFW) : g.weight(LN1W, l + 1), last ? g.weight(LNFB) : g.weight(LN1B, l + 1), N, C);
+        fused_residual_layernorm_forward(g.on("residual"), a.residual3, last ? g.lnf : g.layers[l + 1].ln1,
+                                         last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
+                                         last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, a.residual2, g.branch,
+                                         last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
+                                         last ? g.weight(LNFB) : g.weight(LN1B, l + 1), N, C);
         residual = a.residual3;
     }
 }
 
-// Logits, losses and, for training, the gradients of the head, chunk by chunk of rows: all logits are never in memory
-// at once. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum: into g.dbranch (of lnf) and
-// wte's. `look` sees each chunk's logits (rows, Vp) before they turn into gradients.
+// Logits, losses and, for training, the gradients of the head, chunk by chunk of rows: all logits are never
+// in memory at once. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum: into
+// g.dbranch (of lnf) and wte's. `look` sees each chunk's logits (rows, Vp) before they turn into gradients.
 void gpt2_head(GPT2& g, int B, int T, float loss_scale, bool training,
                const std::function<void(int first_row, int rows)>& look = nullptr) {
     const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size, N = B * T;
@@ -208,18 +213,18 @@ void gpt2_head(GPT2& g, int B, int T, float loss_scale, bool training,
         const float* lnf = g.lnf + size_t(first) * C;
         matmul_forward<float>(g.on("matmul"), g.logits, lnf, g.weight(WTE), nullptr, rows, C, Vp);
         if (look) look(first, rows);
-        fused_classifier(g.on("classifier"), g.logits, g.losses + first, g.targets + first, loss_scale, rows, V, Vp,
-                         training);
+        fused_classifier(g.on("classifier"), g.logits, g.losses + first, g.targets + first, loss_scale, rows,
+                         V, Vp, training);
         if (training)
-            matmul_backward<float>(g.on("matmul"), g.dbranch + size_t(first) * C, g.grad(WTE), nullptr, g.scratch,
-                                   g.logits, lnf, g.weight(WTE), rows, C, Vp);
+            matmul_backward<float>(g.on("matmul"), g.dbranch + size_t(first) * C, g.grad(WTE), nullptr,
+                                   g.scratch, g.logits, lnf, g.weight(WTE), rows, C, Vp);
     }
     sum_losses(g.on("classifier"), g.stats, g.losses, N, loss_scale);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// The backward pass: after gpt2_forward and gpt2_head, adds every parameter's gradient to g.grads. g.dresidual is
-// the gradient of the residual stream, from the last layer down to the embeddings.
+// The backward pass: after gpt2_forward and gpt2_head, adds every parameter's gradient to g.grads.
+// g.dresidual is the gradient of the residual stream, from the last layer down to the embeddings.
 void gpt2_backward(GPT2& g, int B, int T) {
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
     g.memory.zero(g.dresidual, size_t(N) * C);
@@ -228,20 +233,20 @@ void gpt2_backward(GPT2& g, int B, int T) {
     for (int l = L - 1; l >= 0; l--) {
         const LayerActivations& a = g.layers[l];
         const float* residual = l ? g.layers[l - 1].residual3 : g.encoded;
-        matmul_backward(g.on("matmul"), g.dwide, g.grad(FCPROJW, l), g.grad(FCPROJB, l), g.scratch, g.dresidual,
-                        a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C);
+        matmul_backward(g.on("matmul"), g.dwide, g.grad(FCPROJW, l), g.grad(FCPROJB, l), g.scratch,
+                        g.dresidual, a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C);
         gelu_backward(g.on("gelu"), g.dwide, a.fch, g.dwide, size_t(N) * 4 * C);
         matmul_backward(g.on("matmul"), g.dbranch, g.grad(FCW, l), g.grad(FCB, l), g.scratch, g.dwide, a.ln2,
                         g.weight(FCW, l), N, C, 4 * C);
-        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN2W, l), g.grad(LN2B, l), g.scratch, g.dbranch,
-                           a.residual2, g.weight(LN2W, l), a.ln2_mean, a.ln2_rstd, N, C);
-        matmul_backward(g.on("matmul"), g.dbranch, g.grad(ATTPROJW, l), g.grad(ATTPROJB, l), g.scratch, g.dresidual,
-                        a.atty, g.weight(ATTPROJW, l), N, C, C);
+        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN2W, l), g.grad(LN2B, l), g.scratch,
+                           g.dbranch, a.residual2, g.weight(LN2W, l), a.ln2_mean, a.ln2_rstd, N, C);
+        matmul_backward(g.on("matmul"), g.dbranch, g.grad(ATTPROJW, l), g.grad(ATTPROJB, l), g.scratch,
+                        g.dresidual, a.atty, g.weight(ATTPROJW, l), N, C, C);
         attention_backward(g.on("attention"), g.dwide, g.delta, g.dbranch, a.atty, a.lse, a.qkv, B, T, C, NH);
-        matmul_backward(g.on("matmul"), g.dbranch, g.grad(QKVW, l), g.grad(QKVB, l), g.scratch, g.dwide, a.ln1,
-                        g.weight(QKVW, l), N, C, 3 * C);
-        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l), g.scratch, g.dbranch,
-                           residual, g.weight(LN1W, l), a.ln1_mean, a.ln1_rstd, N, C);
+        matmul_backward(g.on("matmul"), g.dbranch, g.grad(QKVW, l), g.grad(QKVB, l), g.scratch, g.dwide,
+                        a.ln1, g.weight(QKVW, l), N, C, 3 * C);
+        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l), g.scratch,
+                           g.dbranch, residual, g.weight(LN1W, l), a.ln1_mean, a.ln1_rstd, N, C);
     }
     encoder_backward(g.on("encoder"), g.grad(WTE), g.grad(WPE), g.dresidual, g.buckets, B, T, C);
 }
@@ -254,9 +259,9 @@ void gpt2_zero_gradients(GPT2& g) {
     g.memory.zero(g.stats, 4);
 }
 
-// One AdamW step with the numbers in g.adamw, on gradients clipped to a global norm of max_norm (0: not clipped).
-// Leaves the norm and the clip factor in g.stats[1], [2]. A step whose norm is not finite changes nothing.
-// Weight decay goes to the 2-D tensors alone, or to all of them.
+// One AdamW step with the numbers in g.adamw, on gradients clipped to a global norm of max_norm (0: not
+// clipped). Leaves the norm and the clip factor in g.stats[1], [2]. A step whose norm is not finite changes
+// nothing. Weight decay goes to the 2-D tensors alone, or to all of them.
 void gpt2_update(GPT2& g, float weight_decay, float max_norm, bool decay_all = false) {
     const auto slices = gradient_slices(g);
     if (!g.norm_scratch)
@@ -266,8 +271,8 @@ void gpt2_update(GPT2& g, float weight_decay, float max_norm, bool decay_all = f
     if (pad) pad->begin_group();  // the tensors are independent of each other
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         const float decay = decay_all || parameter_info[i].weight_decay ? weight_decay : 0.0f;
-        adamw_update(pad, g.params[i], g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i), g.adamw, decay,
-                     g.stats + 1);
+        adamw_update(pad, g.params[i], g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i), g.adamw,
+                     decay, g.stats + 1);
     }
     if (pad) pad->end_group();
 }
@@ -303,7 +308,8 @@ ReadTensor parameter_reader(const GPT2& g) {
 // Options
 
 struct Options {
-    std::string train_data, val_data, model = "d12", output, tokenizer, device = "auto", scheduler = "cosine", cpu_layers;
+    std::string train_data, val_data, model = "d12", output, tokenizer, device = "auto", scheduler = "cosine",
+                                      cpu_layers;
     int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
@@ -317,45 +323,70 @@ static void add_options(CLI::App& app, Options& o) {
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
     app.set_help_flag("--help", "show this text");
     app.set_version_flag("--version", "train_gpt2 " PROJECT_VERSION);
-    app.add_option("-i,--train-data", o.train_data, "training tokens: llm.c shards, a file or a quoted glob pattern");
+    app.add_option("-i,--train-data", o.train_data,
+                   "training tokens: llm.c shards, a file or a quoted glob pattern");
     app.add_option("-j,--val-data", o.val_data, "validation tokens, likewise");
     app.add_option("-e,--model", o.model,
                    "model: an llm.c checkpoint (.bin), or a new one: d6 d12 ... d48, gpt3:c768 ..., "
-                   "custom:layers=4,heads=4,channels=128,max_seq_len=256")->capture_default_str();
+                   "custom:layers=4,heads=4,channels=128,max_seq_len=256")
+        ->capture_default_str();
     app.add_option("-o,--output", o.output, "folder for main.log and checkpoints (default: write nothing)");
-    app.add_option("-b,--batch-size", o.batch, "sequences in a micro-batch (B)")->check(positive)->capture_default_str();
-    app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")->check(positive)->capture_default_str();
+    app.add_option("-b,--batch-size", o.batch, "sequences in a micro-batch (B)")
+        ->check(positive)
+        ->capture_default_str();
+    app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
+        ->check(positive)
+        ->capture_default_str();
     app.add_option("-d,--total-batch-size", o.total_batch,
                    "tokens in a step, a multiple of B*T: more is reached by accumulating gradients (-1: B*T)")
-        ->check(CLI::Range(-1, 1 << 30))->capture_default_str();
+        ->check(CLI::Range(-1, 1 << 30))
+        ->capture_default_str();
     app.add_option("-x,--max-steps", o.max_steps, "steps (-1: once through the training data)")
-        ->check(CLI::Range(-1, 1 << 30))->capture_default_str();
+        ->check(CLI::Range(-1, 1 << 30))
+        ->capture_default_str();
     app.add_option("-k,--lr-scheduler", o.scheduler, "cosine, linear, constant or wsd")
-        ->check(CLI::IsMember({"cosine", "linear", "constant", "wsd"}))->capture_default_str();
+        ->check(CLI::IsMember({"cosine", "linear", "constant", "wsd"}))
+        ->capture_default_str();
     app.add_option("-l,--learning-rate", o.learning_rate, "peak learning rate")
-        ->check(CLI::Range(0.0f, 1e3f))->capture_default_str();
-    app.add_option("-u,--warmup-steps", o.warmup, "steps of linear warm-up")->check(at_least_zero)->capture_default_str();
-    app.add_option("-q,--final-lr-fraction", o.final_fraction, "learning rate at the end, as a fraction of the peak")
-        ->check(CLI::Range(0.0f, 1.0f))->capture_default_str();
+        ->check(CLI::Range(0.0f, 1e3f))
+        ->capture_default_str();
+    app.add_option("-u,--warmup-steps", o.warmup, "steps of linear warm-up")
+        ->check(at_least_zero)
+        ->capture_default_str();
+    app.add_option("-q,--final-lr-fraction", o.final_fraction,
+                   "learning rate at the end, as a fraction of the peak")
+        ->check(CLI::Range(0.0f, 1.0f))
+        ->capture_default_str();
     app.add_option("-c,--weight-decay", o.weight_decay, "weight decay of matrices and embeddings")
-        ->check(CLI::Range(0.0f, 1e3f))->capture_default_str();
+        ->check(CLI::Range(0.0f, 1e3f))
+        ->capture_default_str();
     app.add_option("-v,--val-every", o.val_every, "steps between validations (0: none)")
-        ->check(at_least_zero)->capture_default_str();
+        ->check(at_least_zero)
+        ->capture_default_str();
     app.add_option("-m,--val-batches", o.val_batches, "batches in a validation at most (-1: all)")
-        ->check(CLI::Range(-1, 1 << 30))->capture_default_str();
+        ->check(CLI::Range(-1, 1 << 30))
+        ->capture_default_str();
     app.add_option("-s,--sample-every", o.sample_every, "steps between samples of text (0: none)")
-        ->check(at_least_zero)->capture_default_str();
-    app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens in a sample")->check(positive)->capture_default_str();
-    app.add_option("-n,--checkpoint-every", o.checkpoint_every, "steps between checkpoints, and one at the end (0: none)")
-        ->check(at_least_zero)->capture_default_str();
-    app.add_option("-a,--overfit-one-batch", o.overfit, "1: train on the first validation batch alone, to debug");
+        ->check(at_least_zero)
+        ->capture_default_str();
+    app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens in a sample")
+        ->check(positive)
+        ->capture_default_str();
+    app.add_option("-n,--checkpoint-every", o.checkpoint_every,
+                   "steps between checkpoints, and one at the end (0: none)")
+        ->check(at_least_zero)
+        ->capture_default_str();
+    app.add_option("-a,--overfit-one-batch", o.overfit,
+                   "1: train on the first validation batch alone, to debug");
     app.add_option("--device", o.device, "auto, cpu, gpu, a number of --list-devices, or part of a name")
         ->capture_default_str();
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and stop");
-    app.add_option("--tokenizer", o.tokenizer,
-                   "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: gpt2_tokenizer.bin if there)");
+    app.add_option(
+        "--tokenizer", o.tokenizer,
+        "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: gpt2_tokenizer.bin if there)");
     app.add_option("--seed", o.seed, "of initialization, shuffling and sampling")
-        ->check(CLI::NonNegativeNumber)->capture_default_str();
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     app.add_flag("--profile", o.profile, "print the time of each kernel at the end (slows the run a little)");
     app.add_option("--cpu-layers", o.cpu_layers,
                    "layers to run on the CPU all the same, for debugging, such as matmul,attention "
@@ -393,7 +424,8 @@ static std::unique_ptr<LaunchPad> open_device(const Options& o) {
 
 static bool is_checkpoint(const std::string& model) { return model.size() > 4 && model.ends_with(".bin"); }
 
-// The tokenizer asked for, or GPT-2's where its file lies at hand; none is no error: samples are printed as numbers.
+// The tokenizer asked for, or GPT-2's where its file lies at hand; none is no error: samples are printed as
+// numbers.
 static std::optional<Tokenizer> find_tokenizer(const Options& o) {
     const char* usual = "gpt2_tokenizer.bin";
     if (!o.tokenizer.empty()) return open_tokenizer(o.tokenizer);
@@ -401,8 +433,8 @@ static std::optional<Tokenizer> find_tokenizer(const Options& o) {
     return std::nullopt;
 }
 
-// The shape of the model. A new model takes its vocabulary from --tokenizer, unless the descriptor names a size. A
-// tokenizer that does not fit the model is an error where it was asked for, and else left aside.
+// The shape of the model. A new model takes its vocabulary from --tokenizer, unless the descriptor names a
+// size. A tokenizer that does not fit the model is an error where it was asked for, and else left aside.
 static ModelConfig choose_config(const Options& o, std::optional<Tokenizer>& tokenizer) {
     const bool asked_for = !o.tokenizer.empty();
     ModelConfig config = is_checkpoint(o.model) ? read_model_header(o.model) : parse_descriptor(o.model);
@@ -411,8 +443,10 @@ static ModelConfig choose_config(const Options& o, std::optional<Tokenizer>& tok
     validate(config, o.model);
     if (tokenizer && tokenizer->vocab_size() != config.vocab_size) {
         if (asked_for)
-            fail("--tokenizer %s has %d tokens, and the model %s %d: give the tokenizer that its data was made with",
-                 o.tokenizer.c_str(), tokenizer->vocab_size(), o.model.c_str(), config.vocab_size);
+            fail(
+                "--tokenizer %s has %d tokens, and the model %s %d: give the tokenizer that its data was "
+                "made with",
+                o.tokenizer.c_str(), tokenizer->vocab_size(), o.model.c_str(), config.vocab_size);
         tokenizer.reset();
     }
     return config;
@@ -424,7 +458,8 @@ static ModelConfig choose_config(const Options& o, std::optional<Tokenizer>& tok
 static float validation_loss(GPT2& g, DataLoader& loader, int B, int T, int max_batches) {
     loader.reset();
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
-    const uint64_t batches = std::min<uint64_t>(loader.num_batches(), max_batches < 0 ? ~0ull : uint64_t(max_batches));
+    const uint64_t batches =
+        std::min<uint64_t>(loader.num_batches(), max_batches < 0 ? ~0ull : uint64_t(max_batches));
     g.memory.zero(g.stats, 1);
     for (uint64_t i = 0; i < batches; i++) {
         loader.next_batch(inputs.data(), targets.data());
@@ -439,7 +474,8 @@ static float validation_loss(GPT2& g, DataLoader& loader, int B, int T, int max_
 
 // The logits of the token after tokens[0..count), (V).
 static void next_logits(GPT2& g, const std::vector<int>& tokens, int count, float* logits) {
-    // a few sequence lengths only, since kernels are built for each; what lies after `count` cannot be seen by it
+    // a few sequence lengths only, since kernels are built for each; what lies after `count` cannot be seen
+    // by it
     int T = 16;
     while (T < count) T *= 2;
     T = std::min(T, g.T);
@@ -448,8 +484,8 @@ static void next_logits(GPT2& g, const std::vector<int>& tokens, int count, floa
     g.memory.upload(g.inputs, padded.data(), T);
     gpt2_forward(g, 1, T);
     const int C = g.config.channels;
-    matmul_forward<float>(g.on("matmul"), g.logits, g.lnf + size_t(count - 1) * C, g.weight(WTE), nullptr, 1, C,
-                          g.config.padded_vocab_size);
+    matmul_forward<float>(g.on("matmul"), g.logits, g.lnf + size_t(count - 1) * C, g.weight(WTE), nullptr, 1,
+                          C, g.config.padded_vocab_size);
     g.memory.download(logits, g.logits, g.config.vocab_size);
 }
 
@@ -464,8 +500,10 @@ static void sample_text(GPT2& g, std::optional<Tokenizer>& tokenizer, int length
         next_logits(g, window, count, logits.data());
         const int token = sample_token(logits.data(), g.config.vocab_size, random_f32(coin_state));
         tokens.push_back(token);
-        if (!tokenizer) printf("%d ", token);
-        else if (token == end_of_text) printf("\n\n");
+        if (!tokenizer)
+            printf("%d ", token);
+        else if (token == end_of_text)
+            printf("\n\n");
         else if (token < tokenizer->vocab_size())
             fwrite(tokenizer->decode(token).data(), 1, tokenizer->decode(token).size(), stdout);
         fflush(stdout);
@@ -487,8 +525,8 @@ static void save_checkpoint(const GPT2& g, const std::string& output, int step, 
 // ---------------------------------------------------------------------------------------------------------------
 // The loop
 
-// Runs training steps. On a launchpad the two halves of a step are recorded once and replayed; nothing waits: the
-// numbers of a step are copied to memory that the host reads, and looked at while the next step runs.
+// Runs training steps. On a launchpad the two halves of a step are recorded once and replayed; nothing waits:
+// the numbers of a step are copied to memory that the host reads, and looked at while the next step runs.
 struct StepRunner {
     GPT2& g;
     int B, T, micro_steps;
@@ -497,7 +535,11 @@ struct StepRunner {
     float* readback;  // two slots of 4: loss, norm, clip factor
 
     StepRunner(GPT2& model, int b, int t, int n, float decay)
-        : g(model), B(b), T(t), micro_steps(n), weight_decay(decay),
+        : g(model),
+          B(b),
+          T(t),
+          micro_steps(n),
+          weight_decay(decay),
           readback(model.memory.allocate<float>(8, "readback", Placement::readback)) {}
 
     void run_micro() {
@@ -507,11 +549,13 @@ struct StepRunner {
     }
     void run_update() { gpt2_update(g, weight_decay, 1.0f); }
 
-    template <class Commands> void run_recorded(Recording*& recording, Commands commands) {
+    template <class Commands>
+    void run_recorded(Recording*& recording, Commands commands) {
         if (!g.pad || !g.cpu_layers.empty()) return commands();
         if (!recording) {
             if (!g.norm_scratch)  // memory is allocated before a recording, not in it
-                g.norm_scratch = g.memory.allocate<float>(global_norm_scratch(g.pad, gradient_slices(g)), "norm sums");
+                g.norm_scratch =
+                    g.memory.allocate<float>(global_norm_scratch(g.pad, gradient_slices(g)), "norm sums");
             g.pad->begin_recording();
             commands();
             recording = g.pad->end_recording();
@@ -520,7 +564,8 @@ struct StepRunner {
     }
 
     // step counts from 0. next_batch fills inputs and targets (B*T each).
-    template <class NextBatch> Ticket run(int step, float lr, NextBatch next_batch) {
+    template <class NextBatch>
+    Ticket run(int step, float lr, NextBatch next_batch) {
         std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
         gpt2_zero_gradients(g);
         for (int i = 0; i < micro_steps; i++) {
@@ -569,8 +614,8 @@ struct Progress {
                                             : 0.95 * average_rate + 0.05 * tokens_per_step / seconds;
         }
         const double rate = average_rate > 0 ? average_rate : tokens_per_step / seconds;
-        printf("step %4d/%d | loss %7.6f | norm %6.4f | lr %.2e | %.2f ms | %.0f tok/s | ETA %s\n", step + 1, max_steps,
-               stats[0], stats[1], lr, seconds * 1e3, rate,
+        printf("step %4d/%d | loss %7.6f | norm %6.4f | lr %.2e | %.2f ms | %.0f tok/s | ETA %s\n", step + 1,
+               max_steps, stats[0], stats[1], lr, seconds * 1e3, rate,
                duration(double(max_steps - step - 1) * tokens_per_step / rate).c_str());
         if (!std::isfinite(stats[1])) {
             skipped++;
@@ -587,13 +632,15 @@ static void print_profile(LaunchPad& pad) {
     for (const KernelTime& t : times) total += t.seconds;
     printf("%-36s %9s %12s %7s\n", "kernel", "calls", "ms", "share");
     for (const KernelTime& t : times)
-        printf("%-36s %9llu %12.3f %6.1f%%\n", t.name.c_str(), static_cast<unsigned long long>(t.calls), t.seconds * 1e3,
-               100 * t.seconds / total);
+        printf("%-36s %9llu %12.3f %6.1f%%\n", t.name.c_str(), static_cast<unsigned long long>(t.calls),
+               t.seconds * 1e3, 100 * t.seconds / total);
 }
 
 static void load_parameters(GPT2& g, const Options& o) {
-    if (is_checkpoint(o.model)) read_model(o.model, parameter_writer(g));
-    else initialize_parameters(g.config, o.seed, parameter_writer(g));
+    if (is_checkpoint(o.model))
+        read_model(o.model, parameter_writer(g));
+    else
+        initialize_parameters(g.config, o.seed, parameter_writer(g));
 }
 
 static std::vector<std::string> split(const std::string& text) {
@@ -618,15 +665,19 @@ static void train(const Options& o) {
     const ModelConfig config = choose_config(o, tokenizer);
     const int B = o.batch, T = o.sequence;
     if (T > config.max_seq_len)
-        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", T, config.max_seq_len, config.max_seq_len);
+        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", T, config.max_seq_len,
+             config.max_seq_len);
     const bool validate_it = !o.val_data.empty();
     std::optional<DataLoader> val, loader;
     if (validate_it) val.emplace(o.val_data, B, T, config.vocab_size, false);
-    if (o.overfit) loader.emplace(o.val_data, B, T, config.vocab_size, false);
-    else loader.emplace(o.train_data, B, T, config.vocab_size, true, o.seed);
+    if (o.overfit)
+        loader.emplace(o.val_data, B, T, config.vocab_size, false);
+    else
+        loader.emplace(o.train_data, B, T, config.vocab_size, true, o.seed);
     const int tokens_per_step = o.total_batch == -1 ? B * T : o.total_batch;
     const int micro_steps = tokens_per_step / (B * T);
-    const int max_steps = o.max_steps >= 0 ? o.max_steps : int(std::max<uint64_t>(1, loader->num_batches() / micro_steps));
+    const int max_steps =
+        o.max_steps >= 0 ? o.max_steps : int(std::max<uint64_t>(1, loader->num_batches() / micro_steps));
 
     std::unique_ptr<LaunchPad> pad = open_device(o);
     GPT2 g(config, pad.get());
@@ -637,19 +688,23 @@ static void train(const Options& o) {
     load_parameters(g, o);
     gpt2_allocate(g, B, T, true);
     printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters\n", o.model.c_str(),
-           config.num_layers, config.num_heads, config.channels, config.vocab_size, double(num_parameters(config)) / 1e6);
+           config.num_layers, config.num_heads, config.channels, config.vocab_size,
+           double(num_parameters(config)) / 1e6);
     printf("data: %llu training tokens%s\n", static_cast<unsigned long long>(loader->num_tokens()),
-           val ? format_string(", %llu validation tokens", static_cast<unsigned long long>(val->num_tokens())).c_str() : "");
-    printf("batch: %d x %d x %d = %d tokens a step, %d steps; %.1f MiB of memory\n", micro_steps, B, T, tokens_per_step,
-           max_steps, double(g.memory.bytes) / (1 << 20));
+           val ? format_string(", %llu validation tokens", static_cast<unsigned long long>(val->num_tokens()))
+                     .c_str()
+               : "");
+    printf("batch: %d x %d x %d = %d tokens a step, %d steps; %.1f MiB of memory\n", micro_steps, B, T,
+           tokens_per_step, max_steps, double(g.memory.bytes) / (1 << 20));
     MainLog log;
     if (!o.output.empty()) log.open(o.output, -1);
 
-    const Scheduler scheduler = {parse_schedule(o.scheduler), o.learning_rate, o.warmup, max_steps, o.final_fraction};
+    const Scheduler scheduler = {parse_schedule(o.scheduler), o.learning_rate, o.warmup, max_steps,
+                                 o.final_fraction};
     StepRunner runner(g, B, T, micro_steps, o.weight_decay);
     Progress progress = {log, max_steps, tokens_per_step};
     uint64_t coin_state = 1295 + o.seed;  // 1337, llm.c's, with the default seed
-    Ticket pending = 0;  // of the step before
+    Ticket pending = 0;                   // of the step before
     bool reported = true;
     auto report_pending = [&](int step) {
         if (!reported) progress.report(step, runner.stats(step, pending), learning_rate(scheduler, step));
@@ -659,8 +714,8 @@ static void train(const Options& o) {
         const bool last = step == max_steps;
         const bool validate_now = val && o.val_every && (step % o.val_every == 0 || last);
         const bool sample_now = o.sample_every && (last || (step > 0 && step % o.sample_every == 0));
-        const bool save_now = !o.output.empty() && o.checkpoint_every &&
-                              (last || (step > 0 && step % o.checkpoint_every == 0));
+        const bool save_now =
+            !o.output.empty() && o.checkpoint_every && (last || (step > 0 && step % o.checkpoint_every == 0));
         if (validate_now || sample_now || save_now) {
             report_pending(step - 1);
             if (validate_now) {
@@ -676,10 +731,11 @@ static void train(const Options& o) {
             report_pending(step - 1);
             break;
         }
-        const Ticket ticket = runner.run(step, learning_rate(scheduler, step), [&](int* inputs, int* targets) {
-            if (o.overfit) loader->reset();
-            loader->next_batch(inputs, targets);
-        });
+        const Ticket ticket =
+            runner.run(step, learning_rate(scheduler, step), [&](int* inputs, int* targets) {
+                if (o.overfit) loader->reset();
+                loader->next_batch(inputs, targets);
+            });
         report_pending(step - 1);  // while this step runs; on the CPU it has run
         pending = ticket;
         reported = false;
@@ -687,9 +743,12 @@ static void train(const Options& o) {
     }
     if (progress.timed_steps)
         printf("total average iteration time: %f ms\n", 1e3 * progress.total_seconds / progress.timed_steps);
-    if (progress.skipped) printf("%d updates were skipped: their gradients were not finite\n", progress.skipped);
-    if (pad && o.profile) print_profile(*pad);
-    else if (o.profile) printf("no profile: --profile measures a GPU's kernels, and this ran on the CPU\n");
+    if (progress.skipped)
+        printf("%d updates were skipped: their gradients were not finite\n", progress.skipped);
+    if (pad && o.profile)
+        print_profile(*pad);
+    else if (o.profile)
+        printf("no profile: --profile measures a GPU's kernels, and this ran on the CPU\n");
 }
 
 int main(int argc, char** argv) {
@@ -698,8 +757,10 @@ int main(int argc, char** argv) {
     add_options(app, options);
     try {
         app.parse(argc, argv);
-        if (options.list_devices) print_devices();
-        else train(options);
+        if (options.list_devices)
+            print_devices();
+        else
+            train(options);
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {

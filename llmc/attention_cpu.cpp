@@ -1,6 +1,6 @@
-// Attention on the CPU. Scores live in tiles of 48 queries by 48 keys, in fp32; every product of tiles goes through
-// one small matrix kernel, accumulate_tile(). Forward threads over blocks of queries, backward over heads: both give
-// the same bits whatever the number of threads.
+// Attention on the CPU. Scores live in tiles of 48 queries by 48 keys, in fp32; every product of tiles goes
+// through one small matrix kernel, accumulate_tile(). Forward threads over blocks of queries, backward over
+// heads: both give the same bits whatever the number of threads.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,8 +9,8 @@
 #include "llmc/attention.h"
 #include "llmc/simd.h"
 
-static const int TILE = 48;      // queries or keys: a multiple of ROWS and of LANES
-static const int ROWS = 6;       // with LANES columns: 12 AVX2 registers of sums, or 6 AVX-512 ones
+static const int TILE = 48;  // queries or keys: a multiple of ROWS and of LANES
+static const int ROWS = 6;   // with LANES columns: 12 AVX2 registers of sums, or 6 AVX-512 ones
 static const int LANES = 16;
 
 static int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -27,9 +27,10 @@ struct ScratchArray {
 
 // accumulate_tile() for vectors of WIDTH floats. Left to themselves, compilers keep these sums in memory.
 template <int WIDTH>
-static inline __attribute__((always_inline)) void accumulate_by(float* c, int c_stride, const float* a, int a_row,
-                                                                int a_column, const float* b, int b_stride, int rows,
-                                                                int inner, int columns) {
+static inline __attribute__((always_inline)) void accumulate_by(float* c, int c_stride, const float* a,
+                                                                int a_row, int a_column, const float* b,
+                                                                int b_stride, int rows, int inner,
+                                                                int columns) {
     typedef float Vector __attribute__((vector_size(4 * WIDTH)));
     const int N = LANES / WIDTH;
     for (int i = 0; i < rows; i += ROWS)
@@ -47,18 +48,18 @@ static inline __attribute__((always_inline)) void accumulate_by(float* c, int c_
         }
 }
 
-// c (rows, columns) += a b; a (rows, inner) is read with any two strides, so also transposed; rows of b and c are
-// b_stride and c_stride apart. rows is a multiple of ROWS, columns of LANES. The program picks the definition for its
-// processor when it starts. (Not static: clang would call the unnamed ones unused.)
+// c (rows, columns) += a b; a (rows, inner) is read with any two strides, so also transposed; rows of b and c
+// are b_stride and c_stride apart. rows is a multiple of ROWS, columns of LANES. The program picks the
+// definition for its processor when it starts. (Not static: clang would call the unnamed ones unused.)
 #if defined(__x86_64__) && defined(__linux__)
-__attribute__((target("avx512f")))
-void accumulate_tile(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b,
-                     int b_stride, int rows, int inner, int columns) {
+__attribute__((target("avx512f"))) void accumulate_tile(float* c, int c_stride, const float* a, int a_row,
+                                                        int a_column, const float* b, int b_stride, int rows,
+                                                        int inner, int columns) {
     accumulate_by<16>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
 }
-__attribute__((target("avx2,fma")))
-void accumulate_tile(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b,
-                     int b_stride, int rows, int inner, int columns) {
+__attribute__((target("avx2,fma"))) void accumulate_tile(float* c, int c_stride, const float* a, int a_row,
+                                                         int a_column, const float* b, int b_stride, int rows,
+                                                         int inner, int columns) {
     accumulate_by<8>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
 }
 __attribute__((target("default")))
@@ -70,7 +71,8 @@ void accumulate_tile(float* c, int c_stride, const float* a, int a_row, int a_co
 
 // exp(x) to 2 ulp for -87 < x < 88, 0 below: Cephes' expf, written so that compilers vectorize it.
 static inline float exp_fast(float x) {
-    const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: leaves the rounded value in the low bits
+    const float shifted =
+        x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: leaves the rounded value in the low bits
     const float n = shifted - 12582912.0f;
     const float r = x - n * 0.693359375f + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
@@ -85,16 +87,19 @@ static inline float exp_fast(float x) {
     return std::bit_cast<float>(std::bit_cast<uint32_t>(p * power) & keep);
 }
 
-// dst (rows, width) = src * factor, rows of src being src_stride apart; columns from hs to width are left zero.
+// dst (rows, width) = src * factor, rows of src being src_stride apart; columns from hs to width are left
+// zero.
 template <class T>
-static void pack(float* dst, int width, const T* src, size_t src_stride, int rows, int hs, float factor = 1.0f) {
+static void pack(float* dst, int width, const T* src, size_t src_stride, int rows, int hs,
+                 float factor = 1.0f) {
     for (int i = 0; i < rows; i++)
         for (int c = 0; c < hs; c++) dst[size_t(i) * width + c] = float(src[i * src_stride + c]) * factor;
 }
 
 // dst (hs, TILE) = src^T * factor; the columns from rows to TILE become zero.
 template <class T>
-static void pack_transposed(float* dst, const T* src, size_t src_stride, int rows, int hs, float factor = 1.0f) {
+static void pack_transposed(float* dst, const T* src, size_t src_stride, int rows, int hs,
+                            float factor = 1.0f) {
     for (int c = 0; c < hs; c++) {
         for (int i = 0; i < rows; i++) dst[c * TILE + i] = float(src[i * src_stride + c]) * factor;
         for (int i = rows; i < TILE; i++) dst[c * TILE + i] = 0;
@@ -102,13 +107,14 @@ static void pack_transposed(float* dst, const T* src, size_t src_stride, int row
 }
 
 template <class T>
-static void unpack(T* dst, size_t dst_stride, const float* src, int width, int rows, int hs, float factor = 1.0f) {
+static void unpack(T* dst, size_t dst_stride, const float* src, int width, int rows, int hs,
+                   float factor = 1.0f) {
     for (int i = 0; i < rows; i++)
         for (int c = 0; c < hs; c++) dst[i * dst_stride + c] = T(src[size_t(i) * width + c] * factor);
 }
 
-// One step of the online softmax. scores (keys, TILE queries) become exp(score - maximum) with the maximum over all
-// keys so far; sum follows, and factor is what the sums so far must be multiplied by.
+// One step of the online softmax. scores (keys, TILE queries) become exp(score - maximum) with the maximum
+// over all keys so far; sum follows, and factor is what the sums so far must be multiplied by.
 SIMD_CLONES
 static void softmax_step(float* scores, int keys, float* maximum, float* sum, float* factor) {
     float m[TILE], s[TILE];
@@ -132,14 +138,22 @@ static void softmax_step(float* scores, int keys, float* maximum, float* sum, fl
 struct ForwardScratch {
     ScratchArray q, k, v, scores, sums, maximum, sum, factor;  // q (hs, TILE); k, v, sums (TILE, width)
     ForwardScratch(int hs, int width)
-        : q(size_t(hs) * TILE), k(size_t(TILE) * width), v(size_t(TILE) * width), scores(size_t(TILE) * TILE),
-          sums(size_t(TILE) * width), maximum(TILE), sum(TILE), factor(TILE) {}
+        : q(size_t(hs) * TILE),
+          k(size_t(TILE) * width),
+          v(size_t(TILE) * width),
+          scores(size_t(TILE) * TILE),
+          sums(size_t(TILE) * width),
+          maximum(TILE),
+          sum(TILE),
+          factor(TILE) {}
 };
 
-// out and lse of the queries from `first` on, at most TILE of them, of one head; out, lse and qkv point to the head's
-// first row. Scores are kept transposed: the maxima and sums of 16 queries then run in one register.
+// out and lse of the queries from `first` on, at most TILE of them, of one head; out, lse and qkv point to
+// the head's first row. Scores are kept transposed: the maxima and sums of 16 queries then run in one
+// register.
 template <class T>
-static void forward_block(T* out, float* lse, const T* qkv, int first, int seq_len, int C, int hs, ForwardScratch& s) {
+static void forward_block(T* out, float* lse, const T* qkv, int first, int seq_len, int C, int hs,
+                          ForwardScratch& s) {
     const size_t stride = 3 * size_t(C);
     const int width = round_up(hs, LANES), queries = std::min(TILE, seq_len - first);
     pack_transposed(s.q, qkv + first * stride, stride, queries, hs, 1.0f / std::sqrt(float(hs)));
@@ -151,7 +165,8 @@ static void forward_block(T* out, float* lse, const T* qkv, int first, int seq_l
         pack(s.k, width, qkv + key * stride + C, stride, keys, hs);
         pack(s.v, width, qkv + key * stride + 2 * C, stride, keys, hs);
         std::fill_n(+s.scores, TILE * TILE, 0.0f);
-        accumulate_tile(s.scores, TILE, s.k, width, 1, s.q, TILE, round_up(keys, ROWS), hs, round_up(queries, LANES));
+        accumulate_tile(s.scores, TILE, s.k, width, 1, s.q, TILE, round_up(keys, ROWS), hs,
+                        round_up(queries, LANES));
         if (key == first)
             for (int j = 1; j < keys; j++) std::fill_n(s.scores + j * TILE, j, -INFINITY);
         softmax_step(s.scores, keys, s.maximum, s.sum, s.factor);
@@ -165,13 +180,15 @@ static void forward_block(T* out, float* lse, const T* qkv, int first, int seq_l
     }
 }
 
-template <class T> void attention_forward_cpu(T* out, float* lse, const T* qkv, int B, int seq_len, int C, int NH) {
+template <class T>
+void attention_forward_cpu(T* out, float* lse, const T* qkv, int B, int seq_len, int C, int NH) {
     const int hs = attention_head_size(C, NH);
     const int heads = B * NH, query_blocks = (seq_len + TILE - 1) / TILE;
 #pragma omp parallel
     {
         ForwardScratch scratch(hs, round_up(hs, LANES));
-        // The last queries see the most keys: they come first, so that no thread starts a long block at the end.
+        // The last queries see the most keys: they come first, so that no thread starts a long block at the
+        // end.
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < int64_t(heads) * query_blocks; task++) {
             const int head = int(task % heads), block = query_blocks - 1 - int(task / heads);
@@ -182,8 +199,8 @@ template <class T> void attention_forward_cpu(T* out, float* lse, const T* qkv, 
     }
 }
 
-// One tile of the backward pass: scores (queries, TILE keys) become probabilities, dscores the gradient of the scores.
-// Where diagonal is set, later keys than the query are masked out.
+// One tile of the backward pass: scores (queries, TILE keys) become probabilities, dscores the gradient of
+// the scores. Where diagonal is set, later keys than the query are masked out.
 SIMD_CLONES
 static void probability_step(float* scores, float* dscores, const float* lse, const float* delta, int queries,
                              bool diagonal) {
@@ -203,20 +220,26 @@ static void probability_step(float* scores, float* dscores, const float* lse, co
 }
 
 struct BackwardScratch {
-    ScratchArray q, dout, dq;                       // (T, width): the whole head; q is scaled by 1 / sqrt(hs)
-    ScratchArray k, k_transposed, v_transposed;     // (TILE, width), (hs, TILE), (hs, TILE)
-    ScratchArray dk, dv, scores, dscores;           // (TILE, width), (TILE, width), (TILE, TILE), (TILE, TILE)
+    ScratchArray q, dout, dq;                    // (T, width): the whole head; q is scaled by 1 / sqrt(hs)
+    ScratchArray k, k_transposed, v_transposed;  // (TILE, width), (hs, TILE), (hs, TILE)
+    ScratchArray dk, dv, scores, dscores;        // (TILE, width), (TILE, width), (TILE, TILE), (TILE, TILE)
     BackwardScratch(int seq_len, int hs, int width)
-        : q(size_t(round_up(seq_len, TILE)) * width), dout(q.lines.size() * LANES), dq(q.lines.size() * LANES),
-          k(size_t(TILE) * width), k_transposed(size_t(hs) * TILE), v_transposed(size_t(hs) * TILE),
-          dk(size_t(TILE) * width), dv(size_t(TILE) * width), scores(size_t(TILE) * TILE),
+        : q(size_t(round_up(seq_len, TILE)) * width),
+          dout(q.lines.size() * LANES),
+          dq(q.lines.size() * LANES),
+          k(size_t(TILE) * width),
+          k_transposed(size_t(hs) * TILE),
+          v_transposed(size_t(hs) * TILE),
+          dk(size_t(TILE) * width),
+          dv(size_t(TILE) * width),
+          scores(size_t(TILE) * TILE),
           dscores(size_t(TILE) * TILE) {}
 };
 
 // dk and dv of the keys from `first` on, at most TILE of them, and what these keys add to dq.
 template <class T>
-static void backward_block(T* dqkv, const float* delta, const float* lse, const T* qkv, int first, int seq_len, int C,
-                           int hs, BackwardScratch& s) {
+static void backward_block(T* dqkv, const float* delta, const float* lse, const T* qkv, int first,
+                           int seq_len, int C, int hs, BackwardScratch& s) {
     const size_t stride = 3 * size_t(C);
     const int width = round_up(hs, LANES), keys = std::min(TILE, seq_len - first);
     pack(s.k, width, qkv + first * stride + C, stride, keys, hs);
@@ -236,7 +259,8 @@ static void backward_block(T* dqkv, const float* delta, const float* lse, const 
         probability_step(s.scores, s.dscores, lse + query, delta + query, queries, query == first);
         accumulate_tile(s.dv, width, s.scores, 1, TILE, dout, width, key_rows, queries, width);
         accumulate_tile(s.dk, width, s.dscores, 1, TILE, q, width, key_rows, queries, width);
-        accumulate_tile(s.dq + size_t(query) * width, width, s.dscores, TILE, 1, s.k, width, query_rows, keys, width);
+        accumulate_tile(s.dq + size_t(query) * width, width, s.dscores, TILE, 1, s.k, width, query_rows, keys,
+                        width);
     }
     unpack(dqkv + first * stride + C, stride, s.dk, width, keys, hs);
     unpack(dqkv + first * stride + 2 * C, stride, s.dv, width, keys, hs);
@@ -264,8 +288,8 @@ static void backward_head(T* dqkv, float* delta, const T* dout, const T* out, co
 }
 
 template <class T>
-void attention_backward_cpu(T* dqkv, float* delta, const T* dout, const T* out, const float* lse, const T* qkv, int B,
-                            int seq_len, int C, int NH) {
+void attention_backward_cpu(T* dqkv, float* delta, const T* dout, const T* out, const float* lse,
+                            const T* qkv, int B, int seq_len, int C, int NH) {
     const int hs = attention_head_size(C, NH);
 #pragma omp parallel
     {
@@ -274,12 +298,13 @@ void attention_backward_cpu(T* dqkv, float* delta, const T* dout, const T* out, 
         for (int head = 0; head < B * NH; head++) {
             const size_t row = size_t(head / NH) * seq_len, channel = size_t(head % NH) * hs;
             const size_t rows = size_t(head) * seq_len;
-            backward_head(dqkv + row * 3 * C + channel, delta + rows, dout + row * C + channel, out + row * C + channel,
-                          lse + rows, qkv + row * 3 * C + channel, seq_len, C, hs, scratch);
+            backward_head(dqkv + row * 3 * C + channel, delta + rows, dout + row * C + channel,
+                          out + row * C + channel, lse + rows, qkv + row * 3 * C + channel, seq_len, C, hs,
+                          scratch);
         }
     }
 }
 
 template void attention_forward_cpu(float*, float*, const float*, int, int, int, int);
-template void attention_backward_cpu(float*, float*, const float*, const float*, const float*, const float*, int, int,
-                                     int, int);
+template void attention_backward_cpu(float*, float*, const float*, const float*, const float*, const float*,
+                                     int, int, int, int);

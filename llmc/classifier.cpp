@@ -1,4 +1,5 @@
-// The classifier and the sum of its losses: CPU versions, GPU versions, their tables, and the choice that training makes.
+// The classifier and the sum of its losses: CPU versions, GPU versions, their tables, and the choice that
+// training makes.
 #include "llmc/classifier.h"
 
 #include <algorithm>
@@ -8,13 +9,15 @@
 #include "llmc/simd.h"
 #include "shaders/args.h"
 
-// exp(x) for x <= 0, to 1e-7, in operations that compilers vectorize: 2^n exp(r) with n = round(x / log 2), |r| <=
-// log(2) / 2, and the Taylor series of exp(r). Below -87, where exp nears the smallest normal float, it stays there.
+// exp(x) for x <= 0, to 1e-7, in operations that compilers vectorize: 2^n exp(r) with n = round(x / log 2),
+// |r| <= log(2) / 2, and the Taylor series of exp(r). Below -87, where exp nears the smallest normal float,
+// it stays there.
 static inline float exp_nonpositive(float x) {
     x = x < -87.0f ? -87.0f : x;
     const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the last bits of `shifted` are n
     const float n = shifted - 12582912.0f;
-    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // log 2 in two parts; the first product is exact
+    const float r =
+        (x - n * 0.693359375f) + n * 2.12194440e-4f;  // log 2 in two parts; the first product is exact
     float p = 1.0f / 5040;
     p = p * r + 1.0f / 720;
     p = p * r + 1.0f / 120;
@@ -68,35 +71,40 @@ void fused_classifier_cpu(T* logits, float* losses, const int* targets, float dl
 }
 
 template <class T>
-static FusedClassifierArgs classifier_args(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss,
-                                           int N, int V, int Vp, bool write_gradients) {
+static FusedClassifierArgs classifier_args(LaunchPad& pad, T* logits, float* losses, const int* targets,
+                                           float dloss, int N, int V, int Vp, bool write_gradients) {
     const size_t n = N;
     return {pad.at(logits, n * Vp), pad.at(losses, n), pad.at(targets, n), dloss, N, V, Vp, write_gradients};
 }
 
 template <class T>
-static void fused_classifier1(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
-                              int Vp, bool write_gradients, int block_size) {
-    FusedClassifierArgs args = classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
+static void fused_classifier1(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss,
+                              int N, int V, int Vp, bool write_gradients, int block_size) {
+    FusedClassifierArgs args =
+        classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
     pad.dispatch("fused_classifier1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
-static void fused_classifier2(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
-                              int Vp, bool write_gradients, int block_size) {
-    FusedClassifierArgs args = classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
+static void fused_classifier2(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss,
+                              int N, int V, int Vp, bool write_gradients, int block_size) {
+    FusedClassifierArgs args =
+        classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
     pad.dispatch("fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
-static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
-                              int Vp, bool write_gradients, int block_size) {
-    FusedClassifierArgs args = classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
+static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss,
+                              int N, int V, int Vp, bool write_gradients, int block_size) {
+    FusedClassifierArgs args =
+        classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
     const bool fours = Vp % 4 == 0 && args.logits % 16 == 0;
-    pad.dispatch(fours ? "fused_classifier3" : "fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args);
+    pad.dispatch(fours ? "fused_classifier3" : "fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)},
+                 args);
 }
 
-template <class T> std::vector<KernelVersion<FusedClassifier<T>>> fused_classifier_versions() {
+template <class T>
+std::vector<KernelVersion<FusedClassifier<T>>> fused_classifier_versions() {
     return {
         {"fused_classifier1", "one invocation per row", fused_classifier1<T>, {8, 32, 128}},
         {"fused_classifier2", "one workgroup per row, online softmax", fused_classifier2<T>, {1024, 32, 256}},
@@ -105,8 +113,8 @@ template <class T> std::vector<KernelVersion<FusedClassifier<T>>> fused_classifi
 }
 
 template <class T>
-void fused_classifier(LaunchPad* pad, T* logits, float* losses, const int* targets, float dloss, int N, int V, int Vp,
-                      bool write_gradients) {
+void fused_classifier(LaunchPad* pad, T* logits, float* losses, const int* targets, float dloss, int N, int V,
+                      int Vp, bool write_gradients) {
     if (!pad) return fused_classifier_cpu(logits, losses, targets, dloss, N, V, Vp, write_gradients);
     if (pad->device().type == DeviceType::software)
         return fused_classifier1(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, 8);
@@ -124,11 +132,13 @@ static SumLossesArgs sum_args(LaunchPad& pad, float* total, const float* losses,
     return {pad.at(total, 1), pad.at(losses, n), n, scale};
 }
 
-static void sum_losses1(LaunchPad& pad, float* total, const float* losses, int n, float scale, int block_size) {
+static void sum_losses1(LaunchPad& pad, float* total, const float* losses, int n, float scale,
+                        int block_size) {
     pad.dispatch("sum_losses1", {1}, {uint32_t(block_size)}, sum_args(pad, total, losses, n, scale));
 }
 
-static void sum_losses2(LaunchPad& pad, float* total, const float* losses, int n, float scale, int block_size) {
+static void sum_losses2(LaunchPad& pad, float* total, const float* losses, int n, float scale,
+                        int block_size) {
     pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, sum_args(pad, total, losses, n, scale));
 }
 

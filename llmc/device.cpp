@@ -8,19 +8,27 @@
 
 const char* device_type_name(DeviceType type) {
     switch (type) {
-        case DeviceType::discrete: return "discrete GPU";
-        case DeviceType::integrated: return "integrated GPU";
-        case DeviceType::virtual_gpu: return "virtual GPU";
-        default: return "software";
+        case DeviceType::discrete:
+            return "discrete GPU";
+        case DeviceType::integrated:
+            return "integrated GPU";
+        case DeviceType::virtual_gpu:
+            return "virtual GPU";
+        default:
+            return "software";
     }
 }
 
 static DeviceType device_type(VkPhysicalDeviceType type) {
     switch (type) {
-        case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return DeviceType::discrete;
-        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return DeviceType::integrated;
-        case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return DeviceType::virtual_gpu;
-        default: return DeviceType::software;
+        case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+            return DeviceType::discrete;
+        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+            return DeviceType::integrated;
+        case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+            return DeviceType::virtual_gpu;
+        default:
+            return DeviceType::software;
     }
 }
 
@@ -31,12 +39,12 @@ DeviceFeatures::DeviceFeatures() {
 }
 
 void DeviceFeatures::request() {
-    features2.features.shaderInt64 = VK_TRUE;         // row offsets past 4 GiB
-    vulkan12.bufferDeviceAddress = VK_TRUE;           // kernels take pointers
-    vulkan12.scalarBlockLayout = VK_TRUE;             // argument blocks laid out as C++ structs
+    features2.features.shaderInt64 = VK_TRUE;  // row offsets past 4 GiB
+    vulkan12.bufferDeviceAddress = VK_TRUE;    // kernels take pointers
+    vulkan12.scalarBlockLayout = VK_TRUE;      // argument blocks laid out as C++ structs
     vulkan12.timelineSemaphore = VK_TRUE;
     vulkan13.synchronization2 = VK_TRUE;
-    vulkan13.maintenance4 = VK_TRUE;                  // workgroup size from a specialization constant
+    vulkan13.maintenance4 = VK_TRUE;  // workgroup size from a specialization constant
     vulkan13.subgroupSizeControl = VK_TRUE;
     vulkan13.computeFullSubgroups = VK_TRUE;
 }
@@ -52,7 +60,8 @@ static std::string missing_feature(const Vulkan& vk, VkPhysicalDevice physical, 
     if (!have.vulkan12.timelineSemaphore) return "timelineSemaphore";
     if (!have.vulkan13.synchronization2) return "synchronization2";
     if (!have.vulkan13.maintenance4) return "maintenance4";
-    if (!have.vulkan13.subgroupSizeControl || !have.vulkan13.computeFullSubgroups) return "subgroup size control";
+    if (!have.vulkan13.subgroupSizeControl || !have.vulkan13.computeFullSubgroups)
+        return "subgroup size control";
     VkPhysicalDeviceSubgroupProperties subgroup = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
     VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &subgroup};
     vk.vkGetPhysicalDeviceProperties2(physical, &properties);
@@ -77,7 +86,8 @@ static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
                                      VK_API_VERSION_PATCH(api));
     for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++) {
         const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
-        if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) info.memory_bytes = std::max(info.memory_bytes, heap.size);
+        if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+            info.memory_bytes = std::max(info.memory_bytes, heap.size);
     }
     info.missing = missing_feature(vk, physical, api);
     return info;
@@ -118,7 +128,8 @@ static DeviceInfo usable(const DeviceInfo& device) {
 
 static std::string names_of(const std::vector<DeviceInfo>& devices) {
     std::string text = "cpu";
-    for (const DeviceInfo& device : devices) text += format_string(", %d (%s)", device.index, device.name.c_str());
+    for (const DeviceInfo& device : devices)
+        text += format_string(", %d (%s)", device.index, device.name.c_str());
     return text;
 }
 
@@ -129,8 +140,10 @@ static DeviceChoice choose_hardware(const std::vector<DeviceInfo>& devices) {
     std::string reason = "no GPU was found";
     for (const DeviceInfo& device : devices) {
         if (device.type == DeviceType::software)
-            reason = format_string("the only Vulkan device is a software one (--device %d to use it)", device.index);
-        else reason = format_string("%s lacks %s", device.name.c_str(), device.missing.c_str());
+            reason = format_string("the only Vulkan device is a software one (--device %d to use it)",
+                                   device.index);
+        else
+            reason = format_string("%s lacks %s", device.name.c_str(), device.missing.c_str());
     }
     return {std::nullopt, reason};
 }

@@ -12,10 +12,10 @@ struct DeviceInfo {
     int index = 0;  // position in list_devices(), which is what --device INDEX means
     std::string name;
     DeviceType type = DeviceType::software;
-    std::string driver;          // name and version
-    std::string api_version;     // "1.3.230"
-    uint64_t memory_bytes = 0;   // of the largest device-local heap
-    std::string missing;         // what it lacks for our kernels; empty where it can be used
+    std::string driver;         // name and version
+    std::string api_version;    // "1.3.230"
+    uint64_t memory_bytes = 0;  // of the largest device-local heap
+    std::string missing;        // what it lacks for our kernels; empty where it can be used
 };
 
 // All Vulkan devices, in a fixed order: discrete, integrated, virtual, software. Throws Error where Vulkan is

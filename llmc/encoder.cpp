@@ -20,7 +20,8 @@ void build_encoder_buckets(int* buckets, const int* inp, int count) {
         if (i == 0 || order[i] >> 32 != order[i - 1] >> 32) found.push_back({i, 0});
         found.back().size++;
     }
-    std::stable_sort(found.begin(), found.end(), [](const Bucket& a, const Bucket& b) { return a.size > b.size; });
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Bucket& a, const Bucket& b) { return a.size > b.size; });
 
     std::fill(buckets, buckets + encoder_bucket_ints(count), -1);
     buckets[0] = int(found.size());
@@ -45,11 +46,13 @@ void encoder_forward_cpu(T* out, const int* inp, const T* wte, const T* wpe, int
 
 static const int CHANNELS = 128;  // that a thread sums at once, in fp32 and on the stack
 
-template <class T> static void add_to_sums(float* sums, const T* x, int n) {
+template <class T>
+static void add_to_sums(float* sums, const T* x, int n) {
     for (int c = 0; c < n; c++) sums[c] += float(x[c]);
 }
 
-template <class T> static void add_sums_to(T* x, const float* sums, int n) {
+template <class T>
+static void add_sums_to(T* x, const float* sums, int n) {
     for (int c = 0; c < n; c++) x[c] = T(float(x[c]) + sums[c]);
 }
 
@@ -78,91 +81,113 @@ void encoder_backward_cpu(T* dwte, T* dwpe, const T* dout, const int* buckets, i
     }
 }
 
-// The rows of wte that are used depend on the tokens, so only the first one is checked to lie in a live buffer.
+// The rows of wte that are used depend on the tokens, so only the first one is checked to lie in a live
+// buffer.
 template <class T>
-static EncoderForwardArgs forward_args(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B,
-                                       int seq, int C) {
+static EncoderForwardArgs forward_args(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe,
+                                       int B, int seq, int C) {
     const size_t n = size_t(B) * seq, c = C;
     return {pad.at(out, n * c), pad.at(inp, n), pad.at(wte, c), pad.at(wpe, seq * c), int(n), seq, C};
 }
 
 template <class T>
-static void encoder_forward1(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B, int seq, int C,
-                             int block_size) {
+static void encoder_forward1(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B,
+                             int seq, int C, int block_size) {
     EncoderForwardArgs args = forward_args(pad, out, inp, wte, wpe, B, seq, C);
-    pad.dispatch("encoder_forward1", {blocks(uint64_t(args.N) * C, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch("encoder_forward1", {blocks(uint64_t(args.N) * C, block_size)}, {uint32_t(block_size)},
+                 args);
 }
 
 template <class T>
-static void encoder_forward2(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B, int seq, int C,
-                             int block_size) {
+static void encoder_forward2(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B,
+                             int seq, int C, int block_size) {
     EncoderForwardArgs args = forward_args(pad, out, inp, wte, wpe, B, seq, C);
     const uint32_t width = pack_width(C, {args.outp, args.wte, args.wpe});
     pad.dispatch("encoder_forward2", {uint64_t(args.N)}, {uint32_t(block_size), width}, args);
 }
 
 template <class T>
-static EncoderBackwardArgs backward_args(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B,
-                                         int seq, int C) {
+static EncoderBackwardArgs backward_args(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets,
+                                         int B, int seq, int C) {
     const size_t n = size_t(B) * seq, c = C;
-    return {pad.at(dwte, c), pad.at(dwpe, seq * c), pad.at(dout, n * c),
-            pad.at(buckets, encoder_bucket_ints(int(n))), B, seq, C, int(n)};
+    return {pad.at(dwte, c),
+            pad.at(dwpe, seq * c),
+            pad.at(dout, n * c),
+            pad.at(buckets, encoder_bucket_ints(int(n))),
+            B,
+            seq,
+            C,
+            int(n)};
 }
 
-static void backward_position(LaunchPad& pad, const EncoderBackwardArgs& args, uint32_t width, uint32_t block) {
+static void backward_position(LaunchPad& pad, const EncoderBackwardArgs& args, uint32_t width,
+                              uint32_t block) {
     const uint64_t packs = uint64_t(args.T) * args.C / width;
     pad.dispatch("encoder_backward_position", {blocks(packs, block)}, {block, width}, args);
 }
 
 template <class T>
-static void encoder_backward1(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B, int seq,
-                              int C, int block_size) {
+static void encoder_backward1(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B,
+                              int seq, int C, int block_size) {
     EncoderBackwardArgs args = backward_args(pad, dwte, dwpe, dout, buckets, B, seq, C);
     const uint32_t block = uint32_t(block_size);
     pad.dispatch("encoder_backward1", {blocks(uint64_t(args.lists) * C, block)}, {block}, args);
     backward_position(pad, args, 1, block);
 }
 
-// How many buckets the grids of version 2 hold: enough to fill a large GPU, few enough that the workgroups beyond the
-// number of buckets, which is not known here, cost nothing.
+// How many buckets the grids of version 2 hold: enough to fill a large GPU, few enough that the workgroups
+// beyond the number of buckets, which is not known here, cost nothing.
 static const int SHORT_LISTS = 8192, LONG_LISTS = 256;
 
 template <class T>
-static void encoder_backward2(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B, int seq,
-                              int C, int block_size) {
+static void encoder_backward2(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B,
+                              int seq, int C, int block_size) {
     EncoderBackwardArgs args = backward_args(pad, dwte, dwpe, dout, buckets, B, seq, C);
     const uint32_t block = uint32_t(block_size), width = pack_width(C, {args.dwte, args.dwpe, args.dout});
     const int count = B * seq;
     args.lists = std::min(count / (LONG_BUCKET + 1), LONG_LISTS);
     pad.dispatch("encoder_backward2_long", {args.lists * blocks(C, 32)}, {block, width}, args);
     args.lists = std::min(count, SHORT_LISTS);
-    pad.dispatch("encoder_backward2", {blocks(uint64_t(args.lists) * C / width, block)}, {block, width}, args);
+    pad.dispatch("encoder_backward2", {blocks(uint64_t(args.lists) * C / width, block)}, {block, width},
+                 args);
     backward_position(pad, args, width, block);
 }
 
-template <class T> std::vector<KernelVersion<EncoderForward<T>>> encoder_forward_versions() {
+template <class T>
+std::vector<KernelVersion<EncoderForward<T>>> encoder_forward_versions() {
     return {
         {"encoder_forward1", "one invocation per element", encoder_forward1<T>, {256, 64, 128, 512}},
-        {"encoder_forward2", "one workgroup per position, 16-byte accesses", encoder_forward2<T>, {64, 32, 128, 256}},
+        {"encoder_forward2",
+         "one workgroup per position, 16-byte accesses",
+         encoder_forward2<T>,
+         {64, 32, 128, 256}},
     };
 }
 
-template <class T> std::vector<KernelVersion<EncoderBackward<T>>> encoder_backward_versions() {
+template <class T>
+std::vector<KernelVersion<EncoderBackward<T>>> encoder_backward_versions() {
     return {
-        {"encoder_backward1", "one invocation per channel of a token", encoder_backward1<T>, {256, 32, 64, 128}},
-        {"encoder_backward2", "16-byte accesses, long buckets split over workgroups", encoder_backward2<T>,
+        {"encoder_backward1",
+         "one invocation per channel of a token",
+         encoder_backward1<T>,
+         {256, 32, 64, 128}},
+        {"encoder_backward2",
+         "16-byte accesses, long buckets split over workgroups",
+         encoder_backward2<T>,
          {256, 64, 128, 512}},
     };
 }
 
 template <class T>
-void encoder_forward(LaunchPad* pad, T* out, const int* inp, const T* wte, const T* wpe, int B, int seq, int C) {
+void encoder_forward(LaunchPad* pad, T* out, const int* inp, const T* wte, const T* wpe, int B, int seq,
+                     int C) {
     if (!pad) return encoder_forward_cpu(out, inp, wte, wpe, B, seq, C);
     encoder_forward2(*pad, out, inp, wte, wpe, B, seq, C, 64);
 }
 
 template <class T>
-void encoder_backward(LaunchPad* pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B, int seq, int C) {
+void encoder_backward(LaunchPad* pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B, int seq,
+                      int C) {
     if (!pad) return encoder_backward_cpu(dwte, dwpe, dout, buckets, B, seq, C);
     if (pad->device().type == DeviceType::software)  // where barriers are dear
         return encoder_backward1(*pad, dwte, dwpe, dout, buckets, B, seq, C, 128);

@@ -9,21 +9,24 @@
 #include "llmc/simd.h"
 #include "shaders/args.h"
 
-// exp(-y) for y in 0 .. 80, relative error below 2e-7: 2^k times the polynomial of the rest, Taylor's of degree 7 over
+// exp(-y) for y in 0 .. 80, relative error below 2e-7: 2^k times the polynomial of the rest, Taylor's of
+// degree 7 over
 // +- ln(2)/2. A plain expression of it vectorizes, which std::exp does not everywhere.
 static inline float decay(float y) {
     const float rounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
     const float k = (y * -1.44269504f + rounder) - rounder;
     const float r = (-y - k * 0.693145752f) - k * 1.42860677e-6f;  // ln(2) in two parts
-    const float p = 1 + r * (1 + r * (1 / 2.0f + r * (1 / 6.0f + r * (1 / 24.0f + r * (1 / 120.0f + r * (1 / 720.0f +
-                    r * (1 / 5040.0f)))))));
+    const float p =
+        1 + r * (1 + r * (1 / 2.0f +
+                          r * (1 / 6.0f +
+                               r * (1 / 24.0f + r * (1 / 120.0f + r * (1 / 720.0f + r * (1 / 5040.0f)))))));
     return p * std::bit_cast<float>((int(k) + 127) << 23);
 }
 
 static const float SCALE = 0.7978845608f, CUBE = 0.044715f;  // sqrt(2/pi), and the factor of x^3
 
-// exp(-2 |u|) and 1 / (1 + exp(-2 u)), from which GELU and its derivative follow; xx is x^2, capped where it no longer
-// matters, so that no finite x meets an infinity.
+// exp(-2 |u|) and 1 / (1 + exp(-2 u)), from which GELU and its derivative follow; xx is x^2, capped where it
+// no longer matters, so that no finite x meets an infinity.
 struct GeluParts {
     float decay, share;
 };
@@ -34,7 +37,8 @@ static inline GeluParts gelu_parts(float x, float xx) {
 }
 static inline float capped_square(float x) { return x * x < 100 ? x * x : 100; }
 
-template <class T> static inline void gelu_values(T* out, const T* inp, size_t n) {
+template <class T>
+static inline void gelu_values(T* out, const T* inp, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         const float x = float(inp[i]);
@@ -42,7 +46,8 @@ template <class T> static inline void gelu_values(T* out, const T* inp, size_t n
     }
 }
 
-template <class T> static inline void gelu_slopes(T* dinp, const T* inp, const T* dout, size_t n) {
+template <class T>
+static inline void gelu_slopes(T* dinp, const T* inp, const T* dout, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         const float x = float(inp[i]), xx = capped_square(x);
@@ -60,25 +65,31 @@ SIMD_CLONES static void slope_block(float* dinp, const float* inp, const float* 
 
 static const size_t CPU_BLOCK = 4096;  // elements that a thread takes at once
 
-template <class T> void gelu_forward_cpu(T* out, const T* inp, size_t n) {
+template <class T>
+void gelu_forward_cpu(T* out, const T* inp, size_t n) {
 #pragma omp parallel for
     for (size_t i = 0; i < n; i += CPU_BLOCK) gelu_block(out + i, inp + i, std::min(CPU_BLOCK, n - i));
 }
 
-template <class T> void gelu_backward_cpu(T* dinp, const T* inp, const T* dout, size_t n) {
+template <class T>
+void gelu_backward_cpu(T* dinp, const T* inp, const T* dout, size_t n) {
 #pragma omp parallel for
-    for (size_t i = 0; i < n; i += CPU_BLOCK) slope_block(dinp + i, inp + i, dout + i, std::min(CPU_BLOCK, n - i));
+    for (size_t i = 0; i < n; i += CPU_BLOCK)
+        slope_block(dinp + i, inp + i, dout + i, std::min(CPU_BLOCK, n - i));
 }
 
-template <class T> static void gelu_forward1(LaunchPad& pad, T* out, const T* inp, size_t n, int block_size) {
+template <class T>
+static void gelu_forward1(LaunchPad& pad, T* out, const T* inp, size_t n, int block_size) {
     GeluForwardArgs args = {pad.at(out, n), pad.at(inp, n), n};
     pad.dispatch("gelu_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
 }
 
-template <class T> static void gelu_forward2(LaunchPad& pad, T* out, const T* inp, size_t n, int block_size) {
+template <class T>
+static void gelu_forward2(LaunchPad& pad, T* out, const T* inp, size_t n, int block_size) {
     GeluForwardArgs args = {pad.at(out, n), pad.at(inp, n), n};
     const uint32_t width = pack_width(0, {args.outp, args.inp});
-    pad.dispatch("gelu_forward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width}, args);
+    pad.dispatch("gelu_forward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width},
+                 args);
 }
 
 template <class T>
@@ -91,29 +102,34 @@ template <class T>
 static void gelu_backward2(LaunchPad& pad, T* dinp, const T* inp, const T* dout, size_t n, int block_size) {
     GeluBackwardArgs args = {pad.at(dinp, n), pad.at(inp, n), pad.at(dout, n), n};
     const uint32_t width = pack_width(0, {args.dinp, args.inp, args.dout});
-    pad.dispatch("gelu_backward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width}, args);
+    pad.dispatch("gelu_backward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width},
+                 args);
 }
 
-template <class T> std::vector<KernelVersion<GeluForward<T>>> gelu_forward_versions() {
+template <class T>
+std::vector<KernelVersion<GeluForward<T>>> gelu_forward_versions() {
     return {
         {"gelu_forward1", "one invocation per element", gelu_forward1<T>, {256, 64, 128, 512}},
         {"gelu_forward2", "16-byte accesses", gelu_forward2<T>, {256, 64, 128, 512}},
     };
 }
 
-template <class T> std::vector<KernelVersion<GeluBackward<T>>> gelu_backward_versions() {
+template <class T>
+std::vector<KernelVersion<GeluBackward<T>>> gelu_backward_versions() {
     return {
         {"gelu_backward1", "one invocation per element", gelu_backward1<T>, {256, 64, 128, 512}},
         {"gelu_backward2", "16-byte accesses", gelu_backward2<T>, {256, 64, 128, 512}},
     };
 }
 
-template <class T> void gelu_forward(LaunchPad* pad, T* out, const T* inp, size_t n) {
+template <class T>
+void gelu_forward(LaunchPad* pad, T* out, const T* inp, size_t n) {
     if (!pad) return gelu_forward_cpu(out, inp, n);
     gelu_forward2(*pad, out, inp, n, 256);
 }
 
-template <class T> void gelu_backward(LaunchPad* pad, T* dinp, const T* inp, const T* dout, size_t n) {
+template <class T>
+void gelu_backward(LaunchPad* pad, T* dinp, const T* inp, const T* dout, size_t n) {
     if (!pad) return gelu_backward_cpu(dinp, inp, dout, n);
     gelu_backward2(*pad, dinp, inp, dout, n, 256);
 }

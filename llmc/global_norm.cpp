@@ -36,13 +36,15 @@ void global_norm_cpu(float* norm_and_scale, const std::vector<GradientSlice<T>>&
     if (!std::isfinite(norm_and_scale[0])) norm_and_scale[1] = 0;
 }
 
-template <class T> static size_t count_pieces(const std::vector<GradientSlice<T>>& gradients) {
+template <class T>
+static size_t count_pieces(const std::vector<GradientSlice<T>>& gradients) {
     size_t pieces = 0;
     for (const GradientSlice<T>& slice : gradients) pieces += blocks(slice.n, PIECE);
     return pieces;
 }
 
-template <class T> size_t global_norm_scratch(const LaunchPad* pad, const std::vector<GradientSlice<T>>& gradients) {
+template <class T>
+size_t global_norm_scratch(const LaunchPad* pad, const std::vector<GradientSlice<T>>& gradients) {
     return pad ? count_pieces(gradients) : 0;
 }
 
@@ -58,14 +60,16 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
         const size_t pieces = blocks(slice.n, PIECE);
         if (!pieces) continue;
         const GlobalNormArgs args = {pad.at(partials, pieces), pad.at(slice.data, slice.n), slice.n};
-        if (version == 1) pad.dispatch("global_norm1", {blocks(pieces, block)}, {block, PIECE}, args);
-        else pad.dispatch(version == 3 && args.grads % 16 == 0 ? "global_norm3" : "global_norm2", {pieces},
-                          {block, PIECE}, args);
+        if (version == 1)
+            pad.dispatch("global_norm1", {blocks(pieces, block)}, {block, PIECE}, args);
+        else
+            pad.dispatch(version == 3 && args.grads % 16 == 0 ? "global_norm3" : "global_norm2", {pieces},
+                         {block, PIECE}, args);
         partials += pieces;
     }
     pad.end_group();
-    const GlobalNormFinishArgs args = {pad.at(norm_and_scale, 2), all_pieces ? pad.at(scratch, all_pieces) : 0,
-                                       int(all_pieces), max_norm};
+    const GlobalNormFinishArgs args = {
+        pad.at(norm_and_scale, 2), all_pieces ? pad.at(scratch, all_pieces) : 0, int(all_pieces), max_norm};
     const bool barriers_are_cheap = pad.device().type != DeviceType::software;
     const uint32_t finish_block = barriers_are_cheap ? std::min(1024u, pad.limits().max_block) : 64u;
     pad.dispatch("global_norm_finish", {1}, {finish_block}, args);
@@ -89,7 +93,8 @@ static void global_norm3(LaunchPad& pad, float* norm_and_scale, float* scratch,
     launch(pad, 3, norm_and_scale, scratch, gradients, max_norm, block_size);
 }
 
-template <class T> std::vector<KernelVersion<GlobalNorm<T>>> global_norm_versions() {
+template <class T>
+std::vector<KernelVersion<GlobalNorm<T>>> global_norm_versions() {
     return {
         {"global_norm1", "one invocation per piece of 16384 elements", global_norm1<T>, {32, 8, 128}},
         {"global_norm2", "one workgroup per piece", global_norm2<T>, {256, 64, 512, 1024}},
@@ -98,8 +103,8 @@ template <class T> std::vector<KernelVersion<GlobalNorm<T>>> global_norm_version
 }
 
 template <class T>
-void global_norm(LaunchPad* pad, float* norm_and_scale, float* scratch, const std::vector<GradientSlice<T>>& gradients,
-                 float max_norm) {
+void global_norm(LaunchPad* pad, float* norm_and_scale, float* scratch,
+                 const std::vector<GradientSlice<T>>& gradients, float max_norm) {
     if (!pad) return global_norm_cpu(norm_and_scale, gradients, max_norm);
     if (pad->device().type == DeviceType::software)  // no barriers: 28 ms where version 3 takes 38
         return global_norm1(*pad, norm_and_scale, scratch, gradients, max_norm, 8);

@@ -9,10 +9,14 @@
 
 const char* memory_mode_name(MemoryMode mode) {
     switch (mode) {
-        case MemoryMode::unified: return "unified";
-        case MemoryMode::mapped: return "mapped";
-        case MemoryMode::staged: return "staged";
-        default: return "automatic";
+        case MemoryMode::unified:
+            return "unified";
+        case MemoryMode::mapped:
+            return "mapped";
+        case MemoryMode::staged:
+            return "staged";
+        default:
+            return "automatic";
     }
 }
 
@@ -23,7 +27,8 @@ static bool environment_switch(const char* name) {
 
 static void find_physical_device(LaunchPadState& s) {
     DeviceChoice choice = choose_device(s.options.device);
-    if (!choice.device) fail("a launchpad needs a Vulkan device, and '%s' means the CPU", s.options.device.c_str());
+    if (!choice.device)
+        fail("a launchpad needs a Vulkan device, and '%s' means the CPU", s.options.device.c_str());
     for (const PhysicalDevice& device : physical_devices(s.vk))
         if (device.info.index == choice.device->index) {
             s.info = device.info;
@@ -77,7 +82,8 @@ static std::vector<const char*> choose_extensions(LaunchPadState& s) {
     std::vector<VkExtensionProperties> have(count);
     VK_CHECK(s.vk.vkEnumerateDeviceExtensionProperties(s.physical, nullptr, &count, have.data()));
     auto has = [&](const char* name) {
-        return std::any_of(have.begin(), have.end(), [&](const auto& e) { return !strcmp(e.extensionName, name); });
+        return std::any_of(have.begin(), have.end(),
+                           [&](const auto& e) { return !strcmp(e.extensionName, name); });
     };
     std::vector<const char*> chosen;
     if (has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) {
@@ -88,7 +94,8 @@ static std::vector<const char*> choose_extensions(LaunchPadState& s) {
         chosen.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
         s.has_memory_budget = true;
     }
-    if (has("VK_KHR_portability_subset")) chosen.push_back("VK_KHR_portability_subset");  // must be enabled if there
+    if (has("VK_KHR_portability_subset"))
+        chosen.push_back("VK_KHR_portability_subset");  // must be enabled if there
     return chosen;
 }
 

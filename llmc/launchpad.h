@@ -7,8 +7,8 @@
 //   staged   device memory behind a reserved host range that faults when touched: use upload() and download()
 //
 // Commands run in the order they are given. dispatch(), fill(), copy() and upload() append to an open command
-// buffer and return at once; commit() sends it to the GPU. Each command waits for those before it, except inside
-// a group (begin_group, end_group), whose dispatches must be independent of each other.
+// buffer and return at once; commit() sends it to the GPU. Each command waits for those before it, except
+// inside a group (begin_group, end_group), whose dispatches must be independent of each other.
 //
 // Not thread-safe: one thread at a time. Everything throws Error (llmc/error.h) where it fails.
 #pragma once
@@ -31,17 +31,17 @@ const char* memory_mode_name(MemoryMode mode);
 struct LaunchPadOptions {
     std::string device = "gpu";  // as choose_device() takes it; "auto" and "cpu" make no sense here
     MemoryMode memory = MemoryMode::automatic;
-    bool validation = false;       // Khronos validation layer; also by LAUNCHPAD_VALIDATION=1
-    bool check_pointers = false;   // replay() checks recorded pointers; also by LAUNCHPAD_CHECK_POINTERS=1
-    bool timestamps = false;       // measure each dispatch: kernel_times()
-    std::string cache_directory;   // of the pipeline cache; empty: the user's cache directory, "none": no cache
+    bool validation = false;      // Khronos validation layer; also by LAUNCHPAD_VALIDATION=1
+    bool check_pointers = false;  // replay() checks recorded pointers; also by LAUNCHPAD_CHECK_POINTERS=1
+    bool timestamps = false;      // measure each dispatch: kernel_times()
+    std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
 };
 
 // Where memory lies: near the GPU, or in host memory that is cached, for results the host reads often.
 enum class Placement { device, readback };
 
-// Number of workgroups. A large one-dimensional grid is folded into two dimensions where the device limits x, so
-// kernels take their number from group_index() of util.glsl and check it against their sizes.
+// Number of workgroups. A large one-dimensional grid is folded into two dimensions where the device limits x,
+// so kernels take their number from group_index() of util.glsl and check it against their sizes.
 struct Groups {
     uint64_t x = 1;
     uint32_t y = 1, z = 1;
@@ -51,10 +51,10 @@ struct Groups {
 inline uint64_t blocks(uint64_t n, uint64_t block) { return (n + block - 1) / block; }
 
 struct Limits {
-    uint32_t subgroup_size = 0;       // invocations; pipelines are pinned to it
-    uint32_t max_block = 0;           // invocations in a workgroup
-    uint32_t shared_bytes = 0;        // shared memory of a workgroup
-    uint64_t max_allocation = 0;      // bytes of one allocate()
+    uint32_t subgroup_size = 0;   // invocations; pipelines are pinned to it
+    uint32_t max_block = 0;       // invocations in a workgroup
+    uint32_t shared_bytes = 0;    // shared memory of a workgroup
+    uint64_t max_allocation = 0;  // bytes of one allocate()
 };
 
 struct KernelTime {
@@ -67,7 +67,7 @@ using Ticket = uint64_t;  // stands for everything committed up to some point
 struct Recording;         // commands recorded once, to be replayed
 
 class LaunchPad {
-  public:
+   public:
     explicit LaunchPad(const LaunchPadOptions& options = {});
     ~LaunchPad();  // waits for the GPU, writes the pipeline cache, frees everything
 
@@ -78,37 +78,44 @@ class LaunchPad {
     // --- memory ---
     // Returns `bytes` of memory, aligned to 64 bytes, contents undefined. `label` appears in error messages.
     void* allocate(size_t bytes, const char* label, Placement placement = Placement::device);
-    template <class T> T* allocate(size_t count, const char* label, Placement placement = Placement::device) {
+    template <class T>
+    T* allocate(size_t count, const char* label, Placement placement = Placement::device) {
         return static_cast<T*>(allocate(count * sizeof(T), label, placement));
     }
     void free(void* address);  // as allocate() returned it; null is ignored; waits for the GPU
-    // Makes memory that the program already has usable by kernels (VK_EXT_external_memory_host). The memory stays
-    // the caller's and must live until unregister_buffer().
+    // Makes memory that the program already has usable by kernels (VK_EXT_external_memory_host). The memory
+    // stays the caller's and must live until unregister_buffer().
     void register_buffer(void* address, size_t bytes);
     void unregister_buffer(void* address);
     uint64_t allocated_bytes() const;  // in live allocate() memory
 
-    // Stream-ordered: takes effect after the commands before it, seen by those after it. src may change on return.
+    // Stream-ordered: takes effect after the commands before it, seen by those after it. src may change on
+    // return.
     void upload(void* dst, const void* src, size_t bytes);
     void download(void* dst, const void* src, size_t bytes);  // commits, waits, then copies to the host
     void copy(void* dst, const void* src, size_t bytes);      // between two GPU-visible addresses
     void fill(void* dst, uint32_t word, size_t bytes);        // 4-byte aligned address and size
 
-    // The device address of `count` elements at p, an address inside live memory; null gives 0. Throws where the
-    // elements do not lie inside one live buffer.
-    template <class T> uint64_t at(const T* p, size_t count) { return address_of(p, count * sizeof(T)); }
+    // The device address of `count` elements at p, an address inside live memory; null gives 0. Throws where
+    // the elements do not lie inside one live buffer.
+    template <class T>
+    uint64_t at(const T* p, size_t count) {
+        return address_of(p, count * sizeof(T));
+    }
 
     // --- commands ---
-    // Appends one kernel: the name of its shader file, its grid, its specialization constants (number 0 is the block
-    // size), and its argument struct from shaders/args.h.
+    // Appends one kernel: the name of its shader file, its grid, its specialization constants (number 0 is
+    // the block size), and its argument struct from shaders/args.h.
     template <class Args>
-    void dispatch(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants, const Args& args) {
-        static_assert(sizeof(Args) <= 128 && std::is_trivially_copyable_v<Args>, "push constants hold 128 bytes");
+    void dispatch(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
+                  const Args& args) {
+        static_assert(sizeof(Args) <= 128 && std::is_trivially_copyable_v<Args>,
+                      "push constants hold 128 bytes");
         dispatch_bytes(kernel, groups, constants, &args, sizeof(Args));
     }
     void begin_group();  // the dispatches up to end_group() may run at the same time; groups do not nest
     void end_group();
-    void barrier();      // inside a group: what follows waits for what came before
+    void barrier();  // inside a group: what follows waits for what came before
 
     Ticket commit(bool wait_for_it = false);  // sends what was appended to the GPU
     void wait(Ticket ticket);
@@ -125,16 +132,17 @@ class LaunchPad {
     std::vector<KernelTime> kernel_times();  // since the last reset, most expensive first; waits for the GPU
     void reset_kernel_times();
 
-  private:
+   private:
     uint64_t address_of(const void* p, size_t bytes);
     void dispatch_bytes(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
                         const void* args, size_t bytes);
     std::unique_ptr<struct LaunchPadState> state;
 };
 
-// One numbered version of a layer's kernel: tests and benchmarks walk the tables of these. F is the type of the
-// launcher, a function that takes the launchpad, the layer's arguments and the block size.
-template <class F> struct KernelVersion {
+// One numbered version of a layer's kernel: tests and benchmarks walk the tables of these. F is the type of
+// the launcher, a function that takes the launchpad, the layer's arguments and the block size.
+template <class F>
+struct KernelVersion {
     const char* name;  // of the shader file
     const char* what;  // what it does differently, one line
     F* launch;

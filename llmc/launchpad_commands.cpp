@@ -4,7 +4,7 @@
 
 #include "llmc/launchpad_internal.h"
 
-static const uint32_t TIMED_DISPATCHES = 1024;          // in one command buffer; then it is submitted
+static const uint32_t TIMED_DISPATCHES = 1024;            // in one command buffer; then it is submitted
 static const uint32_t TIMED_RECORDED_DISPATCHES = 16384;  // a recording cannot be split
 
 static void create_queries(LaunchPadState& s, Commands& c, uint32_t dispatches) {
@@ -32,7 +32,8 @@ void destroy_commands(LaunchPadState& s, Commands& c) {
     c = Commands();
 }
 
-static const VkPipelineStageFlags2 WORK = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_TRANSFER_BIT;
+static const VkPipelineStageFlags2 WORK =
+    VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_TRANSFER_BIT;
 static const VkAccessFlags2 WRITES = VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
 static const VkAccessFlags2 ACCESSES =
     WRITES | VK_ACCESS_2_SHADER_STORAGE_READ_BIT | VK_ACCESS_2_TRANSFER_READ_BIT;
@@ -62,7 +63,8 @@ static void begin_commands(LaunchPadState& s, Commands& c, VkCommandBufferUsageF
 }
 
 static void end_commands(LaunchPadState& s, Commands& c) {
-    barrier_between(s, c.handle, VK_PIPELINE_STAGE_2_HOST_BIT, VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
+    barrier_between(s, c.handle, VK_PIPELINE_STAGE_2_HOST_BIT,
+                    VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
     VK_CHECK(s.vk.vkEndCommandBuffer(c.handle));
 }
 
@@ -102,8 +104,9 @@ static Ticket submit(LaunchPadState& s, VkCommandBuffer commands) {
 static std::vector<uint64_t> read_queries(LaunchPadState& s, VkQueryPool queries, uint32_t count) {
     std::vector<uint64_t> ticks(count);
     if (count)
-        VK_CHECK(s.vk.vkGetQueryPoolResults(s.device, queries, 0, count, count * sizeof(uint64_t), ticks.data(),
-                                            sizeof(uint64_t), VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
+        VK_CHECK(s.vk.vkGetQueryPoolResults(s.device, queries, 0, count, count * sizeof(uint64_t),
+                                            ticks.data(), sizeof(uint64_t),
+                                            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
     return ticks;
 }
 
@@ -184,8 +187,8 @@ static Groups fold(const LaunchPadState& s, std::string_view kernel, Groups g) {
         if (rows <= s.max_groups[1]) g = {s.max_groups[0], uint32_t(rows)};
     }
     if (g.x > s.max_groups[0] || g.y > s.max_groups[1] || g.z > s.max_groups[2])
-        fail("%.*s: a grid of %llu x %u x %u workgroups is more than %s takes", int(kernel.size()), kernel.data(),
-             static_cast<unsigned long long>(g.x), g.y, g.z, s.info.name.c_str());
+        fail("%.*s: a grid of %llu x %u x %u workgroups is more than %s takes", int(kernel.size()),
+             kernel.data(), static_cast<unsigned long long>(g.x), g.y, g.z, s.info.name.c_str());
     return g;
 }
 
@@ -193,8 +196,8 @@ static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
     s.vk.vkCmdWriteTimestamp2(c.handle, VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, c.queries, query);
 }
 
-void LaunchPad::dispatch_bytes(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
-                               const void* args, size_t bytes) {
+void LaunchPad::dispatch_bytes(std::string_view kernel, Groups groups,
+                               std::initializer_list<uint32_t> constants, const void* args, size_t bytes) {
     LaunchPadState& s = *state;
     std::vector<AddressRange> pointers;
     pointers.swap(s.touched);
@@ -204,7 +207,8 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, Groups groups, std::init
     open_commands(s);
     Commands& c = s.recording ? s.recording->commands : s.open;
     if (!s.in_group) memory_barrier(s);
-    if (s.bound != pipeline.handle) s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle);
+    if (s.bound != pipeline.handle)
+        s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle);
     s.bound = pipeline.handle;
     s.vk.vkCmdPushConstants(c.handle, s.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, uint32_t(bytes), args);
     const uint32_t query = uint32_t(2 * c.timed.size());
@@ -217,7 +221,8 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, Groups groups, std::init
         c.timed.push_back(&pipeline);
     }
     s.dirty = true;
-    if (s.recording) s.recording->pointers.insert(s.recording->pointers.end(), pointers.begin(), pointers.end());
+    if (s.recording)
+        s.recording->pointers.insert(s.recording->pointers.end(), pointers.begin(), pointers.end());
     if (!s.recording && c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
 }
 

@@ -76,8 +76,8 @@ struct LaunchPadState {
     bool has_memory_budget = false;
     uint32_t max_groups[3] = {};
     uint32_t max_subgroup = 0;
-    bool pin_subgroup = false;     // the device can be told a subgroup size
-    double timestamp_period = 0;   // seconds per tick
+    bool pin_subgroup = false;    // the device can be told a subgroup size
+    double timestamp_period = 0;  // seconds per tick
     uint64_t timestamp_mask = 0;
 
     std::map<uintptr_t, Buffer> buffers;  // by start: an ordered search finds the one that holds an address
@@ -96,10 +96,10 @@ struct LaunchPadState {
     std::deque<Commands> in_flight;
     std::vector<Commands> idle;
     std::vector<Recording*> recordings;
-    Commands open;                        // being appended to; handle is null where nothing was
+    Commands open;                         // being appended to; handle is null where nothing was
     std::unique_ptr<Recording> recording;  // between begin_recording and end_recording
     VkPipeline bound = VK_NULL_HANDLE;
-    bool dirty = false;     // something ran since the last barrier
+    bool dirty = false;  // something ran since the last barrier
     bool in_group = false;
     std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
     std::map<std::string, KernelTime> times;
@@ -111,7 +111,8 @@ struct LaunchPadState {
 void choose_memory_mode(LaunchPadState& s);
 Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label);
 void destroy_buffer(LaunchPadState& s, Buffer& buffer);
-const Buffer* find_buffer(const LaunchPadState& s, const void* p, size_t bytes);  // null: not inside a live one
+const Buffer* find_buffer(const LaunchPadState& s, const void* p,
+                          size_t bytes);  // null: not inside a live one
 // launchpad_commands.cpp
 VkCommandBuffer open_commands(LaunchPadState& s);  // begins a command buffer where none is open
 void memory_barrier(LaunchPadState& s);            // unless nothing ran since the last one
@@ -121,4 +122,5 @@ void destroy_commands(LaunchPadState& s, Commands& commands);
 // launchpad_pipeline.cpp
 void create_pipeline_cache(LaunchPadState& s);
 void save_pipeline_cache(LaunchPadState& s);
-const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::initializer_list<uint32_t> constants);
+const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
+                              std::initializer_list<uint32_t> constants);

@@ -25,23 +25,30 @@ void choose_memory_mode(LaunchPadState& s) {
     const bool one_memory = s.info.type == DeviceType::integrated || s.info.type == DeviceType::software;
     s.mode = s.options.memory;
     if (s.mode == MemoryMode::automatic) {
-        const VkDeviceSize visible = both < 0 ? 0 : s.memory.memoryHeaps[s.memory.memoryTypes[both].heapIndex].size;
+        const VkDeviceSize visible =
+            both < 0 ? 0 : s.memory.memoryHeaps[s.memory.memoryTypes[both].heapIndex].size;
         if (one_memory && both >= 0) s.mode = MemoryMode::unified;
         // without a resizable BAR the host sees a window of 256 MiB only
-        else s.mode = visible >= s.info.memory_bytes / 10 * 9 ? MemoryMode::mapped : MemoryMode::staged;
+        else
+            s.mode = visible >= s.info.memory_bytes / 10 * 9 ? MemoryMode::mapped : MemoryMode::staged;
     }
     if (s.mode != MemoryMode::staged && both < 0)
         fail("%s has no memory that both host and device see: use staged memory", s.info.name.c_str());
     if (s.mode == MemoryMode::unified && !one_memory)
-        fail("%s has memory of its own: unified memory is for integrated and software devices", s.info.name.c_str());
+        fail("%s has memory of its own: unified memory is for integrated and software devices",
+             s.info.name.c_str());
 }
 
 static int memory_type_for(const LaunchPadState& s, uint32_t bits, BufferKind kind) {
     std::vector<VkMemoryPropertyFlags> preferences;  // best first
-    if (kind == BufferKind::device_only) preferences = {NEAR};
-    else if (kind == BufferKind::readback) preferences = {VISIBLE | CACHED, VISIBLE};
-    else if (s.mode == MemoryMode::unified) preferences = {NEAR | VISIBLE | CACHED, NEAR | VISIBLE};
-    else preferences = {NEAR | VISIBLE};
+    if (kind == BufferKind::device_only)
+        preferences = {NEAR};
+    else if (kind == BufferKind::readback)
+        preferences = {VISIBLE | CACHED, VISIBLE};
+    else if (s.mode == MemoryMode::unified)
+        preferences = {NEAR | VISIBLE | CACHED, NEAR | VISIBLE};
+    else
+        preferences = {NEAR | VISIBLE};
     for (VkMemoryPropertyFlags wanted : preferences)
         if (int type = find_memory_type(s, bits, wanted); type >= 0) return type;
     fail("%s has no memory type for this kind of buffer", s.info.name.c_str());
@@ -52,19 +59,22 @@ static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
         return format_string("the device has %.1f MiB", double(s.memory.memoryHeaps[heap].size) / (1 << 20));
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, &budget};
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+                                                &budget};
     s.vk.vkGetPhysicalDeviceMemoryProperties2(s.physical, &memory);
     const double left = double(budget.heapBudget[heap]) - double(budget.heapUsage[heap]);
     return format_string("about %.1f MiB are available", std::max(0.0, left) / (1 << 20));
 }
 
-[[noreturn]] static void out_of_memory(const LaunchPadState& s, double bytes, uint32_t type, const char* label) {
+[[noreturn]] static void out_of_memory(const LaunchPadState& s, double bytes, uint32_t type,
+                                       const char* label) {
     const uint32_t heap = s.memory.memoryTypes[type].heapIndex;
-    fail("out of device memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
-         "(one allocation holds at most %.1f MiB); use a smaller batch, sequence or model",
-         s.info.name.c_str(), bytes / (1 << 20), label, double(s.allocated) / (1 << 20),
-         available_memory(s, heap).c_str(),
-         double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20));
+    fail(
+        "out of device memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
+        "(one allocation holds at most %.1f MiB); use a smaller batch, sequence or model",
+        s.info.name.c_str(), bytes / (1 << 20), label, double(s.allocated) / (1 << 20),
+        available_memory(s, heap).c_str(),
+        double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20));
 }
 
 static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uint32_t type, const void* next,
@@ -76,8 +86,8 @@ static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uin
     info.memoryTypeIndex = type;
     VkDeviceMemory memory = VK_NULL_HANDLE;
     const bool too_large = bytes > s.memory.memoryHeaps[s.memory.memoryTypes[type].heapIndex].size;
-    const VkResult result = too_large ? VK_ERROR_OUT_OF_DEVICE_MEMORY
-                                      : s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
+    const VkResult result =
+        too_large ? VK_ERROR_OUT_OF_DEVICE_MEMORY : s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
     if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
         out_of_memory(s, double(bytes), type, label);
     VK_CHECK(result);
@@ -109,7 +119,8 @@ static void* reserve_addresses(size_t bytes) {
 
 Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label) {
     // before the rounding below can overflow, and before there is a buffer that no device could have
-    if (bytes > s.limits.max_allocation) out_of_memory(s, double(bytes), uint32_t(memory_type_for(s, ~0u, kind)), label);
+    if (bytes > s.limits.max_allocation)
+        out_of_memory(s, double(bytes), uint32_t(memory_type_for(s, ~0u, kind)), label);
     Buffer b;
     b.bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
     b.kind = kind;
@@ -123,8 +134,10 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
         VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
         b.address = device_address(s, b.buffer);
         void* host = nullptr;
-        if (kind == BufferKind::device_only) host = reserve_addresses(b.bytes);
-        else VK_CHECK(s.vk.vkMapMemory(s.device, b.memory, 0, VK_WHOLE_SIZE, 0, &host));
+        if (kind == BufferKind::device_only)
+            host = reserve_addresses(b.bytes);
+        else
+            VK_CHECK(s.vk.vkMapMemory(s.device, b.memory, 0, VK_WHOLE_SIZE, 0, &host));
         b.start = uintptr_t(host);
     } catch (...) {
         destroy_buffer(s, b);
@@ -201,7 +214,8 @@ void LaunchPad::register_buffer(void* address, size_t bytes) {
     const size_t span = (uintptr_t(address) + bytes - base + page - 1) / page * page;
     VkMemoryHostPointerPropertiesEXT properties = {VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
     const auto type = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
-    VK_CHECK(s.vk.vkGetMemoryHostPointerPropertiesEXT(s.device, type, reinterpret_cast<void*>(base), &properties));
+    VK_CHECK(
+        s.vk.vkGetMemoryHostPointerPropertiesEXT(s.device, type, reinterpret_cast<void*>(base), &properties));
     VkExternalMemoryBufferCreateInfo external = {VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO};
     external.handleTypes = type;
     VkImportMemoryHostPointerInfoEXT import = {VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT};
@@ -270,11 +284,13 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
     const Buffer& b = buffer_at(s, dst, bytes, "upload");
     const VkDeviceSize offset = offset_in(b, dst);
     const char* from = static_cast<const char*>(src);
-    if (bytes <= INLINE_UPLOAD && bytes % 4 == 0 && offset % 4 == 0) {  // no wait: the bytes travel with the commands
+    if (bytes <= INLINE_UPLOAD && bytes % 4 == 0 &&
+        offset % 4 == 0) {  // no wait: the bytes travel with the commands
         VkCommandBuffer commands = open_commands(s);
         memory_barrier(s);
         for (size_t i = 0; i < bytes; i += 65536)  // vkCmdUpdateBuffer takes no more
-            s.vk.vkCmdUpdateBuffer(commands, b.buffer, offset + i, std::min<size_t>(65536, bytes - i), from + i);
+            s.vk.vkCmdUpdateBuffer(commands, b.buffer, offset + i, std::min<size_t>(65536, bytes - i),
+                                   from + i);
         s.dirty = true;
         return;
     }

@@ -11,8 +11,10 @@
 
 static std::filesystem::path cache_directory(const LaunchPadOptions& options) {
     if (!options.cache_directory.empty()) return options.cache_directory;
-    if (const char* cache = getenv("XDG_CACHE_HOME"); cache && *cache) return std::filesystem::path(cache) / "vulkan_gpt2";
-    if (const char* home = getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "vulkan_gpt2";
+    if (const char* cache = getenv("XDG_CACHE_HOME"); cache && *cache)
+        return std::filesystem::path(cache) / "vulkan_gpt2";
+    if (const char* home = getenv("HOME"); home && *home)
+        return std::filesystem::path(home) / ".cache" / "vulkan_gpt2";
     return {};
 }
 
@@ -45,8 +47,8 @@ static std::string read_cache(const LaunchPadState& s) {
     VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
     s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
     const VkPhysicalDeviceProperties& p = properties.properties;
-    const bool ours = header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE && header.vendorID == p.vendorID &&
-                      header.deviceID == p.deviceID &&
+    const bool ours = header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
+                      header.vendorID == p.vendorID && header.deviceID == p.deviceID &&
                       !memcmp(header.pipelineCacheUUID, p.pipelineCacheUUID, VK_UUID_SIZE);
     return ours ? bytes : "";
 }
@@ -67,7 +69,8 @@ void create_pipeline_cache(LaunchPadState& s) {
 // Best effort: a cache that cannot be written costs the next start a little time and nothing else.
 void save_pipeline_cache(LaunchPadState& s) {
     size_t bytes = 0;
-    if (s.cache_file.empty() || s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS) return;
+    if (s.cache_file.empty() || s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS)
+        return;
     std::string data(bytes, '\0');
     if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, data.data()) != VK_SUCCESS) return;
     std::error_code ignored;
@@ -78,8 +81,10 @@ void save_pipeline_cache(LaunchPadState& s) {
     file.write(reinterpret_cast<const char*>(&hash), sizeof hash);
     file.write(data.data(), std::streamsize(bytes));
     file.close();
-    if (file) std::filesystem::rename(temporary, s.cache_file, ignored);
-    else std::filesystem::remove(temporary, ignored);
+    if (file)
+        std::filesystem::rename(temporary, s.cache_file, ignored);
+    else
+        std::filesystem::remove(temporary, ignored);
 }
 
 static VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
@@ -111,7 +116,8 @@ static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
     VkComputePipelineCreateInfo info = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
     info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
     if (s.pin_subgroup) info.stage.pNext = &subgroup;
-    if (block % s.max_subgroup == 0) info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    if (block % s.max_subgroup == 0)
+        info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
     info.stage.module = find_module(s, kernel);
     info.stage.pName = "main";
@@ -122,7 +128,8 @@ static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
     return pipeline;
 }
 
-const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::initializer_list<uint32_t> constants) {
+const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
+                              std::initializer_list<uint32_t> constants) {
     std::string key(kernel);
     key.append(1, '\0').append(reinterpret_cast<const char*>(constants.begin()), constants.size() * 4);
     auto found = s.pipelines.find(key);

@@ -8,8 +8,8 @@
 #include "shaders/args.h"
 
 template <class T>
-void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias, int N,
-                           int C) {
+void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias,
+                           int N, int C) {
 #pragma omp parallel for
     for (int row = 0; row < N; row++) {
         const T* x = inp + size_t(row) * C;
@@ -29,8 +29,8 @@ void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const
 
 // One row of the backward pass: its dinp, and what it adds to the sums of dweight and dbias.
 template <class T>
-static void backward_row(T* dx, float* weights, float* biases, const T* dy, const T* x, const T* weight, float mean,
-                         float rstd, int C) {
+static void backward_row(T* dx, float* weights, float* biases, const T* dy, const T* x, const T* weight,
+                         float mean, float rstd, int C) {
     float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
     for (int c = 0; c < C; c++) {
@@ -49,7 +49,8 @@ static void backward_row(T* dx, float* weights, float* biases, const T* dy, cons
     }
 }
 
-// The rows are summed in parts whose number does not depend on the threads, so that the result does not either.
+// The rows are summed in parts whose number does not depend on the threads, so that the result does not
+// either.
 static const int BACKWARD_PARTS = 64;
 
 template <class T>
@@ -83,27 +84,33 @@ template <class T>
 static LayernormForwardArgs forward_args(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
                                          const T* weight, const T* bias, int N, int C) {
     const size_t n = N, c = C;
-    return {pad.at(out, n * c), pad.at(mean, n),   pad.at(rstd, n), pad.at(inp, n * c),
-            pad.at(weight, c),  pad.at(bias, c), N,               C};
+    return {pad.at(out, n * c),
+            pad.at(mean, n),
+            pad.at(rstd, n),
+            pad.at(inp, n * c),
+            pad.at(weight, c),
+            pad.at(bias, c),
+            N,
+            C};
 }
 
 template <class T>
-static void layernorm_forward1(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
-                               const T* bias, int N, int C, int block_size) {
+static void layernorm_forward1(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
+                               const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
     pad.dispatch("layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
-static void layernorm_forward2(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
-                               const T* bias, int N, int C, int block_size) {
+static void layernorm_forward2(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
+                               const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
     pad.dispatch("layernorm_forward2", {uint64_t(N)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
-static void layernorm_forward3(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
-                               const T* bias, int N, int C, int block_size) {
+static void layernorm_forward3(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
+                               const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
     const uint32_t width = pack_width(C, {args.outp, args.inp, args.weight, args.bias});
     const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
@@ -113,36 +120,52 @@ static void layernorm_forward3(LaunchPad& pad, T* out, float* mean, float* rstd,
 }
 
 template <class T>
-static LayernormBackwardArgs backward_args(LaunchPad& pad, T* dinp, T* dweight, T* dbias, const T* dout, const T* inp,
-                                           const T* weight, const float* mean, const float* rstd, int N, int C) {
+static LayernormBackwardArgs backward_args(LaunchPad& pad, T* dinp, T* dweight, T* dbias, const T* dout,
+                                           const T* inp, const T* weight, const float* mean,
+                                           const float* rstd, int N, int C) {
     const size_t n = N, c = C;
-    return {pad.at(dinp, n * c), pad.at(dweight, c), pad.at(dbias, c), 0, pad.at(dout, n * c), pad.at(inp, n * c),
-            pad.at(weight, c),   pad.at(mean, n),    pad.at(rstd, n),  N, C,                   0};
+    return {pad.at(dinp, n * c),
+            pad.at(dweight, c),
+            pad.at(dbias, c),
+            0,
+            pad.at(dout, n * c),
+            pad.at(inp, n * c),
+            pad.at(weight, c),
+            pad.at(mean, n),
+            pad.at(rstd, n),
+            N,
+            C,
+            0};
 }
 
 template <class T>
-static void layernorm_backward1(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float*, const T* dout, const T* inp,
-                                const T* weight, const float* mean, const float* rstd, int N, int C, int block_size) {
-    LayernormBackwardArgs args = backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+static void layernorm_backward1(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float*, const T* dout,
+                                const T* inp, const T* weight, const float* mean, const float* rstd, int N,
+                                int C, int block_size) {
+    LayernormBackwardArgs args =
+        backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
     const uint32_t block = uint32_t(block_size);
     pad.dispatch("layernorm_backward1", {blocks(N, block)}, {block}, args);
     pad.dispatch("layernorm_backward1_weight", {blocks(C, block)}, {block}, args);
 }
 
-static const int BACKWARD_TEAMS = 1024;     // workgroups of layernorm_backward2: several for each core of a large GPU
+static const int BACKWARD_TEAMS =
+    1024;  // workgroups of layernorm_backward2: several for each core of a large GPU
 static const uint32_t BACKWARD_PACKS = 16;  // of a row that an invocation can hold
 
 template <class T>
 static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                                const T* inp, const T* weight, const float* mean, const float* rstd, int N, int C,
-                                int block_size) {
-    LayernormBackwardArgs args = backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+                                const T* inp, const T* weight, const float* mean, const float* rstd, int N,
+                                int C, int block_size) {
+    LayernormBackwardArgs args =
+        backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
     const uint32_t width = pack_width(C, {args.dinp, args.dout, args.inp, args.weight});
     uint32_t block = uint32_t(block_size);
     while (blocks(C / width, block) > BACKWARD_PACKS && 2 * block <= pad.limits().max_block) block *= 2;
     const uint32_t packs = uint32_t(blocks(C / width, block));
     if (packs > BACKWARD_PACKS)
-        return layernorm_backward1(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block_size);
+        return layernorm_backward1(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C,
+                                   block_size);
     args.teams = std::min(N, BACKWARD_TEAMS);
     args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
     pad.dispatch("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args);
@@ -151,25 +174,38 @@ static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
     pad.dispatch("layernorm_backward2_weight", {blocks(2 * uint64_t(C), 32)}, {reduce_block}, args);
 }
 
-template <class T> std::vector<KernelVersion<LayernormForward<T>>> layernorm_forward_versions() {
+template <class T>
+std::vector<KernelVersion<LayernormForward<T>>> layernorm_forward_versions() {
     return {
         {"layernorm_forward1", "one invocation per row", layernorm_forward1<T>, {32, 64, 128, 256}},
-        {"layernorm_forward2", "one workgroup per row, subgroup sums", layernorm_forward2<T>, {128, 32, 64, 256, 512}},
-        {"layernorm_forward3", "one subgroup per row, held in registers", layernorm_forward3<T>, {128, 64, 256}},
+        {"layernorm_forward2",
+         "one workgroup per row, subgroup sums",
+         layernorm_forward2<T>,
+         {128, 32, 64, 256, 512}},
+        {"layernorm_forward3",
+         "one subgroup per row, held in registers",
+         layernorm_forward3<T>,
+         {128, 64, 256}},
     };
 }
 
-template <class T> std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions() {
+template <class T>
+std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions() {
     return {
-        {"layernorm_backward1", "one invocation per row, one per channel", layernorm_backward1<T>, {32, 64, 128, 256}},
-        {"layernorm_backward2", "one pass, weight gradients in two steps", layernorm_backward2<T>,
+        {"layernorm_backward1",
+         "one invocation per row, one per channel",
+         layernorm_backward1<T>,
+         {32, 64, 128, 256}},
+        {"layernorm_backward2",
+         "one pass, weight gradients in two steps",
+         layernorm_backward2<T>,
          {64, 128, 192, 256}},
     };
 }
 
 template <class T>
-void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias,
-                       int N, int C) {
+void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
+                       const T* bias, int N, int C) {
     if (!pad) return layernorm_forward_cpu(out, mean, rstd, inp, weight, bias, N, C);
     if (pad->device().type == DeviceType::software)  // runs rows side by side in the lanes of a vector unit
         return layernorm_forward1(*pad, out, mean, rstd, inp, weight, bias, N, C, 64);
@@ -177,11 +213,12 @@ void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T
 }
 
 template <class T>
-void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout, const T* inp,
-                        const T* weight, const float* mean, const float* rstd, int N, int C) {
+void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
+                        const T* inp, const T* weight, const float* mean, const float* rstd, int N, int C) {
     if (!pad) return layernorm_backward_cpu(dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
     if (pad->device().type == DeviceType::software)  // where barriers cost more than reading twice
-        return layernorm_backward1(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, 64);
+        return layernorm_backward1(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C,
+                                   64);
     const int block = C <= 1024 ? 64 : C <= 2048 ? 128 : 256;  // four packs in each invocation or fewer
     layernorm_backward2(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
 }
@@ -192,9 +229,11 @@ size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C) {
 
 template std::vector<KernelVersion<LayernormForward<float>>> layernorm_forward_versions();
 template std::vector<KernelVersion<LayernormBackward<float>>> layernorm_backward_versions();
-template void layernorm_forward_cpu(float*, float*, float*, const float*, const float*, const float*, int, int);
-template void layernorm_forward(LaunchPad*, float*, float*, float*, const float*, const float*, const float*, int, int);
-template void layernorm_backward_cpu(float*, float*, float*, const float*, const float*, const float*, const float*,
-                                     const float*, int, int);
-template void layernorm_backward(LaunchPad*, float*, float*, float*, float*, const float*, const float*, const float*,
-                                 const float*, const float*, int, int);
+template void layernorm_forward_cpu(float*, float*, float*, const float*, const float*, const float*, int,
+                                    int);
+template void layernorm_forward(LaunchPad*, float*, float*, float*, const float*, const float*, const float*,
+                                int, int);
+template void layernorm_backward_cpu(float*, float*, float*, const float*, const float*, const float*,
+                                     const float*, const float*, int, int);
+template void layernorm_backward(LaunchPad*, float*, float*, float*, float*, const float*, const float*,
+                                 const float*, const float*, const float*, int, int);

@@ -8,19 +8,19 @@
 // out (N,C); mean, rstd (N); inp (N,C); weight, bias (C). N = B*T rows.
 // pad: where to run; null means the CPU.
 template <class T>
-void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias,
-                       int N, int C);
+void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
+                       const T* bias, int N, int C);
 
-// Adds to dinp (N,C), dweight (C) and dbias (C); dout, inp (N,C); weight (C); mean, rstd (N) of the forward pass.
-// scratch: layernorm_backward_scratch() floats, contents ignored; null where that is 0.
+// Adds to dinp (N,C), dweight (C) and dbias (C); dout, inp (N,C); weight (C); mean, rstd (N) of the forward
+// pass. scratch: layernorm_backward_scratch() floats, contents ignored; null where that is 0.
 template <class T>
-void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout, const T* inp,
-                        const T* weight, const float* mean, const float* rstd, int N, int C);
+void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
+                        const T* inp, const T* weight, const float* mean, const float* rstd, int N, int C);
 size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C);  // floats; pad null (CPU): 0
 
 template <class T>
-void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias, int N,
-                           int C);
+void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias,
+                           int N, int C);
 template <class T>
 void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
                             const float* mean, const float* rstd, int N, int C);
@@ -30,14 +30,16 @@ using LayernormForward = void(LaunchPad& pad, T* out, float* mean, float* rstd, 
                               const T* bias, int N, int C, int block_size);
 template <class T>
 using LayernormBackward = void(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                               const T* inp, const T* weight, const float* mean, const float* rstd, int N, int C,
-                               int block_size);
-template <class T> std::vector<KernelVersion<LayernormForward<T>>> layernorm_forward_versions();
-template <class T> std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions();
+                               const T* inp, const T* weight, const float* mean, const float* rstd, int N,
+                               int C, int block_size);
+template <class T>
+std::vector<KernelVersion<LayernormForward<T>>> layernorm_forward_versions();
+template <class T>
+std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions();
 
-// How kernels that hold a row in the registers of a subgroup are started, also by llmc/residual.cpp: workgroups of
-// `block` invocations, each of which holds `packs` packs (shaders/packs.glsl). block_size becomes a multiple of the
-// subgroup size; more than MAX_ROW_PACKS packs do not fit in registers.
+// How kernels that hold a row in the registers of a subgroup are started, also by llmc/residual.cpp:
+// workgroups of `block` invocations, each of which holds `packs` packs (shaders/packs.glsl). block_size
+// becomes a multiple of the subgroup size; more than MAX_ROW_PACKS packs do not fit in registers.
 struct RowTeams {
     uint64_t groups;
     uint32_t block, packs;

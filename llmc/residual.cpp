@@ -1,4 +1,5 @@
-// Residual and residual with LayerNorm: CPU versions, GPU versions, their tables, and the choice that training makes.
+// Residual and residual with LayerNorm: CPU versions, GPU versions, their tables, and the choice that
+// training makes.
 #include "llmc/residual.h"
 
 #include <cmath>
@@ -7,7 +8,8 @@
 #include "llmc/packs.h"
 #include "shaders/args.h"
 
-template <class T> void residual_forward_cpu(T* out, const T* inp1, const T* inp2, size_t n) {
+template <class T>
+void residual_forward_cpu(T* out, const T* inp1, const T* inp2, size_t n) {
 #pragma omp parallel for simd
     for (size_t i = 0; i < n; i++) out[i] = T(float(inp1[i]) + float(inp2[i]));
 }
@@ -20,52 +22,65 @@ void fused_residual_layernorm_forward_cpu(T* residual, T* normed, float* mean, f
 }
 
 template <class T>
-static void residual_forward1(LaunchPad& pad, T* out, const T* inp1, const T* inp2, size_t n, int block_size) {
+static void residual_forward1(LaunchPad& pad, T* out, const T* inp1, const T* inp2, size_t n,
+                              int block_size) {
     ResidualForwardArgs args = {pad.at(out, n), pad.at(inp1, n), pad.at(inp2, n), n};
     pad.dispatch("residual_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
-static void residual_forward2(LaunchPad& pad, T* out, const T* inp1, const T* inp2, size_t n, int block_size) {
+static void residual_forward2(LaunchPad& pad, T* out, const T* inp1, const T* inp2, size_t n,
+                              int block_size) {
     ResidualForwardArgs args = {pad.at(out, n), pad.at(inp1, n), pad.at(inp2, n), n};
     const uint32_t width = pack_width(0, {args.outp, args.inp1, args.inp2});
-    pad.dispatch("residual_forward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width}, args);
+    pad.dispatch("residual_forward2", {blocks(n, uint64_t(block_size) * width)},
+                 {uint32_t(block_size), width}, args);
 }
 
 template <class T>
-static FusedResidualLayernormForwardArgs fused_args(LaunchPad& pad, T* residual, T* normed, float* mean, float* rstd,
-                                                    const T* inp1, const T* inp2, const T* weight, const T* bias,
-                                                    int N, int C) {
+static FusedResidualLayernormForwardArgs fused_args(LaunchPad& pad, T* residual, T* normed, float* mean,
+                                                    float* rstd, const T* inp1, const T* inp2,
+                                                    const T* weight, const T* bias, int N, int C) {
     const size_t n = N, c = C;
-    return {pad.at(residual, n * c), pad.at(normed, n * c), pad.at(mean, n), pad.at(rstd, n), pad.at(inp1, n * c),
-            pad.at(inp2, n * c),     pad.at(weight, c),     pad.at(bias, c), N,               C};
+    return {pad.at(residual, n * c),
+            pad.at(normed, n * c),
+            pad.at(mean, n),
+            pad.at(rstd, n),
+            pad.at(inp1, n * c),
+            pad.at(inp2, n * c),
+            pad.at(weight, c),
+            pad.at(bias, c),
+            N,
+            C};
 }
 
 template <class T>
-static void fused_residual_layernorm_forward1(LaunchPad& pad, T* residual, T* normed, float* mean, float* rstd,
-                                              const T* inp1, const T* inp2, const T* weight, const T* bias, int N,
-                                              int C, int block_size) {
+static void fused_residual_layernorm_forward1(LaunchPad& pad, T* residual, T* normed, float* mean,
+                                              float* rstd, const T* inp1, const T* inp2, const T* weight,
+                                              const T* bias, int N, int C, int block_size) {
     auto args = fused_args(pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
     pad.dispatch("fused_residual_layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
-static void fused_residual_layernorm_forward2(LaunchPad& pad, T* residual, T* normed, float* mean, float* rstd,
-                                              const T* inp1, const T* inp2, const T* weight, const T* bias, int N,
-                                              int C, int block_size) {
+static void fused_residual_layernorm_forward2(LaunchPad& pad, T* residual, T* normed, float* mean,
+                                              float* rstd, const T* inp1, const T* inp2, const T* weight,
+                                              const T* bias, int N, int C, int block_size) {
     auto args = fused_args(pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
-    const uint32_t width = pack_width(
-        C, {args.residual, args.normed, args.inp1, args.inp2, args.weight, args.bias});
+    const uint32_t width =
+        pack_width(C, {args.residual, args.normed, args.inp1, args.inp2, args.weight, args.bias});
     const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
     if (teams.packs > MAX_ROW_PACKS) {  // the row does not fit in registers
         residual_forward(&pad, residual, inp1, inp2, size_t(N) * C);
         pad.barrier();
         return layernorm_forward(&pad, normed, mean, rstd, residual, weight, bias, N, C);
     }
-    pad.dispatch("fused_residual_layernorm_forward2", {teams.groups}, {teams.block, width, teams.packs}, args);
+    pad.dispatch("fused_residual_layernorm_forward2", {teams.groups}, {teams.block, width, teams.packs},
+                 args);
 }
 
-template <class T> std::vector<KernelVersion<ResidualForward<T>>> residual_forward_versions() {
+template <class T>
+std::vector<KernelVersion<ResidualForward<T>>> residual_forward_versions() {
     return {
         {"residual_forward1", "one invocation per element", residual_forward1<T>, {256, 64, 128, 512}},
         {"residual_forward2", "16-byte accesses", residual_forward2<T>, {256, 64, 128, 512}},
@@ -75,34 +90,43 @@ template <class T> std::vector<KernelVersion<ResidualForward<T>>> residual_forwa
 template <class T>
 std::vector<KernelVersion<FusedResidualLayernormForward<T>>> fused_residual_layernorm_forward_versions() {
     return {
-        {"fused_residual_layernorm_forward1", "one invocation per row", fused_residual_layernorm_forward1<T>,
+        {"fused_residual_layernorm_forward1",
+         "one invocation per row",
+         fused_residual_layernorm_forward1<T>,
          {32, 64, 128, 256}},
-        {"fused_residual_layernorm_forward2", "one subgroup per row, held in registers",
-         fused_residual_layernorm_forward2<T>, {128, 64, 256}},
+        {"fused_residual_layernorm_forward2",
+         "one subgroup per row, held in registers",
+         fused_residual_layernorm_forward2<T>,
+         {128, 64, 256}},
     };
 }
 
-template <class T> void residual_forward(LaunchPad* pad, T* out, const T* inp1, const T* inp2, size_t n) {
+template <class T>
+void residual_forward(LaunchPad* pad, T* out, const T* inp1, const T* inp2, size_t n) {
     if (!pad) return residual_forward_cpu(out, inp1, inp2, n);
     residual_forward2(*pad, out, inp1, inp2, n, 256);
 }
 
 template <class T>
-void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, float* mean, float* rstd, const T* inp1,
-                                      const T* inp2, const T* weight, const T* bias, int N, int C) {
+void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, float* mean, float* rstd,
+                                      const T* inp1, const T* inp2, const T* weight, const T* bias, int N,
+                                      int C) {
     if (!pad)
-        return fused_residual_layernorm_forward_cpu(residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
+        return fused_residual_layernorm_forward_cpu(residual, normed, mean, rstd, inp1, inp2, weight, bias, N,
+                                                    C);
     if (pad->device().type == DeviceType::software)  // runs rows side by side in the lanes of a vector unit
-        return fused_residual_layernorm_forward1(*pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C,
-                                                 64);
-    fused_residual_layernorm_forward2(*pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C, 128);
+        return fused_residual_layernorm_forward1(*pad, residual, normed, mean, rstd, inp1, inp2, weight, bias,
+                                                 N, C, 64);
+    fused_residual_layernorm_forward2(*pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C,
+                                      128);
 }
 
 template std::vector<KernelVersion<ResidualForward<float>>> residual_forward_versions();
-template std::vector<KernelVersion<FusedResidualLayernormForward<float>>> fused_residual_layernorm_forward_versions();
+template std::vector<KernelVersion<FusedResidualLayernormForward<float>>>
+fused_residual_layernorm_forward_versions();
 template void residual_forward_cpu(float*, const float*, const float*, size_t);
 template void fused_residual_layernorm_forward_cpu(float*, float*, float*, float*, const float*, const float*,
                                                    const float*, const float*, int, int);
 template void residual_forward(LaunchPad*, float*, const float*, const float*, size_t);
-template void fused_residual_layernorm_forward(LaunchPad*, float*, float*, float*, float*, const float*, const float*,
-                                               const float*, const float*, int, int);
+template void fused_residual_layernorm_forward(LaunchPad*, float*, float*, float*, float*, const float*,
+                                               const float*, const float*, const float*, int, int);

@@ -22,28 +22,44 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL print_message(VkDebugUtilsMessageSeverityF
 
 const char* vulkan_result_name(VkResult result) {
     switch (result) {
-        case VK_SUCCESS: return "success";
-        case VK_NOT_READY: return "not ready";
-        case VK_TIMEOUT: return "time-out";
-        case VK_ERROR_OUT_OF_HOST_MEMORY: return "out of host memory";
-        case VK_ERROR_OUT_OF_DEVICE_MEMORY: return "out of device memory";
-        case VK_ERROR_INITIALIZATION_FAILED: return "initialization failed";
-        case VK_ERROR_DEVICE_LOST: return "device lost";
-        case VK_ERROR_MEMORY_MAP_FAILED: return "memory could not be mapped";
-        case VK_ERROR_LAYER_NOT_PRESENT: return "layer not present";
-        case VK_ERROR_EXTENSION_NOT_PRESENT: return "extension not present";
-        case VK_ERROR_FEATURE_NOT_PRESENT: return "feature not present";
-        case VK_ERROR_INCOMPATIBLE_DRIVER: return "incompatible driver";
-        case VK_ERROR_TOO_MANY_OBJECTS: return "too many objects";
-        default: return "unknown error";
+        case VK_SUCCESS:
+            return "success";
+        case VK_NOT_READY:
+            return "not ready";
+        case VK_TIMEOUT:
+            return "time-out";
+        case VK_ERROR_OUT_OF_HOST_MEMORY:
+            return "out of host memory";
+        case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+            return "out of device memory";
+        case VK_ERROR_INITIALIZATION_FAILED:
+            return "initialization failed";
+        case VK_ERROR_DEVICE_LOST:
+            return "device lost";
+        case VK_ERROR_MEMORY_MAP_FAILED:
+            return "memory could not be mapped";
+        case VK_ERROR_LAYER_NOT_PRESENT:
+            return "layer not present";
+        case VK_ERROR_EXTENSION_NOT_PRESENT:
+            return "extension not present";
+        case VK_ERROR_FEATURE_NOT_PRESENT:
+            return "feature not present";
+        case VK_ERROR_INCOMPATIBLE_DRIVER:
+            return "incompatible driver";
+        case VK_ERROR_TOO_MANY_OBJECTS:
+            return "too many objects";
+        default:
+            return "unknown error";
     }
 }
 
 void check_vulkan(VkResult result, const char* call) {
     if (result == VK_SUCCESS) return;
     if (result == VK_ERROR_DEVICE_LOST)
-        fail("the GPU was lost (reset by its driver, or a kernel ran too long) in %.60s; "
-             "run again, with a smaller batch if it happens again", call);
+        fail(
+            "the GPU was lost (reset by its driver, or a kernel ran too long) in %.60s; "
+            "run again, with a smaller batch if it happens again",
+            call);
     fail("Vulkan: %s (%d) in %.60s", vulkan_result_name(result), result, call);
 }
 
@@ -55,12 +71,15 @@ static void* open_loader() {
 #endif
     for (const char* name : names)
         if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
-    fail("no Vulkan loader on this machine (%s was not found): install your GPU's driver and libvulkan1, or "
-         "use --device cpu", names[0]);
+    fail(
+        "no Vulkan loader on this machine (%s was not found): install your GPU's driver and libvulkan1, or "
+        "use --device cpu",
+        names[0]);
 }
 
 static bool has_layer(PFN_vkGetInstanceProcAddr get, const char* wanted) {
-    auto enumerate = PFN_vkEnumerateInstanceLayerProperties(get(nullptr, "vkEnumerateInstanceLayerProperties"));
+    auto enumerate =
+        PFN_vkEnumerateInstanceLayerProperties(get(nullptr, "vkEnumerateInstanceLayerProperties"));
     uint32_t count = 0;
     VK_CHECK(enumerate(&count, nullptr));
     std::vector<VkLayerProperties> layers(count);
@@ -71,7 +90,8 @@ static bool has_layer(PFN_vkGetInstanceProcAddr get, const char* wanted) {
 }
 
 static bool has_instance_extension(PFN_vkGetInstanceProcAddr get, const char* wanted) {
-    auto enumerate = PFN_vkEnumerateInstanceExtensionProperties(get(nullptr, "vkEnumerateInstanceExtensionProperties"));
+    auto enumerate =
+        PFN_vkEnumerateInstanceExtensionProperties(get(nullptr, "vkEnumerateInstanceExtensionProperties"));
     uint32_t count = 0;
     VK_CHECK(enumerate(nullptr, &count, nullptr));
     std::vector<VkExtensionProperties> extensions(count);
@@ -93,8 +113,9 @@ static VkDebugUtilsMessengerCreateInfoEXT messenger_info() {
 static VkInstance create_instance(PFN_vkGetInstanceProcAddr get, bool validation) {
     const char* layer = "VK_LAYER_KHRONOS_validation";
     if (validation && !has_layer(get, layer))
-        fail("validation was asked for, but the Khronos validation layer is not installed: install "
-             "vulkan-validationlayers");
+        fail(
+            "validation was asked for, but the Khronos validation layer is not installed: install "
+            "vulkan-validationlayers");
     std::vector<const char*> extensions;
     if (validation) extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
     const bool portability = has_instance_extension(get, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
@@ -103,7 +124,8 @@ static VkInstance create_instance(PFN_vkGetInstanceProcAddr get, bool validation
     VkApplicationInfo application = {VK_STRUCTURE_TYPE_APPLICATION_INFO};
     application.pApplicationName = "vulkan_gpt2";
     application.apiVersion = VK_API_VERSION_1_3;
-    const VkValidationFeatureEnableEXT enabled[] = {VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
+    const VkValidationFeatureEnableEXT enabled[] = {
+        VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
     VkDebugUtilsMessengerCreateInfoEXT messenger = messenger_info();
     VkValidationFeaturesEXT features = {VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, &messenger};
     features.enabledValidationFeatureCount = 1;
@@ -130,8 +152,10 @@ Vulkan open_vulkan(bool validation) {
     if (!library) library = open_loader();
     Vulkan vk;
     vk.vkGetInstanceProcAddr = PFN_vkGetInstanceProcAddr(dlsym(library, "vkGetInstanceProcAddr"));
-    if (!vk.vkGetInstanceProcAddr) fail("the Vulkan loader has no vkGetInstanceProcAddr: reinstall libvulkan1");
-    auto version = PFN_vkEnumerateInstanceVersion(vk.vkGetInstanceProcAddr(nullptr, "vkEnumerateInstanceVersion"));
+    if (!vk.vkGetInstanceProcAddr)
+        fail("the Vulkan loader has no vkGetInstanceProcAddr: reinstall libvulkan1");
+    auto version =
+        PFN_vkEnumerateInstanceVersion(vk.vkGetInstanceProcAddr(nullptr, "vkEnumerateInstanceVersion"));
     uint32_t api = VK_API_VERSION_1_0;
     if (version) VK_CHECK(version(&api));
     if (api < VK_API_VERSION_1_3)

@@ -1,4 +1,5 @@
-// AdamW over several steps: the CPU version against a reference in double, every GPU version against the CPU version.
+// AdamW over several steps: the CPU version against a reference in double, every GPU version against the CPU
+// version.
 #include "llmc/adamw.h"
 
 #include "tests/layer_test.h"
@@ -17,10 +18,12 @@ struct AdamWCase {
         for (int t = 1; t <= STEPS; t++) {
             const AdamWStep step = step_number(t);
             const std::vector<float> grads = gradients_of_step(n, t);
-            adamw_update_cpu(params.data(), m.data(), v.data(), grads.data(), n, &step, weight_decay, norm_and_scale);
+            adamw_update_cpu(params.data(), m.data(), v.data(), grads.data(), n, &step, weight_decay,
+                             norm_and_scale);
         }
     }
-    std::vector<float> change(const std::vector<float>& now) const {  // the parameters themselves hide an error
+    std::vector<float> change(
+        const std::vector<float>& now) const {  // the parameters themselves hide an error
         std::vector<float> difference(now);
         for (size_t i = 0; i < now.size(); i++) difference[i] -= start[i];
         return difference;
@@ -28,7 +31,8 @@ struct AdamWCase {
 };
 
 TEST(AdamW, StepCorrections) {
-    const AdamWStep first = adamw_step(0.1f, 0.9f, 0.999f, 1e-8f, 1), late = adamw_step(0.1f, 0.9f, 0.999f, 1e-8f, 1000);
+    const AdamWStep first = adamw_step(0.1f, 0.9f, 0.999f, 1e-8f, 1),
+                    late = adamw_step(0.1f, 0.9f, 0.999f, 1e-8f, 1000);
     EXPECT_NEAR(first.beta1_correction, 0.1, 1e-7);
     EXPECT_NEAR(first.beta2_correction / 0.001, 1.0, 2e-5);  // 0.999f is not 0.999
     EXPECT_EQ(first.beta2_correction, float(1 - double(0.999f)));
@@ -56,7 +60,8 @@ TEST(AdamW, CpuMatchesDouble) {
             }
         }
         SCOPED_TRACE(format_string("weight decay %g", double(decay)));
-        expect_close("change", c.change(c.params), c.change({p.begin(), p.end()}), 2e-5);  // params are rounded
+        expect_close("change", c.change(c.params), c.change({p.begin(), p.end()}),
+                     2e-5);  // params are rounded
         expect_close("m", c.m, {m.begin(), m.end()}, 1e-6);
         expect_close("v", c.v, {v.begin(), v.end()}, 1e-6);
     }
@@ -85,7 +90,8 @@ TEST(AdamW, GpuMatchesCpu) {
                     const AdamWStep now = step_number(t);
                     pad.upload(step, &now, sizeof now);
                     pad.upload(grads, gradients_of_step(n, t).data(), n * sizeof(float));
-                    version.launch(pad, params, m, v, grads, n, step, 0.1f, scaled ? norm.data : nullptr, block);
+                    version.launch(pad, params, m, v, grads, n, step, 0.1f, scaled ? norm.data : nullptr,
+                                   block);
                 }
                 std::vector<float> got = params.values();
                 EXPECT_EQ(got.back(), 42.0f);
@@ -134,7 +140,8 @@ TEST(AdamW, SkipsWhereTheNormIsNotFinite) {
         EXPECT_EQ(m, zero);
         EXPECT_EQ(v, zero);
         for_each_version(adamw_update_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> p(pad, start), device_m(pad, zero), device_v(pad, zero), g(pad, grads), s(pad, norm_values);
+            DeviceArray<float> p(pad, start), device_m(pad, zero), device_v(pad, zero), g(pad, grads),
+                s(pad, norm_values);
             AdamWStep* step = pad.allocate<AdamWStep>(1, "step");
             pad.upload(step, &now, sizeof now);
             version.launch(pad, p, device_m, device_v, g, n, step, 0.1f, s, block);

@@ -1,5 +1,5 @@
-// Attention: a reference in double, checked itself by finite differences; the CPU version against the reference, and
-// every GPU version against the CPU version.
+// Attention: a reference in double, checked itself by finite differences; the CPU version against the
+// reference, and every GPU version against the CPU version.
 #include "llmc/attention.h"
 
 #include "tests/layer_test.h"
@@ -11,9 +11,10 @@ struct Shape {
 static const Shape shapes[] = {{1, 1, 1, 1},     {2, 7, 15, 3},   {1, 97, 10, 2},  {2, 33, 96, 2},
                                {1, 130, 128, 2}, {1, 40, 128, 1}, {2, 129, 158, 2}};
 
-// Whether to run a version with this block size: the later ones only with heads of 5 channels, since compiling a tiled
-// kernel takes a software device seconds.
-template <class Version> static bool worth_running(const Version& version, int block, Shape s) {
+// Whether to run a version with this block size: the later ones only with heads of 5 channels, since
+// compiling a tiled kernel takes a software device seconds.
+template <class Version>
+static bool worth_running(const Version& version, int block, Shape s) {
     return block == version.block_sizes[0] || s.C / s.NH == 5;
 }
 
@@ -61,18 +62,24 @@ static Reference reference(const std::vector<double>& qkv, const std::vector<dou
     return r;
 }
 
-static std::vector<float> to_float(const std::vector<double>& v) { return std::vector<float>(v.begin(), v.end()); }
+static std::vector<float> to_float(const std::vector<double>& v) {
+    return std::vector<float>(v.begin(), v.end());
+}
 
 struct Case {
     Shape s;
     std::vector<float> qkv, dout, out, lse, dqkv, delta;
     Case(Shape shape, float scale)
-        : s(shape), qkv(random_values(size_t(s.B) * s.T * 3 * s.C, 1, scale)),
-          dout(random_values(size_t(s.B) * s.T * s.C, 2)), out(nans(dout.size())), lse(nans(size_t(s.B) * s.NH * s.T)),
-          dqkv(nans(qkv.size())), delta(nans(lse.size())) {
+        : s(shape),
+          qkv(random_values(size_t(s.B) * s.T * 3 * s.C, 1, scale)),
+          dout(random_values(size_t(s.B) * s.T * s.C, 2)),
+          out(nans(dout.size())),
+          lse(nans(size_t(s.B) * s.NH * s.T)),
+          dqkv(nans(qkv.size())),
+          delta(nans(lse.size())) {
         attention_forward_cpu(out.data(), lse.data(), qkv.data(), s.B, s.T, s.C, s.NH);
-        attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(), qkv.data(), s.B, s.T,
-                               s.C, s.NH);
+        attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(), qkv.data(),
+                               s.B, s.T, s.C, s.NH);
     }
     std::string name() const { return format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH); }
 };
@@ -92,7 +99,8 @@ static void expect_gradients_close(const std::vector<float>& got, const std::vec
         // With one key the softmax is constant: dq and dk are zero but for rounding.
         const bool zero = std::all_of(w.begin(), w.end(), [](float x) { return std::abs(x) < 1e-6f; });
         if (zero)
-            for (float x : g) EXPECT_TRUE(std::abs(x) < 1e-5f) << names[part] << " is " << x << ", expected 0";
+            for (float x : g)
+                EXPECT_TRUE(std::abs(x) < 1e-5f) << names[part] << " is " << x << ", expected 0";
         else
             expect_close(names[part], g, w, tolerance);
     }
@@ -122,8 +130,9 @@ TEST(AttentionReference, MatchesFiniteDifferences) {
     }
 }
 
-// Inputs of size 30 make scores in the hundreds and more, whose exponentials overflow unless the maximum is taken off
-// first. Their rounding, about 1e-7 of the score, comes back as a relative error of the probabilities.
+// Inputs of size 30 make scores in the hundreds and more, whose exponentials overflow unless the maximum is
+// taken off first. Their rounding, about 1e-7 of the score, comes back as a relative error of the
+// probabilities.
 TEST(Attention, CpuMatchesDouble) {
     for (Shape s : shapes)
         for (float scale : {1.0f, 30.0f}) {
@@ -143,13 +152,14 @@ TEST(AttentionForward, GpuMatchesCpu) {
         for (float scale : {1.0f, 30.0f}) {
             const Case c(s, scale);
             SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
-            for_each_version(attention_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-                if (!worth_running(version, block, s)) return;
-                DeviceArray<float> qkv(pad, c.qkv), out(pad, c.out.size()), lse(pad, c.lse.size());
-                version.launch(pad, out, lse, qkv, s.B, s.T, s.C, s.NH, block);
-                expect_close("out", out.values(), c.out, scale > 1 ? 2e-4 : 1e-5);
-                expect_close("lse", lse.values(), c.lse, 2e-6);
-            });
+            for_each_version(
+                attention_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+                    if (!worth_running(version, block, s)) return;
+                    DeviceArray<float> qkv(pad, c.qkv), out(pad, c.out.size()), lse(pad, c.lse.size());
+                    version.launch(pad, out, lse, qkv, s.B, s.T, s.C, s.NH, block);
+                    expect_close("out", out.values(), c.out, scale > 1 ? 2e-4 : 1e-5);
+                    expect_close("lse", lse.values(), c.lse, 2e-6);
+                });
         }
 }
 
@@ -168,14 +178,16 @@ TEST(AttentionBackward, GpuMatchesCpu) {
     }
 }
 
-// What training calls, with inputs that are not aligned to 16 bytes: heads of 48 channels cannot be read in quads then.
+// What training calls, with inputs that are not aligned to 16 bytes: heads of 48 channels cannot be read in
+// quads then.
 TEST(Attention, TrainingFunctions) {
     const Case c({2, 33, 96, 2}, 1.0f);
     const auto [B, T, C, NH] = c.s;
     std::vector<float> shifted(c.qkv);
     shifted.insert(shifted.begin(), 0.0f);
     for (const auto& pad : test_pads()) {
-        DeviceArray<float> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size()), lse(*pad, c.lse.size());
+        DeviceArray<float> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size()),
+            lse(*pad, c.lse.size());
         DeviceArray<float> dqkv(*pad, c.dqkv.size()), delta(*pad, c.delta.size());
         attention_forward<float>(pad.get(), out, lse, qkv + 1, B, T, C, NH);
         attention_backward<float>(pad.get(), dqkv, delta, dout, out, lse, qkv + 1, B, T, C, NH);

@@ -1,5 +1,5 @@
-// The fused classifier: the CPU version against softmax and cross-entropy in double and finite differences of it,
-// every GPU version against the CPU version; and the sum of the losses.
+// The fused classifier: the CPU version against softmax and cross-entropy in double and finite differences of
+// it, every GPU version against the CPU version; and the sum of the losses.
 #include "llmc/classifier.h"
 
 #include "tests/layer_test.h"
@@ -7,10 +7,11 @@
 struct Shape {
     int N, V, Vp;
 };
-// 1 and 3 columns; padding or none; rows of whole vec4 and not; a last row and column that are alone in a workgroup
-static const Shape shapes[] = {{1, 1, 1},      {3, 3, 4},       {7, 5, 5},       {5, 17, 20},    {33, 48, 48},
-                               {130, 61, 64},  {4, 129, 132},   {3, 129, 131},   {3, 769, 1024}, {2, 5001, 5008},
-                               {5, 16381, 16384}, {2, 20001, 20004},
+// 1 and 3 columns; padding or none; rows of whole vec4 and not; a last row and column that are alone in a
+// workgroup
+static const Shape shapes[] = {{1, 1, 1},        {3, 3, 4},       {7, 5, 5},         {5, 17, 20},
+                               {33, 48, 48},     {130, 61, 64},   {4, 129, 132},     {3, 129, 131},
+                               {3, 769, 1024},   {2, 5001, 5008}, {5, 16381, 16384}, {2, 20001, 20004},
                                {2, 50257, 50304}};
 static const float DLOSS = 0.25f;
 
@@ -18,17 +19,21 @@ struct ClassifierCase {
     std::vector<float> logits, gradients, losses;
     std::vector<int> targets;
     ClassifierCase(const Shape& shape, uint32_t seed = 1)
-        : logits(random_values(size_t(shape.N) * shape.Vp, seed, 3.0f)), gradients(logits), losses(nans(shape.N)),
+        : logits(random_values(size_t(shape.N) * shape.Vp, seed, 3.0f)),
+          gradients(logits),
+          losses(nans(shape.N)),
           targets(random_integers(shape.N, seed + 1, shape.V)) {
         targets[shape.N - 1] = shape.V - 1;
         for (int row = 0; row < shape.N; row++)  // padding that leaks in shows
             for (int c = shape.V; c < shape.Vp; c++) logits[size_t(row) * shape.Vp + c] = 100;
         gradients = logits;
-        fused_classifier_cpu(gradients.data(), losses.data(), targets.data(), DLOSS, shape.N, shape.V, shape.Vp, true);
+        fused_classifier_cpu(gradients.data(), losses.data(), targets.data(), DLOSS, shape.N, shape.V,
+                             shape.Vp, true);
     }
 };
 
-static double loss_in_double(const float* x, int V, int target, double shift_of_target = 0, int shifted = -1) {
+static double loss_in_double(const float* x, int V, int target, double shift_of_target = 0,
+                             int shifted = -1) {
     auto logit = [&](int c) { return double(x[c]) + (c == shifted ? shift_of_target : 0); };
     double largest = logit(0), sum = 0;
     for (int c = 1; c < V; c++) largest = std::max(largest, logit(c));
@@ -65,8 +70,10 @@ TEST(FusedClassifier, CpuMatchesFiniteDifferences) {
         const float* x = &c.logits[size_t(row) * shape.Vp];
         for (int i = 0; i < shape.V; i++)
             differences[size_t(row) * shape.Vp + i] =
-                float(DLOSS * (loss_in_double(x, shape.V, c.targets[row], h, i) -
-                               loss_in_double(x, shape.V, c.targets[row], -h, i)) / (2 * h));
+                float(DLOSS *
+                      (loss_in_double(x, shape.V, c.targets[row], h, i) -
+                       loss_in_double(x, shape.V, c.targets[row], -h, i)) /
+                      (2 * h));
     }
     expect_close("gradients", c.gradients, differences, 1e-6);
 }
@@ -87,7 +94,8 @@ TEST(FusedClassifier, GpuMatchesCpu) {
             const std::vector<float> gradients = logits.values();
             if (shape.V > 1) expect_close("gradients", gradients, c.gradients);
             for (int row = 0; row < shape.N; row++)
-                for (int i = shape.V; i < shape.Vp; i++) ASSERT_EQ(gradients[size_t(row) * shape.Vp + i], 0.0f);
+                for (int i = shape.V; i < shape.Vp; i++)
+                    ASSERT_EQ(gradients[size_t(row) * shape.Vp + i], 0.0f);
         });
     }
 }
@@ -109,7 +117,8 @@ TEST(FusedClassifier, GpuTakesUnalignedLogits) {
     });
 }
 
-// Large logits must not overflow; minus infinity is a column of probability 0; NaN and infinity show in the loss.
+// Large logits must not overflow; minus infinity is a column of probability 0; NaN and infinity show in the
+// loss.
 TEST(FusedClassifier, ExtremeLogits) {
     const int N = 5, V = 6, Vp = 8;
     const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();

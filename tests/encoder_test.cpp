@@ -1,4 +1,5 @@
-// Encoder: the buckets, the CPU versions against plain sums in double, every GPU version against the CPU version.
+// Encoder: the buckets, the CPU versions against plain sums in double, every GPU version against the CPU
+// version.
 #include "llmc/encoder.h"
 
 #include "tests/layer_test.h"
@@ -7,33 +8,42 @@ struct Shape {
     int B, T, C, V;
     int often;  // one in so many tokens is number 2, as frequent words are; 0: none
 };
-static const Shape shapes[] = {{1, 1, 1, 3, 0},   {2, 3, 5, 4, 0},      {3, 7, 48, 11, 2},
+static const Shape shapes[] = {{1, 1, 1, 3, 0},    {2, 3, 5, 4, 0},     {3, 7, 48, 11, 2},
                                {2, 33, 129, 9, 3}, {4, 300, 17, 50, 2}, {3, 25, 768, 1000, 4}};
 
 struct Case {
     std::vector<int> inp, buckets;
     std::vector<float> wte, wpe, out, dout, dwte, dwpe, dwte_after, dwpe_after;
     explicit Case(const Shape& s)
-        : inp(random_integers(size_t(s.B) * s.T, 1, s.V)), buckets(encoder_bucket_ints(s.B * s.T)),
-          wte(random_values(size_t(s.V) * s.C, 2)), wpe(random_values(size_t(s.T) * s.C, 3)),
-          out(nans(inp.size() * s.C)), dout(random_values(out.size(), 4)), dwte(random_values(wte.size(), 5)),
-          dwpe(random_values(wpe.size(), 6)), dwte_after(dwte), dwpe_after(dwpe) {
+        : inp(random_integers(size_t(s.B) * s.T, 1, s.V)),
+          buckets(encoder_bucket_ints(s.B * s.T)),
+          wte(random_values(size_t(s.V) * s.C, 2)),
+          wpe(random_values(size_t(s.T) * s.C, 3)),
+          out(nans(inp.size() * s.C)),
+          dout(random_values(out.size(), 4)),
+          dwte(random_values(wte.size(), 5)),
+          dwpe(random_values(wpe.size(), 6)),
+          dwte_after(dwte),
+          dwpe_after(dwpe) {
         for (size_t i = 0; s.often && i < inp.size(); i += s.often) inp[i] = 2;
         build_encoder_buckets(buckets.data(), inp.data(), int(inp.size()));
         encoder_forward<float>(nullptr, out.data(), inp.data(), wte.data(), wpe.data(), s.B, s.T, s.C);
-        encoder_backward<float>(nullptr, dwte_after.data(), dwpe_after.data(), dout.data(), buckets.data(), s.B, s.T,
-                                s.C);
+        encoder_backward<float>(nullptr, dwte_after.data(), dwpe_after.data(), dout.data(), buckets.data(),
+                                s.B, s.T, s.C);
     }
 };
 
-static std::string describe(const Shape& s) { return format_string("B %d T %d C %d V %d", s.B, s.T, s.C, s.V); }
+static std::string describe(const Shape& s) {
+    return format_string("B %d T %d C %d V %d", s.B, s.T, s.C, s.V);
+}
 
 TEST(EncoderBuckets, KnownBatch) {
     const std::vector<int> inp = {7, 3, 7, 9, 3, 7, 0, 50256};
     std::vector<int> buckets(encoder_bucket_ints(8), 12345);
     build_encoder_buckets(buckets.data(), inp.data(), 8);
-    EXPECT_EQ(buckets, (std::vector<int>{5, 7, 0, 3, 3, 0, 5, 9, 6, 50256, 7, -1, 8, -1, -1, -1, -1, -1, -1,  //
-                                         0, 2, 5, 1, 4, 6, 3, 7}));
+    EXPECT_EQ(buckets,
+              (std::vector<int>{5, 7, 0, 3, 3, 0, 5, 9, 6, 50256, 7, -1, 8, -1, -1, -1, -1, -1, -1,  //
+                                0, 2, 5, 1, 4, 6, 3, 7}));
 }
 
 TEST(EncoderBuckets, AllAlikeAndAllDifferent) {
@@ -113,7 +123,8 @@ TEST(EncoderBackward, GpuManyBuckets) {
         for (size_t i = 0; i < c.inp.size(); i++) c.inp[i] = int(i) % s.V;
         build_encoder_buckets(c.buckets.data(), c.inp.data(), int(c.inp.size()));
         c.dwte_after = c.dwte;
-        encoder_backward_cpu(c.dwte_after.data(), c.dwpe.data(), c.dout.data(), c.buckets.data(), s.B, s.T, s.C);
+        encoder_backward_cpu(c.dwte_after.data(), c.dwpe.data(), c.dout.data(), c.buckets.data(), s.B, s.T,
+                             s.C);
         for_each_version(encoder_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
             DeviceArray<int> buckets(pad, c.buckets);
             DeviceArray<float> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);

@@ -1,12 +1,14 @@
-// GELU: the CPU versions against references in double (backward: finite differences too), every GPU version against the
-// CPU version, and what happens to NaN and to very large numbers.
+// GELU: the CPU versions against references in double (backward: finite differences too), every GPU version
+// against the CPU version, and what happens to NaN and to very large numbers.
 #include "llmc/gelu.h"
 
 #include "tests/layer_test.h"
 
 static const size_t sizes[] = {1, 3, 4, 17, 129, 768, 4099, 70001};
 
-static double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+static double gelu(double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
 
 static double gelu_slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
 
@@ -27,7 +29,8 @@ TEST(GeluForward, CpuMatchesDouble) {
         const double u = std::sqrt(2 / M_PI) * (inp[i] + 0.044715 * std::pow(double(inp[i]), 3));
         const double want = inp[i] / (1 + std::exp(-2 * u));
         const double allowed = std::abs(want) * (5e-7 + 2e-7 * std::max(0.0, -2 * u)) + 1e-34;
-        ASSERT_TRUE(std::abs(out[i] - want) <= allowed) << "gelu(" << inp[i] << ") is " << out[i] << ", not " << want;
+        ASSERT_TRUE(std::abs(out[i] - want) <= allowed)
+            << "gelu(" << inp[i] << ") is " << out[i] << ", not " << want;
     }
 }
 
@@ -76,7 +79,8 @@ TEST(GeluBackward, GpuMatchesCpu) {
 }
 
 // NaN stays NaN; the largest numbers give themselves (or 0) and a slope of 1 (or 0), on every version.
-static void check_extremes(const std::vector<float>& x, const std::vector<float>& y, const std::vector<float>& dx) {
+static void check_extremes(const std::vector<float>& x, const std::vector<float>& y,
+                           const std::vector<float>& dx) {
     for (size_t i = 0; i < x.size(); i++) {
         SCOPED_TRACE(format_string("x = %g", x[i]));
         if (std::isnan(x[i])) {
@@ -90,7 +94,8 @@ static void check_extremes(const std::vector<float>& x, const std::vector<float>
 
 TEST(Gelu, Extremes) {
     const float largest = std::numeric_limits<float>::max(), nan = std::numeric_limits<float>::quiet_NaN();
-    const std::vector<float> x = {20, -20, 1e4f, -1e4f, 1e13f, -1e13f, 1e20f, -1e20f, largest, -largest, nan, 0};
+    const std::vector<float> x = {20,    -20,    1e4f,    -1e4f,    1e13f, -1e13f,
+                                  1e20f, -1e20f, largest, -largest, nan,   0};
     const std::vector<float> ones(x.size(), 1.0f);
     std::vector<float> y = nans(x.size()), dx = nans(x.size());
     const size_t n = x.size() - 1;  // gelu'(0) is a half

@@ -26,7 +26,8 @@ static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices
 // Runs one version on copies of the slices, laid out so that each begins `shift` floats past aligned memory.
 template <class Version>
 static std::vector<float> gpu_norm(LaunchPad& pad, const Version& version, int block,
-                                   const std::vector<std::vector<float>>& slices, float max_norm, size_t shift) {
+                                   const std::vector<std::vector<float>>& slices, float max_norm,
+                                   size_t shift) {
     std::vector<std::unique_ptr<DeviceArray<float>>> arrays;
     std::vector<GradientSlice<float>> gradients;
     for (const auto& slice : slices) {
@@ -67,10 +68,12 @@ TEST(GlobalNorm, MatchesDouble) {
 
 TEST(GlobalNorm, ClipsOnlyAbove) {
     const std::vector<std::vector<float>> slices = {{3.0f}, {4.0f}};
-    for (auto [max_norm, scale] : {std::pair{5.0f, 1.0f}, {10.0f, 1.0f}, {2.5f, 0.5f}, {0.0f, 1.0f}, {-1.0f, 1.0f}}) {
+    for (auto [max_norm, scale] :
+         {std::pair{5.0f, 1.0f}, {10.0f, 1.0f}, {2.5f, 0.5f}, {0.0f, 1.0f}, {-1.0f, 1.0f}}) {
         const std::vector<float> want = {5.0f, scale};
         EXPECT_EQ(cpu_norm(slices, max_norm), want);
-        for_each_version(global_norm_versions<float>(), [&, max_norm = max_norm](LaunchPad& pad, auto& version, int block) {
+        for_each_version(global_norm_versions<float>(), [&, max_norm = max_norm](LaunchPad& pad,
+                                                                                 auto& version, int block) {
             expect_close("norm and scale", gpu_norm(pad, version, block, slices, max_norm, 0), want, 1e-6);
         });
     }
@@ -92,7 +95,8 @@ TEST(GlobalNorm, NotFiniteShows) {
 }
 
 TEST(GlobalNorm, ZeroAndNothing) {
-    for (const std::vector<std::vector<float>>& slices : {std::vector<std::vector<float>>{std::vector<float>(50, 0.0f)}, {}}) {
+    for (const std::vector<std::vector<float>>& slices :
+         {std::vector<std::vector<float>>{std::vector<float>(50, 0.0f)}, {}}) {
         const std::vector<float> want = {0.0f, 1.0f};
         EXPECT_EQ(cpu_norm(slices, 1.0f), want);
         for_each_version(global_norm_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {

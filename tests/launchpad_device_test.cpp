@@ -1,5 +1,5 @@
-// The launchpad's surroundings: choosing devices, what it says where memory, a driver or the Vulkan loader is missing,
-// and that the validation layer, which all GPU tests lean on, really listens.
+// The launchpad's surroundings: choosing devices, what it says where memory, a driver or the Vulkan loader is
+// missing, and that the validation layer, which all GPU tests lean on, really listens.
 #include <filesystem>
 #include <fstream>
 
@@ -12,7 +12,8 @@ static bool validation_wanted() {
 }
 
 // The message of the Error that the action throws; empty where it throws none.
-template <class Action> static std::string message_of(Action action) {
+template <class Action>
+static std::string message_of(Action action) {
     try {
         action();
     } catch (const Error& error) {
@@ -94,7 +95,7 @@ TEST(Errors, OutOfMemory) {
 }
 
 class DeviceDeathTest : public testing::Test {
-  protected:
+   protected:
     void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
@@ -113,15 +114,18 @@ TEST_F(DeviceDeathTest, NoDriver) {
 TEST_F(DeviceDeathTest, NoLoader) {
     std::string directory = (std::filesystem::temp_directory_path() / "no-vulkan.XXXXXX").string();
     ASSERT_TRUE(mkdtemp(directory.data()));
-    for (const char* name : {"/libvulkan.so.1", "/libvulkan.so"}) std::ofstream(directory + name) << "not a library";
+    for (const char* name : {"/libvulkan.so.1", "/libvulkan.so"})
+        std::ofstream(directory + name) << "not a library";
     const std::string before = getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "";
     setenv("LD_LIBRARY_PATH", (directory + ":" + before).c_str(), 1);  // read when the child starts
-    EXPECT_EXIT(list_and_exit(), testing::ExitedWithCode(3), "list: no Vulkan loader on this machine.*\nauto: the CPU");
+    EXPECT_EXIT(list_and_exit(), testing::ExitedWithCode(3),
+                "list: no Vulkan loader on this machine.*\nauto: the CPU");
     setenv("LD_LIBRARY_PATH", before.c_str(), 1);
     std::filesystem::remove_all(directory);
 }
 
-// A device opened under the validation layer by Vulkan calls alone, since the launchpad makes no mistakes on purpose.
+// A device opened under the validation layer by Vulkan calls alone, since the launchpad makes no mistakes on
+// purpose.
 struct RawDevice {
     Vulkan vk = open_vulkan(true);
     VkDevice device = VK_NULL_HANDLE;
@@ -199,5 +203,6 @@ TEST_F(DeviceDeathTest, ValidationListens) {
 
 TEST_F(DeviceDeathTest, SynchronizationValidationListens) {
     if (test_device() == "none" || !validation_wanted()) GTEST_SKIP() << "without a device or validation";
-    EXPECT_EXIT(read_without_a_barrier(), testing::ExitedWithCode(0), "validation: .*SYNC-HAZARD-READ-AFTER-WRITE");
+    EXPECT_EXIT(read_without_a_barrier(), testing::ExitedWithCode(0),
+                "validation: .*SYNC-HAZARD-READ-AFTER-WRITE");
 }

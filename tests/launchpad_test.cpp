@@ -1,5 +1,6 @@
-// The launchpad on every memory mode of the test device: memory, addresses, moving bytes, dispatch, groups, recording,
-// time, the pipeline cache. Devices, errors and the validation layer are in launchpad_device_test.cpp.
+// The launchpad on every memory mode of the test device: memory, addresses, moving bytes, dispatch, groups,
+// recording, time, the pipeline cache. Devices, errors and the validation layer are in
+// launchpad_device_test.cpp.
 //
 // Two kernels serve as probes: peak_copy copies n vec4, and sum_losses1 does total[0] += scale * sum(values).
 #include <unistd.h>
@@ -13,9 +14,11 @@
 #include "tests/layer_test.h"
 
 // Calls check(pad) for each memory mode; the validation layer must stay silent.
-template <class Check> static void for_each_mode(Check check) {
+template <class Check>
+static void for_each_mode(Check check) {
     for (const auto& pad : test_pads()) {
-        SCOPED_TRACE(format_string("%s memory, %s", memory_mode_name(pad->memory_mode()), pad->device().name.c_str()));
+        SCOPED_TRACE(
+            format_string("%s memory, %s", memory_mode_name(pad->memory_mode()), pad->device().name.c_str()));
         const int messages = validation_message_count();
         check(*pad);
         EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
@@ -23,7 +26,8 @@ template <class Check> static void for_each_mode(Check check) {
 }
 
 // Expects an Error whose message contains `part`.
-template <class Action> static void expect_error(const char* part, Action action) {
+template <class Action>
+static void expect_error(const char* part, Action action) {
     try {
         action();
         ADD_FAILURE() << "no error; expected one with '" << part << "'";
@@ -100,8 +104,9 @@ TEST(Memory, UploadAndDownload) {
     for_each_mode([](LaunchPad& pad) {
         const size_t room = (40 << 20) + 64;
         char* p = static_cast<char*>(pad.allocate(room, "test"));
-        for (size_t bytes : {size_t(1), size_t(2), size_t(4), size_t(7), size_t(64), size_t(4095), size_t(65536 + 4),
-                             size_t(1 << 20), size_t((1 << 20) + 4), size_t((16 << 20) + 1), size_t(40 << 20)})
+        for (size_t bytes :
+             {size_t(1), size_t(2), size_t(4), size_t(7), size_t(64), size_t(4095), size_t(65536 + 4),
+              size_t(1 << 20), size_t((1 << 20) + 4), size_t((16 << 20) + 1), size_t(40 << 20)})
             for (size_t offset : {0, 1, 4, 7}) {
                 SCOPED_TRACE(format_string("%zu bytes at offset %zu", bytes, offset));
                 const size_t end = std::min(offset + bytes + 64, room) / 4 * 4;
@@ -112,7 +117,8 @@ TEST(Memory, UploadAndDownload) {
                 pad.download(all.data(), p, end);
                 EXPECT_TRUE(std::equal(bytes_in.begin(), bytes_in.end(), all.begin() + offset));
                 EXPECT_EQ(std::count(all.begin(), all.begin() + offset, 0x55), ptrdiff_t(offset));
-                EXPECT_EQ(std::count(all.begin() + offset + bytes, all.end(), 0x55), ptrdiff_t(end - offset - bytes));
+                EXPECT_EQ(std::count(all.begin() + offset + bytes, all.end(), 0x55),
+                          ptrdiff_t(end - offset - bytes));
                 std::vector<char> part(bytes);
                 pad.download(part.data(), p + offset, bytes);
                 EXPECT_TRUE(part == bytes_in);
@@ -120,7 +126,10 @@ TEST(Memory, UploadAndDownload) {
         pad.upload(p, nullptr, 0);
         pad.download(nullptr, p, 0);
         expect_error("not inside live", [&] { pad.upload(p + 1, some_bytes(room, 0).data(), room); });
-        expect_error("not inside live", [&] { std::vector<char> v(room); pad.download(v.data(), p + 64, room); });
+        expect_error("not inside live", [&] {
+            std::vector<char> v(room);
+            pad.download(v.data(), p + 64, room);
+        });
         pad.free(p);
     });
 }
@@ -245,12 +254,16 @@ TEST(Commands, BadDispatches) {
         const PeakCopyArgs args = {pad.at(values.data, 64), pad.at(values.data, 64), 1};
         const uint32_t too_large = pad.limits().max_block + 1;
         expect_error("no kernel is named 'peak_cpy'", [&] { pad.dispatch("peak_cpy", {1}, {64}, args); });
-        expect_error("invocations is not possible", [&] { pad.dispatch("peak_copy", {1}, {too_large}, args); });
+        expect_error("invocations is not possible",
+                     [&] { pad.dispatch("peak_copy", {1}, {too_large}, args); });
         expect_error("invocations is not possible", [&] { pad.dispatch("peak_copy", {1}, {0}, args); });
         expect_error("invocations is not possible", [&] { pad.dispatch("peak_copy", {1}, {}, args); });
-        expect_error("workgroups is more than", [&] { pad.dispatch("peak_copy", {1, 1u << 30}, {64}, args); });
+        expect_error("workgroups is more than", [&] {
+            pad.dispatch("peak_copy", {1, 1u << 30}, {64}, args);
+        });
         expect_error("workgroups is more than", [&] { pad.dispatch("peak_copy", {1ull << 62}, {64}, args); });
-        expect_error("workgroups is more than", [&] { pad.dispatch("peak_copy", {65535ull << 32}, {64}, args); });
+        expect_error("workgroups is more than",
+                     [&] { pad.dispatch("peak_copy", {65535ull << 32}, {64}, args); });
         pad.dispatch("peak_copy", {0}, {64}, args);  // nothing to compute
         pad.dispatch("peak_copy", {1, 0}, {64}, args);
         pad.dispatch("peak_copy", {1, 1, 0}, {64}, args);
@@ -317,7 +330,8 @@ TEST(Recording, ReplaysManyTimes) {
         EXPECT_EQ(total.values()[0], 120.0f);
         EXPECT_EQ(copied.values()[0], 240.0f);
         float want = 120;
-        for (float v : {10.0f, 20.0f, 30.0f}) {  // contents that change between replays, as the learning rate does
+        for (float v :
+             {10.0f, 20.0f, 30.0f}) {  // contents that change between replays, as the learning rate does
             pad.upload(values + 1, &v, 4);
             pad.replay(recording);
             add_to(pad, total, values, 1);
@@ -389,7 +403,8 @@ TEST(Time, KernelTimesCountCalls) {
     LaunchPad pad(options);
     DeviceArray<float> from(pad, random_values(4000, 1)), to(pad, 4000), total(pad, std::vector<float>{0.0f});
     for (int i = 0; i < 3; i++) copy_vec4(pad, to, from, 1000, 64);
-    for (int i = 0; i < 1500; i++) add_to(pad, total, from, 1);  // more than a command buffer has timestamps for
+    for (int i = 0; i < 1500; i++)
+        add_to(pad, total, from, 1);  // more than a command buffer has timestamps for
     pad.begin_recording();
     copy_vec4(pad, to, from, 1000, 64);
     copy_vec4(pad, to, from, 1000, 32);
@@ -415,9 +430,8 @@ TEST(Time, GpuSeconds) {
         copy_vec4(pad, to, from, n, 64);
         const double seconds = pad.gpu_seconds([&] { copy_vec4(pad, to, from, n, 64); });
         EXPECT_TRUE(seconds > 0 && seconds < 60) << seconds;
-        expect_error("no kernel is named", [&] {
-            pad.gpu_seconds([&] { pad.dispatch("nonsense", {1}, {64}, PeakCopyArgs{}); });
-        });
+        expect_error("no kernel is named",
+                     [&] { pad.gpu_seconds([&] { pad.dispatch("nonsense", {1}, {64}, PeakCopyArgs{}); }); });
         EXPECT_TRUE(to.values() == from.values());  // and the launchpad goes on
     });
 }
@@ -426,7 +440,8 @@ TEST(LaunchPads, TwoAtOnce) {
     for_each_mode([](LaunchPad& pad) {
         LaunchPad other(fresh_options(pad));
         DeviceArray<float> here(pad, std::vector<float>{1.0f}), there(other, std::vector<float>{10.0f});
-        DeviceArray<float> total_here(pad, std::vector<float>{0.0f}), total_there(other, std::vector<float>{0.0f});
+        DeviceArray<float> total_here(pad, std::vector<float>{0.0f}),
+            total_there(other, std::vector<float>{0.0f});
         for (int i = 0; i < 5; i++) {
             add_to(pad, total_here, here, 1);
             add_to(other, total_there, there, 1);

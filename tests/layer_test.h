@@ -1,8 +1,9 @@
-// What the layer tests share: a launchpad for each memory mode of the test device, random inputs, tensors on the
-// device that start as NaN, and a comparison that NaN cannot pass.
+// What the layer tests share: a launchpad for each memory mode of the test device, random inputs, tensors on
+// the device that start as NaN, and a comparison that NaN cannot pass.
 //
-// LLMC_TEST_DEVICE names the device (as --device does); "none" leaves only the CPU parts of the tests. Without it the
-// first Vulkan device is taken, a software one included. Validation is on unless LAUNCHPAD_VALIDATION=0.
+// LLMC_TEST_DEVICE names the device (as --device does); "none" leaves only the CPU parts of the tests.
+// Without it the first Vulkan device is taken, a software one included. Validation is on unless
+// LAUNCHPAD_VALIDATION=0.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -21,7 +22,8 @@ inline std::string test_device() {
     return name && *name ? name : "0";
 }
 
-// One launchpad for each memory mode that the device can have, made at first use; empty where LLMC_TEST_DEVICE=none.
+// One launchpad for each memory mode that the device can have, made at first use; empty where
+// LLMC_TEST_DEVICE=none.
 inline const std::vector<std::unique_ptr<LaunchPad>>& test_pads() {
     static std::vector<std::unique_ptr<LaunchPad>> pads = [] {
         std::vector<std::unique_ptr<LaunchPad>> made;
@@ -36,7 +38,8 @@ inline const std::vector<std::unique_ptr<LaunchPad>>& test_pads() {
             options.cache_directory = "none";
             try {
                 made.push_back(std::make_unique<LaunchPad>(options));
-            } catch (const Error& error) {  // a discrete GPU has no unified memory; anything else is a failure
+            } catch (
+                const Error& error) {  // a discrete GPU has no unified memory; anything else is a failure
                 if (mode != MemoryMode::unified || !strstr(error.what(), "unified memory")) throw;
             }
         }
@@ -60,10 +63,13 @@ inline std::vector<int> random_integers(size_t n, uint32_t seed, int below) {
     return values;
 }
 
-inline std::vector<float> nans(size_t n) { return std::vector<float>(n, std::numeric_limits<float>::quiet_NaN()); }
+inline std::vector<float> nans(size_t n) {
+    return std::vector<float>(n, std::numeric_limits<float>::quiet_NaN());
+}
 
 // An array in the launchpad's memory, with given values or, for outputs, n NaNs.
-template <class T> struct DeviceArray {
+template <class T>
+struct DeviceArray {
     LaunchPad& pad;
     T* data;
     size_t size;
@@ -71,7 +77,8 @@ template <class T> struct DeviceArray {
         : pad(p), data(p.allocate<T>(values.size(), "test")), size(values.size()) {
         pad.upload(data, values.data(), size * sizeof(T));
     }
-    DeviceArray(LaunchPad& p, size_t n) : DeviceArray(p, std::vector<T>(n, std::numeric_limits<T>::quiet_NaN())) {}
+    DeviceArray(LaunchPad& p, size_t n)
+        : DeviceArray(p, std::vector<T>(n, std::numeric_limits<T>::quiet_NaN())) {}
     DeviceArray(const DeviceArray&) = delete;
     ~DeviceArray() { pad.free(data); }
     std::vector<T> values() const {
@@ -102,7 +109,8 @@ inline void expect_close(const char* what, const std::vector<float>& got, const 
 }
 
 // Calls check(pad, version, block_size) for each memory mode, each version and each of its block sizes.
-template <class Versions, class Check> void for_each_version(const Versions& versions, Check check) {
+template <class Versions, class Check>
+void for_each_version(const Versions& versions, Check check) {
     for (const auto& pad : test_pads())
         for (const auto& version : versions)
             for (int block_size : version.block_sizes) {

@@ -1,5 +1,5 @@
-// LayerNorm: the CPU versions against references in double (backward: against finite differences), every GPU version
-// against the CPU version.
+// LayerNorm: the CPU versions against references in double (backward: against finite differences), every GPU
+// version against the CPU version.
 #include "llmc/layernorm.h"
 
 #include <functional>
@@ -14,9 +14,14 @@ static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {30
 struct ForwardCase {
     std::vector<float> inp, weight, bias, out, mean, rstd;
     ForwardCase(int N, int C)
-        : inp(random_values(size_t(N) * C, 1)), weight(random_values(C, 2)), bias(random_values(C, 3)),
-          out(nans(size_t(N) * C)), mean(nans(N)), rstd(nans(N)) {
-        layernorm_forward_cpu(out.data(), mean.data(), rstd.data(), inp.data(), weight.data(), bias.data(), N, C);
+        : inp(random_values(size_t(N) * C, 1)),
+          weight(random_values(C, 2)),
+          bias(random_values(C, 3)),
+          out(nans(size_t(N) * C)),
+          mean(nans(N)),
+          rstd(nans(N)) {
+        layernorm_forward_cpu(out.data(), mean.data(), rstd.data(), inp.data(), weight.data(), bias.data(), N,
+                              C);
     }
 };
 
@@ -59,8 +64,8 @@ TEST(LayernormForward, GpuMatchesCpu) {
 }
 
 // mean over the elements of dout * layernorm(inp), in double.
-static double loss(const std::vector<double>& inp, const std::vector<double>& weight, const std::vector<double>& bias,
-                   const std::vector<float>& dout, int N, int C) {
+static double loss(const std::vector<double>& inp, const std::vector<double>& weight,
+                   const std::vector<double>& bias, const std::vector<float>& dout, int N, int C) {
     double sum = 0;
     for (int n = 0; n < N; n++) {
         const double* x = &inp[size_t(n) * C];
@@ -90,15 +95,20 @@ static std::vector<float> slopes(std::vector<double>& values, const std::vector<
 
 struct BackwardCase {
     ForwardCase forward;
-    std::vector<float> dout, dinp, dweight, dbias;                    // before: gradients are added to
+    std::vector<float> dout, dinp, dweight, dbias;  // before: gradients are added to
     std::vector<float> dinp_after, dweight_after, dbias_after;
     BackwardCase(int N, int C)
-        : forward(N, C), dout(random_values(size_t(N) * C, 4)), dinp(random_values(size_t(N) * C, 5)),
-          dweight(random_values(C, 6)), dbias(random_values(C, 7)), dinp_after(dinp), dweight_after(dweight),
+        : forward(N, C),
+          dout(random_values(size_t(N) * C, 4)),
+          dinp(random_values(size_t(N) * C, 5)),
+          dweight(random_values(C, 6)),
+          dbias(random_values(C, 7)),
+          dinp_after(dinp),
+          dweight_after(dweight),
           dbias_after(dbias) {
         layernorm_backward_cpu(dinp_after.data(), dweight_after.data(), dbias_after.data(), dout.data(),
-                               forward.inp.data(), forward.weight.data(), forward.mean.data(), forward.rstd.data(), N,
-                               C);
+                               forward.inp.data(), forward.weight.data(), forward.mean.data(),
+                               forward.rstd.data(), N, C);
     }
 };
 
@@ -125,12 +135,14 @@ TEST(LayernormBackward, GpuMatchesCpu) {
         SCOPED_TRACE(format_string("N %d C %d", N, C));
         auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
             DeviceArray<float> dout(pad, c.dout), inp(pad, f.inp), weight(pad, f.weight), mean(pad, f.mean);
-            DeviceArray<float> rstd(pad, f.rstd), dinp(pad, c.dinp), dweight(pad, c.dweight), dbias(pad, c.dbias);
+            DeviceArray<float> rstd(pad, f.rstd), dinp(pad, c.dinp), dweight(pad, c.dweight),
+                dbias(pad, c.dbias);
             DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
             pad.begin_group();  // the launcher must order its own kernels
             version.launch(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
             pad.end_group();
-            // one channel has no variance: rstd is 316 and multiplies the rounding of a difference that is zero
+            // one channel has no variance: rstd is 316 and multiplies the rounding of a difference that is
+            // zero
             expect_close("dinp", dinp.values(), c.dinp_after, C == 1 ? 1e-3 : 1e-5);
             expect_close("dweight", dweight.values(), c.dweight_after);
             expect_close("dbias", dbias.values(), c.dbias_after);
@@ -159,7 +171,8 @@ TEST(Layernorm, UnalignedAddresses) {
     });
     for_each_version(layernorm_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
         DeviceArray<float> inp(pad, f.inp), dinp(pad, shifted(c.dinp)), mean(pad, f.mean), rstd(pad, f.rstd);
-        DeviceArray<float> weight(pad, f.weight), dweight(pad, c.dweight), dbias(pad, c.dbias), dout(pad, c.dout);
+        DeviceArray<float> weight(pad, f.weight), dweight(pad, c.dweight), dbias(pad, c.dbias),
+            dout(pad, c.dout);
         DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
         version.launch(pad, dinp + 1, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
         const std::vector<float> got = dinp.values();
@@ -179,7 +192,8 @@ TEST(Layernorm, TrainingFunctions) {
         DeviceArray<float> dweight(*pad, c.dweight), dbias(*pad, c.dbias);
         DeviceArray<float> scratch(*pad, layernorm_backward_scratch(pad.get(), N, C));
         layernorm_forward<float>(pad.get(), out, mean, rstd, inp, weight, bias, N, C);
-        layernorm_backward<float>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C);
+        layernorm_backward<float>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N,
+                                  C);
         expect_close("out", out.values(), f.out);
         expect_close("dinp", dinp.values(), c.dinp_after);
         expect_close("dweight", dweight.values(), c.dweight_after);

@@ -1,4 +1,5 @@
-// Residual and residual with LayerNorm: the CPU versions against references, every GPU version against the CPU version.
+// Residual and residual with LayerNorm: the CPU versions against references, every GPU version against the
+// CPU version.
 #include "llmc/residual.h"
 
 #include "llmc/layernorm.h"
@@ -46,10 +47,17 @@ static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {30
 struct FusedCase {
     std::vector<float> inp1, inp2, weight, bias, residual, normed, mean, rstd;
     FusedCase(int N, int C)
-        : inp1(random_values(size_t(N) * C, 1)), inp2(random_values(size_t(N) * C, 2)), weight(random_values(C, 3)),
-          bias(random_values(C, 4)), residual(nans(size_t(N) * C)), normed(residual), mean(nans(N)), rstd(nans(N)) {
-        fused_residual_layernorm_forward<float>(nullptr, residual.data(), normed.data(), mean.data(), rstd.data(),
-                                                inp1.data(), inp2.data(), weight.data(), bias.data(), N, C);
+        : inp1(random_values(size_t(N) * C, 1)),
+          inp2(random_values(size_t(N) * C, 2)),
+          weight(random_values(C, 3)),
+          bias(random_values(C, 4)),
+          residual(nans(size_t(N) * C)),
+          normed(residual),
+          mean(nans(N)),
+          rstd(nans(N)) {
+        fused_residual_layernorm_forward<float>(nullptr, residual.data(), normed.data(), mean.data(),
+                                                rstd.data(), inp1.data(), inp2.data(), weight.data(),
+                                                bias.data(), N, C);
     }
 };
 
@@ -59,8 +67,8 @@ TEST(FusedResidualLayernormForward, CpuIsTheTwoInTurn) {
         const FusedCase c(N, C);
         const std::vector<float> sum = sum_of(c.inp1, c.inp2);
         std::vector<float> normed = nans(sum.size()), mean = nans(N), rstd = nans(N);
-        layernorm_forward<float>(nullptr, normed.data(), mean.data(), rstd.data(), sum.data(), c.weight.data(),
-                                 c.bias.data(), N, C);
+        layernorm_forward<float>(nullptr, normed.data(), mean.data(), rstd.data(), sum.data(),
+                                 c.weight.data(), c.bias.data(), N, C);
         expect_close("residual", c.residual, sum, 1e-7);
         expect_close("normed", c.normed, normed, 1e-6);
         expect_close("mean", c.mean, mean, 1e-6);
@@ -94,9 +102,11 @@ TEST(Residual, UnalignedAddresses) {
     const FusedCase c(N, C);
     std::vector<float> shifted(c.inp1);
     shifted.insert(shifted.begin(), 77.0f);
-    for_each_version(fused_residual_layernorm_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+    for_each_version(fused_residual_layernorm_forward_versions<float>(), [&](LaunchPad& pad, auto& version,
+                                                                             int block) {
         DeviceArray<float> inp1(pad, shifted), inp2(pad, c.inp2), weight(pad, c.weight), bias(pad, c.bias);
-        DeviceArray<float> residual(pad, c.residual.size()), normed(pad, c.normed.size()), mean(pad, N), rstd(pad, N);
+        DeviceArray<float> residual(pad, c.residual.size()), normed(pad, c.normed.size()), mean(pad, N),
+            rstd(pad, N);
         version.launch(pad, residual, normed, mean, rstd, inp1 + 1, inp2, weight, bias, N, C, block);
         expect_close("residual", residual.values(), c.residual, 1e-7);
         expect_close("normed", normed.values(), c.normed);
@@ -113,10 +123,12 @@ TEST(Residual, TrainingFunctions) {
     const FusedCase c(N, C);
     for (const auto& pad : test_pads()) {
         DeviceArray<float> inp1(*pad, c.inp1), inp2(*pad, c.inp2), weight(*pad, c.weight), bias(*pad, c.bias);
-        DeviceArray<float> sum(*pad, c.residual.size()), normed(*pad, c.normed.size()), mean(*pad, N), rstd(*pad, N);
+        DeviceArray<float> sum(*pad, c.residual.size()), normed(*pad, c.normed.size()), mean(*pad, N),
+            rstd(*pad, N);
         residual_forward<float>(pad.get(), sum, inp1, inp2, sum.size);
         expect_close("sum", sum.values(), c.residual, 1e-7);
-        fused_residual_layernorm_forward<float>(pad.get(), inp1, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
+        fused_residual_layernorm_forward<float>(pad.get(), inp1, normed, mean, rstd, inp1, inp2, weight, bias,
+                                                N, C);
         expect_close("residual in place of inp1", inp1.values(), c.residual, 1e-7);
         expect_close("normed", normed.values(), c.normed);
     }

@@ -25,7 +25,8 @@ static ProgramResult check(const std::string& device, const std::string& model, 
 
 TEST(test_gpt2, passes_on_the_reference_that_comes_with_the_source) {
     for (const std::string& device : devices()) {
-        const ProgramResult result = check(device, reference + ".bin", reference + "_debug_state.bin", reference + "_losses.txt");
+        const ProgramResult result =
+            check(device, reference + ".bin", reference + "_debug_state.bin", reference + "_losses.txt");
         EXPECT_EQ(result.status, 0) << device << "\n" << result.out << result.err;
         EXPECT_EQ(result.out.find("FAIL"), std::string::npos) << result.out;
         EXPECT_EQ(result.err.find("validation:"), std::string::npos) << result.err;
@@ -33,11 +34,13 @@ TEST(test_gpt2, passes_on_the_reference_that_comes_with_the_source) {
 }
 
 TEST(test_gpt2, passes_on_the_shared_references) {
-    if (!std::filesystem::exists(shared_reference)) GTEST_SKIP() << "no ../shared/reference beside the source";
+    if (!std::filesystem::exists(shared_reference))
+        GTEST_SKIP() << "no ../shared/reference beside the source";
     for (const std::string& device : devices())
         for (const char* name : {"odd48", "even64"}) {
             const std::string base = shared_reference + name;
-            const ProgramResult result = check(device, base + ".bin", base + "_debug_state_f64.bin", base + "_losses.txt");
+            const ProgramResult result =
+                check(device, base + ".bin", base + "_debug_state_f64.bin", base + "_losses.txt");
             EXPECT_EQ(result.status, 0) << name << " on " << device << "\n" << result.out << result.err;
         }
 }
@@ -67,7 +70,8 @@ TEST(test_gpt2, fails_where_a_number_is_off) {
     const size_t last_space = losses.find_last_of(' ');
     losses.replace(last_space + 1, 3, "1.2");
     std::ofstream(folder / "losses.txt") << losses;
-    EXPECT_EQ(check("cpu", reference + ".bin", reference + "_debug_state.bin", folder / "losses.txt").status, 1);
+    EXPECT_EQ(check("cpu", reference + ".bin", reference + "_debug_state.bin", folder / "losses.txt").status,
+              1);
 }
 
 TEST(test_gpt2, bad_input_gives_one_line_and_status_1) {
@@ -83,9 +87,16 @@ TEST(test_gpt2, bad_input_gives_one_line_and_status_1) {
     std::ofstream(folder / "losses.txt") << "0 1.5\n";
     const std::string model = reference + ".bin", good = reference + "_debug_state.bin";
     const std::vector<std::vector<std::string>> cases = {
-        {model, folder / "truncated.bin"}, {model, folder / "trailing.bin"}, {model, folder / "wrong.bin"},
-        {model, folder / "token.bin"}, {model, folder / "missing.bin"}, {folder / "missing.bin", good},
-        {good, model}, {model}, {"--losses", folder / "losses.txt", model, good}, {"--device", "99", model, good},
+        {model, folder / "truncated.bin"},
+        {model, folder / "trailing.bin"},
+        {model, folder / "wrong.bin"},
+        {model, folder / "token.bin"},
+        {model, folder / "missing.bin"},
+        {folder / "missing.bin", good},
+        {good, model},
+        {model},
+        {"--losses", folder / "losses.txt", model, good},
+        {"--device", "99", model, good},
         {"--no-such-flag"},
     };
     for (const std::vector<std::string>& options : cases) {

@@ -1,5 +1,5 @@
-// The program train_gpt2: losses fall and repeat bit for bit, devices agree, checkpoints hold what was trained, and each
-// kind of bad input gives one line and status 1.
+// The program train_gpt2: losses fall and repeat bit for bit, devices agree, checkpoints hold what was
+// trained, and each kind of bad input gives one line and status 1.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,8 @@ static const std::string tiny = "custom:layers=2,heads=2,channels=24,max_seq_len
 
 static void write_tokens(const std::string& path, size_t count, int vocab) {
     std::vector<uint16_t> tokens(count);
-    for (size_t i = 0; i < count; i++) tokens[i] = uint16_t((i * 5 + i / 9 % 3) % size_t(vocab));  // learnable
+    for (size_t i = 0; i < count; i++)
+        tokens[i] = uint16_t((i * 5 + i / 9 % 3) % size_t(vocab));  // learnable
     write_token_shard(path, tokens.data(), count);
 }
 
@@ -52,8 +53,8 @@ static std::string read_text(const std::string& path) {
     return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-static const std::vector<std::string> schedule = {"-x", "30", "-l", "0.01", "-s", "0", "-v", "15", "-n", "30",
-                                                  "-c", "0.1", "-d", "102"};
+static const std::vector<std::string> schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
+                                                  "15", "-n", "30", "-c",   "0.1", "-d", "102"};
 
 static std::vector<std::string> with(std::vector<std::string> options, const std::vector<std::string>& more) {
     options.insert(options.end(), more.begin(), more.end());
@@ -110,8 +111,9 @@ TEST(train_gpt2, a_checkpoint_continues_where_the_loss_was) {
     Data data;
     const ProgramResult first = data.run(with(schedule, {"--device", "cpu", "-o", data / "a"}));
     ASSERT_EQ(first.status, 0) << first.err;
-    const ProgramResult second = run_program({program, "-i", data.train, "-j", data.val, "-e", model_path(data / "a", 30),
-                                              "-b", "3", "-t", "17", "-x", "0", "-s", "0", "--device", "cpu"});
+    const ProgramResult second =
+        run_program({program, "-i", data.train, "-j", data.val, "-e", model_path(data / "a", 30), "-b", "3",
+                     "-t", "17", "-x", "0", "-s", "0", "--device", "cpu"});
     ASSERT_EQ(second.status, 0) << second.err;
     auto last_val = [](const std::string& out) { return out.substr(out.rfind("val loss"), 17); };
     EXPECT_EQ(last_val(first.out), last_val(second.out));
@@ -121,8 +123,10 @@ TEST(train_gpt2, accumulating_gradients_equals_a_larger_batch) {
     // -a takes the same first batch each time, so both runs see the same tokens only if nothing else differs
     Data data;
     auto run = [&](const std::string& b, const std::string& d) {
-        return printed_losses(run_program({program, "-j", data.val, "-e", tiny, "-b", b, "-t", "16", "-d", d, "-a", "1",
-                                           "-x", "4", "-l", "0.01", "-s", "0", "-v", "0", "--device", "cpu"}).out);
+        return printed_losses(
+            run_program({program, "-j", data.val, "-e", tiny,   "-b", b,   "-t", "16", "-d",       d,    "-a",
+                         "1",     "-x", "4",      "-l", "0.01", "-s", "0", "-v", "0",  "--device", "cpu"})
+                .out);
     };
     const std::vector<double> once = run("2", "32"), twice = run("2", "64");
     ASSERT_EQ(once.size(), 4u);
@@ -148,8 +152,10 @@ TEST(train_gpt2, samples_text) {
 TEST(train_gpt2, lists_devices_and_helps) {
     const ProgramResult help = run_program({program, "--help"});
     EXPECT_EQ(help.status, 0);
-    for (const char* flag : {"-i,", "-j,", "-e,", "-o,", "-b,", "-t,", "-d,", "-x,", "-k,", "-l,", "-u,", "-q,", "-c,", "-v,",
-                             "-m,", "-s,", "-g,", "-n,", "-a,", "--device", "--list-devices", "--tokenizer", "--seed"})
+    for (const char* flag : {"-i,",         "-j,",   "-e,", "-o,", "-b,", "-t,",      "-d,",
+                             "-x,",         "-k,",   "-l,", "-u,", "-q,", "-c,",      "-v,",
+                             "-m,",         "-s,",   "-g,", "-n,", "-a,", "--device", "--list-devices",
+                             "--tokenizer", "--seed"})
         EXPECT_NE(help.out.find(flag), std::string::npos) << flag;
     EXPECT_EQ(run_program({program, "--version"}).status, 0);
 }
@@ -208,13 +214,16 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
     };
     for (const Case& c : cases) {
         std::vector<std::string> options = {program, "-x", "1", "-s", "0", "-v", "0", "--device", "cpu"};
-        auto given = [&](const char* flag) { return std::find(c.options.begin(), c.options.end(), flag) != c.options.end(); };
+        auto given = [&](const char* flag) {
+            return std::find(c.options.begin(), c.options.end(), flag) != c.options.end();
+        };
         if (!given("-i")) options.insert(options.end(), {"-i", data.train});
         if (!given("-e")) options.insert(options.end(), {"-e", tiny});
         if (!given("-b")) options.insert(options.end(), {"-b", "3"});
         if (!given("-t")) options.insert(options.end(), {"-t", "17"});
-        if (given("--device")) options.erase(std::find(options.begin(), options.end(), "--device"),
-                                             std::find(options.begin(), options.end(), "--device") + 2);
+        if (given("--device"))
+            options.erase(std::find(options.begin(), options.end(), "--device"),
+                          std::find(options.begin(), options.end(), "--device") + 2);
         const ProgramResult result = run_program(with(options, c.options));
         SCOPED_TRACE(c.options.back());
         EXPECT_EQ(result.status, 1) << result.out << result.err;

@@ -16,9 +16,8 @@ static void register_all() {
     const Work work = {.bytes = 28.0 * double(n)};  // reads four arrays, writes three
     for (const auto& version : adamw_update_versions<float>())
         for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/block:%d/n:%zu", version.name, block, n), work, [=] {
-                version.launch(*bench().pad, params, m, v, grads, n, step, 0.1f, norm, block);
-            });
+            bench_gpu(format_string("%s/block:%d/n:%zu", version.name, block, n), work,
+                      [=] { version.launch(*bench().pad, params, m, v, grads, n, step, 0.1f, norm, block); });
     bench_cpu(format_string("adamw_update_cpu/n:%d", 1 << 22), {.bytes = 28.0 * (1 << 22)}, [=] {
         static std::vector<float> p(1 << 22, 0.5f), g(p), x(1 << 22), y(1 << 22);
         adamw_update_cpu(p.data(), x.data(), y.data(), g.data(), p.size(), &now, 0.1f, nullptr);

@@ -3,34 +3,39 @@
 
 #include "dev/vulkan/bench.h"
 
-// Five products of T x T x hs for each head, half of which the causal mask leaves; versions that recompute do seven.
+// Five products of T x T x hs for each head, half of which the causal mask leaves; versions that recompute do
+// seven.
 static double backward_flops(int B, int T, int C) { return 5.0 * B * T * (T + 1.0) * C; }
 
 static void register_all() {
     struct Shape {
         int B, T, C, NH;
     };
-    const std::vector<Shape> shapes = bench().small ? std::vector<Shape>{{4, 64, 768, 12}, {1, 256, 768, 12}}
-                                                    : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}};
+    const std::vector<Shape> shapes = bench().small
+                                          ? std::vector<Shape>{{4, 64, 768, 12}, {1, 256, 768, 12}}
+                                          : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}};
     for (const auto [B, T, C, NH] : shapes) {
         const size_t rows = size_t(B) * T;
         float *qkv = bench_array(rows * 3 * C), *out = bench_array(rows * C), *lse = bench_array(rows * NH);
-        float *dqkv = bench_array(rows * 3 * C), *dout = bench_array(rows * C), *delta = bench_array(rows * NH);
+        float *dqkv = bench_array(rows * 3 * C), *dout = bench_array(rows * C),
+              *delta = bench_array(rows * NH);
         attention_forward(bench().pad.get(), out, lse, qkv, B, T, C, NH);
         for (const auto& version : attention_backward_versions<float>())
             for (int block : version.block_sizes)
                 bench_gpu(format_string("%s/block:%d/B:%d/T:%d/C:%d/NH:%d", version.name, block, B, T, C, NH),
                           {.flops = backward_flops(B, T, C)}, [=, B = B, T = T, C = C, NH = NH] {
-                              version.launch(*bench().pad, dqkv, delta, dout, out, lse, qkv, B, T, C, NH, block);
+                              version.launch(*bench().pad, dqkv, delta, dout, out, lse, qkv, B, T, C, NH,
+                                             block);
                           });
     }
     for (const auto [B, T, C, NH] : {Shape{4, 64, 768, 12}, Shape{1, 1024, 768, 12}})
         bench_cpu(format_string("attention_backward_cpu/B:%d/T:%d/C:%d/NH:%d", B, T, C, NH),
                   {.flops = backward_flops(B, T, C)}, [B = B, T = T, C = C, NH = NH] {
-                      static std::vector<float> qkv(1024 * 3 * 768, 0.5f), dqkv(qkv), out(1024 * 768, 0.5f), dout(out);
+                      static std::vector<float> qkv(1024 * 3 * 768, 0.5f), dqkv(qkv), out(1024 * 768, 0.5f),
+                          dout(out);
                       static std::vector<float> lse(1024 * 12, 7.0f), delta(lse);
-                      attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(), qkv.data(),
-                                             B, T, C, NH);
+                      attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(),
+                                             qkv.data(), B, T, C, NH);
                   });
 }
 

@@ -10,8 +10,9 @@ static void register_all() {
     struct Shape {
         int B, T, C, NH;
     };
-    const std::vector<Shape> shapes = bench().small ? std::vector<Shape>{{4, 64, 768, 12}, {1, 256, 768, 12}}
-                                                    : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}};
+    const std::vector<Shape> shapes = bench().small
+                                          ? std::vector<Shape>{{4, 64, 768, 12}, {1, 256, 768, 12}}
+                                          : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}};
     for (const auto [B, T, C, NH] : shapes) {
         const size_t rows = size_t(B) * T;
         float *qkv = bench_array(rows * 3 * C), *out = bench_array(rows * C), *lse = bench_array(rows * NH);

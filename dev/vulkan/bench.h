@@ -1,8 +1,10 @@
-// What the benchmark programs share. Each program measures one layer and direction: every GPU version and block size
-// at GPT-2's shapes, by GPU timestamps, and the CPU version beside them; every row gives GB/s or TFLOP/s and the
-// share of a peak that the program measures itself on the same device (copying, or fp32 multiply-adds).
+// What the benchmark programs share. Each program measures one layer and direction: every GPU version and
+// block size at GPT-2's shapes, by GPU timestamps, and the CPU version beside them; every row gives GB/s or
+// TFLOP/s and the share of a peak that the program measures itself on the same device (copying, or fp32
+// multiply-adds).
 //
-//     build/bench_layernorm_forward [--device NAME] [Google Benchmark's flags, e.g. --benchmark_filter=forward2]
+//     build/bench_layernorm_forward [--device NAME] [Google Benchmark's flags, e.g.
+//     --benchmark_filter=forward2]
 //
 // On a software device the shapes shrink, so that a run ends.
 #pragma once
@@ -36,7 +38,8 @@ inline Bench& bench() {
 }
 
 // Seconds per launch, sustained: repeats double until a batch takes long enough to trust the clock.
-inline double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch, double at_least = 0.02) {
+inline double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch,
+                                 double at_least = 0.02) {
     for (int repeats = 1;; repeats *= 2) {
         const double seconds = pad.gpu_seconds([&] {
             for (int i = 0; i < repeats; i++) launch();
@@ -78,47 +81,59 @@ inline void measure_peaks(Bench& b) {
 
 inline void report(benchmark::State& state, Work work, double seconds, double copy_rate, double fma_rate) {
     const bool arithmetic = work.flops > 0;
-    state.counters[arithmetic ? "TFLOP/s" : "GB/s"] = arithmetic ? work.flops / seconds / 1e12 : work.bytes / seconds / 1e9;
+    state.counters[arithmetic ? "TFLOP/s" : "GB/s"] =
+        arithmetic ? work.flops / seconds / 1e12 : work.bytes / seconds / 1e9;
     const double peak = arithmetic ? fma_rate : copy_rate;
     if (peak > 0) state.counters["%peak"] = 100 * (arithmetic ? work.flops : work.bytes) / seconds / peak;
 }
 
-// Registers one GPU row: the median of seven batches after a warm-up. `launch` appends one run of the kernel; what it
-// captures must live until the program ends.
+// Registers one GPU row: the median of seven batches after a warm-up. `launch` appends one run of the kernel;
+// what it captures must live until the program ends.
 inline void bench_gpu(const std::string& name, Work work, std::function<void()> launch) {
-    benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-        LaunchPad& pad = *bench().pad;
-        warm_up(pad, launch, 0.05);
-        std::vector<double> seconds(7);
-        for (auto _ : state) {
-            for (double& s : seconds) s = seconds_per_launch(pad, launch, 0.01);
-            std::nth_element(seconds.begin(), seconds.begin() + 3, seconds.end());
-            state.SetIterationTime(seconds[3]);
-        }
-        report(state, work, seconds[3], bench().copy_rate, bench().fma_rate);
-    })->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(1);
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [=](benchmark::State& state) {
+                                     LaunchPad& pad = *bench().pad;
+                                     warm_up(pad, launch, 0.05);
+                                     std::vector<double> seconds(7);
+                                     for (auto _ : state) {
+                                         for (double& s : seconds) s = seconds_per_launch(pad, launch, 0.01);
+                                         std::nth_element(seconds.begin(), seconds.begin() + 3,
+                                                          seconds.end());
+                                         state.SetIterationTime(seconds[3]);
+                                     }
+                                     report(state, work, seconds[3], bench().copy_rate, bench().fma_rate);
+                                 })
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond)
+        ->Iterations(1);
 }
 
 // Registers one CPU row, timed by the wall clock.
 inline void bench_cpu(const std::string& name, Work work, std::function<void()> run) {
-    benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-        run();
-        const auto start = std::chrono::steady_clock::now();
-        int64_t runs = 0;
-        for (auto _ : state) {
-            run();
-            runs++;
-        }
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-        report(state, work, took.count() / double(runs), 0, 0);
-    })->UseRealTime()->Unit(benchmark::kMicrosecond)->MinTime(0.2);
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [=](benchmark::State& state) {
+                                     run();
+                                     const auto start = std::chrono::steady_clock::now();
+                                     int64_t runs = 0;
+                                     for (auto _ : state) {
+                                         run();
+                                         runs++;
+                                     }
+                                     const std::chrono::duration<double> took =
+                                         std::chrono::steady_clock::now() - start;
+                                     report(state, work, took.count() / double(runs), 0, 0);
+                                 })
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond)
+        ->MinTime(0.2);
 }
 
 // An array on the device with random values, which lives as long as the program.
 inline float* bench_array(size_t n, float scale = 1.0f) {
     std::mt19937 generator(1);
     std::normal_distribution<float> normal(0.0f, scale);
-    std::vector<float> values(std::min<size_t>(n, 1 << 20));  // repeated: drawing a billion takes longer than the run
+    std::vector<float> values(
+        std::min<size_t>(n, 1 << 20));  // repeated: drawing a billion takes longer than the run
     for (float& v : values) v = normal(generator);
     float* p = bench().pad->allocate<float>(n, "benchmark");
     for (size_t i = 0; i < n; i += values.size())
@@ -141,8 +156,8 @@ inline int run_benchmarks(int argc, char** argv, void (*register_all)()) {
         b.pad = std::make_unique<LaunchPad>(options);
         b.small = b.pad->device().type == DeviceType::software;
         measure_peaks(b);
-        fprintf(stderr, "%s: copies %.1f GB/s, fp32 multiply-adds %.3f TFLOP/s\n", b.pad->device().name.c_str(),
-                b.copy_rate / 1e9, b.fma_rate / 1e12);
+        fprintf(stderr, "%s: copies %.1f GB/s, fp32 multiply-adds %.3f TFLOP/s\n",
+                b.pad->device().name.c_str(), b.copy_rate / 1e9, b.fma_rate / 1e12);
         benchmark::Initialize(&argc, argv);
         if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
         register_all();

@@ -14,8 +14,10 @@ static void register_all() {
     build_encoder_buckets(lists.data(), tokens.data(), int(count));
     int* buckets = bench().pad->allocate<int>(lists.size(), "benchmark");
     bench().pad->upload(buckets, lists.data(), lists.size() * sizeof(int));
-    float *dwte = bench_array(size_t(V) * C), *dwpe = bench_array(size_t(T) * C), *dout = bench_array(count * C);
-    const Work work = {.bytes = 4.0 * C * (2.0 * double(count) + 2.0 * lists[0] + 2.0 * T)};  // dout once for each sum
+    float *dwte = bench_array(size_t(V) * C), *dwpe = bench_array(size_t(T) * C),
+          *dout = bench_array(count * C);
+    const Work work = {.bytes = 4.0 * C *
+                                (2.0 * double(count) + 2.0 * lists[0] + 2.0 * T)};  // dout once for each sum
     for (const auto& version : encoder_backward_versions<float>())
         for (int block : version.block_sizes)
             bench_gpu(format_string("%s/block:%d/B:%d/T:%d/C:%d", version.name, block, B, T, C), work,

@@ -1,5 +1,5 @@
-// Benchmark of fused_classifier, losses and gradients: see bench.h for how to run it. Each run works on the gradients
-// that the run before left in place of the logits, which costs the same.
+// Benchmark of fused_classifier, losses and gradients: see bench.h for how to run it. Each run works on the
+// gradients that the run before left in place of the logits, which costs the same.
 #include "llmc/classifier.h"
 
 #include "dev/vulkan/bench.h"

@@ -1,4 +1,5 @@
-// Benchmark of global_norm over the 148 gradients of GPT-2 124M (or of one of its layers): see bench.h for how to run it.
+// Benchmark of global_norm over the 148 gradients of GPT-2 124M (or of one of its layers): see bench.h for
+// how to run it.
 #include "llmc/global_norm.h"
 
 #include "dev/vulkan/bench.h"
@@ -8,7 +9,8 @@ static void register_all() {
     std::vector<size_t> sizes = {C, C};
     if (!bench().small) sizes.insert(sizes.end(), {50304 * C, 1024 * C});
     for (size_t layer = 0; layer < layers; layer++)
-        for (size_t n : {C, C, 3 * C * C, 3 * C, C * C, C, C, C, 4 * C * C, 4 * C, 4 * C * C, C}) sizes.push_back(n);
+        for (size_t n : {C, C, 3 * C * C, 3 * C, C * C, C, C, C, 4 * C * C, 4 * C, 4 * C * C, C})
+            sizes.push_back(n);
     std::vector<GradientSlice<float>> gradients;
     size_t total = 0;
     for (size_t n : sizes) {
