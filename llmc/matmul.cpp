@@ -117,8 +117,23 @@ static void matmul_dweight2(LaunchPad& pad, T* dweight, float* scratch, const T*
     pad.dispatch("matmul_dweight2", {blocks(OC, side) * blocks(C, side)}, {uint32_t(block_size), side}, args);
 }
 
-// Version 3: square tiles, of 128 with 256 invocations and of 64 with 64.
-static int tile3(int block_size) { return block_size == 256 ? 128 : 64; }
+// Version 3: the tile of a workgroup, the rows of an invocation (its columns are 8), and the teams among
+// which K is divided. Large tiles read least; small ones, with teams, fill a large GPU where the product is
+// small.
+struct Shape3 {
+    int block_size, rows, columns, rows_each, teams;
+};
+static const Shape3 shapes3[] = {{128, 128, 128, 16, 1}, {64, 64, 64, 8, 1}, {256, 32, 64, 8, 8}};
+
+static const Shape3& shape3(int block_size) {
+    for (const Shape3& shape : shapes3)
+        if (shape.block_size == block_size) return shape;
+    fail("matmul version 3 has no block size %d", block_size);
+}
+
+static uint64_t tiles3(const Shape3& s, uint64_t M, uint64_t N) {
+    return blocks(M, s.rows) * blocks(N, s.columns);
+}
 
 // Whether the kernel may read 16 bytes at a time: every row of every tensor begins on 16 bytes. Null is fine.
 static bool wide(int C, int OC, std::initializer_list<uint64_t> addresses) {
@@ -127,51 +142,54 @@ static bool wide(int C, int OC, std::initializer_list<uint64_t> addresses) {
     return aligned;
 }
 
-// Whether tiles of a product (M,N) over K fill it exactly; DEPTH of matmul3.glsl is an eighth of the tile.
-static bool exact(int M, int N, int K, int tile) {
-    return M % tile == 0 && N % tile == 0 && K % (tile / 8) == 0;
+// Whether tiles of a product (M,N) over K fill it exactly; a team takes 8 of K at a time.
+static bool exact(const Shape3& s, int M, int N, int K) {
+    return M % s.rows == 0 && N % s.columns == 0 && K % (8 * s.teams) == 0;
+}
+
+// Runs `kernel`, whose product is (M,N) over K, in `slices` of K.
+template <class Args>
+static void dispatch3(LaunchPad& pad, const char* kernel, const Shape3& s, const Args& args, bool is_wide,
+                      int M, int N, int K, int slices = 1) {
+    const uint32_t guarded = !is_wide || !exact(s, M, N, K);
+    pad.dispatch(kernel, {tiles3(s, M, N) * slices},
+                 {uint32_t(s.block_size), uint32_t(args.C), uint32_t(args.OC), is_wide, guarded,
+                  uint32_t(s.rows), uint32_t(s.columns), uint32_t(s.rows_each), uint32_t(s.teams)},
+                 args);
 }
 
 template <class T>
 static void matmul_forward3(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
                             int C, int OC, int block_size) {
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
-    const int tile = tile3(block_size);
     const bool is_wide = wide(C, OC, {args.outp, args.inp, args.weight, args.bias});
-    const bool guarded = !is_wide || !exact(N, OC, C, tile);
-    pad.dispatch("matmul_forward3", {blocks(N, tile) * blocks(OC, tile)},
-                 {uint32_t(block_size), uint32_t(C), uint32_t(OC), uint32_t(tile), is_wide, guarded}, args);
+    dispatch3(pad, "matmul_forward3", shape3(block_size), args, is_wide, N, OC, C);
 }
 
 template <class T>
 static void matmul_dinp3(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
                          int block_size) {
     MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
-    const int tile = tile3(block_size);
     const bool is_wide = wide(C, OC, {args.dinp, args.dout, args.weight});
-    const bool guarded = !is_wide || !exact(N, C, OC, tile);
-    pad.dispatch("matmul_dinp3", {blocks(N, tile) * blocks(C, tile)},
-                 {uint32_t(block_size), uint32_t(C), uint32_t(OC), uint32_t(tile), is_wide, guarded}, args);
+    dispatch3(pad, "matmul_dinp3", shape3(block_size), args, is_wide, N, C, OC);
 }
 
 // As many slices as give 1024 workgroups (several for each multiprocessor of a large GPU, so that the last
 // round costs little), each of 128 rows at least.
-static Slices dweight_slices(int N, int C, int OC, int tile) {
-    const uint64_t tiles = blocks(OC, tile) * blocks(C, tile);
-    return cut_rows(N, int(std::clamp<uint64_t>(1024 / tiles, 1, blocks(N, 128))), tile / 8);
+static Slices dweight_slices(int N, int C, int OC, int block_size) {
+    const Shape3& s = shape3(block_size);
+    const uint64_t most = std::max<uint64_t>(1024 / tiles3(s, OC, C), 1);
+    return cut_rows(N, int(std::min(most, blocks(N, 128))), 8);
 }
 
 // The first half of version 3; add_partials() is the second.
 template <class T>
 static Slices dweight_partials(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
                                int C, int OC, int block_size) {
-    const int tile = tile3(block_size);
-    const Slices slices = dweight_slices(N, C, OC, tile);
+    const Slices slices = dweight_slices(N, C, OC, block_size);
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, slices);
     const bool is_wide = wide(C, OC, {args.dweight, args.partials, args.dout, args.inp});
-    const bool guarded = !is_wide || !exact(OC, C, N, tile);
-    pad.dispatch("matmul_dweight3", {blocks(OC, tile) * blocks(C, tile) * slices.count},
-                 {uint32_t(block_size), uint32_t(C), uint32_t(OC), uint32_t(tile), is_wide, guarded}, args);
+    dispatch3(pad, "matmul_dweight3", shape3(block_size), args, is_wide, OC, C, N, slices.count);
     return slices;
 }
 
@@ -237,9 +255,9 @@ std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions() {
         {"matmul_forward1", "one invocation per element", matmul_forward1<T>, {128, 64, 256}},
         {"matmul_forward2", "tiles through shared memory", matmul_forward2<T>, {256, 64}},
         {"matmul_forward3",
-         "8 x 8 elements an invocation, 16-byte reads, next tile fetched ahead",
+         "16 x 8 elements an invocation, 16-byte reads, next tile fetched ahead",
          matmul_forward3<T>,
-         {256, 64}},
+         {128, 64, 256}},
         {"matmul_forward4",
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_forward4<T>,
@@ -253,9 +271,9 @@ std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions() {
         {"matmul_dinp1", "one invocation per element", matmul_dinp1<T>, {128, 64, 256}},
         {"matmul_dinp2", "tiles through shared memory", matmul_dinp2<T>, {256, 64}},
         {"matmul_dinp3",
-         "8 x 8 elements an invocation, 16-byte reads, next tile fetched ahead",
+         "16 x 8 elements an invocation, 16-byte reads, next tile fetched ahead",
          matmul_dinp3<T>,
-         {256, 64}},
+         {128, 64, 256}},
         {"matmul_dinp4",
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_dinp4<T>,
@@ -269,9 +287,9 @@ std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions() {
         {"matmul_dweight1", "one invocation per element", matmul_dweight1<T>, {128, 64, 256}},
         {"matmul_dweight2", "tiles through shared memory", matmul_dweight2<T>, {256, 64}},
         {"matmul_dweight3",
-         "8 x 8 elements an invocation, 16-byte reads, next tile fetched ahead, rows in slices",
+         "16 x 8 elements an invocation, 16-byte reads, next tile fetched ahead, rows in slices",
          matmul_dweight3<T>,
-         {256, 64}},
+         {128, 64}},
         {"matmul_dweight4",
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_dweight4<T>,
@@ -290,14 +308,17 @@ std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions() {
 // On software devices barriers are expensive.
 static bool is_software(const LaunchPad& pad) { return pad.device().type == DeviceType::software; }
 
-// The block size of version 3: large tiles read less, but a small product has too few of them to fill a large
-// GPU evenly; 512 are about two rounds of a large one.
-static int block_size3(const LaunchPad& pad, uint64_t M, uint64_t N, uint64_t slices = 1) {
-    return pad.limits().max_block >= 256 && blocks(M, 128) * blocks(N, 128) * slices >= 512 ? 256 : 64;
+// The block size of version 3 for a product (M,N): the largest tiles of which a large GPU (132
+// multiprocessors here) still gets three each, or little tiles in teams where even those of 64 are fewer than
+// one each.
+static int block_size3(const LaunchPad& pad, uint64_t M, uint64_t N) {
+    if (tiles3(shape3(128), M, N) >= 384) return 128;
+    return tiles3(shape3(64), M, N) >= 132 || pad.limits().max_block < 256 ? 64 : 256;
 }
 
-static int dweight_block_size3(const LaunchPad& pad, int N, int C, int OC) {
-    return block_size3(pad, OC, C, dweight_slices(N, C, OC, 128).count);
+// Slices of the rows multiply the tiles; no teams are needed.
+static int dweight_block_size3(int N, int C, int OC) {
+    return tiles3(shape3(128), OC, C) * dweight_slices(N, C, OC, 128).count >= 512 ? 128 : 64;
 }
 
 template <class T>
@@ -339,8 +360,8 @@ void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scrat
         matmul_dweight4(*pad, dweight, scratch, dout, inp, N, C, OC, 8);
     } else {
         if (dinp) matmul_dinp3(*pad, dinp, dout, weight, N, C, OC, block_size3(*pad, N, C));
-        dweight_cut = dweight_partials(*pad, dweight, scratch, dout, inp, N, C, OC,
-                                       dweight_block_size3(*pad, N, C, OC));
+        dweight_cut =
+            dweight_partials(*pad, dweight, scratch, dout, inp, N, C, OC, dweight_block_size3(N, C, OC));
     }
     if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 128);
     pad->barrier();

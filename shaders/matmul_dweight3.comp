@@ -27,7 +27,8 @@ void main() {
     if (tile.outside) return;
     const uint first = tile.split * args.slice_rows, end = min(first + args.slice_rows, args.N);
     product(Operand(args.dout, OC, OC, true), Operand(args.inp, C, C, true), tile, first, end);
-    [[unroll]] for (uint i = 0; i < 8; i++)
+    if (team() != 0) return;
+    [[unroll]] for (uint i = 0; i < ROWS; i++)
         [[unroll]] for (uint j = 0; j < 2; j++) {
             const uint row = tile.row + row_in_tile(i), column = tile.column + column_in_tile(j);
             if (row < OC && column < C) {

@@ -10,12 +10,13 @@ void main() {
     const TilePlace tile = tile_place(args.N, OC, 1);
     if (tile.outside) return;
     product(Operand(args.inp, args.N, C, false), Operand(args.weight, OC, C, false), tile, 0, C);
+    if (team() != 0) return;
     [[unroll]] for (uint j = 0; j < 2; j++) {
         const uint column = tile.column + column_in_tile(j);
         vec4 bias = vec4(0);
         if (column < OC && uint64_t(args.bias) != 0)
             bias = load4(uint64_t(args.bias) + column * REAL_BYTES, OC - column);
-        [[unroll]] for (uint i = 0; i < 8; i++) {
+        [[unroll]] for (uint i = 0; i < ROWS; i++) {
             const uint row = tile.row + row_in_tile(i);
             if (row < args.N && column < OC) store4(real_row(args.outp, row, OC), column, sums[i][j] + bias, OC);
         }
