@@ -103,8 +103,7 @@ static int choose_logit_rows(int rows, int Vp) {
 void gpt2_allocate(GPT2& g, int B, int T, bool training) {
     const ModelConfig& c = g.config;
     if (T > c.max_seq_len)
-        fail("sequence length %d is more than the model's max_seq_len %d: use -t %d or less", T,
-             c.max_seq_len, c.max_seq_len);
+        fail("sequence length %d is more than the model's max_seq_len %d", T, c.max_seq_len);
     Memory& memory = g.memory;
     const size_t rows = size_t(B) * T, C = c.channels, wide = 4 * C;
     g.B = B;
@@ -624,6 +623,11 @@ struct Progress {
         fflush(stdout);
         log.log_train(step, stats[0], lr, stats[1]);
     }
+
+    void print_summary() const {
+        if (timed_steps) printf("total average iteration time: %f ms\n", 1e3 * total_seconds / timed_steps);
+        if (skipped) printf("%d updates were skipped: their gradients were not finite\n", skipped);
+    }
 };
 
 static void print_profile(LaunchPad& pad) {
@@ -659,25 +663,106 @@ static void check_options(const Options& o) {
         fail("-d %d is not a multiple of B*T = %ld", o.total_batch, micro);
 }
 
+static DataLoader open_training_data(const Options& o, int vocab_size) {
+    if (o.overfit) return DataLoader(o.val_data, o.batch, o.sequence, vocab_size, false);
+    return DataLoader(o.train_data, o.batch, o.sequence, vocab_size, true, o.seed);
+}
+
+// A run: what is trained, on which data, for how long.
+struct Run {
+    const Options& options;
+    GPT2& g;
+    DataLoader& loader;
+    std::optional<DataLoader>& val;
+    std::optional<Tokenizer>& tokenizer;
+    MainLog log;
+    int micro_steps, max_steps;
+    uint64_t coin_state;
+
+    int tokens_per_step() const { return micro_steps * options.batch * options.sequence; }
+
+    void print_plan() const {
+        const ModelConfig& c = g.config;
+        printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters\n",
+               options.model.c_str(), c.num_layers, c.num_heads, c.channels, c.vocab_size,
+               double(num_parameters(c)) / 1e6);
+        printf("data: %llu training tokens", static_cast<unsigned long long>(loader.num_tokens()));
+        if (val) printf(", %llu validation tokens", static_cast<unsigned long long>(val->num_tokens()));
+        printf("\nbatch: %d x %d x %d = %d tokens a step, %d steps; %.1f MiB of memory\n", micro_steps,
+               options.batch, options.sequence, tokens_per_step(), max_steps,
+               double(g.memory.bytes) / (1 << 20));
+    }
+
+    // Whether something that is due every `every` steps (0: never) and at the end is due before this step.
+    bool due(int step, int every) const {
+        return every && (step == max_steps || (step > 0 && step % every == 0));
+    }
+
+    bool interrupts(int step) const {
+        return validates(step) || due(step, options.sample_every) || saves(step);
+    }
+    bool validates(int step) const {
+        return val && options.val_every && (step == 0 || due(step, options.val_every));
+    }
+    bool saves(int step) const { return !options.output.empty() && due(step, options.checkpoint_every); }
+
+    // What happens between steps: validation, samples, checkpoints.
+    void interrupt(int step) {
+        if (validates(step)) {
+            const float loss = validation_loss(g, *val, options.batch, options.sequence, options.val_batches);
+            printf("val loss %f\n", loss);
+            log.log_val(step, loss);
+        }
+        if (due(step, options.sample_every)) sample_text(g, tokenizer, options.sample_tokens, coin_state);
+        if (saves(step)) save_checkpoint(g, options.output, step, loader);
+    }
+
+    void loop();
+};
+
+void Run::loop() {
+    const Scheduler scheduler = {parse_schedule(options.scheduler), options.learning_rate, options.warmup,
+                                 max_steps, options.final_fraction};
+    StepRunner runner(g, options.batch, options.sequence, micro_steps, options.weight_decay);
+    Progress progress = {log, max_steps, tokens_per_step()};
+    Ticket pending = 0;  // of the step before
+    bool reported = true;
+    auto report_pending = [&](int step) {
+        if (!reported) progress.report(step, runner.stats(step, pending), learning_rate(scheduler, step));
+        reported = true;
+    };
+    auto next_batch = [&](int* inputs, int* targets) {
+        if (options.overfit) loader.reset();
+        loader.next_batch(inputs, targets);
+    };
+    for (int step = 0; step <= max_steps; step++) {
+        if (interrupts(step) || step == max_steps) {
+            report_pending(step - 1);
+            interrupt(step);
+            progress.restart_clock();
+        }
+        if (step == max_steps) break;
+        const Ticket ticket = runner.run(step, learning_rate(scheduler, step), next_batch);
+        report_pending(step - 1);  // while this step runs; on the CPU it has run
+        pending = ticket;
+        reported = false;
+        if (!g.pad) report_pending(step);
+    }
+    progress.print_summary();
+}
+
 static void train(const Options& o) {
     check_options(o);
     std::optional<Tokenizer> tokenizer = find_tokenizer(o);
     const ModelConfig config = choose_config(o, tokenizer);
-    const int B = o.batch, T = o.sequence;
-    if (T > config.max_seq_len)
-        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", T, config.max_seq_len,
-             config.max_seq_len);
-    const bool validate_it = !o.val_data.empty();
-    std::optional<DataLoader> val, loader;
-    if (validate_it) val.emplace(o.val_data, B, T, config.vocab_size, false);
-    if (o.overfit)
-        loader.emplace(o.val_data, B, T, config.vocab_size, false);
-    else
-        loader.emplace(o.train_data, B, T, config.vocab_size, true, o.seed);
-    const int tokens_per_step = o.total_batch == -1 ? B * T : o.total_batch;
-    const int micro_steps = tokens_per_step / (B * T);
-    const int max_steps =
-        o.max_steps >= 0 ? o.max_steps : int(std::max<uint64_t>(1, loader->num_batches() / micro_steps));
+    if (o.sequence > config.max_seq_len)
+        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
+             config.max_seq_len, config.max_seq_len);
+    std::optional<DataLoader> val;
+    if (!o.val_data.empty()) val.emplace(o.val_data, o.batch, o.sequence, config.vocab_size, false);
+    DataLoader loader = open_training_data(o, config.vocab_size);
+    const int micro_steps = o.total_batch == -1 ? 1 : o.total_batch / (o.batch * o.sequence);
+    const uint64_t epoch = std::clamp<uint64_t>(loader.num_batches() / micro_steps, 1, 1 << 30);
 
     std::unique_ptr<LaunchPad> pad = open_device(o);
     GPT2 g(config, pad.get());
@@ -686,65 +771,14 @@ static void train(const Options& o) {
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
     load_parameters(g, o);
-    gpt2_allocate(g, B, T, true);
-    printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters\n", o.model.c_str(),
-           config.num_layers, config.num_heads, config.channels, config.vocab_size,
-           double(num_parameters(config)) / 1e6);
-    printf("data: %llu training tokens%s\n", static_cast<unsigned long long>(loader->num_tokens()),
-           val ? format_string(", %llu validation tokens", static_cast<unsigned long long>(val->num_tokens()))
-                     .c_str()
-               : "");
-    printf("batch: %d x %d x %d = %d tokens a step, %d steps; %.1f MiB of memory\n", micro_steps, B, T,
-           tokens_per_step, max_steps, double(g.memory.bytes) / (1 << 20));
-    MainLog log;
-    if (!o.output.empty()) log.open(o.output, -1);
-
-    const Scheduler scheduler = {parse_schedule(o.scheduler), o.learning_rate, o.warmup, max_steps,
-                                 o.final_fraction};
-    StepRunner runner(g, B, T, micro_steps, o.weight_decay);
-    Progress progress = {log, max_steps, tokens_per_step};
-    uint64_t coin_state = 1295 + o.seed;  // 1337, llm.c's, with the default seed
-    Ticket pending = 0;                   // of the step before
-    bool reported = true;
-    auto report_pending = [&](int step) {
-        if (!reported) progress.report(step, runner.stats(step, pending), learning_rate(scheduler, step));
-        reported = true;
-    };
-    for (int step = 0; step <= max_steps; step++) {
-        const bool last = step == max_steps;
-        const bool validate_now = val && o.val_every && (step % o.val_every == 0 || last);
-        const bool sample_now = o.sample_every && (last || (step > 0 && step % o.sample_every == 0));
-        const bool save_now =
-            !o.output.empty() && o.checkpoint_every && (last || (step > 0 && step % o.checkpoint_every == 0));
-        if (validate_now || sample_now || save_now) {
-            report_pending(step - 1);
-            if (validate_now) {
-                const float loss = validation_loss(g, *val, B, T, o.val_batches);
-                printf("val loss %f\n", loss);
-                log.log_val(step, loss);
-            }
-            if (sample_now) sample_text(g, tokenizer, o.sample_tokens, coin_state);
-            if (save_now) save_checkpoint(g, o.output, step, *loader);
-            progress.restart_clock();
-        }
-        if (last) {
-            report_pending(step - 1);
-            break;
-        }
-        const Ticket ticket =
-            runner.run(step, learning_rate(scheduler, step), [&](int* inputs, int* targets) {
-                if (o.overfit) loader->reset();
-                loader->next_batch(inputs, targets);
-            });
-        report_pending(step - 1);  // while this step runs; on the CPU it has run
-        pending = ticket;
-        reported = false;
-        if (!pad) report_pending(step);
-    }
-    if (progress.timed_steps)
-        printf("total average iteration time: %f ms\n", 1e3 * progress.total_seconds / progress.timed_steps);
-    if (progress.skipped)
-        printf("%d updates were skipped: their gradients were not finite\n", progress.skipped);
+    gpt2_allocate(g, o.batch, o.sequence, true);
+    const uint64_t coin_state = 1295 + o.seed;  // 1337, llm.c's, with the default seed
+    Run run = {o,         g,  loader,      val,
+               tokenizer, {}, micro_steps, o.max_steps >= 0 ? o.max_steps : int(epoch),
+               coin_state};
+    run.print_plan();
+    if (!o.output.empty()) run.log.open(o.output, -1);
+    run.loop();
     if (pad && o.profile)
         print_profile(*pad);
     else if (o.profile)

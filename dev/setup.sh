@@ -72,7 +72,7 @@ apt_install() {
 }
 
 # Prints the address of a Debian archive: on Debian the one that this machine's apt uses, in whichever format it is
-# written down, so that a mirror stays a mirror; elsewhere Debian's official address.
+# written down, so that a mirror stays a mirror; elsewhere the official one, as python-apt's list of distributions has it.
 debian_archive() {
     local ID='' VERSION_CODENAME='' origin release component uri
     . /etc/os-release
@@ -86,7 +86,10 @@ debian_archive() {
             fi
         done < <(apt-get indextargets 'Identifier: Packages' --format '$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)')
     fi
-    echo http://deb.debian.org/debian
+    local list=/usr/share/python-apt/templates/Debian.info
+    [ -e $list ] || apt_install python-apt-common >&2
+    uri=$(sed -n '/^BaseURI: /{s///p;q}' $list)  # signatures are checked: plain http needs no certificates
+    echo "http://${uri#*://}"
 }
 
 debian_keyring() {
