@@ -10,6 +10,7 @@
 #define TESTING
 #include "train_gpt2.cpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>

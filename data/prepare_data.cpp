@@ -3,6 +3,7 @@
 //                  --out data --name shakespeare tinyshakespeare.txt
 // writes data/shakespeare_val.bin and data/shakespeare_train.bin. With --make-tokenizer it instead makes
 // gpt2_tokenizer.bin from the two files that GPT-2's vocabulary was published as.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <set>

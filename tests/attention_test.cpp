@@ -2,6 +2,8 @@
 // reference, and every GPU version against the CPU version.
 #include "llmc/attention.h"
 
+#include <algorithm>
+
 #include "tests/layer_test.h"
 
 struct Shape {

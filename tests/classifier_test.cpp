@@ -2,6 +2,8 @@
 // it, every GPU version against the CPU version; and the sum of the losses.
 #include "llmc/classifier.h"
 
+#include <algorithm>
+
 #include "tests/layer_test.h"
 
 struct Shape {

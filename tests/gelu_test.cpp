@@ -2,6 +2,8 @@
 // against the CPU version, and what happens to NaN and to very large numbers.
 #include "llmc/gelu.h"
 
+#include <algorithm>
+
 #include "tests/layer_test.h"
 
 static const size_t sizes[] = {1, 3, 4, 17, 129, 768, 4099, 70001};

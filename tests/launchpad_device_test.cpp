@@ -1,5 +1,6 @@
 // The launchpad's surroundings: choosing devices, what it says where memory, a driver or the Vulkan loader is
 // missing, and that the validation layer, which all GPU tests lean on, really listens.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 

@@ -5,6 +5,7 @@
 // Two kernels serve as probes: peak_copy copies n vec4, and sum_losses1 does total[0] += scale * sum(values).
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>

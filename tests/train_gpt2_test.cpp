@@ -2,6 +2,7 @@
 // trained, and each kind of bad input gives one line and status 1.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <numeric>
