@@ -155,7 +155,7 @@ DeviceChoice choose_device(const std::string& request) {
         devices = list_devices();
     } catch (const Error& error) {
         if (request == "auto") return {std::nullopt, error.what()};
-        throw;
+        fail("no device '%s': %s", request.c_str(), error.what());
     }
     if (request == "auto" || request == "gpu") {
         DeviceChoice choice = choose_hardware(devices);
