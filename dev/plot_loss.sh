@@ -41,7 +41,7 @@ if [ -s "$work/val" ]; then
     plots+=("'$work/val' with linespoints lw 2 pt 7 ps 0.5 lc rgb '#c0392b' title 'validation'")
 fi
 if [ -n "$floor" ]; then
-    plots+=("$floor with lines lw 2 dt 2 lc rgb '#444444' title 'entropy of the corpus: $floor'")
+    plots+=("$floor with lines lw 2 dt 2 lc rgb '#444444' title 'entropy of the corpus: $(printf %.4f "$floor")'")
 fi
 (
     IFS=,
