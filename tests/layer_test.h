@@ -23,31 +23,43 @@ inline std::string test_device() {
     return name && *name ? name : "0";
 }
 
-// One launchpad for each memory mode that the device can have, made at first use; empty where
-// LLMC_TEST_DEVICE=none.
-inline const std::vector<std::unique_ptr<LaunchPad>>& test_pads() {
-    static std::vector<std::unique_ptr<LaunchPad>> pads = [] {
-        std::vector<std::unique_ptr<LaunchPad>> made;
-        if (test_device() == "none") return made;
-        const char* validation = getenv("LAUNCHPAD_VALIDATION");
-        for (MemoryMode mode : {MemoryMode::unified, MemoryMode::mapped, MemoryMode::staged}) {
-            LaunchPadOptions options;
-            options.device = test_device();
-            options.memory = mode;
-            options.validation = !validation || strcmp(validation, "0") != 0;
-            options.check_pointers = true;
-            options.cache_directory = "none";
-            try {
-                made.push_back(std::make_unique<LaunchPad>(options));
-            } catch (
-                const Error& error) {  // a discrete GPU has no unified memory; anything else is a failure
-                if (mode != MemoryMode::unified || !strstr(error.what(), "unified memory")) throw;
-            }
+using LaunchPads = std::vector<std::unique_ptr<LaunchPad>>;
+
+inline LaunchPads make_test_pads() {
+    LaunchPads made;
+    if (test_device() == "none") return made;
+    const char* validation = getenv("LAUNCHPAD_VALIDATION");
+    for (MemoryMode mode : {MemoryMode::unified, MemoryMode::mapped, MemoryMode::staged}) {
+        LaunchPadOptions options;
+        options.device = test_device();
+        options.memory = mode;
+        options.validation = !validation || strcmp(validation, "0") != 0;
+        options.check_pointers = true;
+        options.cache_directory = "none";
+        try {
+            made.push_back(std::make_unique<LaunchPad>(options));
+        } catch (const Error& error) {
+            // a discrete GPU has no unified memory; anything else is a failure
+            if (mode != MemoryMode::unified || !strstr(error.what(), "unified memory")) throw;
         }
-        return made;
-    }();
+    }
+    return made;
+}
+
+inline LaunchPads& kept_test_pads() {
+    static LaunchPads pads = make_test_pads();
     return pads;
 }
+
+// One launchpad for each memory mode that the device can have, made at first use; empty where
+// LLMC_TEST_DEVICE=none.
+inline const LaunchPads& test_pads() { return kept_test_pads(); }
+
+// Closes them before main() returns: the statics of drivers and layers may go before the tests' own.
+struct CloseTestPads : testing::Environment {
+    void TearDown() override { kept_test_pads().clear(); }
+};
+inline testing::Environment* const close_test_pads = testing::AddGlobalTestEnvironment(new CloseTestPads);
 
 inline std::vector<float> random_values(size_t n, uint32_t seed, float scale = 1.0f) {
     std::mt19937 generator(seed);
