@@ -73,8 +73,13 @@ apt_install() {
 
 # Prints the address of a Debian archive: on Debian the one that this machine's apt uses, in whichever format it is
 # written down, so that a mirror stays a mirror; elsewhere the official one, as python-apt's list of distributions has it.
+# The variable DEBIAN_MIRROR overrides both.
 debian_archive() {
     local ID='' VERSION_CODENAME='' origin release component uri
+    if [ -n "${DEBIAN_MIRROR:-}" ]; then
+        echo "$DEBIAN_MIRROR"
+        return
+    fi
     . /etc/os-release
     if [ "$ID" = debian ]; then
         while IFS='|' read -r origin release component uri; do
@@ -88,6 +93,7 @@ debian_archive() {
     fi
     local list=/usr/share/python-apt/templates/Debian.info
     [ -e $list ] || apt_install python-apt-common >&2
+    [ -e $list ] || die "the address of a Debian archive is not known here: set DEBIAN_MIRROR to one"
     uri=$(sed -n '/^BaseURI: /{s///p;q}' $list)  # signatures are checked: plain http needs no certificates
     echo "http://${uri#*://}"
 }
@@ -107,16 +113,17 @@ debian_keyring() {
 # installed), so it resolves the dependencies and checks the signatures, and the system stays as it is. The age of
 # the lists is not checked: a mirror that was frozen some time ago will do.
 unpack_newer() {
-    local name=$1 folder=$tools/$1 work=$tools/$1.partial keyring deb
+    local name=$1 folder=$tools/$1 work=$tools/$1.partial archive keyring deb
     shift
     have apt-get || die "no apt on this system; install a newer $name by hand, one of Debian $suite's age or later"
     [ -n "$(debian_keyring)" ] || apt_install debian-archive-keyring
     keyring=$(debian_keyring)
+    archive=$(debian_archive)
     say "unpacking $* of Debian $suite in ${folder#"$PWD"/}"
     rm -rf "$work" "$folder"
     mkdir -p "$work"/{root,lists/partial,cache/archives/partial}
     : >"$work/status"
-    printf '%s\n' 'Types: deb' "URIs: $(debian_archive)" "Suites: $suite" 'Components: main' \
+    printf '%s\n' 'Types: deb' "URIs: $archive" "Suites: $suite" 'Components: main' \
         "Signed-By: $keyring" >"$work/debian.sources"
     local apt=(apt-get -y -o Dir::Etc::SourceParts=/dev/null -o "Dir::Etc::SourceList=$work/debian.sources"
         -o "Dir::State::Lists=$work/lists" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache"
