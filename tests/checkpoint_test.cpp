@@ -10,6 +10,7 @@
 
 #include "llmc/error.h"
 #include "llmc/file.h"
+#include "tests/message_of.h"
 #include "tests/run_program.h"
 
 static const ModelConfig small = {6, 10, 16, 2, 2, 4};
@@ -41,15 +42,6 @@ static OptimizerState small_state(bool master, bool shuffled) {
     state.data.intra_shard_indices = {2, 0, 3, 1};
     state.data.shuffle_random.next32();
     return state;
-}
-
-static std::string message_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
 }
 
 template <typename T>

@@ -9,6 +9,7 @@
 
 #include "llmc/error.h"
 #include "llmc/file.h"
+#include "tests/message_of.h"
 #include "tests/run_program.h"
 
 // Writes a shard of the tokens first, first + 1, ...
@@ -33,15 +34,6 @@ static std::vector<int> next_firsts(DataLoader& loader, int batch_tokens, int co
     std::vector<int> firsts;
     for (int i = 0; i < count; i++) firsts.push_back(next_first(loader, batch_tokens));
     return firsts;
-}
-
-static std::string message_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
 }
 
 TEST(DataLoader, InOrder) {
