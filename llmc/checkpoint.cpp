@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <utility>
 
 #include "llmc/error.h"
 #include "llmc/file.h"
@@ -20,7 +19,7 @@ static constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
 static constexpr int32_t model_magic = 20240326, fp32_version = 3, bf16_version = 5;
 static constexpr int32_t state_magic = 20240527, state_version = 1;
 
-// --- files: exact reads, and writes that become visible only when complete ---
+// --- files; FileWriter of llmc/file.h writes them ---
 
 static void read_exactly(const File& file, const std::string& path, void* outp, size_t bytes) {
     if (bytes > 0 && fread(outp, 1, bytes, file.get()) != bytes)
@@ -48,33 +47,6 @@ static void sync_directory(const std::string& dir) {
     fsync(descriptor);
     close(descriptor);
 }
-
-struct OutputFile {  // PATH.tmp until finish() renames it; removed when that is not reached
-    explicit OutputFile(const std::string& target) : path(target), temporary(target + ".tmp") {
-        file = fopen(temporary.c_str(), "wb");
-        if (!file) fail("cannot write %s: %s", temporary.c_str(), strerror(errno));
-    }
-    OutputFile(const OutputFile&) = delete;
-    ~OutputFile() {
-        if (!file) return;
-        fclose(file);
-        remove(temporary.c_str());
-    }
-    void write(const void* bytes, size_t count) {
-        if (count > 0 && fwrite(bytes, 1, count, file) != count) {
-            fail("cannot write %s: %s", path.c_str(), strerror(errno));
-        }
-    }
-    void finish() {
-        bool flushed = fflush(file) == 0 && fsync(fileno(file)) == 0;
-        if (!flushed || rename(temporary.c_str(), path.c_str()) != 0) {
-            fail("cannot write %s: %s", path.c_str(), strerror(errno));
-        }
-        fclose(std::exchange(file, nullptr));
-    }
-    std::string path, temporary;
-    FILE* file;
-};
 
 // Calls visit(tensor, offset, count) for all tensors in model order, in pieces of at most tensor_chunk
 // elements.
@@ -151,7 +123,7 @@ void write_model(const std::string& path, const ModelConfig& config, const ReadT
                                    config.max_seq_len, config.vocab_size,
                                    config.num_layers,  config.num_heads,
                                    config.channels,    config.padded_vocab_size};
-    OutputFile file(path);
+    FileWriter file(path);
     file.write(header, header_bytes);
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
@@ -286,7 +258,7 @@ void read_moments(const std::string& path, const ModelConfig& config, const Writ
     }
 }
 
-static void write_indices(OutputFile& file, const std::vector<int32_t>& values) {
+static void write_indices(FileWriter& file, const std::vector<int32_t>& values) {
     uint64_t count = values.size();
     file.write(&count, sizeof count);
     file.write(values.data(), count * sizeof(int32_t));
@@ -303,7 +275,7 @@ void write_optimizer_state(const std::string& path, const ModelConfig& config, c
     set64(header, RNG_STATE_LAST_UPDATE, state.rng_state_last_update);
     set64(header, CURRENT_SHARD, state.data.current_shard);
     set64(header, CURRENT_SAMPLE, state.data.current_sample);
-    OutputFile file(path);
+    FileWriter file(path);
     file.write(header, header_bytes);
     std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
     for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {

@@ -51,8 +51,8 @@ FileWriter::~FileWriter() {
     remove(temporary(path).c_str());
 }
 
-void FileWriter::write(std::string_view bytes) {
-    if (!bytes.empty() && fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size())
+void FileWriter::write(const void* bytes, size_t count) {
+    if (count > 0 && fwrite(bytes, 1, count, file) != count)
         fail("cannot write %s: %s", path.c_str(), strerror(errno));
 }
 

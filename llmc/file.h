@@ -3,6 +3,7 @@
 // formats of the project are little-endian and are read into memory as they lie.
 #pragma once
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
@@ -26,8 +27,8 @@ uint64_t size_of(const File& file, const std::string& path);
 // The file's bytes; throws Error when it cannot be read or is larger than limit bytes.
 std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1) << 32);
 
-// Writes a file in pieces: to "PATH.tmp", which finish() flushes to disk and renames to PATH. All three throw
-// Error when the disk refuses; without finish() PATH stays as it was and nothing is left behind.
+// Writes a file in pieces: to "PATH.tmp", which finish() flushes to disk and renames to PATH. All of them
+// throw Error when the disk refuses; without finish() PATH stays as it was and nothing is left behind.
 struct FileWriter {
     std::string path;
     FILE* file;
@@ -37,7 +38,8 @@ struct FileWriter {
     FileWriter(const FileWriter&) = delete;
     FileWriter& operator=(const FileWriter&) = delete;
 
-    void write(std::string_view bytes);
+    void write(const void* bytes, size_t count);
+    void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
     void finish();
 };
 
