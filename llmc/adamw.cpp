@@ -57,7 +57,7 @@ static void adamw_update1(LaunchPad& pad, T* params, float* m, float* v, const T
                           const AdamWStep* step, float weight_decay, const float* norm_and_scale,
                           int block_size) {
     AdamWArgs args = adamw_args(pad, params, m, v, grads, n, step, weight_decay, norm_and_scale);
-    pad.dispatch("adamw_update1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("adamw_update1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
@@ -65,9 +65,9 @@ static void adamw_update2(LaunchPad& pad, T* params, float* m, float* v, const T
                           const AdamWStep* step, float weight_decay, const float* norm_and_scale,
                           int block_size) {
     AdamWArgs args = adamw_args(pad, params, m, v, grads, n, step, weight_decay, norm_and_scale);
-    if ((args.params | args.m | args.v | args.grads) % 16)
+    if ((args.m | args.v) % 16 || (args.params | args.grads) % (4 * sizeof(T)))
         return adamw_update1(pad, params, m, v, grads, n, step, weight_decay, norm_and_scale, block_size);
-    pad.dispatch("adamw_update2", {blocks(blocks(n, 4), block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("adamw_update2", {blocks(blocks(n, 4), block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>

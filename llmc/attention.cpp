@@ -14,10 +14,11 @@ int attention_head_size(int C, int NH) {
 // Rows and columns of a tile in the tiled kernels: TILE of attention.glsl.
 static const int TILE = 64;
 
-// Whether each head's rows begin at multiples of 16 bytes (of 4 elements), so that kernels can read quads.
+// Whether each head's rows begin at multiples of 4 elements, so that kernels can read quads.
+template <class T>
 static uint32_t quads_fit(std::initializer_list<uint64_t> addresses, int hs) {
     bool fit = hs % 4 == 0;
-    for (uint64_t address : addresses) fit = fit && address % 16 == 0;
+    for (uint64_t address : addresses) fit = fit && address % (4 * sizeof(T)) == 0;
     return fit;
 }
 
@@ -54,8 +55,8 @@ static void attention_forward1(LaunchPad& pad, T* out, float* lse, const T* qkv,
                                int NH, int block_size) {
     const uint32_t hs = attention_head_size(C, NH);
     const AttentionForwardArgs args = forward_args(pad, out, lse, qkv, B, seq_len, C, NH);
-    pad.dispatch("attention_forward1", {blocks(uint64_t(B) * NH * seq_len, block_size)},
-                 {uint32_t(block_size), hs}, args);
+    pad.dispatch<T>("attention_forward1", {blocks(uint64_t(B) * NH * seq_len, block_size)},
+                    {uint32_t(block_size), hs}, args);
 }
 
 template <class T>
@@ -63,8 +64,8 @@ static void attention_forward2(LaunchPad& pad, T* out, float* lse, const T* qkv,
                                int NH, int block_size) {
     const uint32_t hs = attention_head_size(C, NH);
     const AttentionForwardArgs args = forward_args(pad, out, lse, qkv, B, seq_len, C, NH);
-    pad.dispatch("attention_forward2", {uint64_t(B) * NH * blocks(seq_len, TILE)},
-                 {uint32_t(block_size), hs, quads_fit({args.outp, args.qkv}, hs)}, args);
+    pad.dispatch<T>("attention_forward2", {uint64_t(B) * NH * blocks(seq_len, TILE)},
+                    {uint32_t(block_size), hs, quads_fit<T>({args.outp, args.qkv}, hs)}, args);
 }
 
 template <class T>
@@ -86,9 +87,10 @@ void attention_forward(LaunchPad* pad, T* out, float* lse, const T* qkv, int B, 
 
 // delta, which the other kernels of every backward version read: they run in a group, whose start waits for
 // it.
+template <class T>
 static void backward_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uint32_t hs) {
-    pad.dispatch("attention_backward_delta", {blocks(uint64_t(args.B) * args.T * args.NH, 128)},
-                 {128, hs, quads_fit({args.dout, args.outp}, hs)}, args);
+    pad.dispatch<T>("attention_backward_delta", {blocks(uint64_t(args.B) * args.T * args.NH, 128)},
+                    {128, hs, quads_fit<T>({args.dout, args.outp}, hs)}, args);
 }
 
 template <class T>
@@ -99,10 +101,10 @@ static void attention_backward1(LaunchPad& pad, T* dqkv, float* delta, const T* 
     const AttentionBackwardArgs args =
         backward_args(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH);
     const Groups groups = {blocks(uint64_t(B) * NH * seq_len, block)};
-    backward_delta(pad, args, hs);
+    backward_delta<T>(pad, args, hs);
     pad.begin_group();
-    pad.dispatch("attention_backward1_dkv", groups, {block, hs}, args);
-    pad.dispatch("attention_backward1_dq", groups, {block, hs}, args);
+    pad.dispatch<T>("attention_backward1_dkv", groups, {block, hs}, args);
+    pad.dispatch<T>("attention_backward1_dq", groups, {block, hs}, args);
     pad.end_group();
 }
 
@@ -113,12 +115,12 @@ static void attention_backward2(LaunchPad& pad, T* dqkv, float* delta, const T* 
     const uint32_t hs = attention_head_size(C, NH), block = block_size;
     const AttentionBackwardArgs args =
         backward_args(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH);
-    const uint32_t quads = quads_fit({args.dqkv, args.dout, args.qkv}, hs);
+    const uint32_t quads = quads_fit<T>({args.dqkv, args.dout, args.qkv}, hs);
     const Groups groups = {uint64_t(B) * NH * blocks(seq_len, TILE)};
-    backward_delta(pad, args, hs);
+    backward_delta<T>(pad, args, hs);
     pad.begin_group();
-    pad.dispatch("attention_backward2_dkv", groups, {block, hs, quads}, args);
-    pad.dispatch("attention_backward2_dq", groups, {block, hs, quads}, args);
+    pad.dispatch<T>("attention_backward2_dkv", groups, {block, hs, quads}, args);
+    pad.dispatch<T>("attention_backward2_dq", groups, {block, hs, quads}, args);
     pad.end_group();
 }
 

@@ -82,7 +82,7 @@ static void fused_classifier1(LaunchPad& pad, T* logits, float* losses, const in
                               int N, int V, int Vp, bool write_gradients, int block_size) {
     FusedClassifierArgs args =
         classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
-    pad.dispatch("fused_classifier1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("fused_classifier1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
@@ -90,7 +90,7 @@ static void fused_classifier2(LaunchPad& pad, T* logits, float* losses, const in
                               int N, int V, int Vp, bool write_gradients, int block_size) {
     FusedClassifierArgs args =
         classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
-    pad.dispatch("fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
@@ -98,9 +98,9 @@ static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const in
                               int N, int V, int Vp, bool write_gradients, int block_size) {
     FusedClassifierArgs args =
         classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
-    const bool fours = Vp % 4 == 0 && args.logits % 16 == 0;
-    pad.dispatch(fours ? "fused_classifier3" : "fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)},
-                 args);
+    const bool fours = Vp % 4 == 0 && args.logits % (4 * sizeof(T)) == 0;
+    pad.dispatch<T>(fours ? "fused_classifier3" : "fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)},
+                    args);
 }
 
 template <class T>

@@ -39,14 +39,70 @@ DeviceFeatures::DeviceFeatures() {
 }
 
 void DeviceFeatures::request() {
-    features2.features.shaderInt64 = VK_TRUE;  // row offsets past 4 GiB
-    vulkan12.bufferDeviceAddress = VK_TRUE;    // kernels take pointers
-    vulkan12.scalarBlockLayout = VK_TRUE;      // argument blocks laid out as C++ structs
+    features2.features.shaderInt64 = VK_TRUE;     // row offsets past 4 GiB
+    vulkan11.storageBuffer16BitAccess = VK_TRUE;  // bf16 and fp16 in memory
+    vulkan12.bufferDeviceAddress = VK_TRUE;       // kernels take pointers
+    vulkan12.scalarBlockLayout = VK_TRUE;         // argument blocks laid out as C++ structs
     vulkan12.timelineSemaphore = VK_TRUE;
     vulkan13.synchronization2 = VK_TRUE;
     vulkan13.maintenance4 = VK_TRUE;  // workgroup size from a specialization constant
     vulkan13.subgroupSizeControl = VK_TRUE;
     vulkan13.computeFullSubgroups = VK_TRUE;
+}
+
+bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name) {
+    uint32_t count = 0;
+    VK_CHECK(vk.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr));
+    std::vector<VkExtensionProperties> have(count);
+    VK_CHECK(vk.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, have.data()));
+    return std::any_of(have.begin(), have.end(),
+                       [&](const auto& e) { return !strcmp(e.extensionName, name); });
+}
+
+// What the device has of matrix cores; adds the features they need to those that `request` asks for.
+MatrixSupport find_matrix_support(const Vulkan& vk, VkPhysicalDevice physical, DeviceFeatures& request) {
+    MatrixSupport support;
+    const char *matrix = "VK_KHR_cooperative_matrix", *bfloat16 = "VK_KHR_shader_bfloat16";
+    if (!has_extension(vk, physical, matrix)) return support;
+    DeviceFeatures have;
+    have.vulkan13.pNext = &have.matrix;
+    const bool asks_bfloat16 = has_extension(vk, physical, bfloat16);
+    if (asks_bfloat16) have.matrix.pNext = &have.bfloat16;
+    vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
+    if (!have.matrix.cooperativeMatrix || !have.vulkan12.vulkanMemoryModel) return support;
+    support.fp16 = have.vulkan12.shaderFloat16;
+    support.bf16 = have.bfloat16.shaderBFloat16Type && have.bfloat16.shaderBFloat16CooperativeMatrix;
+    support.extensions = {matrix};
+    request.vulkan13.pNext = &request.matrix;
+    request.matrix.cooperativeMatrix = request.vulkan12.vulkanMemoryModel = VK_TRUE;
+    request.vulkan12.vulkanMemoryModelDeviceScope = have.vulkan12.vulkanMemoryModelDeviceScope;
+    request.vulkan12.shaderFloat16 = have.vulkan12.shaderFloat16;
+    if (!support.bf16) return support;
+    support.extensions.push_back(bfloat16);
+    request.matrix.pNext = &request.bfloat16;
+    request.bfloat16.shaderBFloat16Type = request.bfloat16.shaderBFloat16CooperativeMatrix = VK_TRUE;
+    return support;
+}
+
+// The shapes of the fragments: the first of those that our kernels like best, in that order.
+void find_matrix_shapes(const LaunchPadState& s, const MatrixSupport& support, Limits& limits) {
+    const auto list = GetCooperativeMatrixProperties(
+        s.vk.vkGetInstanceProcAddr(s.vk.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+    if (support.extensions.empty() || !list) return;
+    uint32_t count = 0;
+    VK_CHECK(list(s.physical, &count, nullptr));
+    std::vector<CooperativeMatrixProperties> have(count);
+    VK_CHECK(list(s.physical, &count, have.data()));
+    auto find = [&](int type) {
+        for (MatrixShape shape : {MatrixShape{16, 16, 16}, {16, 8, 16}, {8, 8, 16}, {8, 16, 16}, {8, 8, 8}})
+            for (const CooperativeMatrixProperties& p : have)
+                if (p.M == shape.M && p.N == shape.N && p.K == shape.K && p.A == type && p.B == type &&
+                    p.C == COMPONENT_FLOAT32 && p.result == COMPONENT_FLOAT32 && p.scope == SCOPE_SUBGROUP)
+                    return shape;
+        return MatrixShape();
+    };
+    if (support.bf16) limits.bf16_matrix = find(COMPONENT_BFLOAT16);
+    if (support.fp16) limits.fp16_matrix = find(COMPONENT_FLOAT16);
 }
 
 // Names the first thing that keeps a device from running our kernels, or nothing.
@@ -55,6 +111,7 @@ static std::string missing_feature(const Vulkan& vk, VkPhysicalDevice physical, 
     DeviceFeatures have;
     vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
     if (!have.features2.features.shaderInt64) return "shaderInt64";
+    if (!have.vulkan11.storageBuffer16BitAccess) return "storageBuffer16BitAccess";
     if (!have.vulkan12.bufferDeviceAddress) return "bufferDeviceAddress";
     if (!have.vulkan12.scalarBlockLayout) return "scalarBlockLayout";
     if (!have.vulkan12.timelineSemaphore) return "timelineSemaphore";

@@ -94,16 +94,16 @@ template <class T>
 static void encoder_forward1(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B,
                              int seq, int C, int block_size) {
     EncoderForwardArgs args = forward_args(pad, out, inp, wte, wpe, B, seq, C);
-    pad.dispatch("encoder_forward1", {blocks(uint64_t(args.N) * C, block_size)}, {uint32_t(block_size)},
-                 args);
+    pad.dispatch<T>("encoder_forward1", {blocks(uint64_t(args.N) * C, block_size)}, {uint32_t(block_size)},
+                    args);
 }
 
 template <class T>
 static void encoder_forward2(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B,
                              int seq, int C, int block_size) {
     EncoderForwardArgs args = forward_args(pad, out, inp, wte, wpe, B, seq, C);
-    const uint32_t width = pack_width(C, {args.outp, args.wte, args.wpe});
-    pad.dispatch("encoder_forward2", {uint64_t(args.N)}, {uint32_t(block_size), width}, args);
+    const uint32_t width = pack_width<T>(C, {args.outp, args.wte, args.wpe});
+    pad.dispatch<T>("encoder_forward2", {uint64_t(args.N)}, {uint32_t(block_size), width}, args);
 }
 
 template <class T>
@@ -120,10 +120,11 @@ static EncoderBackwardArgs backward_args(LaunchPad& pad, T* dwte, T* dwpe, const
             int(n)};
 }
 
+template <class T>
 static void backward_position(LaunchPad& pad, const EncoderBackwardArgs& args, uint32_t width,
                               uint32_t block) {
     const uint64_t packs = uint64_t(args.T) * args.C / width;
-    pad.dispatch("encoder_backward_position", {blocks(packs, block)}, {block, width}, args);
+    pad.dispatch<T>("encoder_backward_position", {blocks(packs, block)}, {block, width}, args);
 }
 
 template <class T>
@@ -131,8 +132,8 @@ static void encoder_backward1(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, c
                               int seq, int C, int block_size) {
     EncoderBackwardArgs args = backward_args(pad, dwte, dwpe, dout, buckets, B, seq, C);
     const uint32_t block = uint32_t(block_size);
-    pad.dispatch("encoder_backward1", {blocks(uint64_t(args.lists) * C, block)}, {block}, args);
-    backward_position(pad, args, 1, block);
+    pad.dispatch<T>("encoder_backward1", {blocks(uint64_t(args.lists) * C, block)}, {block}, args);
+    backward_position<T>(pad, args, 1, block);
 }
 
 // How many buckets the grids of version 2 hold: enough to fill a large GPU, few enough that the workgroups
@@ -143,14 +144,14 @@ template <class T>
 static void encoder_backward2(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B,
                               int seq, int C, int block_size) {
     EncoderBackwardArgs args = backward_args(pad, dwte, dwpe, dout, buckets, B, seq, C);
-    const uint32_t block = uint32_t(block_size), width = pack_width(C, {args.dwte, args.dwpe, args.dout});
+    const uint32_t block = uint32_t(block_size), width = pack_width<T>(C, {args.dwte, args.dwpe, args.dout});
     const int count = B * seq;
     args.lists = std::min(count / (LONG_BUCKET + 1), LONG_LISTS);
-    pad.dispatch("encoder_backward2_long", {args.lists * blocks(C, 32)}, {block, width}, args);
+    pad.dispatch<T>("encoder_backward2_long", {args.lists * blocks(C, 32)}, {block, width}, args);
     args.lists = std::min(count, SHORT_LISTS);
-    pad.dispatch("encoder_backward2", {blocks(uint64_t(args.lists) * C / width, block)}, {block, width},
-                 args);
-    backward_position(pad, args, width, block);
+    pad.dispatch<T>("encoder_backward2", {blocks(uint64_t(args.lists) * C / width, block)}, {block, width},
+                    args);
+    backward_position<T>(pad, args, width, block);
 }
 
 template <class T>

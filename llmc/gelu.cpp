@@ -81,29 +81,29 @@ void gelu_backward_cpu(T* dinp, const T* inp, const T* dout, size_t n) {
 template <class T>
 static void gelu_forward1(LaunchPad& pad, T* out, const T* inp, size_t n, int block_size) {
     GeluForwardArgs args = {pad.at(out, n), pad.at(inp, n), n};
-    pad.dispatch("gelu_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("gelu_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void gelu_forward2(LaunchPad& pad, T* out, const T* inp, size_t n, int block_size) {
     GeluForwardArgs args = {pad.at(out, n), pad.at(inp, n), n};
-    const uint32_t width = pack_width(0, {args.outp, args.inp});
-    pad.dispatch("gelu_forward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width},
-                 args);
+    const uint32_t width = pack_width<T>(0, {args.outp, args.inp});
+    pad.dispatch<T>("gelu_forward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width},
+                    args);
 }
 
 template <class T>
 static void gelu_backward1(LaunchPad& pad, T* dinp, const T* inp, const T* dout, size_t n, int block_size) {
     GeluBackwardArgs args = {pad.at(dinp, n), pad.at(inp, n), pad.at(dout, n), n};
-    pad.dispatch("gelu_backward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("gelu_backward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void gelu_backward2(LaunchPad& pad, T* dinp, const T* inp, const T* dout, size_t n, int block_size) {
     GeluBackwardArgs args = {pad.at(dinp, n), pad.at(inp, n), pad.at(dout, n), n};
-    const uint32_t width = pack_width(0, {args.dinp, args.inp, args.dout});
-    pad.dispatch("gelu_backward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width},
-                 args);
+    const uint32_t width = pack_width<T>(0, {args.dinp, args.inp, args.dout});
+    pad.dispatch<T>("gelu_backward2", {blocks(n, uint64_t(block_size) * width)},
+                    {uint32_t(block_size), width}, args);
 }
 
 template <class T>

@@ -61,10 +61,11 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
         if (!pieces) continue;
         const GlobalNormArgs args = {pad.at(partials, pieces), pad.at(slice.data, slice.n), slice.n};
         if (version == 1)
-            pad.dispatch("global_norm1", {blocks(pieces, block)}, {block, PIECE}, args);
+            pad.dispatch<T>("global_norm1", {blocks(pieces, block)}, {block, PIECE}, args);
         else
-            pad.dispatch(version == 3 && args.grads % 16 == 0 ? "global_norm3" : "global_norm2", {pieces},
-                         {block, PIECE}, args);
+            pad.dispatch<T>(
+                version == 3 && args.grads % (4 * sizeof(T)) == 0 ? "global_norm3" : "global_norm2", {pieces},
+                {block, PIECE}, args);
         partials += pieces;
     }
     pad.end_group();
@@ -72,7 +73,7 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
         pad.at(norm_and_scale, 2), all_pieces ? pad.at(scratch, all_pieces) : 0, int(all_pieces), max_norm};
     const bool barriers_are_cheap = pad.device().type != DeviceType::software;
     const uint32_t finish_block = barriers_are_cheap ? std::min(1024u, pad.limits().max_block) : 64u;
-    pad.dispatch("global_norm_finish", {1}, {finish_block}, args);
+    pad.dispatch<T>("global_norm_finish", {1}, {finish_block}, args);
 }
 
 template <class T>

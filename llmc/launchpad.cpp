@@ -77,14 +77,7 @@ static void read_limits(LaunchPadState& s) {
 
 // Returns the optional extensions that the device has, of those that we use.
 static std::vector<const char*> choose_extensions(LaunchPadState& s) {
-    uint32_t count = 0;
-    VK_CHECK(s.vk.vkEnumerateDeviceExtensionProperties(s.physical, nullptr, &count, nullptr));
-    std::vector<VkExtensionProperties> have(count);
-    VK_CHECK(s.vk.vkEnumerateDeviceExtensionProperties(s.physical, nullptr, &count, have.data()));
-    auto has = [&](const char* name) {
-        return std::any_of(have.begin(), have.end(),
-                           [&](const auto& e) { return !strcmp(e.extensionName, name); });
-    };
+    auto has = [&](const char* name) { return has_extension(s.vk, s.physical, name); };
     std::vector<const char*> chosen;
     if (has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) {
         chosen.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
@@ -100,15 +93,17 @@ static std::vector<const char*> choose_extensions(LaunchPadState& s) {
 }
 
 static void create_device(LaunchPadState& s) {
-    const std::vector<const char*> extensions = choose_extensions(s);
+    DeviceFeatures features;
+    features.request();
+    const MatrixSupport matrix = find_matrix_support(s.vk, s.physical, features);
+    std::vector<const char*> extensions = choose_extensions(s);
+    extensions.insert(extensions.end(), matrix.extensions.begin(), matrix.extensions.end());
     s.queue_family = find_compute_queue(s);
     const float priority = 1.0f;
     VkDeviceQueueCreateInfo queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
     queue.queueFamilyIndex = s.queue_family;
     queue.queueCount = 1;
     queue.pQueuePriorities = &priority;
-    DeviceFeatures features;
-    features.request();
     VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
     info.queueCreateInfoCount = 1;
     info.pQueueCreateInfos = &queue;
@@ -118,6 +113,7 @@ static void create_device(LaunchPadState& s) {
     load_device_functions(s.vk, s.device);
     s.vk.vkGetDeviceQueue(s.device, s.queue_family, 0, &s.queue);
     read_limits(s);
+    find_matrix_shapes(s, matrix, s.limits);
 }
 
 static void create_command_objects(LaunchPadState& s) {

@@ -24,6 +24,7 @@
 
 #include "llmc/device.h"
 #include "llmc/error.h"
+#include "llmc/real.h"
 
 enum class MemoryMode { automatic, unified, mapped, staged };
 const char* memory_mode_name(MemoryMode mode);
@@ -50,11 +51,18 @@ struct Groups {
 // Workgroups of `block` invocations needed for n invocations.
 inline uint64_t blocks(uint64_t n, uint64_t block) { return (n + block - 1) / block; }
 
+// The shape M x N x K of the fragments that matrix cores multiply; zeros: the device has none for that type.
+struct MatrixShape {
+    uint32_t M = 0, N = 0, K = 0;
+    explicit operator bool() const { return M != 0; }
+};
+
 struct Limits {
-    uint32_t subgroup_size = 0;   // invocations; pipelines are pinned to it
-    uint32_t max_block = 0;       // invocations in a workgroup
-    uint32_t shared_bytes = 0;    // shared memory of a workgroup
-    uint64_t max_allocation = 0;  // bytes of one allocate()
+    uint32_t subgroup_size = 0;            // invocations; pipelines are pinned to it
+    uint32_t max_block = 0;                // invocations in a workgroup
+    uint32_t shared_bytes = 0;             // shared memory of a workgroup
+    uint64_t max_allocation = 0;           // bytes of one allocate()
+    MatrixShape bf16_matrix, fp16_matrix;  // operands of that type, sums in fp32 (VK_KHR_cooperative_matrix)
 };
 
 struct KernelTime {
@@ -104,14 +112,15 @@ class LaunchPad {
     }
 
     // --- commands ---
-    // Appends one kernel: the name of its shader file, its grid, its specialization constants (number 0 is
-    // the block size), and its argument struct from shaders/args.h.
-    template <class Args>
+    // Appends one kernel: the name of its shader file, built for storage type T (any where it has no Reals),
+    // its grid, its specialization constants (number 0 is the block size), and its argument struct from
+    // shaders/args.h.
+    template <class T = float, class Args>
     void dispatch(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
                   const Args& args) {
         static_assert(sizeof(Args) <= 128 && std::is_trivially_copyable_v<Args>,
                       "push constants hold 128 bytes");
-        dispatch_bytes(kernel, groups, constants, &args, sizeof(Args));
+        dispatch_bytes(kernel, real_name<T>(), groups, constants, &args, sizeof(Args));
     }
     void begin_group();  // the dispatches up to end_group() may run at the same time; groups do not nest
     void end_group();
@@ -134,8 +143,8 @@ class LaunchPad {
 
    private:
     uint64_t address_of(const void* p, size_t bytes);
-    void dispatch_bytes(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
-                        const void* args, size_t bytes);
+    void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
+                        std::initializer_list<uint32_t> constants, const void* args, size_t bytes);
     std::unique_ptr<struct LaunchPadState> state;
 };
 

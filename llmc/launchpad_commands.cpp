@@ -196,14 +196,15 @@ static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
     s.vk.vkCmdWriteTimestamp2(c.handle, VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, c.queries, query);
 }
 
-void LaunchPad::dispatch_bytes(std::string_view kernel, Groups groups,
+void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                                std::initializer_list<uint32_t> constants, const void* args, size_t bytes) {
     LaunchPadState& s = *state;
     std::vector<AddressRange> pointers;
     pointers.swap(s.touched);
     if (!groups.x || !groups.y || !groups.z) return;  // nothing to compute
     const Groups grid = fold(s, kernel, groups);
-    const Pipeline& pipeline = find_pipeline(s, kernel, constants);
+    const Pipeline& pipeline =
+        find_pipeline(s, format_string("%.*s_%s", int(kernel.size()), kernel.data(), real), constants);
     open_commands(s);
     Commands& c = s.recording ? s.recording->commands : s.open;
     if (!s.in_group) memory_barrier(s);

@@ -13,10 +13,20 @@ struct DeviceFeatures {
     VkPhysicalDeviceVulkan11Features vulkan11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
     VkPhysicalDeviceVulkan12Features vulkan12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
     VkPhysicalDeviceVulkan13Features vulkan13 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES};
+    CooperativeMatrixFeatures matrix;  // chained where the device has the extensions
+    BFloat16Features bfloat16;
     DeviceFeatures();
     DeviceFeatures(const DeviceFeatures&) = delete;  // the chain points into the object
-    void request();                                  // sets what the kernels need
+    void request();                                  // sets what all kernels need
 };
+
+// What the kernels on matrix cores need, beyond what all kernels do.
+struct MatrixSupport {
+    bool fp16 = false, bf16 = false;
+    std::vector<const char*> extensions;
+};
+
+struct LaunchPadState;
 
 struct PhysicalDevice {
     DeviceInfo info;
@@ -107,6 +117,10 @@ struct LaunchPadState {
     ~LaunchPadState();
 };
 
+// device.cpp
+MatrixSupport find_matrix_support(const Vulkan& vk, VkPhysicalDevice physical, DeviceFeatures& request);
+void find_matrix_shapes(const LaunchPadState& s, const MatrixSupport& support, Limits& limits);
+bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name);
 // launchpad_memory.cpp
 void choose_memory_mode(LaunchPadState& s);
 Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label);

@@ -98,25 +98,25 @@ template <class T>
 static void layernorm_forward1(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
                                const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
-    pad.dispatch("layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void layernorm_forward2(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
                                const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
-    pad.dispatch("layernorm_forward2", {uint64_t(N)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("layernorm_forward2", {uint64_t(N)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void layernorm_forward3(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
                                const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
-    const uint32_t width = pack_width(C, {args.outp, args.inp, args.weight, args.bias});
+    const uint32_t width = pack_width<T>(C, {args.outp, args.inp, args.weight, args.bias});
     const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
     if (teams.packs > MAX_ROW_PACKS)  // the row does not fit in registers
         return layernorm_forward2(pad, out, mean, rstd, inp, weight, bias, N, C, block_size);
-    pad.dispatch("layernorm_forward3", {teams.groups}, {teams.block, width, teams.packs}, args);
+    pad.dispatch<T>("layernorm_forward3", {teams.groups}, {teams.block, width, teams.packs}, args);
 }
 
 template <class T>
@@ -145,8 +145,8 @@ static void layernorm_backward1(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
     LayernormBackwardArgs args =
         backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
     const uint32_t block = uint32_t(block_size);
-    pad.dispatch("layernorm_backward1", {blocks(N, block)}, {block}, args);
-    pad.dispatch("layernorm_backward1_weight", {blocks(C, block)}, {block}, args);
+    pad.dispatch<T>("layernorm_backward1", {blocks(N, block)}, {block}, args);
+    pad.dispatch<T>("layernorm_backward1_weight", {blocks(C, block)}, {block}, args);
 }
 
 static const int BACKWARD_TEAMS =
@@ -159,7 +159,7 @@ static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
                                 int C, int block_size) {
     LayernormBackwardArgs args =
         backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
-    const uint32_t width = pack_width(C, {args.dinp, args.dout, args.inp, args.weight});
+    const uint32_t width = pack_width<T>(C, {args.dinp, args.dout, args.inp, args.weight});
     uint32_t block = uint32_t(block_size);
     while (blocks(C / width, block) > BACKWARD_PACKS && 2 * block <= pad.limits().max_block) block *= 2;
     const uint32_t packs = uint32_t(blocks(C / width, block));
@@ -168,10 +168,10 @@ static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
                                    block_size);
     args.teams = std::min(N, BACKWARD_TEAMS);
     args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
-    pad.dispatch("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args);
+    pad.dispatch<T>("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args);
     pad.barrier();
     const uint32_t reduce_block = std::min(1024u, pad.limits().max_block / 32 * 32);
-    pad.dispatch("layernorm_backward2_weight", {blocks(2 * uint64_t(C), 32)}, {reduce_block}, args);
+    pad.dispatch<T>("layernorm_backward2_weight", {blocks(2 * uint64_t(C), 32)}, {reduce_block}, args);
 }
 
 template <class T>
@@ -227,13 +227,13 @@ size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C) {
     return pad ? 2 * size_t(std::min(N, BACKWARD_TEAMS)) * C : 0;
 }
 
-template std::vector<KernelVersion<LayernormForward<float>>> layernorm_forward_versions();
-template std::vector<KernelVersion<LayernormBackward<float>>> layernorm_backward_versions();
-template void layernorm_forward_cpu(float*, float*, float*, const float*, const float*, const float*, int,
-                                    int);
-template void layernorm_forward(LaunchPad*, float*, float*, float*, const float*, const float*, const float*,
-                                int, int);
-template void layernorm_backward_cpu(float*, float*, float*, const float*, const float*, const float*,
+#define INSTANTIATE(T)                                                                                       \
+    template std::vector<KernelVersion<LayernormForward<T>>> layernorm_forward_versions();                   \
+    template std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions();                 \
+    template void layernorm_forward_cpu(T*, float*, float*, const T*, const T*, const T*, int, int);         \
+    template void layernorm_forward(LaunchPad*, T*, float*, float*, const T*, const T*, const T*, int, int); \
+    template void layernorm_backward_cpu(T*, T*, T*, const T*, const T*, const T*, const float*,             \
+                                         const float*, int, int);                                            \
+    template void layernorm_backward(LaunchPad*, T*, T*, T*, float*, const T*, const T*, const T*,           \
                                      const float*, const float*, int, int);
-template void layernorm_backward(LaunchPad*, float*, float*, float*, float*, const float*, const float*,
-                                 const float*, const float*, const float*, int, int);
+FOR_EACH_REAL(INSTANTIATE)

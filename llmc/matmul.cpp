@@ -59,35 +59,35 @@ template <class T>
 static void add_partials(LaunchPad& pad, T* out, const float* partials, size_t n, int count) {
     if (count == 1) return;
     MatmulSumArgs args = {pad.at(out, n), pad.at(partials, n * count), int(n), count};
-    pad.dispatch("matmul_sum", {blocks(n, 256)}, {256}, args);
+    pad.dispatch<T>("matmul_sum", {blocks(n, 256)}, {256}, args);
 }
 
 template <class T>
 static void matmul_forward1(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
                             int C, int OC, int block_size) {
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
-    pad.dispatch("matmul_forward1", {blocks(uint64_t(N) * OC, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_forward1", {blocks(uint64_t(N) * OC, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void matmul_dinp1(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
                          int block_size) {
     MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
-    pad.dispatch("matmul_dinp1", {blocks(uint64_t(N) * C, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dinp1", {blocks(uint64_t(N) * C, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void matmul_dweight1(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
                             int C, int OC, int block_size) {
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
-    pad.dispatch("matmul_dweight1", {blocks(uint64_t(OC) * C, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dweight1", {blocks(uint64_t(OC) * C, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void matmul_dbias1(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC,
                           int block_size) {
     MatmulDbiasArgs args = dbias_args(pad, dbias, scratch, dout, N, OC, {1, N});
-    pad.dispatch("matmul_dbias1", {blocks(OC, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dbias1", {blocks(OC, block_size)}, {uint32_t(block_size)}, args);
 }
 
 // Version 2: a tile of block_size elements; its side is a specialization constant.
@@ -98,7 +98,8 @@ static void matmul_forward2(LaunchPad& pad, T* out, const T* inp, const T* weigh
                             int C, int OC, int block_size) {
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
     const uint32_t side = tile_side(block_size);
-    pad.dispatch("matmul_forward2", {blocks(N, side) * blocks(OC, side)}, {uint32_t(block_size), side}, args);
+    pad.dispatch<T>("matmul_forward2", {blocks(N, side) * blocks(OC, side)}, {uint32_t(block_size), side},
+                    args);
 }
 
 template <class T>
@@ -106,7 +107,7 @@ static void matmul_dinp2(LaunchPad& pad, T* dinp, const T* dout, const T* weight
                          int block_size) {
     MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
     const uint32_t side = tile_side(block_size);
-    pad.dispatch("matmul_dinp2", {blocks(N, side) * blocks(C, side)}, {uint32_t(block_size), side}, args);
+    pad.dispatch<T>("matmul_dinp2", {blocks(N, side) * blocks(C, side)}, {uint32_t(block_size), side}, args);
 }
 
 template <class T>
@@ -114,7 +115,8 @@ static void matmul_dweight2(LaunchPad& pad, T* dweight, float* scratch, const T*
                             int C, int OC, int block_size) {
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
     const uint32_t side = tile_side(block_size);
-    pad.dispatch("matmul_dweight2", {blocks(OC, side) * blocks(C, side)}, {uint32_t(block_size), side}, args);
+    pad.dispatch<T>("matmul_dweight2", {blocks(OC, side) * blocks(C, side)}, {uint32_t(block_size), side},
+                    args);
 }
 
 // Version 3: the tile of a workgroup, the rows of an invocation (its columns are 8), and the teams among
@@ -135,10 +137,12 @@ static uint64_t tiles3(const Shape3& s, uint64_t M, uint64_t N) {
     return blocks(M, s.rows) * blocks(N, s.columns);
 }
 
-// Whether the kernel may read 16 bytes at a time: every row of every tensor begins on 16 bytes. Null is fine.
+// Whether the kernel may access four elements at a time: every row of every tensor is aligned to that. Null
+// is fine.
+template <class T>
 static bool wide(int C, int OC, std::initializer_list<uint64_t> addresses) {
     bool aligned = C % 4 == 0 && OC % 4 == 0;
-    for (uint64_t address : addresses) aligned = aligned && address % 16 == 0;
+    for (uint64_t address : addresses) aligned = aligned && address % (4 * sizeof(T)) == 0;
     return aligned;
 }
 
@@ -148,30 +152,30 @@ static bool exact(const Shape3& s, int M, int N, int K) {
 }
 
 // Runs `kernel`, whose product is (M,N) over K, in `slices` of K.
-template <class Args>
+template <class T, class Args>
 static void dispatch3(LaunchPad& pad, const char* kernel, const Shape3& s, const Args& args, bool is_wide,
                       int M, int N, int K, int slices = 1) {
     const uint32_t guarded = !is_wide || !exact(s, M, N, K);
-    pad.dispatch(kernel, {tiles3(s, M, N) * slices},
-                 {uint32_t(s.block_size), uint32_t(args.C), uint32_t(args.OC), is_wide, guarded,
-                  uint32_t(s.rows), uint32_t(s.columns), uint32_t(s.rows_each), uint32_t(s.teams)},
-                 args);
+    pad.dispatch<T>(kernel, {tiles3(s, M, N) * slices},
+                    {uint32_t(s.block_size), uint32_t(args.C), uint32_t(args.OC), is_wide, guarded,
+                     uint32_t(s.rows), uint32_t(s.columns), uint32_t(s.rows_each), uint32_t(s.teams)},
+                    args);
 }
 
 template <class T>
 static void matmul_forward3(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
                             int C, int OC, int block_size) {
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
-    const bool is_wide = wide(C, OC, {args.outp, args.inp, args.weight, args.bias});
-    dispatch3(pad, "matmul_forward3", shape3(block_size), args, is_wide, N, OC, C);
+    const bool is_wide = wide<T>(C, OC, {args.outp, args.inp, args.weight, args.bias});
+    dispatch3<T>(pad, "matmul_forward3", shape3(block_size), args, is_wide, N, OC, C);
 }
 
 template <class T>
 static void matmul_dinp3(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
                          int block_size) {
     MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
-    const bool is_wide = wide(C, OC, {args.dinp, args.dout, args.weight});
-    dispatch3(pad, "matmul_dinp3", shape3(block_size), args, is_wide, N, C, OC);
+    const bool is_wide = wide<T>(C, OC, {args.dinp, args.dout, args.weight});
+    dispatch3<T>(pad, "matmul_dinp3", shape3(block_size), args, is_wide, N, C, OC);
 }
 
 // As many slices as give 1024 workgroups (several for each multiprocessor of a large GPU, so that the last
@@ -188,8 +192,8 @@ static Slices dweight_partials(LaunchPad& pad, T* dweight, float* scratch, const
                                int C, int OC, int block_size) {
     const Slices slices = dweight_slices(N, C, OC, block_size);
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, slices);
-    const bool is_wide = wide(C, OC, {args.dweight, args.partials, args.dout, args.inp});
-    dispatch3(pad, "matmul_dweight3", shape3(block_size), args, is_wide, OC, C, N, slices.count);
+    const bool is_wide = wide<T>(C, OC, {args.dweight, args.partials, args.dout, args.inp});
+    dispatch3<T>(pad, "matmul_dweight3", shape3(block_size), args, is_wide, OC, C, N, slices.count);
     return slices;
 }
 
@@ -210,21 +214,21 @@ template <class T>
 static void matmul_forward4(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
                             int C, int OC, int block_size) {
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
-    pad.dispatch("matmul_forward4", groups4(N, OC, block_size), {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_forward4", groups4(N, OC, block_size), {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void matmul_dinp4(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
                          int block_size) {
     MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
-    pad.dispatch("matmul_dinp4", groups4(N, C, block_size), {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dinp4", groups4(N, C, block_size), {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void matmul_dweight4(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
                             int C, int OC, int block_size) {
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
-    pad.dispatch("matmul_dweight4", groups4(OC, C, block_size), {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dweight4", groups4(OC, C, block_size), {uint32_t(block_size)}, args);
 }
 
 // As many slices as give 1024 workgroups, each of 32 rows at least.
@@ -237,7 +241,7 @@ static Slices dbias_partials(LaunchPad& pad, T* dbias, float* scratch, const T* 
                              int block_size) {
     const Slices slices = dbias_slices(N, OC, block_size);
     MatmulDbiasArgs args = dbias_args(pad, dbias, scratch, dout, N, OC, slices);
-    pad.dispatch("matmul_dbias2", {blocks(OC, block_size) * slices.count}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dbias2", {blocks(OC, block_size) * slices.count}, {uint32_t(block_size)}, args);
     return slices;
 }
 

@@ -25,16 +25,16 @@ template <class T>
 static void residual_forward1(LaunchPad& pad, T* out, const T* inp1, const T* inp2, size_t n,
                               int block_size) {
     ResidualForwardArgs args = {pad.at(out, n), pad.at(inp1, n), pad.at(inp2, n), n};
-    pad.dispatch("residual_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("residual_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
 static void residual_forward2(LaunchPad& pad, T* out, const T* inp1, const T* inp2, size_t n,
                               int block_size) {
     ResidualForwardArgs args = {pad.at(out, n), pad.at(inp1, n), pad.at(inp2, n), n};
-    const uint32_t width = pack_width(0, {args.outp, args.inp1, args.inp2});
-    pad.dispatch("residual_forward2", {blocks(n, uint64_t(block_size) * width)},
-                 {uint32_t(block_size), width}, args);
+    const uint32_t width = pack_width<T>(0, {args.outp, args.inp1, args.inp2});
+    pad.dispatch<T>("residual_forward2", {blocks(n, uint64_t(block_size) * width)},
+                    {uint32_t(block_size), width}, args);
 }
 
 template <class T>
@@ -59,7 +59,8 @@ static void fused_residual_layernorm_forward1(LaunchPad& pad, T* residual, T* no
                                               float* rstd, const T* inp1, const T* inp2, const T* weight,
                                               const T* bias, int N, int C, int block_size) {
     auto args = fused_args(pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
-    pad.dispatch("fused_residual_layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("fused_residual_layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)},
+                    args);
 }
 
 template <class T>
@@ -68,15 +69,15 @@ static void fused_residual_layernorm_forward2(LaunchPad& pad, T* residual, T* no
                                               const T* bias, int N, int C, int block_size) {
     auto args = fused_args(pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
     const uint32_t width =
-        pack_width(C, {args.residual, args.normed, args.inp1, args.inp2, args.weight, args.bias});
+        pack_width<T>(C, {args.residual, args.normed, args.inp1, args.inp2, args.weight, args.bias});
     const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
     if (teams.packs > MAX_ROW_PACKS) {  // the row does not fit in registers
         residual_forward(&pad, residual, inp1, inp2, size_t(N) * C);
         pad.barrier();
         return layernorm_forward(&pad, normed, mean, rstd, residual, weight, bias, N, C);
     }
-    pad.dispatch("fused_residual_layernorm_forward2", {teams.groups}, {teams.block, width, teams.packs},
-                 args);
+    pad.dispatch<T>("fused_residual_layernorm_forward2", {teams.groups}, {teams.block, width, teams.packs},
+                    args);
 }
 
 template <class T>

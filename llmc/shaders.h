@@ -1,10 +1,11 @@
-// The compiled shaders, embedded in the library by cmake/embed.cmake: one entry for each shaders/*.comp.
+// The compiled shaders, embedded in the library by cmake/embed.cmake: one entry for each shaders/*.comp
+// and storage type.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 struct EmbeddedShader {
-    const char* name;      // file name without .comp; null in the last entry
+    const char* name;      // file name without .comp, _ and the storage type; null in the last entry
     const uint32_t* code;  // SPIR-V words
     size_t bytes;
 };

@@ -5,17 +5,44 @@
 
 #include "llmc/error.h"
 
+// Cooperative matrices and bf16, as VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16 of the Vulkan
+// registry have them, under names of our own: the headers of Debian 12 are older than both.
+struct CooperativeMatrixFeatures {
+    VkStructureType sType = VkStructureType(1000506000);
+    void* pNext = nullptr;
+    VkBool32 cooperativeMatrix = VK_FALSE, cooperativeMatrixRobustBufferAccess = VK_FALSE;
+};
+struct BFloat16Features {
+    VkStructureType sType = VkStructureType(1000141000);
+    void* pNext = nullptr;
+    VkBool32 shaderBFloat16Type = VK_FALSE, shaderBFloat16DotProduct = VK_FALSE;
+    VkBool32 shaderBFloat16CooperativeMatrix = VK_FALSE;
+};
+const int COMPONENT_FLOAT16 = 0, COMPONENT_FLOAT32 = 1, COMPONENT_BFLOAT16 = 1000141000, SCOPE_SUBGROUP = 3;
+struct CooperativeMatrixProperties {
+    VkStructureType sType = VkStructureType(1000506001);
+    void* pNext = nullptr;
+    uint32_t M = 0, N = 0, K = 0;
+    int A = 0, B = 0, C = 0, result = 0;  // component types
+    VkBool32 saturating = VK_FALSE;
+    int scope = 0;
+};
+typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, uint32_t* count,
+                                                            CooperativeMatrixProperties* properties);
+
 // Functions of the instance level, in the order they are used.
-#define VULKAN_INSTANCE_FUNCTIONS(X)                                                                \
-    X(vkDestroyInstance)                                                                            \
-    X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceFeatures2) \
-        X(vkGetPhysicalDeviceMemoryProperties2) X(vkGetPhysicalDeviceQueueFamilyProperties)         \
+#define VULKAN_INSTANCE_FUNCTIONS(X)                                                        \
+    X(vkDestroyInstance)                                                                    \
+    X(vkEnumeratePhysicalDevices)                                                           \
+    X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceFeatures2)                       \
+        X(vkGetPhysicalDeviceMemoryProperties2) X(vkGetPhysicalDeviceQueueFamilyProperties) \
             X(vkEnumerateDeviceExtensionProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
 
 #define VULKAN_DEVICE_FUNCTIONS(X)                                                                           \
     X(vkDestroyDevice)                                                                                       \
-    X(vkGetDeviceQueue) X(vkDeviceWaitIdle) X(vkQueueSubmit2) X(vkCreateSemaphore) X(vkDestroySemaphore)     \
-        X(vkWaitSemaphores) X(vkGetSemaphoreCounterValue) X(vkCreateCommandPool) X(vkDestroyCommandPool)     \
+    X(vkGetDeviceQueue)                                                                                      \
+    X(vkDeviceWaitIdle) X(vkQueueSubmit2) X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkWaitSemaphores)     \
+        X(vkGetSemaphoreCounterValue) X(vkCreateCommandPool) X(vkDestroyCommandPool)                         \
             X(vkAllocateCommandBuffers) X(vkFreeCommandBuffers) X(vkBeginCommandBuffer)                      \
                 X(vkEndCommandBuffer) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements)  \
                     X(vkAllocateMemory) X(vkFreeMemory) X(vkBindBufferMemory) X(vkMapMemory)                 \

@@ -5,7 +5,6 @@
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { AdamWArgs args; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Floats4 { vec4 x[]; };
 
 // Updates m and v, and returns the new parameters.
 vec4 update(vec4 param, inout vec4 m, inout vec4 v, vec4 g) {
@@ -27,10 +26,9 @@ void main() {
     Reals params = real_row(args.params, quad, 4), grads = real_row(args.grads, quad, 4);
     Floats m = float_row(args.m, quad, 4), v = float_row(args.v, quad, 4);
     if (quad * 4 + 4 <= args.n) {
-        Reals4 params4 = Reals4(uint64_t(params)), grads4 = Reals4(uint64_t(grads));
         Floats4 m4 = Floats4(uint64_t(m)), v4 = Floats4(uint64_t(v));
         vec4 new_m = m4.x[0], new_v = v4.x[0];
-        params4.x[0] = update(params4.x[0], new_m, new_v, grads4.x[0] * scale);
+        store4(params, 0, update(load4(params, 0), new_m, new_v, load4(grads, 0) * scale));
         m4.x[0] = new_m;
         v4.x[0] = new_v;
         return;

@@ -1,8 +1,9 @@
 // Argument blocks of the kernels, read by C++ (llmc/*.cpp) and by GLSL (shaders/*.comp), at most 128 bytes each.
 // Both sides lay them out alike: 8-byte device addresses first, then 4-byte numbers.
 //
-// Reals holds the storage type of parameters, activations and gradients (float now); Floats is fp32 always:
-// statistics, losses, optimizer state. Shapes stand beside each address; B T C V Vp NH as in llm.c.
+// Reals holds the storage type of parameters, activations and gradients: every kernel is built for each, with
+// REAL_FP32, REAL_BF16 or REAL_FP16 defined. Floats is fp32 always: statistics, losses, optimizer state. Shapes stand
+// beside each address; B T C V Vp NH as in llm.c.
 #ifndef ARGS_H
 #define ARGS_H
 
@@ -18,15 +19,22 @@ using Floats = uint64_t;
 using Ints = uint64_t;
 using AdamWSteps = uint64_t;
 #else
+#ifdef REAL_FP32
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Reals { float x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Reals4 { vec4 x[]; };
+#else
+layout(buffer_reference, scalar, buffer_reference_align = 2) buffer Reals { uint16_t x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Reals4 { uvec2 x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Reals8 { uvec4 x[]; };
+#endif
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Floats4 { vec4 x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer AdamWSteps { AdamWStep x[]; };
 #endif
 
 struct PeakCopyArgs {
-    Reals outp, inp;  // (4 N)
+    Floats outp, inp;  // (4 N)
     int N;
 };
 

@@ -2,7 +2,7 @@
 // invocations, each with ROWS x 8 of them, at rows row_of(0..) and columns column_of(0..). The factors of a product
 // pass through one array of shared memory in slices, so that it stays under 26 KiB for every head size to 128.
 layout(constant_id = 1) const uint HS = 64;       // channels of a head
-layout(constant_id = 2) const uint QUADS = 1;     // rows start at multiples of 16 bytes: read four channels at once
+layout(constant_id = 2) const uint QUADS = 1;     // rows allow accesses of four channels
 
 const uint TILE = 64;                             // queries or keys
 const uint COLUMNS = 8;                           // of the scores, per invocation
@@ -40,7 +40,7 @@ vec4 load_quad(Reals p, HeadRows h, uint row, uint quad) {
     const uint c = 4 * quad, i = row * h.width + h.offset + c;
     vec4 v = vec4(0);
     if (QUADS != 0) {
-        if (c < HS) v = Reals4(uint64_t(p)).x[i / 4];
+        if (c < HS) v = load4(p, i / 4);
     } else {
         [[unroll]] for (uint k = 0; k < 4; k++)
             if (c + k < HS) v[k] = load(p, i + k);
@@ -125,7 +125,7 @@ void store_quad(HeadRows h, uint row, uint quad, vec4 v) {
     Reals p = real_row(h.p, row, h.width);
     const uint i = h.offset + 4 * quad;
     if (QUADS != 0) {
-        Reals4(uint64_t(p)).x[i / 4] = v;
+        store4(p, i / 4, v);
     } else {
         [[unroll]] for (uint k = 0; k < 4; k++)
             if (4 * quad + k < HS) store(p, i + k, v[k]);

@@ -5,7 +5,7 @@
 #include "util.glsl"
 
 layout(constant_id = 1) const uint HS = 64;
-layout(constant_id = 2) const uint QUADS = 1;  // rows start at multiples of 16 bytes: read four channels at once
+layout(constant_id = 2) const uint QUADS = 1;  // rows allow accesses of four channels
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
 void main() {
@@ -16,7 +16,7 @@ void main() {
     Reals outp = real_row(args.outp, i, HS);
     float sum = 0;
     if (QUADS != 0) {
-        for (uint q = 0; q < HS / 4; q++) sum += dot(Reals4(uint64_t(dout)).x[q], Reals4(uint64_t(outp)).x[q]);
+        for (uint q = 0; q < HS / 4; q++) sum += dot(load4(dout, q), load4(outp, q));
     } else {
         for (uint c = 0; c < HS; c++) sum += load(dout, c) * load(outp, c);
     }

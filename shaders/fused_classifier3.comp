@@ -10,11 +10,11 @@ void main() {
     const uint row = group_index();
     if (row >= args.N) return;
     const uint V = args.V, target = args.targets.x[row], first = gl_LocalInvocationID.x;
-    Reals4 logits = Reals4(uint64_t(real_row(args.logits, row, args.Vp)));
+    Reals logits = real_row(args.logits, row, args.Vp);
     const vec4 minus_infinity = vec4(uintBitsToFloat(0xff800000u));
     float largest = -3.4e38, sum = 0;
     for (uint q = first; q < (V + 3) / 4; q += BLOCK) {
-        vec4 x = logits.x[q];
+        vec4 x = load4(logits, q);
         if (4 * q + 3 >= V) x = mix(x, minus_infinity, greaterThanEqual(4 * q + uvec4(0, 1, 2, 3), uvec4(V)));
         const float before = largest;
         largest = max(largest, max(max(x.x, x.y), max(x.z, x.w)));
@@ -24,7 +24,7 @@ void main() {
     const float row_largest = block_max(largest);
     const float row_sum = block_sum(sum * exp(largest - row_largest));
     if (first == target / 4 % BLOCK)
-        args.losses.x[row] = log(row_sum) + row_largest - logits.x[target / 4][target % 4];
+        args.losses.x[row] = log(row_sum) + row_largest - load(logits, target);
     if (args.write_gradients == 0) return;
     const float factor = args.dloss / row_sum;
     // backwards: the end of the row was read last, so that it is the likeliest to be in a cache still
@@ -32,7 +32,7 @@ void main() {
         const uint q = k * BLOCK + first;
         if (q >= args.Vp / 4) continue;
         const uvec4 c = 4 * q + uvec4(0, 1, 2, 3);
-        const vec4 gradient = exp(logits.x[q] - row_largest) * factor - args.dloss * vec4(equal(c, uvec4(target)));
-        logits.x[q] = mix(gradient, vec4(0), greaterThanEqual(c, uvec4(V)));
+        const vec4 gradient = exp(load4(logits, q) - row_largest) * factor - args.dloss * vec4(equal(c, uvec4(target)));
+        store4(logits, q, mix(gradient, vec4(0), greaterThanEqual(c, uvec4(V))));
     }
 }

@@ -12,10 +12,12 @@ void main() {
     const uint64_t start = uint64_t(piece) * PIECE;
     if (start >= args.n) return;
     Reals grads = real_row(args.grads, piece, PIECE);
-    Reals4 quads = Reals4(uint64_t(grads));
     const uint count = uint(min(args.n - start, uint64_t(PIECE))), first = gl_LocalInvocationID.x;
     vec4 squares = vec4(0);
-    for (uint q = first; q < count / 4; q += BLOCK) squares += quads.x[q] * quads.x[q];
+    for (uint q = first; q < count / 4; q += BLOCK) {
+        const vec4 g = load4(grads, q);
+        squares += g * g;
+    }
     float sum = (squares.x + squares.y) + (squares.z + squares.w);
     for (uint i = count / 4 * 4 + first; i < count; i += BLOCK) sum += load(grads, i) * load(grads, i);
     sum = block_sum(sum);

@@ -65,17 +65,17 @@ uint row_in_tile(uint i) { return (place_in_team().x + i / 4 * DOWN) * 4 + i % 4
 uint column_in_tile(uint half_tile) { return (place_in_team().y + half_tile * ACROSS) * 4; }
 
 // Four values from `at` on, of which `left` exist.
-vec4 load4(uint64_t at, uint left) {
-    if (WIDE) return Reals4(at).x[0];
+vec4 load_four(uint64_t at, uint left) {
+    if (WIDE) return load4(Reals(at), 0);
     vec4 v = vec4(0);
     [[unroll]] for (uint i = 0; i < 4; i++)
         if (i < left) v[i] = load(Reals(at), i);
     return v;
 }
 
-void store4(Reals p, uint column, vec4 v, uint columns) {
+void store_four(Reals p, uint column, vec4 v, uint columns) {
     if (WIDE) {
-        Reals4(uint64_t(p) + column * REAL_BYTES).x[0] = v;
+        store4(p, column / 4, v);
         return;
     }
     [[unroll]] for (uint i = 0; i < 4; i++)
@@ -109,7 +109,7 @@ void fetch_block(uint part, Operand o, uint row, uint k, uint end) {
     [[unroll]] for (uint i = 0; i < 4; i++) {
         fetched[part][i] = vec4(0);
         if (!GUARDED || (line + i < lines && start < width))
-            fetched[part][i] = load4(fetch_from[part] + i * o.ld * REAL_BYTES, width - start);
+            fetched[part][i] = load_four(fetch_from[part] + i * o.ld * REAL_BYTES, width - start);
     }
     fetch_from[part] += DEPTH * (o.k_major ? o.ld : 1) * REAL_BYTES;
 }

@@ -14,6 +14,6 @@ void main() {
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         [[unroll]] for (uint j = 0; j < 2; j++) {
             const uint row = tile.row + row_in_tile(i), column = tile.column + column_in_tile(j);
-            if (row < args.N && column < C) store4(real_row(args.dinp, row, C), column, sums[i][j], C);
+            if (row < args.N && column < C) store_four(real_row(args.dinp, row, C), column, sums[i][j], C);
         }
 }

@@ -8,10 +8,9 @@
 layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
 
 void add4(Reals p, uint column, vec4 v) {
-    store4(p, column, load4(uint64_t(p) + column * REAL_BYTES, C - column) + v, C);
+    store_four(p, column, load_four(uint64_t(p) + column * REAL_BYTES, C - column) + v, C);
 }
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Floats4 { vec4 x[]; };
 
 void store_partial4(Floats p, uint column, vec4 v) {
     if (WIDE) {

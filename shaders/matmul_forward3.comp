@@ -15,10 +15,10 @@ void main() {
         const uint column = tile.column + column_in_tile(j);
         vec4 bias = vec4(0);
         if (column < OC && uint64_t(args.bias) != 0)
-            bias = load4(uint64_t(args.bias) + column * REAL_BYTES, OC - column);
+            bias = load_four(uint64_t(args.bias) + column * REAL_BYTES, OC - column);
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
             const uint row = tile.row + row_in_tile(i);
-            if (row < args.N && column < OC) store4(real_row(args.outp, row, OC), column, sums[i][j] + bias, OC);
+            if (row < args.N && column < OC) store_four(real_row(args.outp, row, OC), column, sums[i][j] + bias, OC);
         }
     }
 }

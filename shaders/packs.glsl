@@ -1,18 +1,18 @@
-// Packs: a kernel with a 16-byte path and a plain one is written once, over packs of WIDTH neighbouring elements. The
+// Packs: a kernel with a path for wide accesses and a plain one is written once, over packs of WIDTH neighbouring elements. The
 // launcher sets WIDTH, specialization constant 1, by pack_width() of llmc/packs.h: 4 where addresses and row lengths
-// allow 16-byte accesses, else 1; then y, z and w of a pack are unused, and the compiler drops them.
+// allow accesses of four elements, else 1; then y, z and w of a pack are unused, and the compiler drops them.
 #include "util.glsl"
 
 layout(constant_id = 1) const uint WIDTH = 4;
 
 // Pack number i of p: elements WIDTH i to WIDTH i + WIDTH - 1.
 vec4 load_pack(Reals p, uint i) {
-    if (WIDTH == 4) return Reals4(uint64_t(p)).x[i];
+    if (WIDTH == 4) return load4(p, i);
     return vec4(load(p, i), 0, 0, 0);
 }
 void store_pack(Reals p, uint i, vec4 v) {
     if (WIDTH == 4)
-        Reals4(uint64_t(p)).x[i] = v;
+        store4(p, i, v);
     else
         store(p, i, v.x);
 }

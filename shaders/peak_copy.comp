@@ -8,6 +8,6 @@ layout(push_constant, scalar) uniform Push { PeakCopyArgs args; };
 void main() {
     const uint64_t i = global_index();
     if (i >= args.N) return;
-    Reals4 outp = Reals4(uint64_t(args.outp) + i * 16), inp = Reals4(uint64_t(args.inp) + i * 16);
+    Floats4 outp = Floats4(uint64_t(args.outp) + i * 16), inp = Floats4(uint64_t(args.inp) + i * 16);
     outp.x[0] = inp.x[0];
 }

@@ -5,6 +5,7 @@
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_shader_16bit_storage : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
@@ -19,10 +20,36 @@ uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroup
 // The number of this invocation in such a grid; 64 bits, since tensors may have more than 2^32 elements.
 uint64_t global_index() { return uint64_t(group_index()) * BLOCK + gl_LocalInvocationID.x; }
 
-// The storage type is float: loading and storing do not convert.
+// Elements of the storage type, read and written as float: one, or four neighbours (number 4 i to 4 i + 3 of p, where
+// p is aligned to four elements). Rounding is to nearest, ties to even.
+#ifdef REAL_FP32
 const uint REAL_BYTES = 4;
 float load(Reals p, uint i) { return p.x[i]; }
 void store(Reals p, uint i, float v) { p.x[i] = v; }
+vec4 load4(Reals p, uint i) { return Reals4(uint64_t(p)).x[i]; }
+void store4(Reals p, uint i, vec4 v) { Reals4(uint64_t(p)).x[i] = v; }
+#else
+const uint REAL_BYTES = 2;
+#ifdef REAL_BF16
+vec2 unpack(uint u) { return vec2(uintBitsToFloat(u << 16), uintBitsToFloat(u & 0xffff0000u)); }
+uint round_real(float v) {  // a NaN stays one
+    const uint u = floatBitsToUint(v);
+    return (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+}
+uint pack(vec2 v) { return round_real(v.x) | round_real(v.y) << 16; }
+#else
+vec2 unpack(uint u) { return unpackHalf2x16(u); }
+uint pack(vec2 v) { return packHalf2x16(v); }
+uint round_real(float v) { return pack(vec2(v, 0)); }
+#endif
+float load(Reals p, uint i) { return unpack(uint(p.x[i])).x; }
+void store(Reals p, uint i, float v) { p.x[i] = uint16_t(round_real(v)); }
+vec4 load4(Reals p, uint i) {
+    const uvec2 u = Reals4(uint64_t(p)).x[i];
+    return vec4(unpack(u.x), unpack(u.y));
+}
+void store4(Reals p, uint i, vec4 v) { Reals4(uint64_t(p)).x[i] = uvec2(pack(v.xy), pack(v.zw)); }
+#endif
 
 // p advanced by row * width elements, which may pass 2^32. (GLSL does not overload on buffer references.)
 Reals real_row(Reals p, uint64_t row, uint width) { return Reals(uint64_t(p) + row * width * REAL_BYTES); }

@@ -61,12 +61,43 @@ struct CloseTestPads : testing::Environment {
 };
 inline testing::Environment* const close_test_pads = testing::AddGlobalTestEnvironment(new CloseTestPads);
 
-inline std::vector<float> random_values(size_t n, uint32_t seed, float scale = 1.0f) {
+// The storage types: a layer's tests are TYPED_TESTs over them. Tensors are held as floats that T represents
+// exactly (random_values<T>, rounded<T>), so that one reference in fp32 or double serves every type, within
+// tolerance<T>().
+using RealTypes = testing::Types<float, bf16, fp16>;
+
+template <class T>
+std::vector<float> rounded(std::vector<float> values) {
+    for (float& v : values) v = float(T(v));
+    return values;
+}
+
+// Relative L2 error: that of fp32, or what rounding results to T makes (2^-9 and 2^-12 at most, each) and a
+// rounded intermediate result or two.
+template <class T>
+double tolerance(double fp32 = 1e-5) {
+    return std::max(fp32, std::is_same_v<T, bf16> ? 4e-3 : std::is_same_v<T, fp16> ? 5e-4 : 0.0);
+}
+
+template <class T = float>
+std::vector<float> random_values(size_t n, uint32_t seed, float scale = 1.0f) {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal(0.0f, scale);
     std::vector<float> values(n);
     for (float& v : values) v = normal(generator);
-    return values;
+    return rounded<T>(values);
+}
+
+// Arrays of T from floats, and back.
+template <class T>
+std::vector<T> from_floats(const std::vector<float>& values) {
+    std::vector<T> result(values.size());
+    for (size_t i = 0; i < values.size(); i++) result[i] = T(values[i]);
+    return result;
+}
+template <class T>
+std::vector<float> to_floats(const std::vector<T>& values) {
+    return std::vector<float>(values.begin(), values.end());
 }
 
 inline std::vector<int> random_integers(size_t n, uint32_t seed, int below) {
@@ -80,24 +111,28 @@ inline std::vector<float> nans(size_t n) {
     return std::vector<float>(n, std::numeric_limits<float>::quiet_NaN());
 }
 
-// An array in the launchpad's memory, with given values or, for outputs, n NaNs.
+// An array in the launchpad's memory, with given values or, for outputs, n NaNs. Values are floats on the
+// host, whatever T is, or ints.
 template <class T>
 struct DeviceArray {
+    using Value = std::conditional_t<std::is_same_v<T, int>, int, float>;
     LaunchPad& pad;
     T* data;
     size_t size;
-    DeviceArray(LaunchPad& p, const std::vector<T>& values)
+    DeviceArray(LaunchPad& p, const std::vector<Value>& values)
         : pad(p), data(p.allocate<T>(values.size(), "test")), size(values.size()) {
-        pad.upload(data, values.data(), size * sizeof(T));
+        std::vector<T> host(size);
+        for (size_t i = 0; i < size; i++) host[i] = T(values[i]);
+        pad.upload(data, host.data(), size * sizeof(T));
     }
     DeviceArray(LaunchPad& p, size_t n)
-        : DeviceArray(p, std::vector<T>(n, std::numeric_limits<T>::quiet_NaN())) {}
+        : DeviceArray(p, std::vector<Value>(n, std::numeric_limits<Value>::quiet_NaN())) {}
     DeviceArray(const DeviceArray&) = delete;
     ~DeviceArray() { pad.free(data); }
-    std::vector<T> values() const {
+    std::vector<Value> values() const {
         std::vector<T> host(size);
         pad.download(host.data(), data, size * sizeof(T));
-        return host;
+        return std::vector<Value>(host.begin(), host.end());
     }
     operator T*() const { return data; }
 };
@@ -121,13 +156,15 @@ inline void expect_close(const char* what, const std::vector<float>& got, const 
         << what << ": relative L2 error " << std::sqrt(error_squares / squares);
 }
 
-// Calls check(pad, version, block_size) for each memory mode, each version and each of its block sizes.
-template <class Versions, class Check>
+// Calls check(pad, version, block_size) for each version and each of its block sizes, in each memory mode; in
+// the first one alone for the 16-bit types, since kernels know nothing of modes.
+template <class T = float, class Versions, class Check>
 void for_each_version(const Versions& versions, Check check) {
     for (const auto& pad : test_pads())
         for (const auto& version : versions)
             for (int block_size : version.block_sizes) {
                 if (uint32_t(block_size) > pad->limits().max_block) continue;
+                if (!std::is_same_v<T, float> && pad != test_pads()[0]) continue;
                 SCOPED_TRACE(format_string("%s, block size %d, %s memory, %s", version.name, block_size,
                                            memory_mode_name(pad->memory_mode()), pad->device().name.c_str()));
                 const int messages = validation_message_count();

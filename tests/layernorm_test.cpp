@@ -11,12 +11,14 @@ struct Shape {
 };
 static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {300, 17}, {4, 4100}};
 
+// Inputs that T represents, and the results of the CPU version in fp32.
+template <class T>
 struct ForwardCase {
     std::vector<float> inp, weight, bias, out, mean, rstd;
     ForwardCase(int N, int C)
-        : inp(random_values(size_t(N) * C, 1)),
-          weight(random_values(C, 2)),
-          bias(random_values(C, 3)),
+        : inp(random_values<T>(size_t(N) * C, 1)),
+          weight(random_values<T>(C, 2)),
+          bias(random_values<T>(C, 3)),
           out(nans(size_t(N) * C)),
           mean(nans(N)),
           rstd(nans(N)) {
@@ -27,7 +29,7 @@ struct ForwardCase {
 
 TEST(LayernormForward, CpuMatchesDouble) {
     for (auto [N, C] : shapes) {
-        const ForwardCase c(N, C);
+        const ForwardCase<float> c(N, C);
         std::vector<float> out(size_t(N) * C), mean(N), rstd(N);
         for (int n = 0; n < N; n++) {
             double m = 0, v = 0;
@@ -47,19 +49,25 @@ TEST(LayernormForward, CpuMatchesDouble) {
     }
 }
 
-TEST(LayernormForward, GpuMatchesCpu) {
+template <class T>
+struct Layernorm : testing::Test {};
+TYPED_TEST_SUITE(Layernorm, RealTypes);
+
+TYPED_TEST(Layernorm, ForwardGpuMatchesCpu) {
+    using T = TypeParam;
     for (auto [N, C] : shapes) {
-        const ForwardCase c(N, C);
+        const ForwardCase<T> c(N, C);
         SCOPED_TRACE(format_string("N %d C %d", N, C));
         auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias);
-            DeviceArray<float> out(pad, c.out.size()), mean(pad, N), rstd(pad, N);
+            DeviceArray<T> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias);
+            DeviceArray<T> out(pad, c.out.size());
+            DeviceArray<float> mean(pad, N), rstd(pad, N);
             version.launch(pad, out, mean, rstd, inp, weight, bias, N, C, block);
-            expect_close("out", out.values(), c.out);
+            expect_close("out", out.values(), c.out, tolerance<T>());
             expect_close("mean", mean.values(), c.mean);
             expect_close("rstd", rstd.values(), c.rstd);
         };
-        for_each_version(layernorm_forward_versions<float>(), check);
+        for_each_version<T>(layernorm_forward_versions<T>(), check);
     }
 }
 
@@ -93,16 +101,17 @@ static std::vector<float> slopes(std::vector<double>& values, const std::vector<
     return result;
 }
 
+template <class T>
 struct BackwardCase {
-    ForwardCase forward;
+    ForwardCase<T> forward;
     std::vector<float> dout, dinp, dweight, dbias;  // before: gradients are added to
     std::vector<float> dinp_after, dweight_after, dbias_after;
     BackwardCase(int N, int C)
         : forward(N, C),
-          dout(random_values(size_t(N) * C, 4)),
-          dinp(random_values(size_t(N) * C, 5)),
-          dweight(random_values(C, 6)),
-          dbias(random_values(C, 7)),
+          dout(random_values<T>(size_t(N) * C, 4)),
+          dinp(random_values<T>(size_t(N) * C, 5)),
+          dweight(random_values<T>(C, 6)),
+          dbias(random_values<T>(C, 7)),
           dinp_after(dinp),
           dweight_after(dweight),
           dbias_after(dbias) {
@@ -115,8 +124,8 @@ struct BackwardCase {
 TEST(LayernormBackward, CpuMatchesFiniteDifferences) {
     for (auto [N, C] : {Shape{1, 7}, {3, 5}, {7, 48}, {130, 3}}) {
         SCOPED_TRACE(format_string("N %d C %d", N, C));
-        const BackwardCase c(N, C);
-        const ForwardCase& f = c.forward;
+        const BackwardCase<float> c(N, C);
+        const ForwardCase<float>& f = c.forward;
         std::vector<double> inp(f.inp.begin(), f.inp.end()), weight(f.weight.begin(), f.weight.end()),
             bias(f.bias.begin(), f.bias.end());
         auto loss_now = [&, N = N, C = C] { return loss(inp, weight, bias, c.dout, N, C); };
@@ -126,77 +135,82 @@ TEST(LayernormBackward, CpuMatchesFiniteDifferences) {
     }
 }
 
-TEST(LayernormBackward, GpuMatchesCpu) {
+TYPED_TEST(Layernorm, BackwardGpuMatchesCpu) {
+    using T = TypeParam;
     std::vector<Shape> all(std::begin(shapes), std::end(shapes));
     all.push_back({1030, 12});  // more rows than layernorm_backward2 has workgroups
     for (auto [N, C] : all) {
-        const BackwardCase c(N, C);
-        const ForwardCase& f = c.forward;
+        const BackwardCase<T> c(N, C);
+        const ForwardCase<T>& f = c.forward;
         SCOPED_TRACE(format_string("N %d C %d", N, C));
         auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> dout(pad, c.dout), inp(pad, f.inp), weight(pad, f.weight), mean(pad, f.mean);
-            DeviceArray<float> rstd(pad, f.rstd), dinp(pad, c.dinp), dweight(pad, c.dweight),
-                dbias(pad, c.dbias);
+            DeviceArray<T> dout(pad, c.dout), inp(pad, f.inp), weight(pad, f.weight);
+            DeviceArray<float> mean(pad, f.mean);
+            DeviceArray<T> dinp(pad, c.dinp), dweight(pad, c.dweight), dbias(pad, c.dbias);
+            DeviceArray<float> rstd(pad, f.rstd);
             DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
             pad.begin_group();  // the launcher must order its own kernels
             version.launch(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
             pad.end_group();
             // one channel has no variance: rstd is 316 and multiplies the rounding of a difference that is
             // zero
-            expect_close("dinp", dinp.values(), c.dinp_after, C == 1 ? 1e-3 : 1e-5);
-            expect_close("dweight", dweight.values(), c.dweight_after);
-            expect_close("dbias", dbias.values(), c.dbias_after);
+            expect_close("dinp", dinp.values(), c.dinp_after, tolerance<T>(C == 1 ? 1e-3 : 1e-5));
+            expect_close("dweight", dweight.values(), c.dweight_after, tolerance<T>());
+            expect_close("dbias", dbias.values(), c.dbias_after, tolerance<T>());
         };
-        for_each_version(layernorm_backward_versions<float>(), check);
+        for_each_version<T>(layernorm_backward_versions<T>(), check);
     }
 }
 
 // Addresses that rule out 16-byte accesses although C would allow them.
-TEST(Layernorm, UnalignedAddresses) {
+TYPED_TEST(Layernorm, UnalignedAddresses) {
+    using T = TypeParam;
     const int N = 5, C = 12;
     const size_t n = size_t(N) * C;
-    const BackwardCase c(N, C);
-    const ForwardCase& f = c.forward;
+    const BackwardCase<T> c(N, C);
+    const ForwardCase<T>& f = c.forward;
     auto shifted = [](std::vector<float> values) {
         values.insert(values.begin(), 77.0f);
         return values;
     };
-    for_each_version(layernorm_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<float> inp(pad, shifted(f.inp)), out(pad, n + 1), mean(pad, N), rstd(pad, N);
-        DeviceArray<float> weight(pad, f.weight), bias(pad, f.bias);
+    for_each_version<T>(layernorm_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<T> inp(pad, shifted(f.inp)), out(pad, n + 1);
+        DeviceArray<float> mean(pad, N), rstd(pad, N);
+        DeviceArray<T> weight(pad, f.weight), bias(pad, f.bias);
         version.launch(pad, out + 1, mean, rstd, inp + 1, weight, bias, N, C, block);
         const std::vector<float> got = out.values();
         EXPECT_TRUE(std::isnan(got[0]));
-        expect_close("out", {got.begin() + 1, got.end()}, f.out);
+        expect_close("out", {got.begin() + 1, got.end()}, f.out, tolerance<T>());
     });
-    for_each_version(layernorm_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<float> inp(pad, f.inp), dinp(pad, shifted(c.dinp)), mean(pad, f.mean), rstd(pad, f.rstd);
-        DeviceArray<float> weight(pad, f.weight), dweight(pad, c.dweight), dbias(pad, c.dbias),
-            dout(pad, c.dout);
+    for_each_version<T>(layernorm_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<T> inp(pad, f.inp), dinp(pad, shifted(c.dinp));
+        DeviceArray<float> mean(pad, f.mean), rstd(pad, f.rstd);
+        DeviceArray<T> weight(pad, f.weight), dweight(pad, c.dweight), dbias(pad, c.dbias), dout(pad, c.dout);
         DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
         version.launch(pad, dinp + 1, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
         const std::vector<float> got = dinp.values();
         EXPECT_EQ(got[0], 77.0f);
-        expect_close("dinp", {got.begin() + 1, got.end()}, c.dinp_after);
-        expect_close("dweight", dweight.values(), c.dweight_after);
+        expect_close("dinp", {got.begin() + 1, got.end()}, c.dinp_after, tolerance<T>());
+        expect_close("dweight", dweight.values(), c.dweight_after, tolerance<T>());
     });
 }
 
-TEST(Layernorm, TrainingFunctions) {
+TYPED_TEST(Layernorm, TrainingFunctions) {
+    using T = TypeParam;
     const int N = 9, C = 48;
-    const BackwardCase c(N, C);
-    const ForwardCase& f = c.forward;
+    const BackwardCase<T> c(N, C);
+    const ForwardCase<T>& f = c.forward;
     for (const auto& pad : test_pads()) {
-        DeviceArray<float> inp(*pad, f.inp), out(*pad, f.out.size()), dinp(*pad, c.dinp), dout(*pad, c.dout);
-        DeviceArray<float> weight(*pad, f.weight), bias(*pad, f.bias), mean(*pad, N), rstd(*pad, N);
-        DeviceArray<float> dweight(*pad, c.dweight), dbias(*pad, c.dbias);
+        DeviceArray<T> inp(*pad, f.inp), out(*pad, f.out.size()), dinp(*pad, c.dinp), dout(*pad, c.dout);
+        DeviceArray<T> weight(*pad, f.weight), bias(*pad, f.bias);
+        DeviceArray<float> mean(*pad, N), rstd(*pad, N);
+        DeviceArray<T> dweight(*pad, c.dweight), dbias(*pad, c.dbias);
         DeviceArray<float> scratch(*pad, layernorm_backward_scratch(pad.get(), N, C));
-        layernorm_forward<float>(pad.get(), out, mean, rstd, inp, weight, bias, N, C);
-        layernorm_backward<float>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N,
-                                  C);
-        expect_close("out", out.values(), f.out);
-        expect_close("dinp", dinp.values(), c.dinp_after);
-        expect_close("dweight", dweight.values(), c.dweight_after);
-        expect_close("dbias", dbias.values(), c.dbias_after);
+        layernorm_forward<T>(pad.get(), out, mean, rstd, inp, weight, bias, N, C);
+        layernorm_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C);
+        expect_close("out", out.values(), f.out, tolerance<T>());
+        expect_close("dinp", dinp.values(), c.dinp_after, tolerance<T>());
+        expect_close("dweight", dweight.values(), c.dweight_after, tolerance<T>());
+        expect_close("dbias", dbias.values(), c.dbias_after, tolerance<T>());
     }
 }

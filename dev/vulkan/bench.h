@@ -129,15 +129,16 @@ inline void bench_cpu(const std::string& name, Work work, std::function<void()> 
 }
 
 // An array on the device with random values, which lives as long as the program.
-inline float* bench_array(size_t n, float scale = 1.0f) {
+template <class T = float>
+T* bench_array(size_t n, float scale = 1.0f) {
     std::mt19937 generator(1);
     std::normal_distribution<float> normal(0.0f, scale);
-    std::vector<float> values(
+    std::vector<T> values(
         std::min<size_t>(n, 1 << 20));  // repeated: drawing a billion takes longer than the run
-    for (float& v : values) v = normal(generator);
-    float* p = bench().pad->allocate<float>(n, "benchmark");
+    for (T& v : values) v = T(normal(generator));
+    T* p = bench().pad->allocate<T>(n, "benchmark");
     for (size_t i = 0; i < n; i += values.size())
-        bench().pad->upload(p + i, values.data(), std::min(values.size(), n - i) * sizeof(float));
+        bench().pad->upload(p + i, values.data(), std::min(values.size(), n - i) * sizeof(T));
     return p;
 }
 

@@ -3,17 +3,25 @@
 
 #include "dev/vulkan/bench.h"
 
-static void register_all() {
+template <class T>
+static void register_gpu() {
     const int N = bench().small ? 512 : 65536, C = 768;
     const size_t n = size_t(N) * C;
-    float *inp = bench_array(n), *out = bench_array(n), *weight = bench_array(C), *bias = bench_array(C);
+    T *inp = bench_array<T>(n), *out = bench_array<T>(n), *weight = bench_array<T>(C),
+      *bias = bench_array<T>(C);
     float *mean = bench_array(N), *rstd = bench_array(N);
-    const Work work = {.bytes = 8.0 * double(n)};
-    for (const auto& version : layernorm_forward_versions<float>())
+    const Work work = {.bytes = 2.0 * sizeof(T) * double(n)};
+    for (const auto& version : layernorm_forward_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/block:%d/N:%d/C:%d", version.name, block, N, C), work,
+            bench_gpu(format_string("%s/%s/block:%d/N:%d/C:%d", version.name, real_name<T>(), block, N, C),
+                      work,
                       [=] { version.launch(*bench().pad, out, mean, rstd, inp, weight, bias, N, C, block); });
-    bench_cpu(format_string("layernorm_forward_cpu/N:%d/C:%d", 1024, C), {.bytes = 8.0 * 1024 * C}, [=] {
+}
+
+static void register_all() {
+    register_gpu<float>();
+    register_gpu<bf16>();
+    bench_cpu("layernorm_forward_cpu/N:1024/C:768", {.bytes = 8.0 * 1024 * 768}, [=] {
         static std::vector<float> x(1024 * 768, 0.5f), y(x), w(768, 1.0f), m(1024), s(1024);
         layernorm_forward_cpu(y.data(), m.data(), s.data(), x.data(), w.data(), w.data(), 1024, 768);
     });
