@@ -1,5 +1,5 @@
-// The storage types of parameters, activations and gradients: float, bf16 and fp16. The 16-bit ones hold bits alone;
-// arithmetic is done in float. Layers are templates on the storage type.
+// The storage types of parameters, activations and gradients: float, bf16 and fp16. The 16-bit ones hold bits
+// alone; arithmetic is done in float. Layers are templates on the storage type.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -21,7 +21,8 @@ struct fp16 {
     uint16_t bits;
     fp16() = default;
     explicit fp16(float v) {  // to nearest, ties to even; too large becomes infinite
-        const uint32_t u = std::bit_cast<uint32_t>(v), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
+        const uint32_t u = std::bit_cast<uint32_t>(v), sign = (u >> 16) & 0x8000u,
+                       magnitude = u & 0x7fffffffu;
         // below 2^-14: adding 1/2 leaves multiples of 2^-24, the subnormals' unit, in the last bits
         const float half_added = std::bit_cast<float>(magnitude) + 0.5f;
         const uint32_t small = std::bit_cast<uint32_t>(half_added) - 0x3f000000u;

@@ -34,14 +34,16 @@ typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, ui
 #define VULKAN_INSTANCE_FUNCTIONS(X)                                                        \
     X(vkDestroyInstance)                                                                    \
     X(vkEnumeratePhysicalDevices)                                                           \
-    X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceFeatures2)                       \
-        X(vkGetPhysicalDeviceMemoryProperties2) X(vkGetPhysicalDeviceQueueFamilyProperties) \
-            X(vkEnumerateDeviceExtensionProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
+    X(vkGetPhysicalDeviceProperties2)                                                       \
+    X(vkGetPhysicalDeviceFeatures2) X(vkGetPhysicalDeviceMemoryProperties2)                 \
+        X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkEnumerateDeviceExtensionProperties) \
+            X(vkCreateDevice) X(vkGetDeviceProcAddr)
 
 #define VULKAN_DEVICE_FUNCTIONS(X)                                                                           \
     X(vkDestroyDevice)                                                                                       \
     X(vkGetDeviceQueue)                                                                                      \
-    X(vkDeviceWaitIdle) X(vkQueueSubmit2) X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkWaitSemaphores)     \
+    X(vkDeviceWaitIdle)                                                                                      \
+    X(vkQueueSubmit2) X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkWaitSemaphores)                         \
         X(vkGetSemaphoreCounterValue) X(vkCreateCommandPool) X(vkDestroyCommandPool)                         \
             X(vkAllocateCommandBuffers) X(vkFreeCommandBuffers) X(vkBeginCommandBuffer)                      \
                 X(vkEndCommandBuffer) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements)  \

@@ -254,7 +254,8 @@ TEST(Commands, BadDispatches) {
         DeviceArray<float> values(pad, 64);
         const PeakCopyArgs args = {pad.at(values.data, 64), pad.at(values.data, 64), 1};
         const uint32_t too_large = pad.limits().max_block + 1;
-        expect_error("no kernel is named 'peak_cpy'", [&] { pad.dispatch("peak_cpy", {1}, {64}, args); });
+        expect_error("no kernel is named 'peak_cpy_fp32'",
+                     [&] { pad.dispatch("peak_cpy", {1}, {64}, args); });
         expect_error("invocations is not possible",
                      [&] { pad.dispatch("peak_copy", {1}, {too_large}, args); });
         expect_error("invocations is not possible", [&] { pad.dispatch("peak_copy", {1}, {0}, args); });
@@ -415,7 +416,7 @@ TEST(Time, KernelTimesCountCalls) {
     ASSERT_EQ(times.size(), 2u);
     EXPECT_GE(times[0].seconds, times[1].seconds);
     for (const KernelTime& time : times) {
-        EXPECT_EQ(time.calls, time.name == "peak_copy" ? 11u : 1500u) << time.name;
+        EXPECT_EQ(time.calls, time.name == "peak_copy_fp32" ? 11u : 1500u) << time.name;
         EXPECT_TRUE(time.seconds > 0 && time.seconds < 60) << time.seconds;
     }
     pad.reset_kernel_times();

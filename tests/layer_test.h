@@ -115,7 +115,7 @@ inline std::vector<float> nans(size_t n) {
 // host, whatever T is, or ints.
 template <class T>
 struct DeviceArray {
-    using Value = std::conditional_t<std::is_same_v<T, int>, int, float>;
+    using Value = std::conditional_t<std::is_integral_v<T>, T, float>;
     LaunchPad& pad;
     T* data;
     size_t size;
