@@ -87,6 +87,8 @@ static std::vector<const char*> choose_extensions(LaunchPadState& s) {
         chosen.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
         s.has_memory_budget = true;
     }
+    s.options.print_pipelines &= has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    if (s.options.print_pipelines) chosen.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     if (has("VK_KHR_portability_subset"))
         chosen.push_back("VK_KHR_portability_subset");  // must be enabled if there
     return chosen;
@@ -104,7 +106,10 @@ static void create_device(LaunchPadState& s) {
     queue.queueFamilyIndex = s.queue_family;
     queue.queueCount = 1;
     queue.pQueuePriorities = &priority;
+    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, &features.features2, VK_TRUE};
     VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
+    if (s.options.print_pipelines) info.pNext = &executables;
     info.queueCreateInfoCount = 1;
     info.pQueueCreateInfos = &queue;
     info.enabledExtensionCount = uint32_t(extensions.size());
@@ -136,6 +141,7 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     LaunchPadState& s = *state;
     s.options = options;
     s.options.validation |= environment_switch("LAUNCHPAD_VALIDATION");
+    s.options.print_pipelines |= environment_switch("LAUNCHPAD_PRINT_PIPELINES");
     s.options.check_pointers |= environment_switch("LAUNCHPAD_CHECK_POINTERS");
     s.vk = open_vulkan(s.options.validation);
     find_physical_device(s);

@@ -100,6 +100,24 @@ static VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) 
     return s.modules[kernel] = module;
 }
 
+// Prints what the driver's compiler says of a kernel: registers, shared memory and the like.
+static void print_statistics(const LaunchPadState& s, const std::string& kernel, VkPipeline pipeline) {
+    if (!s.options.print_pipelines) return;
+    VkPipelineExecutableInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, 0};
+    uint32_t count = 0;
+    VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, &count, nullptr));
+    std::vector<VkPipelineExecutableStatisticKHR> statistics(
+        count, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
+    VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, &count, statistics.data()));
+    fprintf(stderr, "%s:", kernel.c_str());
+    for (const VkPipelineExecutableStatisticKHR& statistic : statistics)
+        if (statistic.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR)
+            fprintf(stderr, " %s %g,", statistic.name, statistic.value.f64);
+        else
+            fprintf(stderr, " %s %lld,", statistic.name, static_cast<long long>(statistic.value.i64));
+    fprintf(stderr, "\n");
+}
+
 static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
                                  std::initializer_list<uint32_t> constants) {
     const uint32_t block = constants.size() ? *constants.begin() : 0;
@@ -114,6 +132,7 @@ static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
         VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
     subgroup.requiredSubgroupSize = s.limits.subgroup_size;
     VkComputePipelineCreateInfo info = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+    if (s.options.print_pipelines) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
     info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
     if (s.pin_subgroup) info.stage.pNext = &subgroup;
     if (block % s.max_subgroup == 0)
@@ -125,6 +144,7 @@ static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
     info.layout = s.layout;
     VkPipeline pipeline;
     VK_CHECK(s.vk.vkCreateComputePipelines(s.device, s.cache, 1, &info, nullptr, &pipeline));
+    print_statistics(s, kernel, pipeline);
     return pipeline;
 }
 

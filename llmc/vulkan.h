@@ -63,7 +63,9 @@ struct Vulkan {
     VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
     bool validation = false;  // the Khronos layer is on
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;
-    PFN_vkGetMemoryHostPointerPropertiesEXT vkGetMemoryHostPointerPropertiesEXT = nullptr;  // may stay null
+    // these may stay null
+    PFN_vkGetMemoryHostPointerPropertiesEXT vkGetMemoryHostPointerPropertiesEXT = nullptr;
+    PFN_vkGetPipelineExecutableStatisticsKHR vkGetPipelineExecutableStatisticsKHR = nullptr;
 #define DECLARE(function) PFN_##function function = nullptr;
     VULKAN_INSTANCE_FUNCTIONS(DECLARE)
     VULKAN_DEVICE_FUNCTIONS(DECLARE)
