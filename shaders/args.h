@@ -74,6 +74,23 @@ struct MatmulDweightArgs {
     int slice_rows;
 };
 
+// Of the products on matrix cores (matmul5.glsl): outp (M, N) = a b over K, in the layouts that the kernel's file says.
+struct MatmulMatrixArgs {
+    Reals outp;       // (M, N)
+    Reals a, b;
+    Reals bias;       // (N) where EPILOGUE says so
+    Reals other;      // (M, N): what EPILOGUE says
+    Floats partials;  // (slices, M, N)
+    int slices;       // of K; slice_k in each, the last one may have fewer
+    int slice_k;
+};
+const int EPILOGUE_NONE = 0;        // outp = a b
+const int EPILOGUE_BIAS = 1;        // outp = a b + bias
+const int EPILOGUE_GELU = 2;        // other = a b + bias, outp = GELU(other)
+const int EPILOGUE_GELU_SLOPE = 3;  // outp = a b * GELU'(other)
+const int EPILOGUE_ADD = 4;         // outp += a b
+const int EPILOGUE_PARTIAL = 5;     // partials[slice] = a b over that slice
+
 struct MatmulDbiasArgs {
     Reals dbias;      // (OC), added to
     Floats partials;  // (splits, OC), written instead where splits > 1
