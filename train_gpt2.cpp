@@ -270,8 +270,8 @@ void gpt2_update(GPT2& g, float weight_decay, float max_norm, bool decay_all = f
     if (pad) pad->begin_group();  // the tensors are independent of each other
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         const float decay = decay_all || parameter_info[i].weight_decay ? weight_decay : 0.0f;
-        adamw_update(pad, g.params[i], g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i), g.adamw,
-                     decay, g.stats + 1);
+        adamw_update(pad, g.params[i], nullptr, g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i),
+                     g.adamw, decay, g.stats + 1);
     }
     if (pad) pad->end_group();
 }

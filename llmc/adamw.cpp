@@ -7,42 +7,95 @@
 #include "llmc/simd.h"
 #include "shaders/args.h"
 
+// The finalizer of MurmurHash3: every bit of x changes half of the result's bits. shaders/adamw.glsl has it
+// too.
+static inline uint32_t hash(uint32_t x) {
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    return x ^ (x >> 16);
+}
+
 AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, int t) {
     return {learning_rate,
             beta1,
             beta2,
             float(1 - std::pow(double(beta1), t)),
             float(1 - std::pow(double(beta2), t)),
-            eps};
+            eps,
+            hash(uint32_t(t))};
 }
 
-SIMD_CLONES static void update_range(float* params, float* m, float* v, const float* grads, size_t n,
-                                     AdamWStep s, float weight_decay, float scale) {
+// A piece of a tensor: its elements from number `first` on, all with the same upper 32 bits of that number.
+template <class T>
+struct Piece {
+    T* params;
+    float *master, *m, *v;  // master may be null
+    const T* grads;
+    size_t first, n;
+};
+
+template <class T, bool has_master>
+static inline void update_piece(Piece<T> p, AdamWStep s, float weight_decay, float scale) {
+    const uint32_t key = hash(s.seed ^ uint32_t(p.first >> 32)), first = uint32_t(p.first);
+    const int n = int(p.n);
 #pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        const float g = grads[i] * scale;
-        m[i] = s.beta1 * m[i] + (1 - s.beta1) * g;
-        v[i] = s.beta2 * v[i] + (1 - s.beta2) * g * g;
-        const float m_hat = m[i] / s.beta1_correction, v_hat = v[i] / s.beta2_correction;
-        params[i] -= s.learning_rate * (m_hat / (std::sqrt(v_hat) + s.eps) + weight_decay * params[i]);
+    for (int i = 0; i < n; i++) {
+        const float g = float(p.grads[i]) * scale, param = has_master ? p.master[i] : float(p.params[i]);
+        const float m = s.beta1 * p.m[i] + (1 - s.beta1) * g;
+        const float v = s.beta2 * p.v[i] + (1 - s.beta2) * g * g;
+        const float m_hat = m / s.beta1_correction, v_hat = v / s.beta2_correction;
+        const float now =
+            param - s.learning_rate * (m_hat / (std::sqrt(v_hat) + s.eps) + weight_decay * param);
+        p.m[i] = m;
+        p.v[i] = v;
+        if (has_master) p.master[i] = now;
+        p.params[i] = round_randomly<T>(now, hash((first + uint32_t(i)) ^ key));
     }
 }
 
+SIMD_CLONES static void update(Piece<float> p, AdamWStep s, float weight_decay, float scale) {
+    update_piece<float, false>(p, s, weight_decay, scale);
+}
+SIMD_CLONES static void update(Piece<bf16> p, AdamWStep s, float weight_decay, float scale) {
+    if (p.master)
+        update_piece<bf16, true>(p, s, weight_decay, scale);
+    else
+        update_piece<bf16, false>(p, s, weight_decay, scale);
+}
+SIMD_CLONES static void update(Piece<fp16> p, AdamWStep s, float weight_decay, float scale) {
+    if (p.master)
+        update_piece<fp16, true>(p, s, weight_decay, scale);
+    else
+        update_piece<fp16, false>(p, s, weight_decay, scale);
+}
+
 template <class T>
-void adamw_update_cpu(T* params, float* m, float* v, const T* grads, size_t n, const AdamWStep* step,
-                      float weight_decay, const float* norm_and_scale) {
+static void check_master(const float* master) {
+    if (std::is_same_v<T, float> && master)
+        fail("adamw_update: parameters in fp32 are their own master weights: pass null");
+}
+
+template <class T>
+void adamw_update_cpu(T* params, float* master, float* m, float* v, const T* grads, size_t n,
+                      const AdamWStep* step, float weight_decay, const float* norm_and_scale) {
+    check_master<T>(master);
     if (norm_and_scale && !std::isfinite(norm_and_scale[0])) return;
     const float scale = norm_and_scale ? norm_and_scale[1] : 1.0f;
     const size_t piece = 16384;  // elements; each a task for a thread
 #pragma omp parallel for
     for (size_t i = 0; i < n; i += piece)
-        update_range(params + i, m + i, v + i, grads + i, std::min(piece, n - i), *step, weight_decay, scale);
+        update(Piece<T>{params + i, master ? master + i : nullptr, m + i, v + i, grads + i, i,
+                        std::min(piece, n - i)},
+               *step, weight_decay, scale);
 }
 
 template <class T>
-static AdamWArgs adamw_args(LaunchPad& pad, T* params, float* m, float* v, const T* grads, size_t n,
-                            const AdamWStep* step, float weight_decay, const float* norm_and_scale) {
+static AdamWArgs adamw_args(LaunchPad& pad, T* params, float* master, float* m, float* v, const T* grads,
+                            size_t n, const AdamWStep* step, float weight_decay,
+                            const float* norm_and_scale) {
+    check_master<T>(master);
     return {pad.at(params, n),
+            pad.at(master, n),
             pad.at(m, n),
             pad.at(v, n),
             pad.at(grads, n),
@@ -53,20 +106,21 @@ static AdamWArgs adamw_args(LaunchPad& pad, T* params, float* m, float* v, const
 }
 
 template <class T>
-static void adamw_update1(LaunchPad& pad, T* params, float* m, float* v, const T* grads, size_t n,
-                          const AdamWStep* step, float weight_decay, const float* norm_and_scale,
+static void adamw_update1(LaunchPad& pad, T* params, float* master, float* m, float* v, const T* grads,
+                          size_t n, const AdamWStep* step, float weight_decay, const float* norm_and_scale,
                           int block_size) {
-    AdamWArgs args = adamw_args(pad, params, m, v, grads, n, step, weight_decay, norm_and_scale);
+    AdamWArgs args = adamw_args(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale);
     pad.dispatch<T>("adamw_update1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
 }
 
 template <class T>
-static void adamw_update2(LaunchPad& pad, T* params, float* m, float* v, const T* grads, size_t n,
-                          const AdamWStep* step, float weight_decay, const float* norm_and_scale,
+static void adamw_update2(LaunchPad& pad, T* params, float* master, float* m, float* v, const T* grads,
+                          size_t n, const AdamWStep* step, float weight_decay, const float* norm_and_scale,
                           int block_size) {
-    AdamWArgs args = adamw_args(pad, params, m, v, grads, n, step, weight_decay, norm_and_scale);
-    if ((args.m | args.v) % 16 || (args.params | args.grads) % (4 * sizeof(T)))
-        return adamw_update1(pad, params, m, v, grads, n, step, weight_decay, norm_and_scale, block_size);
+    AdamWArgs args = adamw_args(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale);
+    if ((args.master | args.m | args.v) % 16 || (args.params | args.grads) % (4 * sizeof(T)))
+        return adamw_update1(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale,
+                             block_size);
     pad.dispatch<T>("adamw_update2", {blocks(blocks(n, 4), block_size)}, {uint32_t(block_size)}, args);
 }
 
@@ -79,14 +133,16 @@ std::vector<KernelVersion<AdamWUpdate<T>>> adamw_update_versions() {
 }
 
 template <class T>
-void adamw_update(LaunchPad* pad, T* params, float* m, float* v, const T* grads, size_t n,
+void adamw_update(LaunchPad* pad, T* params, float* master, float* m, float* v, const T* grads, size_t n,
                   const AdamWStep* step, float weight_decay, const float* norm_and_scale) {
-    if (!pad) return adamw_update_cpu(params, m, v, grads, n, step, weight_decay, norm_and_scale);
-    adamw_update2(*pad, params, m, v, grads, n, step, weight_decay, norm_and_scale, 256);
+    if (!pad) return adamw_update_cpu(params, master, m, v, grads, n, step, weight_decay, norm_and_scale);
+    adamw_update2(*pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale, 256);
 }
 
-template std::vector<KernelVersion<AdamWUpdate<float>>> adamw_update_versions();
-template void adamw_update_cpu(float*, float*, float*, const float*, size_t, const AdamWStep*, float,
-                               const float*);
-template void adamw_update(LaunchPad*, float*, float*, float*, const float*, size_t, const AdamWStep*, float,
-                           const float*);
+#define INSTANTIATE(T)                                                                                     \
+    template std::vector<KernelVersion<AdamWUpdate<T>>> adamw_update_versions();                           \
+    template void adamw_update_cpu(T*, float*, float*, float*, const T*, size_t, const AdamWStep*, float,  \
+                                   const float*);                                                          \
+    template void adamw_update(LaunchPad*, T*, float*, float*, float*, const T*, size_t, const AdamWStep*, \
+                               float, const float*);
+FOR_EACH_REAL(INSTANTIATE)

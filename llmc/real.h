@@ -41,6 +41,35 @@ struct fp16 {
 
 static_assert(sizeof(bf16) == 2 && sizeof(fp16) == 2);
 
+// v rounded to one of its two neighbours in T, so that the mean over all values of `random` is v (fp16: down
+// to 2^-32, what is smaller becomes 0): many small changes add up, where rounding to nearest would drop each.
+// What T represents stays, as do infinities and NaN. Shaders have the same function, bit for bit: adamw.glsl.
+template <class T>
+T round_randomly(float v, uint32_t random);
+template <>
+inline float round_randomly<float>(float v, uint32_t) {
+    return v;
+}
+template <>
+inline bf16 round_randomly<bf16>(float v, uint32_t random) {
+    const uint32_t u = std::bit_cast<uint32_t>(v);
+    bf16 rounded(v);
+    if ((u & 0x7f800000u) != 0x7f800000u) rounded.bits = uint16_t((u + (random & 0xffffu)) >> 16);
+    return rounded;
+}
+template <>
+inline fp16 round_randomly<fp16>(float v, uint32_t random) {
+    const uint32_t u = std::bit_cast<uint32_t>(v), exponent = (u >> 23) & 0xffu;
+    // 13 bits are cut off, more from what is subnormal in fp16; the first one may carry into the exponent
+    const uint32_t cut = exponent < 113 ? 126 - exponent : 13, above = exponent < 113 ? 0 : exponent - 113;
+    const uint32_t digits = (u & 0x7fffffu) | 0x800000u, shift = cut < 31 ? cut : 31;
+    const uint32_t kept = (digits + (random & ((1u << shift) - 1))) >> shift;
+    fp16 rounded(v);
+    if (exponent < 143)
+        rounded.bits = uint16_t(((u >> 16) & 0x8000u) | (cut < 32 ? (above << 10) + kept : 0));
+    return rounded;
+}
+
 // Its name, as --precision takes it; also what the names of kernels that are built for it end on.
 template <class T>
 constexpr const char* real_name();

@@ -10,6 +10,7 @@
 // What the optimizer reads from memory, since it changes from step to step: see llmc/adamw.h.
 struct AdamWStep {
     float learning_rate, beta1, beta2, beta1_correction, beta2_correction, eps;
+    uint32_t seed;  // of the random bits that round 16-bit parameters
 };
 
 #ifdef __cplusplus
@@ -153,6 +154,7 @@ struct GlobalNormFinishArgs {
 
 struct AdamWArgs {
     Reals params;           // (n)
+    Floats master;          // (n), or 0
     Floats m, v;            // (n)
     Reals grads;            // (n)
     AdamWSteps step;        // (1)

@@ -1,27 +1,52 @@
-// Benchmark of adamw_update: see bench.h for how to run it.
+// Benchmark of adamw_update, 16-bit parameters with and without master weights: see bench.h for how to run
+// it.
 #include "llmc/adamw.h"
 
 #include "dev/vulkan/bench.h"
 
-static void register_all() {
+static const AdamWStep NOW = adamw_step(1e-4f, 0.9f, 0.95f, 1e-8f, 1);
+
+template <class T>
+static void register_gpu(bool with_master) {
     LaunchPad& pad = *bench().pad;
     const size_t n = bench().small ? 1 << 20 : 124475904;  // GPT-2 124M with its vocabulary padded
-    float *params = bench_array(n), *m = bench_array(n, 0), *v = bench_array(n, 0), *grads = bench_array(n);
-    const AdamWStep now = adamw_step(1e-4f, 0.9f, 0.95f, 1e-8f, 1);
+    T *params = bench_array<T>(n), *grads = bench_array<T>(n);
+    float *master = with_master ? bench_array(n) : nullptr, *m = bench_array(n, 0), *v = bench_array(n, 0);
     AdamWStep* step = pad.allocate<AdamWStep>(1, "benchmark");
-    pad.upload(step, &now, sizeof now);
+    pad.upload(step, &NOW, sizeof NOW);
     const float values[2] = {1, 1};
     float* norm = bench_array(2);
     pad.upload(norm, values, sizeof values);
-    const Work work = {.bytes = 28.0 * double(n)};  // reads four arrays, writes three
-    for (const auto& version : adamw_update_versions<float>())
+    // reads everything, writes all but the gradients, and does not read params where there are master weights
+    const double bytes = with_master ? 2.0 * sizeof(T) + 24 : 3.0 * sizeof(T) + 16;
+    for (const auto& version : adamw_update_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/block:%d/n:%zu", version.name, block, n), work,
-                      [=] { version.launch(*bench().pad, params, m, v, grads, n, step, 0.1f, norm, block); });
-    bench_cpu(format_string("adamw_update_cpu/n:%d", 1 << 22), {.bytes = 28.0 * (1 << 22)}, [=] {
-        static std::vector<float> p(1 << 22, 0.5f), g(p), x(1 << 22), y(1 << 22);
-        adamw_update_cpu(p.data(), x.data(), y.data(), g.data(), p.size(), &now, 0.1f, nullptr);
-    });
+            bench_gpu(format_string("%s/%s%s/block:%d/n:%zu", version.name, real_name<T>(),
+                                    with_master ? "+master" : "", block, n),
+                      {.bytes = bytes * double(n)}, [=] {
+                          version.launch(*bench().pad, params, master, m, v, grads, n, step, 0.1f, norm,
+                                         block);
+                      });
+}
+
+template <class T>
+static void register_cpu() {
+    const size_t n = 1 << 22;
+    bench_cpu(format_string("adamw_update_cpu/%s/n:%zu", real_name<T>(), n),
+              {.bytes = (3.0 * sizeof(T) + 16) * double(n)}, [=] {
+                  static std::vector<T> p(n, T(0.5f)), g(p);
+                  static std::vector<float> x(n), y(n);
+                  adamw_update_cpu<T>(p.data(), nullptr, x.data(), y.data(), g.data(), n, &NOW, 0.1f,
+                                      nullptr);
+              });
+}
+
+static void register_all() {
+    register_gpu<float>(false);
+    register_gpu<bf16>(false);
+    register_gpu<bf16>(true);
+    register_cpu<float>();
+    register_cpu<bf16>();
 }
 
 int main(int argc, char** argv) { return run_benchmarks(argc, argv, register_all); }
