@@ -52,10 +52,11 @@ inline float round_randomly<float>(float v, uint32_t) {
 }
 template <>
 inline bf16 round_randomly<bf16>(float v, uint32_t random) {
-    const uint32_t u = std::bit_cast<uint32_t>(v);
-    bf16 rounded(v);
-    if ((u & 0x7f800000u) != 0x7f800000u) rounded.bits = uint16_t((u + (random & 0xffffu)) >> 16);
-    return rounded;
+    const uint32_t u = std::bit_cast<uint32_t>(v), rounded = (u + (random & 0xffffu)) >> 16;
+    const bf16 nearest(v);
+    bf16 result;
+    result.bits = (u & 0x7f800000u) == 0x7f800000u ? nearest.bits : uint16_t(rounded);
+    return result;
 }
 template <>
 inline fp16 round_randomly<fp16>(float v, uint32_t random) {
@@ -64,10 +65,11 @@ inline fp16 round_randomly<fp16>(float v, uint32_t random) {
     const uint32_t cut = exponent < 113 ? 126 - exponent : 13, above = exponent < 113 ? 0 : exponent - 113;
     const uint32_t digits = (u & 0x7fffffu) | 0x800000u, shift = cut < 31 ? cut : 31;
     const uint32_t kept = (digits + (random & ((1u << shift) - 1))) >> shift;
-    fp16 rounded(v);
-    if (exponent < 143)
-        rounded.bits = uint16_t(((u >> 16) & 0x8000u) | (cut < 32 ? (above << 10) + kept : 0));
-    return rounded;
+    const uint32_t rounded = ((u >> 16) & 0x8000u) | (cut < 32 ? (above << 10) + kept : 0);
+    const fp16 nearest(v);
+    fp16 result;
+    result.bits = exponent < 143 ? uint16_t(rounded) : nearest.bits;
+    return result;
 }
 
 // Its name, as --precision takes it; also what the names of kernels that are built for it end on.

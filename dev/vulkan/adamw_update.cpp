@@ -47,6 +47,7 @@ static void register_all() {
     register_gpu<bf16>(true);
     register_cpu<float>();
     register_cpu<bf16>();
+    register_cpu<fp16>();
 }
 
 int main(int argc, char** argv) { return run_benchmarks(argc, argv, register_all); }
