@@ -9,15 +9,21 @@
 
 static const size_t PIECE = 16384;  // elements whose squares one partial sum holds; a multiple of 4
 
-SIMD_CLONES static double sum_of_squares(const float* x, size_t n) {
+template <class T>
+static inline double squares_of(const T* x, size_t n) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < n; i++) sum += double(x[i]) * double(x[i]);
+    for (size_t i = 0; i < n; i++) sum += double(float(x[i])) * double(float(x[i]));
     return sum;
 }
 
+SIMD_CLONES static double sum_of_squares(const float* x, size_t n) { return squares_of(x, n); }
+SIMD_CLONES static double sum_of_squares(const bf16* x, size_t n) { return squares_of(x, n); }
+SIMD_CLONES static double sum_of_squares(const fp16* x, size_t n) { return squares_of(x, n); }
+
 template <class T>
-void global_norm_cpu(float* norm_and_scale, const std::vector<GradientSlice<T>>& gradients, float max_norm) {
+void global_norm_cpu(float* norm_and_scale, const std::vector<GradientSlice<T>>& gradients, float max_norm,
+                     float unscale) {
     double total = 0;
     std::vector<double> sums;  // one for each piece: any number of threads adds in the same order
     for (const GradientSlice<T>& slice : gradients) {
@@ -30,9 +36,10 @@ void global_norm_cpu(float* norm_and_scale, const std::vector<GradientSlice<T>>&
         }
         for (double sum : sums) total += sum;
     }
-    const double norm = std::sqrt(total);
+    const double norm = double(unscale) * std::sqrt(total);
     norm_and_scale[0] = float(norm);
-    norm_and_scale[1] = max_norm > 0 && norm > double(max_norm) ? float(double(max_norm) / norm) : 1.0f;
+    norm_and_scale[1] =
+        max_norm > 0 && norm > double(max_norm) ? float(unscale * double(max_norm) / norm) : unscale;
     if (!std::isfinite(norm_and_scale[0])) norm_and_scale[1] = 0;
 }
 
@@ -51,7 +58,8 @@ size_t global_norm_scratch(const LaunchPad* pad, const std::vector<GradientSlice
 // Sums the squares of each piece with the kernel of the given version, then everything with one workgroup.
 template <class T>
 static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* scratch,
-                   const std::vector<GradientSlice<T>>& gradients, float max_norm, int block_size) {
+                   const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
+                   int block_size) {
     const size_t all_pieces = count_pieces(gradients);
     const uint32_t block = uint32_t(block_size);
     pad.begin_group();  // slices are independent of each other
@@ -69,8 +77,9 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
         partials += pieces;
     }
     pad.end_group();
-    const GlobalNormFinishArgs args = {
-        pad.at(norm_and_scale, 2), all_pieces ? pad.at(scratch, all_pieces) : 0, int(all_pieces), max_norm};
+    const GlobalNormFinishArgs args = {pad.at(norm_and_scale, 2),
+                                       all_pieces ? pad.at(scratch, all_pieces) : 0, int(all_pieces),
+                                       max_norm, unscale};
     const bool barriers_are_cheap = pad.device().type != DeviceType::software;
     const uint32_t finish_block = barriers_are_cheap ? std::min(1024u, pad.limits().max_block) : 64u;
     pad.dispatch<T>("global_norm_finish", {1}, {finish_block}, args);
@@ -78,20 +87,23 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
 
 template <class T>
 static void global_norm1(LaunchPad& pad, float* norm_and_scale, float* scratch,
-                         const std::vector<GradientSlice<T>>& gradients, float max_norm, int block_size) {
-    launch(pad, 1, norm_and_scale, scratch, gradients, max_norm, block_size);
+                         const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
+                         int block_size) {
+    launch(pad, 1, norm_and_scale, scratch, gradients, max_norm, unscale, block_size);
 }
 
 template <class T>
 static void global_norm2(LaunchPad& pad, float* norm_and_scale, float* scratch,
-                         const std::vector<GradientSlice<T>>& gradients, float max_norm, int block_size) {
-    launch(pad, 2, norm_and_scale, scratch, gradients, max_norm, block_size);
+                         const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
+                         int block_size) {
+    launch(pad, 2, norm_and_scale, scratch, gradients, max_norm, unscale, block_size);
 }
 
 template <class T>
 static void global_norm3(LaunchPad& pad, float* norm_and_scale, float* scratch,
-                         const std::vector<GradientSlice<T>>& gradients, float max_norm, int block_size) {
-    launch(pad, 3, norm_and_scale, scratch, gradients, max_norm, block_size);
+                         const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
+                         int block_size) {
+    launch(pad, 3, norm_and_scale, scratch, gradients, max_norm, unscale, block_size);
 }
 
 template <class T>
@@ -105,14 +117,16 @@ std::vector<KernelVersion<GlobalNorm<T>>> global_norm_versions() {
 
 template <class T>
 void global_norm(LaunchPad* pad, float* norm_and_scale, float* scratch,
-                 const std::vector<GradientSlice<T>>& gradients, float max_norm) {
-    if (!pad) return global_norm_cpu(norm_and_scale, gradients, max_norm);
+                 const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale) {
+    if (!pad) return global_norm_cpu(norm_and_scale, gradients, max_norm, unscale);
     if (pad->device().type == DeviceType::software)  // no barriers: 28 ms where version 3 takes 38
-        return global_norm1(*pad, norm_and_scale, scratch, gradients, max_norm, 8);
-    global_norm3(*pad, norm_and_scale, scratch, gradients, max_norm, 256);
+        return global_norm1(*pad, norm_and_scale, scratch, gradients, max_norm, unscale, 8);
+    global_norm3(*pad, norm_and_scale, scratch, gradients, max_norm, unscale, 256);
 }
 
-template std::vector<KernelVersion<GlobalNorm<float>>> global_norm_versions();
-template size_t global_norm_scratch(const LaunchPad*, const std::vector<GradientSlice<float>>&);
-template void global_norm_cpu(float*, const std::vector<GradientSlice<float>>&, float);
-template void global_norm(LaunchPad*, float*, float*, const std::vector<GradientSlice<float>>&, float);
+#define INSTANTIATE(T)                                                                           \
+    template std::vector<KernelVersion<GlobalNorm<T>>> global_norm_versions();                   \
+    template size_t global_norm_scratch(const LaunchPad*, const std::vector<GradientSlice<T>>&); \
+    template void global_norm_cpu(float*, const std::vector<GradientSlice<T>>&, float, float);   \
+    template void global_norm(LaunchPad*, float*, float*, const std::vector<GradientSlice<T>>&, float, float);
+FOR_EACH_REAL(INSTANTIATE)

@@ -149,7 +149,7 @@ struct GlobalNormFinishArgs {
     Floats norm_and_scale;  // (2)
     Floats partials;        // (n)
     int n;
-    float max_norm;
+    float max_norm, unscale;
 };
 
 struct AdamWArgs {

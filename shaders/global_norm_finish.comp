@@ -10,8 +10,8 @@ void main() {
     for (uint i = gl_LocalInvocationID.x; i < args.n; i += BLOCK) sum += args.partials.x[i];
     sum = block_sum(sum);
     if (gl_LocalInvocationID.x != 0) return;
-    const float norm = sqrt(sum);
-    float scale = args.max_norm > 0 && norm > args.max_norm ? args.max_norm / norm : 1.0;
+    const float norm = args.unscale * sqrt(sum);
+    float scale = args.unscale * (args.max_norm > 0 && norm > args.max_norm ? args.max_norm / norm : 1.0);
     if (!is_finite(sum)) scale = 0;
     args.norm_and_scale.x[0] = norm;
     args.norm_and_scale.x[1] = scale;

@@ -7,112 +7,158 @@
 static const std::vector<std::vector<size_t>> slice_sizes = {
     {1}, {3, 5, 1}, {16384}, {16383, 16385, 7}, {768, 0, 100003, 2, 49152, 131}};
 
-static std::vector<float> slices_norm(const std::vector<std::vector<float>>& slices, double max_norm) {
+// In double; the gradients are 1 / unscale times too large.
+static std::vector<float> slices_norm(const std::vector<std::vector<float>>& slices, double max_norm,
+                                      double unscale = 1) {
     double sum = 0;
     for (const auto& slice : slices)
         for (float g : slice) sum += double(g) * double(g);
-    const double norm = std::sqrt(sum);
-    return {float(norm), float(max_norm > 0 && norm > max_norm ? max_norm / norm : 1)};
+    const double norm = unscale * std::sqrt(sum);
+    return {float(norm), float(max_norm > 0 && norm > max_norm ? unscale * max_norm / norm : unscale)};
 }
 
-static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices, float max_norm) {
-    std::vector<GradientSlice<float>> gradients;
-    for (const auto& slice : slices) gradients.push_back({slice.data(), slice.size()});
+template <class T>
+static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices, float max_norm,
+                                   float unscale = 1) {
+    std::vector<std::vector<T>> arrays;
+    std::vector<GradientSlice<T>> gradients;
+    for (const auto& slice : slices) {
+        arrays.push_back(from_floats<T>(slice));
+        gradients.push_back({arrays.back().data(), slice.size()});
+    }
     std::vector<float> result = nans(2);
-    global_norm_cpu(result.data(), gradients, max_norm);
+    global_norm_cpu(result.data(), gradients, max_norm, unscale);
     return result;
 }
 
-// Runs one version on copies of the slices, laid out so that each begins `shift` floats past aligned memory.
-template <class Version>
+// Runs one version on copies of the slices, laid out so that each begins `shift` elements past aligned
+// memory.
+template <class T, class Version>
 static std::vector<float> gpu_norm(LaunchPad& pad, const Version& version, int block,
                                    const std::vector<std::vector<float>>& slices, float max_norm,
-                                   size_t shift) {
-    std::vector<std::unique_ptr<DeviceArray<float>>> arrays;
-    std::vector<GradientSlice<float>> gradients;
+                                   size_t shift, float unscale = 1) {
+    std::vector<std::unique_ptr<DeviceArray<T>>> arrays;
+    std::vector<GradientSlice<T>> gradients;
     for (const auto& slice : slices) {
         std::vector<float> padded(shift, 1e18f);
         padded.insert(padded.end(), slice.begin(), slice.end());
         padded.push_back(1e18f);  // an element too many shows
-        arrays.push_back(std::make_unique<DeviceArray<float>>(pad, padded));
+        arrays.push_back(std::make_unique<DeviceArray<T>>(pad, padded));
         gradients.push_back({arrays.back()->data + shift, slice.size()});
     }
     DeviceArray<float> result(pad, 2), scratch(pad, global_norm_scratch(&pad, gradients) + 1);
-    version.launch(pad, result, scratch, gradients, max_norm, block);
+    version.launch(pad, result, scratch, gradients, max_norm, unscale, block);
     return result.values();
 }
 
-TEST(GlobalNorm, MatchesDouble) {
+template <class T>
+struct GlobalNormTyped : testing::Test {};
+TYPED_TEST_SUITE(GlobalNormTyped, RealTypes);
+
+TYPED_TEST(GlobalNormTyped, MatchesDouble) {
+    using T = TypeParam;
     for (const auto& sizes : slice_sizes) {
         std::vector<std::vector<float>> slices;
         for (size_t n : sizes) {
-            slices.push_back(random_values(n, uint32_t(n)));
+            slices.push_back(random_values<T>(n, uint32_t(n)));
             if (n) slices.back()[n - 1] = 3;  // the last element weighs
         }
         SCOPED_TRACE(format_string("%zu slices, the first of %zu", sizes.size(), sizes[0]));
         for (float max_norm : {1.0f, 1e6f, 0.0f}) {
             const std::vector<float> want = slices_norm(slices, double(max_norm));
-            const std::vector<float> got = cpu_norm(slices, max_norm);
+            const std::vector<float> got = cpu_norm<T>(slices, max_norm);
             EXPECT_TRUE(std::abs(got[0] / want[0] - 1) < 2e-7) << got[0] << " " << want[0];
             EXPECT_TRUE(std::abs(got[1] / want[1] - 1) < 2e-7) << got[1] << " " << want[1];
         }
         const std::vector<float> want = slices_norm(slices, 1.0);
         for (size_t shift : {0, 1})
-            for_each_version(global_norm_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-                const std::vector<float> got = gpu_norm(pad, version, block, slices, 1.0f, shift);
+            for_each_version<T>(global_norm_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+                const std::vector<float> got = gpu_norm<T>(pad, version, block, slices, 1.0f, shift);
                 EXPECT_TRUE(std::abs(got[0] / want[0] - 1) < 1e-6) << got[0] << " " << want[0];
                 EXPECT_TRUE(std::abs(got[1] / want[1] - 1) < 1e-6) << got[1] << " " << want[1];
             });
     }
 }
 
-TEST(GlobalNorm, ClipsOnlyAbove) {
+TYPED_TEST(GlobalNormTyped, ClipsOnlyAbove) {
+    using T = TypeParam;
     const std::vector<std::vector<float>> slices = {{3.0f}, {4.0f}};
     for (auto [max_norm, scale] :
          {std::pair{5.0f, 1.0f}, {10.0f, 1.0f}, {2.5f, 0.5f}, {0.0f, 1.0f}, {-1.0f, 1.0f}}) {
         const std::vector<float> want = {5.0f, scale};
-        EXPECT_EQ(cpu_norm(slices, max_norm), want);
-        for_each_version(global_norm_versions<float>(), [&, max_norm = max_norm](LaunchPad& pad,
-                                                                                 auto& version, int block) {
-            expect_close("norm and scale", gpu_norm(pad, version, block, slices, max_norm, 0), want, 1e-6);
+        EXPECT_EQ(cpu_norm<T>(slices, max_norm), want);
+        for_each_version<T>(global_norm_versions<T>(), [&, max_norm = max_norm](LaunchPad& pad, auto& version,
+                                                                                int block) {
+            expect_close("norm and scale", gpu_norm<T>(pad, version, block, slices, max_norm, 0), want, 1e-6);
         });
     }
 }
 
-TEST(GlobalNorm, NotFiniteShows) {
+TYPED_TEST(GlobalNormTyped, NotFiniteShows) {
+    using T = TypeParam;
     for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-        std::vector<std::vector<float>> slices = {random_values(100, 1), random_values(20001, 2)};
+        std::vector<std::vector<float>> slices = {random_values<T>(100, 1), random_values<T>(20001, 2)};
         slices[1][20000] = bad;
-        const std::vector<float> got = cpu_norm(slices, 1.0f);
+        const std::vector<float> got = cpu_norm<T>(slices, 1.0f);
         EXPECT_FALSE(std::isfinite(got[0]));
         EXPECT_EQ(got[1], 0.0f);
-        for_each_version(global_norm_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            const std::vector<float> result = gpu_norm(pad, version, block, slices, 1.0f, 0);
+        for_each_version<T>(global_norm_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            const std::vector<float> result = gpu_norm<T>(pad, version, block, slices, 1.0f, 0);
             EXPECT_FALSE(std::isfinite(result[0])) << result[0];
             EXPECT_EQ(result[1], 0.0f);
         });
     }
 }
 
-TEST(GlobalNorm, ZeroAndNothing) {
+TYPED_TEST(GlobalNormTyped, ZeroAndNothing) {
+    using T = TypeParam;
     for (const std::vector<std::vector<float>>& slices :
          {std::vector<std::vector<float>>{std::vector<float>(50, 0.0f)}, {}}) {
         const std::vector<float> want = {0.0f, 1.0f};
-        EXPECT_EQ(cpu_norm(slices, 1.0f), want);
-        for_each_version(global_norm_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            EXPECT_EQ(gpu_norm(pad, version, block, slices, 1.0f, 0), want);
+        EXPECT_EQ(cpu_norm<T>(slices, 1.0f), want);
+        for_each_version<T>(global_norm_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            EXPECT_EQ(gpu_norm<T>(pad, version, block, slices, 1.0f, 0), want);
         });
     }
 }
 
 // Equal values make every rounding error point the same way, the worst case for sums.
-TEST(GlobalNorm, ManyElements) {
-    const std::vector<std::vector<float>> slices = {std::vector<float>(3000001, 0.1f)};
+TYPED_TEST(GlobalNormTyped, ManyElements) {
+    using T = TypeParam;
+    const std::vector<std::vector<float>> slices = {std::vector<float>(3000001, float(T(0.1f)))};
     const std::vector<float> want = slices_norm(slices, 0);
-    EXPECT_TRUE(std::abs(cpu_norm(slices, 0)[0] / want[0] - 1) < 2e-7);
-    for_each_version(global_norm_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+    EXPECT_TRUE(std::abs(cpu_norm<T>(slices, 0)[0] / want[0] - 1) < 2e-7);
+    for_each_version<T>(global_norm_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
         if (block != version.block_sizes[0]) return;
-        const float got = gpu_norm(pad, version, block, slices, 0, 0)[0];
+        const float got = gpu_norm<T>(pad, version, block, slices, 0, 0)[0];
         EXPECT_TRUE(std::abs(got / want[0] - 1) < 1e-6) << got << " " << want[0];
     });
+}
+
+// Gradients that loss scaling made 1024 times too large: norm, limit and clipped gradients are of the true
+// ones.
+TYPED_TEST(GlobalNormTyped, LossScaling) {
+    using T = TypeParam;
+    const float unscale = 1.0f / 1024;
+    const std::vector<std::vector<float>> slices = {random_values<T>(5003, 1, 30.0f)};  // a norm of about 2
+    for (float max_norm : {1.0f, 10.0f, 0.0f}) {
+        SCOPED_TRACE(max_norm);
+        const std::vector<float> want = slices_norm(slices, double(max_norm), double(unscale));
+        EXPECT_EQ(want[1] < 0.9f * unscale, max_norm == 1.0f);
+        auto check = [&](const std::vector<float>& got) {
+            EXPECT_TRUE(std::abs(got[0] / want[0] - 1) < 1e-6) << got[0] << " " << want[0];
+            EXPECT_TRUE(std::abs(got[1] / want[1] - 1) < 1e-6) << got[1] << " " << want[1];
+        };
+        check(cpu_norm<T>(slices, max_norm, unscale));
+        for_each_version<T>(global_norm_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            check(gpu_norm<T>(pad, version, block, slices, max_norm, 0, unscale));
+        });
+        for (const auto& pad : test_pads()) {
+            DeviceArray<T> grads(*pad, slices[0]);
+            const std::vector<GradientSlice<T>> gradients = {{grads.data, grads.size}};
+            DeviceArray<float> result(*pad, 2), scratch(*pad, global_norm_scratch(pad.get(), gradients));
+            global_norm(pad.get(), result.data, scratch.data, gradients, max_norm, unscale);
+            check(result.values());
+        }
+    }
 }
