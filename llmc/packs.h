@@ -12,3 +12,11 @@ inline uint32_t pack_width(size_t row, std::initializer_list<uint64_t> addresses
     for (uint64_t address : addresses) aligned = aligned && address % (4 * sizeof(T)) == 0;
     return aligned ? 4 : 1;
 }
+
+// The same for kernels on load_wide() and store_wide(): 8 where T has 16 bits and all allows it.
+template <class T>
+inline uint32_t wide_pack_width(size_t row, std::initializer_list<uint64_t> addresses) {
+    bool aligned = sizeof(T) == 2 && row % 8 == 0;
+    for (uint64_t address : addresses) aligned = aligned && address % 16 == 0;
+    return aligned ? 8 : pack_width<T>(row, addresses);
+}

@@ -17,4 +17,17 @@ void store_pack(Reals p, uint i, vec4 v) {
         store(p, i, v.x);
 }
 
+// The same for kernels that also have a path for packs of eight (wide_pack_width() of llmc/packs.h), which fill 16 bytes
+// in the 16-bit types. Narrower packs leave the second column unused.
+mat2x4 load_wide(Reals p, uint i) {
+    if (WIDTH == 8) return load8(p, i);
+    return mat2x4(load_pack(p, i), vec4(0));
+}
+void store_wide(Reals p, uint i, mat2x4 v) {
+    if (WIDTH == 8)
+        store8(p, i, v);
+    else
+        store_pack(p, i, v[0]);
+}
+
 float pack_sum(vec4 v) { return WIDTH == 4 ? (v.x + v.y) + (v.z + v.w) : v.x; }

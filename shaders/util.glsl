@@ -22,13 +22,20 @@ uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroup
 uint64_t global_index() { return uint64_t(group_index()) * BLOCK + gl_LocalInvocationID.x; }
 
 // Elements of the storage type, read and written as float: one, or four neighbours (number 4 i to 4 i + 3 of p, where
-// p is aligned to four elements). Rounding is to nearest, ties to even.
+// p is aligned to four elements), or eight, as two columns of four. Rounding is to nearest, ties to even. stored() is
+// what loading gives back of v.
 #ifdef REAL_FP32
 const uint REAL_BYTES = 4;
 float load(Reals p, uint i) { return p.x[i]; }
 void store(Reals p, uint i, float v) { p.x[i] = v; }
 vec4 load4(Reals p, uint i) { return Reals4(uint64_t(p)).x[i]; }
 void store4(Reals p, uint i, vec4 v) { Reals4(uint64_t(p)).x[i] = v; }
+mat2x4 load8(Reals p, uint i) { return mat2x4(load4(p, 2 * i), load4(p, 2 * i + 1)); }
+void store8(Reals p, uint i, mat2x4 v) {
+    store4(p, 2 * i, v[0]);
+    store4(p, 2 * i + 1, v[1]);
+}
+vec4 stored(vec4 v) { return v; }
 #else
 const uint REAL_BYTES = 2;
 #ifdef REAL_BF16
@@ -50,6 +57,14 @@ vec4 load4(Reals p, uint i) {
     return vec4(unpack(u.x), unpack(u.y));
 }
 void store4(Reals p, uint i, vec4 v) { Reals4(uint64_t(p)).x[i] = uvec2(pack(v.xy), pack(v.zw)); }
+mat2x4 load8(Reals p, uint i) {
+    const uvec4 u = Reals8(uint64_t(p)).x[i];
+    return mat2x4(unpack(u.x), unpack(u.y), unpack(u.z), unpack(u.w));
+}
+void store8(Reals p, uint i, mat2x4 v) {
+    Reals8(uint64_t(p)).x[i] = uvec4(pack(v[0].xy), pack(v[0].zw), pack(v[1].xy), pack(v[1].zw));
+}
+vec4 stored(vec4 v) { return vec4(unpack(pack(v.xy)), unpack(pack(v.zw))); }
 #endif
 
 // p advanced by row * width elements, which may pass 2^32. (GLSL does not overload on buffer references.)
