@@ -32,7 +32,7 @@ template <class T>
 static void residual_forward2(LaunchPad& pad, T* out, const T* inp1, const T* inp2, size_t n,
                               int block_size) {
     ResidualForwardArgs args = {pad.at(out, n), pad.at(inp1, n), pad.at(inp2, n), n};
-    const uint32_t width = pack_width<T>(0, {args.outp, args.inp1, args.inp2});
+    const uint32_t width = wide_pack_width<T>(0, {args.outp, args.inp1, args.inp2});
     pad.dispatch<T>("residual_forward2", {blocks(n, uint64_t(block_size) * width)},
                     {uint32_t(block_size), width}, args);
 }
@@ -122,12 +122,14 @@ void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, fl
                                       128);
 }
 
-template std::vector<KernelVersion<ResidualForward<float>>> residual_forward_versions();
-template std::vector<KernelVersion<FusedResidualLayernormForward<float>>>
-fused_residual_layernorm_forward_versions();
-template void residual_forward_cpu(float*, const float*, const float*, size_t);
-template void fused_residual_layernorm_forward_cpu(float*, float*, float*, float*, const float*, const float*,
-                                                   const float*, const float*, int, int);
-template void residual_forward(LaunchPad*, float*, const float*, const float*, size_t);
-template void fused_residual_layernorm_forward(LaunchPad*, float*, float*, float*, float*, const float*,
-                                               const float*, const float*, const float*, int, int);
+#define INSTANTIATE(T)                                                                                       \
+    template std::vector<KernelVersion<ResidualForward<T>>> residual_forward_versions();                     \
+    template std::vector<KernelVersion<FusedResidualLayernormForward<T>>>                                    \
+    fused_residual_layernorm_forward_versions();                                                             \
+    template void residual_forward_cpu(T*, const T*, const T*, size_t);                                      \
+    template void fused_residual_layernorm_forward_cpu(T*, T*, float*, float*, const T*, const T*, const T*, \
+                                                       const T*, int, int);                                  \
+    template void residual_forward(LaunchPad*, T*, const T*, const T*, size_t);                              \
+    template void fused_residual_layernorm_forward(LaunchPad*, T*, T*, float*, float*, const T*, const T*,   \
+                                                   const T*, const T*, int, int);
+FOR_EACH_REAL(INSTANTIATE)

@@ -10,7 +10,7 @@ template <class T>
 void residual_forward(LaunchPad* pad, T* out, const T* inp1, const T* inp2, size_t n);
 
 // residual (N,C) = inp1 + inp2; normed (N,C), mean, rstd (N) = layernorm of residual with weight, bias (C):
-// see llmc/layernorm.h. residual may be either input.
+// see llmc/layernorm.h; of the residual as T holds it. residual may be either input.
 template <class T>
 void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, float* mean, float* rstd,
                                       const T* inp1, const T* inp2, const T* weight, const T* bias, int N,

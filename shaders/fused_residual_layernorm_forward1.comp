@@ -14,7 +14,7 @@ void main() {
     Reals residual = real_row(args.residual, row, C), normed = real_row(args.normed, row, C);
     float sum = 0;
     for (uint c = 0; c < C; c++) {
-        const float v = load(inp1, c) + load(inp2, c);
+        const float v = stored(vec4(load(inp1, c) + load(inp2, c))).x;
         store(residual, c, v);
         sum += v;
     }

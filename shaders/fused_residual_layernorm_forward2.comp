@@ -1,5 +1,6 @@
 // Residual and LayerNorm: one subgroup adds one row and holds the sum in registers while it normalizes it, so that each
-// value is read once, 16 bytes at a time, and the sum is not read back.
+// value is read once, 16 bytes at a time, and the sum is not read back. It is rounded before: the backward pass combines
+// the statistics with what was stored.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -18,7 +19,7 @@ void main() {
     float sum = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
-        x[k] = i < packs ? load_pack(inp1, i) + load_pack(inp2, i) : vec4(0);
+        x[k] = i < packs ? stored(load_pack(inp1, i) + load_pack(inp2, i)) : vec4(0);
         sum += pack_sum(x[k]);
     }
     [[unroll]] for (uint k = 0; k < PACKS; k++) {

@@ -1,5 +1,5 @@
-// Residual: one invocation adds one pack of each input with 16-byte accesses, where version 1 needs four times as many
-// memory instructions; the last one takes what is left of a pack.
+// Residual: one invocation adds one pack of each input with 16-byte accesses, where version 1 needs four or eight times as
+// many memory instructions; the last one takes what is left of a pack.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -11,7 +11,7 @@ void main() {
     if (i >= args.n) return;
     Reals outp = real_row(args.outp, i, 1), inp1 = real_row(args.inp1, i, 1), inp2 = real_row(args.inp2, i, 1);
     if (args.n - i >= WIDTH)
-        store_pack(outp, 0, load_pack(inp1, 0) + load_pack(inp2, 0));
+        store_wide(outp, 0, load_wide(inp1, 0) + load_wide(inp2, 0));
     else
         for (uint k = 0; k < uint(args.n - i); k++) store(outp, k, load(inp1, k) + load(inp2, k));
 }

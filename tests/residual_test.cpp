@@ -13,28 +13,29 @@ static std::vector<float> sum_of(const std::vector<float>& a, const std::vector<
     return sum;
 }
 
-TEST(ResidualForward, CpuAdds) {
-    for (size_t n : sizes) {
-        const std::vector<float> a = random_values(n, 1), b = random_values(n, 2);
-        std::vector<float> out = nans(n);
-        residual_forward<float>(nullptr, out.data(), a.data(), b.data(), n);
-        EXPECT_EQ(out, sum_of(a, b));
-    }
-}
+template <class T>
+struct Residual : testing::Test {};
+TYPED_TEST_SUITE(Residual, RealTypes);
 
-TEST(ResidualForward, GpuAdds) {
+// One rounding on either side: the sums are equal.
+TYPED_TEST(Residual, Adds) {
+    using T = TypeParam;
     for (size_t n : sizes) {
         SCOPED_TRACE(format_string("n %zu", n));
-        const std::vector<float> a = random_values(n, 1), b = random_values(n, 2), want = sum_of(a, b);
-        for_each_version(residual_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> inp1(pad, a), inp2(pad, b), out(pad, n + 1);
-            version.launch(pad, out, inp1, inp2, n, block);
-            std::vector<float> got = out.values();
+        const std::vector<float> a = random_values<T>(n, 1), b = random_values<T>(n, 2),
+                                 want = rounded<T>(sum_of(a, b));
+        std::vector<T> out(n, T(NAN));
+        residual_forward_cpu<T>(out.data(), from_floats<T>(a).data(), from_floats<T>(b).data(), n);
+        EXPECT_EQ(to_floats(out), want);
+        for_each_version<T>(residual_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<T> inp1(pad, a), inp2(pad, b), result(pad, n + 1);
+            version.launch(pad, result, inp1, inp2, n, block);
+            std::vector<float> got = result.values();
             EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
             got.pop_back();
-            expect_close("out", got, want, 1e-7);
+            EXPECT_EQ(got, want);
             version.launch(pad, inp1, inp1, inp2, n, block);
-            expect_close("out in place of inp1", inp1.values(), want, 1e-7);
+            EXPECT_EQ(inp1.values(), want) << "in place of inp1";
         });
     }
 }
@@ -44,92 +45,101 @@ struct Shape {
 };
 static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {300, 17}, {4, 4100}};
 
+// Inputs that T represents, and the two layers in turn in fp32; between them the sum is rounded to T.
+template <class T>
 struct FusedCase {
     std::vector<float> inp1, inp2, weight, bias, residual, normed, mean, rstd;
     FusedCase(int N, int C)
-        : inp1(random_values(size_t(N) * C, 1)),
-          inp2(random_values(size_t(N) * C, 2)),
-          weight(random_values(C, 3)),
-          bias(random_values(C, 4)),
-          residual(nans(size_t(N) * C)),
-          normed(residual),
+        : inp1(random_values<T>(size_t(N) * C, 1)),
+          inp2(random_values<T>(size_t(N) * C, 2)),
+          weight(random_values<T>(C, 3)),
+          bias(random_values<T>(C, 4)),
+          residual(rounded<T>(sum_of(inp1, inp2))),
+          normed(nans(residual.size())),
           mean(nans(N)),
           rstd(nans(N)) {
-        fused_residual_layernorm_forward<float>(nullptr, residual.data(), normed.data(), mean.data(),
-                                                rstd.data(), inp1.data(), inp2.data(), weight.data(),
-                                                bias.data(), N, C);
+        layernorm_forward<float>(nullptr, normed.data(), mean.data(), rstd.data(), residual.data(),
+                                 weight.data(), bias.data(), N, C);
     }
 };
 
-TEST(FusedResidualLayernormForward, CpuIsTheTwoInTurn) {
+TYPED_TEST(Residual, FusedCpuIsTheTwoInTurn) {
+    using T = TypeParam;
     for (auto [N, C] : shapes) {
         SCOPED_TRACE(format_string("N %d C %d", N, C));
-        const FusedCase c(N, C);
-        const std::vector<float> sum = sum_of(c.inp1, c.inp2);
-        std::vector<float> normed = nans(sum.size()), mean = nans(N), rstd = nans(N);
-        layernorm_forward<float>(nullptr, normed.data(), mean.data(), rstd.data(), sum.data(),
-                                 c.weight.data(), c.bias.data(), N, C);
-        expect_close("residual", c.residual, sum, 1e-7);
-        expect_close("normed", c.normed, normed, 1e-6);
-        expect_close("mean", c.mean, mean, 1e-6);
-        expect_close("rstd", c.rstd, rstd, 1e-6);
+        const FusedCase<T> c(N, C);
+        std::vector<T> residual(c.residual.size(), T(NAN)), normed(residual);
+        std::vector<float> mean = nans(N), rstd = nans(N);
+        fused_residual_layernorm_forward_cpu<T>(residual.data(), normed.data(), mean.data(), rstd.data(),
+                                                from_floats<T>(c.inp1).data(), from_floats<T>(c.inp2).data(),
+                                                from_floats<T>(c.weight).data(),
+                                                from_floats<T>(c.bias).data(), N, C);
+        EXPECT_EQ(to_floats(residual), c.residual);
+        expect_close("normed", to_floats(normed), c.normed, tolerance<T>(1e-6));
+        expect_close("mean", mean, c.mean, 1e-6);
+        expect_close("rstd", rstd, c.rstd, 1e-6);
     }
 }
 
-TEST(FusedResidualLayernormForward, GpuMatchesCpu) {
+TYPED_TEST(Residual, FusedGpuMatchesCpu) {
+    using T = TypeParam;
     for (auto [N, C] : shapes) {
         SCOPED_TRACE(format_string("N %d C %d", N, C));
-        const FusedCase c(N, C);
+        const FusedCase<T> c(N, C);
         auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> inp1(pad, c.inp1), inp2(pad, c.inp2), weight(pad, c.weight), bias(pad, c.bias);
-            DeviceArray<float> residual(pad, c.residual.size()), normed(pad, c.normed.size());
+            DeviceArray<T> inp1(pad, c.inp1), inp2(pad, c.inp2), weight(pad, c.weight), bias(pad, c.bias);
+            DeviceArray<T> residual(pad, c.residual.size()), normed(pad, c.normed.size());
             DeviceArray<float> mean(pad, N), rstd(pad, N);
             pad.begin_group();  // the launcher must order its own kernels
             version.launch(pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C, block);
             pad.end_group();
-            expect_close("residual", residual.values(), c.residual, 1e-7);
-            expect_close("normed", normed.values(), c.normed);
+            EXPECT_EQ(residual.values(), c.residual);
+            expect_close("normed", normed.values(), c.normed, tolerance<T>());
             expect_close("mean", mean.values(), c.mean);
             expect_close("rstd", rstd.values(), c.rstd);
         };
-        for_each_version(fused_residual_layernorm_forward_versions<float>(), check);
+        for_each_version<T>(fused_residual_layernorm_forward_versions<T>(), check);
     }
 }
 
-// Addresses that rule out 16-byte accesses although C would allow them.
-TEST(Residual, UnalignedAddresses) {
-    const int N = 5, C = 12;
-    const FusedCase c(N, C);
-    std::vector<float> shifted(c.inp1);
-    shifted.insert(shifted.begin(), 77.0f);
-    for_each_version(fused_residual_layernorm_forward_versions<float>(), [&](LaunchPad& pad, auto& version,
-                                                                             int block) {
-        DeviceArray<float> inp1(pad, shifted), inp2(pad, c.inp2), weight(pad, c.weight), bias(pad, c.bias);
-        DeviceArray<float> residual(pad, c.residual.size()), normed(pad, c.normed.size()), mean(pad, N),
-            rstd(pad, N);
-        version.launch(pad, residual, normed, mean, rstd, inp1 + 1, inp2, weight, bias, N, C, block);
-        expect_close("residual", residual.values(), c.residual, 1e-7);
-        expect_close("normed", normed.values(), c.normed);
-    });
-    for_each_version(residual_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<float> inp1(pad, shifted), inp2(pad, c.inp2), sum(pad, c.residual.size());
-        version.launch(pad, sum, inp1 + 1, inp2, sum.size, block);
-        expect_close("sum", sum.values(), c.residual, 1e-7);
-    });
+// Addresses that rule out accesses of 16 bytes, and (4 elements past aligned memory) those of eight elements.
+TYPED_TEST(Residual, UnalignedAddresses) {
+    using T = TypeParam;
+    const int N = 5, C = 16;
+    const FusedCase<T> c(N, C);
+    for (size_t shift : {1, 4}) {
+        std::vector<float> shifted(shift, 77.0f);
+        shifted.insert(shifted.end(), c.inp1.begin(), c.inp1.end());
+        auto check_fused = [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<T> inp1(pad, shifted), inp2(pad, c.inp2), weight(pad, c.weight), bias(pad, c.bias);
+            DeviceArray<T> residual(pad, c.residual.size()), normed(pad, c.normed.size());
+            DeviceArray<float> mean(pad, N), rstd(pad, N);
+            version.launch(pad, residual, normed, mean, rstd, inp1 + shift, inp2, weight, bias, N, C, block);
+            EXPECT_EQ(residual.values(), c.residual);
+            expect_close("normed", normed.values(), c.normed, tolerance<T>());
+        };
+        for_each_version<T>(fused_residual_layernorm_forward_versions<T>(), check_fused);
+        for_each_version<T>(residual_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<T> inp1(pad, shifted), inp2(pad, c.inp2), sum(pad, c.residual.size());
+            version.launch(pad, sum, inp1 + shift, inp2, sum.size, block);
+            EXPECT_EQ(sum.values(), c.residual);
+        });
+    }
 }
 
-TEST(Residual, TrainingFunctions) {
+TYPED_TEST(Residual, TrainingFunctions) {
+    using T = TypeParam;
     const int N = 9, C = 48;
-    const FusedCase c(N, C);
+    const FusedCase<T> c(N, C);
     for (const auto& pad : test_pads()) {
-        DeviceArray<float> inp1(*pad, c.inp1), inp2(*pad, c.inp2), weight(*pad, c.weight), bias(*pad, c.bias);
-        DeviceArray<float> sum(*pad, c.residual.size()), normed(*pad, c.normed.size()), mean(*pad, N),
-            rstd(*pad, N);
-        residual_forward<float>(pad.get(), sum, inp1, inp2, sum.size);
-        expect_close("sum", sum.values(), c.residual, 1e-7);
-        fused_residual_layernorm_forward<float>(pad.get(), inp1, normed, mean, rstd, inp1, inp2, weight, bias,
-                                                N, C);
-        expect_close("residual in place of inp1", inp1.values(), c.residual, 1e-7);
-        expect_close("normed", normed.values(), c.normed);
+        DeviceArray<T> inp1(*pad, c.inp1), inp2(*pad, c.inp2), weight(*pad, c.weight), bias(*pad, c.bias);
+        DeviceArray<T> sum(*pad, c.residual.size()), normed(*pad, c.normed.size());
+        DeviceArray<float> mean(*pad, N), rstd(*pad, N);
+        residual_forward<T>(pad.get(), sum, inp1, inp2, sum.size);
+        EXPECT_EQ(sum.values(), c.residual);
+        fused_residual_layernorm_forward<T>(pad.get(), inp1, normed, mean, rstd, inp1, inp2, weight, bias, N,
+                                            C);
+        EXPECT_EQ(inp1.values(), c.residual) << "in place of inp1";
+        expect_close("normed", normed.values(), c.normed, tolerance<T>());
     }
 }

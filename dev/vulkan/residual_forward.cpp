@@ -3,17 +3,32 @@
 
 #include "dev/vulkan/bench.h"
 
-static void register_all() {
-    const size_t n = size_t(bench().small ? 512 : 65536) * 768, few = size_t(512) * 768;
-    float *inp1 = bench_array(n), *inp2 = bench_array(n), *out = bench_array(n);
-    for (const auto& version : residual_forward_versions<float>())
+template <class T>
+static void register_gpu() {
+    const size_t n = size_t(bench().small ? 512 : 65536) * 768;
+    T *inp1 = bench_array<T>(n), *inp2 = bench_array<T>(n), *out = bench_array<T>(n);
+    for (const auto& version : residual_forward_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/block:%d/n:%zu", version.name, block, n), {.bytes = 12.0 * double(n)},
+            bench_gpu(format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, n),
+                      {.bytes = 3.0 * sizeof(T) * double(n)},
                       [=] { version.launch(*bench().pad, out, inp1, inp2, n, block); });
-    bench_cpu(format_string("residual_forward_cpu/n:%zu", few), {.bytes = 12.0 * double(few)}, [=] {
-        static std::vector<float> a(few, 0.5f), b(few, 1.0f), sum(few);
-        residual_forward_cpu(sum.data(), a.data(), b.data(), few);
-    });
+}
+
+template <class T>
+static void register_cpu() {
+    const size_t n = size_t(512) * 768;
+    bench_cpu(format_string("residual_forward_cpu/%s/n:%zu", real_name<T>(), n),
+              {.bytes = 3.0 * sizeof(T) * double(n)}, [=] {
+                  static std::vector<T> a(n, T(0.5f)), b(n, T(1.0f)), sum(n);
+                  residual_forward_cpu(sum.data(), a.data(), b.data(), n);
+              });
+}
+
+static void register_all() {
+    register_gpu<float>();
+    register_gpu<bf16>();
+    register_cpu<float>();
+    register_cpu<bf16>();
 }
 
 int main(int argc, char** argv) { return run_benchmarks(argc, argv, register_all); }
