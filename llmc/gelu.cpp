@@ -59,7 +59,15 @@ static inline void gelu_slopes(T* dinp, const T* inp, const T* dout, size_t n) {
 }
 
 SIMD_CLONES static void gelu_block(float* out, const float* inp, size_t n) { gelu_values(out, inp, n); }
+SIMD_CLONES static void gelu_block(bf16* out, const bf16* inp, size_t n) { gelu_values(out, inp, n); }
+SIMD_CLONES static void gelu_block(fp16* out, const fp16* inp, size_t n) { gelu_values(out, inp, n); }
 SIMD_CLONES static void slope_block(float* dinp, const float* inp, const float* dout, size_t n) {
+    gelu_slopes(dinp, inp, dout, n);
+}
+SIMD_CLONES static void slope_block(bf16* dinp, const bf16* inp, const bf16* dout, size_t n) {
+    gelu_slopes(dinp, inp, dout, n);
+}
+SIMD_CLONES static void slope_block(fp16* dinp, const fp16* inp, const fp16* dout, size_t n) {
     gelu_slopes(dinp, inp, dout, n);
 }
 
@@ -87,7 +95,7 @@ static void gelu_forward1(LaunchPad& pad, T* out, const T* inp, size_t n, int bl
 template <class T>
 static void gelu_forward2(LaunchPad& pad, T* out, const T* inp, size_t n, int block_size) {
     GeluForwardArgs args = {pad.at(out, n), pad.at(inp, n), n};
-    const uint32_t width = pack_width<T>(0, {args.outp, args.inp});
+    const uint32_t width = wide_pack_width<T>(0, {args.outp, args.inp});
     pad.dispatch<T>("gelu_forward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width},
                     args);
 }
@@ -101,7 +109,7 @@ static void gelu_backward1(LaunchPad& pad, T* dinp, const T* inp, const T* dout,
 template <class T>
 static void gelu_backward2(LaunchPad& pad, T* dinp, const T* inp, const T* dout, size_t n, int block_size) {
     GeluBackwardArgs args = {pad.at(dinp, n), pad.at(inp, n), pad.at(dout, n), n};
-    const uint32_t width = pack_width<T>(0, {args.dinp, args.inp, args.dout});
+    const uint32_t width = wide_pack_width<T>(0, {args.dinp, args.inp, args.dout});
     pad.dispatch<T>("gelu_backward2", {blocks(n, uint64_t(block_size) * width)},
                     {uint32_t(block_size), width}, args);
 }
@@ -134,9 +142,11 @@ void gelu_backward(LaunchPad* pad, T* dinp, const T* inp, const T* dout, size_t 
     gelu_backward2(*pad, dinp, inp, dout, n, 256);
 }
 
-template std::vector<KernelVersion<GeluForward<float>>> gelu_forward_versions();
-template std::vector<KernelVersion<GeluBackward<float>>> gelu_backward_versions();
-template void gelu_forward_cpu(float*, const float*, size_t);
-template void gelu_backward_cpu(float*, const float*, const float*, size_t);
-template void gelu_forward(LaunchPad*, float*, const float*, size_t);
-template void gelu_backward(LaunchPad*, float*, const float*, const float*, size_t);
+#define INSTANTIATE(T)                                                             \
+    template std::vector<KernelVersion<GeluForward<T>>> gelu_forward_versions();   \
+    template std::vector<KernelVersion<GeluBackward<T>>> gelu_backward_versions(); \
+    template void gelu_forward_cpu(T*, const T*, size_t);                          \
+    template void gelu_backward_cpu(T*, const T*, const T*, size_t);               \
+    template void gelu_forward(LaunchPad*, T*, const T*, size_t);                  \
+    template void gelu_backward(LaunchPad*, T*, const T*, const T*, size_t);
+FOR_EACH_REAL(INSTANTIATE)

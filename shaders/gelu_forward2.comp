@@ -1,5 +1,5 @@
-// GELU: one invocation computes one pack of elements with 16-byte accesses, where version 1 needs four times as many
-// memory instructions; the last one takes what is left of a pack.
+// GELU: one invocation computes one pack of elements with 16-byte accesses, where version 1 needs four or eight times
+// as many memory instructions; the last one takes what is left of a pack.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -7,14 +7,15 @@
 
 layout(push_constant, scalar) uniform Push { GeluForwardArgs args; };
 
-vec4 gelu_pack(vec4 x) { return vec4(gelu(x.x), gelu(x.y), gelu(x.z), gelu(x.w)); }
+vec4 gelu4(vec4 x) { return vec4(gelu(x.x), gelu(x.y), gelu(x.z), gelu(x.w)); }
+mat2x4 gelu_pack(mat2x4 x) { return mat2x4(gelu4(x[0]), gelu4(x[1])); }
 
 void main() {
     const uint64_t i = global_index() * WIDTH;
     if (i >= args.n) return;
     Reals outp = real_row(args.outp, i, 1), inp = real_row(args.inp, i, 1);
     if (args.n - i >= WIDTH)
-        store_pack(outp, 0, gelu_pack(load_pack(inp, 0)));
+        store_wide(outp, 0, gelu_pack(load_wide(inp, 0)));
     else
         for (uint k = 0; k < uint(args.n - i); k++) store(outp, k, gelu(load(inp, k)));
 }

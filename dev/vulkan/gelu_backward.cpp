@@ -3,17 +3,32 @@
 
 #include "dev/vulkan/bench.h"
 
-static void register_all() {
-    const size_t n = size_t(bench().small ? 512 : 65536) * 3072, few = size_t(512) * 3072;
-    float *inp = bench_array(n), *dout = bench_array(n), *dinp = bench_array(n);
-    for (const auto& version : gelu_backward_versions<float>())
+template <class T>
+static void register_gpu() {
+    const size_t n = size_t(bench().small ? 512 : 65536) * 3072;
+    T *inp = bench_array<T>(n), *dout = bench_array<T>(n), *dinp = bench_array<T>(n);
+    for (const auto& version : gelu_backward_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/block:%d/n:%zu", version.name, block, n), {.bytes = 12.0 * double(n)},
+            bench_gpu(format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, n),
+                      {.bytes = 3.0 * sizeof(T) * double(n)},
                       [=] { version.launch(*bench().pad, dinp, inp, dout, n, block); });
-    bench_cpu(format_string("gelu_backward_cpu/n:%zu", few), {.bytes = 12.0 * double(few)}, [=] {
-        static std::vector<float> x(few, 0.5f), dy(few, 1.0f), dx(few);
-        gelu_backward_cpu(dx.data(), x.data(), dy.data(), few);
-    });
+}
+
+template <class T>
+static void register_cpu() {
+    const size_t n = size_t(512) * 3072;
+    bench_cpu(format_string("gelu_backward_cpu/%s/n:%zu", real_name<T>(), n),
+              {.bytes = 3.0 * sizeof(T) * double(n)}, [=] {
+                  static std::vector<T> x(n, T(0.5f)), dy(n, T(1.0f)), dx(n);
+                  gelu_backward_cpu(dx.data(), x.data(), dy.data(), n);
+              });
+}
+
+static void register_all() {
+    register_gpu<float>();
+    register_gpu<bf16>();
+    register_cpu<float>();
+    register_cpu<bf16>();
 }
 
 int main(int argc, char** argv) { return run_benchmarks(argc, argv, register_all); }

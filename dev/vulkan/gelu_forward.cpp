@@ -3,17 +3,32 @@
 
 #include "dev/vulkan/bench.h"
 
-static void register_all() {
-    const size_t n = size_t(bench().small ? 512 : 65536) * 3072, few = size_t(512) * 3072;
-    float *inp = bench_array(n), *out = bench_array(n);
-    for (const auto& version : gelu_forward_versions<float>())
+template <class T>
+static void register_gpu() {
+    const size_t n = size_t(bench().small ? 512 : 65536) * 3072;
+    T *inp = bench_array<T>(n), *out = bench_array<T>(n);
+    for (const auto& version : gelu_forward_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/block:%d/n:%zu", version.name, block, n), {.bytes = 8.0 * double(n)},
+            bench_gpu(format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, n),
+                      {.bytes = 2.0 * sizeof(T) * double(n)},
                       [=] { version.launch(*bench().pad, out, inp, n, block); });
-    bench_cpu(format_string("gelu_forward_cpu/n:%zu", few), {.bytes = 8.0 * double(few)}, [=] {
-        static std::vector<float> x(few, 0.5f), y(few);
-        gelu_forward_cpu(y.data(), x.data(), few);
-    });
+}
+
+template <class T>
+static void register_cpu() {
+    const size_t n = size_t(512) * 3072;
+    bench_cpu(format_string("gelu_forward_cpu/%s/n:%zu", real_name<T>(), n),
+              {.bytes = 2.0 * sizeof(T) * double(n)}, [=] {
+                  static std::vector<T> x(n, T(0.5f)), y(n);
+                  gelu_forward_cpu(y.data(), x.data(), n);
+              });
+}
+
+static void register_all() {
+    register_gpu<float>();
+    register_gpu<bf16>();
+    register_cpu<float>();
+    register_cpu<bf16>();
 }
 
 int main(int argc, char** argv) { return run_benchmarks(argc, argv, register_all); }
