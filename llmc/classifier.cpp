@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "llmc/packs.h"
 #include "llmc/simd.h"
 #include "shaders/args.h"
 
@@ -36,38 +37,77 @@ SIMD_CLONES static float row_max(const float* x, int n) {
     return largest;
 }
 
-SIMD_CLONES static double row_exp_sum(const float* x, int n, float largest) {
-    double total = 0;
-    for (int start = 0; start < n; start += 1024) {
-        const int end = std::min(start + 1024, n);
-        float sum = 0;
+SIMD_CLONES static float row_exp_sum(const float* x, int n, float largest) {
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int i = start; i < end; i++) sum += exp_nonpositive(x[i] - largest);
-        total += double(sum);
-    }
-    return total;
+    for (int i = 0; i < n; i++) sum += exp_nonpositive(x[i] - largest);
+    return sum;
 }
 
-SIMD_CLONES static void row_exp_scaled(float* x, int n, float largest, float factor) {
+SIMD_CLONES static void exp_scaled(float* x, int n, float largest, float factor) {
 #pragma omp simd
     for (int i = 0; i < n; i++) x[i] = exp_nonpositive(x[i] - largest) * factor;
+}
+
+template <class From, class To>
+static inline void convert_all(To* to, const From* from, int n) {
+#pragma omp simd
+    for (int i = 0; i < n; i++) to[i] = To(from[i]);
+}
+SIMD_CLONES static void convert(float* to, const bf16* from, int n) { convert_all(to, from, n); }
+SIMD_CLONES static void convert(float* to, const fp16* from, int n) { convert_all(to, from, n); }
+SIMD_CLONES static void convert(bf16* to, const float* from, int n) { convert_all(to, from, n); }
+SIMD_CLONES static void convert(fp16* to, const float* from, int n) { convert_all(to, from, n); }
+
+// A row is taken in pieces of so many logits: those of 16-bit types are converted into a buffer, and back.
+static const int PIECE = 1024;
+
+static float* open_piece(float*, float* x, int) { return x; }
+static void close_piece(float*, const float*, int) {}
+template <class T>
+static float* open_piece(float* buffer, T* x, int n) {
+    convert(buffer, x, n);
+    return buffer;
+}
+template <class T>
+static void close_piece(T* x, const float* piece, int n) {
+    convert(x, piece, n);
+}
+
+// Returns its loss; with write_gradients, x becomes the gradients.
+template <class T>
+static float classify_row(T* x, int target, float dloss, int V, int Vp, bool write_gradients) {
+    float buffer[PIECE];
+    float largest = float(x[0]);
+    for (int i = 0; i < V; i += PIECE) {
+        const int n = std::min(PIECE, V - i);
+        const float most = row_max(open_piece(buffer, x + i, n), n);
+        largest = most > largest ? most : largest;
+    }
+    double sum = 0;
+    for (int i = 0; i < V; i += PIECE) {
+        const int n = std::min(PIECE, V - i);
+        sum += double(row_exp_sum(open_piece(buffer, x + i, n), n, largest));
+    }
+    const float loss = float(std::log(sum) + double(largest) - double(float(x[target])));
+    if (!write_gradients) return loss;
+    for (int i = 0; i < V; i += PIECE) {
+        const int n = std::min(PIECE, V - i);
+        float* gradients = open_piece(buffer, x + i, n);
+        exp_scaled(gradients, n, largest, float(double(dloss) / sum));
+        if (i <= target && target < i + n) gradients[target - i] -= dloss;
+        close_piece(x + i, gradients, n);
+    }
+    std::fill(x + V, x + Vp, T(0.0f));
+    return loss;
 }
 
 template <class T>
 void fused_classifier_cpu(T* logits, float* losses, const int* targets, float dloss, int N, int V, int Vp,
                           bool write_gradients) {
 #pragma omp parallel for
-    for (int row = 0; row < N; row++) {
-        T* x = logits + size_t(row) * Vp;
-        const int target = targets[row];
-        const float largest = row_max(x, V);
-        const double sum = row_exp_sum(x, V, largest);
-        losses[row] = float(std::log(sum) + double(largest) - double(x[target]));
-        if (!write_gradients) continue;
-        row_exp_scaled(x, V, largest, float(double(dloss) / sum));
-        x[target] -= dloss;
-        for (int c = V; c < Vp; c++) x[c] = 0;
-    }
+    for (int row = 0; row < N; row++)
+        losses[row] = classify_row(logits + size_t(row) * Vp, targets[row], dloss, V, Vp, write_gradients);
 }
 
 template <class T>
@@ -98,9 +138,10 @@ static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const in
                               int N, int V, int Vp, bool write_gradients, int block_size) {
     FusedClassifierArgs args =
         classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
-    const bool fours = Vp % 4 == 0 && args.logits % (4 * sizeof(T)) == 0;
-    pad.dispatch<T>(fours ? "fused_classifier3" : "fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)},
-                    args);
+    const uint32_t width = wide_pack_width<T>(Vp, {args.logits});
+    if (width == 1)
+        return fused_classifier2(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
+    pad.dispatch<T>("fused_classifier3", {uint64_t(N)}, {uint32_t(block_size), width}, args);
 }
 
 template <class T>
@@ -155,6 +196,8 @@ void sum_losses(LaunchPad* pad, float* total, const float* losses, int n, float 
     sum_losses2(*pad, total, losses, n, scale, int(std::min(block_size, pad->limits().max_block)));
 }
 
-template std::vector<KernelVersion<FusedClassifier<float>>> fused_classifier_versions();
-template void fused_classifier_cpu(float*, float*, const int*, float, int, int, int, bool);
-template void fused_classifier(LaunchPad*, float*, float*, const int*, float, int, int, int, bool);
+#define INSTANTIATE(T)                                                                      \
+    template std::vector<KernelVersion<FusedClassifier<T>>> fused_classifier_versions();    \
+    template void fused_classifier_cpu(T*, float*, const int*, float, int, int, int, bool); \
+    template void fused_classifier(LaunchPad*, T*, float*, const int*, float, int, int, int, bool);
+FOR_EACH_REAL(INSTANTIATE)

@@ -4,23 +4,40 @@
 
 #include "dev/vulkan/bench.h"
 
-static void register_all() {
-    const int N = bench().small ? 64 : 4096, V = 50257, Vp = 50304;
+static const int V = 50257, Vp = 50304;
+
+template <class T>
+static void register_gpu() {
+    const int N = bench().small ? 64 : 4096;
     const size_t n = size_t(N) * Vp;
-    float *logits = bench_array(n), *losses = bench_array(N);
+    T* logits = bench_array<T>(n);
+    float* losses = bench_array(N);
     int* targets = bench().pad->allocate<int>(N, "benchmark");
     bench().pad->fill(targets, 1000, N * sizeof(int));
-    const Work work = {.bytes = 8.0 * double(n)};
-    for (const auto& version : fused_classifier_versions<float>())
+    const Work work = {.bytes = 2.0 * sizeof(T) * double(n)};
+    for (const auto& version : fused_classifier_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/block:%d/N:%d/V:%d", version.name, block, N, V), work, [=] {
-                version.launch(*bench().pad, logits, losses, targets, 1.0f, N, V, Vp, true, block);
-            });
-    bench_cpu(format_string("fused_classifier_cpu/N:%d/V:%d", 64, V), {.bytes = 8.0 * 64 * Vp}, [=] {
-        static std::vector<float> x(size_t(64) * 50304, 0.5f), l(64);
-        static const std::vector<int> t(64, 1000);
-        fused_classifier_cpu(x.data(), l.data(), t.data(), 1.0f, 64, 50257, 50304, true);
-    });
+            bench_gpu(
+                format_string("%s/%s/block:%d/N:%d/V:%d", version.name, real_name<T>(), block, N, V), work,
+                [=] { version.launch(*bench().pad, logits, losses, targets, 1.0f, N, V, Vp, true, block); });
+}
+
+template <class T>
+static void register_cpu() {
+    bench_cpu(format_string("fused_classifier_cpu/%s/N:%d/V:%d", real_name<T>(), 64, V),
+              {.bytes = 2.0 * sizeof(T) * 64 * Vp}, [=] {
+                  static std::vector<T> x(size_t(64) * Vp, T(0.5f));
+                  static std::vector<float> l(64);
+                  static const std::vector<int> t(64, 1000);
+                  fused_classifier_cpu(x.data(), l.data(), t.data(), 1.0f, 64, V, Vp, true);
+              });
+}
+
+static void register_all() {
+    register_gpu<float>();
+    register_gpu<bf16>();
+    register_cpu<float>();
+    register_cpu<bf16>();
 }
 
 int main(int argc, char** argv) { return run_benchmarks(argc, argv, register_all); }
