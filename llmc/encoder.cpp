@@ -102,7 +102,7 @@ template <class T>
 static void encoder_forward2(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B,
                              int seq, int C, int block_size) {
     EncoderForwardArgs args = forward_args(pad, out, inp, wte, wpe, B, seq, C);
-    const uint32_t width = pack_width<T>(C, {args.outp, args.wte, args.wpe});
+    const uint32_t width = wide_pack_width<T>(C, {args.outp, args.wte, args.wpe});
     pad.dispatch<T>("encoder_forward2", {uint64_t(args.N)}, {uint32_t(block_size), width}, args);
 }
 
@@ -195,9 +195,11 @@ void encoder_backward(LaunchPad* pad, T* dwte, T* dwpe, const T* dout, const int
     encoder_backward2(*pad, dwte, dwpe, dout, buckets, B, seq, C, 256);
 }
 
-template std::vector<KernelVersion<EncoderForward<float>>> encoder_forward_versions();
-template std::vector<KernelVersion<EncoderBackward<float>>> encoder_backward_versions();
-template void encoder_forward_cpu(float*, const int*, const float*, const float*, int, int, int);
-template void encoder_backward_cpu(float*, float*, const float*, const int*, int, int, int);
-template void encoder_forward(LaunchPad*, float*, const int*, const float*, const float*, int, int, int);
-template void encoder_backward(LaunchPad*, float*, float*, const float*, const int*, int, int, int);
+#define INSTANTIATE(T)                                                                            \
+    template std::vector<KernelVersion<EncoderForward<T>>> encoder_forward_versions();            \
+    template std::vector<KernelVersion<EncoderBackward<T>>> encoder_backward_versions();          \
+    template void encoder_forward_cpu(T*, const int*, const T*, const T*, int, int, int);         \
+    template void encoder_backward_cpu(T*, T*, const T*, const int*, int, int, int);              \
+    template void encoder_forward(LaunchPad*, T*, const int*, const T*, const T*, int, int, int); \
+    template void encoder_backward(LaunchPad*, T*, T*, const T*, const int*, int, int, int);
+FOR_EACH_REAL(INSTANTIATE)

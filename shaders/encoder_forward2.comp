@@ -13,5 +13,5 @@ void main() {
     Reals position = real_row(args.wpe, row % args.T, C);
     Reals outp = real_row(args.outp, row, C);
     for (uint i = gl_LocalInvocationID.x; i < C / WIDTH; i += BLOCK)
-        store_pack(outp, i, load_pack(token, i) + load_pack(position, i));
+        store_wide(outp, i, load_wide(token, i) + load_wide(position, i));
 }

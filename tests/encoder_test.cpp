@@ -1,5 +1,5 @@
-// Encoder: the buckets, the CPU versions against plain sums in double, every GPU version against the CPU
-// version.
+// Encoder: the buckets, the CPU versions against plain sums in double, every
+// type's CPU and GPU versions against those in fp32.
 #include "llmc/encoder.h"
 
 #include "tests/layer_test.h"
@@ -11,23 +11,28 @@ struct Shape {
 static const Shape shapes[] = {{1, 1, 1, 3, 0},    {2, 3, 5, 4, 0},     {3, 7, 48, 11, 2},
                                {2, 33, 129, 9, 3}, {4, 300, 17, 50, 2}, {3, 25, 768, 1000, 4}};
 
+// Numbers that T represents, and what the CPU versions in fp32 make of them.
+template <class T = float>
 struct Case {
     std::vector<int> inp, buckets;
     std::vector<float> wte, wpe, out, dout, dwte, dwpe, dwte_after, dwpe_after;
     explicit Case(const Shape& s)
         : inp(random_integers(size_t(s.B) * s.T, 1, s.V)),
           buckets(encoder_bucket_ints(s.B * s.T)),
-          wte(random_values(size_t(s.V) * s.C, 2)),
-          wpe(random_values(size_t(s.T) * s.C, 3)),
+          wte(random_values<T>(size_t(s.V) * s.C, 2)),
+          wpe(random_values<T>(size_t(s.T) * s.C, 3)),
           out(nans(inp.size() * s.C)),
-          dout(random_values(out.size(), 4)),
-          dwte(random_values(wte.size(), 5)),
-          dwpe(random_values(wpe.size(), 6)),
-          dwte_after(dwte),
-          dwpe_after(dwpe) {
+          dout(random_values<T>(out.size(), 4)),
+          dwte(random_values<T>(wte.size(), 5)),
+          dwpe(random_values<T>(wpe.size(), 6)) {
         for (size_t i = 0; s.often && i < inp.size(); i += s.often) inp[i] = 2;
-        build_encoder_buckets(buckets.data(), inp.data(), int(inp.size()));
         encoder_forward<float>(nullptr, out.data(), inp.data(), wte.data(), wpe.data(), s.B, s.T, s.C);
+        run_backward(s);
+    }
+    void run_backward(const Shape& s) {
+        build_encoder_buckets(buckets.data(), inp.data(), int(inp.size()));
+        dwte_after = dwte;
+        dwpe_after = dwpe;
         encoder_backward<float>(nullptr, dwte_after.data(), dwpe_after.data(), dout.data(), buckets.data(),
                                 s.B, s.T, s.C);
     }
@@ -63,7 +68,7 @@ TEST(EncoderBuckets, AllAlikeAndAllDifferent) {
 TEST(EncoderForward, CpuAdds) {
     for (const Shape& s : shapes) {
         SCOPED_TRACE(describe(s));
-        const Case c(s);
+        const Case<> c(s);
         std::vector<float> want(c.out.size());
         for (size_t i = 0; i < want.size(); i++) {
             const size_t row = i / s.C, column = i % s.C;
@@ -76,7 +81,7 @@ TEST(EncoderForward, CpuAdds) {
 TEST(EncoderBackward, CpuMatchesPlainSums) {
     for (const Shape& s : shapes) {
         SCOPED_TRACE(describe(s));
-        const Case c(s);
+        const Case<> c(s);
         std::vector<double> dwte(c.dwte.begin(), c.dwte.end()), dwpe(c.dwpe.begin(), c.dwpe.end());
         for (size_t i = 0; i < c.dout.size(); i++) {
             const size_t row = i / s.C, column = i % s.C;
@@ -88,85 +93,104 @@ TEST(EncoderBackward, CpuMatchesPlainSums) {
     }
 }
 
-TEST(EncoderForward, GpuMatchesCpu) {
+template <class T>
+struct Encoder : testing::Test {};
+TYPED_TEST_SUITE(Encoder, RealTypes);
+
+// One rounding on either side: the sums are equal.
+TYPED_TEST(Encoder, ForwardMatchesFloat) {
+    using T = TypeParam;
     for (const Shape& s : shapes) {
         SCOPED_TRACE(describe(s));
-        const Case c(s);
-        for_each_version(encoder_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+        const Case<T> c(s);
+        std::vector<T> on_cpu(c.out.size(), T(NAN));
+        encoder_forward_cpu<T>(on_cpu.data(), c.inp.data(), from_floats<T>(c.wte).data(),
+                               from_floats<T>(c.wpe).data(), s.B, s.T, s.C);
+        EXPECT_EQ(to_floats(on_cpu), rounded<T>(c.out));
+        for_each_version<T>(encoder_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
             DeviceArray<int> inp(pad, c.inp);
-            DeviceArray<float> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size());
+            DeviceArray<T> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size());
             version.launch(pad, out, inp, wte, wpe, s.B, s.T, s.C, block);
-            expect_close("out", out.values(), c.out, 1e-7);
+            EXPECT_EQ(out.values(), rounded<T>(c.out));
         });
     }
 }
 
-TEST(EncoderBackward, GpuMatchesCpu) {
+TYPED_TEST(Encoder, BackwardMatchesFloat) {
+    using T = TypeParam;
     for (const Shape& s : shapes) {
         SCOPED_TRACE(describe(s));
-        const Case c(s);
-        for_each_version(encoder_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+        const Case<T> c(s);
+        std::vector<T> dwte_cpu = from_floats<T>(c.dwte), dwpe_cpu = from_floats<T>(c.dwpe);
+        encoder_backward_cpu<T>(dwte_cpu.data(), dwpe_cpu.data(), from_floats<T>(c.dout).data(),
+                                c.buckets.data(), s.B, s.T, s.C);
+        EXPECT_EQ(to_floats(dwte_cpu), rounded<T>(c.dwte_after));
+        EXPECT_EQ(to_floats(dwpe_cpu), rounded<T>(c.dwpe_after));
+        for_each_version<T>(encoder_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
             DeviceArray<int> buckets(pad, c.buckets);
-            DeviceArray<float> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
+            DeviceArray<T> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
             version.launch(pad, dwte, dwpe, dout, buckets, s.B, s.T, s.C, block);
-            expect_close("dwte", dwte.values(), c.dwte_after, 2e-6);
-            expect_close("dwpe", dwpe.values(), c.dwpe_after, 2e-6);
+            expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
+            expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<T>(2e-6));
         });
     }
 }
 
 // More buckets than the grids of encoder_backward2 hold at once: 9000 short ones, then 300 long ones.
-TEST(EncoderBackward, GpuManyBuckets) {
+TYPED_TEST(Encoder, BackwardManyBuckets) {
+    using T = TypeParam;
     for (const Shape& s : {Shape{1, 9000, 3, 9000, 0}, {50, 240, 4, 300, 0}}) {
         SCOPED_TRACE(describe(s));
-        Case c(s);
+        Case<T> c(s);
         for (size_t i = 0; i < c.inp.size(); i++) c.inp[i] = int(i) % s.V;
-        build_encoder_buckets(c.buckets.data(), c.inp.data(), int(c.inp.size()));
-        c.dwte_after = c.dwte;
-        encoder_backward_cpu(c.dwte_after.data(), c.dwpe.data(), c.dout.data(), c.buckets.data(), s.B, s.T,
-                             s.C);
-        for_each_version(encoder_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
+        c.run_backward(s);
+        for_each_version<T>(encoder_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
             DeviceArray<int> buckets(pad, c.buckets);
-            DeviceArray<float> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
+            DeviceArray<T> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
             version.launch(pad, dwte, dwpe, dout, buckets, s.B, s.T, s.C, block);
-            expect_close("dwte", dwte.values(), c.dwte_after, 2e-6);
+            expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
         });
     }
 }
 
-// Addresses that rule out 16-byte accesses although C would allow them.
-TEST(Encoder, UnalignedAddresses) {
-    const Shape s = {2, 40, 12, 5, 2};
-    const Case c(s);
-    std::vector<float> shifted(c.dout);
-    shifted.insert(shifted.begin(), 77.0f);
-    for_each_version(encoder_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<int> inp(pad, c.inp);
-        DeviceArray<float> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size() + 1);
-        version.launch(pad, out + 1, inp, wte, wpe, s.B, s.T, s.C, block);
-        const std::vector<float> got = out.values();
-        expect_close("out", {got.begin() + 1, got.end()}, c.out, 1e-7);
-    });
-    for_each_version(encoder_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<int> buckets(pad, c.buckets);
-        DeviceArray<float> dout(pad, shifted), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
-        version.launch(pad, dwte, dwpe, dout + 1, buckets, s.B, s.T, s.C, block);
-        expect_close("dwte", dwte.values(), c.dwte_after, 2e-6);
-        expect_close("dwpe", dwpe.values(), c.dwpe_after, 2e-6);
-    });
+// Addresses that rule out accesses of 16 bytes, and (4 elements past aligned memory) those of eight elements.
+TYPED_TEST(Encoder, UnalignedAddresses) {
+    using T = TypeParam;
+    const Shape s = {2, 40, 16, 5, 2};
+    const Case<T> c(s);
+    for (size_t shift : {1, 4}) {
+        std::vector<float> shifted(shift, 77.0f);
+        shifted.insert(shifted.end(), c.dout.begin(), c.dout.end());
+        for_each_version<T>(encoder_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<int> inp(pad, c.inp);
+            DeviceArray<T> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size() + shift);
+            version.launch(pad, out + shift, inp, wte, wpe, s.B, s.T, s.C, block);
+            const std::vector<float> got = out.values();
+            EXPECT_TRUE(std::isnan(got[shift - 1]));
+            EXPECT_EQ(std::vector<float>(got.begin() + long(shift), got.end()), rounded<T>(c.out));
+        });
+        for_each_version<T>(encoder_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<int> buckets(pad, c.buckets);
+            DeviceArray<T> dout(pad, shifted), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
+            version.launch(pad, dwte, dwpe, dout + shift, buckets, s.B, s.T, s.C, block);
+            expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
+            expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<T>(2e-6));
+        });
+    }
 }
 
-TEST(Encoder, TrainingFunctions) {
+TYPED_TEST(Encoder, TrainingFunctions) {
+    using T = TypeParam;
     const Shape s = {2, 40, 48, 5, 2};
-    const Case c(s);
+    const Case<T> c(s);
     for (const auto& pad : test_pads()) {
         DeviceArray<int> inp(*pad, c.inp), buckets(*pad, c.buckets);
-        DeviceArray<float> wte(*pad, c.wte), wpe(*pad, c.wpe), out(*pad, c.out.size()), dout(*pad, c.dout);
-        DeviceArray<float> dwte(*pad, c.dwte), dwpe(*pad, c.dwpe);
-        encoder_forward<float>(pad.get(), out, inp, wte, wpe, s.B, s.T, s.C);
-        encoder_backward<float>(pad.get(), dwte, dwpe, dout, buckets, s.B, s.T, s.C);
-        expect_close("out", out.values(), c.out, 1e-7);
-        expect_close("dwte", dwte.values(), c.dwte_after, 2e-6);
-        expect_close("dwpe", dwpe.values(), c.dwpe_after, 2e-6);
+        DeviceArray<T> wte(*pad, c.wte), wpe(*pad, c.wpe), out(*pad, c.out.size()), dout(*pad, c.dout);
+        DeviceArray<T> dwte(*pad, c.dwte), dwpe(*pad, c.dwpe);
+        encoder_forward<T>(pad.get(), out, inp, wte, wpe, s.B, s.T, s.C);
+        encoder_backward<T>(pad.get(), dwte, dwpe, dout, buckets, s.B, s.T, s.C);
+        EXPECT_EQ(out.values(), rounded<T>(c.out));
+        expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
+        expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<T>(2e-6));
     }
 }
