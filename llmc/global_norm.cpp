@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llmc/packs.h"
 #include "llmc/simd.h"
 #include "shaders/args.h"
 
-static const size_t PIECE = 16384;  // elements whose squares one partial sum holds; a multiple of 4
+static const size_t PIECE = 16384;  // elements whose squares one partial sum holds; a multiple of 8
 
 template <class T>
 static inline double squares_of(const T* x, size_t n) {
@@ -68,12 +69,13 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
         const size_t pieces = blocks(slice.n, PIECE);
         if (!pieces) continue;
         const GlobalNormArgs args = {pad.at(partials, pieces), pad.at(slice.data, slice.n), slice.n};
-        if (version == 1)
+        const uint32_t width = wide_pack_width<T>(PIECE, {args.grads});
+        if (version == 3 && width > 1)
+            pad.dispatch<T>("global_norm3", {pieces}, {block, width, PIECE}, args);
+        else if (version == 1)
             pad.dispatch<T>("global_norm1", {blocks(pieces, block)}, {block, PIECE}, args);
         else
-            pad.dispatch<T>(
-                version == 3 && args.grads % (4 * sizeof(T)) == 0 ? "global_norm3" : "global_norm2", {pieces},
-                {block, PIECE}, args);
+            pad.dispatch<T>("global_norm2", {pieces}, {block, PIECE}, args);
         partials += pieces;
     }
     pad.end_group();

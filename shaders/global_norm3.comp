@@ -1,11 +1,11 @@
-// Sums of squares: version 2 with 16-byte accesses. Needs an aligned slice; PIECE is a multiple of 4, and only the last
-// piece has a rest of up to three elements.
+// Sums of squares: version 2 with 16-byte accesses. Needs an aligned slice; PIECE is a multiple of WIDTH, 4 or 8, and
+// only the last piece has a rest that is no pack.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "util.glsl"
+#include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { GlobalNormArgs args; };
-layout(constant_id = 1) const uint PIECE = 16384;
+layout(constant_id = 2) const uint PIECE = 16384;
 
 void main() {
     const uint piece = group_index();
@@ -14,12 +14,12 @@ void main() {
     Reals grads = real_row(args.grads, piece, PIECE);
     const uint count = uint(min(args.n - start, uint64_t(PIECE))), first = gl_LocalInvocationID.x;
     vec4 squares = vec4(0);
-    for (uint q = first; q < count / 4; q += BLOCK) {
-        const vec4 g = load4(grads, q);
-        squares += g * g;
+    for (uint i = first; i < count / WIDTH; i += BLOCK) {
+        const mat2x4 g = load_wide(grads, i);
+        squares += g[0] * g[0] + g[1] * g[1];
     }
     float sum = (squares.x + squares.y) + (squares.z + squares.w);
-    for (uint i = count / 4 * 4 + first; i < count; i += BLOCK) sum += load(grads, i) * load(grads, i);
+    for (uint i = count / WIDTH * WIDTH + first; i < count; i += BLOCK) sum += load(grads, i) * load(grads, i);
     sum = block_sum(sum);
     if (first == 0) args.partials.x[piece] = sum;
 }

@@ -71,7 +71,7 @@ TYPED_TEST(GlobalNormTyped, MatchesDouble) {
             EXPECT_TRUE(std::abs(got[1] / want[1] - 1) < 2e-7) << got[1] << " " << want[1];
         }
         const std::vector<float> want = slices_norm(slices, 1.0);
-        for (size_t shift : {0, 1})
+        for (size_t shift : {0, 1, 4})
             for_each_version<T>(global_norm_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
                 const std::vector<float> got = gpu_norm<T>(pad, version, block, slices, 1.0f, shift);
                 EXPECT_TRUE(std::abs(got[0] / want[0] - 1) < 1e-6) << got[0] << " " << want[0];
