@@ -52,7 +52,7 @@ SIMD_CLONES static void exp_scaled(float* x, int n, float largest, float factor)
 template <class From, class To>
 static inline void convert_all(To* to, const From* from, int n) {
 #pragma omp simd
-    for (int i = 0; i < n; i++) to[i] = To(from[i]);
+    for (int i = 0; i < n; i++) to[i] = round_to<To>(float(from[i]));
 }
 SIMD_CLONES static void convert(float* to, const bf16* from, int n) { convert_all(to, from, n); }
 SIMD_CLONES static void convert(float* to, const fp16* from, int n) { convert_all(to, from, n); }

@@ -40,7 +40,7 @@ void encoder_forward_cpu(T* out, const int* inp, const T* wte, const T* wpe, int
     for (int row = 0; row < B * seq; row++) {
         const T *token = wte + size_t(inp[row]) * C, *position = wpe + size_t(row % seq) * C;
         T* y = out + size_t(row) * C;
-        for (int c = 0; c < C; c++) y[c] = T(float(token[c]) + float(position[c]));
+        for (int c = 0; c < C; c++) y[c] = round_to<T>(float(token[c]) + float(position[c]));
     }
 }
 
@@ -53,7 +53,7 @@ static void add_to_sums(float* sums, const T* x, int n) {
 
 template <class T>
 static void add_sums_to(T* x, const float* sums, int n) {
-    for (int c = 0; c < n; c++) x[c] = T(float(x[c]) + sums[c]);
+    for (int c = 0; c < n; c++) x[c] = round_to<T>(float(x[c]) + sums[c]);
 }
 
 template <class T>

@@ -42,7 +42,7 @@ static inline void gelu_values(T* out, const T* inp, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         const float x = float(inp[i]);
-        out[i] = T(x * gelu_parts(x, capped_square(x)).share);
+        out[i] = round_to<T>(x * gelu_parts(x, capped_square(x)).share);
     }
 }
 
@@ -54,7 +54,7 @@ static inline void gelu_slopes(T* dinp, const T* inp, const T* dout, size_t n) {
         const GeluParts p = gelu_parts(x, xx);
         const float bell = p.decay / ((1 + p.decay) * (1 + p.decay));  // share * (1 - share)
         const float slope = p.share + 2 * (x * bell) * (SCALE + 3 * SCALE * CUBE * xx);
-        dinp[i] = T(float(dout[i]) * slope);
+        dinp[i] = round_to<T>(float(dout[i]) * slope);
     }
 }
 

@@ -21,7 +21,9 @@ void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const
 #pragma omp simd reduction(+ : squares)
         for (int c = 0; c < C; c++) squares += (float(x[c]) - m) * (float(x[c]) - m);
         const float s = 1.0f / std::sqrt(squares / C + 1e-5f);
-        for (int c = 0; c < C; c++) y[c] = T((float(x[c]) - m) * s * float(weight[c]) + float(bias[c]));
+#pragma omp simd
+        for (int c = 0; c < C; c++)
+            y[c] = round_to<T>((float(x[c]) - m) * s * float(weight[c]) + float(bias[c]));
         mean[row] = m;
         rstd[row] = s;
     }
@@ -43,7 +45,7 @@ static void backward_row(T* dx, float* weights, float* biases, const T* dy, cons
 #pragma omp simd
     for (int c = 0; c < C; c++) {
         const float g = float(dy[c]), norm = (float(x[c]) - mean) * rstd;
-        dx[c] = T(float(dx[c]) + (float(weight[c]) * g - sum - norm * dot) * rstd);
+        dx[c] = round_to<T>(float(dx[c]) + (float(weight[c]) * g - sum - norm * dot) * rstd);
         weights[c] += g * norm;
         biases[c] += g;
     }

@@ -41,6 +41,12 @@ struct fp16 {
 
 static_assert(sizeof(bf16) == 2 && sizeof(fp16) == 2);
 
+// T(v) for loops under "omp simd": GCC does not vectorize those that construct a T themselves.
+template <class T>
+T round_to(float v) {
+    return T(v);
+}
+
 // v rounded to one of its two neighbours in T, so that the mean over all values of `random` is v (fp16: down
 // to 2^-32, what is smaller becomes 0): many small changes add up, where rounding to nearest would drop each.
 // What T represents stays, as do infinities and NaN. Shaders have the same function, bit for bit: adamw.glsl.

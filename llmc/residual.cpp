@@ -11,7 +11,7 @@
 template <class T>
 void residual_forward_cpu(T* out, const T* inp1, const T* inp2, size_t n) {
 #pragma omp parallel for simd
-    for (size_t i = 0; i < n; i++) out[i] = T(float(inp1[i]) + float(inp2[i]));
+    for (size_t i = 0; i < n; i++) out[i] = round_to<T>(float(inp1[i]) + float(inp2[i]));
 }
 
 template <class T>
