@@ -151,11 +151,11 @@ void gpt2_allocate(GPT2& g, int B, int T, bool training) {
     g.dwide = memory.allocate<float>(rows * wide, "dwide");
     g.delta = memory.allocate<float>(rows * c.num_heads, "delta");
     const int N = int(rows), K = c.channels;
-    const size_t scratch =
-        std::max({matmul_backward_scratch(g.pad, N, K, 3 * K), matmul_backward_scratch(g.pad, N, K, K),
-                  matmul_backward_scratch(g.pad, N, K, 4 * K), matmul_backward_scratch(g.pad, N, 4 * K, K),
-                  matmul_backward_scratch(g.pad, g.logit_rows, K, c.padded_vocab_size),
-                  layernorm_backward_scratch(g.pad, N, K)});
+    const size_t scratch = std::max(
+        {matmul_backward_scratch<float>(g.pad, N, K, 3 * K), matmul_backward_scratch(g.pad, N, K, K),
+         matmul_backward_scratch<float>(g.pad, N, K, 4 * K), matmul_backward_scratch(g.pad, N, 4 * K, K),
+         matmul_backward_scratch<float>(g.pad, g.logit_rows, K, c.padded_vocab_size),
+         layernorm_backward_scratch(g.pad, N, K)});
     g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
     g.adamw = memory.allocate<AdamWStep>(1, "step");
 }

@@ -107,7 +107,8 @@ static void create_device(LaunchPadState& s) {
     queue.queueCount = 1;
     queue.pQueuePriorities = &priority;
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables = {
-        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, &features.features2, VK_TRUE};
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, &features.features2,
+        VK_TRUE};
     VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
     if (s.options.print_pipelines) info.pNext = &executables;
     info.queueCreateInfoCount = 1;

@@ -32,8 +32,9 @@ const char* memory_mode_name(MemoryMode mode);
 struct LaunchPadOptions {
     std::string device = "gpu";  // as choose_device() takes it; "auto" and "cpu" make no sense here
     MemoryMode memory = MemoryMode::automatic;
-    bool validation = false;      // Khronos validation layer; also by LAUNCHPAD_VALIDATION=1
-    bool print_pipelines = false;  // what the compiler says of each kernel; also by LAUNCHPAD_PRINT_PIPELINES=1
+    bool validation = false;  // Khronos validation layer; also by LAUNCHPAD_VALIDATION=1
+    bool print_pipelines =
+        false;  // what the compiler says of each kernel; also by LAUNCHPAD_PRINT_PIPELINES=1
     bool check_pointers = false;  // replay() checks recorded pointers; also by LAUNCHPAD_CHECK_POINTERS=1
     bool timestamps = false;      // measure each dispatch: kernel_times()
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache

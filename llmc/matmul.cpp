@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "llmc/gelu.h"
+#include "llmc/matmul_matrix.h"
 #include "shaders/args.h"
 
 template <class T>
@@ -231,6 +233,80 @@ static void matmul_dweight4(LaunchPad& pad, T* dweight, float* scratch, const T*
     pad.dispatch<T>("matmul_dweight4", groups4(OC, C, block_size), {uint32_t(block_size)}, args);
 }
 
+// Version 5: on matrix cores, for T and rows that allow it, else version 3.
+static const int FALLBACK_BLOCK = 64;  // of version 3
+
+// bias and pre may be null; with pre, it gets the product, and out GELU of it.
+template <class T>
+static void forward5(LaunchPad& pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
+                     int C, int OC, int block_size) {
+    const int epilogue = pre ? EPILOGUE_GELU : bias ? EPILOGUE_BIAS : EPILOGUE_NONE;
+    const MatrixProduct product = {"matmul_forward5", N, OC, C, epilogue};
+    const size_t n = N, c = C, oc = OC;
+    launch_matrix_product<T>(pad, product,
+                             {pad.at(out, n * oc), pad.at(inp, n * c), pad.at(weight, oc * c),
+                              pad.at(bias, oc), pad.at(pre, n * oc)},
+                             block_size ? block_size : choose_matrix_block<T>(pad, product));
+}
+
+template <class T>
+static void matmul_forward5(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
+                            int C, int OC, int block_size) {
+    if (!on_matrix_cores<T>(pad, C, OC))
+        return matmul_forward3(pad, out, inp, weight, bias, N, C, OC, FALLBACK_BLOCK);
+    forward5<T>(pad, out, nullptr, inp, weight, bias, N, C, OC, block_size);
+}
+
+template <class T>
+static void dinp5(LaunchPad& pad, T* dinp, const T* dout, const T* weight, const T* pre, int N, int C, int OC,
+                  int block_size) {
+    const MatrixProduct product = {"matmul_dinp5", N, C, OC, pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE};
+    const size_t n = N, c = C, oc = OC;
+    launch_matrix_product<T>(
+        pad, product,
+        {pad.at(dinp, n * c), pad.at(dout, n * oc), pad.at(weight, oc * c), 0, pad.at(pre, n * c)},
+        block_size ? block_size : choose_matrix_block<T>(pad, product));
+}
+
+template <class T>
+static void matmul_dinp5(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
+                         int block_size) {
+    if (!on_matrix_cores<T>(pad, C, OC))
+        return matmul_dinp3(pad, dinp, dout, weight, N, C, OC, FALLBACK_BLOCK);
+    dinp5<T>(pad, dinp, dout, weight, nullptr, N, C, OC, block_size);
+}
+
+// The product, in slices of the rows or in one.
+template <class T>
+static MatrixProduct dweight_product(const LaunchPad& pad, int N, int C, int OC, int block_size) {
+    MatrixProduct product = sliced<T>(pad, {"matmul_dweight5", OC, C, N, EPILOGUE_ADD}, block_size);
+    if (product.slices > 1) product.epilogue = EPILOGUE_PARTIAL;
+    return product;
+}
+
+// The first half of version 5; add_partials() is the second. Returns the number of slices.
+template <class T>
+static int dweight5_partials(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                             int C, int OC, int block_size) {
+    const MatrixProduct product = dweight_product<T>(pad, N, C, OC, block_size);
+    const size_t n = N, c = C, oc = OC;
+    const uint64_t partials = product.slices > 1 ? pad.at(scratch, product.slices * oc * c) : 0;
+    launch_matrix_product<T>(
+        pad, product, {pad.at(dweight, oc * c), pad.at(dout, n * oc), pad.at(inp, n * c), 0, 0, partials},
+        block_size);
+    return product.slices;
+}
+
+template <class T>
+static void matmul_dweight5(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                            int C, int OC, int block_size) {
+    if (!on_matrix_cores<T>(pad, C, OC))
+        return matmul_dweight3(pad, dweight, scratch, dout, inp, N, C, OC, FALLBACK_BLOCK);
+    const int slices = dweight5_partials(pad, dweight, scratch, dout, inp, N, C, OC, block_size);
+    pad.barrier();
+    add_partials(pad, dweight, scratch, size_t(OC) * C, slices);
+}
+
 // As many slices as give 1024 workgroups, each of 32 rows at least.
 static Slices dbias_slices(int N, int OC, int block_size) {
     return cut_rows(N, int(std::clamp<uint64_t>(1024 / blocks(OC, block_size), 1, blocks(N, 32))), 1);
@@ -266,6 +342,7 @@ std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions() {
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_forward4<T>,
          {8, 32}},
+        {"matmul_forward5", "on matrix cores, fused bias", matmul_forward5<T>, matrix_block_sizes()},
     };
 }
 
@@ -282,6 +359,7 @@ std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions() {
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_dinp4<T>,
          {8, 32}},
+        {"matmul_dinp5", "on matrix cores", matmul_dinp5<T>, matrix_block_sizes()},
     };
 }
 
@@ -298,6 +376,7 @@ std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions() {
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_dweight4<T>,
          {8, 32}},
+        {"matmul_dweight5", "on matrix cores, rows in slices", matmul_dweight5<T>, matrix_block_sizes()},
     };
 }
 
@@ -329,55 +408,92 @@ template <class T>
 void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
                     int OC) {
     if (!pad) return matmul_forward_cpu(out, inp, weight, bias, N, C, OC);
+    if (on_matrix_cores<T>(*pad, C, OC)) return matmul_forward5(*pad, out, inp, weight, bias, N, C, OC, 0);
     if (is_software(*pad)) return matmul_forward4(*pad, out, inp, weight, bias, N, C, OC, 8);
     matmul_forward3(*pad, out, inp, weight, bias, N, C, OC, block_size3(*pad, N, OC));
 }
 
-// dweight's partial sums, then dbias': both are in use at the same time.
-static size_t dweight_scratch(int N, int C, int OC) {
-    const int count = std::max(dweight_slices(N, C, OC, 64).count, dweight_slices(N, C, OC, 128).count);
+template <class T>
+void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
+                         int C, int OC) {
+    if (pad && on_matrix_cores<T>(*pad, C, OC))
+        return forward5(*pad, out, pre, inp, weight, bias, N, C, OC, 0);
+    matmul_forward(pad, pre, inp, weight, bias, N, C, OC);
+    if (pad) pad->barrier();
+    gelu_forward(pad, out, pre, size_t(N) * OC);
+}
+
+// Floats that dweight's partial sums take, for whichever block size; dbias' follow them.
+template <class T>
+static size_t dweight_scratch(const LaunchPad& pad, int N, int C, int OC) {
+    int count = std::max(dweight_slices(N, C, OC, 64).count, dweight_slices(N, C, OC, 128).count);
+    if (on_matrix_cores<T>(pad, C, OC)) {
+        count = 1;
+        for (int block_size : matrix_block_sizes())
+            count = std::max(count, dweight_product<T>(pad, N, C, OC, block_size).slices);
+    }
     return count > 1 ? blocks(size_t(count) * OC * C, 4) * 4 : 0;
 }
 
+template <class T>
 size_t matmul_backward_scratch(const LaunchPad* pad, int N, int C, int OC) {
     if (!pad) return 0;
     size_t dbias = 0;
     for (int block_size : {32, 128, 256})
         dbias = std::max(dbias, size_t(dbias_slices(N, OC, block_size).count) * OC);
-    return dweight_scratch(N, C, OC) + dbias;
+    return dweight_scratch<T>(*pad, N, C, OC) + dbias;
+}
+
+// dinp and dweight, side by side; returns the slices of dweight that are left to add.
+template <class T>
+static int backward_products(LaunchPad& pad, T* dinp, T* dweight, float* scratch, const T* dout, const T* inp,
+                             const T* weight, int N, int C, int OC, const T* pre) {
+    if (on_matrix_cores<T>(pad, C, OC)) {
+        if (dinp) dinp5(pad, dinp, dout, weight, pre, N, C, OC, 0);
+        return dweight5_partials(pad, dweight, scratch, dout, inp, N, C, OC, 128);
+    }
+    if (is_software(pad)) {
+        if (dinp) matmul_dinp4(pad, dinp, dout, weight, N, C, OC, 8);
+        matmul_dweight4(pad, dweight, scratch, dout, inp, N, C, OC, 8);
+        return 1;
+    }
+    if (dinp) matmul_dinp3(pad, dinp, dout, weight, N, C, OC, block_size3(pad, N, C));
+    return dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, dweight_block_size3(N, C, OC)).count;
+}
+
+template <class T>
+static void matmul_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
+                                int N, int C, int OC, const T* pre) {
+    if (dinp) matmul_dinp_cpu(dinp, dout, weight, N, C, OC);
+    if (dinp && pre) gelu_backward_cpu(dinp, pre, dinp, size_t(N) * C);
+    matmul_dweight_cpu(dweight, dout, inp, N, C, OC);
+    if (dbias) matmul_dbias_cpu(dbias, dout, N, OC);
 }
 
 template <class T>
 void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                     const T* inp, const T* weight, int N, int C, int OC) {
-    if (!pad) {
-        if (dinp) matmul_dinp_cpu(dinp, dout, weight, N, C, OC);
-        matmul_dweight_cpu(dweight, dout, inp, N, C, OC);
-        if (dbias) matmul_dbias_cpu(dbias, dout, N, OC);
-        return;
-    }
-    float* dbias_scratch = scratch + dweight_scratch(N, C, OC);
-    Slices dweight_cut = {1, N}, dbias_cut = {1, N};
+                     const T* inp, const T* weight, int N, int C, int OC, const T* pre) {
+    if (!pad) return matmul_backward_cpu(dinp, dweight, dbias, dout, inp, weight, N, C, OC, pre);
+    float* dbias_scratch = scratch + dweight_scratch<T>(*pad, N, C, OC);
+    Slices dbias_cut = {1, N};
     pad->begin_group();
-    if (is_software(*pad)) {
-        if (dinp) matmul_dinp4(*pad, dinp, dout, weight, N, C, OC, 8);
-        matmul_dweight4(*pad, dweight, scratch, dout, inp, N, C, OC, 8);
-    } else {
-        if (dinp) matmul_dinp3(*pad, dinp, dout, weight, N, C, OC, block_size3(*pad, N, C));
-        dweight_cut =
-            dweight_partials(*pad, dweight, scratch, dout, inp, N, C, OC, dweight_block_size3(N, C, OC));
-    }
+    const int slices = backward_products(*pad, dinp, dweight, scratch, dout, inp, weight, N, C, OC, pre);
     if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 128);
     pad->barrier();
-    add_partials(*pad, dweight, scratch, size_t(OC) * C, dweight_cut.count);
+    add_partials(*pad, dweight, scratch, size_t(OC) * C, slices);
     if (dbias) add_partials(*pad, dbias, dbias_scratch, OC, dbias_cut.count);
+    if (dinp && pre && !on_matrix_cores<T>(*pad, C, OC)) gelu_backward(pad, dinp, pre, dinp, size_t(N) * C);
     pad->end_group();
 }
 
-template std::vector<KernelVersion<MatmulForward<float>>> matmul_forward_versions();
-template std::vector<KernelVersion<MatmulDinp<float>>> matmul_dinp_versions();
-template std::vector<KernelVersion<MatmulDweight<float>>> matmul_dweight_versions();
-template std::vector<KernelVersion<MatmulDbias<float>>> matmul_dbias_versions();
-template void matmul_forward(LaunchPad*, float*, const float*, const float*, const float*, int, int, int);
-template void matmul_backward(LaunchPad*, float*, float*, float*, float*, const float*, const float*,
-                              const float*, int, int, int);
+#define INSTANTIATE(T)                                                                                    \
+    template std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions();                      \
+    template std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions();                            \
+    template std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions();                      \
+    template std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions();                          \
+    template void matmul_forward(LaunchPad*, T*, const T*, const T*, const T*, int, int, int);            \
+    template void matmul_gelu_forward(LaunchPad*, T*, T*, const T*, const T*, const T*, int, int, int);   \
+    template size_t matmul_backward_scratch<T>(const LaunchPad*, int, int, int);                          \
+    template void matmul_backward(LaunchPad*, T*, T*, T*, float*, const T*, const T*, const T*, int, int, \
+                                  int, const T*);
+FOR_EACH_REAL(INSTANTIATE)

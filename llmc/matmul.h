@@ -12,14 +12,21 @@ template <class T>
 void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
                     int OC);
 
-// dinp (N,C) = dout (N,OC) weight; overwritten; null: not computed.
-// dweight (OC,C) += dout^T inp (N,C).  dbias (OC) += column sums of dout; null: not computed.
-// scratch: matmul_backward_scratch() floats, contents undefined before and after; null where that is 0.
+// The same, then GELU: pre (N,OC) = inp weight^T + bias, out = gelu(pre). On matrix cores it is one kernel.
+template <class T>
+void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
+                         int C, int OC);
+
+// dinp (N,C) = dout (N,OC) weight; overwritten; null: not computed. Where inp is gelu(pre), pre (N,C) may be
+// given: dinp is multiplied by gelu'(pre) then. dweight (OC,C) += dout^T inp (N,C).  dbias (OC) += column
+// sums of dout; null: not computed. scratch: matmul_backward_scratch() floats, contents undefined before and
+// after; null where that is 0.
 template <class T>
 void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                     const T* inp, const T* weight, int N, int C, int OC);
+                     const T* inp, const T* weight, int N, int C, int OC, const T* pre = nullptr);
 
 // Floats of scratch that matmul_backward() and each GPU version below may use; 0 on the CPU.
+template <class T>
 size_t matmul_backward_scratch(const LaunchPad* pad, int N, int C, int OC);
 
 template <class T>

@@ -213,7 +213,9 @@ void matmul_dbias_cpu(T* dbias, const T* dout, int N, int OC) {
     }
 }
 
-template void matmul_forward_cpu(float*, const float*, const float*, const float*, int, int, int);
-template void matmul_dinp_cpu(float*, const float*, const float*, int, int, int);
-template void matmul_dweight_cpu(float*, const float*, const float*, int, int, int);
-template void matmul_dbias_cpu(float*, const float*, int, int);
+#define INSTANTIATE(T)                                                                 \
+    template void matmul_forward_cpu(T*, const T*, const T*, const T*, int, int, int); \
+    template void matmul_dinp_cpu(T*, const T*, const T*, int, int, int);              \
+    template void matmul_dweight_cpu(T*, const T*, const T*, int, int, int);           \
+    template void matmul_dbias_cpu(T*, const T*, int, int);
+FOR_EACH_REAL(INSTANTIATE)

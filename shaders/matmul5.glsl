@@ -61,11 +61,12 @@ struct Place {
 
 // Which of the lines that are fetched at once invocations take: where a line has 64 or 32 bytes, the eight invocations
 // that write to shared memory together take lines 4, or 2, apart, which lie in different banks.
-uint line_of(uint i, uint chunks) {
+uint line_of(uint i, uint chunks, uint at_once) {
+    if (at_once % 8 != 0) return i;
     return chunks == 4 ? (i & ~7u) | (i & 1u) << 2 | (i & 7u) >> 1 : chunks == 2 ? (i & ~7u) | (i & 3u) << 1 | (i & 7u) >> 2 : i;
 }
-uvec2 place_a() { return uvec2(line_of(gl_LocalInvocationID.x / A_CHUNKS, A_CHUNKS), gl_LocalInvocationID.x % A_CHUNKS); }
-uvec2 place_b() { return uvec2(line_of(gl_LocalInvocationID.x / B_CHUNKS, B_CHUNKS), gl_LocalInvocationID.x % B_CHUNKS); }
+uvec2 place_a() { return uvec2(line_of(gl_LocalInvocationID.x / A_CHUNKS, A_CHUNKS, A_STEP), gl_LocalInvocationID.x % A_CHUNKS); }
+uvec2 place_b() { return uvec2(line_of(gl_LocalInvocationID.x / B_CHUNKS, B_CHUNKS, B_STEP), gl_LocalInvocationID.x % B_CHUNKS); }
 
 // Address of an operand's chunk; its lines are `width` elements long.
 uint64_t chunk_address(Reals p, uint line, uint width, uint chunk) {
@@ -232,9 +233,12 @@ void main() {
         if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD) combine_strip(others, i);
         if (EPILOGUE == EPILOGUE_GELU) {
             store_strip(args.other, p, i);
-            [[unroll]] for (uint j = 0; j < ACROSS; j++)
+            [[unroll]] for (uint j = 0; j < ACROSS; j++) {
+                // of the number that was stored, as when it is computed again from there
+                sums[i * ACROSS + j] = FragmentSum(FragmentResult(sums[i * ACROSS + j]));
                 for (int e = 0; e < sums[i * ACROSS + j].length(); e++)
                     sums[i * ACROSS + j][e] = gelu(sums[i * ACROSS + j][e]);
+            }
         }
         store_strip(args.outp, p, i);
     }

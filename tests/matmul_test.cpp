@@ -1,6 +1,9 @@
 // Matrix products: the CPU versions against products in double, every GPU version against those too.
 #include "llmc/matmul.h"
 
+#include <span>
+
+#include "llmc/gelu.h"
 #include "tests/layer_test.h"
 
 struct Shape {
@@ -11,18 +14,22 @@ struct Shape {
 // long to compile.)
 static const Shape shapes[] = {{1, 1, 1},     {17, 33, 48},   {300, 33, 48},  {1, 68, 132},
                                {65, 68, 132}, {300, 68, 132}, {512, 128, 128}};
+// The 16-bit types add multiples of 8, for matrix cores: in the middle of a fragment, a little more than a
+// tile, and tiles that are filled; and do without some of the others.
+static const Shape shapes16[] = {{17, 33, 48}, {1, 8, 16}, {65, 68, 132}, {300, 72, 136}, {513, 128, 264}};
 
 // Inputs, and the results in double. dweight and dbias start from what is in them.
+template <class T>
 struct MatmulCase {
     std::vector<float> inp, weight, bias, dout, dweight_before, dbias_before;
     std::vector<float> out, dinp, dweight, dbias;
     MatmulCase(int N, int C, int OC)
-        : inp(random_values(size_t(N) * C, 1)),
-          weight(random_values(size_t(OC) * C, 2)),
-          bias(random_values(OC, 3)),
-          dout(random_values(size_t(N) * OC, 4)),
-          dweight_before(random_values(size_t(OC) * C, 5)),
-          dbias_before(random_values(OC, 6)),
+        : inp(random_values<T>(size_t(N) * C, 1)),
+          weight(random_values<T>(size_t(OC) * C, 2)),
+          bias(random_values<T>(OC, 3)),
+          dout(random_values<T>(size_t(N) * OC, 4)),
+          dweight_before(random_values<T>(size_t(OC) * C, 5)),
+          dbias_before(random_values<T>(OC, 6)),
           out(size_t(N) * OC) {
         std::vector<double> x(size_t(N) * C), w(dweight_before.begin(), dweight_before.end());
         std::vector<double> b(dbias_before.begin(), dbias_before.end());
@@ -50,38 +57,50 @@ struct MatmulCase {
 };
 
 // Calls check(case, N, C, OC) for each shape.
-template <class Check>
+template <class T, class Check>
 static void for_each_shape(Check check) {
-    for (auto [N, C, OC] : shapes) {
+    const bool is_fp32 = std::is_same_v<T, float>;
+    for (auto [N, C, OC] : is_fp32 ? std::span<const Shape>(shapes) : std::span<const Shape>(shapes16)) {
         SCOPED_TRACE(format_string("N %d C %d OC %d", N, C, OC));
-        check(MatmulCase(N, C, OC), N, C, OC);
+        check(MatmulCase<T>(N, C, OC), N, C, OC);
     }
 }
 
-TEST(MatmulForward, CpuMatchesDouble) {
-    for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
-        std::vector<float> out = nans(c.out.size());
-        matmul_forward_cpu(out.data(), c.inp.data(), c.weight.data(), c.bias.data(), N, C, OC);
-        expect_close("out", out, c.out, 1e-6);
-        matmul_forward_cpu<float>(out.data(), c.inp.data(), c.weight.data(), nullptr, N, C, OC);
-        expect_close("out without bias", out, c.out_without_bias(), 1e-6);
+template <class T>
+struct Matmul : testing::Test {};
+TYPED_TEST_SUITE(Matmul, RealTypes);
+
+TYPED_TEST(Matmul, ForwardCpuMatchesDouble) {
+    using T = TypeParam;
+    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
+        const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
+                             bias = from_floats<T>(c.bias);
+        std::vector<T> out = from_floats<T>(nans(c.out.size()));
+        matmul_forward_cpu(out.data(), inp.data(), weight.data(), bias.data(), N, C, OC);
+        expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
+        matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
+        expect_close("out without bias", to_floats(out), c.out_without_bias(), tolerance<T>(1e-6));
     });
 }
 
-TEST(MatmulBackward, CpuMatchesDouble) {
-    for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
-        std::vector<float> dinp = nans(c.dinp.size()), dweight = c.dweight_before, dbias = c.dbias_before;
-        matmul_backward<float>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, c.dout.data(),
-                               c.inp.data(), c.weight.data(), N, C, OC);
-        expect_close("dinp", dinp, c.dinp, 1e-6);
-        expect_close("dweight", dweight, c.dweight, 1e-6);
-        expect_close("dbias", dbias, c.dbias, 1e-6);
+TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
+    using T = TypeParam;
+    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
+        const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
+                             dout = from_floats<T>(c.dout);
+        std::vector<T> dinp = from_floats<T>(nans(c.dinp.size())), dweight = from_floats<T>(c.dweight_before),
+                       dbias = from_floats<T>(c.dbias_before);
+        matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
+                           inp.data(), weight.data(), N, C, OC);
+        expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
+        expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
+        expect_close("dbias", to_floats(dbias), c.dbias, tolerance<T>(1e-6));
     });
 }
 
 // The shape of the trainer's larger layers, more than one stretch of K and several tiles of the output.
 TEST(MatmulCpu, LargeMatchesDouble) {
-    const MatmulCase c(270, 777, 390);
+    const MatmulCase<float> c(270, 777, 390);
     std::vector<float> out = nans(c.out.size()), dinp = nans(c.dinp.size()), dweight = c.dweight_before;
     matmul_forward_cpu(out.data(), c.inp.data(), c.weight.data(), c.bias.data(), 270, 777, 390);
     matmul_dinp_cpu(dinp.data(), c.dout.data(), c.weight.data(), 270, 777, 390);
@@ -91,73 +110,115 @@ TEST(MatmulCpu, LargeMatchesDouble) {
     expect_close("dweight", dweight, c.dweight, 1e-6);
 }
 
-TEST(MatmulForward, GpuMatchesDouble) {
-    for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
-        for_each_version(matmul_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias),
-                out(pad, c.out.size());
+TYPED_TEST(Matmul, ForwardGpuMatchesDouble) {
+    using T = TypeParam;
+    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
+        for_each_version<T>(matmul_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<T> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
             version.launch(pad, out, inp, weight, bias, N, C, OC, block);
-            expect_close("out", out.values(), c.out);
+            expect_close("out", out.values(), c.out, tolerance<T>());
         });
     });
 }
 
-TEST(MatmulDinp, GpuMatchesDouble) {
-    for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
-        for_each_version(matmul_dinp_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> dout(pad, c.dout), weight(pad, c.weight), dinp(pad, c.dinp.size());
+TYPED_TEST(Matmul, DinpGpuMatchesDouble) {
+    using T = TypeParam;
+    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
+        for_each_version<T>(matmul_dinp_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<T> dout(pad, c.dout), weight(pad, c.weight), dinp(pad, c.dinp.size());
             version.launch(pad, dinp, dout, weight, N, C, OC, block);
-            expect_close("dinp", dinp.values(), c.dinp);
+            expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
         });
     });
 }
 
-TEST(MatmulDweight, GpuMatchesDouble) {
-    for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
-        for_each_version(matmul_dweight_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight_before);
-            DeviceArray<float> scratch(pad, matmul_backward_scratch(&pad, N, C, OC));
+TYPED_TEST(Matmul, DweightGpuMatchesDouble) {
+    using T = TypeParam;
+    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
+        for_each_version<T>(matmul_dweight_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<T> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight_before);
+            DeviceArray<float> scratch(pad, matmul_backward_scratch<T>(&pad, N, C, OC));
             version.launch(pad, dweight, scratch, dout, inp, N, C, OC, block);
-            expect_close("dweight", dweight.values(), c.dweight);
+            expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
         });
     });
 }
 
-TEST(MatmulDbias, GpuMatchesDouble) {
-    for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
-        for_each_version(matmul_dbias_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> dout(pad, c.dout), dbias(pad, c.dbias_before);
-            DeviceArray<float> scratch(pad, matmul_backward_scratch(&pad, N, C, OC));
+TYPED_TEST(Matmul, DbiasGpuMatchesDouble) {
+    using T = TypeParam;
+    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
+        for_each_version<T>(matmul_dbias_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<T> dout(pad, c.dout), dbias(pad, c.dbias_before);
+            DeviceArray<float> scratch(pad, matmul_backward_scratch<T>(&pad, N, C, OC));
             version.launch(pad, dbias, scratch, dout, N, OC, block);
-            expect_close("dbias", dbias.values(), c.dbias);
+            expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
         });
     });
 }
 
 // The functions that training calls, with and without the optional tensors; twice, since gradients
 // accumulate.
-TEST(MatmulBackward, GpuMatchesDouble) {
-    for_each_shape([](const MatmulCase& c, int N, int C, int OC) {
+TYPED_TEST(Matmul, BackwardGpuMatchesDouble) {
+    using T = TypeParam;
+    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
         for (const auto& pad : test_pads()) {
-            DeviceArray<float> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias),
-                dout(*pad, c.dout);
-            DeviceArray<float> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
-            DeviceArray<float> dweight(*pad, c.dweight_before), dbias(*pad, c.dbias_before);
-            DeviceArray<float> scratch(*pad, matmul_backward_scratch(pad.get(), N, C, OC));
-            matmul_forward<float>(pad.get(), out, inp, weight, nullptr, N, C, OC);
-            expect_close("out without bias", out.values(), c.out_without_bias());
-            matmul_forward<float>(pad.get(), out, inp, weight, bias, N, C, OC);
-            expect_close("out", out.values(), c.out);
-            matmul_backward<float>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, N, C, OC);
-            expect_close("dinp", dinp.values(), c.dinp);
-            expect_close("dweight", dweight.values(), c.dweight);
-            expect_close("dbias", dbias.values(), c.dbias);
-            matmul_backward<float>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C,
-                                   OC);
+            if (!std::is_same_v<T, float> && pad != test_pads()[0]) continue;
+            DeviceArray<T> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout);
+            DeviceArray<T> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
+            DeviceArray<T> dweight(*pad, c.dweight_before), dbias(*pad, c.dbias_before);
+            DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
+            matmul_forward<T>(pad.get(), out, inp, weight, nullptr, N, C, OC);
+            expect_close("out without bias", out.values(), c.out_without_bias(), tolerance<T>());
+            matmul_forward<T>(pad.get(), out, inp, weight, bias, N, C, OC);
+            expect_close("out", out.values(), c.out, tolerance<T>());
+            matmul_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, N, C, OC);
+            expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
+            expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
+            expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
+            matmul_backward<T>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C, OC);
             std::vector<float> twice(c.dweight);
             for (size_t i = 0; i < twice.size(); i++) twice[i] += c.dweight[i] - c.dweight_before[i];
-            expect_close("dweight after two calls", dweight.values(), twice);
-            expect_close("dbias, not asked for", dbias.values(), c.dbias);
+            expect_close("dweight after two calls", dweight.values(), twice, 2 * tolerance<T>());
+            expect_close("dbias, not asked for", dbias.values(), c.dbias, tolerance<T>());
+        }
+    });
+}
+
+// The product with GELU behind it, and the backward pass through it, against the layers one by one.
+TYPED_TEST(Matmul, GeluMatchesTheLayers) {
+    using T = TypeParam;
+    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
+        const size_t n = size_t(N) * OC, rows = size_t(N) * C;
+        const std::vector<float> pre_inp = random_values<T>(rows, 9);
+        std::vector<float> out(n), dinp(rows);
+        gelu_forward_cpu(out.data(), c.out.data(), n);
+        gelu_backward_cpu(dinp.data(), pre_inp.data(), c.dinp.data(), rows);
+        auto check = [&](LaunchPad* pad, T* inp, T* weight, T* bias, T* dout, T* pre_of_inp, T* got_out,
+                         T* got_pre, T* got_dinp, T* dweight, float* scratch) {
+            matmul_gelu_forward(pad, got_out, got_pre, inp, weight, bias, N, C, OC);
+            matmul_backward<T>(pad, got_dinp, dweight, nullptr, scratch, dout, inp, weight, N, C, OC,
+                               pre_of_inp);
+        };
+        std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
+                       bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout),
+                       pre_of_inp = from_floats<T>(pre_inp), dweight = from_floats<T>(c.dweight_before);
+        std::vector<T> got_out = from_floats<T>(nans(n)), got_pre = got_out,
+                       got_dinp = from_floats<T>(nans(rows));
+        check(nullptr, inp.data(), weight.data(), bias.data(), dout.data(), pre_of_inp.data(), got_out.data(),
+              got_pre.data(), got_dinp.data(), dweight.data(), nullptr);
+        expect_close("pre on the CPU", to_floats(got_pre), c.out, tolerance<T>());
+        expect_close("out on the CPU", to_floats(got_out), out, 2 * tolerance<T>());
+        expect_close("dinp on the CPU", to_floats(got_dinp), dinp, 2 * tolerance<T>());
+        for (const auto& pad : test_pads()) {
+            DeviceArray<T> x(*pad, c.inp), w(*pad, c.weight), b(*pad, c.bias), dy(*pad, c.dout),
+                pre(*pad, pre_inp), y(*pad, n), y_pre(*pad, n), dx(*pad, rows), dw(*pad, c.dweight_before);
+            DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
+            check(pad.get(), x, w, b, dy, pre, y, y_pre, dx, dw, scratch);
+            expect_close("pre", y_pre.values(), c.out, tolerance<T>());
+            expect_close("out", y.values(), out, 2 * tolerance<T>());
+            expect_close("dinp", dx.values(), dinp, 2 * tolerance<T>());
+            expect_close("dweight", dw.values(), c.dweight, tolerance<T>());
+            if (!std::is_same_v<T, float>) break;
         }
     });
 }

@@ -12,7 +12,7 @@ static void register_shape(int N, int C, int OC) {
     const size_t n = N, c = C, oc = OC;
     float *inp = bench_array(n * c), *weight = bench_array(oc * c), *dout = bench_array(n * oc);
     float *dinp = bench_array(n * c), *dweight = bench_array(oc * c), *dbias = bench_array(oc);
-    float* scratch = bench_array(matmul_backward_scratch(bench().pad.get(), N, C, OC));
+    float* scratch = bench_array(matmul_backward_scratch<float>(bench().pad.get(), N, C, OC));
     const Work work = {.flops = 2.0 * N * C * OC};
     auto name = [=](const char* version, int block) {
         return format_string("%s/block:%d/N:%d/C:%d/OC:%d", version, block, N, C, OC);
