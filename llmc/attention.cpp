@@ -145,8 +145,10 @@ void attention_backward(LaunchPad* pad, T* dqkv, float* delta, const T* dout, co
     attention_backward2(*pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, best_block(*pad));
 }
 
-template std::vector<KernelVersion<AttentionForward<float>>> attention_forward_versions();
-template std::vector<KernelVersion<AttentionBackward<float>>> attention_backward_versions();
-template void attention_forward(LaunchPad*, float*, float*, const float*, int, int, int, int);
-template void attention_backward(LaunchPad*, float*, float*, const float*, const float*, const float*,
-                                 const float*, int, int, int, int);
+#define INSTANTIATE(T)                                                                                   \
+    template std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions();               \
+    template std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions();             \
+    template void attention_forward(LaunchPad*, T*, float*, const T*, int, int, int, int);               \
+    template void attention_backward(LaunchPad*, T*, float*, const T*, const T*, const float*, const T*, \
+                                     int, int, int, int);
+FOR_EACH_REAL(INSTANTIATE)

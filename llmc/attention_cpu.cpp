@@ -305,6 +305,8 @@ void attention_backward_cpu(T* dqkv, float* delta, const T* dout, const T* out, 
     }
 }
 
-template void attention_forward_cpu(float*, float*, const float*, int, int, int, int);
-template void attention_backward_cpu(float*, float*, const float*, const float*, const float*, const float*,
-                                     int, int, int, int);
+#define INSTANTIATE(T)                                                                                     \
+    template void attention_forward_cpu(T*, float*, const T*, int, int, int, int);                         \
+    template void attention_backward_cpu(T*, float*, const T*, const T*, const float*, const T*, int, int, \
+                                         int, int);
+FOR_EACH_REAL(INSTANTIATE)

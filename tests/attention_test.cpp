@@ -12,12 +12,21 @@ struct Shape {
 // Head sizes 1, 5, 5, 48, 64, 128, 79; sequences around the tiles of 48 and 64 rows.
 static const Shape shapes[] = {{1, 1, 1, 1},     {2, 7, 15, 3},   {1, 97, 10, 2},  {2, 33, 96, 2},
                                {1, 130, 128, 2}, {1, 40, 128, 1}, {2, 129, 158, 2}};
+// For the 16-bit types, whose kernels differ from the fp32 ones in their loads and stores alone: heads of 5
+// channels, which have no quads, and of 64.
+static const Shape short_shapes[] = {{2, 67, 15, 3}, {1, 130, 128, 2}};
 
-// Whether to run a version with this block size: the later ones only with heads of 5 channels, since
-// compiling a tiled kernel takes a software device seconds.
-template <class Version>
+template <class T>
+static std::vector<Shape> gpu_shapes() {
+    if (std::is_same_v<T, float>) return {std::begin(shapes), std::end(shapes)};
+    return {std::begin(short_shapes), std::end(short_shapes)};
+}
+
+// Whether to run a version with this block size: the later ones only in fp32 and with heads of 5 channels,
+// since compiling a tiled kernel takes a software device seconds.
+template <class T, class Version>
 static bool worth_running(const Version& version, int block, Shape s) {
-    return block == version.block_sizes[0] || s.C / s.NH == 5;
+    return block == version.block_sizes[0] || (std::is_same_v<T, float> && s.C / s.NH == 5);
 }
 
 struct Reference {
@@ -68,20 +77,23 @@ static std::vector<float> to_float(const std::vector<double>& v) {
     return std::vector<float>(v.begin(), v.end());
 }
 
+// Inputs that T represents, and the results of the CPU version in fp32. The backward pass gets `out` as the
+// forward pass leaves it, rounded to T.
+template <class T>
 struct Case {
     Shape s;
     std::vector<float> qkv, dout, out, lse, dqkv, delta;
     Case(Shape shape, float scale)
         : s(shape),
-          qkv(random_values(size_t(s.B) * s.T * 3 * s.C, 1, scale)),
-          dout(random_values(size_t(s.B) * s.T * s.C, 2)),
+          qkv(random_values<T>(size_t(s.B) * s.T * 3 * s.C, 1, scale)),
+          dout(random_values<T>(size_t(s.B) * s.T * s.C, 2)),
           out(nans(dout.size())),
           lse(nans(size_t(s.B) * s.NH * s.T)),
           dqkv(nans(qkv.size())),
           delta(nans(lse.size())) {
         attention_forward_cpu(out.data(), lse.data(), qkv.data(), s.B, s.T, s.C, s.NH);
-        attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(), qkv.data(),
-                               s.B, s.T, s.C, s.NH);
+        attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), rounded<T>(out).data(), lse.data(),
+                               qkv.data(), s.B, s.T, s.C, s.NH);
     }
     std::string name() const { return format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH); }
 };
@@ -111,7 +123,7 @@ static void expect_gradients_close(const std::vector<float>& got, const std::vec
 // The loss is sum(out * weights): its derivative by every element of qkv, by central differences.
 TEST(AttentionReference, MatchesFiniteDifferences) {
     for (Shape s : {Shape{1, 1, 1, 1}, Shape{2, 7, 15, 3}, Shape{1, 9, 8, 2}}) {
-        const Case c(s, 1.0f);
+        const Case<float> c(s, 1.0f);
         std::vector<double> qkv(c.qkv.begin(), c.qkv.end()), weights(c.dout.begin(), c.dout.end());
         const Reference r = reference(qkv, weights, s);
         auto loss = [&] {
@@ -138,7 +150,7 @@ TEST(AttentionReference, MatchesFiniteDifferences) {
 TEST(Attention, CpuMatchesDouble) {
     for (Shape s : shapes)
         for (float scale : {1.0f, 30.0f}) {
-            const Case c(s, scale);
+            const Case<float> c(s, scale);
             SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
             const Reference r = reference({c.qkv.begin(), c.qkv.end()}, {c.dout.begin(), c.dout.end()}, s);
             const double tolerance = scale > 1 ? 2e-4 : 2e-6;
@@ -149,52 +161,89 @@ TEST(Attention, CpuMatchesDouble) {
         }
 }
 
-TEST(AttentionForward, GpuMatchesCpu) {
-    for (Shape s : shapes)
+// The results of the CPU version for 16-bit inputs are those for the same inputs in fp32, rounded.
+TEST(Attention, CpuMatchesItselfInFp32) {
+    const Case<bf16> c({2, 49, 34, 2}, 1.0f);
+    const auto [B, T, C, NH] = c.s;
+    std::vector<bf16> out(c.out.size()), dqkv(c.dqkv.size());
+    const std::vector<bf16> qkv = from_floats<bf16>(c.qkv), dout = from_floats<bf16>(c.dout);
+    std::vector<float> lse = nans(c.lse.size()), delta = nans(c.delta.size());
+    attention_forward_cpu(out.data(), lse.data(), qkv.data(), B, T, C, NH);
+    attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(), qkv.data(), B, T,
+                           C, NH);
+    expect_close("out", to_floats(out), c.out, tolerance<bf16>());
+    expect_close("lse", lse, c.lse, 1e-6);
+    expect_close("delta", delta, c.delta, 1e-6);
+    expect_gradients_close(to_floats(dqkv), c.dqkv, C, tolerance<bf16>());
+}
+
+template <class T>
+struct AttentionGpu : testing::Test {};
+TYPED_TEST_SUITE(AttentionGpu, RealTypes);
+
+template <class T>
+static void check_forward(const Case<T>& c, LaunchPad& pad, AttentionForward<T>* launch, int block,
+                          double fp32_tolerance) {
+    const auto [B, seq_len, C, NH] = c.s;
+    DeviceArray<T> qkv(pad, c.qkv), out(pad, c.out.size());
+    DeviceArray<float> lse(pad, c.lse.size());
+    launch(pad, out, lse, qkv, B, seq_len, C, NH, block);
+    expect_close("out", out.values(), c.out, tolerance<T>(fp32_tolerance));
+    expect_close("lse", lse.values(), c.lse, 2e-6);
+}
+
+template <class T>
+static void check_backward(const Case<T>& c, LaunchPad& pad, AttentionBackward<T>* launch, int block) {
+    const auto [B, seq_len, C, NH] = c.s;
+    DeviceArray<T> qkv(pad, c.qkv), out(pad, c.out), dout(pad, c.dout), dqkv(pad, c.dqkv.size());
+    DeviceArray<float> lse(pad, c.lse), delta(pad, c.delta.size());
+    launch(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, block);
+    expect_close("delta", delta.values(), c.delta);
+    expect_gradients_close(dqkv.values(), c.dqkv, C, tolerance<T>());
+}
+
+TYPED_TEST(AttentionGpu, ForwardMatchesCpu) {
+    using T = TypeParam;
+    for (Shape s : gpu_shapes<T>())
         for (float scale : {1.0f, 30.0f}) {
-            const Case c(s, scale);
+            const Case<T> c(s, scale);
             SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
-            for_each_version(
-                attention_forward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-                    if (!worth_running(version, block, s)) return;
-                    DeviceArray<float> qkv(pad, c.qkv), out(pad, c.out.size()), lse(pad, c.lse.size());
-                    version.launch(pad, out, lse, qkv, s.B, s.T, s.C, s.NH, block);
-                    expect_close("out", out.values(), c.out, scale > 1 ? 2e-4 : 1e-5);
-                    expect_close("lse", lse.values(), c.lse, 2e-6);
+            for_each_version<T>(
+                attention_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+                    if (worth_running<T>(version, block, s))
+                        check_forward<T>(c, pad, version.launch, block, scale > 1 ? 2e-4 : 1e-5);
                 });
         }
 }
 
-TEST(AttentionBackward, GpuMatchesCpu) {
-    for (Shape s : shapes) {
-        const Case c(s, 1.0f);
+TYPED_TEST(AttentionGpu, BackwardMatchesCpu) {
+    using T = TypeParam;
+    for (Shape s : gpu_shapes<T>()) {
+        const Case<T> c(s, 1.0f);
         SCOPED_TRACE(c.name());
-        for_each_version(attention_backward_versions<float>(), [&](LaunchPad& pad, auto& version, int block) {
-            if (!worth_running(version, block, s)) return;
-            DeviceArray<float> qkv(pad, c.qkv), out(pad, c.out), lse(pad, c.lse), dout(pad, c.dout);
-            DeviceArray<float> dqkv(pad, c.dqkv.size()), delta(pad, c.delta.size());
-            version.launch(pad, dqkv, delta, dout, out, lse, qkv, s.B, s.T, s.C, s.NH, block);
-            expect_close("delta", delta.values(), c.delta);
-            expect_gradients_close(dqkv.values(), c.dqkv, s.C, 1e-5);
+        for_each_version<T>(attention_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            if (worth_running<T>(version, block, s)) check_backward<T>(c, pad, version.launch, block);
         });
     }
 }
 
-// What training calls, with inputs that are not aligned to 16 bytes: heads of 48 channels cannot be read in
-// quads then.
-TEST(Attention, TrainingFunctions) {
-    const Case c({2, 33, 96, 2}, 1.0f);
-    const auto [B, T, C, NH] = c.s;
+// What training calls, with inputs that are not aligned to four elements: heads of 48 channels cannot be read
+// in quads then. (Heads of 5 channels never can, and their kernels are compiled already.)
+TYPED_TEST(AttentionGpu, TrainingFunctions) {
+    using T = TypeParam;
+    const Case<T> c(std::is_same_v<T, float> ? Shape{2, 33, 96, 2} : Shape{2, 67, 15, 3}, 1.0f);
+    const auto [B, seq_len, C, NH] = c.s;
     std::vector<float> shifted(c.qkv);
     shifted.insert(shifted.begin(), 0.0f);
     for (const auto& pad : test_pads()) {
-        DeviceArray<float> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size()),
-            lse(*pad, c.lse.size());
-        DeviceArray<float> dqkv(*pad, c.dqkv.size()), delta(*pad, c.delta.size());
-        attention_forward<float>(pad.get(), out, lse, qkv + 1, B, T, C, NH);
-        attention_backward<float>(pad.get(), dqkv, delta, dout, out, lse, qkv + 1, B, T, C, NH);
-        expect_close("out", out.values(), c.out);
-        expect_gradients_close(dqkv.values(), c.dqkv, C, 1e-5);
+        DeviceArray<T> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size());
+        DeviceArray<float> lse(*pad, c.lse.size()), delta(*pad, c.delta.size());
+        DeviceArray<T> dqkv(*pad, c.dqkv.size());
+        attention_forward<T>(pad.get(), out, lse, qkv + 1, B, seq_len, C, NH);
+        attention_backward<T>(pad.get(), dqkv, delta, dout, out, lse, qkv + 1, B, seq_len, C, NH);
+        expect_close("out", out.values(), c.out, tolerance<T>());
+        expect_gradients_close(dqkv.values(), c.dqkv, C, tolerance<T>());
+        if (!std::is_same_v<T, float>) break;  // as in for_each_version()
     }
 }
 

@@ -6,23 +6,33 @@
 // Two products of T x T x hs for each head, half of which the causal mask leaves.
 static double forward_flops(int B, int T, int C) { return 2.0 * B * T * (T + 1.0) * C; }
 
-static void register_all() {
-    struct Shape {
-        int B, T, C, NH;
-    };
-    const std::vector<Shape> shapes = bench().small
-                                          ? std::vector<Shape>{{4, 64, 768, 12}, {1, 256, 768, 12}}
-                                          : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}};
-    for (const auto [B, T, C, NH] : shapes) {
-        const size_t rows = size_t(B) * T;
-        float *qkv = bench_array(rows * 3 * C), *out = bench_array(rows * C), *lse = bench_array(rows * NH);
-        for (const auto& version : attention_forward_versions<float>())
+struct Shape {
+    int B, T, C, NH;
+};
+
+template <class T>
+static void register_gpu() {
+    const std::vector<Shape> shapes =
+        bench().small ? std::vector<Shape>{{4, 64, 768, 12}, {1, 256, 768, 12}}
+                      : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}, {64, 1024, 768, 12}};
+    for (const auto [B, seq_len, C, NH] : shapes) {
+        const size_t rows = size_t(B) * seq_len;
+        T *qkv = bench_array<T>(rows * 3 * C), *out = bench_array<T>(rows * C);
+        float* lse = bench_array(rows * NH);
+        for (const auto& version : attention_forward_versions<T>())
             for (int block : version.block_sizes)
-                bench_gpu(format_string("%s/block:%d/B:%d/T:%d/C:%d/NH:%d", version.name, block, B, T, C, NH),
-                          {.flops = forward_flops(B, T, C)}, [=, B = B, T = T, C = C, NH = NH] {
-                              version.launch(*bench().pad, out, lse, qkv, B, T, C, NH, block);
+                bench_gpu(format_string("%s/%s/block:%d/B:%d/T:%d/C:%d/NH:%d", version.name, real_name<T>(),
+                                        block, B, seq_len, C, NH),
+                          {.flops = forward_flops(B, seq_len, C)},
+                          [=, B = B, seq_len = seq_len, C = C, NH = NH] {
+                              version.launch(*bench().pad, out, lse, qkv, B, seq_len, C, NH, block);
                           });
     }
+}
+
+static void register_all() {
+    register_gpu<float>();
+    register_gpu<bf16>();
     for (const auto [B, T, C, NH] : {Shape{4, 64, 768, 12}, Shape{1, 1024, 768, 12}})
         bench_cpu(format_string("attention_forward_cpu/B:%d/T:%d/C:%d/NH:%d", B, T, C, NH),
                   {.flops = forward_flops(B, T, C)}, [B = B, T = T, C = C, NH = NH] {
