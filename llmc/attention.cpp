@@ -2,6 +2,8 @@
 // attention_cpu.cpp.
 #include "llmc/attention.h"
 
+#include <algorithm>
+
 #include "shaders/args.h"
 
 int attention_head_size(int C, int NH) {
@@ -68,6 +70,105 @@ static void attention_forward2(LaunchPad& pad, T* out, float* lse, const T* qkv,
                     {uint32_t(block_size), hs, quads_fit<T>({args.outp, args.qkv}, hs)}, args);
 }
 
+// The shape of the fragments of T that version 3 multiplies; zeros: it cannot run.
+template <class T>
+static MatrixShape matrix_shape(const LaunchPad& pad) {
+    if constexpr (std::is_same_v<T, float>) return {};
+    const Limits& limits = pad.limits();
+    const MatrixShape shape = std::is_same_v<T, bf16> ? limits.bf16_matrix : limits.fp16_matrix;
+    const bool divides = shape && shape.M % 4 == 0 && 16 % shape.N == 0 && 16 % shape.K == 0 &&
+                         shape.N % 8 == 0 && shape.K % 8 == 0;
+    return divides ? shape : MatrixShape{};
+}
+
+template <class T>
+bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH) {
+    return matrix_shape<T>(pad) && attention_head_size(C, NH) % 16 == 0;
+}
+
+// How a kernel of version 3 divides its work: the names are those of attention3.glsl.
+struct MatrixTiling {
+    uint32_t block, fragments, step, chunk;
+};
+
+// A software device spends its time on compiling products, each of them unrolled.
+static const MatrixTiling SOFTWARE_TILING = {64, 1, 16, 8};
+
+// Tilings to be compared on a GPU: the block size names one of each kernel.
+static MatrixTiling forward_tiling(const LaunchPad& pad, int name) {
+    if (pad.device().type == DeviceType::software) return SOFTWARE_TILING;
+    switch (name) {
+        case 64:
+            return {64, 2, 64, 32};
+        case 129:
+            return {128, 1, 64, 32};
+        case 256:
+            return {256, 1, 64, 32};
+        case 257:
+            return {256, 2, 32, 16};
+        default:
+            return {128, 2, 64, 32};
+    }
+}
+struct BackwardTilings {
+    MatrixTiling dkv, dq;
+};
+static BackwardTilings backward_tilings(const LaunchPad& pad, int name) {
+    if (pad.device().type == DeviceType::software) return {SOFTWARE_TILING, SOFTWARE_TILING};
+    switch (name) {
+        case 64:
+            return {{64, 1, 64, 32}, {64, 2, 64, 32}};
+        case 129:
+            return {{128, 1, 64, 16}, {128, 2, 64, 16}};
+        case 130:
+            return {{128, 2, 32, 16}, {128, 2, 32, 16}};
+        case 256:
+            return {{256, 1, 64, 32}, {256, 1, 64, 32}};
+        case 257:
+            return {{256, 1, 64, 16}, {256, 2, 32, 16}};
+        default:
+            return {{128, 1, 64, 32}, {128, 1, 64, 32}};
+    }
+}
+
+// Bytes of shared memory that the kernels of version 3 need at most.
+static uint32_t shared_bytes(const MatrixTiling& t, const MatrixShape& shape, uint32_t lanes, uint32_t hs) {
+    const uint32_t rows = t.block / lanes * t.fragments * shape.M;
+    const uint32_t patch = rows * std::max(t.step / 8 + 1, shape.N / 4 + 1);
+    return 16 * (2 * t.step * (hs / 8 + 1) + patch) + 4 * (shape.M * shape.N + 2 * rows + 2 * t.step);
+}
+
+// Starts a kernel of version 3 with the longest steps that the shared memory has room for; false: there is no
+// room, or rows do not lie at multiples of 16 bytes.
+template <class T, class Args>
+static bool dispatch_matrix(LaunchPad& pad, const char* kernel, MatrixTiling t, const Args& args,
+                            std::initializer_list<uint64_t> addresses) {
+    const MatrixShape shape = matrix_shape<T>(pad);
+    const uint32_t lanes = pad.limits().subgroup_size, hs = attention_head_size(args.C, args.NH);
+    for (uint64_t address : addresses)
+        if (address % 16 != 0) return false;
+    if (!attention_on_matrix_cores<T>(pad, args.C, args.NH) || t.block % lanes != 0) return false;
+    while (t.step > 32 && shared_bytes(t, shape, lanes, hs) > pad.limits().shared_bytes) t.step /= 2;
+    if (shared_bytes(t, shape, lanes, hs) > pad.limits().shared_bytes) return false;
+    t.chunk = std::min(t.chunk, t.step / 2);
+    const uint32_t rows = t.block / lanes * t.fragments * shape.M;
+    const uint32_t skip = pad.device().type != DeviceType::software;
+    pad.dispatch<T>(
+        kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
+        {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step, skip, t.chunk},
+        args);
+    return true;
+}
+
+template <class T>
+static void attention_forward3(LaunchPad& pad, T* out, float* lse, const T* qkv, int B, int seq_len, int C,
+                               int NH, int block_size) {
+    const AttentionForwardArgs args = forward_args(pad, out, lse, qkv, B, seq_len, C, NH);
+    const MatrixTiling tiling = forward_tiling(pad, block_size);
+    if (!dispatch_matrix<T>(pad, "attention_forward3", tiling, args, {args.outp, args.qkv}))
+        attention_forward2(pad, out, lse, qkv, B, seq_len, C, NH, best_block(pad));
+}
+
 template <class T>
 std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
     return {
@@ -76,12 +177,18 @@ std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
          "tiles of 64 queries x 64 keys, sums in registers",
          attention_forward2<T>,
          {128, 64}},
+        {"attention_forward3",
+         "fragments on matrix cores, a subgroup owns whole rows",
+         attention_forward3<T>,
+         {128, 256, 64, 129, 257}},
     };
 }
 
 template <class T>
 void attention_forward(LaunchPad* pad, T* out, float* lse, const T* qkv, int B, int seq_len, int C, int NH) {
     if (!pad) return attention_forward_cpu(out, lse, qkv, B, seq_len, C, NH);
+    if (attention_on_matrix_cores<T>(*pad, C, NH))
+        return attention_forward3(*pad, out, lse, qkv, B, seq_len, C, NH, 128);
     attention_forward2(*pad, out, lse, qkv, B, seq_len, C, NH, best_block(*pad));
 }
 
@@ -125,6 +232,22 @@ static void attention_backward2(LaunchPad& pad, T* dqkv, float* delta, const T* 
 }
 
 template <class T>
+static void attention_backward3(LaunchPad& pad, T* dqkv, float* delta, const T* dout, const T* out,
+                                const float* lse, const T* qkv, int B, int seq_len, int C, int NH,
+                                int block_size) {
+    const AttentionBackwardArgs args =
+        backward_args(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH);
+    const auto [dkv, dq] = backward_tilings(pad, block_size);
+    const std::initializer_list<uint64_t> addresses = {args.dqkv, args.dout, args.qkv};
+    backward_delta<T>(pad, args, attention_head_size(C, NH));
+    pad.begin_group();
+    const bool done = dispatch_matrix<T>(pad, "attention_backward3_dkv", dkv, args, addresses) &&
+                      dispatch_matrix<T>(pad, "attention_backward3_dq", dq, args, addresses);
+    pad.end_group();
+    if (!done) attention_backward2(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, best_block(pad));
+}
+
+template <class T>
 std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions() {
     return {
         {"attention_backward1",
@@ -135,6 +258,10 @@ std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions() {
          "tiles of 64 queries x 64 keys, sums in registers",
          attention_backward2<T>,
          {128, 64}},
+        {"attention_backward3",
+         "fragments on matrix cores, a subgroup owns whole rows",
+         attention_backward3<T>,
+         {128, 256, 64, 129, 257, 130}},
     };
 }
 
@@ -142,6 +269,8 @@ template <class T>
 void attention_backward(LaunchPad* pad, T* dqkv, float* delta, const T* dout, const T* out, const float* lse,
                         const T* qkv, int B, int seq_len, int C, int NH) {
     if (!pad) return attention_backward_cpu(dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH);
+    if (attention_on_matrix_cores<T>(*pad, C, NH))
+        return attention_backward3(*pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, 128);
     attention_backward2(*pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, best_block(*pad));
 }
 
@@ -150,5 +279,6 @@ void attention_backward(LaunchPad* pad, T* dqkv, float* delta, const T* dout, co
     template std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions();             \
     template void attention_forward(LaunchPad*, T*, float*, const T*, int, int, int, int);               \
     template void attention_backward(LaunchPad*, T*, float*, const T*, const T*, const float*, const T*, \
-                                     int, int, int, int);
+                                     int, int, int, int);                                                \
+    template bool attention_on_matrix_cores<T>(const LaunchPad&, int, int);
 FOR_EACH_REAL(INSTANTIATE)

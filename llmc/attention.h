@@ -39,5 +39,10 @@ using AttentionBackward = void(LaunchPad& pad, T* dqkv, float* delta, const T* d
 template <class T>
 std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions();
 
+// Whether version 3 runs on matrix cores for these sizes, rather than hand over to version 2: the device
+// multiplies matrices of T, and hs is a multiple of 16.
+template <class T>
+bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH);
+
 // hs = C / NH, or Error where the layer cannot run with these sizes.
 int attention_head_size(int C, int NH);

@@ -1,0 +1,148 @@
+// Attention backward on matrix cores: one workgroup computes the gradients of its subgroups' keys and their values for one
+// head, over the queries from them on, STEP at a time. Rows of its fragments are keys and columns queries, so that the
+// scores come out transposed, as dv += p^T dout and dk += ds^T q need them. A subgroup takes CHUNK queries at once: more
+// of them would not fit in its registers, beside its keys, values and their gradients.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "matrix.glsl"
+#include "attention3.glsl"
+
+layout(constant_id = 10) const uint CHUNK = 32;  // at most STEP / 2: the patch holds p and ds
+layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
+
+const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
+const uint STATS = (2 * STEP + BLOCK - 1) / BLOCK;
+
+// What the sums of the two products start from, of each query: -lse / scale(), -delta. A query past the end has no
+// probabilities: its lse is huge.
+shared float starts[2 * STEP];
+
+FragmentA k[FACTORS], v[FACTORS];
+FragmentSum p[SCORES], ds[SCORES], dk[SUMS], dv[SUMS];
+
+void fetch_starts(inout float fetched[STATS], Floats lse, Floats delta, uint first, uint T) {
+    [[unroll]] for (uint n = 0; n < STATS; n++) {
+        const uint i = gl_LocalInvocationID.x + n * BLOCK, t = first + i % STEP;
+        fetched[n] = i < STEP ? -1e38 : 0;
+        if (i < 2 * STEP && t < T) fetched[n] = i < STEP ? -lse.x[t] / scale() : -delta.x[t];
+    }
+}
+
+// p = q k^T and ds = dout v^T, transposed, for the queries from c on in the tiles.
+void multiply(uint c) {
+    [[unroll]] for (uint j = 0; j < COLUMNS; j++)
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
+            coopMatLoad(p[r * COLUMNS + j], starts, c + j * FN, 0, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(ds[r * COLUMNS + j], starts, STEP + c + j * FN, 0, gl_CooperativeMatrixLayoutRowMajor);
+        }
+    [[unroll]] for (uint i = 0; i < DEEP; i++)
+        [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
+            const FragmentB q = tile_transposed(0, c + j * FN, i), dout = tile_transposed(SECOND, c + j * FN, i);
+            [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
+                p[r * COLUMNS + j] = coopMatMulAdd(k[r * DEEP + i], q, p[r * COLUMNS + j]);
+                ds[r * COLUMNS + j] = coopMatMulAdd(v[r * DEEP + i], dout, ds[r * COLUMNS + j]);
+            }
+        }
+}
+
+// Sums become probabilities and their gradients, published. row, query: of the first score of all; masked: whether some
+// queries come before their key.
+void differentiate(uint row, uint query, bool masked) {
+    [[unroll]] for (uint i = 0; i < SCORES; i++)
+        [[unroll]] for (uint e = 0; e < p[i].length(); e++) p[i][e] = exp2(p[i][e] * scale2());
+    if (masked) {
+        FragmentSum place;
+        coopMatLoad(place, slant, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+            [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
+                const float ahead = float(int(query + j * FN) - int(row + r * FM));
+                [[unroll]] for (uint e = 0; e < place.length(); e++)
+                    if (place[e] > ahead) p[r * COLUMNS + j][e] = 0;
+            }
+    }
+    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+        [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
+            const uint i = r * COLUMNS + j;
+            [[unroll]] for (uint e = 0; e < p[i].length(); e++) ds[i][e] *= p[i][e];
+            publish(p[i], r, j);
+            publish(ds[i], r, COLUMNS + j);
+        }
+    patch_barrier();
+}
+
+// dv += p^T dout, dk += ds^T q.
+void accumulate(uint c) {
+    [[unroll]] for (uint i = 0; i < CHUNK / FK; i++) {
+        FragmentA a[FRAGMENTS], da[FRAGMENTS];
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
+            a[r] = published(r, i);
+            da[r] = published(r, CHUNK / FK + i);
+        }
+        [[unroll]] for (uint j = 0; j < WIDE; j++) {
+            const FragmentB dout = tile_rows(SECOND, c + i * FK, j), q = tile_rows(0, c + i * FK, j);
+            [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
+                dv[r * WIDE + j] = coopMatMulAdd(a[r], dout, dv[r * WIDE + j]);
+                dk[r * WIDE + j] = coopMatMulAdd(da[r], q, dk[r * WIDE + j]);
+            }
+        }
+    }
+    patch_barrier();
+}
+
+void main() {
+    const uint T = args.T, NH = C / HS, keys = SUBGROUPS * ROWS, tiles = (T + keys - 1) / keys;
+    const uint64_t group = group_index();
+    if (group >= uint64_t(args.B) * NH * tiles) return;
+    const uint first = uint(group % tiles) * keys;   // the longest rows start first
+    const uint row = first + gl_SubgroupID * ROWS;   // the subgroup's first
+    const uint64_t b = group / tiles / NH;
+    const uint head = uint(group / tiles % NH) * HS;
+    Reals sequence = real_row(args.qkv, b * T, 3 * C);
+    HeadRows query = HeadRows(sequence, 3 * C, head, T);
+    HeadRows key = HeadRows(sequence, 3 * C, C + head, T);
+    HeadRows value = HeadRows(sequence, 3 * C, 2 * C + head, T);
+    HeadRows dout = HeadRows(real_row(args.dout, b * T, C), C, head, T);
+    Floats lse = float_row(args.lse, group / tiles, T);
+    Floats delta = float_row(args.delta, group / tiles, T);
+
+    const uint start = first / STEP * STEP;
+    uvec4 fetched[FETCHES], dfetched[FETCHES];
+    float fetched_starts[STATS];
+    fetch(fetched, query, start);
+    fetch(dfetched, dout, start);
+    fetch_starts(fetched_starts, lse, delta, start, T);
+    [[unroll]] for (uint i = 0; i < DEEP; i++)
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) k[r * DEEP + i] = own_factor(key, row, r, i);
+    [[unroll]] for (uint i = 0; i < DEEP; i++)
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) v[r * DEEP + i] = own_factor(value, row, r, i);
+    fill_slant();
+    [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] = dv[i] = FragmentSum(0);
+    [[dont_unroll]] for (uint t = start; t < T; t += STEP) {
+        put(0, fetched);
+        put(SECOND, dfetched);
+        [[unroll]] for (uint n = 0; n < STATS; n++) {
+            const uint i = gl_LocalInvocationID.x + n * BLOCK;
+            if (i < 2 * STEP) starts[i] = fetched_starts[n];
+        }
+        barrier();
+        if (t + STEP < T) {
+            fetch(fetched, query, t + STEP);
+            fetch(dfetched, dout, t + STEP);
+            fetch_starts(fetched_starts, lse, delta, t + STEP, T);
+        }
+        [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
+            if (SKIP != 0 && t + c + CHUNK <= row) continue;  // these queries come before the subgroup's keys
+            multiply(c);
+            differentiate(row, t + c, t + c + 1 < row + ROWS);
+            accumulate(c);
+        }
+        barrier();
+    }
+    Reals dsequence = real_row(args.dqkv, b * T, 3 * C);
+    HeadRows dkey = HeadRows(dsequence, 3 * C, C + head, T), dvalue = HeadRows(dsequence, 3 * C, 2 * C + head, T);
+    [[unroll]] for (uint j = 0; j < WIDE; j++)
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) put_own(dk[r * WIDE + j] * scale(), dkey, row, r, j);
+    [[unroll]] for (uint j = 0; j < WIDE; j++)
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) put_own(dv[r * WIDE + j], dvalue, row, r, j);
+}

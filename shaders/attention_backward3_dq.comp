@@ -1,0 +1,128 @@
+// Attention backward on matrix cores: one workgroup computes the gradients of its subgroups' queries for one head, over the
+// keys up to them, STEP at a time, and CHUNK of these at once: the scores, ds = dout v^T, and dq += ds k.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "matrix.glsl"
+#include "attention3.glsl"
+
+layout(constant_id = 10) const uint CHUNK = 32;
+layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
+
+const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
+
+shared float starts[2 * SUBGROUPS * ROWS];  // of each query: -lse / scale(), -delta; see attention_backward3_dkv
+
+FragmentA q[FACTORS], dout[FACTORS];
+FragmentSum p_start[FRAGMENTS], ds_start[FRAGMENTS], p[SCORES], ds[SCORES], dq[SUMS];
+
+// Fills p_start and ds_start. row: the subgroup's first query.
+void load_starts(Floats lse, Floats delta, uint row, uint T) {
+    const uint at = 2 * gl_SubgroupID * ROWS;
+    for (uint i = gl_SubgroupInvocationID; i < ROWS; i += LANES) {
+        starts[at + i] = row + i < T ? -lse.x[row + i] / scale() : -1e38;
+        starts[at + ROWS + i] = row + i < T ? -delta.x[row + i] : 0;
+    }
+    patch_barrier();
+    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
+        coopMatLoad(p_start[r], starts, at + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(ds_start[r], starts, at + ROWS + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
+    }
+}
+
+// p = q k^T and ds = dout v^T for the keys from c on in the tiles.
+void multiply(uint c) {
+    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+        [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
+            p[r * COLUMNS + j] = p_start[r];
+            ds[r * COLUMNS + j] = ds_start[r];
+        }
+    [[unroll]] for (uint i = 0; i < DEEP; i++)
+        [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
+            const FragmentB k = tile_transposed(0, c + j * FN, i), v = tile_transposed(SECOND, c + j * FN, i);
+            [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
+                p[r * COLUMNS + j] = coopMatMulAdd(q[r * DEEP + i], k, p[r * COLUMNS + j]);
+                ds[r * COLUMNS + j] = coopMatMulAdd(dout[r * DEEP + i], v, ds[r * COLUMNS + j]);
+            }
+        }
+}
+
+// ds becomes the gradient of the scores, published. row, key: of the first score of all; masked: whether some keys come
+// after their query.
+void differentiate(uint row, uint key, bool masked) {
+    [[unroll]] for (uint i = 0; i < SCORES; i++)
+        [[unroll]] for (uint e = 0; e < p[i].length(); e++) ds[i][e] *= exp2(p[i][e] * scale2());
+    if (masked) {
+        FragmentSum place;
+        coopMatLoad(place, slant, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+            [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
+                const float ahead = float(int(key + j * FN) - int(row + r * FM));
+                [[unroll]] for (uint e = 0; e < place.length(); e++)
+                    if (place[e] < ahead) ds[r * COLUMNS + j][e] = 0;
+            }
+    }
+    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+        [[unroll]] for (uint j = 0; j < COLUMNS; j++) publish(ds[r * COLUMNS + j], r, j);
+    patch_barrier();
+}
+
+// dq += ds k.
+void accumulate(uint c) {
+    [[unroll]] for (uint i = 0; i < CHUNK / FK; i++) {
+        FragmentA a[FRAGMENTS];
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) a[r] = published(r, i);
+        [[unroll]] for (uint j = 0; j < WIDE; j++) {
+            const FragmentB k = tile_rows(0, c + i * FK, j);
+            [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+                dq[r * WIDE + j] = coopMatMulAdd(a[r], k, dq[r * WIDE + j]);
+        }
+    }
+    patch_barrier();
+}
+
+void main() {
+    const uint T = args.T, NH = C / HS, queries = SUBGROUPS * ROWS, tiles = (T + queries - 1) / queries;
+    const uint64_t group = group_index();
+    if (group >= uint64_t(args.B) * NH * tiles) return;
+    const uint first = (tiles - 1 - uint(group % tiles)) * queries;  // the longest rows start first
+    const uint row = first + gl_SubgroupID * ROWS;                   // the subgroup's first
+    const uint64_t b = group / tiles / NH;
+    const uint head = uint(group / tiles % NH) * HS;
+    Reals sequence = real_row(args.qkv, b * T, 3 * C);
+    HeadRows query = HeadRows(sequence, 3 * C, head, T);
+    HeadRows key = HeadRows(sequence, 3 * C, C + head, T);
+    HeadRows value = HeadRows(sequence, 3 * C, 2 * C + head, T);
+    HeadRows dout_rows = HeadRows(real_row(args.dout, b * T, C), C, head, T);
+
+    uvec4 fetched[FETCHES], vfetched[FETCHES];
+    fetch(fetched, key, 0);
+    fetch(vfetched, value, 0);
+    [[unroll]] for (uint i = 0; i < DEEP; i++)
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) q[r * DEEP + i] = own_factor(query, row, r, i);
+    [[unroll]] for (uint i = 0; i < DEEP; i++)
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) dout[r * DEEP + i] = own_factor(dout_rows, row, r, i);
+    load_starts(float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T), row, T);
+    fill_slant();
+    [[unroll]] for (uint i = 0; i < SUMS; i++) dq[i] = FragmentSum(0);
+    const uint end = min(first + queries, T);  // the keys before it are seen by some query
+    [[dont_unroll]] for (uint t = 0; t < end; t += STEP) {
+        put(0, fetched);
+        put(SECOND, vfetched);
+        barrier();
+        if (t + STEP < end) {
+            fetch(fetched, key, t + STEP);
+            fetch(vfetched, value, t + STEP);
+        }
+        [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
+            if (SKIP != 0 && t + c >= row + ROWS) break;  // these keys come after the subgroup's queries
+            multiply(c);
+            differentiate(row, t + c, t + c + CHUNK > row + 1);
+            accumulate(c);
+        }
+        barrier();
+    }
+    HeadRows dquery = HeadRows(real_row(args.dqkv, b * T, 3 * C), 3 * C, head, T);
+    [[unroll]] for (uint j = 0; j < WIDE; j++)
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) put_own(dq[r * WIDE + j] * scale(), dquery, row, r, j);
+}
