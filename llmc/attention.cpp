@@ -88,7 +88,7 @@ bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH) {
 
 // How a kernel of version 3 divides its work: the names are those of attention3.glsl.
 struct MatrixTiling {
-    uint32_t block, fragments, step, chunk;
+    uint32_t block, fragments, step, chunk, direct = 0;
 };
 
 // A software device spends its time on compiling products, each of them unrolled.
@@ -99,15 +99,21 @@ static MatrixTiling forward_tiling(const LaunchPad& pad, int name) {
     if (pad.device().type == DeviceType::software) return SOFTWARE_TILING;
     switch (name) {
         case 64:
-            return {64, 2, 64, 32};
+            return {64, 2, 64, 32, 2};
         case 129:
-            return {128, 1, 64, 32};
+            return {128, 2, 64, 32, 1};
+        case 130:
+            return {128, 2, 64, 32, 2};
+        case 131:
+            return {128, 1, 64, 32, 2};
+        case 132:
+            return {128, 2, 32, 32, 2};
         case 256:
-            return {256, 1, 64, 32};
+            return {256, 1, 64, 32, 0};
         case 257:
-            return {256, 2, 32, 16};
+            return {256, 1, 64, 32, 2};
         default:
-            return {128, 2, 64, 32};
+            return {128, 2, 64, 32, 0};
     }
 }
 struct BackwardTilings {
@@ -117,17 +123,23 @@ static BackwardTilings backward_tilings(const LaunchPad& pad, int name) {
     if (pad.device().type == DeviceType::software) return {SOFTWARE_TILING, SOFTWARE_TILING};
     switch (name) {
         case 64:
-            return {{64, 1, 64, 32}, {64, 2, 64, 32}};
+            return {{64, 1, 64, 32, 1}, {64, 2, 64, 32, 1}};
         case 129:
-            return {{128, 1, 64, 16}, {128, 2, 64, 16}};
+            return {{128, 1, 64, 32, 1}, {128, 1, 64, 32, 1}};
         case 130:
-            return {{128, 2, 32, 16}, {128, 2, 32, 16}};
+            return {{128, 1, 64, 16, 1}, {128, 2, 64, 16, 1}};
+        case 131:
+            return {{128, 2, 32, 16, 1}, {128, 2, 32, 16, 1}};
+        case 132:
+            return {{128, 1, 32, 16, 1}, {128, 1, 64, 64, 1}};
         case 256:
-            return {{256, 1, 64, 32}, {256, 1, 64, 32}};
+            return {{256, 1, 64, 32, 0}, {256, 1, 64, 32, 0}};
         case 257:
-            return {{256, 1, 64, 16}, {256, 2, 32, 16}};
+            return {{256, 1, 64, 32, 1}, {256, 1, 64, 32, 1}};
+        case 258:
+            return {{256, 1, 64, 16, 1}, {256, 2, 64, 32, 1}};
         default:
-            return {{128, 1, 64, 32}, {128, 1, 64, 32}};
+            return {{128, 1, 64, 32, 0}, {128, 1, 64, 32, 0}};
     }
 }
 
@@ -153,10 +165,10 @@ static bool dispatch_matrix(LaunchPad& pad, const char* kernel, MatrixTiling t, 
     t.chunk = std::min(t.chunk, t.step / 2);
     const uint32_t rows = t.block / lanes * t.fragments * shape.M;
     const uint32_t skip = pad.device().type != DeviceType::software;
-    pad.dispatch<T>(
-        kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
-        {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step, skip, t.chunk},
-        args);
+    pad.dispatch<T>(kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
+                    {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step,
+                     skip, t.direct, t.chunk},
+                    args);
     return true;
 }
 
@@ -180,7 +192,7 @@ std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
         {"attention_forward3",
          "fragments on matrix cores, a subgroup owns whole rows",
          attention_forward3<T>,
-         {128, 256, 64, 129, 257}},
+         {128, 64, 129, 130, 131, 132, 256, 257}},
     };
 }
 
@@ -261,7 +273,7 @@ std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions() {
         {"attention_backward3",
          "fragments on matrix cores, a subgroup owns whole rows",
          attention_backward3<T>,
-         {128, 256, 64, 129, 257, 130}},
+         {128, 64, 129, 130, 131, 132, 256, 257, 258}},
     };
 }
 

@@ -11,6 +11,11 @@ layout(constant_id = 8) const uint STEP = 64;      // rows of a tile; columns of
 // Whether a subgroup skips what the mask hides from all its rows. Not on Mesa's software devices, which take a barrier
 // of a subgroup for one of the workgroup.
 layout(constant_id = 9) const uint SKIP = 1;
+// Whether to use what find_places() finds out about the places of components, rather than shared memory.
+layout(constant_id = 10) const uint DIRECT = 0;
+
+#extension GL_KHR_shader_subgroup_vote : require
+#extension GL_KHR_shader_subgroup_shuffle : require
 
 const uint SUBGROUPS = BLOCK / LANES;
 const uint ROWS = FRAGMENTS * FM;
@@ -26,7 +31,7 @@ const uint PATCH = ROWS * (PATCH_STRIDE > SUM_STRIDE ? PATCH_STRIDE : SUM_STRIDE
 
 shared uvec4 tile[2 * SECOND];
 shared uvec4 patches[SUBGROUPS * PATCH];
-shared float slant[FM * FN];  // row - column, for masks
+shared float numbers[FM * FN];  // of a fragment's components: row * FN + column
 
 #define FragmentReal coopmat<REAL, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
 
@@ -50,8 +55,8 @@ void patch_barrier() {
     controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
 }
 
-void fill_slant() {
-    for (uint i = gl_LocalInvocationID.x; i < FM * FN; i += BLOCK) slant[i] = float(i / FN) - float(i % FN);
+void fill_numbers() {
+    for (uint i = gl_LocalInvocationID.x; i < FM * FN; i += BLOCK) numbers[i] = float(i);
 }
 
 // Reads STEP rows from `first` on into the registers of the workgroup; rows past the last one are zeros.
@@ -137,4 +142,44 @@ void put_own(FragmentSum f, HeadRows h, uint first, uint r, uint j) {
     const uint fit = STEP / FN;
     publish(f, r, j % fit);
     if (r == FRAGMENTS - 1 && (j % fit == fit - 1 || j == WIDE - 1)) store_own(h, first, j / fit);
+}
+
+// Row minus column of each component.
+FragmentSum slants() {
+    FragmentSum n;
+    coopMatLoad(n, numbers, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+    [[unroll]] for (uint i = 0; i < n.length(); i++) n[i] = floor(n[i] / FN) * (FN + 1) - n[i];
+    return n;
+}
+
+bool same_places = false;  // each component of a sum lies where that of a factor does
+bool rows_of_four = false; // rows lie in components i, i ^ 1, i ^ 4, i ^ 5 of four neighbouring invocations
+
+// Finds these two out; needs fill_numbers() and a barrier. True on NVIDIA's devices, where 16 x 16 sums have 8 components.
+void find_places() {
+    if (DIRECT == 0 || FN != FK) return;
+    FragmentSum n;
+    coopMatLoad(n, numbers, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+    publish(n, 0, 0);
+    patch_barrier();
+    const FragmentA a = published(0, 0);
+    patch_barrier();
+    bool same = a.length() == n.length();
+    [[unroll]] for (uint i = 0; i < min(a.length(), n.length()); i++) same = same && float(a[i]) == n[i];
+    same_places = subgroupAll(same);
+    if (n.length() != 8 || FN != 16) return;
+    bool four = true;
+    [[unroll]] for (uint i = 0; i < 8; i++) {
+        const float row = floor(n[i] / FN);
+        four = four && subgroupShuffleXor(row, 1) == row && subgroupShuffleXor(row, 2) == row &&
+               floor(n[i ^ 1] / FN) == row && floor(n[i ^ 4] / FN) == row;
+    }
+    rows_of_four = DIRECT > 1 && subgroupAll(four);
+}
+
+// A sum as a factor of the same shape, where same_places.
+FragmentA factor_of(FragmentSum f) {
+    FragmentA a;
+    [[unroll]] for (uint i = 0; i < a.length(); i++) a[i] = REAL(f[i]);
+    return a;
 }

@@ -8,7 +8,7 @@
 #include "matrix.glsl"
 #include "attention3.glsl"
 
-layout(constant_id = 10) const uint CHUNK = 32;  // at most STEP / 2: the patch holds p and ds
+layout(constant_id = 11) const uint CHUNK = 32;  // at most STEP / 2: the patch holds p and ds
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
 const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
@@ -52,8 +52,7 @@ void differentiate(uint row, uint query, bool masked) {
     [[unroll]] for (uint i = 0; i < SCORES; i++)
         [[unroll]] for (uint e = 0; e < p[i].length(); e++) p[i][e] = exp2(p[i][e] * scale2());
     if (masked) {
-        FragmentSum place;
-        coopMatLoad(place, slant, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+        const FragmentSum place = slants();
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
             [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
                 const float ahead = float(int(query + j * FN) - int(row + r * FM));
@@ -65,10 +64,12 @@ void differentiate(uint row, uint query, bool masked) {
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
             const uint i = r * COLUMNS + j;
             [[unroll]] for (uint e = 0; e < p[i].length(); e++) ds[i][e] *= p[i][e];
-            publish(p[i], r, j);
-            publish(ds[i], r, COLUMNS + j);
+            if (!same_places) {
+                publish(p[i], r, j);
+                publish(ds[i], r, COLUMNS + j);
+            }
         }
-    patch_barrier();
+    if (!same_places) patch_barrier();
 }
 
 // dv += p^T dout, dk += ds^T q.
@@ -76,8 +77,13 @@ void accumulate(uint c) {
     [[unroll]] for (uint i = 0; i < CHUNK / FK; i++) {
         FragmentA a[FRAGMENTS], da[FRAGMENTS];
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-            a[r] = published(r, i);
-            da[r] = published(r, CHUNK / FK + i);
+            if (same_places) {
+                a[r] = factor_of(p[r * COLUMNS + i]);
+                da[r] = factor_of(ds[r * COLUMNS + i]);
+            } else {
+                a[r] = published(r, i);
+                da[r] = published(r, CHUNK / FK + i);
+            }
         }
         [[unroll]] for (uint j = 0; j < WIDE; j++) {
             const FragmentB dout = tile_rows(SECOND, c + i * FK, j), q = tile_rows(0, c + i * FK, j);
@@ -87,7 +93,7 @@ void accumulate(uint c) {
             }
         }
     }
-    patch_barrier();
+    if (!same_places) patch_barrier();
 }
 
 void main() {
@@ -116,7 +122,11 @@ void main() {
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) k[r * DEEP + i] = own_factor(key, row, r, i);
     [[unroll]] for (uint i = 0; i < DEEP; i++)
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) v[r * DEEP + i] = own_factor(value, row, r, i);
-    fill_slant();
+    fill_numbers();
+    if (DIRECT != 0) {
+        barrier();
+        find_places();
+    }
     [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] = dv[i] = FragmentSum(0);
     [[dont_unroll]] for (uint t = start; t < T; t += STEP) {
         put(0, fetched);

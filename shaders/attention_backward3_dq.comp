@@ -6,7 +6,7 @@
 #include "matrix.glsl"
 #include "attention3.glsl"
 
-layout(constant_id = 10) const uint CHUNK = 32;
+layout(constant_id = 11) const uint CHUNK = 32;
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
 const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
@@ -53,8 +53,7 @@ void differentiate(uint row, uint key, bool masked) {
     [[unroll]] for (uint i = 0; i < SCORES; i++)
         [[unroll]] for (uint e = 0; e < p[i].length(); e++) ds[i][e] *= exp2(p[i][e] * scale2());
     if (masked) {
-        FragmentSum place;
-        coopMatLoad(place, slant, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+        const FragmentSum place = slants();
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
             [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
                 const float ahead = float(int(key + j * FN) - int(row + r * FM));
@@ -62,6 +61,7 @@ void differentiate(uint row, uint key, bool masked) {
                     if (place[e] < ahead) ds[r * COLUMNS + j][e] = 0;
             }
     }
+    if (same_places) return;
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) publish(ds[r * COLUMNS + j], r, j);
     patch_barrier();
@@ -71,14 +71,18 @@ void differentiate(uint row, uint key, bool masked) {
 void accumulate(uint c) {
     [[unroll]] for (uint i = 0; i < CHUNK / FK; i++) {
         FragmentA a[FRAGMENTS];
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) a[r] = published(r, i);
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+            if (same_places)
+                a[r] = factor_of(ds[r * COLUMNS + i]);
+            else
+                a[r] = published(r, i);
         [[unroll]] for (uint j = 0; j < WIDE; j++) {
             const FragmentB k = tile_rows(0, c + i * FK, j);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
                 dq[r * WIDE + j] = coopMatMulAdd(a[r], k, dq[r * WIDE + j]);
         }
     }
-    patch_barrier();
+    if (!same_places) patch_barrier();
 }
 
 void main() {
@@ -103,7 +107,11 @@ void main() {
     [[unroll]] for (uint i = 0; i < DEEP; i++)
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) dout[r * DEEP + i] = own_factor(dout_rows, row, r, i);
     load_starts(float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T), row, T);
-    fill_slant();
+    fill_numbers();
+    if (DIRECT != 0) {
+        barrier();
+        find_places();
+    }
     [[unroll]] for (uint i = 0; i < SUMS; i++) dq[i] = FragmentSum(0);
     const uint end = min(first + queries, T);  // the keys before it are seen by some query
     [[dont_unroll]] for (uint t = 0; t < end; t += STEP) {

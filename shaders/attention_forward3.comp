@@ -18,7 +18,8 @@ shared float factors[SUBGROUPS * ROWS];           // what the sums so far must b
 
 FragmentA q[FACTORS];
 FragmentSum scores[SCORES], outputs[SUMS], sums[FRAGMENTS];
-float maxima[SLOTS];
+FragmentSum tops[FRAGMENTS];  // the maxima, where rows_of_four
+float maxima[SLOTS];          // and elsewhere
 
 void multiply_scores() {
     [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = FragmentSum(0);
@@ -32,8 +33,7 @@ void multiply_scores() {
 
 // Hides keys later than the query. row, key: of the first score of all.
 void mask_scores(uint row, uint key) {
-    FragmentSum place;
-    coopMatLoad(place, slant, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+    const FragmentSum place = slants();
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
         [[unroll]] for (uint j = 0; j < KEYS; j++) {
             const float ahead = float(int(key + j * FN) - int(row + r * FM));
@@ -70,13 +70,49 @@ void update_maxima() {
     patch_barrier();
 }
 
+// The same for row fragment r where rows_of_four, without shared memory; the maxima are in `tops`.
+void update_tops(uint r, out FragmentSum shift, out FragmentSum factor) {
+    [[unroll]] for (uint i = 0; i < 3; i += 2) {
+        float largest = tops[r][i];
+        [[unroll]] for (uint j = 0; j < KEYS; j++) {
+            const uint s = r * KEYS + j;
+            largest = max(largest, max(max(scores[s][i], scores[s][i ^ 1]), max(scores[s][i ^ 4], scores[s][i ^ 5])));
+        }
+        largest = max(largest, subgroupShuffleXor(largest, 1));
+        largest = max(largest, subgroupShuffleXor(largest, 2));
+        const float f = exp2((tops[r][i] - largest) * scale2());
+        tops[r][i] = largest;
+        factor[i] = factor[i ^ 1] = factor[i ^ 4] = factor[i ^ 5] = f;
+        shift[i] = shift[i ^ 1] = shift[i ^ 4] = shift[i ^ 5] = -largest * scale2();
+    }
+}
+
+// Writes tops to where finish() expects the maxima.
+void spread_tops() {
+    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
+        [[unroll]] for (uint i = 0; i < 3; i += 2) tops[r][i ^ 1] = tops[r][i ^ 4] = tops[r][i ^ 5] = tops[r][i];
+        coopMatStore(tops[r], patches, own_patch() + r * FM * SUM_STRIDE, SUM_STRIDE,
+                     gl_CooperativeMatrixLayoutRowMajor);
+    }
+    patch_barrier();
+    [[unroll]] for (uint n = 0; n < SLOTS; n++) {
+        const uint row = gl_SubgroupInvocationID + n * LANES;
+        if (row < ROWS) maxima[n] = uintBitsToFloat(patches[own_patch() + row * SUM_STRIDE].x);
+    }
+    patch_barrier();
+}
+
 // Scores become exp(score - maximum), published; sums and outputs are brought to the new maximum.
 void softmax() {
-    update_maxima();
+    if (!rows_of_four) update_maxima();
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
         FragmentSum shift, factor;
-        coopMatLoad(shift, shifts, gl_SubgroupID * ROWS + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
-        coopMatLoad(factor, factors, gl_SubgroupID * ROWS + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
+        if (rows_of_four) {
+            update_tops(r, shift, factor);
+        } else {
+            coopMatLoad(shift, shifts, gl_SubgroupID * ROWS + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(factor, factors, gl_SubgroupID * ROWS + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
+        }
         [[unroll]] for (uint i = 0; i < factor.length(); i++) {
             sums[r][i] *= factor[i];
             [[unroll]] for (uint j = 0; j < WIDE; j++) outputs[r * WIDE + j][i] *= factor[i];
@@ -87,27 +123,32 @@ void softmax() {
                 scores[r * KEYS + j][i] = p;
                 sums[r][i] += p;  // of this column of fragments; finish() adds the columns
             }
-            publish(scores[r * KEYS + j], r, j);
+            if (!same_places) publish(scores[r * KEYS + j], r, j);
         }
     }
-    patch_barrier();
+    if (!same_places) patch_barrier();
 }
 
 void multiply_values() {
     [[unroll]] for (uint k = 0; k < STEP / FK; k++) {
         FragmentA p[FRAGMENTS];
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) p[r] = published(r, k);
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+            if (same_places)
+                p[r] = factor_of(scores[r * KEYS + k]);
+            else
+                p[r] = published(r, k);
         [[unroll]] for (uint j = 0; j < WIDE; j++) {
             const FragmentB b = tile_rows(SECOND, k * FK, j);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
                 outputs[r * WIDE + j] = coopMatMulAdd(p[r], b, outputs[r * WIDE + j]);
         }
     }
-    patch_barrier();
+    if (!same_places) patch_barrier();
 }
 
 // Divides outputs by the sums of their rows, and stores lse.
 void finish(Floats lse, uint row, uint T) {
+    if (rows_of_four) spread_tops();
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
         coopMatStore(sums[r], patches, own_patch() + r * FM * SUM_STRIDE, SUM_STRIDE,
                      gl_CooperativeMatrixLayoutRowMajor);
@@ -149,10 +190,14 @@ void main() {
     fetch(fetched, key, 0);
     [[unroll]] for (uint i = 0; i < DEEP; i++)
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) q[r * DEEP + i] = own_factor(query, row, r, i);
-    fill_slant();
+    fill_numbers();
+    if (DIRECT != 0) {
+        barrier();
+        find_places();
+    }
     [[unroll]] for (uint n = 0; n < SLOTS; n++) maxima[n] = HIDDEN;
     [[unroll]] for (uint i = 0; i < SUMS; i++) outputs[i] = FragmentSum(0);
-    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) sums[r] = FragmentSum(0);
+    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) sums[r] = FragmentSum(0), tops[r] = FragmentSum(HIDDEN);
     const uint end = min(first + queries, T);  // the keys before it are seen by some query
     [[dont_unroll]] for (uint k = 0; k < end; k += STEP) {
         const bool seen = SKIP == 0 || k < row + ROWS;  // by some query of this subgroup
