@@ -147,7 +147,9 @@ static BackwardTilings backward_tilings(const LaunchPad& pad, int name) {
 static uint32_t shared_bytes(const MatrixTiling& t, const MatrixShape& shape, uint32_t lanes, uint32_t hs) {
     const uint32_t rows = t.block / lanes * t.fragments * shape.M;
     const uint32_t patch = rows * std::max(t.step / 8 + 1, shape.N / 4 + 1);
-    return 16 * (2 * t.step * (hs / 8 + 1) + patch) + 4 * (shape.M * shape.N + 2 * rows + 2 * t.step);
+    const uint32_t scratch = 1024;  // of util.glsl, which stays declared
+    return 16 * (2 * t.step * (hs / 8 + 1) + patch) +
+           4 * (shape.M * shape.N + 2 * rows + 2 * t.step + scratch);
 }
 
 // Starts a kernel of version 3 with the longest steps that the shared memory has room for; false: there is no
