@@ -67,10 +67,17 @@ struct Limits {
     MatrixShape bf16_matrix, fp16_matrix;  // operands of that type, sums in fp32 (VK_KHR_cooperative_matrix)
 };
 
+// What a dispatch must do at least: each input read and each output written once, and the operations.
+struct Work {
+    double bytes = 0, flops = 0;
+};
+
+// One kernel's sums over its calls; the work is that which the dispatches announced.
 struct KernelTime {
     std::string name;
     uint64_t calls = 0;
-    double seconds = 0;  // sum over the calls, on the GPU
+    double seconds = 0;  // on the GPU
+    Work work;
 };
 
 using Ticket = uint64_t;  // stands for everything committed up to some point
@@ -115,14 +122,14 @@ class LaunchPad {
 
     // --- commands ---
     // Appends one kernel: the name of its shader file, built for storage type T (any where it has no Reals),
-    // its grid, its specialization constants (number 0 is the block size), and its argument struct from
-    // shaders/args.h.
+    // its grid, its specialization constants (number 0 is the block size), its argument struct from
+    // shaders/args.h, and for kernel_times() how much work that is.
     template <class T = float, class Args>
     void dispatch(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
-                  const Args& args) {
+                  const Args& args, const Work& work = {}) {
         static_assert(sizeof(Args) <= 128 && std::is_trivially_copyable_v<Args>,
                       "push constants hold 128 bytes");
-        dispatch_bytes(kernel, real_name<T>(), groups, constants, &args, sizeof(Args));
+        dispatch_bytes(kernel, real_name<T>(), groups, constants, &args, sizeof(Args), work);
     }
     void begin_group();  // the dispatches up to end_group() may run at the same time; groups do not nest
     void end_group();
@@ -146,7 +153,8 @@ class LaunchPad {
    private:
     uint64_t address_of(const void* p, size_t bytes);
     void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
-                        std::initializer_list<uint32_t> constants, const void* args, size_t bytes);
+                        std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
+                        const Work& work);
     std::unique_ptr<struct LaunchPadState> state;
 };
 

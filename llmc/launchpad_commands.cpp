@@ -118,8 +118,10 @@ static double seconds_between(const LaunchPadState& s, uint64_t from, uint64_t t
 static void collect_times(LaunchPadState& s, const Commands& c) {
     const std::vector<uint64_t> ticks = read_queries(s, c.queries, uint32_t(2 * c.timed.size()));
     for (size_t i = 0; i < c.timed.size(); i++) {
-        KernelTime& time = s.times[c.timed[i]->kernel];
+        KernelTime& time = s.times[c.timed[i].pipeline->kernel];
         time.calls++;
+        time.work.bytes += c.timed[i].work.bytes;
+        time.work.flops += c.timed[i].work.flops;
         time.seconds += seconds_between(s, ticks[2 * i], ticks[2 * i + 1]);
     }
 }
@@ -197,7 +199,8 @@ static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
 }
 
 void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
-                               std::initializer_list<uint32_t> constants, const void* args, size_t bytes) {
+                               std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
+                               const Work& work) {
     LaunchPadState& s = *state;
     std::vector<AddressRange> pointers;
     pointers.swap(s.touched);
@@ -219,7 +222,7 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
     s.vk.vkCmdDispatch(c.handle, uint32_t(grid.x), grid.y, grid.z);
     if (c.queries) {
         write_timestamp(s, c, query + 1);
-        c.timed.push_back(&pipeline);
+        c.timed.push_back({&pipeline, work});
     }
     s.dirty = true;
     if (s.recording)
@@ -302,7 +305,8 @@ double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
 std::vector<KernelTime> LaunchPad::kernel_times() {
     commit(true);
     std::vector<KernelTime> times;
-    for (const auto& [name, time] : state->times) times.push_back({name, time.calls, time.seconds});
+    for (const auto& [name, time] : state->times)
+        times.push_back({name, time.calls, time.seconds, time.work});
     std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
     return times;
 }

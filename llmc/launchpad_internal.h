@@ -52,13 +52,18 @@ struct Pipeline {
     VkPipeline handle = VK_NULL_HANDLE;
 };
 
+struct TimedDispatch {
+    const Pipeline* pipeline;
+    Work work;
+};
+
 // A command buffer with the timestamps taken in it.
 struct Commands {
     VkCommandBuffer handle = VK_NULL_HANDLE;
     Ticket ticket = 0;
     VkQueryPool queries = VK_NULL_HANDLE;
     uint32_t query_capacity = 0;
-    std::vector<const Pipeline*> timed;  // dispatch i lies between queries 2i and 2i+1
+    std::vector<TimedDispatch> timed;  // dispatch i lies between queries 2i and 2i+1
 };
 
 struct AddressRange {

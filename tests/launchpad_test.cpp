@@ -44,7 +44,8 @@ static void add_to(LaunchPad& pad, float* total, const float* values, int n, flo
 
 static void copy_vec4(LaunchPad& pad, float* to, const float* from, int vec4s, uint32_t block) {
     const PeakCopyArgs args = {pad.at(to, size_t(vec4s) * 4), pad.at(from, size_t(vec4s) * 4), vec4s};
-    pad.dispatch("peak_copy", {blocks(vec4s, block)}, {block}, args);
+    pad.dispatch("peak_copy", {blocks(vec4s, block)}, {block}, args,
+                 Work{32.0 * vec4s, 5.0 * vec4s});  // flops: any number
 }
 
 static std::vector<char> some_bytes(size_t n, uint32_t seed) {
@@ -417,6 +418,8 @@ TEST(Time, KernelTimesCountCalls) {
     EXPECT_GE(times[0].seconds, times[1].seconds);
     for (const KernelTime& time : times) {
         EXPECT_EQ(time.calls, time.name == "peak_copy_fp32" ? 11u : 1500u) << time.name;
+        EXPECT_EQ(time.work.bytes, time.name == "peak_copy_fp32" ? 11 * 32e3 : 0) << time.name;
+        EXPECT_EQ(time.work.flops, time.name == "peak_copy_fp32" ? 11 * 5e3 : 0) << time.name;
         EXPECT_TRUE(time.seconds > 0 && time.seconds < 60) << time.seconds;
     }
     pad.reset_kernel_times();

@@ -18,18 +18,13 @@
 #include <random>
 
 #include "llmc/launchpad.h"
+#include "llmc/peak.h"
 #include "shaders/args.h"
-
-// What one launch must do at least: each input read and each output written once, and the operations.
-struct Work {
-    double bytes = 0, flops = 0;
-};
 
 struct Bench {
     std::unique_ptr<LaunchPad> pad;  // null where there is no Vulkan device
-    double copy_rate = 0;            // bytes per second, read + write
-    double fma_rate = 0;             // flops per second
-    bool small = true;               // a software device: use small shapes
+    Peaks peaks;
+    bool small = true;  // a software device: use small shapes
 };
 
 inline Bench& bench() {
@@ -37,53 +32,11 @@ inline Bench& bench() {
     return b;
 }
 
-// Seconds per launch, sustained: repeats double until a batch takes long enough to trust the clock.
-inline double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch,
-                                 double at_least = 0.02) {
-    for (int repeats = 1;; repeats *= 2) {
-        const double seconds = pad.gpu_seconds([&] {
-            for (int i = 0; i < repeats; i++) launch();
-        });
-        if (seconds >= at_least || repeats >= 1 << 14) return seconds / repeats;
-    }
-}
-
-// An idle GPU runs at a fraction of its clock and takes a while to rise.
-inline void warm_up(LaunchPad& pad, const std::function<void()>& launch, double seconds) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    do {
-        for (int i = 0; i < 4; i++) launch();
-        pad.commit(true);
-    } while (std::chrono::steady_clock::now() < end);
-}
-
-inline void measure_peaks(Bench& b) {
-    LaunchPad& pad = *b.pad;
-    const int n = b.small ? 1 << 20 : 1 << 26;  // vec4: 16 MiB or 1 GiB, past every cache
-    const int groups = b.small ? 64 : 1 << 14, rounds = b.small ? 64 : 1024;
-    float* to = pad.allocate<float>(size_t(n) * 4, "peak copy");
-    float* from = pad.allocate<float>(size_t(n) * 4, "peak copy");
-    pad.fill(from, 0x3f800000, size_t(n) * 16);
-    auto copy = [&] {
-        PeakCopyArgs args = {pad.at(to, size_t(n) * 4), pad.at(from, size_t(n) * 4), n};
-        pad.dispatch("peak_copy", {blocks(n, 256)}, {256}, args);
-    };
-    auto fma = [&] {
-        PeakFmaArgs args = {pad.at(to, size_t(groups) * 256), rounds};
-        pad.dispatch("peak_fma", {uint64_t(groups)}, {256}, args);
-    };
-    warm_up(pad, copy, 0.6);
-    b.copy_rate = 32.0 * n / seconds_per_launch(pad, copy);
-    b.fma_rate = 128.0 * rounds * groups * 256 / seconds_per_launch(pad, fma);
-    pad.free(to);
-    pad.free(from);
-}
-
-inline void report(benchmark::State& state, Work work, double seconds, double copy_rate, double fma_rate) {
+inline void report(benchmark::State& state, Work work, double seconds, const Peaks& peaks) {
     const bool arithmetic = work.flops > 0;
     state.counters[arithmetic ? "TFLOP/s" : "GB/s"] =
         arithmetic ? work.flops / seconds / 1e12 : work.bytes / seconds / 1e9;
-    const double peak = arithmetic ? fma_rate : copy_rate;
+    const double peak = arithmetic ? peaks.fma_rate : peaks.copy_rate;
     if (peak > 0) state.counters["%peak"] = 100 * (arithmetic ? work.flops : work.bytes) / seconds / peak;
 }
 
@@ -101,7 +54,7 @@ inline void bench_gpu(const std::string& name, Work work, std::function<void()> 
                                                           seconds.end());
                                          state.SetIterationTime(seconds[3]);
                                      }
-                                     report(state, work, seconds[3], bench().copy_rate, bench().fma_rate);
+                                     report(state, work, seconds[3], bench().peaks);
                                  })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
@@ -121,7 +74,7 @@ inline void bench_cpu(const std::string& name, Work work, std::function<void()> 
                                      }
                                      const std::chrono::duration<double> took =
                                          std::chrono::steady_clock::now() - start;
-                                     report(state, work, took.count() / double(runs), 0, 0);
+                                     report(state, work, took.count() / double(runs), {});
                                  })
         ->UseRealTime()
         ->Unit(benchmark::kMicrosecond)
@@ -156,9 +109,9 @@ inline int run_benchmarks(int argc, char** argv, void (*register_all)()) {
         Bench& b = bench();
         b.pad = std::make_unique<LaunchPad>(options);
         b.small = b.pad->device().type == DeviceType::software;
-        measure_peaks(b);
+        b.peaks = measure_peaks(*b.pad);
         fprintf(stderr, "%s: copies %.1f GB/s, fp32 multiply-adds %.3f TFLOP/s\n",
-                b.pad->device().name.c_str(), b.copy_rate / 1e9, b.fma_rate / 1e12);
+                b.pad->device().name.c_str(), b.peaks.copy_rate / 1e9, b.peaks.fma_rate / 1e12);
         benchmark::Initialize(&argc, argv);
         if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
         register_all();

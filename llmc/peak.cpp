@@ -1,0 +1,47 @@
+// The peaks of a device: a kernel that copies and one that multiplies and adds in registers.
+#include "llmc/peak.h"
+
+#include <chrono>
+
+#include "shaders/args.h"
+
+double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch, double at_least) {
+    for (int repeats = 1;; repeats *= 2) {
+        const double seconds = pad.gpu_seconds([&] {
+            for (int i = 0; i < repeats; i++) launch();
+        });
+        if (seconds >= at_least || repeats >= 1 << 14) return seconds / repeats;
+    }
+}
+
+void warm_up(LaunchPad& pad, const std::function<void()>& launch, double seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    do {
+        for (int i = 0; i < 4; i++) launch();
+        pad.commit(true);
+    } while (std::chrono::steady_clock::now() < end);
+}
+
+Peaks measure_peaks(LaunchPad& pad) {
+    const bool small = pad.device().type == DeviceType::software;
+    const int n = small ? 1 << 20 : 1 << 26;  // vec4: 16 MiB or 1 GiB, past every cache
+    const int groups = small ? 64 : 1 << 14, rounds = small ? 64 : 1024;
+    float* to = pad.allocate<float>(size_t(n) * 4, "peak copy");
+    float* from = pad.allocate<float>(size_t(n) * 4, "peak copy");
+    pad.fill(from, 0x3f800000, size_t(n) * 16);
+    auto copy = [&] {
+        PeakCopyArgs args = {pad.at(to, size_t(n) * 4), pad.at(from, size_t(n) * 4), n};
+        pad.dispatch("peak_copy", {blocks(n, 256)}, {256}, args);
+    };
+    auto fma = [&] {
+        PeakFmaArgs args = {pad.at(to, size_t(groups) * 256), rounds};
+        pad.dispatch("peak_fma", {uint64_t(groups)}, {256}, args);
+    };
+    Peaks peaks;
+    warm_up(pad, copy, 0.6);
+    peaks.copy_rate = 32.0 * n / seconds_per_launch(pad, copy);
+    peaks.fma_rate = 128.0 * rounds * groups * 256 / seconds_per_launch(pad, fma);
+    pad.free(to);
+    pad.free(from);
+    return peaks;
+}
