@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "llmc/error.h"
 #include "llmc/file.h"
+#include "llmc/real.h"
 
 static constexpr int header_ints = 256;
 static constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
@@ -62,29 +62,18 @@ static void for_each_chunk(const ModelConfig& config, Visit visit) {
 
 // --- model ---
 
-static float from_bf16(uint16_t bits) {
-    uint32_t wide = uint32_t(bits) << 16;
-    return std::bit_cast<float>(wide);
-}
-
-static uint16_t to_bf16(float value) {
-    uint32_t bits = std::bit_cast<uint32_t>(value);
-    if (value != value) return uint16_t(bits >> 16 | 0x40);  // stay a NaN: rounding could carry into the sign
-    return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 // Reads the header and checks it and the file's length; the file then stands at the first tensor.
-static ModelConfig check_model(const File& file, const std::string& path, bool& bf16) {
+static ModelConfig check_model(const File& file, const std::string& path, bool& in_bf16) {
     int32_t header[header_ints];
     read_header(file, path, header, model_magic, "an llm.c model checkpoint");
     if (header[1] != fp32_version && header[1] != bf16_version) {
         fail("%s is a model checkpoint of version %d; versions 3 (fp32) and 5 (bf16) can be read",
              path.c_str(), header[1]);
     }
-    bf16 = header[1] == bf16_version;
+    in_bf16 = header[1] == bf16_version;
     ModelConfig config = {header[2], header[3], header[7], header[4], header[5], header[6]};
     validate(config, path);
-    uint64_t size = size_of(file, path), expected = header_bytes + num_parameters(config) * (bf16 ? 2 : 4);
+    uint64_t size = size_of(file, path), expected = header_bytes + num_parameters(config) * (in_bf16 ? 2 : 4);
     if (size != expected) {
         fail("%s is %s: %llu bytes, but the %llu parameters of its header take %llu", path.c_str(),
              size < expected ? "truncated" : "too long", (unsigned long long)size,
@@ -95,21 +84,21 @@ static ModelConfig check_model(const File& file, const std::string& path, bool& 
 
 ModelConfig read_model_header(const std::string& path) {
     File file = open_to_read(path);
-    bool bf16;
-    return check_model(file, path, bf16);
+    bool in_bf16;
+    return check_model(file, path, in_bf16);
 }
 
 void read_model(const std::string& path, const WriteTensor& write) {
     File file = open_to_read(path);
-    bool bf16;
-    ModelConfig config = check_model(file, path, bf16);
+    bool in_bf16;
+    ModelConfig config = check_model(file, path, in_bf16);
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
-    std::vector<uint16_t> halves(bf16 ? most : 0);
+    std::vector<bf16> halves(in_bf16 ? most : 0);
     for_each_chunk(config, [&](int tensor, size_t offset, size_t count) {
-        if (bf16) {
-            read_exactly(file, path, halves.data(), count * sizeof(uint16_t));
-            std::transform(halves.begin(), halves.begin() + count, values.begin(), from_bf16);
+        if (in_bf16) {
+            read_exactly(file, path, halves.data(), count * sizeof(bf16));
+            std::copy_n(halves.begin(), count, values.begin());
         } else {
             read_exactly(file, path, values.data(), count * sizeof(float));
         }
@@ -117,9 +106,9 @@ void read_model(const std::string& path, const WriteTensor& write) {
     });
 }
 
-void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read, bool bf16) {
+void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read, bool in_bf16) {
     validate(config, path);
-    int32_t header[header_ints] = {model_magic,        bf16 ? bf16_version : fp32_version,
+    int32_t header[header_ints] = {model_magic,        in_bf16 ? bf16_version : fp32_version,
                                    config.max_seq_len, config.vocab_size,
                                    config.num_layers,  config.num_heads,
                                    config.channels,    config.padded_vocab_size};
@@ -127,12 +116,13 @@ void write_model(const std::string& path, const ModelConfig& config, const ReadT
     file.write(header, header_bytes);
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
-    std::vector<uint16_t> halves(bf16 ? most : 0);
+    std::vector<bf16> halves(in_bf16 ? most : 0);
     for_each_chunk(config, [&](int tensor, size_t offset, size_t count) {
         read(tensor, offset, values.data(), count);
-        if (bf16) {
-            std::transform(values.begin(), values.begin() + count, halves.begin(), to_bf16);
-            file.write(halves.data(), count * sizeof(uint16_t));
+        if (in_bf16) {
+            std::transform(values.begin(), values.begin() + count, halves.begin(),
+                           [](float value) { return bf16(value); });
+            file.write(halves.data(), count * sizeof(bf16));
         } else {
             file.write(values.data(), count * sizeof(float));
         }
@@ -315,13 +305,13 @@ static void remove_file(const std::string& path) {
 }
 
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
-                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool bf16) {
+                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16) {
     std::error_code error;
     std::filesystem::create_directories(dir, error);
     if (error) fail("cannot create directory %s: %s", dir.c_str(), error.message().c_str());
     remove_file(done_path(dir, state.step));
     sync_directory(dir);
-    write_model(model_path(dir, state.step), config, read_tensor, bf16);
+    write_model(model_path(dir, state.step), config, read_tensor, in_bf16);
     write_optimizer_state(optimizer_path(dir, state.step), config, state, read_moment);
     sync_directory(dir);  // both names before DONE
     write_whole_file(done_path(dir, state.step), {});

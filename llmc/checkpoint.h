@@ -17,9 +17,9 @@ ModelConfig read_model_header(const std::string& path);
 // Hands all tensors to `write`, as floats; the file is checked first as read_model_header does.
 void read_model(const std::string& path, const WriteTensor& write);
 
-// bf16 rounds to nearest even and writes version 5.
+// in_bf16 rounds to nearest even and writes version 5; else version 3 is written.
 void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
-                 bool bf16 = false);
+                 bool in_bf16 = false);
 
 // All of llm.c's optimizer state but the moments themselves.
 struct OptimizerState {
@@ -55,7 +55,7 @@ std::string done_path(const std::string& dir, int step);
 // A whole checkpoint of state.step: creates dir, withdraws an older DONE of the same step, writes the model,
 // the state, and last DONE.
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
-                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool bf16 = false);
+                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16 = false);
 
 // Steps of the checkpoints in dir that have DONE, model and state, newest first; empty if dir does not exist.
 std::vector<int> list_checkpoints(const std::string& dir);

@@ -103,6 +103,38 @@ TEST(Checkpoint, Bf16) {
     });
 }
 
+// Every pattern of 16 bits: what a bf16 file holds comes back to the byte, also by way of an fp32 file.
+TEST(Checkpoint, Bf16FilesSurviveReadingAndWriting) {
+    TemporaryFolder folder;
+    const ModelConfig config = {6, 4096, 4096, 2, 2, 16};
+    ASSERT_GE(parameter_size(config, WTE), 65536u);
+    write_model(folder / "m.bin", config, read_small, true);
+    std::string bytes = read_whole_file(folder / "m.bin");
+    for (uint32_t i = 0; i < 65536; i++) {
+        const bool nan = (i & 0x7fff) > 0x7f80;
+        const uint16_t pattern = uint16_t(nan ? i | 0x40 : i);  // a signalling NaN comes back as a quiet one
+        memcpy(&bytes[1024 + 2 * i], &pattern, 2);
+    }
+    write_whole_file(folder / "m.bin", {bytes});
+    auto copy = [&](const std::string& from, const std::string& to, bool in_bf16) {
+        std::vector<std::vector<float>> tensors;
+        for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) tensors.emplace_back(parameter_size(config, i));
+        read_model(from, [&](int tensor, size_t offset, const float* values, size_t count) {
+            std::copy_n(values, count, tensors[tensor].begin() + offset);
+        });
+        auto read = [&](int tensor, size_t offset, float* values, size_t count) {
+            std::copy_n(tensors[tensor].begin() + offset, count, values);
+        };
+        write_model(to, config, read, in_bf16);
+    };
+    copy(folder / "m.bin", folder / "again.bin", true);
+    EXPECT_EQ(read_whole_file(folder / "again.bin"), bytes);
+    copy(folder / "m.bin", folder / "fp32.bin", false);
+    EXPECT_EQ(at<int32_t>(read_whole_file(folder / "fp32.bin"), 4), 3);
+    copy(folder / "fp32.bin", folder / "back.bin", true);
+    EXPECT_EQ(read_whole_file(folder / "back.bin"), bytes);
+}
+
 TEST(Checkpoint, LargeTensorsComeInPieces) {
     TemporaryFolder folder;
     ModelConfig config = {1, 1100000, 1100000, 1, 1, 4};  // wte has 4.4 million elements, a piece 4.2
