@@ -1,0 +1,14 @@
+// The measured peaks of the test device are there, and what is allocated for them is freed.
+#include "llmc/peak.h"
+
+#include "tests/layer_test.h"
+
+TEST(Peak, IsMeasured) {
+    if (test_pads().empty()) GTEST_SKIP() << "no Vulkan device";
+    LaunchPad& pad = *test_pads()[0];
+    const uint64_t before = pad.allocated_bytes();
+    const Peaks peaks = measure_peaks(pad);
+    EXPECT_TRUE(peaks.copy_rate > 1e6 && peaks.copy_rate < 1e14) << peaks.copy_rate;
+    EXPECT_TRUE(peaks.fma_rate > 1e6 && peaks.fma_rate < 1e16) << peaks.fma_rate;
+    EXPECT_EQ(pad.allocated_bytes(), before);
+}
