@@ -3,6 +3,9 @@
 //
 //     train_gpt2 -i 'data/corpus/corpus_train.bin' -j 'data/corpus/corpus_val.bin' -e d6 -b 4 -t 64 -x 100
 //
+// Real is the type in which parameters, gradients and activations are stored: float, bf16 or fp16. Sums over
+// rows, losses and the optimizer's numbers are float always.
+//
 // Each layer function runs on the launchpad it is given, or on the CPU where that is null; this file has no
 // Vulkan call in it. test_gpt2.cpp includes it, with TESTING defined, to check the same stack.
 #include <omp.h>
@@ -26,9 +29,11 @@
 #include "llmc/initialize.h"
 #include "llmc/layernorm.h"
 #include "llmc/log.h"
+#include "llmc/loss_scaling.h"
 #include "llmc/matmul.h"
 #include "llmc/memory.h"
 #include "llmc/model_config.h"
+#include "llmc/peak.h"
 #include "llmc/residual.h"
 #include "llmc/sampler.h"
 #include "llmc/schedulers.h"
@@ -39,46 +44,63 @@
 // vocabulary, Vp with padding. Tensors that one layer fills and the backward pass needs are kept per layer;
 // the others are shared.
 
+template <class Real>
 struct LayerActivations {
-    float *ln1, *ln1_mean, *ln1_rstd;  // (B,T,C), (B,T), (B,T)
-    float *qkv, *atty, *lse;           // (B,T,3C), (B,T,C), (B,NH,T)
-    float* residual2;                  // (B,T,C) after attention
-    float *ln2, *ln2_mean, *ln2_rstd;  // (B,T,C), (B,T), (B,T)
-    float *fch, *fch_gelu;             // (B,T,4C) before and after GELU
-    float* residual3;                  // (B,T,C) after the layer
+    float *ln1_mean, *ln1_rstd, *ln2_mean, *ln2_rstd;  // (B,T)
+    Real* ln1;                                         // (B,T,C); shared where it is recomputed
+    Real *qkv, *atty;                                  // (B,T,3C), (B,T,C)
+    float* lse;                                        // (B,NH,T)
+    Real* residual2;                                   // (B,T,C) after attention
+    Real* ln2;                                         // (B,T,C); shared where it is recomputed
+    Real *fch, *fch_gelu;                              // (B,T,4C) before and after GELU; likewise
+    Real* residual3;                                   // (B,T,C) after the layer
 };
 
+// What the backward pass computes anew instead of keeping it: GELU, or GELU and both layer norms. Results are
+// the same to the bit.
+enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM };
+
+template <class Real>
 struct GPT2 {
+    static constexpr bool is_16_bit = sizeof(Real) == 2;
     ModelConfig config;
     LaunchPad* pad;                       // null: the CPU
     std::vector<std::string> cpu_layers;  // layers that run on the CPU all the same, for debugging
     Memory memory;
-    float* params[NUM_PARAMETER_TENSORS];
-    float* grads[NUM_PARAMETER_TENSORS] = {};  // allocated for training alone, as are m and v
+    Real* params[NUM_PARAMETER_TENSORS];
+    float* master[NUM_PARAMETER_TENSORS] = {};  // weights in fp32, which AdamW updates; null: none
+    Real* grads[NUM_PARAMETER_TENSORS] = {};    // allocated for training alone, as are m and v
     float* m[NUM_PARAMETER_TENSORS] = {};
     float* v[NUM_PARAMETER_TENSORS] = {};
+    // Gradients are those of the loss times this, so that small ones do not vanish in fp16; a power of two.
+    float gradient_scale = std::is_same_v<Real, fp16> ? LossScaling::first : 1.0f;
 
     int B = 0, T = 0;  // largest batch that the activations hold
+    Recompute recompute = RECOMPUTE_NOTHING;
     int *inputs = nullptr, *targets = nullptr, *buckets = nullptr;
-    float* encoded = nullptr;  // (B,T,C)
-    std::vector<LayerActivations> layers;
-    float* branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
-    float *lnf = nullptr, *lnf_mean = nullptr, *lnf_rstd = nullptr;
+    Real* encoded = nullptr;  // (B,T,C)
+    std::vector<LayerActivations<Real>> layers;
+    Real* branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
+    Real* lnf = nullptr;
+    float *lnf_mean = nullptr, *lnf_rstd = nullptr;
     int logit_rows = 0;       // rows of logits that are in memory at a time
-    float* logits = nullptr;  // (logit_rows, Vp); becomes their gradient
+    Real* logits = nullptr;   // (logit_rows, Vp); becomes their gradient
     float* losses = nullptr;  // (B,T)
-    float *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;  // (B,T,C), (B,T,C), (B,T,4C)
+    // (B,T,C), (B,T,C), (B,T,4C): gradients, in the memory of lnf, branch and logits, which are used up by
+    // then
+    Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
     float *delta = nullptr, *scratch = nullptr;
     float* stats = nullptr;  // loss, gradient norm, clip factor of the step at hand
     float* norm_scratch = nullptr;
     AdamWStep* adamw = nullptr;  // read by the kernels: it changes every step, and they are recorded once
 
-    GPT2(const ModelConfig& c, LaunchPad* launchpad);
+    // master_weights: keep an fp32 copy of the weights; in fp32 there is nothing to keep.
+    GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights);
     GPT2(const GPT2&) = delete;
 
     size_t layer_offset(int tensor, int l) const { return size_t(l) * parameter_layer_size(config, tensor); }
-    const float* weight(int tensor, int l = 0) const { return params[tensor] + layer_offset(tensor, l); }
-    float* grad(int tensor, int l = 0) const { return grads[tensor] + layer_offset(tensor, l); }
+    const Real* weight(int tensor, int l = 0) const { return params[tensor] + layer_offset(tensor, l); }
+    Real* grad(int tensor, int l = 0) const { return grads[tensor] + layer_offset(tensor, l); }
 
     // The launchpad that a layer runs on; null where it is to run on the CPU.
     LaunchPad* on(const char* layer) const {
@@ -88,98 +110,133 @@ struct GPT2 {
     }
 };
 
-GPT2::GPT2(const ModelConfig& c, LaunchPad* launchpad) : config(c), pad(launchpad), memory(launchpad) {
+template <class Real>
+GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights)
+    : config(c), pad(launchpad), memory(launchpad) {
+    memory.kind = "parameters";
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
-        params[i] = memory.allocate<float>(parameter_size(config, i), parameter_info[i].name);
+        params[i] = memory.allocate<Real>(parameter_size(config, i), parameter_info[i].name);
+    memory.kind = "optimizer";
+    for (int i = 0; i < NUM_PARAMETER_TENSORS && is_16_bit && master_weights; i++)
+        master[i] = memory.allocate<float>(parameter_size(config, i), "master weights");
 }
 
 // Rows of logits in memory at a time: at most 512 MiB of them, since all of B=64, T=1024 would be 13 GB.
-static int choose_logit_rows(int rows, int Vp) {
-    const int most = std::max(1, int((512u << 20) / (sizeof(float) * size_t(Vp))));
+static int choose_logit_rows(int rows, size_t row_bytes) {
+    const int most = std::max(1, int((512u << 20) / row_bytes));
     return rows <= most ? rows : most / 32 * 32 > 0 ? most / 32 * 32 : most;
 }
 
-// Memory for batches of up to B sequences of T tokens; `training` adds what gradients and the optimizer need.
-void gpt2_allocate(GPT2& g, int B, int T, bool training) {
-    const ModelConfig& c = g.config;
-    if (T > c.max_seq_len)
-        fail("sequence length %d is more than the model's max_seq_len %d", T, c.max_seq_len);
-    Memory& memory = g.memory;
-    const size_t rows = size_t(B) * T, C = c.channels, wide = 4 * C;
-    g.B = B;
-    g.T = T;
-    g.inputs = memory.allocate<int>(rows, "inputs");
-    g.targets = memory.allocate<int>(rows, "targets");
-    g.encoded = memory.allocate<float>(rows * C, "encoded");
-    g.layers.resize(c.num_layers);
-    for (LayerActivations& a : g.layers) {
-        a.ln1 = memory.allocate<float>(rows * C, "ln1");
-        a.ln1_mean = memory.allocate<float>(rows, "ln1_mean");
-        a.ln1_rstd = memory.allocate<float>(rows, "ln1_rstd");
-        a.qkv = memory.allocate<float>(rows * 3 * C, "qkv");
-        a.atty = memory.allocate<float>(rows * C, "atty");
-        a.lse = memory.allocate<float>(rows * c.num_heads, "lse");
-        a.residual2 = memory.allocate<float>(rows * C, "residual2");
-        a.ln2 = memory.allocate<float>(rows * C, "ln2");
-        a.ln2_mean = memory.allocate<float>(rows, "ln2_mean");
-        a.ln2_rstd = memory.allocate<float>(rows, "ln2_rstd");
-        a.fch = memory.allocate<float>(rows * wide, "fch");
-        a.fch_gelu = memory.allocate<float>(rows * wide, "fch_gelu");
-        a.residual3 = memory.allocate<float>(rows * C, "residual3");
-    }
-    g.branch = memory.allocate<float>(rows * C, "branch");
-    g.lnf = memory.allocate<float>(rows * C, "lnf");
-    g.lnf_mean = memory.allocate<float>(rows, "lnf_mean");
-    g.lnf_rstd = memory.allocate<float>(rows, "lnf_rstd");
-    g.logit_rows = choose_logit_rows(int(rows), c.padded_vocab_size);
-    g.logits = memory.allocate<float>(size_t(g.logit_rows) * c.padded_vocab_size, "logits");
-    g.losses = memory.allocate<float>(rows, "losses");
-    g.stats = memory.allocate<float>(4, "stats");
-    if (!training) return;
+// One layer's activations; `shared` has what all layers have in common.
+template <class Real>
+static LayerActivations<Real> allocate_layer(Memory& memory, const LayerActivations<Real>& shared,
+                                             size_t rows, size_t C, size_t NH) {
+    LayerActivations<Real> a = shared;
+    a.ln1_mean = memory.allocate<float>(rows, "ln1_mean");
+    a.ln1_rstd = memory.allocate<float>(rows, "ln1_rstd");
+    if (!a.ln1) a.ln1 = memory.allocate<Real>(rows * C, "ln1");
+    a.qkv = memory.allocate<Real>(rows * 3 * C, "qkv");
+    a.atty = memory.allocate<Real>(rows * C, "atty");
+    a.lse = memory.allocate<float>(rows * NH, "lse");
+    a.residual2 = memory.allocate<Real>(rows * C, "residual2");
+    a.ln2_mean = memory.allocate<float>(rows, "ln2_mean");
+    a.ln2_rstd = memory.allocate<float>(rows, "ln2_rstd");
+    if (!a.ln2) a.ln2 = memory.allocate<Real>(rows * C, "ln2");
+    a.fch = memory.allocate<Real>(rows * 4 * C, "fch");
+    if (!a.fch_gelu) a.fch_gelu = memory.allocate<Real>(rows * 4 * C, "fch_gelu");
+    a.residual3 = memory.allocate<Real>(rows * C, "residual3");
+    return a;
+}
 
+template <class Real>
+static std::vector<GradientSlice<Real>> gradient_slices(const GPT2<Real>& g) {
+    std::vector<GradientSlice<Real>> slices;
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        slices.push_back({g.grads[i], parameter_size(g.config, i)});
+    return slices;
+}
+
+// Gradients of parameters and activations, AdamW's moments, scratch.
+template <class Real>
+static void allocate_for_training(GPT2<Real>& g) {
+    const ModelConfig& c = g.config;
+    Memory& memory = g.memory;
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         const size_t n = parameter_size(c, i);
-        g.grads[i] = memory.allocate<float>(n, "gradients");
+        memory.kind = "gradients";
+        g.grads[i] = memory.allocate<Real>(n, "gradients");
+        memory.kind = "optimizer";
         g.m[i] = memory.allocate<float>(n, "AdamW's first moments");
         g.v[i] = memory.allocate<float>(n, "AdamW's second moments");
         memory.zero(g.m[i], n);
         memory.zero(g.v[i], n);
     }
-    g.buckets = memory.allocate<int>(encoder_bucket_ints(int(rows)), "buckets");
-    g.dresidual = memory.allocate<float>(rows * C, "dresidual");
-    g.dbranch = memory.allocate<float>(rows * C, "dbranch");
-    g.dwide = memory.allocate<float>(rows * wide, "dwide");
-    g.delta = memory.allocate<float>(rows * c.num_heads, "delta");
-    const int N = int(rows), K = c.channels;
-    const size_t scratch = std::max(
-        {matmul_backward_scratch<float>(g.pad, N, K, 3 * K), matmul_backward_scratch(g.pad, N, K, K),
-         matmul_backward_scratch<float>(g.pad, N, K, 4 * K), matmul_backward_scratch(g.pad, N, 4 * K, K),
-         matmul_backward_scratch<float>(g.pad, g.logit_rows, K, c.padded_vocab_size),
-         layernorm_backward_scratch(g.pad, N, K)});
-    g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
     g.adamw = memory.allocate<AdamWStep>(1, "step");
+    g.dresidual = g.lnf;
+    g.dbranch = g.branch;
+    g.dwide = g.logits;
+    memory.kind = "scratch";
+    const int N = g.B * g.T, C = c.channels;
+    g.buckets = memory.allocate<int>(encoder_bucket_ints(N), "buckets");
+    g.delta = memory.allocate<float>(size_t(N) * c.num_heads, "delta");
+    const size_t scratch =
+        std::max({matmul_backward_scratch(g.pad, N, C, 3 * C), matmul_backward_scratch(g.pad, N, C, C),
+                  matmul_backward_scratch(g.pad, N, C, 4 * C), matmul_backward_scratch(g.pad, N, 4 * C, C),
+                  matmul_backward_scratch(g.pad, g.logit_rows, C, c.padded_vocab_size),
+                  layernorm_backward_scratch(g.pad, N, C)});
+    g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
+    g.norm_scratch = memory.allocate<float>(
+        std::max<size_t>(global_norm_scratch(g.pad, gradient_slices(g)), 1), "norm partial sums");
 }
 
-static std::vector<GradientSlice<float>> gradient_slices(const GPT2& g) {
-    std::vector<GradientSlice<float>> slices;
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
-        slices.push_back({g.grads[i], parameter_size(g.config, i)});
-    return slices;
+// Memory for batches of up to B sequences of T tokens; `training` adds what gradients and the optimizer need.
+template <class Real>
+void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompute = RECOMPUTE_NOTHING) {
+    const ModelConfig& c = g.config;
+    if (T > c.max_seq_len)
+        fail("sequence length %d is more than the model's max_seq_len %d", T, c.max_seq_len);
+    Memory& memory = g.memory;
+    memory.kind = "activations";
+    const size_t rows = size_t(B) * T, C = c.channels;
+    g.B = B;
+    g.T = T;
+    g.recompute = recompute;
+    g.inputs = memory.allocate<int>(rows, "inputs");
+    g.targets = memory.allocate<int>(rows, "targets");
+    g.encoded = memory.allocate<Real>(rows * C, "encoded");
+    LayerActivations<Real> shared = {};
+    if (recompute >= RECOMPUTE_GELU) shared.fch_gelu = memory.allocate<Real>(rows * 4 * C, "fch_gelu");
+    if (recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+        shared.ln1 = shared.ln2 = memory.allocate<Real>(rows * C, "ln1 and ln2");
+    for (int l = 0; l < c.num_layers; l++)
+        g.layers.push_back(allocate_layer(memory, shared, rows, C, c.num_heads));
+    g.branch = memory.allocate<Real>(rows * C, "branch");
+    g.lnf = memory.allocate<Real>(rows * C, "lnf");
+    g.lnf_mean = memory.allocate<float>(rows, "lnf_mean");
+    g.lnf_rstd = memory.allocate<float>(rows, "lnf_rstd");
+    g.losses = memory.allocate<float>(rows, "losses");
+    g.stats = memory.allocate<float>(4, "stats");
+    memory.kind = "logits";
+    g.logit_rows = choose_logit_rows(int(rows), sizeof(Real) * size_t(c.padded_vocab_size));
+    const size_t logits = size_t(g.logit_rows) * c.padded_vocab_size;
+    g.logits = memory.allocate<Real>(training ? std::max(logits, rows * 4 * C) : logits, "logits");
+    if (training) allocate_for_training(g);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
 // The forward pass
 
 // From g.inputs (B,T) to the normalized output of the last layer, g.lnf.
-void gpt2_forward(GPT2& g, int B, int T) {
+template <class Real>
+void gpt2_forward(GPT2<Real>& g, int B, int T) {
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
     encoder_forward(g.on("encoder"), g.encoded, g.inputs, g.weight(WTE), g.weight(WPE), B, T, C);
-    LayerActivations& first = g.layers[0];
+    LayerActivations<Real>& first = g.layers[0];
     layernorm_forward(g.on("layernorm"), first.ln1, first.ln1_mean, first.ln1_rstd, g.encoded, g.weight(LN1W),
                       g.weight(LN1B), N, C);
-    const float* residual = g.encoded;
+    const Real* residual = g.encoded;
     for (int l = 0; l < L; l++) {
-        LayerActivations& a = g.layers[l];
+        LayerActivations<Real>& a = g.layers[l];
         matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C);
         attention_forward(g.on("attention"), a.atty, a.lse, a.qkv, B, T, C, NH);
         matmul_forward(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l), g.weight(ATTPROJB, l), N, C,
@@ -202,21 +259,23 @@ void gpt2_forward(GPT2& g, int B, int T) {
 }
 
 // Logits, losses and, for training, the gradients of the head, chunk by chunk of rows: all logits are never
-// in memory at once. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum: into
-// g.dbranch (of lnf) and wte's. `look` sees each chunk's logits (rows, Vp) before they turn into gradients.
-void gpt2_head(GPT2& g, int B, int T, float loss_scale, bool training,
+// in memory at once. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum times
+// g.gradient_scale: into g.dbranch (of lnf) and wte's. `look` sees each chunk's logits (rows, Vp) before they
+// turn into gradients.
+template <class Real>
+void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, bool training,
                const std::function<void(int first_row, int rows)>& look = nullptr) {
     const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size, N = B * T;
     for (int first = 0; first < N; first += g.logit_rows) {
         const int rows = std::min(g.logit_rows, N - first);
-        const float* lnf = g.lnf + size_t(first) * C;
-        matmul_forward<float>(g.on("matmul"), g.logits, lnf, g.weight(WTE), nullptr, rows, C, Vp);
+        const Real* lnf = g.lnf + size_t(first) * C;
+        matmul_forward<Real>(g.on("matmul"), g.logits, lnf, g.weight(WTE), nullptr, rows, C, Vp);
         if (look) look(first, rows);
-        fused_classifier(g.on("classifier"), g.logits, g.losses + first, g.targets + first, loss_scale, rows,
-                         V, Vp, training);
+        fused_classifier(g.on("classifier"), g.logits, g.losses + first, g.targets + first,
+                         loss_scale * g.gradient_scale, rows, V, Vp, training);
         if (training)
-            matmul_backward<float>(g.on("matmul"), g.dbranch + size_t(first) * C, g.grad(WTE), nullptr,
-                                   g.scratch, g.logits, lnf, g.weight(WTE), rows, C, Vp);
+            matmul_backward<Real>(g.on("matmul"), g.dbranch + size_t(first) * C, g.grad(WTE), nullptr,
+                                  g.scratch, g.logits, lnf, g.weight(WTE), rows, C, Vp);
     }
     sum_losses(g.on("classifier"), g.stats, g.losses, N, loss_scale);
 }
@@ -224,17 +283,22 @@ void gpt2_head(GPT2& g, int B, int T, float loss_scale, bool training,
 // ---------------------------------------------------------------------------------------------------------------
 // The backward pass: after gpt2_forward and gpt2_head, adds every parameter's gradient to g.grads.
 // g.dresidual is the gradient of the residual stream, from the last layer down to the embeddings.
-void gpt2_backward(GPT2& g, int B, int T) {
+template <class Real>
+void gpt2_backward(GPT2<Real>& g, int B, int T) {
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
     g.memory.zero(g.dresidual, size_t(N) * C);
     layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.scratch, g.dbranch,
                        g.layers[L - 1].residual3, g.weight(LNFW), g.lnf_mean, g.lnf_rstd, N, C);
     for (int l = L - 1; l >= 0; l--) {
-        const LayerActivations& a = g.layers[l];
-        const float* residual = l ? g.layers[l - 1].residual3 : g.encoded;
+        const LayerActivations<Real>& a = g.layers[l];
+        const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
+        if (g.recompute >= RECOMPUTE_GELU) gelu_forward(g.on("gelu"), a.fch_gelu, a.fch, size_t(N) * 4 * C);
         matmul_backward(g.on("matmul"), g.dwide, g.grad(FCPROJW, l), g.grad(FCPROJB, l), g.scratch,
                         g.dresidual, a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C);
         gelu_backward(g.on("gelu"), g.dwide, a.fch, g.dwide, size_t(N) * 4 * C);
+        if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+            layernorm_forward(g.on("layernorm"), a.ln2, a.ln2_mean, a.ln2_rstd, a.residual2,
+                              g.weight(LN2W, l), g.weight(LN2B, l), N, C);
         matmul_backward(g.on("matmul"), g.dbranch, g.grad(FCW, l), g.grad(FCB, l), g.scratch, g.dwide, a.ln2,
                         g.weight(FCW, l), N, C, 4 * C);
         layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN2W, l), g.grad(LN2B, l), g.scratch,
@@ -242,6 +306,9 @@ void gpt2_backward(GPT2& g, int B, int T) {
         matmul_backward(g.on("matmul"), g.dbranch, g.grad(ATTPROJW, l), g.grad(ATTPROJB, l), g.scratch,
                         g.dresidual, a.atty, g.weight(ATTPROJW, l), N, C, C);
         attention_backward(g.on("attention"), g.dwide, g.delta, g.dbranch, a.atty, a.lse, a.qkv, B, T, C, NH);
+        if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+            layernorm_forward(g.on("layernorm"), a.ln1, a.ln1_mean, a.ln1_rstd, residual, g.weight(LN1W, l),
+                              g.weight(LN1B, l), N, C);
         matmul_backward(g.on("matmul"), g.dbranch, g.grad(QKVW, l), g.grad(QKVB, l), g.scratch, g.dwide,
                         a.ln1, g.weight(QKVW, l), N, C, 3 * C);
         layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l), g.scratch,
@@ -253,7 +320,8 @@ void gpt2_backward(GPT2& g, int B, int T) {
 // ---------------------------------------------------------------------------------------------------------------
 // The update
 
-void gpt2_zero_gradients(GPT2& g) {
+template <class Real>
+void gpt2_zero_gradients(GPT2<Real>& g) {
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) g.memory.zero(g.grads[i], parameter_size(g.config, i));
     g.memory.zero(g.stats, 4);
 }
@@ -261,23 +329,23 @@ void gpt2_zero_gradients(GPT2& g) {
 // One AdamW step with the numbers in g.adamw, on gradients clipped to a global norm of max_norm (0: not
 // clipped). Leaves the norm and the clip factor in g.stats[1], [2]. A step whose norm is not finite changes
 // nothing. Weight decay goes to the 2-D tensors alone, or to all of them.
-void gpt2_update(GPT2& g, float weight_decay, float max_norm, bool decay_all = false) {
-    const auto slices = gradient_slices(g);
-    if (!g.norm_scratch)
-        g.norm_scratch = g.memory.allocate<float>(global_norm_scratch(g.pad, slices), "norm partial sums");
-    global_norm(g.on("global_norm"), g.stats + 1, g.norm_scratch, slices, max_norm);
+template <class Real>
+void gpt2_update(GPT2<Real>& g, float weight_decay, float max_norm, bool decay_all = false) {
+    global_norm(g.on("global_norm"), g.stats + 1, g.norm_scratch, gradient_slices(g), max_norm,
+                1 / g.gradient_scale);
     LaunchPad* pad = g.on("adamw");
     if (pad) pad->begin_group();  // the tensors are independent of each other
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         const float decay = decay_all || parameter_info[i].weight_decay ? weight_decay : 0.0f;
-        adamw_update(pad, g.params[i], nullptr, g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i),
+        adamw_update(pad, g.params[i], g.master[i], g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i),
                      g.adamw, decay, g.stats + 1);
     }
     if (pad) pad->end_group();
 }
 
 // Copies a batch to where the kernels look for it.
-void gpt2_set_batch(GPT2& g, const int* inputs, const int* targets, int count, bool training) {
+template <class Real>
+void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int count, bool training) {
     g.memory.upload(g.inputs, inputs, count);
     g.memory.upload(g.targets, targets, count);
     if (!training) return;
@@ -287,17 +355,20 @@ void gpt2_set_batch(GPT2& g, const int* inputs, const int* targets, int count, b
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// Parameters from files or random numbers, and back
+// Parameters from files or random numbers, and back. Master weights receive what was given, unrounded.
 
-WriteTensor parameter_writer(GPT2& g) {
+template <class Real>
+WriteTensor parameter_writer(GPT2<Real>& g) {
     return [&g](int tensor, size_t offset, const float* values, size_t count) {
-        g.memory.upload(g.params[tensor] + offset, values, count);
+        g.memory.upload_floats(g.params[tensor] + offset, values, count);
+        if (g.master[tensor]) g.memory.upload(g.master[tensor] + offset, values, count);
     };
 }
 
-ReadTensor parameter_reader(const GPT2& g) {
+template <class Real>
+ReadTensor parameter_reader(const GPT2<Real>& g) {
     return [&g](int tensor, size_t offset, float* values, size_t count) {
-        g.memory.download(values, g.params[tensor] + offset, count);
+        g.memory.download_floats(values, g.params[tensor] + offset, count);
     };
 }
 
@@ -308,11 +379,12 @@ ReadTensor parameter_reader(const GPT2& g) {
 
 struct Options {
     std::string train_data, val_data, model = "d12", output, tokenizer, device = "auto", scheduler = "cosine",
-                                      cpu_layers;
+                                      cpu_layers, precision = "fp32";
     int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
-    bool overfit = false, list_devices = false, profile = false;
+    int recompute = RECOMPUTE_GELU;
+    bool overfit = false, list_devices = false, profile = false, master_weights = true;
     uint64_t seed = 42;
 };
 
@@ -377,6 +449,18 @@ static void add_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("-a,--overfit-one-batch", o.overfit,
                    "1: train on the first validation batch alone, to debug");
+    app.add_option("--precision", o.precision,
+                   "what parameters, gradients and activations are stored in: fp32, bf16 or fp16")
+        ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+        ->capture_default_str();
+    app.add_option("-w,--master-weights", o.master_weights,
+                   "1: keep the weights in fp32 too, and update those (bf16 and fp16 alone)")
+        ->capture_default_str();
+    app.add_option(
+           "-r,--recompute", o.recompute,
+           "compute again in the backward pass rather than keep: 0: nothing, 1: GELU, 2: layer norms too")
+        ->check(CLI::Range(0, 2))
+        ->capture_default_str();
     app.add_option("--device", o.device, "auto, cpu, gpu, a number of --list-devices, or part of a name")
         ->capture_default_str();
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and stop");
@@ -454,7 +538,8 @@ static ModelConfig choose_config(const Options& o, std::optional<Tokenizer>& tok
 // ---------------------------------------------------------------------------------------------------------------
 // Evaluation and sampling
 
-static float validation_loss(GPT2& g, DataLoader& loader, int B, int T, int max_batches) {
+template <class Real>
+static float validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_batches) {
     loader.reset();
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
     const uint64_t batches =
@@ -472,7 +557,8 @@ static float validation_loss(GPT2& g, DataLoader& loader, int B, int T, int max_
 }
 
 // The logits of the token after tokens[0..count), (V).
-static void next_logits(GPT2& g, const std::vector<int>& tokens, int count, float* logits) {
+template <class Real>
+static void next_logits(GPT2<Real>& g, const std::vector<int>& tokens, int count, float* logits) {
     // a few sequence lengths only, since kernels are built for each; what lies after `count` cannot be seen
     // by it
     int T = 16;
@@ -483,12 +569,14 @@ static void next_logits(GPT2& g, const std::vector<int>& tokens, int count, floa
     g.memory.upload(g.inputs, padded.data(), T);
     gpt2_forward(g, 1, T);
     const int C = g.config.channels;
-    matmul_forward<float>(g.on("matmul"), g.logits, g.lnf + size_t(count - 1) * C, g.weight(WTE), nullptr, 1,
-                          C, g.config.padded_vocab_size);
-    g.memory.download(logits, g.logits, g.config.vocab_size);
+    matmul_forward<Real>(g.on("matmul"), g.logits, g.lnf + size_t(count - 1) * C, g.weight(WTE), nullptr, 1,
+                         C, g.config.padded_vocab_size);
+    g.memory.download_floats(logits, g.logits, g.config.vocab_size);
 }
 
-static void sample_text(GPT2& g, std::optional<Tokenizer>& tokenizer, int length, uint64_t& coin_state) {
+template <class Real>
+static void sample_text(GPT2<Real>& g, std::optional<Tokenizer>& tokenizer, int length,
+                        uint64_t& coin_state) {
     const int end_of_text = tokenizer ? tokenizer->end_of_text : g.config.vocab_size - 1;
     std::vector<int> tokens = {end_of_text};
     std::vector<float> logits(g.config.vocab_size);
@@ -510,14 +598,19 @@ static void sample_text(GPT2& g, std::optional<Tokenizer>& tokenizer, int length
     printf("\n---\n");
 }
 
-static void save_checkpoint(const GPT2& g, const std::string& output, int step, const DataLoader& loader) {
+template <class Real>
+static void save_checkpoint(const GPT2<Real>& g, const std::string& output, int step,
+                            const DataLoader& loader) {
     OptimizerState state;
     state.step = step;
+    state.use_master_weights = g.master[0];
     state.data = loader.position();
     auto read_moment = [&g](Moment moment, int tensor, size_t offset, float* values, size_t count) {
-        g.memory.download(values, (moment == MOMENT_M ? g.m : g.v)[tensor] + offset, count);
+        const auto& from = moment == MOMENT_M ? g.m : moment == MOMENT_V ? g.v : g.master;
+        g.memory.download(values, from[tensor] + offset, count);
     };
-    write_checkpoint(output, g.config, state, parameter_reader(g), read_moment);
+    // llm.c has no files in fp16: those are written in fp32
+    write_checkpoint(output, g.config, state, parameter_reader(g), read_moment, std::is_same_v<Real, bf16>);
     printf("wrote checkpoint %s\n", model_path(output, step).c_str());
 }
 
@@ -526,20 +619,15 @@ static void save_checkpoint(const GPT2& g, const std::string& output, int step, 
 
 // Runs training steps. On a launchpad the two halves of a step are recorded once and replayed; nothing waits:
 // the numbers of a step are copied to memory that the host reads, and looked at while the next step runs.
+template <class Real>
 struct StepRunner {
-    GPT2& g;
+    GPT2<Real>& g;
     int B, T, micro_steps;
     float weight_decay;
     Recording *micro = nullptr, *update = nullptr;
-    float* readback;  // two slots of 4: loss, norm, clip factor
-
-    StepRunner(GPT2& model, int b, int t, int n, float decay)
-        : g(model),
-          B(b),
-          T(t),
-          micro_steps(n),
-          weight_decay(decay),
-          readback(model.memory.allocate<float>(8, "readback", Placement::readback)) {}
+    LossScaling scaling = {};
+    float* readback =
+        g.memory.template allocate<float>(8, "readback", Placement::readback);  // two slots of g.stats
 
     void run_micro() {
         gpt2_forward(g, B, T);
@@ -552,9 +640,6 @@ struct StepRunner {
     void run_recorded(Recording*& recording, Commands commands) {
         if (!g.pad || !g.cpu_layers.empty()) return commands();
         if (!recording) {
-            if (!g.norm_scratch)  // memory is allocated before a recording, not in it
-                g.norm_scratch =
-                    g.memory.allocate<float>(global_norm_scratch(g.pad, gradient_slices(g)), "norm sums");
             g.pad->begin_recording();
             commands();
             recording = g.pad->end_recording();
@@ -579,10 +664,22 @@ struct StepRunner {
         return g.pad ? g.pad->commit() : 0;
     }
 
-    // The numbers of a step that run() has started; waits for it.
-    const float* stats(int step, Ticket ticket) const {
+    // The numbers of a step that run() has started; waits for it. next_step is the next one to run.
+    const float* stats(int step, Ticket ticket, int next_step) {
         if (g.pad) g.pad->wait(ticket);
-        return readback + 4 * (step % 2);
+        const float* found = readback + 4 * (step % 2);
+        if (std::is_same_v<Real, fp16>) set_scale(scaling.next(g.gradient_scale, step, found[1], next_step));
+        return found;
+    }
+
+    void set_scale(float scale) {
+        if (scale == g.gradient_scale) return;
+        g.gradient_scale = scale;
+        for (Recording** recording : {&micro, &update}) {  // the factor is among the numbers recorded
+            if (*recording) g.pad->forget(*recording);
+            *recording = nullptr;
+        }
+        printf("the loss is now scaled by %.0f\n", scale);
     }
 };
 
@@ -630,17 +727,38 @@ struct Progress {
     }
 };
 
+// What each kernel took, and how near it came to what the device does at most: fp32 multiply-adds where it
+// computes, copying where it moves bytes. Matrix cores pass the former: no share is given then.
 static void print_profile(LaunchPad& pad) {
     const std::vector<KernelTime> times = pad.kernel_times();
+    Peaks peaks;
+    try {
+        peaks = measure_peaks(pad);
+    } catch (const Error& error) {  // no memory left beside the model
+        printf("the device's peak could not be measured: %s\n", error.what());
+    }
     double total = 0;
     for (const KernelTime& t : times) total += t.seconds;
-    printf("%-36s %9s %12s %7s\n", "kernel", "calls", "ms", "share");
-    for (const KernelTime& t : times)
-        printf("%-36s %9llu %12.3f %6.1f%%\n", t.name.c_str(), static_cast<unsigned long long>(t.calls),
-               t.seconds * 1e3, 100 * t.seconds / total);
+    printf("%-40s %9s %12s %7s %9s %9s %7s\n", "kernel", "calls", "ms", "share", "TFLOP/s", "GB/s", "peak");
+    for (const KernelTime& t : times) {
+        const double flops = t.work.flops / t.seconds, bytes = t.work.bytes / t.seconds;
+        const double peak = flops > 0 ? peaks.fma_rate : peaks.copy_rate;
+        const double reached = peak > 0 ? (flops > 0 ? flops : bytes) / peak : 0;
+        auto number = [](const char* format, double value, bool known) {
+            return known ? format_string(format, value) : std::string("-");
+        };
+        printf("%-40s %9llu %12.3f %6.1f%% %9s %9s %7s\n", t.name.c_str(),
+               static_cast<unsigned long long>(t.calls), t.seconds * 1e3, 100 * t.seconds / total,
+               number("%.3f", flops / 1e12, flops > 0).c_str(),
+               number("%.1f", bytes / 1e9, bytes > 0).c_str(),
+               number("%.1f%%", 100 * reached, reached > 0 && (flops == 0 || reached <= 1)).c_str());
+    }
+    printf("%-40s %9s %12.3f; the peak is copying at %.1f GB/s, fp32 multiply-adds at %.3f TFLOP/s\n", "all",
+           "", total * 1e3, peaks.copy_rate / 1e9, peaks.fma_rate / 1e12);
 }
 
-static void load_parameters(GPT2& g, const Options& o) {
+template <class Real>
+static void load_parameters(GPT2<Real>& g, const Options& o) {
     if (is_checkpoint(o.model))
         read_model(o.model, parameter_writer(g));
     else
@@ -669,9 +787,10 @@ static DataLoader open_training_data(const Options& o, int vocab_size) {
 }
 
 // A run: what is trained, on which data, for how long.
+template <class Real>
 struct Run {
     const Options& options;
-    GPT2& g;
+    GPT2<Real>& g;
     DataLoader& loader;
     std::optional<DataLoader>& val;
     std::optional<Tokenizer>& tokenizer;
@@ -683,14 +802,15 @@ struct Run {
 
     void print_plan() const {
         const ModelConfig& c = g.config;
-        printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters\n",
+        printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters in %s%s\n",
                options.model.c_str(), c.num_layers, c.num_heads, c.channels, c.vocab_size,
-               double(num_parameters(c)) / 1e6);
+               double(num_parameters(c)) / 1e6, real_name<Real>(),
+               g.master[0] ? ", master weights in fp32" : "");
         printf("data: %llu training tokens", static_cast<unsigned long long>(loader.num_tokens()));
         if (val) printf(", %llu validation tokens", static_cast<unsigned long long>(val->num_tokens()));
-        printf("\nbatch: %d x %d x %d = %d tokens a step, %d steps; %.1f MiB of memory\n", micro_steps,
-               options.batch, options.sequence, tokens_per_step(), max_steps,
-               double(g.memory.bytes) / (1 << 20));
+        printf("\nbatch: %d x %d x %d = %d tokens a step, %d steps\n", micro_steps, options.batch,
+               options.sequence, tokens_per_step(), max_steps);
+        printf("memory: %s\n", g.memory.summary().c_str());
     }
 
     // Whether something that is due every `every` steps (0: never) and at the end is due before this step.
@@ -720,15 +840,18 @@ struct Run {
     void loop();
 };
 
-void Run::loop() {
+template <class Real>
+void Run<Real>::loop() {
     const Scheduler scheduler = {parse_schedule(options.scheduler), options.learning_rate, options.warmup,
                                  max_steps, options.final_fraction};
-    StepRunner runner(g, options.batch, options.sequence, micro_steps, options.weight_decay);
+    StepRunner<Real> runner = {g, options.batch, options.sequence, micro_steps, options.weight_decay};
     Progress progress = {log, max_steps, tokens_per_step()};
     Ticket pending = 0;  // of the step before
+    int steps_begun = 0;
     bool reported = true;
     auto report_pending = [&](int step) {
-        if (!reported) progress.report(step, runner.stats(step, pending), learning_rate(scheduler, step));
+        if (!reported)
+            progress.report(step, runner.stats(step, pending, steps_begun), learning_rate(scheduler, step));
         reported = true;
     };
     auto next_batch = [&](int* inputs, int* targets) {
@@ -743,6 +866,7 @@ void Run::loop() {
         }
         if (step == max_steps) break;
         const Ticket ticket = runner.run(step, learning_rate(scheduler, step), next_batch);
+        steps_begun = step + 1;
         report_pending(step - 1);  // while this step runs; on the CPU it has run
         pending = ticket;
         reported = false;
@@ -751,6 +875,7 @@ void Run::loop() {
     progress.print_summary();
 }
 
+template <class Real>
 static void train(const Options& o) {
     check_options(o);
     std::optional<Tokenizer> tokenizer = find_tokenizer(o);
@@ -765,17 +890,17 @@ static void train(const Options& o) {
     const uint64_t epoch = std::clamp<uint64_t>(loader.num_batches() / micro_steps, 1, 1 << 30);
 
     std::unique_ptr<LaunchPad> pad = open_device(o);
-    GPT2 g(config, pad.get());
+    GPT2<Real> g(config, pad.get(), o.master_weights);
     g.cpu_layers = split(o.cpu_layers);
     if (!g.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
     load_parameters(g, o);
-    gpt2_allocate(g, o.batch, o.sequence, true);
+    gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     const uint64_t coin_state = 1295 + o.seed;  // 1337, llm.c's, with the default seed
-    Run run = {o,         g,  loader,      val,
-               tokenizer, {}, micro_steps, o.max_steps >= 0 ? o.max_steps : int(epoch),
-               coin_state};
+    Run<Real> run = {o,         g,  loader,      val,
+                     tokenizer, {}, micro_steps, o.max_steps >= 0 ? o.max_steps : int(epoch),
+                     coin_state};
     run.print_plan();
     if (!o.output.empty()) run.log.open(o.output, -1);
     run.loop();
@@ -793,8 +918,12 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
         if (options.list_devices)
             print_devices();
+        else if (options.precision == "bf16")
+            train<bf16>(options);
+        else if (options.precision == "fp16")
+            train<fp16>(options);
         else
-            train(options);
+            train<float>(options);
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {

@@ -1,8 +1,12 @@
 // Memory of a program that runs on the CPU or on a launchpad: one code for both. Everything allocated here is
 // freed with the object.
 #pragma once
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "llmc/launchpad.h"
@@ -11,6 +15,8 @@ struct Memory {
     LaunchPad* pad = nullptr;  // null: plain host memory
     std::vector<void*> owned;
     size_t bytes = 0;
+    const char* kind = "other";                         // of what is allocated from now on
+    std::vector<std::pair<const char*, size_t>> kinds;  // bytes of each, in order of appearance
 
     explicit Memory(LaunchPad* launchpad) : pad(launchpad) {}
     Memory(const Memory&) = delete;
@@ -31,6 +37,7 @@ struct Memory {
                 double(size) / (1 << 20), label, double(bytes) / (1 << 20));
         owned.push_back(p);
         bytes += size;
+        add_to_kind(size);
         return static_cast<T*>(p);
     }
     template <class T>
@@ -45,8 +52,45 @@ struct Memory {
     void copy(T* dst, const T* src, size_t count) const {
         pad ? pad->copy(dst, src, count * sizeof(T)) : void(memcpy(dst, src, count * sizeof(T)));
     }
+    // All of an allocation: a GPU writes whole words, up to the end of the last.
     template <class T>
     void zero(T* p, size_t count) const {
-        pad ? pad->fill(p, 0, count * sizeof(T)) : void(memset(p, 0, count * sizeof(T)));
+        pad ? pad->fill(p, 0, (count * sizeof(T) + 3) / 4 * 4) : void(memset(p, 0, count * sizeof(T)));
+    }
+
+    // Floats into memory of the storage type, rounded, and back.
+    template <class T>
+    void upload_floats(T* dst, const float* src, size_t count) const {
+        if constexpr (std::is_same_v<T, float>) return upload(dst, src, count);
+        std::vector<T> rounded(count);
+#pragma omp parallel for simd
+        for (size_t i = 0; i < count; i++) rounded[i] = T(src[i]);
+        upload(dst, rounded.data(), count);
+    }
+    template <class T>
+    void download_floats(float* dst, const T* src, size_t count) const {
+        if constexpr (std::is_same_v<T, float>) return download(dst, src, count);
+        std::vector<T> stored(count);
+        download(stored.data(), src, count);
+        std::copy(stored.begin(), stored.end(), dst);
+    }
+
+    // Such as "20480.0 MiB: parameters 237.4, gradients 237.4, ..."
+    std::string summary() const {
+        std::string text = format_string("%.1f MiB", double(bytes) / (1 << 20));
+        for (size_t i = 0; i < kinds.size(); i++)
+            text += format_string("%s %s %.1f", i ? "," : ":", kinds[i].first,
+                                  double(kinds[i].second) / (1 << 20));
+        return text;
+    }
+
+   private:
+    void add_to_kind(size_t size) {
+        for (auto& [name, sum] : kinds)
+            if (!strcmp(name, kind)) {
+                sum += size;
+                return;
+            }
+        kinds.push_back({kind, size});
     }
 };

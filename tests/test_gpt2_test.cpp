@@ -19,30 +19,36 @@ static std::vector<std::string> devices() {
 }
 
 static ProgramResult check(const std::string& device, const std::string& model, const std::string& state,
-                           const std::string& losses) {
-    return run_program({program, "--device", device, "--losses", losses, model, state});
+                           const std::string& losses, const std::string& precision = "fp32") {
+    return run_program(
+        {program, "--device", device, "--precision", precision, "--losses", losses, model, state});
 }
 
+static const char* const precisions[] = {"fp32", "bf16", "fp16"};
+
 TEST(test_gpt2, passes_on_the_reference_that_comes_with_the_source) {
-    for (const std::string& device : devices()) {
-        const ProgramResult result =
-            check(device, reference + ".bin", reference + "_debug_state.bin", reference + "_losses.txt");
-        EXPECT_EQ(result.status, 0) << device << "\n" << result.out << result.err;
-        EXPECT_EQ(result.out.find("FAIL"), std::string::npos) << result.out;
-        EXPECT_EQ(result.err.find("validation:"), std::string::npos) << result.err;
-    }
+    for (const std::string& device : devices())
+        for (const std::string precision : precisions) {
+            const ProgramResult result = check(device, reference + ".bin", reference + "_debug_state.bin",
+                                               reference + "_losses.txt", precision);
+            EXPECT_EQ(result.status, 0) << device << "\n" << result.out << result.err;
+            EXPECT_EQ(result.out.find("FAIL"), std::string::npos) << result.out;
+            EXPECT_NE(result.out.find(" in " + precision + " on "), std::string::npos) << result.out;
+            EXPECT_EQ(result.err.find("validation:"), std::string::npos) << result.err;
+        }
 }
 
 TEST(test_gpt2, passes_on_the_shared_references) {
     if (!std::filesystem::exists(shared_reference))
         GTEST_SKIP() << "no ../shared/reference beside the source";
     for (const std::string& device : devices())
-        for (const char* name : {"odd48", "even64"}) {
-            const std::string base = shared_reference + name;
-            const ProgramResult result =
-                check(device, base + ".bin", base + "_debug_state_f64.bin", base + "_losses.txt");
-            EXPECT_EQ(result.status, 0) << name << " on " << device << "\n" << result.out << result.err;
-        }
+        for (const char* name : {"odd48", "even64"})
+            for (const char* precision : precisions) {
+                const std::string base = shared_reference + name;
+                const ProgramResult result = check(device, base + ".bin", base + "_debug_state_f64.bin",
+                                                   base + "_losses.txt", precision);
+                EXPECT_EQ(result.status, 0) << name << " on " << device << "\n" << result.out << result.err;
+            }
 }
 
 static std::string read_file(const std::string& path) {
@@ -74,6 +80,26 @@ TEST(test_gpt2, fails_where_a_number_is_off) {
               1);
 }
 
+// Errors of the size that a 16-bit type's own are, but larger than its limits: of bf16, seen in fp16; a
+// weight that bf16 cannot tell from the right one, seen in fp32; a wrong loss, seen in bf16.
+TEST(test_gpt2, has_limits_of_its_own_for_each_precision) {
+    TemporaryFolder folder;
+    std::string model = read_file(reference + ".bin");
+    for (size_t i = 1024; i < model.size(); i += 4) {  // rounds all weights down to bf16
+        model[i] = 0;
+        model[i + 1] = 0;
+    }
+    std::ofstream(folder / "model.bin", std::ios::binary) << model;
+    const std::string state = reference + "_debug_state.bin", losses = reference + "_losses.txt";
+    EXPECT_EQ(check("cpu", folder / "model.bin", state, losses, "fp32").status, 1);
+    EXPECT_EQ(check("cpu", folder / "model.bin", state, losses, "fp16").status, 1);
+    EXPECT_EQ(check("cpu", folder / "model.bin", state, losses, "bf16").status, 0);
+    std::string wrong = read_file(losses);
+    wrong.replace(wrong.find_last_of(' ') + 1, 5, "4.765");  // 0.25 % more than the last loss
+    std::ofstream(folder / "losses.txt") << wrong;
+    EXPECT_EQ(check("cpu", reference + ".bin", state, folder / "losses.txt", "bf16").status, 1);
+}
+
 TEST(test_gpt2, bad_input_gives_one_line_and_status_1) {
     TemporaryFolder folder;
     const std::string state = read_file(reference + "_debug_state.bin");
@@ -97,6 +123,7 @@ TEST(test_gpt2, bad_input_gives_one_line_and_status_1) {
         {model},
         {"--losses", folder / "losses.txt", model, good},
         {"--device", "99", model, good},
+        {"--precision", "fp8", model, good},
         {"--no-such-flag"},
     };
     for (const std::vector<std::string>& options : cases) {

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <numeric>
 #include <sstream>
 
 #include "llmc/checkpoint.h"
+#include "llmc/real.h"
 #include "llmc/token_file.h"
 #include "tests/run_program.h"
 
@@ -135,6 +137,172 @@ TEST(train_gpt2, accumulating_gradients_equals_a_larger_batch) {
     for (size_t i = 0; i < 4; i++) EXPECT_NEAR(once[i], twice[i], 2e-5) << "step " << i;
 }
 
+static std::vector<std::string> devices() {
+    return device() == "none" ? std::vector<std::string>{"cpu"} : std::vector<std::string>{"cpu", device()};
+}
+
+static int32_t header_int(const std::string& path, size_t index) {
+    const std::string bytes = read_text(path);
+    int32_t value = -1;
+    if (bytes.size() >= 1024) memcpy(&value, bytes.data() + 4 * index, 4);
+    return value;
+}
+
+// Rounding errors move single losses, not the course: after 30 steps bf16 is as far down as fp32.
+TEST(train_gpt2, sixteen_bits_follow_fp32) {
+    Data data;
+    const std::vector<double> full = printed_losses(data.run(with(schedule, {"--device", "cpu"})).out);
+    ASSERT_EQ(full.size(), 30u);
+    struct Case {
+        const char *precision, *master;
+        double limit;
+    };
+    for (const std::string& where : devices())
+        for (const Case& c : {Case{"bf16", "1", 0.03}, Case{"bf16", "0", 0.1}, Case{"fp16", "1", 0.01}}) {
+            SCOPED_TRACE(std::string(c.precision) + ", master weights " + c.master + ", on " + where);
+            const std::vector<std::string> options =
+                with(schedule, {"--device", where, "--precision", c.precision, "-w", c.master});
+            const std::string a = data / "a", b = data / "b";
+            const ProgramResult first = data.run(with(options, {"-o", a}));
+            const ProgramResult again = data.run(with(options, {"-o", b}));
+            ASSERT_EQ(first.status, 0) << first.err;
+            EXPECT_EQ(first.err.find("validation:"), std::string::npos) << first.err;
+            const std::vector<double> losses = printed_losses(first.out);
+            ASSERT_EQ(losses.size(), 30u);
+            EXPECT_NE(losses, full);
+            for (size_t i = 0; i < 30; i++) EXPECT_NEAR(losses[i], full[i], c.limit) << "step " << i;
+            EXPECT_EQ(losses, printed_losses(again.out));
+            EXPECT_EQ(read_text(model_path(a, 30)), read_text(model_path(b, 30)));
+            EXPECT_EQ(read_text(optimizer_path(a, 30)), read_text(optimizer_path(b, 30)));
+            EXPECT_EQ(header_int(model_path(a, 30), 1), std::string(c.precision) == "bf16" ? 5 : 3);
+            EXPECT_EQ(header_int(optimizer_path(a, 30), 4), atoi(c.master));
+        }
+}
+
+TEST(train_gpt2, recomputing_changes_nothing_but_the_memory) {
+    Data data;
+    for (const std::string& where : devices())
+        for (const char* precision : {"fp32", "bf16"}) {
+            double last_mib = 1e9;
+            for (const char* recompute : {"0", "1", "2"}) {
+                SCOPED_TRACE(std::string(precision) + " on " + where + " with -r " + recompute);
+                const std::string folder = data / recompute;
+                const ProgramResult result =
+                    data.run({"-e",          "custom:layers=6,heads=2,channels=24,max_seq_len=32,vocab=67",
+                              "-b",          "20",
+                              "-x",          "3",
+                              "-l",          "0.01",
+                              "-s",          "0",
+                              "-v",          "0",
+                              "-n",          "3",
+                              "--device",    where,
+                              "--precision", precision,
+                              "-r",          recompute,
+                              "-o",          folder});
+                ASSERT_EQ(result.status, 0) << result.err;
+                for (auto path : {model_path, optimizer_path})
+                    EXPECT_EQ(read_text(path(folder, 2)), read_text(path(data / "0", 2)));
+                double mib = 0;
+                const size_t at = result.out.find("activations ");
+                ASSERT_NE(at, std::string::npos) << result.out;
+                ASSERT_EQ(sscanf(result.out.c_str() + at, "activations %lf", &mib), 1) << result.out;
+                EXPECT_LT(mib, last_mib);
+                last_mib = mib;
+            }
+        }
+}
+
+// Its model as float, whatever the file holds.
+static std::vector<float> all_weights(const std::string& path) {
+    std::vector<float> weights;
+    read_model(path, [&](int, size_t, const float* values, size_t count) {
+        weights.insert(weights.end(), values, values + count);
+    });
+    return weights;
+}
+
+TEST(train_gpt2, reads_checkpoints_of_either_precision_into_either) {
+    Data data;
+    auto run = [&](const std::string& precision, const std::string& model, const std::string& output,
+                   const std::string& steps) {
+        const ProgramResult result =
+            data.run({"-e", model, "-x", steps, "-n", "9", "-v", "0", "-s", "0", "-l", "0.01", "--device",
+                      "cpu", "--precision", precision, "-o", output});
+        EXPECT_EQ(result.status, 0) << result.err;
+        return model_path(output, atoi(steps.c_str()));
+    };
+    const std::string full = run("fp32", tiny, data / "full", "3"),
+                      half = run("bf16", tiny, data / "half", "3");
+    EXPECT_EQ(read_text(run("fp32", full, data / "again32", "0")), read_text(full));
+    EXPECT_EQ(read_text(run("bf16", half, data / "again16", "0")), read_text(half));
+    const std::string widened = run("fp32", half, data / "widened", "0");
+    EXPECT_EQ(header_int(widened, 1), 3);
+    EXPECT_EQ(all_weights(widened), all_weights(half));
+    const std::string rounded = run("bf16", full, data / "rounded", "0");
+    EXPECT_EQ(header_int(rounded, 1), 5);
+    std::vector<float> expected = all_weights(full);
+    for (float& weight : expected) weight = float(bf16(weight));
+    EXPECT_EQ(all_weights(rounded), expected);
+    const std::string fp16_file = run("fp16", half, data / "fp16", "0");  // exact unless it is too small
+    EXPECT_EQ(header_int(fp16_file, 1), 3);
+    const std::vector<float> from = all_weights(half), to = all_weights(fp16_file);
+    for (size_t i = 0; i < from.size(); i++) ASSERT_NEAR(from[i], to[i], 0x1p-25) << i;
+}
+
+// Both kinds of model begin with the same numbers, rounded once; the master weights are not rounded.
+TEST(train_gpt2, sixteen_bits_start_from_the_weights_of_fp32) {
+    Data data;
+    std::vector<float> weights[3];
+    for (int i = 0; i < 3; i++) {
+        const char* precision[] = {"fp32", "bf16", "fp16"};
+        const ProgramResult result = data.run({"-x", "0", "-s", "0", "-v", "0", "-n", "1", "--device", "cpu",
+                                               "--precision", precision[i], "-o", data / precision[i]});
+        ASSERT_EQ(result.status, 0) << result.err;
+        weights[i] = all_weights(model_path(data / precision[i], 0));
+    }
+    ASSERT_EQ(weights[0].size(), weights[1].size());
+    ASSERT_EQ(weights[0].size(), weights[2].size());
+    for (size_t i = 0; i < weights[0].size(); i++) {
+        ASSERT_EQ(weights[1][i], float(bf16(weights[0][i]))) << i;
+        ASSERT_EQ(weights[2][i], float(fp16(weights[0][i]))) << i;
+    }
+    std::vector<float> master;
+    const ModelConfig config = read_model_header(model_path(data / "bf16", 0));
+    read_moments(optimizer_path(data / "bf16", 0), config,
+                 [&](Moment moment, int, size_t, const float* values, size_t count) {
+                     if (moment == MASTER_WEIGHTS) master.insert(master.end(), values, values + count);
+                 });
+    EXPECT_EQ(master, weights[0]);
+}
+
+TEST(train_gpt2, fp16_scales_the_loss_down_when_gradients_overflow) {
+    Data data;
+    for (const std::string& where : devices()) {
+        const ProgramResult result =
+            run_program({program, "-i", data.train, "-e", tiny, "-b", "1", "-t", "1", "-x", "30", "-s", "0",
+                         "-l", "0.01", "--device", where, "--precision", "fp16"});
+        ASSERT_EQ(result.status, 0) << result.err;
+        EXPECT_NE(result.out.find("scaled by 32768"), std::string::npos) << result.out;
+        EXPECT_NE(result.out.find("the update was skipped"), std::string::npos) << result.out;
+        const size_t last = result.out.rfind("step   30/30");
+        ASSERT_NE(last, std::string::npos) << result.out;
+        EXPECT_EQ(result.out.find("nan", last), std::string::npos) << result.out;
+        EXPECT_EQ(result.out.find("inf", last), std::string::npos) << result.out;
+    }
+}
+
+TEST(train_gpt2, profiles_a_gpu) {
+    Data data;
+    const std::vector<std::string> options = {"-x", "2", "-s", "0", "-v", "0", "--profile", "--device"};
+    const ProgramResult cpu = data.run(with(options, {"cpu"}));
+    EXPECT_NE(cpu.out.find("no profile"), std::string::npos) << cpu.out;
+    if (device() == "none") return;
+    const ProgramResult gpu = data.run(with(options, {device(), "--precision", "bf16"}));
+    EXPECT_EQ(gpu.status, 0) << gpu.err;
+    for (const char* text : {"kernel", "share", "_bf16", "the peak is copying"})
+        EXPECT_NE(gpu.out.find(text), std::string::npos) << text << "\n" << gpu.out;
+}
+
 TEST(train_gpt2, samples_text) {
     Data data;
     const ProgramResult result = data.run({"-x", "1", "-s", "1", "-g", "40", "-v", "0", "--device", "cpu"});
@@ -153,10 +321,11 @@ TEST(train_gpt2, samples_text) {
 TEST(train_gpt2, lists_devices_and_helps) {
     const ProgramResult help = run_program({program, "--help"});
     EXPECT_EQ(help.status, 0);
-    for (const char* flag : {"-i,",         "-j,",   "-e,", "-o,", "-b,", "-t,",      "-d,",
-                             "-x,",         "-k,",   "-l,", "-u,", "-q,", "-c,",      "-v,",
-                             "-m,",         "-s,",   "-g,", "-n,", "-a,", "--device", "--list-devices",
-                             "--tokenizer", "--seed"})
+    for (const char* flag :
+         {"-i,",         "-j,",    "-e,",         "-o,", "-b,", "-t,",      "-d,",
+          "-x,",         "-k,",    "-l,",         "-u,", "-q,", "-c,",      "-v,",
+          "-m,",         "-s,",    "-g,",         "-n,", "-a,", "--device", "--list-devices",
+          "--tokenizer", "--seed", "--precision", "-w,", "-r,"})
         EXPECT_NE(help.out.find(flag), std::string::npos) << flag;
     EXPECT_EQ(run_program({program, "--version"}).status, 0);
 }
@@ -210,6 +379,9 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
         {{"--tokenizer", data.train}, "train.bin"},
         {{"--tokenizer", "bytes"}, "257 tokens"},
         {{"--seed", "-1"}, "seed"},
+        {{"--precision", "fp8"}, "precision"},
+        {{"-w", "both"}, "master-weights"},
+        {{"-r", "3"}, "recompute"},
         {{"--no-such-flag"}, "no-such-flag"},
         {{"-o", data.train}, "train.bin"},
     };
