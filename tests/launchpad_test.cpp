@@ -108,7 +108,7 @@ TEST(Memory, UploadAndDownload) {
         char* p = static_cast<char*>(pad.allocate(room, "test"));
         for (size_t bytes :
              {size_t(1), size_t(2), size_t(4), size_t(7), size_t(64), size_t(4095), size_t(65536 + 4),
-              size_t(1 << 20), size_t((1 << 20) + 4), size_t((16 << 20) + 1), size_t(40 << 20)})
+              size_t(4 << 20), size_t((4 << 20) + 4), size_t((16 << 20) + 1), size_t(40 << 20)})
             for (size_t offset : {0, 1, 4, 7}) {
                 SCOPED_TRACE(format_string("%zu bytes at offset %zu", bytes, offset));
                 const size_t end = std::min(offset + bytes + 64, room) / 4 * 4;
