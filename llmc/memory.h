@@ -55,7 +55,11 @@ struct Memory {
     // All of an allocation: a GPU writes whole words, up to the end of the last.
     template <class T>
     void zero(T* p, size_t count) const {
-        pad ? pad->fill(p, 0, (count * sizeof(T) + 3) / 4 * 4) : void(memset(p, 0, count * sizeof(T)));
+        if (pad) return pad->fill(p, 0, (count * sizeof(T) + 3) / 4 * 4);
+        const size_t size = count * sizeof(T), piece = 1 << 20;
+#pragma omp parallel for
+        for (size_t i = 0; i < size; i += piece)
+            memset(reinterpret_cast<char*>(p) + i, 0, std::min(piece, size - i));
     }
 
     // Floats into memory of the storage type, rounded, and back.
@@ -64,7 +68,7 @@ struct Memory {
         if constexpr (std::is_same_v<T, float>) return upload(dst, src, count);
         std::vector<T> rounded(count);
 #pragma omp parallel for simd
-        for (size_t i = 0; i < count; i++) rounded[i] = T(src[i]);
+        for (size_t i = 0; i < count; i++) rounded[i] = round_to<T>(src[i]);
         upload(dst, rounded.data(), count);
     }
     template <class T>
