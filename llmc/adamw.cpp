@@ -105,12 +105,20 @@ static AdamWArgs adamw_args(LaunchPad& pad, T* params, float* master, float* m, 
             weight_decay};
 }
 
+// m, v and the weights are read and written, gradients read, rounded copies of master weights written.
+template <class T>
+static Work update_work(size_t n, const float* master) {
+    const double weights = master ? 8.0 + sizeof(T) : 2.0 * sizeof(T);
+    return {double(n) * (16.0 + weights + sizeof(T))};
+}
+
 template <class T>
 static void adamw_update1(LaunchPad& pad, T* params, float* master, float* m, float* v, const T* grads,
                           size_t n, const AdamWStep* step, float weight_decay, const float* norm_and_scale,
                           int block_size) {
     AdamWArgs args = adamw_args(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale);
-    pad.dispatch<T>("adamw_update1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("adamw_update1", {blocks(n, block_size)}, {uint32_t(block_size)}, args,
+                    update_work<T>(n, master));
 }
 
 template <class T>
@@ -121,7 +129,8 @@ static void adamw_update2(LaunchPad& pad, T* params, float* master, float* m, fl
     if ((args.master | args.m | args.v) % 16 || (args.params | args.grads) % (4 * sizeof(T)))
         return adamw_update1(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale,
                              block_size);
-    pad.dispatch<T>("adamw_update2", {blocks(blocks(n, 4), block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("adamw_update2", {blocks(blocks(n, 4), block_size)}, {uint32_t(block_size)}, args,
+                    update_work<T>(n, master));
 }
 
 template <class T>

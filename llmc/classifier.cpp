@@ -122,7 +122,8 @@ static void fused_classifier1(LaunchPad& pad, T* logits, float* losses, const in
                               int N, int V, int Vp, bool write_gradients, int block_size) {
     FusedClassifierArgs args =
         classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
-    pad.dispatch<T>("fused_classifier1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("fused_classifier1", {blocks(N, block_size)}, {uint32_t(block_size)}, args,
+                    moves<T>((1.0 + write_gradients) * N * V));
 }
 
 template <class T>
@@ -130,7 +131,8 @@ static void fused_classifier2(LaunchPad& pad, T* logits, float* losses, const in
                               int N, int V, int Vp, bool write_gradients, int block_size) {
     FusedClassifierArgs args =
         classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
-    pad.dispatch<T>("fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("fused_classifier2", {uint64_t(N)}, {uint32_t(block_size)}, args,
+                    moves<T>((1.0 + write_gradients) * N * V));
 }
 
 template <class T>
@@ -141,7 +143,8 @@ static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const in
     const uint32_t width = wide_pack_width<T>(Vp, {args.logits});
     if (width == 1)
         return fused_classifier2(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
-    pad.dispatch<T>("fused_classifier3", {uint64_t(N)}, {uint32_t(block_size), width}, args);
+    pad.dispatch<T>("fused_classifier3", {uint64_t(N)}, {uint32_t(block_size), width}, args,
+                    moves<T>((1.0 + write_gradients) * N * V));
 }
 
 template <class T>
@@ -175,12 +178,14 @@ static SumLossesArgs sum_args(LaunchPad& pad, float* total, const float* losses,
 
 static void sum_losses1(LaunchPad& pad, float* total, const float* losses, int n, float scale,
                         int block_size) {
-    pad.dispatch("sum_losses1", {1}, {uint32_t(block_size)}, sum_args(pad, total, losses, n, scale));
+    pad.dispatch("sum_losses1", {1}, {uint32_t(block_size)}, sum_args(pad, total, losses, n, scale),
+                 moves<float>(n));
 }
 
 static void sum_losses2(LaunchPad& pad, float* total, const float* losses, int n, float scale,
                         int block_size) {
-    pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, sum_args(pad, total, losses, n, scale));
+    pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, sum_args(pad, total, losses, n, scale),
+                 moves<float>(n));
 }
 
 std::vector<KernelVersion<SumLosses>> sum_losses_versions() {

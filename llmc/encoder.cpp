@@ -95,7 +95,7 @@ static void encoder_forward1(LaunchPad& pad, T* out, const int* inp, const T* wt
                              int seq, int C, int block_size) {
     EncoderForwardArgs args = forward_args(pad, out, inp, wte, wpe, B, seq, C);
     pad.dispatch<T>("encoder_forward1", {blocks(uint64_t(args.N) * C, block_size)}, {uint32_t(block_size)},
-                    args);
+                    args, moves<T>(2.0 * args.N * C));
 }
 
 template <class T>
@@ -103,7 +103,8 @@ static void encoder_forward2(LaunchPad& pad, T* out, const int* inp, const T* wt
                              int seq, int C, int block_size) {
     EncoderForwardArgs args = forward_args(pad, out, inp, wte, wpe, B, seq, C);
     const uint32_t width = wide_pack_width<T>(C, {args.outp, args.wte, args.wpe});
-    pad.dispatch<T>("encoder_forward2", {uint64_t(args.N)}, {uint32_t(block_size), width}, args);
+    pad.dispatch<T>("encoder_forward2", {uint64_t(args.N)}, {uint32_t(block_size), width}, args,
+                    moves<T>(2.0 * args.N * C));
 }
 
 template <class T>
@@ -124,7 +125,8 @@ template <class T>
 static void backward_position(LaunchPad& pad, const EncoderBackwardArgs& args, uint32_t width,
                               uint32_t block) {
     const uint64_t packs = uint64_t(args.T) * args.C / width;
-    pad.dispatch<T>("encoder_backward_position", {blocks(packs, block)}, {block, width}, args);
+    pad.dispatch<T>("encoder_backward_position", {blocks(packs, block)}, {block, width}, args,
+                    moves<T>((args.B + 2.0) * args.T * args.C));
 }
 
 template <class T>

@@ -89,7 +89,8 @@ void gelu_backward_cpu(T* dinp, const T* inp, const T* dout, size_t n) {
 template <class T>
 static void gelu_forward1(LaunchPad& pad, T* out, const T* inp, size_t n, int block_size) {
     GeluForwardArgs args = {pad.at(out, n), pad.at(inp, n), n};
-    pad.dispatch<T>("gelu_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("gelu_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args,
+                    moves<T>(2.0 * double(n)));
 }
 
 template <class T>
@@ -97,13 +98,14 @@ static void gelu_forward2(LaunchPad& pad, T* out, const T* inp, size_t n, int bl
     GeluForwardArgs args = {pad.at(out, n), pad.at(inp, n), n};
     const uint32_t width = wide_pack_width<T>(0, {args.outp, args.inp});
     pad.dispatch<T>("gelu_forward2", {blocks(n, uint64_t(block_size) * width)}, {uint32_t(block_size), width},
-                    args);
+                    args, moves<T>(2.0 * double(n)));
 }
 
 template <class T>
 static void gelu_backward1(LaunchPad& pad, T* dinp, const T* inp, const T* dout, size_t n, int block_size) {
     GeluBackwardArgs args = {pad.at(dinp, n), pad.at(inp, n), pad.at(dout, n), n};
-    pad.dispatch<T>("gelu_backward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("gelu_backward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args,
+                    moves<T>(3.0 * double(n)));
 }
 
 template <class T>
@@ -111,7 +113,7 @@ static void gelu_backward2(LaunchPad& pad, T* dinp, const T* inp, const T* dout,
     GeluBackwardArgs args = {pad.at(dinp, n), pad.at(inp, n), pad.at(dout, n), n};
     const uint32_t width = wide_pack_width<T>(0, {args.dinp, args.inp, args.dout});
     pad.dispatch<T>("gelu_backward2", {blocks(n, uint64_t(block_size) * width)},
-                    {uint32_t(block_size), width}, args);
+                    {uint32_t(block_size), width}, args, moves<T>(3.0 * double(n)));
 }
 
 template <class T>

@@ -71,11 +71,12 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
         const GlobalNormArgs args = {pad.at(partials, pieces), pad.at(slice.data, slice.n), slice.n};
         const uint32_t width = wide_pack_width<T>(PIECE, {args.grads});
         if (version == 3 && width > 1)
-            pad.dispatch<T>("global_norm3", {pieces}, {block, width, PIECE}, args);
+            pad.dispatch<T>("global_norm3", {pieces}, {block, width, PIECE}, args, moves<T>(double(slice.n)));
         else if (version == 1)
-            pad.dispatch<T>("global_norm1", {blocks(pieces, block)}, {block, PIECE}, args);
+            pad.dispatch<T>("global_norm1", {blocks(pieces, block)}, {block, PIECE}, args,
+                            moves<T>(double(slice.n)));
         else
-            pad.dispatch<T>("global_norm2", {pieces}, {block, PIECE}, args);
+            pad.dispatch<T>("global_norm2", {pieces}, {block, PIECE}, args, moves<T>(double(slice.n)));
         partials += pieces;
     }
     pad.end_group();

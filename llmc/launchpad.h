@@ -71,6 +71,10 @@ struct Limits {
 struct Work {
     double bytes = 0, flops = 0;
 };
+template <class T>
+Work moves(double elements) {  // work of a kernel that moves so many elements of type T and computes little
+    return {double(sizeof(T)) * elements, 0};
+}
 
 // One kernel's sums over its calls; the work is that which the dispatches announced.
 struct KernelTime {

@@ -100,14 +100,15 @@ template <class T>
 static void layernorm_forward1(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
                                const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
-    pad.dispatch<T>("layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)}, args,
+                    moves<T>(2.0 * N * C));
 }
 
 template <class T>
 static void layernorm_forward2(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
                                const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
-    pad.dispatch<T>("layernorm_forward2", {uint64_t(N)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("layernorm_forward2", {uint64_t(N)}, {uint32_t(block_size)}, args, moves<T>(2.0 * N * C));
 }
 
 template <class T>
@@ -118,7 +119,8 @@ static void layernorm_forward3(LaunchPad& pad, T* out, float* mean, float* rstd,
     const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
     if (teams.packs > MAX_ROW_PACKS)  // the row does not fit in registers
         return layernorm_forward2(pad, out, mean, rstd, inp, weight, bias, N, C, block_size);
-    pad.dispatch<T>("layernorm_forward3", {teams.groups}, {teams.block, width, teams.packs}, args);
+    pad.dispatch<T>("layernorm_forward3", {teams.groups}, {teams.block, width, teams.packs}, args,
+                    moves<T>(2.0 * N * C));
 }
 
 template <class T>
@@ -147,8 +149,8 @@ static void layernorm_backward1(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
     LayernormBackwardArgs args =
         backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
     const uint32_t block = uint32_t(block_size);
-    pad.dispatch<T>("layernorm_backward1", {blocks(N, block)}, {block}, args);
-    pad.dispatch<T>("layernorm_backward1_weight", {blocks(C, block)}, {block}, args);
+    pad.dispatch<T>("layernorm_backward1", {blocks(N, block)}, {block}, args, moves<T>(4.0 * N * C));
+    pad.dispatch<T>("layernorm_backward1_weight", {blocks(C, block)}, {block}, args, moves<T>(2.0 * N * C));
 }
 
 static const int BACKWARD_TEAMS =
@@ -170,10 +172,12 @@ static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
                                    block_size);
     args.teams = std::min(N, BACKWARD_TEAMS);
     args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
-    pad.dispatch<T>("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args);
+    pad.dispatch<T>("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args,
+                    moves<T>(4.0 * N * C));
     pad.barrier();
     const uint32_t reduce_block = std::min(1024u, pad.limits().max_block / 32 * 32);
-    pad.dispatch<T>("layernorm_backward2_weight", {blocks(2 * uint64_t(C), 32)}, {reduce_block}, args);
+    pad.dispatch<T>("layernorm_backward2_weight", {blocks(2 * uint64_t(C), 32)}, {reduce_block}, args,
+                    moves<float>(2.0 * args.teams * C));
 }
 
 template <class T>

@@ -25,7 +25,8 @@ template <class T>
 static void residual_forward1(LaunchPad& pad, T* out, const T* inp1, const T* inp2, size_t n,
                               int block_size) {
     ResidualForwardArgs args = {pad.at(out, n), pad.at(inp1, n), pad.at(inp2, n), n};
-    pad.dispatch<T>("residual_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("residual_forward1", {blocks(n, block_size)}, {uint32_t(block_size)}, args,
+                    moves<T>(3.0 * double(n)));
 }
 
 template <class T>
@@ -34,7 +35,7 @@ static void residual_forward2(LaunchPad& pad, T* out, const T* inp1, const T* in
     ResidualForwardArgs args = {pad.at(out, n), pad.at(inp1, n), pad.at(inp2, n), n};
     const uint32_t width = wide_pack_width<T>(0, {args.outp, args.inp1, args.inp2});
     pad.dispatch<T>("residual_forward2", {blocks(n, uint64_t(block_size) * width)},
-                    {uint32_t(block_size), width}, args);
+                    {uint32_t(block_size), width}, args, moves<T>(3.0 * double(n)));
 }
 
 template <class T>
@@ -60,7 +61,7 @@ static void fused_residual_layernorm_forward1(LaunchPad& pad, T* residual, T* no
                                               const T* bias, int N, int C, int block_size) {
     auto args = fused_args(pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
     pad.dispatch<T>("fused_residual_layernorm_forward1", {blocks(N, block_size)}, {uint32_t(block_size)},
-                    args);
+                    args, moves<T>(4.0 * N * C));
 }
 
 template <class T>
@@ -77,7 +78,7 @@ static void fused_residual_layernorm_forward2(LaunchPad& pad, T* residual, T* no
         return layernorm_forward(&pad, normed, mean, rstd, residual, weight, bias, N, C);
     }
     pad.dispatch<T>("fused_residual_layernorm_forward2", {teams.groups}, {teams.block, width, teams.packs},
-                    args);
+                    args, moves<T>(4.0 * N * C));
 }
 
 template <class T>
