@@ -870,7 +870,7 @@ void Run<Real>::loop() {
         report_pending(step - 1);  // while this step runs; on the CPU it has run
         pending = ticket;
         reported = false;
-        if (!g.pad) report_pending(step);
+        if (!g.pad || options.profile) report_pending(step);  // it has run, or is to be timed by itself
     }
     progress.print_summary();
 }
