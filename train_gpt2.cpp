@@ -727,8 +727,8 @@ struct Progress {
     }
 };
 
-// What each kernel took, and how near it came to what the device does at most: fp32 multiply-adds where it
-// computes, copying where it moves bytes. Matrix cores pass the former: no share is given then.
+// What each kernel took, and how near it came to what the device does at most: copying where it moves bytes;
+// where it computes, fp32 multiply-adds, or matrix cores if it is faster than those.
 static void print_profile(LaunchPad& pad) {
     const std::vector<KernelTime> times = pad.kernel_times();
     Peaks peaks;
@@ -742,7 +742,11 @@ static void print_profile(LaunchPad& pad) {
     printf("%-40s %9s %12s %7s %9s %9s %7s\n", "kernel", "calls", "ms", "share", "TFLOP/s", "GB/s", "peak");
     for (const KernelTime& t : times) {
         const double flops = t.work.flops / t.seconds, bytes = t.work.bytes / t.seconds;
-        const double peak = flops > 0 ? peaks.fma_rate : peaks.copy_rate;
+        const double matrix = t.name.ends_with("bf16")   ? peaks.bf16_matrix_rate
+                              : t.name.ends_with("fp16") ? peaks.fp16_matrix_rate
+                                                         : 0;
+        const double computing = flops > peaks.fma_rate && matrix > 0 ? matrix : peaks.fma_rate;
+        const double peak = flops > 0 ? computing : peaks.copy_rate;
         const double reached = peak > 0 ? (flops > 0 ? flops : bytes) / peak : 0;
         auto number = [](const char* format, double value, bool known) {
             return known ? format_string(format, value) : std::string("-");
@@ -753,8 +757,13 @@ static void print_profile(LaunchPad& pad) {
                number("%.1f", bytes / 1e9, bytes > 0).c_str(),
                number("%.1f%%", 100 * reached, reached > 0 && (flops == 0 || reached <= 1)).c_str());
     }
-    printf("%-40s %9s %12.3f; the peak is copying at %.1f GB/s, fp32 multiply-adds at %.3f TFLOP/s\n", "all",
+    printf("%-40s %9s %12.3f\nthe peak is copying at %.1f GB/s, fp32 multiply-adds at %.3f TFLOP/s", "all",
            "", total * 1e3, peaks.copy_rate / 1e9, peaks.fma_rate / 1e12);
+    if (peaks.bf16_matrix_rate > 0)
+        printf(", matrix cores in bf16 at %.3f TFLOP/s", peaks.bf16_matrix_rate / 1e12);
+    if (peaks.fp16_matrix_rate > 0)
+        printf(", matrix cores in fp16 at %.3f TFLOP/s", peaks.fp16_matrix_rate / 1e12);
+    printf("\n");
 }
 
 template <class Real>

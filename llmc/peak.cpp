@@ -1,4 +1,4 @@
-// The peaks of a device: a kernel that copies and one that multiplies and adds in registers.
+// The peaks of a device: a kernel that copies and those that multiply and add in registers.
 #include "llmc/peak.h"
 
 #include <chrono>
@@ -22,6 +22,19 @@ void warm_up(LaunchPad& pad, const std::function<void()>& launch, double seconds
     } while (std::chrono::steady_clock::now() < end);
 }
 
+// outp has room for a float of each invocation.
+template <class T>
+static double matrix_rate(LaunchPad& pad, MatrixShape shape, float* outp, int groups, int rounds) {
+    if (!shape) return 0;
+    const uint32_t subgroups = 4, block = subgroups * pad.limits().subgroup_size;
+    const PeakFmaArgs args = {pad.at(outp, size_t(groups) * block), rounds};
+    const double seconds = seconds_per_launch(pad, [&] {
+        pad.dispatch<T>("peak_matrix", {uint64_t(groups)}, {block, shape.M, shape.N, shape.K}, args);
+    });
+    const double products = 16.0 * rounds * groups * subgroups;  // 16 fragments a subgroup and round
+    return 2.0 * shape.M * shape.N * shape.K * products / seconds;
+}
+
 Peaks measure_peaks(LaunchPad& pad) {
     const bool small = pad.device().type == DeviceType::software;
     const int n = small ? 1 << 20 : 1 << 26;  // vec4: 16 MiB or 1 GiB, past every cache
@@ -41,6 +54,8 @@ Peaks measure_peaks(LaunchPad& pad) {
     warm_up(pad, copy, 0.6);
     peaks.copy_rate = 32.0 * n / seconds_per_launch(pad, copy);
     peaks.fma_rate = 128.0 * rounds * groups * 256 / seconds_per_launch(pad, fma);
+    peaks.bf16_matrix_rate = matrix_rate<bf16>(pad, pad.limits().bf16_matrix, to, groups, rounds);
+    peaks.fp16_matrix_rate = matrix_rate<fp16>(pad, pad.limits().fp16_matrix, to, groups, rounds);
     pad.free(to);
     pad.free(from);
     return peaks;

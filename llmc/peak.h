@@ -5,6 +5,8 @@
 struct Peaks {
     double copy_rate = 0;  // bytes per second, read + write, between arrays larger than every cache
     double fma_rate = 0;   // flops per second of fp32 multiply-adds
+    // flops per second of products of bf16 or fp16 fragments in registers; 0: no matrix cores for that type
+    double bf16_matrix_rate = 0, fp16_matrix_rate = 0;
 };
 
 // Takes about a second, and 2 GiB of the device's memory (32 MiB on a software device).
