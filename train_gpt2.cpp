@@ -179,11 +179,11 @@ static void allocate_for_training(GPT2<Real>& g) {
     const int N = g.B * g.T, C = c.channels;
     g.buckets = memory.allocate<int>(encoder_bucket_ints(N), "buckets");
     g.delta = memory.allocate<float>(size_t(N) * c.num_heads, "delta");
-    const size_t scratch =
-        std::max({matmul_backward_scratch(g.pad, N, C, 3 * C), matmul_backward_scratch(g.pad, N, C, C),
-                  matmul_backward_scratch(g.pad, N, C, 4 * C), matmul_backward_scratch(g.pad, N, 4 * C, C),
-                  matmul_backward_scratch(g.pad, g.logit_rows, C, c.padded_vocab_size),
-                  layernorm_backward_scratch(g.pad, N, C)});
+    const size_t scratch = std::max(
+        {matmul_backward_scratch<Real>(g.pad, N, C, 3 * C), matmul_backward_scratch<Real>(g.pad, N, C, C),
+         matmul_backward_scratch<Real>(g.pad, N, C, 4 * C), matmul_backward_scratch<Real>(g.pad, N, 4 * C, C),
+         matmul_backward_scratch<Real>(g.pad, g.logit_rows, C, c.padded_vocab_size),
+         layernorm_backward_scratch(g.pad, N, C)});
     g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
     g.norm_scratch = memory.allocate<float>(
         std::max<size_t>(global_norm_scratch(g.pad, gradient_slices(g)), 1), "norm partial sums");
@@ -243,8 +243,8 @@ void gpt2_forward(GPT2<Real>& g, int B, int T) {
                        C);
         fused_residual_layernorm_forward(g.on("residual"), a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd,
                                          residual, g.branch, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
-        matmul_forward(g.on("matmul"), a.fch, a.ln2, g.weight(FCW, l), g.weight(FCB, l), N, C, 4 * C);
-        gelu_forward(g.on("gelu"), a.fch_gelu, a.fch, size_t(N) * 4 * C);
+        matmul_gelu_forward(g.on("matmul"), a.fch_gelu, a.fch, a.ln2, g.weight(FCW, l), g.weight(FCB, l), N,
+                            C, 4 * C);
         matmul_forward(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l), g.weight(FCPROJB, l), N,
                        4 * C, C);
         // the layer norm that follows is the next layer's first, or the final one
@@ -294,8 +294,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T) {
         const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
         if (g.recompute >= RECOMPUTE_GELU) gelu_forward(g.on("gelu"), a.fch_gelu, a.fch, size_t(N) * 4 * C);
         matmul_backward(g.on("matmul"), g.dwide, g.grad(FCPROJW, l), g.grad(FCPROJB, l), g.scratch,
-                        g.dresidual, a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C);
-        gelu_backward(g.on("gelu"), g.dwide, a.fch, g.dwide, size_t(N) * 4 * C);
+                        g.dresidual, a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C, a.fch);
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward(g.on("layernorm"), a.ln2, a.ln2_mean, a.ln2_rstd, a.residual2,
                               g.weight(LN2W, l), g.weight(LN2B, l), N, C);

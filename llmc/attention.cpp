@@ -13,6 +13,12 @@ int attention_head_size(int C, int NH) {
     return C / NH;
 }
 
+// Of `products` products of the scores' size; causal: half of (T, T).
+template <class Args>
+static Work score_work(const Args& args, int products) {
+    return {.flops = double(products) * args.B * args.T * args.T * args.C};
+}
+
 // Rows and columns of a tile in the tiled kernels: TILE of attention.glsl.
 static const int TILE = 64;
 
@@ -58,7 +64,7 @@ static void attention_forward1(LaunchPad& pad, T* out, float* lse, const T* qkv,
     const uint32_t hs = attention_head_size(C, NH);
     const AttentionForwardArgs args = forward_args(pad, out, lse, qkv, B, seq_len, C, NH);
     pad.dispatch<T>("attention_forward1", {blocks(uint64_t(B) * NH * seq_len, block_size)},
-                    {uint32_t(block_size), hs}, args);
+                    {uint32_t(block_size), hs}, args, score_work(args, 2));
 }
 
 template <class T>
@@ -67,7 +73,8 @@ static void attention_forward2(LaunchPad& pad, T* out, float* lse, const T* qkv,
     const uint32_t hs = attention_head_size(C, NH);
     const AttentionForwardArgs args = forward_args(pad, out, lse, qkv, B, seq_len, C, NH);
     pad.dispatch<T>("attention_forward2", {uint64_t(B) * NH * blocks(seq_len, TILE)},
-                    {uint32_t(block_size), hs, quads_fit<T>({args.outp, args.qkv}, hs)}, args);
+                    {uint32_t(block_size), hs, quads_fit<T>({args.outp, args.qkv}, hs)}, args,
+                    score_work(args, 2));
 }
 
 // The shape of the fragments of T that version 3 multiplies; zeros: it cannot run.
@@ -155,8 +162,8 @@ static uint32_t shared_bytes(const MatrixTiling& t, const MatrixShape& shape, ui
 // Starts a kernel of version 3 with the longest steps that the shared memory has room for; false: there is no
 // room, or rows do not lie at multiples of 16 bytes.
 template <class T, class Args>
-static bool dispatch_matrix(LaunchPad& pad, const char* kernel, MatrixTiling t, const Args& args,
-                            std::initializer_list<uint64_t> addresses) {
+static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, MatrixTiling t,
+                            const Args& args, std::initializer_list<uint64_t> addresses) {
     const MatrixShape shape = matrix_shape<T>(pad);
     const uint32_t lanes = pad.limits().subgroup_size, hs = attention_head_size(args.C, args.NH);
     for (uint64_t address : addresses)
@@ -170,7 +177,7 @@ static bool dispatch_matrix(LaunchPad& pad, const char* kernel, MatrixTiling t, 
     pad.dispatch<T>(kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
                     {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step,
                      skip, t.direct, t.chunk},
-                    args);
+                    args, score_work(args, products));
     return true;
 }
 
@@ -179,7 +186,7 @@ static void attention_forward3(LaunchPad& pad, T* out, float* lse, const T* qkv,
                                int NH, int block_size) {
     const AttentionForwardArgs args = forward_args(pad, out, lse, qkv, B, seq_len, C, NH);
     const MatrixTiling tiling = forward_tiling(pad, block_size);
-    if (!dispatch_matrix<T>(pad, "attention_forward3", tiling, args, {args.outp, args.qkv}))
+    if (!dispatch_matrix<T>(pad, "attention_forward3", 2, tiling, args, {args.outp, args.qkv}))
         attention_forward2(pad, out, lse, qkv, B, seq_len, C, NH, best_block(pad));
 }
 
@@ -211,7 +218,8 @@ void attention_forward(LaunchPad* pad, T* out, float* lse, const T* qkv, int B, 
 template <class T>
 static void backward_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uint32_t hs) {
     pad.dispatch<T>("attention_backward_delta", {blocks(uint64_t(args.B) * args.T * args.NH, 128)},
-                    {128, hs, quads_fit<T>({args.dout, args.outp}, hs)}, args);
+                    {128, hs, quads_fit<T>({args.dout, args.outp}, hs)}, args,
+                    moves<T>(2.0 * args.B * args.T * args.C));
 }
 
 template <class T>
@@ -224,8 +232,8 @@ static void attention_backward1(LaunchPad& pad, T* dqkv, float* delta, const T* 
     const Groups groups = {blocks(uint64_t(B) * NH * seq_len, block)};
     backward_delta<T>(pad, args, hs);
     pad.begin_group();
-    pad.dispatch<T>("attention_backward1_dkv", groups, {block, hs}, args);
-    pad.dispatch<T>("attention_backward1_dq", groups, {block, hs}, args);
+    pad.dispatch<T>("attention_backward1_dkv", groups, {block, hs}, args, score_work(args, 4));
+    pad.dispatch<T>("attention_backward1_dq", groups, {block, hs}, args, score_work(args, 3));
     pad.end_group();
 }
 
@@ -240,8 +248,8 @@ static void attention_backward2(LaunchPad& pad, T* dqkv, float* delta, const T* 
     const Groups groups = {uint64_t(B) * NH * blocks(seq_len, TILE)};
     backward_delta<T>(pad, args, hs);
     pad.begin_group();
-    pad.dispatch<T>("attention_backward2_dkv", groups, {block, hs, quads}, args);
-    pad.dispatch<T>("attention_backward2_dq", groups, {block, hs, quads}, args);
+    pad.dispatch<T>("attention_backward2_dkv", groups, {block, hs, quads}, args, score_work(args, 4));
+    pad.dispatch<T>("attention_backward2_dq", groups, {block, hs, quads}, args, score_work(args, 3));
     pad.end_group();
 }
 
@@ -255,8 +263,8 @@ static void attention_backward3(LaunchPad& pad, T* dqkv, float* delta, const T* 
     const std::initializer_list<uint64_t> addresses = {args.dqkv, args.dout, args.qkv};
     backward_delta<T>(pad, args, attention_head_size(C, NH));
     pad.begin_group();
-    const bool done = dispatch_matrix<T>(pad, "attention_backward3_dkv", dkv, args, addresses) &&
-                      dispatch_matrix<T>(pad, "attention_backward3_dq", dq, args, addresses);
+    const bool done = dispatch_matrix<T>(pad, "attention_backward3_dkv", 4, dkv, args, addresses) &&
+                      dispatch_matrix<T>(pad, "attention_backward3_dq", 3, dq, args, addresses);
     pad.end_group();
     if (!done) attention_backward2(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, best_block(pad));
 }

@@ -22,6 +22,8 @@ static MatmulDinpArgs dinp_args(LaunchPad& pad, T* dinp, const T* dout, const T*
     return {pad.at(dinp, n * c), pad.at(dout, n * oc), pad.at(weight, oc * c), N, C, OC};
 }
 
+static Work product_work(int N, int C, int OC) { return {.flops = 2.0 * N * C * OC}; }
+
 // Rows cut into slices, so that a product which sums over many rows has work for every part of the device.
 struct Slices {
     int count, rows;
@@ -61,35 +63,40 @@ template <class T>
 static void add_partials(LaunchPad& pad, T* out, const float* partials, size_t n, int count) {
     if (count == 1) return;
     MatmulSumArgs args = {pad.at(out, n), pad.at(partials, n * count), int(n), count};
-    pad.dispatch<T>("matmul_sum", {blocks(n, 256)}, {256}, args);
+    pad.dispatch<T>("matmul_sum", {blocks(n, 256)}, {256}, args,
+                    {.bytes = double(n) * (4.0 * count + 2.0 * sizeof(T))});
 }
 
 template <class T>
 static void matmul_forward1(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
                             int C, int OC, int block_size) {
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
-    pad.dispatch<T>("matmul_forward1", {blocks(uint64_t(N) * OC, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_forward1", {blocks(uint64_t(N) * OC, block_size)}, {uint32_t(block_size)}, args,
+                    product_work(N, C, OC));
 }
 
 template <class T>
 static void matmul_dinp1(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
                          int block_size) {
     MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
-    pad.dispatch<T>("matmul_dinp1", {blocks(uint64_t(N) * C, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dinp1", {blocks(uint64_t(N) * C, block_size)}, {uint32_t(block_size)}, args,
+                    product_work(N, C, OC));
 }
 
 template <class T>
 static void matmul_dweight1(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
                             int C, int OC, int block_size) {
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
-    pad.dispatch<T>("matmul_dweight1", {blocks(uint64_t(OC) * C, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dweight1", {blocks(uint64_t(OC) * C, block_size)}, {uint32_t(block_size)}, args,
+                    product_work(N, C, OC));
 }
 
 template <class T>
 static void matmul_dbias1(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC,
                           int block_size) {
     MatmulDbiasArgs args = dbias_args(pad, dbias, scratch, dout, N, OC, {1, N});
-    pad.dispatch<T>("matmul_dbias1", {blocks(OC, block_size)}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dbias1", {blocks(OC, block_size)}, {uint32_t(block_size)}, args,
+                    moves<T>(double(N) * OC));
 }
 
 // Version 2: a tile of block_size elements; its side is a specialization constant.
@@ -101,7 +108,7 @@ static void matmul_forward2(LaunchPad& pad, T* out, const T* inp, const T* weigh
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
     const uint32_t side = tile_side(block_size);
     pad.dispatch<T>("matmul_forward2", {blocks(N, side) * blocks(OC, side)}, {uint32_t(block_size), side},
-                    args);
+                    args, product_work(N, C, OC));
 }
 
 template <class T>
@@ -109,7 +116,8 @@ static void matmul_dinp2(LaunchPad& pad, T* dinp, const T* dout, const T* weight
                          int block_size) {
     MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
     const uint32_t side = tile_side(block_size);
-    pad.dispatch<T>("matmul_dinp2", {blocks(N, side) * blocks(C, side)}, {uint32_t(block_size), side}, args);
+    pad.dispatch<T>("matmul_dinp2", {blocks(N, side) * blocks(C, side)}, {uint32_t(block_size), side}, args,
+                    product_work(N, C, OC));
 }
 
 template <class T>
@@ -118,7 +126,7 @@ static void matmul_dweight2(LaunchPad& pad, T* dweight, float* scratch, const T*
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
     const uint32_t side = tile_side(block_size);
     pad.dispatch<T>("matmul_dweight2", {blocks(OC, side) * blocks(C, side)}, {uint32_t(block_size), side},
-                    args);
+                    args, product_work(N, C, OC));
 }
 
 // Version 3: the tile of a workgroup, the rows of an invocation (its columns are 8), and the teams among
@@ -161,7 +169,7 @@ static void dispatch3(LaunchPad& pad, const char* kernel, const Shape3& s, const
     pad.dispatch<T>(kernel, {tiles3(s, M, N) * slices},
                     {uint32_t(s.block_size), uint32_t(args.C), uint32_t(args.OC), is_wide, guarded,
                      uint32_t(s.rows), uint32_t(s.columns), uint32_t(s.rows_each), uint32_t(s.teams)},
-                    args);
+                    args, product_work(args.N, args.C, args.OC));
 }
 
 template <class T>
@@ -216,21 +224,24 @@ template <class T>
 static void matmul_forward4(LaunchPad& pad, T* out, const T* inp, const T* weight, const T* bias, int N,
                             int C, int OC, int block_size) {
     MatmulForwardArgs args = forward_args(pad, out, inp, weight, bias, N, C, OC);
-    pad.dispatch<T>("matmul_forward4", groups4(N, OC, block_size), {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_forward4", groups4(N, OC, block_size), {uint32_t(block_size)}, args,
+                    product_work(N, C, OC));
 }
 
 template <class T>
 static void matmul_dinp4(LaunchPad& pad, T* dinp, const T* dout, const T* weight, int N, int C, int OC,
                          int block_size) {
     MatmulDinpArgs args = dinp_args(pad, dinp, dout, weight, N, C, OC);
-    pad.dispatch<T>("matmul_dinp4", groups4(N, C, block_size), {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dinp4", groups4(N, C, block_size), {uint32_t(block_size)}, args,
+                    product_work(N, C, OC));
 }
 
 template <class T>
 static void matmul_dweight4(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
                             int C, int OC, int block_size) {
     MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
-    pad.dispatch<T>("matmul_dweight4", groups4(OC, C, block_size), {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dweight4", groups4(OC, C, block_size), {uint32_t(block_size)}, args,
+                    product_work(N, C, OC));
 }
 
 // Version 5: on matrix cores, for T and rows that allow it, else version 3.
@@ -317,7 +328,8 @@ static Slices dbias_partials(LaunchPad& pad, T* dbias, float* scratch, const T* 
                              int block_size) {
     const Slices slices = dbias_slices(N, OC, block_size);
     MatmulDbiasArgs args = dbias_args(pad, dbias, scratch, dout, N, OC, slices);
-    pad.dispatch<T>("matmul_dbias2", {blocks(OC, block_size) * slices.count}, {uint32_t(block_size)}, args);
+    pad.dispatch<T>("matmul_dbias2", {blocks(OC, block_size) * slices.count}, {uint32_t(block_size)}, args,
+                    moves<T>(double(N) * OC));
     return slices;
 }
 

@@ -3,35 +3,38 @@
 
 #include "dev/vulkan/bench.h"
 
-// Versions 1 and 4 of the products take half a second a launch there.
+// Versions 1 and 4 of the products take half a second a launch there; version 5 is for the 16-bit types.
+template <class T>
 static bool too_slow(const std::string& version, int N) {
-    return N > 4096 && (version.back() == '1' || version.back() == '4');
+    const bool is_fp32 = std::is_same_v<T, float>;
+    return version.back() == '5' ? is_fp32 : !is_fp32 || (N > 4096 && version.back() != '3');
 }
 
+template <class T>
 static void register_shape(int N, int C, int OC) {
     const size_t n = N, c = C, oc = OC;
-    float *inp = bench_array(n * c), *weight = bench_array(oc * c), *dout = bench_array(n * oc);
-    float *dinp = bench_array(n * c), *dweight = bench_array(oc * c), *dbias = bench_array(oc);
-    float* scratch = bench_array(matmul_backward_scratch<float>(bench().pad.get(), N, C, OC));
+    T *inp = bench_array<T>(n * c), *weight = bench_array<T>(oc * c), *dout = bench_array<T>(n * oc);
+    T *dinp = bench_array<T>(n * c), *dweight = bench_array<T>(oc * c), *dbias = bench_array<T>(oc);
+    float* scratch = bench_array(matmul_backward_scratch<T>(bench().pad.get(), N, C, OC));
     const Work work = {.flops = 2.0 * N * C * OC};
     auto name = [=](const char* version, int block) {
-        return format_string("%s/block:%d/N:%d/C:%d/OC:%d", version, block, N, C, OC);
+        return format_string("%s/%s/block:%d/N:%d/C:%d/OC:%d", version, real_name<T>(), block, N, C, OC);
     };
-    for (const auto& version : matmul_dinp_versions<float>())
+    for (const auto& version : matmul_dinp_versions<T>())
         for (int block : version.block_sizes) {
-            if (too_slow(version.name, N)) continue;
+            if (too_slow<T>(version.name, N)) continue;
             bench_gpu(name(version.name, block), work,
                       [=] { version.launch(*bench().pad, dinp, dout, weight, N, C, OC, block); });
         }
-    for (const auto& version : matmul_dweight_versions<float>())
+    for (const auto& version : matmul_dweight_versions<T>())
         for (int block : version.block_sizes) {
-            if (too_slow(version.name, N)) continue;
+            if (too_slow<T>(version.name, N)) continue;
             bench_gpu(name(version.name, block), work,
                       [=] { version.launch(*bench().pad, dweight, scratch, dout, inp, N, C, OC, block); });
         }
-    for (const auto& version : matmul_dbias_versions<float>())
+    for (const auto& version : matmul_dbias_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(name(version.name, block), {.bytes = 4.0 * N * OC},
+            bench_gpu(name(version.name, block), {.bytes = double(sizeof(T)) * N * OC},
                       [=] { version.launch(*bench().pad, dbias, scratch, dout, N, OC, block); });
 }
 
@@ -47,14 +50,21 @@ static void register_cpu(int N, int C, int OC) {
               });
 }
 
+template <class T>
+static void register_shapes() {
+    if (bench().small) return register_shape<T>(128, 768, 768);
+    for (int N : {256, 4096, 65536}) {  // B=4 T=64, B=4 T=1024, B=64 T=1024
+        register_shape<T>(N, 768, 2304);
+        register_shape<T>(N, 768, 768);
+        register_shape<T>(N, 768, 3072);
+        register_shape<T>(N, 3072, 768);
+    }
+    register_shape<T>(8192, 768, 50304);
+}
+
 static void register_all() {
-    if (bench().small)
-        register_shape(128, 768, 768);
-    else
-        for (int N : {256, 4096, 65536}) {  // B=4 T=64, B=4 T=1024, B=64 T=1024
-            register_shape(N, 768, 3072);
-            register_shape(N, 3072, 768);
-        }
+    register_shapes<float>();
+    register_shapes<bf16>();
     register_cpu(256, 768, 3072);
 }
 

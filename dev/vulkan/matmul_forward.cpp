@@ -3,23 +3,41 @@
 
 #include "dev/vulkan/bench.h"
 
-// Versions 1 and 4 of the products take half a second a launch there.
+// Versions 1 and 4 of the products take half a second a launch there; version 5 is for the 16-bit types.
+template <class T>
 static bool too_slow(const std::string& version, int N) {
-    return N > 4096 && (version.back() == '1' || version.back() == '4');
+    const bool is_fp32 = std::is_same_v<T, float>;
+    return version.back() == '5' ? is_fp32 : !is_fp32 || (N > 4096 && version.back() != '3');
 }
 
+template <class T>
 static void register_shape(int N, int C, int OC) {
     const size_t n = N, c = C, oc = OC;
-    float *inp = bench_array(n * c), *weight = bench_array(oc * c), *bias = bench_array(oc),
-          *out = bench_array(n * oc);
+    T *inp = bench_array<T>(n * c), *weight = bench_array<T>(oc * c), *bias = bench_array<T>(oc),
+      *out = bench_array<T>(n * oc), *pre = bench_array<T>(n * oc);
     const Work work = {.flops = 2.0 * N * C * OC};
     const std::string shape = format_string("N:%d/C:%d/OC:%d", N, C, OC);
-    for (const auto& version : matmul_forward_versions<float>())
+    for (const auto& version : matmul_forward_versions<T>())
         for (int block : version.block_sizes) {
-            if (too_slow(version.name, N)) continue;
-            bench_gpu(format_string("%s/block:%d/%s", version.name, block, shape.c_str()), work,
-                      [=] { version.launch(*bench().pad, out, inp, weight, bias, N, C, OC, block); });
+            if (too_slow<T>(version.name, N)) continue;
+            bench_gpu(format_string("%s/%s/block:%d/%s", version.name, real_name<T>(), block, shape.c_str()),
+                      work, [=] { version.launch(*bench().pad, out, inp, weight, bias, N, C, OC, block); });
         }
+    bench_gpu(format_string("matmul_gelu_forward/%s/%s", real_name<T>(), shape.c_str()), work,
+              [=] { matmul_gelu_forward<T>(bench().pad.get(), out, pre, inp, weight, bias, N, C, OC); });
+}
+
+// GPT-2 124M at B=4 T=64, B=4 T=1024, B=64 T=1024: the four products of a layer, and a chunk of the head.
+template <class T>
+static void register_shapes() {
+    if (bench().small) return register_shape<T>(128, 768, 768);
+    for (int N : {256, 4096, 65536}) {
+        register_shape<T>(N, 768, 2304);
+        register_shape<T>(N, 768, 768);
+        register_shape<T>(N, 768, 3072);
+        register_shape<T>(N, 3072, 768);
+    }
+    register_shape<T>(8192, 768, 50304);
 }
 
 static void register_cpu(int N, int C, int OC) {
@@ -32,13 +50,8 @@ static void register_cpu(int N, int C, int OC) {
 }
 
 static void register_all() {
-    if (bench().small)
-        register_shape(128, 768, 768);
-    else
-        for (int N : {256, 4096, 65536}) {  // B=4 T=64, B=4 T=1024, B=64 T=1024
-            register_shape(N, 768, 3072);
-            register_shape(N, 3072, 768);
-        }
+    register_shapes<float>();
+    register_shapes<bf16>();
     register_cpu(256, 768, 3072);
 }
 
