@@ -179,11 +179,16 @@ static void allocate_for_training(GPT2<Real>& g) {
     const int N = g.B * g.T, C = c.channels;
     g.buckets = memory.allocate<int>(encoder_bucket_ints(N), "buckets");
     g.delta = memory.allocate<float>(size_t(N) * c.num_heads, "delta");
-    const size_t scratch = std::max(
-        {matmul_backward_scratch<Real>(g.pad, N, C, 3 * C), matmul_backward_scratch<Real>(g.pad, N, C, C),
-         matmul_backward_scratch<Real>(g.pad, N, C, 4 * C), matmul_backward_scratch<Real>(g.pad, N, 4 * C, C),
-         matmul_backward_scratch<Real>(g.pad, g.logit_rows, C, c.padded_vocab_size),
-         layernorm_backward_scratch(g.pad, N, C)});
+    size_t scratch = layernorm_backward_scratch(g.pad, N, C);
+    auto add_product = [&](int rows, int in, int out) {
+        scratch = std::max({scratch, matmul_forward_scratch<Real>(g.pad, rows, in, out),
+                            matmul_backward_scratch<Real>(g.pad, rows, in, out)});
+    };
+    for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}})
+        add_product(N, in, out);
+    add_product(g.logit_rows, C, c.padded_vocab_size);
+    if (N % g.logit_rows)
+        add_product(N % g.logit_rows, C, c.padded_vocab_size);  // the last chunk of the head
     g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
     g.norm_scratch = memory.allocate<float>(
         std::max<size_t>(global_norm_scratch(g.pad, gradient_slices(g)), 1), "norm partial sums");
@@ -229,6 +234,7 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
 // From g.inputs (B,T) to the normalized output of the last layer, g.lnf.
 template <class Real>
 void gpt2_forward(GPT2<Real>& g, int B, int T) {
+    float* scratch = B == g.B && T == g.T ? g.scratch : nullptr;  // it was made for that many rows
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
     encoder_forward(g.on("encoder"), g.encoded, g.inputs, g.weight(WTE), g.weight(WPE), B, T, C);
     LayerActivations<Real>& first = g.layers[0];
@@ -237,16 +243,17 @@ void gpt2_forward(GPT2<Real>& g, int B, int T) {
     const Real* residual = g.encoded;
     for (int l = 0; l < L; l++) {
         LayerActivations<Real>& a = g.layers[l];
-        matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C);
+        matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C,
+                       scratch);
         attention_forward(g.on("attention"), a.atty, a.lse, a.qkv, B, T, C, NH);
         matmul_forward(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l), g.weight(ATTPROJB, l), N, C,
-                       C);
+                       C, scratch);
         fused_residual_layernorm_forward(g.on("residual"), a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd,
                                          residual, g.branch, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
         matmul_gelu_forward(g.on("matmul"), a.fch_gelu, a.fch, a.ln2, g.weight(FCW, l), g.weight(FCB, l), N,
-                            C, 4 * C);
+                            C, 4 * C, scratch);
         matmul_forward(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l), g.weight(FCPROJB, l), N,
-                       4 * C, C);
+                       4 * C, C, scratch);
         // the layer norm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
         fused_residual_layernorm_forward(g.on("residual"), a.residual3, last ? g.lnf : g.layers[l + 1].ln1,
@@ -269,7 +276,8 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, bool training,
     for (int first = 0; first < N; first += g.logit_rows) {
         const int rows = std::min(g.logit_rows, N - first);
         const Real* lnf = g.lnf + size_t(first) * C;
-        matmul_forward<Real>(g.on("matmul"), g.logits, lnf, g.weight(WTE), nullptr, rows, C, Vp);
+        matmul_forward<Real>(g.on("matmul"), g.logits, lnf, g.weight(WTE), nullptr, rows, C, Vp,
+                             training ? g.scratch : nullptr);
         if (look) look(first, rows);
         fused_classifier(g.on("classifier"), g.logits, g.losses + first, g.targets + first,
                          loss_scale * g.gradient_scale, rows, V, Vp, training);

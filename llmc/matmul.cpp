@@ -247,17 +247,75 @@ static void matmul_dweight4(LaunchPad& pad, T* dweight, float* scratch, const T*
 // Version 5: on matrix cores, for T and rows that allow it, else version 3.
 static const int FALLBACK_BLOCK = 64;  // of version 3
 
+// A product of version 5, ready to launch.
+template <class T>
+struct Launch5 {
+    MatrixProduct product;
+    MatrixCut cut;
+    MatmulMatrixArgs args;
+
+    // K is sliced only where there is scratch for the partial results.
+    Launch5(LaunchPad& pad, const MatrixProduct& p, int block_size, float* scratch,
+            const MatmulMatrixArgs& addresses)
+        : product(p), cut(cut_matrix_product<T>(pad, p, block_size, scratch != nullptr)), args(addresses) {
+        if (cut.slices > 1) args.partials = pad.at(scratch, partial_floats(product, cut));
+    }
+    void start(LaunchPad& pad) const { launch_matrix_product<T>(pad, product, cut, args); }
+    void finish(LaunchPad& pad) const { finish_matrix_product<T>(pad, product, cut, args); }
+    void run(LaunchPad& pad) const {
+        start(pad);
+        if (cut.slices > 1) pad.barrier();
+        finish(pad);
+    }
+};
+
+static MatrixProduct forward5_product(int N, int C, int OC, int epilogue) {
+    return {"matmul_forward5", N, OC, C, epilogue};
+}
+static MatrixProduct dinp5_product(int N, int C, int OC, int epilogue) {
+    return {"matmul_dinp5", N, C, OC, epilogue};
+}
+static MatrixProduct dweight5_product(int N, int C, int OC) {
+    return {"matmul_dweight5", OC, C, N, EPILOGUE_ADD};
+}
+
 // bias and pre may be null; with pre, it gets the product, and out GELU of it.
 template <class T>
-static void forward5(LaunchPad& pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
-                     int C, int OC, int block_size) {
-    const int epilogue = pre ? EPILOGUE_GELU : bias ? EPILOGUE_BIAS : EPILOGUE_NONE;
-    const MatrixProduct product = {"matmul_forward5", N, OC, C, epilogue};
+static Launch5<T> forward5(LaunchPad& pad, T* out, T* pre, float* scratch, const T* inp, const T* weight,
+                           const T* bias, int N, int C, int OC, int block_size) {
     const size_t n = N, c = C, oc = OC;
-    launch_matrix_product<T>(pad, product,
-                             {pad.at(out, n * oc), pad.at(inp, n * c), pad.at(weight, oc * c),
-                              pad.at(bias, oc), pad.at(pre, n * oc)},
-                             block_size ? block_size : choose_matrix_block<T>(pad, product));
+    return {pad,
+            forward5_product(N, C, OC,
+                             pre    ? EPILOGUE_GELU
+                             : bias ? EPILOGUE_BIAS
+                                    : EPILOGUE_NONE),
+            block_size,
+            scratch,
+            {pad.at(out, n * oc), pad.at(inp, n * c), pad.at(weight, oc * c), pad.at(bias, oc),
+             pad.at(pre, n * oc)}};
+}
+
+// pre may be null; with it, dinp is multiplied by the slope of GELU there.
+template <class T>
+static Launch5<T> dinp5(LaunchPad& pad, T* dinp, float* scratch, const T* dout, const T* weight, const T* pre,
+                        int N, int C, int OC, int block_size) {
+    const size_t n = N, c = C, oc = OC;
+    return {pad,
+            dinp5_product(N, C, OC, pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE),
+            block_size,
+            scratch,
+            {pad.at(dinp, n * c), pad.at(dout, n * oc), pad.at(weight, oc * c), 0, pad.at(pre, n * c)}};
+}
+
+template <class T>
+static Launch5<T> dweight5(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
+                           int C, int OC, int block_size) {
+    const size_t n = N, c = C, oc = OC;
+    return {pad,
+            dweight5_product(N, C, OC),
+            block_size,
+            scratch,
+            {pad.at(dweight, oc * c), pad.at(dout, n * oc), pad.at(inp, n * c)}};
 }
 
 template <class T>
@@ -265,18 +323,7 @@ static void matmul_forward5(LaunchPad& pad, T* out, const T* inp, const T* weigh
                             int C, int OC, int block_size) {
     if (!on_matrix_cores<T>(pad, C, OC))
         return matmul_forward3(pad, out, inp, weight, bias, N, C, OC, FALLBACK_BLOCK);
-    forward5<T>(pad, out, nullptr, inp, weight, bias, N, C, OC, block_size);
-}
-
-template <class T>
-static void dinp5(LaunchPad& pad, T* dinp, const T* dout, const T* weight, const T* pre, int N, int C, int OC,
-                  int block_size) {
-    const MatrixProduct product = {"matmul_dinp5", N, C, OC, pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE};
-    const size_t n = N, c = C, oc = OC;
-    launch_matrix_product<T>(
-        pad, product,
-        {pad.at(dinp, n * c), pad.at(dout, n * oc), pad.at(weight, oc * c), 0, pad.at(pre, n * c)},
-        block_size ? block_size : choose_matrix_block<T>(pad, product));
+    forward5<T>(pad, out, nullptr, nullptr, inp, weight, bias, N, C, OC, block_size).run(pad);
 }
 
 template <class T>
@@ -284,28 +331,7 @@ static void matmul_dinp5(LaunchPad& pad, T* dinp, const T* dout, const T* weight
                          int block_size) {
     if (!on_matrix_cores<T>(pad, C, OC))
         return matmul_dinp3(pad, dinp, dout, weight, N, C, OC, FALLBACK_BLOCK);
-    dinp5<T>(pad, dinp, dout, weight, nullptr, N, C, OC, block_size);
-}
-
-// The product, in slices of the rows or in one.
-template <class T>
-static MatrixProduct dweight_product(const LaunchPad& pad, int N, int C, int OC, int block_size) {
-    MatrixProduct product = sliced<T>(pad, {"matmul_dweight5", OC, C, N, EPILOGUE_ADD}, block_size);
-    if (product.slices > 1) product.epilogue = EPILOGUE_PARTIAL;
-    return product;
-}
-
-// The first half of version 5; add_partials() is the second. Returns the number of slices.
-template <class T>
-static int dweight5_partials(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                             int C, int OC, int block_size) {
-    const MatrixProduct product = dweight_product<T>(pad, N, C, OC, block_size);
-    const size_t n = N, c = C, oc = OC;
-    const uint64_t partials = product.slices > 1 ? pad.at(scratch, product.slices * oc * c) : 0;
-    launch_matrix_product<T>(
-        pad, product, {pad.at(dweight, oc * c), pad.at(dout, n * oc), pad.at(inp, n * c), 0, 0, partials},
-        block_size);
-    return product.slices;
+    dinp5<T>(pad, dinp, nullptr, dout, weight, nullptr, N, C, OC, block_size).run(pad);
 }
 
 template <class T>
@@ -313,9 +339,7 @@ static void matmul_dweight5(LaunchPad& pad, T* dweight, float* scratch, const T*
                             int C, int OC, int block_size) {
     if (!on_matrix_cores<T>(pad, C, OC))
         return matmul_dweight3(pad, dweight, scratch, dout, inp, N, C, OC, FALLBACK_BLOCK);
-    const int slices = dweight5_partials(pad, dweight, scratch, dout, inp, N, C, OC, block_size);
-    pad.barrier();
-    add_partials(pad, dweight, scratch, size_t(OC) * C, slices);
+    dweight5(pad, dweight, scratch, dout, inp, N, C, OC, block_size).run(pad);
 }
 
 // As many slices as give 1024 workgroups, each of 32 rows at least.
@@ -418,59 +442,62 @@ static int dweight_block_size3(int N, int C, int OC) {
 
 template <class T>
 void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
-                    int OC) {
+                    int OC, float* scratch) {
     if (!pad) return matmul_forward_cpu(out, inp, weight, bias, N, C, OC);
-    if (on_matrix_cores<T>(*pad, C, OC)) return matmul_forward5(*pad, out, inp, weight, bias, N, C, OC, 0);
+    if (on_matrix_cores<T>(*pad, C, OC))
+        return forward5<T>(*pad, out, nullptr, scratch, inp, weight, bias, N, C, OC, 0).run(*pad);
     if (is_software(*pad)) return matmul_forward4(*pad, out, inp, weight, bias, N, C, OC, 8);
     matmul_forward3(*pad, out, inp, weight, bias, N, C, OC, block_size3(*pad, N, OC));
 }
 
 template <class T>
 void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
-                         int C, int OC) {
+                         int C, int OC, float* scratch) {
     if (pad && on_matrix_cores<T>(*pad, C, OC))
-        return forward5(*pad, out, pre, inp, weight, bias, N, C, OC, 0);
+        return forward5(*pad, out, pre, scratch, inp, weight, bias, N, C, OC, 0).run(*pad);
     matmul_forward(pad, pre, inp, weight, bias, N, C, OC);
     if (pad) pad->barrier();
     gelu_forward(pad, out, pre, size_t(N) * OC);
 }
 
-// Floats that dweight's partial sums take, for whichever block size; dbias' follow them.
 template <class T>
-static size_t dweight_scratch(const LaunchPad& pad, int N, int C, int OC) {
-    int count = std::max(dweight_slices(N, C, OC, 64).count, dweight_slices(N, C, OC, 128).count);
+size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC) {
+    if (!pad || !on_matrix_cores<T>(*pad, C, OC)) return 0;
+    const MatrixProduct product = forward5_product(N, C, OC, EPILOGUE_BIAS);
+    return partial_floats(product, cut_matrix_product<T>(*pad, product, 0, true));
+}
+
+// Where in matmul_backward()'s scratch the partial results lie; all are in use at the same time.
+struct BackwardScratch {
+    size_t dbias, dinp, end;  // dweight's come first
+};
+
+static size_t round_up(size_t n) { return blocks(n, 4) * 4; }  // 16-byte accesses
+
+template <class T>
+static BackwardScratch backward_scratch(const LaunchPad& pad, int N, int C, int OC) {
+    size_t dweight = 0, dbias = 0, dinp = 0;
     if (on_matrix_cores<T>(pad, C, OC)) {
-        count = 1;
-        for (int block_size : matrix_block_sizes())
-            count = std::max(count, dweight_product<T>(pad, N, C, OC, block_size).slices);
+        const MatrixProduct product = dweight5_product(N, C, OC),
+                            dinp_product = dinp5_product(N, C, OC, EPILOGUE_NONE);
+        for (int block_size : matrix_block_sizes())  // a benchmark may ask for any of them
+            dweight = std::max(
+                dweight, partial_floats(product, cut_matrix_product<T>(pad, product, block_size, true)));
+        dinp = partial_floats(dinp_product, cut_matrix_product<T>(pad, dinp_product, 0, true));
+    } else {
+        const int count = std::max(dweight_slices(N, C, OC, 64).count, dweight_slices(N, C, OC, 128).count);
+        if (count > 1) dweight = size_t(count) * OC * C;
     }
-    return count > 1 ? blocks(size_t(count) * OC * C, 4) * 4 : 0;
+    for (int block_size : {32, 128, 256})
+        dbias = std::max(dbias, size_t(dbias_slices(N, OC, block_size).count) * OC);
+    dweight = round_up(dweight);
+    dbias = dweight + round_up(dbias);
+    return {dweight, dbias, dbias + dinp};
 }
 
 template <class T>
 size_t matmul_backward_scratch(const LaunchPad* pad, int N, int C, int OC) {
-    if (!pad) return 0;
-    size_t dbias = 0;
-    for (int block_size : {32, 128, 256})
-        dbias = std::max(dbias, size_t(dbias_slices(N, OC, block_size).count) * OC);
-    return dweight_scratch<T>(*pad, N, C, OC) + dbias;
-}
-
-// dinp and dweight, side by side; returns the slices of dweight that are left to add.
-template <class T>
-static int backward_products(LaunchPad& pad, T* dinp, T* dweight, float* scratch, const T* dout, const T* inp,
-                             const T* weight, int N, int C, int OC, const T* pre) {
-    if (on_matrix_cores<T>(pad, C, OC)) {
-        if (dinp) dinp5(pad, dinp, dout, weight, pre, N, C, OC, 0);
-        return dweight5_partials(pad, dweight, scratch, dout, inp, N, C, OC, 128);
-    }
-    if (is_software(pad)) {
-        if (dinp) matmul_dinp4(pad, dinp, dout, weight, N, C, OC, 8);
-        matmul_dweight4(pad, dweight, scratch, dout, inp, N, C, OC, 8);
-        return 1;
-    }
-    if (dinp) matmul_dinp3(pad, dinp, dout, weight, N, C, OC, block_size3(pad, N, C));
-    return dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, dweight_block_size3(N, C, OC)).count;
+    return pad ? backward_scratch<T>(*pad, N, C, OC).end : 0;
 }
 
 template <class T>
@@ -482,19 +509,59 @@ static void matmul_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, co
     if (dbias) matmul_dbias_cpu(dbias, dout, N, OC);
 }
 
+// dinp and dweight on matrix cores, and their second steps, around the barrier that `between` makes.
+template <class T, class Between>
+static void backward5(LaunchPad& pad, T* dinp, T* dweight, float* scratch, size_t dinp_scratch, const T* dout,
+                      const T* inp, const T* weight, int N, int C, int OC, const T* pre, Between between) {
+    const Launch5<T> weights = dweight5(pad, dweight, scratch, dout, inp, N, C, OC, 0);
+    if (!dinp) {
+        weights.start(pad);
+        between();
+        return weights.finish(pad);
+    }
+    const Launch5<T> inputs = dinp5(pad, dinp, scratch + dinp_scratch, dout, weight, pre, N, C, OC, 0);
+    inputs.start(pad);
+    weights.start(pad);
+    between();
+    inputs.finish(pad);
+    weights.finish(pad);
+}
+
+// The same by the older versions.
+template <class T, class Between>
+static void backward34(LaunchPad& pad, T* dinp, T* dweight, float* scratch, const T* dout, const T* inp,
+                       const T* weight, int N, int C, int OC, const T* pre, Between between) {
+    int slices = 1;
+    if (is_software(pad)) {
+        if (dinp) matmul_dinp4(pad, dinp, dout, weight, N, C, OC, 8);
+        matmul_dweight4(pad, dweight, scratch, dout, inp, N, C, OC, 8);
+    } else {
+        if (dinp) matmul_dinp3(pad, dinp, dout, weight, N, C, OC, block_size3(pad, N, C));
+        const int block_size = dweight_block_size3(N, C, OC);
+        slices = dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, block_size).count;
+    }
+    between();
+    add_partials(pad, dweight, scratch, size_t(OC) * C, slices);
+    if (dinp && pre) gelu_backward(&pad, dinp, pre, dinp, size_t(N) * C);
+}
+
 template <class T>
 void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
                      const T* inp, const T* weight, int N, int C, int OC, const T* pre) {
     if (!pad) return matmul_backward_cpu(dinp, dweight, dbias, dout, inp, weight, N, C, OC, pre);
-    float* dbias_scratch = scratch + dweight_scratch<T>(*pad, N, C, OC);
+    const BackwardScratch places = backward_scratch<T>(*pad, N, C, OC);
+    float* dbias_scratch = scratch + places.dbias;
     Slices dbias_cut = {1, N};
+    auto between = [&] {
+        if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 128);
+        pad->barrier();
+    };
     pad->begin_group();
-    const int slices = backward_products(*pad, dinp, dweight, scratch, dout, inp, weight, N, C, OC, pre);
-    if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 128);
-    pad->barrier();
-    add_partials(*pad, dweight, scratch, size_t(OC) * C, slices);
+    if (on_matrix_cores<T>(*pad, C, OC))
+        backward5(*pad, dinp, dweight, scratch, places.dinp, dout, inp, weight, N, C, OC, pre, between);
+    else
+        backward34(*pad, dinp, dweight, scratch, dout, inp, weight, N, C, OC, pre, between);
     if (dbias) add_partials(*pad, dbias, dbias_scratch, OC, dbias_cut.count);
-    if (dinp && pre && !on_matrix_cores<T>(*pad, C, OC)) gelu_backward(pad, dinp, pre, dinp, size_t(N) * C);
     pad->end_group();
 }
 
@@ -503,8 +570,10 @@ void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scrat
     template std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions();                            \
     template std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions();                      \
     template std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions();                          \
-    template void matmul_forward(LaunchPad*, T*, const T*, const T*, const T*, int, int, int);            \
-    template void matmul_gelu_forward(LaunchPad*, T*, T*, const T*, const T*, const T*, int, int, int);   \
+    template void matmul_forward(LaunchPad*, T*, const T*, const T*, const T*, int, int, int, float*);    \
+    template void matmul_gelu_forward(LaunchPad*, T*, T*, const T*, const T*, const T*, int, int, int,    \
+                                      float*);                                                            \
+    template size_t matmul_forward_scratch<T>(const LaunchPad*, int, int, int);                           \
     template size_t matmul_backward_scratch<T>(const LaunchPad*, int, int, int);                          \
     template void matmul_backward(LaunchPad*, T*, T*, T*, float*, const T*, const T*, const T*, int, int, \
                                   int, const T*);

@@ -7,15 +7,19 @@
 #include "llmc/launchpad.h"
 
 // out (N,OC) = inp (N,C) weight (OC,C)^T + bias (OC). bias may be null.
-// pad: where to run; null means the CPU.
+// pad: where to run; null means the CPU. scratch: matmul_forward_scratch() floats, contents undefined before
+// and after, or null; with it, products of few rows are quicker on some devices.
 template <class T>
 void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
-                    int OC);
+                    int OC, float* scratch = nullptr);
 
 // The same, then GELU: pre (N,OC) = inp weight^T + bias, out = gelu(pre). On matrix cores it is one kernel.
 template <class T>
 void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
-                         int C, int OC);
+                         int C, int OC, float* scratch = nullptr);
+
+template <class T>
+size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC);
 
 // dinp (N,C) = dout (N,OC) weight; overwritten; null: not computed. Where inp is gelu(pre), pre (N,C) may be
 // given: dinp is multiplied by gelu'(pre) then. dweight (OC,C) += dout^T inp (N,C).  dbias (OC) += column

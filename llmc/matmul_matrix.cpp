@@ -4,23 +4,36 @@
 #include <algorithm>
 #include <cstring>
 
-// How a workgroup cuts a product: a subgroup computes down x across fragments, and the workgroup has
-// subgroups_m x subgroups_n subgroups. The shared memory is refilled after early_steps of a round's two.
+// How a workgroup cuts a product: a subgroup computes down x across fragments, the workgroup has subgroups_m
+// x subgroups_n subgroups, and a round takes `steps` of a fragment's K; after early_steps of them it refills
+// the shared memory. The last two numbers are an H200's: workgroups that run at once, and microseconds that a
+// round takes them.
 struct MatrixTiles {
     int block_size;
-    uint32_t down, across, subgroups_m, subgroups_n, early_steps;
+    uint32_t down, across, subgroups_m, subgroups_n, steps, early_steps;
+    int at_once;
+    double round_us;
 };
-// Measured on an H200 (SPEED.md): 128 runs two workgroups on a multiprocessor, 256 one that reads less.
-static const MatrixTiles matrix_tiles[] = {{128, 4, 4, 2, 2, 2}, {256, 4, 4, 2, 4, 1}, {64, 2, 4, 2, 1, 2}};
+// Measured there (SPEED.md): 256 reads least and wins where there is work for it.
+static const MatrixTiles matrix_tiles[] = {
+    {256, 4, 4, 2, 4, 2, 1, 132, 0.85}, {128, 4, 4, 2, 2, 2, 2, 264, 0.92}, {64, 2, 4, 2, 1, 4, 4, 264, 0.7}};
 
-static const uint32_t STEPS = 2;            // of a fragment's K in a round
-static const uint32_t PANEL = 8;            // rows of tiles that workgroups walk together
-static const int WORKGROUPS_AT_ONCE = 264;  // of a large GPU: two on each of an H200's multiprocessors
+static const uint32_t PANEL = 8;  // rows of tiles that workgroups walk together
+static const int MOST_SLICES = 32;
+static const double START_US = 2;     // what a workgroup takes to begin and to end
+static const double FINISH_US = 2.5;  // what the second kernel takes, besides its traffic
+static const double BYTES_PER_US = 3e6;
 
 static const MatrixTiles& find_tiles(int block_size) {
     for (const MatrixTiles& tiles : matrix_tiles)
         if (tiles.block_size == block_size) return tiles;
     fail("matmul version 5 has no block size %d", block_size);
+}
+
+std::vector<int> matrix_block_sizes() {
+    std::vector<int> sizes;
+    for (const MatrixTiles& tiles : matrix_tiles) sizes.push_back(tiles.block_size);
+    return sizes;
 }
 
 template <class T>
@@ -35,12 +48,6 @@ bool on_matrix_cores(const LaunchPad& pad, int C, int OC) {
     return fragment<T>(pad) && C % 8 == 0 && OC % 8 == 0;
 }
 
-std::vector<int> matrix_block_sizes() {
-    std::vector<int> sizes;
-    for (const MatrixTiles& tiles : matrix_tiles) sizes.push_back(tiles.block_size);
-    return sizes;
-}
-
 // The tiles' sizes in elements.
 struct TileSizes {
     uint32_t m, n, k, sub_m, sub_n, subgroups;
@@ -49,81 +56,99 @@ static TileSizes sizes_of(const MatrixTiles& tiles, MatrixShape f) {
     const uint32_t sub_m = tiles.down * f.M, sub_n = tiles.across * f.N;
     return {sub_m * tiles.subgroups_m,
             sub_n * tiles.subgroups_n,
-            STEPS * f.K,
+            tiles.steps * f.K,
             sub_m,
             sub_n,
             tiles.subgroups_m * tiles.subgroups_n};
-}
-
-// Bytes of shared memory, as matmul5.glsl lays it out: factors in padded lines, later the strips of results.
-static uint32_t shared_bytes(const MatrixProduct& p, const TileSizes& t, MatrixShape f) {
-    const bool a_k_major = !strcmp(p.kernel, "matmul_dweight5"),
-               b_k_major = strcmp(p.kernel, "matmul_forward5") != 0;
-    const uint32_t a = a_k_major ? t.k * (t.m / 8 + 1) : t.m * (t.k / 8 + 1);
-    const uint32_t b = b_k_major ? t.k * (t.n / 8 + 1) : t.n * (t.k / 8 + 1);
-    const uint32_t strips = t.subgroups * f.M * (t.sub_n / (p.epilogue == EPILOGUE_PARTIAL ? 4 : 8) + 1);
-    return 16 * std::max(a + b, strips);
 }
 
 static uint64_t count_tiles(const MatrixProduct& p, const TileSizes& t) {
     return blocks(p.M, t.m) * blocks(p.N, t.n);
 }
 
+// Bytes of shared memory, as matmul5.glsl lays it out: factors in padded lines, later the strips of results.
+static uint32_t shared_bytes(const MatrixProduct& p, const TileSizes& t, MatrixShape f, bool partial) {
+    const bool a_k_major = !strcmp(p.kernel, "matmul_dweight5"),
+               b_k_major = strcmp(p.kernel, "matmul_forward5") != 0;
+    const uint32_t a = a_k_major ? t.k * (t.m / 8 + 1) : t.m * (t.k / 8 + 1);
+    const uint32_t b = b_k_major ? t.k * (t.n / 8 + 1) : t.n * (t.k / 8 + 1);
+    const uint32_t strips = t.subgroups * f.M * (t.sub_n / (partial ? 4 : 8) + 1);
+    return 16 * std::max(a + b, strips);
+}
+
+size_t partial_floats(const MatrixProduct& p, const MatrixCut& cut) {
+    return cut.slices > 1 ? size_t(cut.slices) * p.M * p.N : 0;
+}
+
+// Microseconds that a cut should take on a large GPU: rounds of workgroups, and the partial results' traffic.
+static double estimate(const MatrixProduct& p, const MatrixTiles& tiles, const TileSizes& t,
+                       const MatrixCut& cut) {
+    const double turns = double(blocks(count_tiles(p, t) * uint64_t(cut.slices), tiles.at_once));
+    const double workgroup = double(blocks(cut.slice_k, t.k)) * tiles.round_us + START_US;
+    const double finish = cut.slices > 1 ? FINISH_US + 8 * double(partial_floats(p, cut)) / BYTES_PER_US : 0;
+    return turns * workgroup + finish;
+}
+
+static MatrixCut make_cut(const MatrixProduct& p, const TileSizes& t, int block_size, int slices) {
+    const int slice_k = int(blocks(blocks(p.K, slices), t.k) * t.k);
+    return {block_size, int(blocks(p.K, slice_k)), slice_k};
+}
+
 template <class T>
-int choose_matrix_block(const LaunchPad& pad, const MatrixProduct& product) {
+MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product, int block_size,
+                             bool may_slice) {
     const MatrixShape f = fragment<T>(pad);
-    auto fits = [&](int block_size) {
-        const TileSizes t = sizes_of(find_tiles(block_size), f);
-        return t.subgroups * pad.limits().subgroup_size <= pad.limits().max_block &&
-               shared_bytes(product, t, f) <= pad.limits().shared_bytes;
-    };
-    auto workgroups = [&](int block_size) {
-        return count_tiles(product, sizes_of(find_tiles(block_size), f)) * uint64_t(product.slices);
-    };
-    if (fits(256) && product.K >= 2048 && workgroups(256) >= uint64_t(WORKGROUPS_AT_ONCE) * 4) return 256;
-    return fits(128) && workgroups(128) * 2 >= uint64_t(WORKGROUPS_AT_ONCE) ? 128 : 64;
-}
-
-template <class T>
-MatrixProduct sliced(const LaunchPad& pad, MatrixProduct product, int block_size) {
-    const TileSizes t = sizes_of(find_tiles(block_size), fragment<T>(pad));
-    const uint64_t tiles = count_tiles(product, t),
-                   most = std::clamp<uint64_t>(blocks(product.K, 8 * t.k), 1, 64);
-    int best = 1;
+    MatrixCut best = {};
     double best_time = 1e30;
-    for (uint64_t slices = 1; slices <= most; slices++) {
-        const uint64_t rounds = blocks(tiles * slices, WORKGROUPS_AT_ONCE);
-        // a round takes as long as a slice is, and a little to begin and to end; partial sums cost their
-        // traffic
-        const double time =
-            double(rounds) * (double(product.K) / double(slices) + 200) + 2.0 * double(slices);
-        if (time >= best_time) continue;
-        best_time = time;
-        best = int(slices);
+    for (const MatrixTiles& tiles : matrix_tiles) {
+        const TileSizes t = sizes_of(tiles, f);
+        const bool fits = t.subgroups * pad.limits().subgroup_size <= pad.limits().max_block &&
+                          shared_bytes(product, t, f, may_slice) <= pad.limits().shared_bytes;
+        if (block_size ? tiles.block_size != block_size : !fits) continue;
+        const int most = may_slice ? std::clamp(int(blocks(product.K, 4 * t.k)), 1, MOST_SLICES) : 1;
+        for (int slices = 1; slices <= most; slices++) {
+            const MatrixCut cut = make_cut(product, t, tiles.block_size, slices);
+            const double time = estimate(product, tiles, t, cut);
+            if (time < best_time) best = cut, best_time = time;
+        }
     }
-    product.slice_k = int(blocks(blocks(product.K, best), t.k) * t.k);
-    product.slices = int(blocks(product.K, product.slice_k));
-    return product;
+    return best;
 }
 
 template <class T>
-void launch_matrix_product(LaunchPad& pad, const MatrixProduct& p, MatmulMatrixArgs args, int block_size) {
-    const MatrixTiles& tiles = find_tiles(block_size);
+void launch_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixCut& cut,
+                           MatmulMatrixArgs args) {
+    const MatrixTiles& tiles = find_tiles(cut.block_size);
     const MatrixShape f = fragment<T>(pad);
     const TileSizes t = sizes_of(tiles, f);
-    args.slices = p.slices;
-    args.slice_k = p.slice_k ? p.slice_k : p.K;
+    args.slices = cut.slices;
+    args.slice_k = cut.slice_k;
     const bool exact = p.M % t.m == 0 && p.N % t.n == 0 && p.K % t.k == 0;
+    const int epilogue = cut.slices > 1 ? EPILOGUE_PARTIAL : p.epilogue;
     pad.dispatch<T>(
-        p.kernel, {count_tiles(p, t) * uint64_t(p.slices)},
+        p.kernel, {count_tiles(p, t) * uint64_t(cut.slices)},
         {t.subgroups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.sub_m, t.sub_n,
-         tiles.early_steps, PANEL, uint32_t(p.M), uint32_t(p.N), uint32_t(p.K), !exact, uint32_t(p.epilogue)},
+         tiles.early_steps, PANEL, uint32_t(p.M), uint32_t(p.N), uint32_t(p.K), !exact, uint32_t(epilogue)},
         args, {.flops = 2.0 * p.M * p.N * p.K});
 }
 
-#define INSTANTIATE(T)                                                           \
-    template bool on_matrix_cores<T>(const LaunchPad&, int, int);                \
-    template int choose_matrix_block<T>(const LaunchPad&, const MatrixProduct&); \
-    template MatrixProduct sliced<T>(const LaunchPad&, MatrixProduct, int);      \
-    template void launch_matrix_product<T>(LaunchPad&, const MatrixProduct&, MatmulMatrixArgs, int);
+template <class T>
+void finish_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixCut& cut,
+                           const MatmulMatrixArgs& args) {
+    if (cut.slices == 1) return;
+    const uint64_t n = uint64_t(p.M) * p.N;
+    const MatmulFinishArgs finish = {args.outp, args.bias, args.other, args.partials, n, cut.slices};
+    // the constants between the block size and N are the product's alone
+    pad.dispatch<T>("matmul5_finish", {blocks(n / 8, 128)},
+                    {128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uint32_t(p.N), 0, 0, uint32_t(p.epilogue)}, finish,
+                    {.bytes = double(n) * (4.0 * cut.slices + 2.0 * sizeof(T))});
+}
+
+#define INSTANTIATE(T)                                                                           \
+    template bool on_matrix_cores<T>(const LaunchPad&, int, int);                                \
+    template MatrixCut cut_matrix_product<T>(const LaunchPad&, const MatrixProduct&, int, bool); \
+    template void launch_matrix_product<T>(LaunchPad&, const MatrixProduct&, const MatrixCut&,   \
+                                           MatmulMatrixArgs);                                    \
+    template void finish_matrix_product<T>(LaunchPad&, const MatrixProduct&, const MatrixCut&,   \
+                                           const MatmulMatrixArgs&);
 FOR_EACH_REAL(INSTANTIATE)

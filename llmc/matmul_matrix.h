@@ -1,5 +1,5 @@
-// The products of the linear layers on matrix cores (matmul5.glsl): how they are cut, and their launch. Used
-// by llmc/matmul.cpp alone.
+// The products of the linear layers on matrix cores (version 5, matmul5.glsl): how they are cut, and their
+// launch. Used by llmc/matmul.cpp alone.
 #pragma once
 #include <vector>
 
@@ -10,9 +10,14 @@
 struct MatrixProduct {
     const char* kernel;
     int M, N, K;
-    int epilogue;     // EPILOGUE_... of shaders/args.h
-    int slices = 1;   // of K, each of slice_k but the last; more than one with EPILOGUE_PARTIAL alone
-    int slice_k = 0;  // 0: all of K
+    int epilogue;  // EPILOGUE_... of shaders/args.h, but not EPILOGUE_PARTIAL
+};
+
+// How a product is cut: into tiles, which block_size names, and K into slices, each of slice_k but the last.
+// The partial results of several slices are added by a second kernel.
+struct MatrixCut {
+    int block_size;
+    int slices, slice_k;
 };
 
 // Whether the device multiplies T on matrix cores, and rows of C and OC elements consist of whole 16-byte
@@ -20,20 +25,23 @@ struct MatrixProduct {
 template <class T>
 bool on_matrix_cores(const LaunchPad& pad, int C, int OC);
 
-// Block sizes for the tables of versions. They name a way to cut a product: the invocations of a workgroup
-// where a subgroup has 32; there are more or fewer where it has another size.
+// Block sizes for the tables of versions, the usual one first. They name tiles: the invocations of a
+// workgroup where a subgroup has 32; there are more or fewer where it has another size.
 std::vector<int> matrix_block_sizes();
 
-// The block size that training uses.
+// The cut that should be the quickest; with block_size 0, of all tiles. may_slice: K may be sliced.
 template <class T>
-int choose_matrix_block(const LaunchPad& pad, const MatrixProduct& product);
+MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product, int block_size,
+                             bool may_slice);
 
-// How many slices of K give a large GPU whole rounds of workgroups, where the product has few tiles; and the
-// length of a slice.
-template <class T>
-MatrixProduct sliced(const LaunchPad& pad, MatrixProduct product, int block_size);
+// Floats of scratch that a cut needs: its partial results.
+size_t partial_floats(const MatrixProduct& product, const MatrixCut& cut);
 
-// Launches the product; args holds the addresses.
+// The two steps of a product; the second does nothing where K is not sliced, and must wait for the first.
+// args holds the addresses.
 template <class T>
-void launch_matrix_product(LaunchPad& pad, const MatrixProduct& product, MatmulMatrixArgs args,
-                           int block_size);
+void launch_matrix_product(LaunchPad& pad, const MatrixProduct& product, const MatrixCut& cut,
+                           MatmulMatrixArgs args);
+template <class T>
+void finish_matrix_product(LaunchPad& pad, const MatrixProduct& product, const MatrixCut& cut,
+                           const MatmulMatrixArgs& args);

@@ -85,6 +85,12 @@ struct MatmulMatrixArgs {
     int slices;       // of K; slice_k in each, the last one may have fewer
     int slice_k;
 };
+struct MatmulFinishArgs {
+    Reals outp, bias, other;  // as above
+    Floats partials;          // (slices, n)
+    uint64_t n;               // M N
+    int slices;
+};
 const int EPILOGUE_NONE = 0;        // outp = a b
 const int EPILOGUE_BIAS = 1;        // outp = a b + bias
 const int EPILOGUE_GELU = 2;        // other = a b + bias, outp = GELU(other)

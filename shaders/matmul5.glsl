@@ -16,7 +16,7 @@ layout(constant_id = 5) const uint TILE_N = 128;
 layout(constant_id = 6) const uint TILE_K = 32;
 layout(constant_id = 7) const uint SUB_M = 64;
 layout(constant_id = 8) const uint SUB_N = 64;
-layout(constant_id = 9) const uint EARLY_STEPS = 1;   // steps of FK before the shared memory is refilled, of TILE_K / FK
+layout(constant_id = 9) const uint EARLY_STEPS = 1;   // of the TILE_K / FK steps of a round: before shared memory is refilled
 layout(constant_id = 10) const uint PANEL = 8;        // rows of tiles walked together, so that they share what the cache holds
 layout(constant_id = 11) const uint M = 8;
 layout(constant_id = 12) const uint N = 8;
@@ -49,7 +49,6 @@ const uint STRIP_PARTS = FM * ROW_CHUNKS / LANES, PIECES = STRIP_PARTS * DOWN;  
 
 shared uvec4 tile[STRIPS > FACTORS ? STRIPS : FACTORS];
 
-#define FragmentResult coopmat<REAL, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
 FragmentSum sums[FRAGMENTS];
 uvec4 fetched_a[A_PARTS], fetched_b[B_PARTS];
 
@@ -167,7 +166,7 @@ bool in_product(uvec2 at) { return !GUARDED || (at.x < M && at.y < N / (EPILOGUE
 // Writes strip i of the sums to outp, rounded to the storage type.
 void store_strip(Reals outp, Place p, uint i) {
     [[unroll]] for (uint j = 0; j < ACROSS; j++)
-        coopMatStore(FragmentResult(sums[i * ACROSS + j]), tile, strip_start() + j * FN / 8, STRIP_STRIDE,
+        coopMatStore(round_fragment(sums[i * ACROSS + j]), tile, strip_start() + j * FN / 8, STRIP_STRIDE,
                      gl_CooperativeMatrixLayoutRowMajor);
     subgroupBarrier();
     [[unroll]] for (uint part = 0; part < STRIP_PARTS; part++) {
@@ -201,7 +200,7 @@ void combine_strip(uvec4 values[PIECES], uint i) {
         if (EPILOGUE == EPILOGUE_ADD)
             sums[i * ACROSS + j] += other;
         else
-            for (int e = 0; e < other.length(); e++) sums[i * ACROSS + j][e] *= gelu_slope(other[e]);
+            for (int e = 0; e < other.length(); e++) sums[i * ACROSS + j][e] *= quick_gelu_slope(other[e]);
     }
     subgroupBarrier();
 }
@@ -235,9 +234,9 @@ void main() {
             store_strip(args.other, p, i);
             [[unroll]] for (uint j = 0; j < ACROSS; j++) {
                 // of the number that was stored, as when it is computed again from there
-                sums[i * ACROSS + j] = FragmentSum(FragmentResult(sums[i * ACROSS + j]));
+                sums[i * ACROSS + j] = FragmentSum(round_fragment(sums[i * ACROSS + j]));
                 for (int e = 0; e < sums[i * ACROSS + j].length(); e++)
-                    sums[i * ACROSS + j][e] = gelu(sums[i * ACROSS + j][e]);
+                    sums[i * ACROSS + j][e] = quick_gelu(sums[i * ACROSS + j][e]);
             }
         }
         store_strip(args.outp, p, i);

@@ -18,3 +18,17 @@ layout(constant_id = 3) const uint FK = 16;
 #define FragmentA coopmat<REAL, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA>
 #define FragmentB coopmat<REAL, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB>
 #define FragmentSum coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
+#define FragmentResult coopmat<REAL, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
+
+// Sums rounded to the storage type, to nearest (ties away from zero). Converting to bf16 truncates on NVIDIA, of whole
+// fragments and of their components; so half a unit in the last place is added here, and the rest is cut off, after which
+// the conversion is exact. NaN and infinity stay.
+FragmentResult round_fragment(FragmentSum sums) {
+#ifdef REAL_BF16
+    for (int e = 0; e < sums.length(); e++) {
+        const float unit = uintBitsToFloat(floatBitsToUint(sums[e]) & 0xff800000u);  // its power of two
+        sums[e] = uintBitsToFloat(floatBitsToUint(fma(unit, 1.0 / 256, sums[e])) & 0xffff0000u);
+    }
+#endif
+    return FragmentResult(sums);
+}
