@@ -25,8 +25,8 @@ struct MatrixCut {
 template <class T>
 bool on_matrix_cores(const LaunchPad& pad, int C, int OC);
 
-// Block sizes for the tables of versions, the usual one first. They name tiles: the invocations of a
-// workgroup where a subgroup has 32; there are more or fewer where it has another size.
+// Block sizes for the tables of versions. They name tiles; how many invocations a workgroup has follows from
+// the device's subgroups.
 std::vector<int> matrix_block_sizes();
 
 // The cut that should be the quickest; with block_size 0, of all tiles. may_slice: K may be sliced.

@@ -1,6 +1,6 @@
 // What the tiled attention kernels share. A workgroup holds 64 x 64 scores in registers: BLOCK = 8 * ROW_STEP
 // invocations, each with ROWS x 8 of them, at rows row_of(0..) and columns column_of(0..). The factors of a product
-// pass through one array of shared memory in slices, so that it stays under 26 KiB for every head size to 128.
+// pass through one array of shared memory in slices, so that it stays under 22 KiB for every head size to 128.
 layout(constant_id = 1) const uint HS = 64;       // channels of a head
 layout(constant_id = 2) const uint QUADS = 1;     // rows allow accesses of four channels
 
@@ -13,9 +13,9 @@ const uint SCORES = ROWS * COLUMNS, SUMS = ROWS * WIDE;  // named: glslang takes
 const uint DEPTH = 8;                             // quads of channels in a slice of q k^T
 const uint STRIDE = DEPTH + 1;                    // an odd number of quads: 8 rows at one column lie in different banks
 const uint SCORE_STRIDE = TILE / 4 + 1;
-const uint LENGTH = WIDE == 1 ? 64 : WIDE == 2 ? 32 : 16;  // rows in a slice of p v, of 8 * WIDE quads: 512 at most
+const uint LENGTH = WIDE == 1 ? 32 : WIDE == 2 ? 16 : 8;  // rows in a slice of p v, of 8 * WIDE quads: 256 at most
 
-shared vec4 tile[TILE * SCORE_STRIDE + 512];
+shared vec4 tile[TILE * SCORE_STRIDE + 256];  // an H200 runs two workgroups of under 24 KiB at a time, but only one above
 const uint COLUMN_TILE = TILE * STRIDE;           // where the second factor of multiply() lies; the first lies at 0
 const uint VALUE_TILE = TILE * SCORE_STRIDE;      // where the second factor of accumulate() lies; the scores lie at 0
 
