@@ -8,15 +8,7 @@ static const AdamWStep NOW = adamw_step(1e-4f, 0.9f, 0.95f, 1e-8f, 1);
 
 template <class T>
 static void register_gpu(bool with_master) {
-    LaunchPad& pad = *bench().pad;
     const size_t n = bench().small ? 1 << 20 : 124475904;  // GPT-2 124M with its vocabulary padded
-    T *params = bench_array<T>(n), *grads = bench_array<T>(n);
-    float *master = with_master ? bench_array(n) : nullptr, *m = bench_array(n, 0), *v = bench_array(n, 0);
-    AdamWStep* step = pad.allocate<AdamWStep>(1, "benchmark");
-    pad.upload(step, &NOW, sizeof NOW);
-    const float values[2] = {1, 1};
-    float* norm = bench_array(2);
-    pad.upload(norm, values, sizeof values);
     // reads everything, writes all but the gradients, and does not read params where there are master weights
     const double bytes = with_master ? 2.0 * sizeof(T) + 24 : 3.0 * sizeof(T) + 16;
     for (const auto& version : adamw_update_versions<T>())
@@ -24,8 +16,14 @@ static void register_gpu(bool with_master) {
             bench_gpu(format_string("%s/%s%s/block:%d/n:%zu", version.name, real_name<T>(),
                                     with_master ? "+master" : "", block, n),
                       {.bytes = bytes * double(n)}, [=] {
-                          version.launch(*bench().pad, params, master, m, v, grads, n, step, 0.1f, norm,
-                                         block);
+                          T *params = bench_array<T>(n), *grads = bench_array<T>(n);
+                          float *master = with_master ? bench_array(n) : nullptr, *m = bench_array(n, 0),
+                                *v = bench_array(n, 0), *norm = bench_array<float>(2, {1, 1});
+                          AdamWStep* step = bench_array<AdamWStep>(1, {NOW});
+                          return [=] {
+                              version.launch(*bench().pad, params, master, m, v, grads, n, step, 0.1f, norm,
+                                             block);
+                          };
                       });
 }
 

@@ -18,18 +18,20 @@ static void register_gpu() {
                       : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}, {64, 1024, 768, 12}};
     for (const auto [B, seq_len, C, NH] : shapes) {
         const size_t rows = size_t(B) * seq_len;
-        T *qkv = bench_array<T>(rows * 3 * C), *out = bench_array<T>(rows * C);
-        T *dqkv = bench_array<T>(rows * 3 * C), *dout = bench_array<T>(rows * C);
-        float *lse = bench_array(rows * NH), *delta = bench_array(rows * NH);
-        attention_forward(bench().pad.get(), out, lse, qkv, B, seq_len, C, NH);
         for (const auto& version : attention_backward_versions<T>())
             for (int block : version.block_sizes)
                 bench_gpu(format_string("%s/%s/block:%d/B:%d/T:%d/C:%d/NH:%d", version.name, real_name<T>(),
                                         block, B, seq_len, C, NH),
                           {.flops = backward_flops(B, seq_len, C)},
                           [=, B = B, seq_len = seq_len, C = C, NH = NH] {
-                              version.launch(*bench().pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C,
-                                             NH, block);
+                              T *qkv = bench_array<T>(rows * 3 * C), *out = bench_array<T>(rows * C);
+                              T *dqkv = bench_array<T>(rows * 3 * C), *dout = bench_array<T>(rows * C);
+                              float *lse = bench_array(rows * NH), *delta = bench_array(rows * NH);
+                              attention_forward(bench().pad.get(), out, lse, qkv, B, seq_len, C, NH);
+                              return [=] {
+                                  version.launch(*bench().pad, dqkv, delta, dout, out, lse, qkv, B, seq_len,
+                                                 C, NH, block);
+                              };
                           });
     }
 }

@@ -17,16 +17,16 @@ static void register_gpu() {
                       : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}, {64, 1024, 768, 12}};
     for (const auto [B, seq_len, C, NH] : shapes) {
         const size_t rows = size_t(B) * seq_len;
-        T *qkv = bench_array<T>(rows * 3 * C), *out = bench_array<T>(rows * C);
-        float* lse = bench_array(rows * NH);
         for (const auto& version : attention_forward_versions<T>())
             for (int block : version.block_sizes)
-                bench_gpu(format_string("%s/%s/block:%d/B:%d/T:%d/C:%d/NH:%d", version.name, real_name<T>(),
-                                        block, B, seq_len, C, NH),
-                          {.flops = forward_flops(B, seq_len, C)},
-                          [=, B = B, seq_len = seq_len, C = C, NH = NH] {
-                              version.launch(*bench().pad, out, lse, qkv, B, seq_len, C, NH, block);
-                          });
+                bench_gpu(
+                    format_string("%s/%s/block:%d/B:%d/T:%d/C:%d/NH:%d", version.name, real_name<T>(), block,
+                                  B, seq_len, C, NH),
+                    {.flops = forward_flops(B, seq_len, C)}, [=, B = B, seq_len = seq_len, C = C, NH = NH] {
+                        T *qkv = bench_array<T>(rows * 3 * C), *out = bench_array<T>(rows * C);
+                        float* lse = bench_array(rows * NH);
+                        return [=] { version.launch(*bench().pad, out, lse, qkv, B, seq_len, C, NH, block); };
+                    });
     }
 }
 

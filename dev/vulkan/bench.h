@@ -24,7 +24,8 @@
 struct Bench {
     std::unique_ptr<LaunchPad> pad;  // null where there is no Vulkan device
     Peaks peaks;
-    bool small = true;  // a software device: use small shapes
+    bool small = true;          // a software device: use small shapes
+    std::vector<void*> arrays;  // of the row that runs
 };
 
 inline Bench& bench() {
@@ -40,12 +41,17 @@ inline void report(benchmark::State& state, Work work, double seconds, const Pea
     if (peak > 0) state.counters["%peak"] = 100 * (arithmetic ? work.flops : work.bytes) / seconds / peak;
 }
 
-// Registers one GPU row: the median of seven batches after a warm-up. `launch` appends one run of the kernel;
-// what it captures must live until the program ends.
-inline void bench_gpu(const std::string& name, Work work, std::function<void()> launch) {
+// Appends one run of a kernel.
+using Launch = std::function<void()>;
+
+// Registers one GPU row: the median of seven batches after a warm-up. `prepare` makes what the row needs, by
+// bench_array(), and returns what launches it; it is called when the row runs, and its arrays are freed
+// after.
+inline void bench_gpu(const std::string& name, Work work, std::function<Launch()> prepare) {
     benchmark::RegisterBenchmark(name.c_str(),
                                  [=](benchmark::State& state) {
                                      LaunchPad& pad = *bench().pad;
+                                     const Launch launch = prepare();
                                      warm_up(pad, launch, 0.05);
                                      std::vector<double> seconds(7);
                                      for (auto _ : state) {
@@ -55,6 +61,8 @@ inline void bench_gpu(const std::string& name, Work work, std::function<void()> 
                                          state.SetIterationTime(seconds[3]);
                                      }
                                      report(state, work, seconds[3], bench().peaks);
+                                     for (void* array : bench().arrays) pad.free(array);
+                                     bench().arrays.clear();
                                  })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
@@ -81,18 +89,35 @@ inline void bench_cpu(const std::string& name, Work work, std::function<void()> 
         ->MinTime(0.2);
 }
 
-// An array on the device with random values, which lives as long as the program.
+// n elements on the device for the row that runs, the given ones and these again and again: the device copies
+// what it has got, which is quicker than the bus.
+template <class T>
+T* bench_array(size_t n, const std::vector<T>& values) {
+    LaunchPad& pad = *bench().pad;
+    T* p = pad.allocate<T>(n, "benchmark");
+    bench().arrays.push_back(p);
+    size_t filled = std::min(n, values.size());
+    pad.upload(p, values.data(), filled * sizeof(T));
+    for (size_t count; filled < n; filled += count) {
+        count = std::min(filled, n - filled);
+        pad.copy(p + filled, p, count * sizeof(T));
+    }
+    return p;
+}
+
+// The same of random values, a million of which are drawn once: a billion would take longer than the run.
 template <class T = float>
 T* bench_array(size_t n, float scale = 1.0f) {
-    std::mt19937 generator(1);
-    std::normal_distribution<float> normal(0.0f, scale);
-    std::vector<T> values(
-        std::min<size_t>(n, 1 << 20));  // repeated: drawing a billion takes longer than the run
-    for (T& v : values) v = T(normal(generator));
-    T* p = bench().pad->allocate<T>(n, "benchmark");
-    for (size_t i = 0; i < n; i += values.size())
-        bench().pad->upload(p + i, values.data(), std::min(values.size(), n - i) * sizeof(T));
-    return p;
+    static const std::vector<float> normal_values = [] {
+        std::mt19937 generator(1);
+        std::normal_distribution<float> normal;
+        std::vector<float> drawn(1 << 20);
+        for (float& v : drawn) v = normal(generator);
+        return drawn;
+    }();
+    std::vector<T> values(std::min(n, normal_values.size()));
+    for (size_t i = 0; i < values.size(); i++) values[i] = T(scale * normal_values[i]);
+    return bench_array(n, values);
 }
 
 // Opens the device, measures its peaks, registers by calling `register_all`, runs. For main().

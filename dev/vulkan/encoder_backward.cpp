@@ -13,18 +13,20 @@ static void register_gpu() {
     const std::vector<int> tokens = word_like_tokens(count, V);
     std::vector<int> lists(encoder_bucket_ints(int(count)));
     build_encoder_buckets(lists.data(), tokens.data(), int(count));
-    int* buckets = bench().pad->allocate<int>(lists.size(), "benchmark");
-    bench().pad->upload(buckets, lists.data(), lists.size() * sizeof(int));
-    T *dwte = bench_array<T>(size_t(V) * C), *dwpe = bench_array<T>(size_t(seq) * C),
-      *dout = bench_array<T>(count * C);
     // dout once for each sum
     const Work work = {.bytes = double(sizeof(T)) * C * (2.0 * double(count) + 2.0 * lists[0] + 2.0 * seq)};
     for (const auto& version : encoder_backward_versions<T>())
         for (int block : version.block_sizes)
             bench_gpu(format_string("%s/%s/block:%d/B:%d/T:%d/C:%d", version.name, real_name<T>(), block, B,
                                     seq, C),
-                      work,
-                      [=] { version.launch(*bench().pad, dwte, dwpe, dout, buckets, B, seq, C, block); });
+                      work, [=] {
+                          int* buckets = bench_array(lists.size(), lists);
+                          T *dwte = bench_array<T>(size_t(V) * C), *dwpe = bench_array<T>(size_t(seq) * C),
+                            *dout = bench_array<T>(count * C);
+                          return [=] {
+                              version.launch(*bench().pad, dwte, dwpe, dout, buckets, B, seq, C, block);
+                          };
+                      });
 }
 
 template <class T>

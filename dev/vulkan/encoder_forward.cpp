@@ -11,16 +11,16 @@ static void register_gpu() {
     const int B = bench().small ? 4 : 64, seq = bench().small ? 64 : 1024, C = 768;
     const size_t count = size_t(B) * seq;
     const std::vector<int> tokens = word_like_tokens(count, V);
-    int* inp = bench().pad->allocate<int>(count, "benchmark");
-    bench().pad->upload(inp, tokens.data(), count * sizeof(int));
-    T *wte = bench_array<T>(size_t(V) * C), *wpe = bench_array<T>(size_t(seq) * C),
-      *out = bench_array<T>(count * C);
     for (const auto& version : encoder_forward_versions<T>())
         for (int block : version.block_sizes)
             bench_gpu(format_string("%s/%s/block:%d/B:%d/T:%d/C:%d", version.name, real_name<T>(), block, B,
                                     seq, C),
-                      {.bytes = 2.0 * sizeof(T) * double(count) * C},
-                      [=] { version.launch(*bench().pad, out, inp, wte, wpe, B, seq, C, block); });
+                      {.bytes = 2.0 * sizeof(T) * double(count) * C}, [=] {
+                          int* inp = bench_array(count, tokens);
+                          T *wte = bench_array<T>(size_t(V) * C), *wpe = bench_array<T>(size_t(seq) * C),
+                            *out = bench_array<T>(count * C);
+                          return [=] { version.launch(*bench().pad, out, inp, wte, wpe, B, seq, C, block); };
+                      });
 }
 
 template <class T>

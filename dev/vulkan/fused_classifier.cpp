@@ -10,16 +10,19 @@ template <class T>
 static void register_gpu() {
     const int N = bench().small ? 64 : 4096;
     const size_t n = size_t(N) * Vp;
-    T* logits = bench_array<T>(n);
-    float* losses = bench_array(N);
-    int* targets = bench().pad->allocate<int>(N, "benchmark");
-    bench().pad->fill(targets, 1000, N * sizeof(int));
     const Work work = {.bytes = 2.0 * sizeof(T) * double(n)};
     for (const auto& version : fused_classifier_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(
-                format_string("%s/%s/block:%d/N:%d/V:%d", version.name, real_name<T>(), block, N, V), work,
-                [=] { version.launch(*bench().pad, logits, losses, targets, 1.0f, N, V, Vp, true, block); });
+            bench_gpu(format_string("%s/%s/block:%d/N:%d/V:%d", version.name, real_name<T>(), block, N, V),
+                      work, [=] {
+                          T* logits = bench_array<T>(n);
+                          float* losses = bench_array(N);
+                          int* targets = bench_array(N, std::vector<int>(1, 1000));
+                          return [=] {
+                              version.launch(*bench().pad, logits, losses, targets, 1.0f, N, V, Vp, true,
+                                             block);
+                          };
+                      });
 }
 
 template <class T>

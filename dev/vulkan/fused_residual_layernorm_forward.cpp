@@ -8,16 +8,18 @@ static void register_gpu() {
     const int N = bench().small ? 512 : 65536;
     for (int C : {768, 1600}) {
         const size_t n = size_t(N) * C;
-        T *inp1 = bench_array<T>(n), *inp2 = bench_array<T>(n), *residual = bench_array<T>(n),
-          *normed = bench_array<T>(n), *weight = bench_array<T>(C), *bias = bench_array<T>(C);
-        float *mean = bench_array(N), *rstd = bench_array(N);
         for (const auto& version : fused_residual_layernorm_forward_versions<T>())
             for (int block : version.block_sizes)
                 bench_gpu(
                     format_string("%s/%s/block:%d/N:%d/C:%d", version.name, real_name<T>(), block, N, C),
                     {.bytes = 4.0 * sizeof(T) * double(n)}, [=] {
-                        version.launch(*bench().pad, residual, normed, mean, rstd, inp1, inp2, weight, bias,
-                                       N, C, block);
+                        T *inp1 = bench_array<T>(n), *inp2 = bench_array<T>(n), *residual = bench_array<T>(n),
+                          *normed = bench_array<T>(n), *weight = bench_array<T>(C), *bias = bench_array<T>(C);
+                        float *mean = bench_array(N), *rstd = bench_array(N);
+                        return [=] {
+                            version.launch(*bench().pad, residual, normed, mean, rstd, inp1, inp2, weight,
+                                           bias, N, C, block);
+                        };
                     });
     }
 }

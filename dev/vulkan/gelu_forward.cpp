@@ -6,12 +6,13 @@
 template <class T>
 static void register_gpu() {
     const size_t n = size_t(bench().small ? 512 : 65536) * 3072;
-    T *inp = bench_array<T>(n), *out = bench_array<T>(n);
     for (const auto& version : gelu_forward_versions<T>())
         for (int block : version.block_sizes)
             bench_gpu(format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, n),
-                      {.bytes = 2.0 * sizeof(T) * double(n)},
-                      [=] { version.launch(*bench().pad, out, inp, n, block); });
+                      {.bytes = 2.0 * sizeof(T) * double(n)}, [=] {
+                          T *inp = bench_array<T>(n), *out = bench_array<T>(n);
+                          return [=] { version.launch(*bench().pad, out, inp, n, block); };
+                      });
 }
 
 template <class T>

@@ -12,18 +12,19 @@ static void register_gpu() {
     for (size_t layer = 0; layer < layers; layer++)
         for (size_t n : {C, C, 3 * C * C, 3 * C, C * C, C, C, C, 4 * C * C, 4 * C, 4 * C * C, C})
             sizes.push_back(n);
-    std::vector<GradientSlice<T>> gradients;
     size_t total = 0;
-    for (size_t n : sizes) {
-        gradients.push_back({bench_array<T>(n), n});
-        total += n;
-    }
-    float *norm = bench_array(2), *scratch = bench_array(global_norm_scratch(bench().pad.get(), gradients));
+    for (size_t n : sizes) total += n;
     const Work work = {.bytes = double(sizeof(T)) * double(total)};
     for (const auto& version : global_norm_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, total), work,
-                      [=] { version.launch(*bench().pad, norm, scratch, gradients, 1.0f, 1.0f, block); });
+            bench_gpu(
+                format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, total), work, [=] {
+                    std::vector<GradientSlice<T>> gradients;
+                    for (size_t n : sizes) gradients.push_back({bench_array<T>(n), n});
+                    float *norm = bench_array(2),
+                          *scratch = bench_array(global_norm_scratch(bench().pad.get(), gradients));
+                    return [=] { version.launch(*bench().pad, norm, scratch, gradients, 1.0f, 1.0f, block); };
+                });
 }
 
 template <class T>

@@ -8,18 +8,20 @@ static void register_gpu() {
     const int N = bench().small ? 512 : 65536;
     for (int C : {768, 1600}) {
         const size_t n = size_t(N) * C;
-        T *inp = bench_array<T>(n), *dout = bench_array<T>(n), *dinp = bench_array<T>(n),
-          *weight = bench_array<T>(C);
-        T *dweight = bench_array<T>(C), *dbias = bench_array<T>(C);
-        float *mean = bench_array(N), *rstd = bench_array(N);
-        float* scratch = bench_array(layernorm_backward_scratch(bench().pad.get(), N, C));
         for (const auto& version : layernorm_backward_versions<T>())
             for (int block : version.block_sizes)
                 bench_gpu(
                     format_string("%s/%s/block:%d/N:%d/C:%d", version.name, real_name<T>(), block, N, C),
                     {.bytes = 4.0 * sizeof(T) * double(n)}, [=] {
-                        version.launch(*bench().pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean,
-                                       rstd, N, C, block);
+                        T *inp = bench_array<T>(n), *dout = bench_array<T>(n), *dinp = bench_array<T>(n),
+                          *weight = bench_array<T>(C);
+                        T *dweight = bench_array<T>(C), *dbias = bench_array<T>(C);
+                        float *mean = bench_array(N), *rstd = bench_array(N);
+                        float* scratch = bench_array(layernorm_backward_scratch(bench().pad.get(), N, C));
+                        return [=] {
+                            version.launch(*bench().pad, dinp, dweight, dbias, scratch, dout, inp, weight,
+                                           mean, rstd, N, C, block);
+                        };
                     });
     }
 }

@@ -7,15 +7,18 @@ template <class T>
 static void register_gpu() {
     const int N = bench().small ? 512 : 65536, C = 768;
     const size_t n = size_t(N) * C;
-    T *inp = bench_array<T>(n), *out = bench_array<T>(n), *weight = bench_array<T>(C),
-      *bias = bench_array<T>(C);
-    float *mean = bench_array(N), *rstd = bench_array(N);
     const Work work = {.bytes = 2.0 * sizeof(T) * double(n)};
     for (const auto& version : layernorm_forward_versions<T>())
         for (int block : version.block_sizes)
             bench_gpu(format_string("%s/%s/block:%d/N:%d/C:%d", version.name, real_name<T>(), block, N, C),
-                      work,
-                      [=] { version.launch(*bench().pad, out, mean, rstd, inp, weight, bias, N, C, block); });
+                      work, [=] {
+                          T *inp = bench_array<T>(n), *out = bench_array<T>(n), *weight = bench_array<T>(C),
+                            *bias = bench_array<T>(C);
+                          float *mean = bench_array(N), *rstd = bench_array(N);
+                          return [=] {
+                              version.launch(*bench().pad, out, mean, rstd, inp, weight, bias, N, C, block);
+                          };
+                      });
 }
 
 static void register_all() {

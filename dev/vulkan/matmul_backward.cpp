@@ -13,9 +13,7 @@ static bool too_slow(const std::string& version, int N) {
 template <class T>
 static void register_shape(int N, int C, int OC) {
     const size_t n = N, c = C, oc = OC;
-    T *inp = bench_array<T>(n * c), *weight = bench_array<T>(oc * c), *dout = bench_array<T>(n * oc);
-    T *dinp = bench_array<T>(n * c), *dweight = bench_array<T>(oc * c), *dbias = bench_array<T>(oc);
-    float* scratch = bench_array(matmul_backward_scratch<T>(bench().pad.get(), N, C, OC));
+    auto make_scratch = [=] { return bench_array(matmul_backward_scratch<T>(bench().pad.get(), N, C, OC)); };
     const Work work = {.flops = 2.0 * N * C * OC};
     auto name = [=](const char* version, int block) {
         return format_string("%s/%s/block:%d/N:%d/C:%d/OC:%d", version, real_name<T>(), block, N, C, OC);
@@ -23,19 +21,29 @@ static void register_shape(int N, int C, int OC) {
     for (const auto& version : matmul_dinp_versions<T>())
         for (int block : version.block_sizes) {
             if (too_slow<T>(version.name, N)) continue;
-            bench_gpu(name(version.name, block), work,
-                      [=] { version.launch(*bench().pad, dinp, dout, weight, N, C, OC, block); });
+            bench_gpu(name(version.name, block), work, [=] {
+                T *dinp = bench_array<T>(n * c), *dout = bench_array<T>(n * oc),
+                  *weight = bench_array<T>(oc * c);
+                return [=] { version.launch(*bench().pad, dinp, dout, weight, N, C, OC, block); };
+            });
         }
     for (const auto& version : matmul_dweight_versions<T>())
         for (int block : version.block_sizes) {
             if (too_slow<T>(version.name, N)) continue;
-            bench_gpu(name(version.name, block), work,
-                      [=] { version.launch(*bench().pad, dweight, scratch, dout, inp, N, C, OC, block); });
+            bench_gpu(name(version.name, block), work, [=] {
+                T *dweight = bench_array<T>(oc * c), *dout = bench_array<T>(n * oc),
+                  *inp = bench_array<T>(n * c);
+                float* scratch = make_scratch();
+                return [=] { version.launch(*bench().pad, dweight, scratch, dout, inp, N, C, OC, block); };
+            });
         }
     for (const auto& version : matmul_dbias_versions<T>())
         for (int block : version.block_sizes)
-            bench_gpu(name(version.name, block), {.bytes = double(sizeof(T)) * N * OC},
-                      [=] { version.launch(*bench().pad, dbias, scratch, dout, N, OC, block); });
+            bench_gpu(name(version.name, block), {.bytes = double(sizeof(T)) * N * OC}, [=] {
+                T *dbias = bench_array<T>(oc), *dout = bench_array<T>(n * oc);
+                float* scratch = make_scratch();
+                return [=] { version.launch(*bench().pad, dbias, scratch, dout, N, OC, block); };
+            });
 }
 
 // dinp, dweight and dbias one after the other.

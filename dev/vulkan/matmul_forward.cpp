@@ -13,18 +13,24 @@ static bool too_slow(const std::string& version, int N) {
 template <class T>
 static void register_shape(int N, int C, int OC) {
     const size_t n = N, c = C, oc = OC;
-    T *inp = bench_array<T>(n * c), *weight = bench_array<T>(oc * c), *bias = bench_array<T>(oc),
-      *out = bench_array<T>(n * oc), *pre = bench_array<T>(n * oc);
     const Work work = {.flops = 2.0 * N * C * OC};
     const std::string shape = format_string("N:%d/C:%d/OC:%d", N, C, OC);
     for (const auto& version : matmul_forward_versions<T>())
         for (int block : version.block_sizes) {
             if (too_slow<T>(version.name, N)) continue;
             bench_gpu(format_string("%s/%s/block:%d/%s", version.name, real_name<T>(), block, shape.c_str()),
-                      work, [=] { version.launch(*bench().pad, out, inp, weight, bias, N, C, OC, block); });
+                      work, [=] {
+                          T *inp = bench_array<T>(n * c), *weight = bench_array<T>(oc * c),
+                            *bias = bench_array<T>(oc), *out = bench_array<T>(n * oc);
+                          return
+                              [=] { version.launch(*bench().pad, out, inp, weight, bias, N, C, OC, block); };
+                      });
         }
-    bench_gpu(format_string("matmul_gelu_forward/%s/%s", real_name<T>(), shape.c_str()), work,
-              [=] { matmul_gelu_forward<T>(bench().pad.get(), out, pre, inp, weight, bias, N, C, OC); });
+    bench_gpu(format_string("matmul_gelu_forward/%s/%s", real_name<T>(), shape.c_str()), work, [=] {
+        T *inp = bench_array<T>(n * c), *weight = bench_array<T>(oc * c), *bias = bench_array<T>(oc),
+          *out = bench_array<T>(n * oc), *pre = bench_array<T>(n * oc);
+        return [=] { matmul_gelu_forward<T>(bench().pad.get(), out, pre, inp, weight, bias, N, C, OC); };
+    });
 }
 
 // GPT-2 124M at B=4 T=64, B=4 T=1024, B=64 T=1024: the four products of a layer, and a chunk of the head.

@@ -6,12 +6,13 @@
 template <class T>
 static void register_gpu() {
     const size_t n = size_t(bench().small ? 512 : 65536) * 768;
-    T *inp1 = bench_array<T>(n), *inp2 = bench_array<T>(n), *out = bench_array<T>(n);
     for (const auto& version : residual_forward_versions<T>())
         for (int block : version.block_sizes)
             bench_gpu(format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, n),
-                      {.bytes = 3.0 * sizeof(T) * double(n)},
-                      [=] { version.launch(*bench().pad, out, inp1, inp2, n, block); });
+                      {.bytes = 3.0 * sizeof(T) * double(n)}, [=] {
+                          T *inp1 = bench_array<T>(n), *inp2 = bench_array<T>(n), *out = bench_array<T>(n);
+                          return [=] { version.launch(*bench().pad, out, inp1, inp2, n, block); };
+                      });
 }
 
 template <class T>
