@@ -115,7 +115,7 @@ template <class T>
 static void layernorm_forward3(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp,
                                const T* weight, const T* bias, int N, int C, int block_size) {
     LayernormForwardArgs args = forward_args(pad, out, mean, rstd, inp, weight, bias, N, C);
-    const uint32_t width = pack_width<T>(C, {args.outp, args.inp, args.weight, args.bias});
+    const uint32_t width = wide_pack_width<T>(C, {args.outp, args.inp, args.weight, args.bias});
     const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
     if (teams.packs > MAX_ROW_PACKS)  // the row does not fit in registers
         return layernorm_forward2(pad, out, mean, rstd, inp, weight, bias, N, C, block_size);
@@ -157,6 +157,14 @@ static const int BACKWARD_TEAMS =
     1024;  // workgroups of layernorm_backward2: several for each core of a large GPU
 static const uint32_t BACKWARD_PACKS = 16;  // of a row that an invocation can hold
 
+// dweight and dbias += the teams' sums in scratch.
+template <class T>
+static void add_teams(LaunchPad& pad, const LayernormBackwardArgs& args) {
+    const uint32_t reduce_block = std::min(1024u, pad.limits().max_block / 32 * 32);
+    pad.dispatch<T>("layernorm_backward2_weight", {blocks(2 * uint64_t(args.C), 32)}, {reduce_block}, args,
+                    moves<float>(2.0 * args.teams * args.C));
+}
+
 template <class T>
 static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
                                 const T* inp, const T* weight, const float* mean, const float* rstd, int N,
@@ -175,9 +183,32 @@ static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
     pad.dispatch<T>("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args,
                     moves<T>(4.0 * N * C));
     pad.barrier();
-    const uint32_t reduce_block = std::min(1024u, pad.limits().max_block / 32 * 32);
-    pad.dispatch<T>("layernorm_backward2_weight", {blocks(2 * uint64_t(C), 32)}, {reduce_block}, args,
-                    moves<float>(2.0 * args.teams * C));
+    add_teams<T>(pad, args);
+}
+
+// Workgroups of layernorm_backward3: what a large GPU (132 multiprocessors here) holds at once, since each
+// works to the end.
+static const int BACKWARD3_TEAMS = 528;
+static const uint32_t BACKWARD3_PACKS = 4;
+
+template <class T>
+static void layernorm_backward3(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
+                                const T* inp, const T* weight, const float* mean, const float* rstd, int N,
+                                int C, int block_size) {
+    LayernormBackwardArgs args =
+        backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+    const uint32_t pack = 16 / sizeof(T), block = uint32_t(block_size);
+    const uint32_t packs = uint32_t(blocks(uint32_t(C) / pack, block)), rows = packs == 1 ? 2 : 1;
+    if (wide_pack_width<T>(C, {args.dinp, args.dout, args.inp, args.weight}) != pack ||
+        packs > BACKWARD3_PACKS)
+        return layernorm_backward2(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C,
+                                   block_size);
+    args.teams = int(std::min<uint64_t>(blocks(N, rows), BACKWARD3_TEAMS));
+    args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
+    pad.dispatch<T>("layernorm_backward3", {uint64_t(args.teams)}, {block, pack, packs, rows}, args,
+                    moves<T>(4.0 * N * C));
+    pad.barrier();
+    add_teams<T>(pad, args);
 }
 
 template <class T>
@@ -206,6 +237,10 @@ std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions() {
          "one pass, weight gradients in two steps",
          layernorm_backward2<T>,
          {64, 128, 192, 256}},
+        {"layernorm_backward3",
+         "rows in pairs, the next ones' loads under way, 16-byte accesses",
+         layernorm_backward3<T>,
+         {96, 32, 192, 224}},
     };
 }
 
@@ -225,8 +260,10 @@ void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* sc
     if (pad->device().type == DeviceType::software)  // where barriers cost more than reading twice
         return layernorm_backward1(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C,
                                    64);
-    const int block = C <= 1024 ? 64 : C <= 2048 ? 128 : 256;  // four packs in each invocation or fewer
-    layernorm_backward2(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
+    // one pack in each invocation, or as few as 256 of them can hold
+    const uint64_t packs = blocks(C, 16 / sizeof(T)), each = blocks(packs, 256);
+    const int block = int(blocks(blocks(packs, each), 32) * 32);
+    layernorm_backward3(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
 }
 
 size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C) {

@@ -70,7 +70,7 @@ static void fused_residual_layernorm_forward2(LaunchPad& pad, T* residual, T* no
                                               const T* bias, int N, int C, int block_size) {
     auto args = fused_args(pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
     const uint32_t width =
-        pack_width<T>(C, {args.residual, args.normed, args.inp1, args.inp2, args.weight, args.bias});
+        wide_pack_width<T>(C, {args.residual, args.normed, args.inp1, args.inp2, args.weight, args.bias});
     const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
     if (teams.packs > MAX_ROW_PACKS) {  // the row does not fit in registers
         residual_forward(&pad, residual, inp1, inp2, size_t(N) * C);

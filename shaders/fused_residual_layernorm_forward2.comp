@@ -15,28 +15,28 @@ void main() {
     const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
     Reals inp1 = real_row(args.inp1, row, args.C), inp2 = real_row(args.inp2, row, args.C);
     Reals residual = real_row(args.residual, row, args.C), normed = real_row(args.normed, row, args.C);
-    vec4 x[PACKS];
+    mat2x4 x[PACKS];
     float sum = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
-        x[k] = i < packs ? stored(load_pack(inp1, i) + load_pack(inp2, i)) : vec4(0);
-        sum += pack_sum(x[k]);
+        x[k] = i < packs ? stored_wide(load_wide(inp1, i) + load_wide(inp2, i)) : mat2x4(0);
+        sum += wide_sum(x[k]);
     }
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
-        if (i < packs) store_pack(residual, i, x[k]);
+        if (i < packs) store_wide(residual, i, x[k]);
     }
     const float mean = subgroupAdd(sum) / args.C;
     float squares = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
-        const vec4 d = x[k] - mean;
-        if (first + k * gl_SubgroupSize < packs) squares += pack_sum(d * d);
+        const mat2x4 d = x[k] - mean;
+        if (first + k * gl_SubgroupSize < packs) squares += wide_sum(matrixCompMult(d, d));
     }
     const float rstd = 1.0 / sqrt(subgroupAdd(squares) / args.C + 1e-5);
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
         if (i < packs)
-            store_pack(normed, i, (x[k] - mean) * rstd * load_pack(args.weight, i) + load_pack(args.bias, i));
+            store_wide(normed, i, matrixCompMult((x[k] - mean) * rstd, load_wide(args.weight, i)) + load_wide(args.bias, i));
     }
     if (subgroupElect()) {
         float_row(args.mean, row, 1).x[0] = mean;

@@ -13,24 +13,24 @@ void main() {
     if (row >= uint64_t(args.N)) return;
     const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
     Reals inp = real_row(args.inp, row, args.C), outp = real_row(args.outp, row, args.C);
-    vec4 x[PACKS];
+    mat2x4 x[PACKS];
     float sum = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
-        x[k] = i < packs ? load_pack(inp, i) : vec4(0);
-        sum += pack_sum(x[k]);
+        x[k] = i < packs ? load_wide(inp, i) : mat2x4(0);
+        sum += wide_sum(x[k]);
     }
     const float mean = subgroupAdd(sum) / args.C;
     float squares = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
-        const vec4 d = x[k] - mean;
-        if (first + k * gl_SubgroupSize < packs) squares += pack_sum(d * d);
+        const mat2x4 d = x[k] - mean;
+        if (first + k * gl_SubgroupSize < packs) squares += wide_sum(matrixCompMult(d, d));
     }
     const float rstd = 1.0 / sqrt(subgroupAdd(squares) / args.C + 1e-5);
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
         if (i < packs)
-            store_pack(outp, i, (x[k] - mean) * rstd * load_pack(args.weight, i) + load_pack(args.bias, i));
+            store_wide(outp, i, matrixCompMult((x[k] - mean) * rstd, load_wide(args.weight, i)) + load_wide(args.bias, i));
     }
     if (subgroupElect()) {
         float_row(args.mean, row, 1).x[0] = mean;

@@ -30,4 +30,24 @@ void store_wide(Reals p, uint i, mat2x4 v) {
         store_pack(p, i, v[0]);
 }
 
-float pack_sum(vec4 v) { return WIDTH == 4 ? (v.x + v.y) + (v.z + v.w) : v.x; }
+const uint FOURS = WIDTH == 8 ? 2 : 1;  // columns of a wide pack that are in use
+
+mat2x4 stored_wide(mat2x4 v) { return mat2x4(stored(v[0]), stored(v[1])); }
+
+float pack_sum(vec4 v) { return WIDTH == 1 ? v.x : (v.x + v.y) + (v.z + v.w); }
+float wide_sum(mat2x4 v) { return WIDTH == 8 ? pack_sum(v[0]) + pack_sum(v[1]) : pack_sum(v[0]); }
+
+// 16 bytes as they lie in memory, for loads that shall be under way while something else is computed: a pack that were
+// unpacked at once would be waited for at once. RAW_FOURS times four elements.
+const uint RAW_FOURS = 4 / REAL_BYTES;
+#ifdef REAL_FP32
+uvec4 load_raw(Reals p, uint i) { return floatBitsToUint(load4(p, i)); }
+vec4 unpack_raw(uvec4 u, uint four) { return uintBitsToFloat(u); }
+void store_raw(Reals p, uint i, vec4 v[RAW_FOURS]) { store4(p, i, v[0]); }
+#else
+uvec4 load_raw(Reals p, uint i) { return Reals8(uint64_t(p)).x[i]; }
+vec4 unpack_raw(uvec4 u, uint four) {
+    return four == 0 ? vec4(unpack(u.x), unpack(u.y)) : vec4(unpack(u.z), unpack(u.w));
+}
+void store_raw(Reals p, uint i, vec4 v[RAW_FOURS]) { store8(p, i, mat2x4(v[0], v[1])); }
+#endif

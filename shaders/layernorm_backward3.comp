@@ -1,0 +1,94 @@
+// LayerNorm backward in one pass, as version 2, but with 16-byte accesses in every storage type, ROWS rows at each barrier,
+// and the next rows' loads under way meanwhile. layernorm_backward2_weight adds the teams' rows of scratch up.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "packs.glsl"
+
+layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
+
+layout(constant_id = 2) const uint PACKS = 1;  // of a row that an invocation holds, of 16 bytes
+layout(constant_id = 3) const uint ROWS = 2;   // at a time
+const uint FIELDS = ROWS * PACKS;
+
+shared vec2 partial[2 * ROWS * BLOCK];
+
+uvec4 dout[FIELDS], inp[FIELDS], dinp[FIELDS];  // the next rows, as they lie in memory
+float mean[ROWS], rstd[ROWS];
+
+// Rows `row` and those that follow; what lies outside of the tensor is read somewhere inside.
+void load_rows(uint row) {
+    const uint packs = args.C * REAL_BYTES / 16;
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        const uint at = min(row + r, args.N - 1);
+        mean[r] = args.mean.x[at];
+        rstd[r] = args.rstd.x[at];
+        [[unroll]] for (uint k = 0; k < PACKS; k++) {
+            const uint i = min(gl_LocalInvocationID.x + k * BLOCK, packs - 1), field = r * PACKS + k;
+            dout[field] = load_raw(real_row(args.dout, at, args.C), i);
+            inp[field] = load_raw(real_row(args.inp, at, args.C), i);
+            dinp[field] = load_raw(real_row(args.dinp, at, args.C), i);
+        }
+    }
+}
+
+void main() {
+    const uint team = group_index(), C = args.C, packs = C * REAL_BYTES / 16, id = gl_LocalInvocationID.x;
+    if (team >= args.teams) return;
+    vec4 weight[PACKS * RAW_FOURS], dweight[PACKS * RAW_FOURS], dbias[PACKS * RAW_FOURS];
+    [[unroll]] for (uint k = 0; k < PACKS; k++) {
+        const uvec4 raw = load_raw(args.weight, min(id + k * BLOCK, packs - 1));
+        [[unroll]] for (uint j = 0; j < RAW_FOURS; j++) weight[k * RAW_FOURS + j] = unpack_raw(raw, j);
+    }
+    [[unroll]] for (uint k = 0; k < PACKS * RAW_FOURS; k++) dweight[k] = dbias[k] = vec4(0);
+    uint turn = 0;
+    load_rows(team * ROWS);
+    for (uint row = team * ROWS; row < args.N; row += args.teams * ROWS, turn++) {
+        vec4 norm[FIELDS * RAW_FOURS], d[FIELDS * RAW_FOURS];
+        uvec4 before[FIELDS];
+        float scale[ROWS];
+        const uint first = turn % 2 * ROWS * BLOCK;  // two sets of partial sums take turns, so that one barrier does
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            vec2 sums = vec2(0);
+            scale[r] = rstd[r];
+            [[unroll]] for (uint k = 0; k < PACKS; k++) {
+                const uint field = r * PACKS + k;
+                const uvec4 gradients = row + r < args.N && id + k * BLOCK < packs ? dout[field] : uvec4(0);
+                before[field] = dinp[field];
+                [[unroll]] for (uint j = 0; j < RAW_FOURS; j++) {
+                    const uint f = field * RAW_FOURS + j, w = k * RAW_FOURS + j;
+                    const vec4 g = unpack_raw(gradients, j);
+                    norm[f] = (unpack_raw(inp[field], j) - mean[r]) * rstd[r];
+                    dweight[w] += g * norm[f];
+                    dbias[w] += g;
+                    d[f] = g * weight[w];
+                    sums += vec2(pack_sum(d[f]), pack_sum(d[f] * norm[f]));
+                }
+            }
+            sums = subgroupAdd(sums);
+            if (subgroupElect()) partial[first + r * BLOCK + gl_SubgroupID] = sums;
+        }
+        load_rows(row + args.teams * ROWS);
+        barrier();
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            vec2 sums = vec2(0);
+            for (uint i = 0; i < gl_NumSubgroups; i++) sums += partial[first + r * BLOCK + i];
+            sums /= C;
+            [[unroll]] for (uint k = 0; k < PACKS; k++) {
+                vec4 result[RAW_FOURS];
+                [[unroll]] for (uint j = 0; j < RAW_FOURS; j++) {
+                    const uint f = (r * PACKS + k) * RAW_FOURS + j;
+                    result[j] = unpack_raw(before[r * PACKS + k], j) + (d[f] - sums.x - norm[f] * sums.y) * scale[r];
+                }
+                if (row + r < args.N && id + k * BLOCK < packs)
+                    store_raw(real_row(args.dinp, row + r, C), id + k * BLOCK, result);
+            }
+        }
+    }
+    Floats scratch = float_row(args.scratch, team, 2 * C);
+    [[unroll]] for (uint k = 0; k < PACKS; k++)
+        for (uint j = 0; id + k * BLOCK < packs && j < 4 * RAW_FOURS; j++) {
+            const uint c = (id + k * BLOCK) * 4 * RAW_FOURS + j;
+            scratch.x[c] = dweight[k * RAW_FOURS + j / 4][j % 4];
+            scratch.x[C + c] = dbias[k * RAW_FOURS + j / 4][j % 4];
+        }
+}
