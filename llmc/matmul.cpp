@@ -6,6 +6,7 @@
 
 #include "llmc/gelu.h"
 #include "llmc/matmul_matrix.h"
+#include "llmc/packs.h"
 #include "shaders/args.h"
 
 template <class T>
@@ -63,7 +64,10 @@ template <class T>
 static void add_partials(LaunchPad& pad, T* out, const float* partials, size_t n, int count) {
     if (count == 1) return;
     MatmulSumArgs args = {pad.at(out, n), pad.at(partials, n * count), int(n), count};
-    pad.dispatch<T>("matmul_sum", {blocks(n, 256)}, {256}, args,
+    const bool aligned = args.partials % 16 == 0;
+    const uint32_t width = aligned ? pack_width<T>(n, {args.outp}) : 1, block = 256;
+    const uint32_t lanes = count < 64 ? 1 : 32;  // a few columns of many slices: dbias
+    pad.dispatch<T>("matmul_sum", {blocks(n / width, block / lanes)}, {block, width, lanes}, args,
                     {.bytes = double(n) * (4.0 * count + 2.0 * sizeof(T))});
 }
 
@@ -342,18 +346,25 @@ static void matmul_dweight5(LaunchPad& pad, T* dweight, float* scratch, const T*
     dweight5(pad, dweight, scratch, dout, inp, N, C, OC, block_size).run(pad);
 }
 
-// As many slices as give 1024 workgroups, each of 32 rows at least.
+// What a workgroup of matmul_dbias2 takes: 32 packs of columns, and 8 rows at a time in each of its lanes.
+static const int DBIAS_PACKS = 32, DBIAS_ROWS = 8;
+static const std::initializer_list<int> DBIAS_BLOCKS = {256, 32, 128, 512};
+
+// As many slices as give 2^18 invocations, each of so many rows that none is read alone.
+template <class T>
 static Slices dbias_slices(int N, int OC, int block_size) {
-    return cut_rows(N, int(std::clamp<uint64_t>(1024 / blocks(OC, block_size), 1, blocks(N, 32))), 1);
+    const uint64_t across = blocks(OC, DBIAS_PACKS * 16 / sizeof(T)), wanted = (1 << 18) / block_size;
+    return cut_rows(N, int(std::max<uint64_t>(wanted / across, 1)), DBIAS_ROWS * block_size / DBIAS_PACKS);
 }
 
 template <class T>
 static Slices dbias_partials(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC,
                              int block_size) {
-    const Slices slices = dbias_slices(N, OC, block_size);
+    const Slices slices = dbias_slices<T>(N, OC, block_size);
     MatmulDbiasArgs args = dbias_args(pad, dbias, scratch, dout, N, OC, slices);
-    pad.dispatch<T>("matmul_dbias2", {blocks(OC, block_size) * slices.count}, {uint32_t(block_size)}, args,
-                    moves<T>(double(N) * OC));
+    const uint32_t width = wide_pack_width<T>(OC, {args.dout, args.dbias});
+    pad.dispatch<T>("matmul_dbias2", {blocks(OC / width, DBIAS_PACKS) * slices.count},
+                    {uint32_t(block_size), width}, args, moves<T>(double(N) * OC));
     return slices;
 }
 
@@ -420,7 +431,7 @@ template <class T>
 std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions() {
     return {
         {"matmul_dbias1", "one invocation per column", matmul_dbias1<T>, {64, 128}},
-        {"matmul_dbias2", "slices of the rows, summed by a second kernel", matmul_dbias2<T>, {128, 32, 256}},
+        {"matmul_dbias2", "slices of the rows, summed by a second kernel", matmul_dbias2<T>, DBIAS_BLOCKS},
     };
 }
 
@@ -488,8 +499,8 @@ static BackwardScratch backward_scratch(const LaunchPad& pad, int N, int C, int 
         const int count = std::max(dweight_slices(N, C, OC, 64).count, dweight_slices(N, C, OC, 128).count);
         if (count > 1) dweight = size_t(count) * OC * C;
     }
-    for (int block_size : {32, 128, 256})
-        dbias = std::max(dbias, size_t(dbias_slices(N, OC, block_size).count) * OC);
+    for (int block_size : DBIAS_BLOCKS)
+        dbias = std::max(dbias, size_t(dbias_slices<T>(N, OC, block_size).count) * OC);
     dweight = round_up(dweight);
     dbias = dweight + round_up(dbias);
     return {dweight, dbias, dbias + dinp};
@@ -553,7 +564,7 @@ void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scrat
     float* dbias_scratch = scratch + places.dbias;
     Slices dbias_cut = {1, N};
     auto between = [&] {
-        if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 128);
+        if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 256);
         pad->barrier();
     };
     pad->begin_group();

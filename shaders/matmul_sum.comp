@@ -1,20 +1,38 @@
-// outp += the sum of `splits` partial results, added in their order: the second step of the products that split
-// the rows. One invocation sums one element.
+// outp += the sum of `splits` partial results, added in a fixed order: the second step of the products that split the
+// rows. One invocation sums one pack of elements; or, where few elements have many partial results, LANES of them share
+// it, each of which takes every so many splits.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "util.glsl"
+#include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { MatmulSumArgs args; };
 
+layout(constant_id = 2) const uint LANES = 1;
+const uint PACKS = BLOCK / LANES;  // of the workgroup
+
+shared vec4 partial[BLOCK];
+
+vec4 load_partial(uint split, uint pack) {
+    Floats row = float_row(args.partials, split, args.n);
+    return WIDTH == 4 ? Floats4(uint64_t(row)).x[pack] : vec4(row.x[pack], 0, 0, 0);
+}
+
 void main() {
-    const uint64_t i = global_index();
-    if (i >= uint64_t(args.n)) return;
-    float sum = 0;
-    for (uint split = 0; split < args.splits; split += 8) {
-        float values[8];  // eight reads under way at a time
+    const uint id = gl_LocalInvocationID.x;
+    const uint64_t pack = uint64_t(group_index()) * PACKS + id % PACKS;
+    const bool inside = pack < args.n / WIDTH;
+    vec4 sum = vec4(0);
+    for (uint split = id / PACKS; inside && split < args.splits; split += 8 * LANES) {
+        vec4 values[8];  // eight reads under way at a time
         [[unroll]] for (uint j = 0; j < 8; j++)
-            values[j] = split + j < args.splits ? float_row(args.partials, split + j, args.n).x[uint(i)] : 0;
+            values[j] = split + j * LANES < args.splits ? load_partial(split + j * LANES, uint(pack)) : vec4(0);
         [[unroll]] for (uint j = 0; j < 8; j++) sum += values[j];
     }
-    store(args.outp, uint(i), load(args.outp, uint(i)) + sum);
+    if (LANES > 1) {
+        partial[id] = sum;
+        barrier();
+        if (id < PACKS)
+            for (uint lane = 1; lane < LANES; lane++) sum += partial[lane * PACKS + id];
+    }
+    if (id < PACKS && inside) store_pack(args.outp, uint(pack), load_pack(args.outp, uint(pack)) + sum);
 }
