@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "llmc/packs.h"
 #include "shaders/args.h"
 
 int attention_head_size(int C, int NH) {
@@ -217,9 +218,10 @@ void attention_forward(LaunchPad* pad, T* out, float* lse, const T* qkv, int B, 
 // it.
 template <class T>
 static void backward_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uint32_t hs) {
-    pad.dispatch<T>("attention_backward_delta", {blocks(uint64_t(args.B) * args.T * args.NH, 128)},
-                    {128, hs, quads_fit<T>({args.dout, args.outp}, hs)}, args,
-                    moves<T>(2.0 * args.B * args.T * args.C));
+    const uint32_t block = 128, width = wide_pack_width<T>(hs, {args.dout, args.outp});
+    const uint32_t heads = 4 * block / (hs / width);  // four packs for each invocation of a workgroup
+    pad.dispatch<T>("attention_backward_delta", {blocks(uint64_t(args.B) * args.T * args.NH, heads)},
+                    {block, width, hs, heads}, args, moves<T>(2.0 * args.B * args.T * args.C));
 }
 
 template <class T>

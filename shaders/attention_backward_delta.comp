@@ -1,25 +1,41 @@
-// Attention backward, first step of every version: delta = sum of dout * out over the channels of a head. One
-// invocation computes one element; neighbouring invocations take neighbouring heads, which lie together in memory.
+// Attention backward, first step of every version: delta = sum of dout * out over the channels of a head. A workgroup
+// computes HEADS elements, whose channels lie together in memory: neighbouring invocations read neighbouring packs, and
+// one invocation for each element adds what those of a head left in shared memory.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "util.glsl"
+#include "packs.glsl"
 
-layout(constant_id = 1) const uint HS = 64;
-layout(constant_id = 2) const uint QUADS = 1;  // rows allow accesses of four channels
+layout(constant_id = 2) const uint HS = 64;
+layout(constant_id = 3) const uint HEADS = 64;
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
+const uint LANES = HS / WIDTH;  // packs of a head
+const uint STRIDE = LANES + 1;  // apart in shared memory, so that heads lie in different banks
+const uint PACKS = (HEADS * LANES + BLOCK - 1) / BLOCK;  // of an invocation
+
+shared float partial[HEADS * STRIDE];
+
 void main() {
-    const uint64_t i = global_index();  // of (B, T, NH)
-    const uint T = args.T, NH = args.NH;
-    if (i >= uint64_t(args.B) * T * NH) return;
-    Reals dout = real_row(args.dout, i, HS);
-    Reals outp = real_row(args.outp, i, HS);
-    float sum = 0;
-    if (QUADS != 0) {
-        for (uint q = 0; q < HS / 4; q++) sum += dot(load4(dout, q), load4(outp, q));
-    } else {
-        for (uint c = 0; c < HS; c++) sum += load(dout, c) * load(outp, c);
+    const uint T = args.T, NH = args.NH, id = gl_LocalInvocationID.x;
+    const uint64_t first = uint64_t(group_index()) * HEADS, all = uint64_t(args.B) * T * NH;  // of (B, T, NH)
+    if (first >= all) return;
+    const uint heads = uint(min(all - first, uint64_t(HEADS)));
+    Reals dout = real_row(args.dout, first, HS), outp = real_row(args.outp, first, HS);
+    mat2x4 a[PACKS], b[PACKS];  // all of them under way before the first is used
+    [[unroll]] for (uint k = 0; k < PACKS; k++) {
+        const uint pack = min(k * BLOCK + id, heads * LANES - 1);
+        a[k] = load_wide(dout, pack);
+        b[k] = load_wide(outp, pack);
     }
-    const uint64_t row = i / NH;  // of (B, T)
-    float_row(args.delta, (row / T * NH + i % NH) * T + row % T, 1).x[0] = sum;
+    [[unroll]] for (uint k = 0; k < PACKS; k++) {
+        const uint pack = k * BLOCK + id;
+        if (pack < heads * LANES) partial[pack / LANES * STRIDE + pack % LANES] = wide_sum(matrixCompMult(a[k], b[k]));
+    }
+    barrier();
+    for (uint head = id; head < heads; head += BLOCK) {
+        float sum = 0;
+        for (uint lane = 0; lane < LANES; lane++) sum += partial[head * STRIDE + lane];
+        const uint64_t row = (first + head) / NH;  // of (B, T)
+        float_row(args.delta, (row / T * NH + (first + head) % NH) * T + row % T, 1).x[0] = sum;
+    }
 }
