@@ -6,26 +6,33 @@
 
 layout(push_constant, scalar) uniform Push { FusedClassifierArgs args; };
 
-const uint FOURS = WIDTH / 4;  // in a pack
+const uint UNDER_WAY = 4;  // reads of an invocation at a time
+const vec4 MINUS_INFINITY = vec4(uintBitsToFloat(0xff800000u));
+
+uvec4 columns(uint pack, uint four) { return WIDTH * pack + 4 * four + uvec4(0, 1, 2, 3); }
 
 void main() {
     const uint row = group_index();
     if (row >= args.N) return;
-    const uint V = args.V, target = args.targets.x[row], first = gl_LocalInvocationID.x;
+    const uint V = args.V, packs = args.Vp / WIDTH, target = args.targets.x[row], first = gl_LocalInvocationID.x;
     Reals logits = real_row(args.logits, row, args.Vp);
-    const vec4 minus_infinity = vec4(uintBitsToFloat(0xff800000u));
     float largest = -3.4e38, sum = 0;
-    for (uint i = first; i < (V + WIDTH - 1) / WIDTH; i += BLOCK) {
-        mat2x4 x = load_wide(logits, i);
-        vec4 most = minus_infinity, e = vec4(0);
-        [[unroll]] for (uint k = 0; k < FOURS; k++) {
-            const uvec4 c = WIDTH * i + 4 * k + uvec4(0, 1, 2, 3);
-            if (WIDTH * (i + 1) > V) x[k] = mix(x[k], minus_infinity, greaterThanEqual(c, uvec4(V)));
-            most = max(most, x[k]);
-        }
+    mat2x4 x[UNDER_WAY];
+    for (uint start = first; start * WIDTH < V; start += UNDER_WAY * BLOCK) {
+        // packs beyond the row read its last one, and count as columns beyond V: no branch holds the loads up
+        [[unroll]] for (uint j = 0; j < UNDER_WAY; j++) x[j] = load_wide(logits, min(start + j * BLOCK, packs - 1));
+        vec4 most = MINUS_INFINITY, e = vec4(0);
+        [[unroll]] for (uint j = 0; j < UNDER_WAY; j++)
+            [[unroll]] for (uint k = 0; k < FOURS; k++) {
+                const uint pack = start + j * BLOCK;
+                if (WIDTH * (pack + 1) > V)
+                    x[j][k] = mix(x[j][k], MINUS_INFINITY, greaterThanEqual(columns(pack, k), uvec4(V)));
+                most = max(most, x[j][k]);
+            }
         const float before = largest;
         largest = max(largest, max(max(most.x, most.y), max(most.z, most.w)));
-        [[unroll]] for (uint k = 0; k < FOURS; k++) e += exp(x[k] - largest);
+        [[unroll]] for (uint j = 0; j < UNDER_WAY; j++)
+            [[unroll]] for (uint k = 0; k < FOURS; k++) e += exp(x[j][k] - largest);
         sum = sum * exp(before - largest) + ((e.x + e.y) + (e.z + e.w));
     }
     const float row_largest = block_max(largest);
@@ -35,15 +42,18 @@ void main() {
     if (args.write_gradients == 0) return;
     const float factor = args.dloss / row_sum;
     // backwards: the end of the row was read last, so that it is the likeliest to be in a cache still
-    for (uint turn = (args.Vp / WIDTH + BLOCK - 1) / BLOCK; turn-- > 0;) {
-        const uint i = turn * BLOCK + first;
-        if (i >= args.Vp / WIDTH) continue;
-        mat2x4 x = load_wide(logits, i);
-        [[unroll]] for (uint k = 0; k < FOURS; k++) {
-            const uvec4 c = WIDTH * i + 4 * k + uvec4(0, 1, 2, 3);
-            const vec4 gradient = exp(x[k] - row_largest) * factor - args.dloss * vec4(equal(c, uvec4(target)));
-            x[k] = mix(gradient, vec4(0), greaterThanEqual(c, uvec4(V)));
+    for (uint turn = (packs + UNDER_WAY * BLOCK - 1) / (UNDER_WAY * BLOCK); turn-- > 0;) {
+        const uint start = turn * UNDER_WAY * BLOCK + first;
+        [[unroll]] for (uint j = 0; j < UNDER_WAY; j++) x[j] = load_wide(logits, min(start + j * BLOCK, packs - 1));
+        [[unroll]] for (uint j = 0; j < UNDER_WAY; j++) {
+            const uint pack = start + j * BLOCK;
+            [[unroll]] for (uint k = 0; k < FOURS; k++) {
+                const uvec4 c = columns(pack, k);
+                const vec4 gradient =
+                    exp(x[j][k] - row_largest) * factor - args.dloss * vec4(equal(c, uvec4(target)));
+                x[j][k] = mix(gradient, vec4(0), greaterThanEqual(c, uvec4(V)));
+            }
+            if (pack < packs) store_wide(logits, pack, x[j]);
         }
-        store_wide(logits, i, x);
     }
 }
