@@ -147,12 +147,27 @@ static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const in
                     moves<T>((1.0 + write_gradients) * N * V));
 }
 
+static const uint32_t CLASSIFIER_PACKS = 8;  // that the registers of an invocation have room for
+
+template <class T>
+static void fused_classifier4(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss,
+                              int N, int V, int Vp, bool write_gradients, int block_size) {
+    FusedClassifierArgs args =
+        classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
+    const uint32_t width = 16 / sizeof(T), packs = uint32_t(blocks(Vp / width, block_size));
+    if (wide_pack_width<T>(Vp, {args.logits}) != width || packs > CLASSIFIER_PACKS)
+        return fused_classifier3(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
+    pad.dispatch<T>("fused_classifier4", {uint64_t(N)}, {uint32_t(block_size), width, packs}, args,
+                    moves<T>((1.0 + write_gradients) * N * V));
+}
+
 template <class T>
 std::vector<KernelVersion<FusedClassifier<T>>> fused_classifier_versions() {
     return {
         {"fused_classifier1", "one invocation per row", fused_classifier1<T>, {8, 32, 128}},
         {"fused_classifier2", "one workgroup per row, online softmax", fused_classifier2<T>, {1024, 32, 256}},
         {"fused_classifier3", "16-byte accesses", fused_classifier3<T>, {1024, 32, 256, 512}},
+        {"fused_classifier4", "the row held in registers", fused_classifier4<T>, {1024, 64}},
     };
 }
 

@@ -44,14 +44,19 @@ void main() {
     // backwards: the end of the row was read last, so that it is the likeliest to be in a cache still
     for (uint turn = (packs + UNDER_WAY * BLOCK - 1) / (UNDER_WAY * BLOCK); turn-- > 0;) {
         const uint start = turn * UNDER_WAY * BLOCK + first;
-        [[unroll]] for (uint j = 0; j < UNDER_WAY; j++) x[j] = load_wide(logits, min(start + j * BLOCK, packs - 1));
+        if (start >= packs) continue;
+        // beyond the row: one that nobody else writes
+        [[unroll]] for (uint j = 0; j < UNDER_WAY; j++)
+            x[j] = load_wide(logits, start + j * BLOCK < packs ? start + j * BLOCK : start);
         [[unroll]] for (uint j = 0; j < UNDER_WAY; j++) {
             const uint pack = start + j * BLOCK;
+            const bool special = WIDTH * (pack + 1) > V || pack == target / WIDTH;
             [[unroll]] for (uint k = 0; k < FOURS; k++) {
+                x[j][k] = exp(x[j][k] - row_largest) * factor;
+                if (!special) continue;
                 const uvec4 c = columns(pack, k);
-                const vec4 gradient =
-                    exp(x[j][k] - row_largest) * factor - args.dloss * vec4(equal(c, uvec4(target)));
-                x[j][k] = mix(gradient, vec4(0), greaterThanEqual(c, uvec4(V)));
+                x[j][k] -= args.dloss * vec4(equal(c, uvec4(target)));
+                x[j][k] = mix(x[j][k], vec4(0), greaterThanEqual(c, uvec4(V)));
             }
             if (pack < packs) store_wide(logits, pack, x[j]);
         }

@@ -15,8 +15,9 @@ shared vec2 partial[2 * ROWS * BLOCK];
 uvec4 dout[FIELDS], inp[FIELDS], dinp[FIELDS];  // the next rows, as they lie in memory
 float mean[ROWS], rstd[ROWS];
 
-// Rows `row` and those that follow; what lies outside of the tensor is read somewhere inside.
+// Rows `row` and those that follow; for what lies outside of the tensor, the last row or pack once more.
 void load_rows(uint row) {
+    if (row >= args.N) return;
     const uint packs = args.C * REAL_BYTES / 16;
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         const uint at = min(row + r, args.N - 1);
