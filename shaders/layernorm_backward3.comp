@@ -1,5 +1,5 @@
-// LayerNorm backward in one pass, as version 2, but with 16-byte accesses in every storage type, ROWS rows at each barrier,
-// and the next rows' loads under way meanwhile. layernorm_backward2_weight adds the teams' rows of scratch up.
+// LayerNorm backward in one pass, as version 2, but with 16-byte accesses in every storage type, ROWS rows at each
+// barrier, and the next rows' loads under way meanwhile. layernorm_backward2_weight adds the teams' rows of scratch up.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"

@@ -29,8 +29,9 @@ void main() {
     const float rstd = 1.0 / sqrt(subgroupAdd(squares) / args.C + 1e-5);
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
-        if (i < packs)
-            store_wide(outp, i, matrixCompMult((x[k] - mean) * rstd, load_wide(args.weight, i)) + load_wide(args.bias, i));
+        if (i >= packs) continue;
+        const mat2x4 scaled = matrixCompMult((x[k] - mean) * rstd, load_wide(args.weight, i));
+        store_wide(outp, i, scaled + load_wide(args.bias, i));
     }
     if (subgroupElect()) {
         float_row(args.mean, row, 1).x[0] = mean;

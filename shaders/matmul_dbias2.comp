@@ -1,15 +1,15 @@
-// Column sums of dout in two steps: a workgroup sums 32 packs of columns over a slice of the rows, which its lanes share
-// and add up through shared memory, and matmul_sum adds the slices. Version 1 has OC invocations at work; this has as many
-// as the device wants, with 16-byte reads. With a single slice it adds to dbias itself.
+// Column sums of dout in two steps: a workgroup sums 32 packs of columns over a slice of the rows, which its lanes
+// share and add up through shared memory, and matmul_sum adds the slices. Version 1 has OC invocations at work; this
+// has as many as the device wants, with 16-byte reads. With a single slice it adds to dbias itself.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { MatmulDbiasArgs args; };
 
-const uint COLUMNS = 32;         // packs
+const uint COLUMNS = 32;  // packs
 const uint LANES = BLOCK / COLUMNS;
-const uint UNDER_WAY = 8;        // reads of an invocation at a time
+const uint UNDER_WAY = 8;  // reads of an invocation at a time
 
 shared vec4 partial[BLOCK * FOURS];
 
