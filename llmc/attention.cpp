@@ -96,72 +96,70 @@ bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH) {
 
 // How a kernel of version 3 divides its work: the names are those of attention3.glsl.
 struct MatrixTiling {
-    uint32_t block, fragments, step, chunk, direct = 0;
+    uint32_t block, fragments, step, chunk;
 };
 
-// A software device spends its time on compiling products, each of them unrolled.
-static const MatrixTiling SOFTWARE_TILING = {64, 1, 16, 8};
+// A software device spends its time on compiling products, each of them unrolled. Its second tilings, for
+// tests, have a single subgroup, which may skip what it need not do.
+static const MatrixTiling SOFTWARE_TILING = {64, 1, 8, 8};
 
 // Tilings to be compared on a GPU: the block size names one of each kernel.
 static MatrixTiling forward_tiling(const LaunchPad& pad, int name) {
-    if (pad.device().type == DeviceType::software) return SOFTWARE_TILING;
+    const bool software = pad.device().type == DeviceType::software;
     switch (name) {
         case 64:
-            return {64, 2, 64, 32, 2};
+            return software ? MatrixTiling{8, 2, 8, 8} : MatrixTiling{64, 2, 32, 32};
         case 129:
-            return {128, 2, 64, 32, 1};
+            return {128, 1, 32, 32};
         case 130:
-            return {128, 2, 64, 32, 2};
+            return {128, 2, 16, 16};
         case 131:
-            return {128, 1, 64, 32, 2};
-        case 132:
-            return {128, 2, 32, 32, 2};
+            return {192, 1, 32, 32};
         case 256:
-            return {256, 1, 64, 32, 0};
+            return {256, 1, 32, 32};
         case 257:
-            return {256, 1, 64, 32, 2};
+            return {256, 2, 32, 32};
         default:
-            return {128, 2, 64, 32, 0};
+            return software ? SOFTWARE_TILING : MatrixTiling{128, 2, 32, 32};
     }
 }
 struct BackwardTilings {
     MatrixTiling dkv, dq;
 };
 static BackwardTilings backward_tilings(const LaunchPad& pad, int name) {
-    if (pad.device().type == DeviceType::software) return {SOFTWARE_TILING, SOFTWARE_TILING};
+    const bool software = pad.device().type == DeviceType::software;
     switch (name) {
         case 64:
-            return {{64, 1, 64, 32, 1}, {64, 2, 64, 32, 1}};
+            if (software) return {{8, 2, 8, 8}, {8, 2, 8, 8}};
+            return {{64, 2, 32, 16}, {64, 2, 32, 16}};
         case 129:
-            return {{128, 1, 64, 32, 1}, {128, 1, 64, 32, 1}};
+            return {{128, 2, 16, 16}, {128, 2, 32, 32}};
         case 130:
-            return {{128, 1, 64, 16, 1}, {128, 2, 64, 16, 1}};
+            return {{128, 1, 32, 16}, {128, 1, 32, 32}};
         case 131:
-            return {{128, 2, 32, 16, 1}, {128, 2, 32, 16, 1}};
-        case 132:
-            return {{128, 1, 32, 16, 1}, {128, 1, 64, 64, 1}};
+            return {{128, 1, 32, 32}, {128, 1, 32, 16}};
         case 256:
-            return {{256, 1, 64, 32, 0}, {256, 1, 64, 32, 0}};
+            return {{256, 1, 32, 16}, {256, 1, 32, 32}};
         case 257:
-            return {{256, 1, 64, 32, 1}, {256, 1, 64, 32, 1}};
-        case 258:
-            return {{256, 1, 64, 16, 1}, {256, 2, 64, 32, 1}};
+            return {{256, 2, 32, 16}, {256, 2, 32, 16}};
         default:
-            return {{128, 1, 64, 32, 0}, {128, 1, 64, 32, 0}};
+            if (software) return {SOFTWARE_TILING, SOFTWARE_TILING};
+            return {{128, 2, 32, 16}, {128, 2, 32, 16}};
     }
 }
 
-// Bytes of shared memory that the kernels of version 3 need at most.
-static uint32_t shared_bytes(const MatrixTiling& t, const MatrixShape& shape, uint32_t lanes, uint32_t hs) {
-    const uint32_t rows = t.block / lanes * t.fragments * shape.M;
-    const uint32_t patch = rows * std::max(t.step / 8 + 1, shape.N / 4 + 1);
+// Bytes of shared memory that a kernel of version 3 needs at most; its patches hold `sums` sums side by side.
+static uint32_t shared_bytes(const MatrixTiling& t, uint32_t sums, const MatrixShape& shape, uint32_t lanes,
+                             uint32_t hs) {
+    const uint32_t subgroups = t.block / lanes, rows = t.fragments * shape.M, stride = hs / 8 + 1;
+    const uint32_t patch = std::max(rows * (sums * t.chunk / 8 + 1), shape.M * (shape.N / 4 + 1));
+    const uint32_t area = std::max(2 * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
     const uint32_t scratch = 1024;  // of util.glsl, which stays declared
-    return 16 * (2 * t.step * (hs / 8 + 1) + patch) +
-           4 * (shape.M * shape.N + 2 * rows + 2 * t.step + scratch);
+    return 16 * area + 4 * (2 * subgroups * rows + 2 * t.step + scratch);
 }
 
-// Starts a kernel of version 3 with the longest steps that the shared memory has room for; false: there is no
-// room, or rows do not lie at multiples of 16 bytes.
+// Starts a kernel of version 3; false: the shared memory has no room, or rows do not lie at multiples of 16
+// bytes.
 template <class T, class Args>
 static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, MatrixTiling t,
                             const Args& args, std::initializer_list<uint64_t> addresses) {
@@ -170,14 +168,14 @@ static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, Ma
     for (uint64_t address : addresses)
         if (address % 16 != 0) return false;
     if (!attention_on_matrix_cores<T>(pad, args.C, args.NH) || t.block % lanes != 0) return false;
-    while (t.step > 32 && shared_bytes(t, shape, lanes, hs) > pad.limits().shared_bytes) t.step /= 2;
-    if (shared_bytes(t, shape, lanes, hs) > pad.limits().shared_bytes) return false;
-    t.chunk = std::min(t.chunk, t.step / 2);
+    if (hs > 64) t.fragments = 1;  // the registers have no room for two
+    const uint32_t sums = products == 4 ? 2 : 1;
+    if (shared_bytes(t, sums, shape, lanes, hs) > pad.limits().shared_bytes) return false;
     const uint32_t rows = t.block / lanes * t.fragments * shape.M;
-    const uint32_t skip = pad.device().type != DeviceType::software;
+    const uint32_t apart = pad.device().type != DeviceType::software || t.block == lanes;
     pad.dispatch<T>(kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
                     {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step,
-                     skip, t.direct, t.chunk},
+                     t.chunk, apart},
                     args, score_work(args, products));
     return true;
 }
@@ -202,7 +200,7 @@ std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
         {"attention_forward3",
          "fragments on matrix cores, a subgroup owns whole rows",
          attention_forward3<T>,
-         {128, 64, 129, 130, 131, 132, 256, 257}},
+         {128, 64, 129, 130, 131, 256, 257}},
     };
 }
 
@@ -285,7 +283,7 @@ std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions() {
         {"attention_backward3",
          "fragments on matrix cores, a subgroup owns whole rows",
          attention_backward3<T>,
-         {128, 64, 129, 130, 131, 132, 256, 257, 258}},
+         {128, 64, 129, 130, 131, 256, 257}},
     };
 }
 

@@ -6,12 +6,11 @@
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "matrix.glsl"
+#define PATCH_PARTS 2  // p and ds
 #include "attention3.glsl"
 
-layout(constant_id = 11) const uint CHUNK = 32;  // at most STEP / 2: the patch holds p and ds
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
-const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
 const uint STATS = (2 * STEP + BLOCK - 1) / BLOCK;
 
 // What the sums of the two products start from, of each query: -lse / scale(), -delta. A query past the end has no
@@ -26,6 +25,13 @@ void fetch_starts(inout float fetched[STATS], Floats lse, Floats delta, uint fir
         const uint i = gl_LocalInvocationID.x + n * BLOCK, t = first + i % STEP;
         fetched[n] = i < STEP ? -1e38 : 0;
         if (i < 2 * STEP && t < T) fetched[n] = i < STEP ? -lse.x[t] / scale() : -delta.x[t];
+    }
+}
+
+void put_starts(float fetched[STATS]) {
+    [[unroll]] for (uint n = 0; n < STATS; n++) {
+        const uint i = gl_LocalInvocationID.x + n * BLOCK;
+        if (i < 2 * STEP) starts[i] = fetched[n];
     }
 }
 
@@ -64,12 +70,10 @@ void differentiate(uint row, uint query, bool masked) {
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
             const uint i = r * COLUMNS + j;
             [[unroll]] for (uint e = 0; e < p[i].length(); e++) ds[i][e] *= p[i][e];
-            if (!same_places) {
-                publish(p[i], r, j);
-                publish(ds[i], r, COLUMNS + j);
-            }
+            publish(p[i], r, j);
+            publish(ds[i], r, COLUMNS + j);
         }
-    if (!same_places) patch_barrier();
+    patch_barrier();
 }
 
 // dv += p^T dout, dk += ds^T q.
@@ -77,13 +81,8 @@ void accumulate(uint c) {
     [[unroll]] for (uint i = 0; i < CHUNK / FK; i++) {
         FragmentA a[FRAGMENTS], da[FRAGMENTS];
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-            if (same_places) {
-                a[r] = factor_of(p[r * COLUMNS + i]);
-                da[r] = factor_of(ds[r * COLUMNS + i]);
-            } else {
-                a[r] = published(r, i);
-                da[r] = published(r, CHUNK / FK + i);
-            }
+            a[r] = published(r, i);
+            da[r] = published(r, CHUNK / FK + i);
         }
         [[unroll]] for (uint j = 0; j < WIDE; j++) {
             const FragmentB dout = tile_rows(SECOND, c + i * FK, j), q = tile_rows(0, c + i * FK, j);
@@ -93,7 +92,7 @@ void accumulate(uint c) {
             }
         }
     }
-    if (!same_places) patch_barrier();
+    patch_barrier();
 }
 
 void main() {
@@ -103,56 +102,43 @@ void main() {
     const uint first = uint(group % tiles) * keys;   // the longest rows start first
     const uint row = first + gl_SubgroupID * ROWS;   // the subgroup's first
     const uint64_t b = group / tiles / NH;
-    const uint head = uint(group / tiles % NH) * HS;
+    const uint head = uint(group / tiles % NH) * PACKS;
     Reals sequence = real_row(args.qkv, b * T, 3 * C);
-    HeadRows query = HeadRows(sequence, 3 * C, head, T);
-    HeadRows key = HeadRows(sequence, 3 * C, C + head, T);
-    HeadRows value = HeadRows(sequence, 3 * C, 2 * C + head, T);
-    HeadRows dout = HeadRows(real_row(args.dout, b * T, C), C, head, T);
+    HeadRows query = HeadRows(sequence, 3 * C / 8, head, T);
+    HeadRows dout = HeadRows(real_row(args.dout, b * T, C), C / 8, head, T);
     Floats lse = float_row(args.lse, group / tiles, T);
     Floats delta = float_row(args.delta, group / tiles, T);
 
     const uint start = first / STEP * STEP;
-    uvec4 fetched[FETCHES], dfetched[FETCHES];
+    uvec4 queries[FETCHES], douts[FETCHES];
     float fetched_starts[STATS];
-    fetch(fetched, query, start);
-    fetch(dfetched, dout, start);
+    fetch(queries, query, start);
+    fetch(douts, dout, start);
     fetch_starts(fetched_starts, lse, delta, start, T);
-    [[unroll]] for (uint i = 0; i < DEEP; i++)
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) k[r * DEEP + i] = own_factor(key, row, r, i);
-    [[unroll]] for (uint i = 0; i < DEEP; i++)
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) v[r * DEEP + i] = own_factor(value, row, r, i);
-    fill_numbers();
-    if (DIRECT != 0) {
-        barrier();
-        find_places();
-    }
+    load_own(k, HeadRows(sequence, 3 * C / 8, C / 8 + head, T), row);
+    load_own(v, HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T), row);
     [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] = dv[i] = FragmentSum(0);
     [[dont_unroll]] for (uint t = start; t < T; t += STEP) {
-        put(0, fetched);
-        put(SECOND, dfetched);
-        [[unroll]] for (uint n = 0; n < STATS; n++) {
-            const uint i = gl_LocalInvocationID.x + n * BLOCK;
-            if (i < 2 * STEP) starts[i] = fetched_starts[n];
-        }
+        barrier();
+        put(0, queries);
+        put(SECOND, douts);
+        put_starts(fetched_starts);
         barrier();
         if (t + STEP < T) {
-            fetch(fetched, query, t + STEP);
-            fetch(dfetched, dout, t + STEP);
+            fetch(queries, query, t + STEP);
+            fetch(douts, dout, t + STEP);
             fetch_starts(fetched_starts, lse, delta, t + STEP, T);
         }
         [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
-            if (SKIP != 0 && t + c + CHUNK <= row) continue;  // these queries come before the subgroup's keys
+            if (APART && t + c + CHUNK <= row) continue;  // these queries come before the subgroup's keys
             multiply(c);
-            differentiate(row, t + c, t + c + 1 < row + ROWS);
+            differentiate(row, t + c, !APART || t + c + 1 < row + ROWS);
             accumulate(c);
         }
-        barrier();
     }
+    barrier();
+    [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] *= scale();
     Reals dsequence = real_row(args.dqkv, b * T, 3 * C);
-    HeadRows dkey = HeadRows(dsequence, 3 * C, C + head, T), dvalue = HeadRows(dsequence, 3 * C, 2 * C + head, T);
-    [[unroll]] for (uint j = 0; j < WIDE; j++)
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) put_own(dk[r * WIDE + j] * scale(), dkey, row, r, j);
-    [[unroll]] for (uint j = 0; j < WIDE; j++)
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) put_own(dv[r * WIDE + j], dvalue, row, r, j);
+    store_own(dk, HeadRows(dsequence, 3 * C / 8, C / 8 + head, T), row);
+    store_own(dv, HeadRows(dsequence, 3 * C / 8, 2 * C / 8 + head, T), row);
 }

@@ -4,12 +4,10 @@
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "matrix.glsl"
+#define PATCH_PARTS 1
 #include "attention3.glsl"
 
-layout(constant_id = 11) const uint CHUNK = 32;
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
-
-const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
 
 shared float starts[2 * SUBGROUPS * ROWS];  // of each query: -lse / scale(), -delta; see attention_backward3_dkv
 
@@ -61,7 +59,6 @@ void differentiate(uint row, uint key, bool masked) {
                     if (place[e] < ahead) ds[r * COLUMNS + j][e] = 0;
             }
     }
-    if (same_places) return;
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) publish(ds[r * COLUMNS + j], r, j);
     patch_barrier();
@@ -71,18 +68,14 @@ void differentiate(uint row, uint key, bool masked) {
 void accumulate(uint c) {
     [[unroll]] for (uint i = 0; i < CHUNK / FK; i++) {
         FragmentA a[FRAGMENTS];
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
-            if (same_places)
-                a[r] = factor_of(ds[r * COLUMNS + i]);
-            else
-                a[r] = published(r, i);
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) a[r] = published(r, i);
         [[unroll]] for (uint j = 0; j < WIDE; j++) {
             const FragmentB k = tile_rows(0, c + i * FK, j);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
                 dq[r * WIDE + j] = coopMatMulAdd(a[r], k, dq[r * WIDE + j]);
         }
     }
-    if (!same_places) patch_barrier();
+    patch_barrier();
 }
 
 void main() {
@@ -92,45 +85,36 @@ void main() {
     const uint first = (tiles - 1 - uint(group % tiles)) * queries;  // the longest rows start first
     const uint row = first + gl_SubgroupID * ROWS;                   // the subgroup's first
     const uint64_t b = group / tiles / NH;
-    const uint head = uint(group / tiles % NH) * HS;
+    const uint head = uint(group / tiles % NH) * PACKS;
     Reals sequence = real_row(args.qkv, b * T, 3 * C);
-    HeadRows query = HeadRows(sequence, 3 * C, head, T);
-    HeadRows key = HeadRows(sequence, 3 * C, C + head, T);
-    HeadRows value = HeadRows(sequence, 3 * C, 2 * C + head, T);
-    HeadRows dout_rows = HeadRows(real_row(args.dout, b * T, C), C, head, T);
+    HeadRows key = HeadRows(sequence, 3 * C / 8, C / 8 + head, T);
+    HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
 
-    uvec4 fetched[FETCHES], vfetched[FETCHES];
-    fetch(fetched, key, 0);
-    fetch(vfetched, value, 0);
-    [[unroll]] for (uint i = 0; i < DEEP; i++)
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) q[r * DEEP + i] = own_factor(query, row, r, i);
-    [[unroll]] for (uint i = 0; i < DEEP; i++)
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) dout[r * DEEP + i] = own_factor(dout_rows, row, r, i);
+    uvec4 keys[FETCHES], values[FETCHES];
+    fetch(keys, key, 0);
+    fetch(values, value, 0);
+    load_own(q, HeadRows(sequence, 3 * C / 8, head, T), row);
+    load_own(dout, HeadRows(real_row(args.dout, b * T, C), C / 8, head, T), row);
     load_starts(float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T), row, T);
-    fill_numbers();
-    if (DIRECT != 0) {
-        barrier();
-        find_places();
-    }
     [[unroll]] for (uint i = 0; i < SUMS; i++) dq[i] = FragmentSum(0);
     const uint end = min(first + queries, T);  // the keys before it are seen by some query
     [[dont_unroll]] for (uint t = 0; t < end; t += STEP) {
-        put(0, fetched);
-        put(SECOND, vfetched);
+        barrier();
+        put(0, keys);
+        put(SECOND, values);
         barrier();
         if (t + STEP < end) {
-            fetch(fetched, key, t + STEP);
-            fetch(vfetched, value, t + STEP);
+            fetch(keys, key, t + STEP);
+            fetch(values, value, t + STEP);
         }
         [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
-            if (SKIP != 0 && t + c >= row + ROWS) break;  // these keys come after the subgroup's queries
+            if (APART && t + c >= row + ROWS) break;  // these keys come after the subgroup's queries
             multiply(c);
-            differentiate(row, t + c, t + c + CHUNK > row + 1);
+            differentiate(row, t + c, !APART || t + c + CHUNK > row + 1);
             accumulate(c);
         }
-        barrier();
     }
-    HeadRows dquery = HeadRows(real_row(args.dqkv, b * T, 3 * C), 3 * C, head, T);
-    [[unroll]] for (uint j = 0; j < WIDE; j++)
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) put_own(dq[r * WIDE + j] * scale(), dquery, row, r, j);
+    barrier();
+    [[unroll]] for (uint i = 0; i < SUMS; i++) dq[i] *= scale();
+    store_own(dq, HeadRows(real_row(args.dqkv, b * T, 3 * C), 3 * C / 8, head, T), row);
 }
