@@ -121,10 +121,12 @@ GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights
         master[i] = memory.allocate<float>(parameter_size(config, i), "master weights");
 }
 
-// Rows of logits in memory at a time: at most 512 MiB of them, since all of B=64, T=1024 would be 13 GB.
+// Rows of logits in memory at a time: at most 1.25 GiB of them, since all of B=64, T=1024 would be 13 GB in
+// fp32. 5632 rows of GPT-2 124M give a large GPU (132 multiprocessors) whole rounds of tiles in each of the
+// head's products.
 static int choose_logit_rows(int rows, size_t row_bytes) {
-    const int most = std::max(1, int((512u << 20) / row_bytes));
-    return rows <= most ? rows : most / 32 * 32 > 0 ? most / 32 * 32 : most;
+    const int most = std::clamp(int((1280u << 20) / row_bytes), 1, 5632);
+    return rows <= most ? rows : most >= 256 ? most / 256 * 256 : most;
 }
 
 // One layer's activations; `shared` has what all layers have in common.

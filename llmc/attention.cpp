@@ -133,7 +133,7 @@ static BackwardTilings backward_tilings(const LaunchPad& pad, int name) {
             if (software) return {{8, 2, 8, 8}, {8, 2, 8, 8}};
             return {{64, 2, 32, 16}, {64, 2, 32, 16}};
         case 129:
-            return {{128, 2, 16, 16}, {128, 2, 32, 32}};
+            return {{128, 2, 32, 16}, {128, 2, 32, 16}};
         case 130:
             return {{128, 1, 32, 16}, {128, 1, 32, 32}};
         case 131:
@@ -144,7 +144,7 @@ static BackwardTilings backward_tilings(const LaunchPad& pad, int name) {
             return {{256, 2, 32, 16}, {256, 2, 32, 16}};
         default:
             if (software) return {SOFTWARE_TILING, SOFTWARE_TILING};
-            return {{128, 2, 32, 16}, {128, 2, 32, 16}};
+            return {{128, 2, 16, 16}, {128, 2, 32, 32}};
     }
 }
 

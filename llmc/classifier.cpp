@@ -177,7 +177,7 @@ void fused_classifier(LaunchPad* pad, T* logits, float* losses, const int* targe
     if (!pad) return fused_classifier_cpu(logits, losses, targets, dloss, N, V, Vp, write_gradients);
     if (pad->device().type == DeviceType::software)
         return fused_classifier1(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, 8);
-    const int block_size = int(std::min(1024u, pad->limits().max_block));
+    const int block_size = int(std::min(512u, pad->limits().max_block));
     fused_classifier3(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
 }
 

@@ -442,7 +442,8 @@ static bool is_software(const LaunchPad& pad) { return pad.device().type == Devi
 // multiprocessors here) still gets three each, or little tiles in teams where even those of 64 are fewer than
 // one each.
 static int block_size3(const LaunchPad& pad, uint64_t M, uint64_t N) {
-    if (tiles3(shape3(128), M, N) >= 384) return 128;
+    const uint64_t large = tiles3(shape3(128), M, N);
+    if (large >= 384 || (large > 224 && large <= 264)) return 128;  // two at a time on each multiprocessor
     return tiles3(shape3(64), M, N) >= 132 || pad.limits().max_block < 256 ? 64 : 256;
 }
 

@@ -14,10 +14,13 @@ struct MatrixTiles {
     int at_once;
     double round_us;
 };
-// Measured there (SPEED.md): 256 reads least and wins where there is work for it; 64 is for few rows, where a
-// round takes as long as memory takes to answer, so it asks for much at once.
-static const MatrixTiles matrix_tiles[] = {
-    {256, 4, 4, 2, 4, 2, 1, 132, 0.85}, {128, 4, 4, 2, 2, 2, 2, 264, 0.92}, {64, 2, 2, 2, 2, 8, 0, 132, 0.8}};
+// Measured there (SPEED.md): 256, which is 128 x 256, and 512, 256 x 128, read least and win where there is
+// work; 64 is for few rows, where a round takes as long as memory takes to answer, so it asks for much at
+// once.
+static const MatrixTiles matrix_tiles[] = {{256, 4, 4, 2, 4, 2, 1, 132, 0.85},
+                                           {512, 4, 4, 4, 2, 2, 1, 132, 0.87},
+                                           {128, 4, 4, 2, 2, 2, 2, 264, 0.92},
+                                           {64, 2, 2, 2, 2, 8, 0, 132, 0.8}};
 
 static const uint32_t PANEL = 8;  // rows of tiles that workgroups walk together
 static const int MOST_SLICES = 32;
@@ -81,11 +84,17 @@ size_t partial_floats(const MatrixProduct& p, const MatrixCut& cut) {
     return cut.slices > 1 ? size_t(cut.slices) * p.M * p.N : 0;
 }
 
-// Microseconds that a cut should take on a large GPU: rounds of workgroups, and the partial results' traffic.
+static bool fills_tiles(const MatrixProduct& p, const TileSizes& t) {
+    return p.M % t.m == 0 && p.N % t.n == 0 && p.K % t.k == 0;
+}
+
+// Microseconds that a cut should take on a large GPU: rounds of workgroups, which take longer where they must
+// look after the edges, and the partial results' traffic.
 static double estimate(const MatrixProduct& p, const MatrixTiles& tiles, const TileSizes& t,
                        const MatrixCut& cut) {
     const double turns = double(blocks(count_tiles(p, t) * uint64_t(cut.slices), tiles.at_once));
-    const double workgroup = double(blocks(cut.slice_k, t.k)) * tiles.round_us + START_US;
+    const double round = tiles.round_us * (fills_tiles(p, t) ? 1 : 1.2);
+    const double workgroup = double(blocks(cut.slice_k, t.k)) * round + START_US;
     const double finish = cut.slices > 1 ? FINISH_US + 8 * double(partial_floats(p, cut)) / BYTES_PER_US : 0;
     return turns * workgroup + finish;
 }
@@ -124,13 +133,12 @@ void launch_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixC
     const TileSizes t = sizes_of(tiles, f);
     args.slices = cut.slices;
     args.slice_k = cut.slice_k;
-    const bool exact = p.M % t.m == 0 && p.N % t.n == 0 && p.K % t.k == 0;
     const int epilogue = cut.slices > 1 ? EPILOGUE_PARTIAL : p.epilogue;
-    pad.dispatch<T>(
-        p.kernel, {count_tiles(p, t) * uint64_t(cut.slices)},
-        {t.subgroups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.sub_m, t.sub_n,
-         tiles.early_steps, PANEL, uint32_t(p.M), uint32_t(p.N), uint32_t(p.K), !exact, uint32_t(epilogue)},
-        args, {.flops = 2.0 * p.M * p.N * p.K});
+    pad.dispatch<T>(p.kernel, {count_tiles(p, t) * uint64_t(cut.slices)},
+                    {t.subgroups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.sub_m, t.sub_n,
+                     tiles.early_steps, PANEL, uint32_t(p.M), uint32_t(p.N), uint32_t(p.K),
+                     !fills_tiles(p, t), uint32_t(epilogue)},
+                    args, {.flops = 2.0 * p.M * p.N * p.K});
 }
 
 template <class T>

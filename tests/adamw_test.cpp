@@ -190,7 +190,8 @@ TYPED_TEST(AdamWTyped, GpuMatchesCpu) {
                     expect_close("v", mastered.v.values(), c.v, 1e-6);
                     const std::vector<float> master = mastered.values(mastered.master),
                                              copies = mastered.values(mastered.params);
-                    expect_close("change of the master weights", c.change(master), c.change(c.params), 2e-5);
+                    // differences of weights, whose last bits weigh more in them
+                    expect_close("change of the master weights", c.change(master), c.change(c.params), 1e-4);
                     for (size_t i = 0; i < n; i++)
                         ASSERT_LT(std::abs(copies[i] - master[i]), spacing<T>(master[i]));
                 });
