@@ -14,9 +14,13 @@ struct Shape {
 // long to compile.)
 static const Shape shapes[] = {{1, 1, 1},     {17, 33, 48},   {300, 33, 48},  {1, 68, 132},
                                {65, 68, 132}, {300, 68, 132}, {512, 128, 128}};
-// The 16-bit types add multiples of 8, for matrix cores: in the middle of a fragment, a little more than a
-// tile, and tiles that are filled; and do without some of the others.
-static const Shape shapes16[] = {{17, 33, 48}, {1, 8, 16}, {65, 68, 132}, {300, 72, 136}, {513, 128, 264}};
+// The 16-bit types do without some of them.
+static const Shape shapes16[] = {{1, 1, 1}, {17, 33, 48}, {65, 68, 132}, {300, 68, 132}};
+// For matrix cores, multiples of 8: in the middle of a fragment and of a tile, tiles that are filled, one
+// row, a little more than a tile. A software device takes minutes to compile their pipelines: the first two
+// alone.
+static const Shape matrix_shapes[] = {{300, 72, 136}, {512, 128, 256}, {1, 8, 16}, {513, 128, 264}};
+static const size_t SOFTWARE_MATRIX_SHAPES = 2;
 
 // Inputs, and the results in double. dweight and dbias start from what is in them.
 template <class T>
@@ -56,14 +60,49 @@ struct MatmulCase {
     }
 };
 
-// Calls check(case, N, C, OC) for each shape.
+// Calls check(case, N, C, OC) for each of the shapes.
 template <class T, class Check>
-static void for_each_shape(Check check) {
-    const bool is_fp32 = std::is_same_v<T, float>;
-    for (auto [N, C, OC] : is_fp32 ? std::span<const Shape>(shapes) : std::span<const Shape>(shapes16)) {
+static void for_shapes(std::span<const Shape> some, Check check) {
+    for (auto [N, C, OC] : some) {
         SCOPED_TRACE(format_string("N %d C %d OC %d", N, C, OC));
         check(MatmulCase<T>(N, C, OC), N, C, OC);
     }
+}
+
+template <class T, class Check>
+static void for_each_shape(Check check) {
+    const bool is_fp32 = std::is_same_v<T, float>;
+    for_shapes<T>(is_fp32 ? std::span<const Shape>(shapes) : std::span<const Shape>(shapes16), check);
+}
+
+static bool is_software(const LaunchPad& pad) { return pad.device().type == DeviceType::software; }
+
+// The shapes for the device's matrix cores; none where it has no such cores for T.
+template <class T>
+static std::span<const Shape> shapes_for_matrix_cores() {
+    if (std::is_same_v<T, float> || test_pads().empty()) return {};
+    const LaunchPad& pad = *test_pads()[0];
+    if (!(std::is_same_v<T, bf16> ? pad.limits().bf16_matrix : pad.limits().fp16_matrix)) return {};
+    const std::span<const Shape> all = matrix_shapes;
+    return is_software(pad) ? all.first(SOFTWARE_MATRIX_SHAPES) : all;
+}
+
+// A table's versions for matrix cores (number 5), or the others. On a software device the former are tried
+// with the smallest tiles and, at the first shape, with the largest where both factors' layouts are covered.
+template <class Versions>
+static Versions matrix_versions(Versions versions, int N) {
+    std::erase_if(versions, [](const auto& version) { return !strchr(version.name, '5'); });
+    for (auto& version : versions)
+        if (is_software(*test_pads()[0])) {
+            version.block_sizes = {64};
+            if (N == matrix_shapes[0].N && !strstr(version.name, "dinp")) version.block_sizes.push_back(256);
+        }
+    return versions;
+}
+template <class Versions>
+static Versions other_versions(Versions versions) {
+    std::erase_if(versions, [](const auto& version) { return strchr(version.name, '5'); });
+    return versions;
 }
 
 template <class T>
@@ -110,37 +149,52 @@ TEST(MatmulCpu, LargeMatchesDouble) {
     expect_close("dweight", dweight, c.dweight, 1e-6);
 }
 
+template <class T, class Versions>
+static void check_forward(const MatmulCase<T>& c, int N, int C, int OC, const Versions& versions) {
+    for_each_version<T>(versions, [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<T> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
+        version.launch(pad, out, inp, weight, bias, N, C, OC, block);
+        expect_close("out", out.values(), c.out, tolerance<T>());
+    });
+}
+
+template <class T, class Versions>
+static void check_dinp(const MatmulCase<T>& c, int N, int C, int OC, const Versions& versions) {
+    for_each_version<T>(versions, [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<T> dout(pad, c.dout), weight(pad, c.weight), dinp(pad, c.dinp.size());
+        version.launch(pad, dinp, dout, weight, N, C, OC, block);
+        expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
+    });
+}
+
+template <class T, class Versions>
+static void check_dweight(const MatmulCase<T>& c, int N, int C, int OC, const Versions& versions) {
+    for_each_version<T>(versions, [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<T> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight_before);
+        DeviceArray<float> scratch(pad, matmul_backward_scratch<T>(&pad, N, C, OC));
+        version.launch(pad, dweight, scratch, dout, inp, N, C, OC, block);
+        expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
+    });
+}
+
 TYPED_TEST(Matmul, ForwardGpuMatchesDouble) {
     using T = TypeParam;
     for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        for_each_version<T>(matmul_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
-            version.launch(pad, out, inp, weight, bias, N, C, OC, block);
-            expect_close("out", out.values(), c.out, tolerance<T>());
-        });
+        check_forward(c, N, C, OC, other_versions(matmul_forward_versions<T>()));
     });
 }
 
 TYPED_TEST(Matmul, DinpGpuMatchesDouble) {
     using T = TypeParam;
     for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        for_each_version<T>(matmul_dinp_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> dout(pad, c.dout), weight(pad, c.weight), dinp(pad, c.dinp.size());
-            version.launch(pad, dinp, dout, weight, N, C, OC, block);
-            expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
-        });
+        check_dinp(c, N, C, OC, other_versions(matmul_dinp_versions<T>()));
     });
 }
 
 TYPED_TEST(Matmul, DweightGpuMatchesDouble) {
     using T = TypeParam;
     for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        for_each_version<T>(matmul_dweight_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight_before);
-            DeviceArray<float> scratch(pad, matmul_backward_scratch<T>(&pad, N, C, OC));
-            version.launch(pad, dweight, scratch, dout, inp, N, C, OC, block);
-            expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
-        });
+        check_dweight(c, N, C, OC, other_versions(matmul_dweight_versions<T>()));
     });
 }
 
@@ -158,67 +212,89 @@ TYPED_TEST(Matmul, DbiasGpuMatchesDouble) {
 
 // The functions that training calls, with and without the optional tensors; twice, since gradients
 // accumulate.
+template <class T>
+static void check_training_functions(const MatmulCase<T>& c, int N, int C, int OC) {
+    for (const auto& pad : test_pads()) {
+        if (!std::is_same_v<T, float> && pad != test_pads()[0]) continue;
+        DeviceArray<T> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout);
+        DeviceArray<T> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
+        DeviceArray<T> dweight(*pad, c.dweight_before), dbias(*pad, c.dbias_before);
+        DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
+        matmul_forward<T>(pad.get(), out, inp, weight, nullptr, N, C, OC);
+        expect_close("out without bias", out.values(), c.out_without_bias(), tolerance<T>());
+        matmul_forward<T>(pad.get(), out, inp, weight, bias, N, C, OC);
+        expect_close("out", out.values(), c.out, tolerance<T>());
+        matmul_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, N, C, OC);
+        expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
+        expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
+        expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
+        matmul_backward<T>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C, OC);
+        std::vector<float> twice(c.dweight);
+        for (size_t i = 0; i < twice.size(); i++) twice[i] += c.dweight[i] - c.dweight_before[i];
+        expect_close("dweight after two calls", dweight.values(), twice, 2 * tolerance<T>());
+        expect_close("dbias, not asked for", dbias.values(), c.dbias, tolerance<T>());
+    }
+}
+
 TYPED_TEST(Matmul, BackwardGpuMatchesDouble) {
-    using T = TypeParam;
-    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        for (const auto& pad : test_pads()) {
-            if (!std::is_same_v<T, float> && pad != test_pads()[0]) continue;
-            DeviceArray<T> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout);
-            DeviceArray<T> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
-            DeviceArray<T> dweight(*pad, c.dweight_before), dbias(*pad, c.dbias_before);
-            DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
-            matmul_forward<T>(pad.get(), out, inp, weight, nullptr, N, C, OC);
-            expect_close("out without bias", out.values(), c.out_without_bias(), tolerance<T>());
-            matmul_forward<T>(pad.get(), out, inp, weight, bias, N, C, OC);
-            expect_close("out", out.values(), c.out, tolerance<T>());
-            matmul_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, N, C, OC);
-            expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
-            expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
-            expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
-            matmul_backward<T>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C, OC);
-            std::vector<float> twice(c.dweight);
-            for (size_t i = 0; i < twice.size(); i++) twice[i] += c.dweight[i] - c.dweight_before[i];
-            expect_close("dweight after two calls", dweight.values(), twice, 2 * tolerance<T>());
-            expect_close("dbias, not asked for", dbias.values(), c.dbias, tolerance<T>());
-        }
-    });
+    for_each_shape<TypeParam>(check_training_functions<TypeParam>);
 }
 
 // The product with GELU behind it, and the backward pass through it, against the layers one by one.
-TYPED_TEST(Matmul, GeluMatchesTheLayers) {
+template <class T>
+static void check_gelu(const MatmulCase<T>& c, int N, int C, int OC) {
+    const size_t n = size_t(N) * OC, rows = size_t(N) * C;
+    const std::vector<float> pre_inp = random_values<T>(rows, 9);
+    std::vector<float> out(n), dinp(rows);
+    gelu_forward_cpu(out.data(), c.out.data(), n);
+    gelu_backward_cpu(dinp.data(), pre_inp.data(), c.dinp.data(), rows);
+    auto check = [&](LaunchPad* pad, T* inp, T* weight, T* bias, T* dout, T* pre_of_inp, T* got_out,
+                     T* got_pre, T* got_dinp, T* dweight, float* scratch) {
+        matmul_gelu_forward(pad, got_out, got_pre, inp, weight, bias, N, C, OC);
+        matmul_backward<T>(pad, got_dinp, dweight, nullptr, scratch, dout, inp, weight, N, C, OC, pre_of_inp);
+    };
+    std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
+                   bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout),
+                   pre_of_inp = from_floats<T>(pre_inp), dweight = from_floats<T>(c.dweight_before);
+    std::vector<T> got_out = from_floats<T>(nans(n)), got_pre = got_out,
+                   got_dinp = from_floats<T>(nans(rows));
+    check(nullptr, inp.data(), weight.data(), bias.data(), dout.data(), pre_of_inp.data(), got_out.data(),
+          got_pre.data(), got_dinp.data(), dweight.data(), nullptr);
+    expect_close("pre on the CPU", to_floats(got_pre), c.out, tolerance<T>());
+    expect_close("out on the CPU", to_floats(got_out), out, 2 * tolerance<T>());
+    expect_close("dinp on the CPU", to_floats(got_dinp), dinp, 2 * tolerance<T>());
+    for (const auto& pad : test_pads()) {
+        DeviceArray<T> x(*pad, c.inp), w(*pad, c.weight), b(*pad, c.bias), dy(*pad, c.dout),
+            pre(*pad, pre_inp), y(*pad, n), y_pre(*pad, n), dx(*pad, rows), dw(*pad, c.dweight_before);
+        DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
+        check(pad.get(), x, w, b, dy, pre, y, y_pre, dx, dw, scratch);
+        expect_close("pre", y_pre.values(), c.out, tolerance<T>());
+        expect_close("out", y.values(), out, 2 * tolerance<T>());
+        expect_close("dinp", dx.values(), dinp, 2 * tolerance<T>());
+        expect_close("dweight", dw.values(), c.dweight, tolerance<T>());
+        if (!std::is_same_v<T, float>) break;
+    }
+}
+
+TYPED_TEST(Matmul, GeluMatchesTheLayers) { for_each_shape<TypeParam>(check_gelu<TypeParam>); }
+
+// --- on matrix cores; dev/setup.sh newer-mesa unpacks a software device that has some, in fp16 ---
+
+TYPED_TEST(Matmul, MatrixVersionsMatchDouble) {
     using T = TypeParam;
-    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        const size_t n = size_t(N) * OC, rows = size_t(N) * C;
-        const std::vector<float> pre_inp = random_values<T>(rows, 9);
-        std::vector<float> out(n), dinp(rows);
-        gelu_forward_cpu(out.data(), c.out.data(), n);
-        gelu_backward_cpu(dinp.data(), pre_inp.data(), c.dinp.data(), rows);
-        auto check = [&](LaunchPad* pad, T* inp, T* weight, T* bias, T* dout, T* pre_of_inp, T* got_out,
-                         T* got_pre, T* got_dinp, T* dweight, float* scratch) {
-            matmul_gelu_forward(pad, got_out, got_pre, inp, weight, bias, N, C, OC);
-            matmul_backward<T>(pad, got_dinp, dweight, nullptr, scratch, dout, inp, weight, N, C, OC,
-                               pre_of_inp);
-        };
-        std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
-                       bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout),
-                       pre_of_inp = from_floats<T>(pre_inp), dweight = from_floats<T>(c.dweight_before);
-        std::vector<T> got_out = from_floats<T>(nans(n)), got_pre = got_out,
-                       got_dinp = from_floats<T>(nans(rows));
-        check(nullptr, inp.data(), weight.data(), bias.data(), dout.data(), pre_of_inp.data(), got_out.data(),
-              got_pre.data(), got_dinp.data(), dweight.data(), nullptr);
-        expect_close("pre on the CPU", to_floats(got_pre), c.out, tolerance<T>());
-        expect_close("out on the CPU", to_floats(got_out), out, 2 * tolerance<T>());
-        expect_close("dinp on the CPU", to_floats(got_dinp), dinp, 2 * tolerance<T>());
-        for (const auto& pad : test_pads()) {
-            DeviceArray<T> x(*pad, c.inp), w(*pad, c.weight), b(*pad, c.bias), dy(*pad, c.dout),
-                pre(*pad, pre_inp), y(*pad, n), y_pre(*pad, n), dx(*pad, rows), dw(*pad, c.dweight_before);
-            DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
-            check(pad.get(), x, w, b, dy, pre, y, y_pre, dx, dw, scratch);
-            expect_close("pre", y_pre.values(), c.out, tolerance<T>());
-            expect_close("out", y.values(), out, 2 * tolerance<T>());
-            expect_close("dinp", dx.values(), dinp, 2 * tolerance<T>());
-            expect_close("dweight", dw.values(), c.dweight, tolerance<T>());
-            if (!std::is_same_v<T, float>) break;
-        }
+    const std::span<const Shape> some = shapes_for_matrix_cores<T>();
+    if (some.empty()) GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
+    for_shapes<T>(some, [](const MatmulCase<T>& c, int N, int C, int OC) {
+        check_forward(c, N, C, OC, matrix_versions(matmul_forward_versions<T>(), N));
+        check_dinp(c, N, C, OC, matrix_versions(matmul_dinp_versions<T>(), N));
+        check_dweight(c, N, C, OC, matrix_versions(matmul_dweight_versions<T>(), N));
     });
+}
+
+TYPED_TEST(Matmul, MatrixTrainingFunctionsMatchDouble) {
+    using T = TypeParam;
+    const std::span<const Shape> some = shapes_for_matrix_cores<T>();
+    if (some.empty()) GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
+    for_shapes<T>(some, check_training_functions<T>);
+    for_shapes<T>(is_software(*test_pads()[0]) ? some.first(1) : some, check_gelu<T>);
 }

@@ -9,6 +9,8 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -71,6 +73,24 @@ inline ProgramResult run_program(std::vector<std::string> argv) {
     waitpid(child, &status, 0);
     result.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     return result;
+}
+
+inline std::string read_text(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// Steps' losses as train_gpt2 prints them, "step    3/12 | loss 4.123456 |": six digits more than main.log
+// has.
+inline std::vector<double> printed_losses(const std::string& out) {
+    std::vector<double> found;
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);) {
+        int step, steps;
+        double loss;
+        if (sscanf(line.c_str(), "step %d/%d | loss %lf", &step, &steps, &loss) == 3) found.push_back(loss);
+    }
+    return found;
 }
 
 // A fresh folder for one test's files, deleted with everything in it when the object goes.

@@ -51,29 +51,12 @@ struct Data : TemporaryFolder {
     }
 };
 
-static std::string read_text(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 static const std::vector<std::string> schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
                                                   "15", "-n", "30", "-c",   "0.1", "-d", "102"};
 
 static std::vector<std::string> with(std::vector<std::string> options, const std::vector<std::string>& more) {
     options.insert(options.end(), more.begin(), more.end());
     return options;
-}
-
-// Steps' losses as printed, "step    3/12 | loss 4.123456 |": six digits more than main.log has.
-static std::vector<double> printed_losses(const std::string& out) {
-    std::vector<double> found;
-    std::istringstream lines(out);
-    for (std::string line; std::getline(lines, line);) {
-        int step, steps;
-        double loss;
-        if (sscanf(line.c_str(), "step %d/%d | loss %lf", &step, &steps, &loss) == 3) found.push_back(loss);
-    }
-    return found;
 }
 
 TEST(train_gpt2, losses_fall_and_repeat_bit_for_bit_on_the_cpu) {

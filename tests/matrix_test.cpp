@@ -1,0 +1,108 @@
+// What runs on matrix cores, in fp16: products, attention, the whole model, training. Without
+// LLMC_TEST_DEVICE on the software device that `dev/setup.sh newer-mesa` unpacks, whose fragments are 8x8x8,
+// since the distribution's has no matrix cores; the programs are started there, under its validation layer.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "llmc/checkpoint.h"
+#include "llmc/token_file.h"
+#include "tests/run_program.h"
+
+static const std::string newer_mesa = SOURCE_DIR "/.tools/bin/with-newer-mesa";
+
+static std::string environment(const char* name) {
+    const char* value = getenv(name);
+    return value ? value : "";
+}
+
+struct MatrixCores : testing::Test {
+    std::string device = environment("LLMC_TEST_DEVICE");
+
+    void SetUp() override {
+        if (device == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+        if (device.empty() && !std::filesystem::exists(newer_mesa)) {
+            if (!environment("CI").empty()) FAIL() << "CI, and dev/setup.sh newer-mesa was not run";
+            GTEST_SKIP() << "matrix cores are not tested: run dev/setup.sh newer-mesa";
+        }
+        setenv("LAUNCHPAD_VALIDATION", "1", 1);
+    }
+    // Runs a program of the build folder on the device; it must succeed, with no validation message.
+    ProgramResult run(const std::string& program, const std::vector<std::string>& options) const {
+        std::vector<std::string> argv;
+        if (device.empty()) argv.push_back(newer_mesa);
+        argv.push_back(BINARY_DIR "/" + program);
+        argv.insert(argv.end(), options.begin(), options.end());
+        const ProgramResult result = run_program(argv);
+        EXPECT_EQ(result.status, 0) << program << "\n" << result.out << result.err;
+        EXPECT_EQ(result.err.find("validation:"), std::string::npos) << result.err;
+        return result;
+    }
+    // Runs the tests of fp16 (number 2 of the storage types) whose names begin with Matrix; none may be left
+    // out.
+    void run_tests(const std::string& program, const std::string& suite) const {
+        const ProgramResult result = run(program, {"--gtest_filter=" + suite + "/2.Matrix*"});
+        EXPECT_NE(result.out.find("[       OK ]"), std::string::npos) << result.out;
+        EXPECT_EQ(result.out.find("SKIPPED"), std::string::npos) << result.out;
+    }
+    std::string device_option() const { return device.empty() ? "0" : device; }
+};
+
+TEST_F(MatrixCores, products) { run_tests("matmul_test", "Matmul"); }
+
+TEST_F(MatrixCores, attention) { run_tests("attention_test", "AttentionGpu"); }
+
+// Its rows are multiples of 8, for the products; its heads are not multiples of 16, so attention runs
+// elsewhere.
+TEST_F(MatrixCores, model_matches_pytorch) {
+    const std::string reference = SOURCE_DIR "/tests/reference/tiny";
+    run("test_gpt2", {"--device", device_option(), "--precision", "fp16", "--losses",
+                      reference + "_losses.txt", reference + ".bin", reference + "_debug_state.bin"});
+}
+
+// A model whose products and attention all run on matrix cores, heads of 16. Losses are those of the CPU
+// within a few rounding errors of fp16 (2^-11, of losses about 5), and the same to the bit whatever is
+// recomputed.
+TEST_F(MatrixCores, training_agrees_with_the_cpu_and_recomputes_the_same_bits) {
+    TemporaryFolder folder;
+    const std::string data = folder / "train.bin";
+    std::vector<uint16_t> tokens(4000);
+    for (size_t i = 0; i < tokens.size(); i++) tokens[i] = uint16_t((i * 5 + i / 9 % 3) % 67);
+    write_token_shard(data, tokens.data(), tokens.size());
+    auto options = [&](const std::string& where, const std::string& recompute) {
+        return std::vector<std::string>{
+            "-i",          data,
+            "-e",          "custom:layers=2,heads=2,channels=32,max_seq_len=32,vocab=67",
+            "-b",          "2",
+            "-t",          "17",
+            "-x",          "8",
+            "-l",          "0.01",
+            "-s",          "0",
+            "-n",          "8",
+            "-r",          recompute,
+            "-o",          folder / recompute,
+            "--device",    where,
+            "--precision", "fp16"};
+    };
+    const ProgramResult on_cpu = run("train_gpt2", options("cpu", "0"));
+    const std::vector<double> cpu = printed_losses(on_cpu.out);
+    ASSERT_EQ(cpu.size(), 8u) << on_cpu.out;
+    EXPECT_LT(cpu.back(), cpu.front() - 0.3);
+    std::string first_model, first_optimizer;
+    for (const char* recompute : {"0", "1", "2"}) {
+        const ProgramResult gpu = run("train_gpt2", options(device_option(), recompute));
+        const std::vector<double> losses = printed_losses(gpu.out);
+        ASSERT_EQ(losses.size(), 8u) << gpu.out << gpu.err;
+        for (size_t i = 0; i < 8; i++) EXPECT_NEAR(losses[i], cpu[i], 0.005) << "step " << i;
+        const std::string model = read_text(model_path(folder / recompute, 8)),
+                          optimizer = read_text(optimizer_path(folder / recompute, 8));
+        ASSERT_FALSE(model.empty());
+        ASSERT_FALSE(optimizer.empty());
+        if (first_model.empty()) {
+            first_model = model;
+            first_optimizer = optimizer;
+        }
+        EXPECT_TRUE(model == first_model) << "another model with -r " << recompute;
+        EXPECT_TRUE(optimizer == first_optimizer) << "other moments with -r " << recompute;
+    }
+}
