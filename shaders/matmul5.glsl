@@ -234,10 +234,17 @@ void main() {
             store_strip(args.other, p, i);
             [[unroll]] for (uint j = 0; j < ACROSS; j++) {
                 // of the number that was stored, as when it is computed again from there
+#ifdef REAL_BF16
                 sums[i * ACROSS + j] = FragmentSum(round_fragment(sums[i * ACROSS + j]));
+#else
+                FragmentResult stored;  // read back: compilers drop a conversion to fp16 and back
+                coopMatLoad(stored, tile, strip_start() + j * FN / 8, STRIP_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
+                sums[i * ACROSS + j] = FragmentSum(stored);
+#endif
                 for (int e = 0; e < sums[i * ACROSS + j].length(); e++)
                     sums[i * ACROSS + j][e] = quick_gelu(sums[i * ACROSS + j][e]);
             }
+            subgroupBarrier();
         }
         store_strip(args.outp, p, i);
     }

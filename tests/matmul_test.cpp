@@ -298,3 +298,33 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsMatchDouble) {
     for_shapes<T>(some, check_training_functions<T>);
     for_shapes<T>(is_software(*test_pads()[0]) ? some.first(1) : some, check_gelu<T>);
 }
+
+// Whole fragments may be converted by cutting bits off, which no tolerance of sums shows. One term each,
+// exact in fp32: what is stored must be as near to it as the type allows.
+TYPED_TEST(Matmul, MatrixResultsAreRoundedToNearest) {
+    using T = TypeParam;
+    if (shapes_for_matrix_cores<T>().empty())
+        GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
+    const int N = 40, C = 24, OC = 48;
+    LaunchPad& pad = *test_pads()[0];
+    std::vector<float> inp(size_t(N) * C, 0.0f);
+    const std::vector<float> factors = random_values<T>(N, 1), weights = random_values<T>(size_t(OC) * C, 2);
+    for (int n = 0; n < N; n++) inp[size_t(n) * C] = factors[n];
+    DeviceArray<T> x(pad, inp), w(pad, weights), plain(pad, size_t(N) * OC), gelu(pad, plain.size),
+        pre(pad, plain.size), zero(pad, std::vector<float>(OC, 0.0f));
+    matmul_forward<T>(&pad, plain, x, w, zero, N, C, OC);
+    matmul_gelu_forward<T>(&pad, gelu, pre, x, w, zero, N, C, OC);
+    const std::vector<float> got = plain.values(), got_pre = pre.values();
+    for (int n = 0; n < N; n++)
+        for (int o = 0; o < OC; o++) {
+            const float exact = factors[n] * weights[size_t(o) * C],
+                        least = std::abs(float(T(exact)) - exact);
+            const size_t i = size_t(n) * OC + o;
+            ASSERT_LE(std::abs(got[i] - exact), least) << n << " " << o << " " << got[i] << " " << exact;
+            ASSERT_LE(std::abs(got_pre[i] - exact), least) << n << " " << o;
+        }
+    // GELU of what was stored, by the layer itself: the same bits
+    DeviceArray<T> again(pad, plain.size);
+    gelu_forward<T>(&pad, again, pre, plain.size);
+    EXPECT_EQ(again.values(), gelu.values());
+}
