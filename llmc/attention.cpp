@@ -96,7 +96,7 @@ bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH) {
 
 // How a kernel of version 3 divides its work: the names are those of attention3.glsl.
 struct MatrixTiling {
-    uint32_t block, fragments, step, chunk;
+    uint32_t block, fragments, step, chunk, tiles = 2;
 };
 
 // A software device spends its time on compiling products, each of them unrolled. Its second tilings, for
@@ -108,19 +108,19 @@ static MatrixTiling forward_tiling(const LaunchPad& pad, int name) {
     const bool software = pad.device().type == DeviceType::software;
     switch (name) {
         case 64:
-            return software ? MatrixTiling{8, 2, 8, 8} : MatrixTiling{64, 2, 32, 32};
+            return software ? MatrixTiling{8, 2, 16, 8, 4} : MatrixTiling{64, 2, 16, 16, 4};
         case 129:
-            return {128, 1, 32, 32};
+            return {128, 1, 16, 16, 4};
         case 130:
-            return {128, 2, 16, 16};
+            return {128, 2, 16, 16, 4};
         case 131:
-            return {192, 1, 32, 32};
+            return {128, 2, 32, 16};
         case 256:
             return {256, 1, 32, 32};
         case 257:
-            return {256, 2, 32, 32};
+            return {256, 1, 16, 16, 4};
         default:
-            return software ? SOFTWARE_TILING : MatrixTiling{128, 2, 32, 32};
+            return software ? SOFTWARE_TILING : MatrixTiling{128, 1, 32, 32};
     }
 }
 struct BackwardTilings {
@@ -153,7 +153,7 @@ static uint32_t shared_bytes(const MatrixTiling& t, uint32_t sums, const MatrixS
                              uint32_t hs) {
     const uint32_t subgroups = t.block / lanes, rows = t.fragments * shape.M, stride = hs / 8 + 1;
     const uint32_t patch = std::max(rows * (sums * t.chunk / 8 + 1), shape.M * (shape.N / 4 + 1));
-    const uint32_t area = std::max(2 * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
+    const uint32_t area = std::max(t.tiles * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
     const uint32_t scratch = 1024;  // of util.glsl, which stays declared
     return 16 * area + 4 * (2 * subgroups * rows + 2 * t.step + scratch);
 }
@@ -175,7 +175,7 @@ static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, Ma
     const uint32_t apart = pad.device().type != DeviceType::software || t.block == lanes;
     pad.dispatch<T>(kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
                     {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step,
-                     t.chunk, apart},
+                     t.chunk, apart, t.tiles},
                     args, score_work(args, products));
     return true;
 }

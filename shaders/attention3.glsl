@@ -18,6 +18,7 @@ layout(constant_id = 9) const uint CHUNK = 32;     // of these, what a subgroup 
 // nothing. On Mesa's software devices, which take a barrier of a subgroup for one of the workgroup, only where a
 // workgroup is a single subgroup.
 layout(constant_id = 10) const bool APART = true;
+layout(constant_id = 11) const uint TILES = 2;     // that lie in shared memory
 
 #extension GL_KHR_shader_subgroup_vote : require
 
@@ -36,7 +37,7 @@ const uint FETCHES = (STEP + LINES - 1) / LINES;
 const uint PATCH_STRIDE = PATCH_PARTS * CHUNK / 8 + 1, SUM_STRIDE = FN / 4 + 1;
 const uint PATCH = ROWS * PATCH_STRIDE > FM * SUM_STRIDE ? ROWS * PATCH_STRIDE : FM * SUM_STRIDE;
 // Before and after the loop over tiles, a subgroup's own rows pass through the same memory, FM of them at a time.
-const uint OWN = FM * STRIDE, BETWEEN = 2 * SECOND + SUBGROUPS * PATCH;
+const uint OWN = FM * STRIDE, BETWEEN = TILES * SECOND + SUBGROUPS * PATCH;
 
 shared uvec4 area[BETWEEN > SUBGROUPS * OWN ? BETWEEN : SUBGROUPS * OWN];
 
@@ -55,7 +56,7 @@ Reals8 pack_address(HeadRows h, uint row, uint pack) {
     return Reals8(uint64_t(h.p) + uint64_t(row * h.width + h.offset + pack) * 16);
 }
 
-uint own_patch() { return 2 * SECOND + gl_SubgroupID * PATCH; }
+uint own_patch() { return TILES * SECOND + gl_SubgroupID * PATCH; }
 
 // Ends a subgroup's writes to its patch, or its reads.
 void patch_barrier() {
@@ -127,12 +128,19 @@ FragmentB tile_rows(uint at, uint row, uint j) {
     return b;
 }
 
-// Writes a sum to the patch, at row fragment r and column fragment j. These numbers are many: ties are rounded away from
-// zero, and a NaN may get lost, which is another number's business to report.
-void publish(FragmentSum f, uint r, uint j) {
+// What converts to REAL exactly, or is rounded well by it. These numbers are many: ties are rounded away from zero, and a
+// NaN may get lost, which is another number's business to report.
+float rounded(float v) {
 #ifdef REAL_BF16
-    [[unroll]] for (uint i = 0; i < f.length(); i++) f[i] = uintBitsToFloat((floatBitsToUint(f[i]) + 0x8000u) & 0xffff0000u);
+    return uintBitsToFloat((floatBitsToUint(v) + 0x8000u) & 0xffff0000u);
+#else
+    return v;
 #endif
+}
+
+// Writes a sum to the patch, at row fragment r and column fragment j.
+void publish(FragmentSum f, uint r, uint j) {
+    [[unroll]] for (uint i = 0; i < f.length(); i++) f[i] = rounded(f[i]);
     coopMatStore(FragmentResult(f), area, own_patch() + r * FM * PATCH_STRIDE + j * FN / 8, PATCH_STRIDE,
                  gl_CooperativeMatrixLayoutRowMajor);
 }

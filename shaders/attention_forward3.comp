@@ -2,6 +2,9 @@
 // to them STEP at a time. A subgroup keeps its queries and output sums in registers, and since it owns whole rows, its
 // softmax needs no other subgroup. What is taken off the scores before they become powers need not be their maximum, only
 // near it: it is raised when some score exceeds it by SLACK, which after a few steps is rare.
+//
+// Scores become factors of the next product in their registers where a device keeps the components of sums and of factors
+// in the same places, which a look at one of each tells (NVIDIA's do), and through the patch elsewhere.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -20,6 +23,7 @@ FragmentA q[FACTORS];
 FragmentSum scores[SCORES], outputs[SUMS], sums[FRAGMENTS];
 FragmentSum shifts[FRAGMENTS];      // -`taken`
 float taken[FRAGMENTS * SLOTS];     // off scores * scale2() before exp2()
+bool in_place;                      // scores become factors in their registers
 
 FragmentSum load_row_numbers(uint at) {
     FragmentSum f;
@@ -34,11 +38,35 @@ void spread(FragmentSum f) {
 }
 vec4 row_pack(uint row, uint pack) { return uintBitsToFloat(area[own_patch() + row * SUM_STRIDE + pack]); }
 
-void multiply_scores() {
+// Whether component i of an invocation has the same row and column in a sum and in a factor. Overwrites the patch.
+bool same_places() {
+    if (FN != FK || FM * FK > 256) return false;  // places up to 256 are exact in 16 bits
+    for (uint i = gl_SubgroupInvocationID; i < FM * FN / 4; i += LANES)
+        area[own_patch() + i / (FN / 4) * SUM_STRIDE + i % (FN / 4)] = floatBitsToUint(float(4 * i) + vec4(0, 1, 2, 3));
+    patch_barrier();
+    FragmentSum sum;
+    coopMatLoad(sum, area, own_patch(), SUM_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
+    patch_barrier();
+    for (uint i = gl_SubgroupInvocationID; i < FM * FK / 8; i += LANES) {
+        const vec2 place = float(8 * i) + vec2(0, 1);
+        area[own_patch() + i / (FK / 8) * SUM_STRIDE + i % (FK / 8)] =
+            uvec4(pack(place), pack(place + 2), pack(place + 4), pack(place + 6));
+    }
+    patch_barrier();
+    FragmentA a;
+    coopMatLoad(a, area, own_patch(), SUM_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
+    patch_barrier();
+    bool same = a.length() == sum.length();
+    [[unroll]] for (uint i = 0; i < sum.length(); i++) same = same && float(a[i]) == sum[i];
+    return subgroupAll(same);
+}
+
+// Of the queries with the keys of the tile part at `at`.
+void multiply_scores(uint at) {
     [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = FragmentSum(0);
     [[unroll]] for (uint k = 0; k < DEEP; k++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
-            const FragmentB b = tile_transposed(0, j * FN, k);
+            const FragmentB b = tile_transposed(at, j * FN, k);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
                 scores[r * COLUMNS + j] = coopMatMulAdd(q[r * DEEP + k], b, scores[r * COLUMNS + j]);
         }
@@ -88,7 +116,8 @@ void raise_taken(bool first) {
     }
 }
 
-// Scores become probabilities but for a factor of the row, published, and are added to the sums.
+// Scores become probabilities but for a factor of the row, which are added to the sums, and published unless they are
+// `in_place`.
 void softmax(bool first) {
     float largest = HIDDEN;
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
@@ -100,28 +129,42 @@ void softmax(bool first) {
             }
     if (!APART || first || subgroupAny(largest > SLACK)) raise_taken(first);
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
-        [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
+        [[unroll]] for (uint j = 0; j < COLUMNS; j++)
             [[unroll]] for (uint i = 0; i < shifts[r].length(); i++) {
                 const float p = exp2(scores[r * COLUMNS + j][i]);
                 scores[r * COLUMNS + j][i] = p;
                 sums[r][i] += p;  // of this column of fragments; finish() adds the columns
             }
-            publish(scores[r * COLUMNS + j], r, j);
-        }
+    if (in_place) return;
+    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+        [[unroll]] for (uint j = 0; j < COLUMNS; j++) publish(scores[r * COLUMNS + j], r, j);
     patch_barrier();
 }
 
-void multiply_values() {
-    [[unroll]] for (uint k = 0; k < STEP / FK; k++) {
+// The probabilities of row fragment r and keys k * FK to k * FK + FK - 1.
+FragmentA probabilities(uint r, uint k) {
+    FragmentA a;
+    if (in_place) {
+        const uint s = r * COLUMNS + min(k, COLUMNS - 1);  // k, but for shapes that never come here
+        [[unroll]] for (uint i = 0; i < a.length(); i++) a[i] = REAL(rounded(scores[s][i]));
+    } else {
+        a = published(r, k);
+    }
+    return a;
+}
+
+// Adds the products with the values of the tile part at `at`.
+void multiply_values(uint at) {
+    [[unroll]] for (uint k = 0; k < CHUNK / FK; k++) {
         FragmentA p[FRAGMENTS];
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) p[r] = published(r, k);
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) p[r] = probabilities(r, k);
         [[unroll]] for (uint j = 0; j < WIDE; j++) {
-            const FragmentB b = tile_rows(SECOND, k * FK, j);
+            const FragmentB b = tile_rows(at, k * FK, j);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
                 outputs[r * WIDE + j] = coopMatMulAdd(p[r], b, outputs[r * WIDE + j]);
         }
     }
-    patch_barrier();
+    if (!in_place) patch_barrier();
 }
 
 // Divides outputs by the sums of their rows, and stores lse.
@@ -158,8 +201,9 @@ void main() {
     HeadRows key = HeadRows(sequence, 3 * C / 8, C / 8 + head, T);
     HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
 
-    // Each tile is fetched while the one before it is used, and put in its place between the two barriers of a step:
-    // keys while the values are multiplied, values while the keys are.
+    // Each tile is fetched while the one before it is used. With two tiles, it is put in its place between the two
+    // barriers of a step: keys while the values are multiplied, values while the keys are. With four, both are put in
+    // the places that the step before last used, and a step has one barrier.
     const uint end = min(first + queries, T);  // the keys before it are seen by some query
     uvec4 keys[FETCHES], values[FETCHES];
     fetch(keys, key, 0);
@@ -175,21 +219,33 @@ void main() {
     [[unroll]] for (uint n = 0; n < FRAGMENTS * SLOTS; n++) taken[n] = 0;
     [[unroll]] for (uint i = 0; i < SUMS; i++) outputs[i] = FragmentSum(0);
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) sums[r] = shifts[r] = FragmentSum(0);
+    in_place = same_places();
     barrier();
+    uint at = 0;  // the keys' tile
     [[dont_unroll]] for (uint k = 0; k < end; k += STEP) {
-        const bool seen = !APART || k < row + ROWS;  // by some query of this subgroup
-        if (seen) multiply_scores();
-        barrier();
-        if (k + STEP < end) put(0, keys);
-        if (k + 2 * STEP < end) fetch(keys, key, k + 2 * STEP);
-        if (seen) {
-            if (!APART || k + STEP > row + 1) mask_scores(row, k);
-            softmax(k == 0);
-            multiply_values();
+        const uint next = TILES == 4 ? 2 * SECOND - at : 0;
+        const bool more = k + STEP < end, yet_more = k + 2 * STEP < end;
+        [[unroll]] for (uint c = 0; c < STEP / CHUNK; c++) {
+            const uint key_row = k + c * CHUNK, part = at + c * CHUNK * STRIDE;
+            const bool seen = !APART || key_row < row + ROWS;  // by some query of this subgroup
+            if (seen) multiply_scores(part);
+            if (c == (TILES == 4 ? 0 : STEP / CHUNK - 1)) {
+                if (TILES == 2) barrier();
+                if (more) put(next, keys);
+                if (TILES == 4 && more) put(next + SECOND, values);
+                if (yet_more) fetch(keys, key, k + 2 * STEP);
+                if (TILES == 4 && yet_more) fetch(values, value, k + 2 * STEP);
+            }
+            if (seen) {
+                if (!APART || key_row + CHUNK > row + 1) mask_scores(row, key_row);
+                softmax(key_row == 0);
+                multiply_values(part + SECOND);
+            }
         }
         barrier();
-        if (k + STEP < end) put(SECOND, values);
-        if (k + 2 * STEP < end) fetch(values, value, k + 2 * STEP);
+        if (TILES == 2 && more) put(SECOND, values);
+        if (TILES == 2 && yet_more) fetch(values, value, k + 2 * STEP);
+        at = next;
     }
     finish(float_row(args.lse, group / tiles, T), row, T);
     barrier();  // the patches end where other subgroups' rows may begin
