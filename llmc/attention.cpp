@@ -97,6 +97,7 @@ bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH) {
 // How a kernel of version 3 divides its work: the names are those of attention3.glsl.
 struct MatrixTiling {
     uint32_t block, fragments, step, chunk, tiles = 2;
+    bool ahead = false;
 };
 
 // A software device spends its time on compiling products, each of them unrolled. Its second tilings, for
@@ -108,17 +109,17 @@ static MatrixTiling forward_tiling(const LaunchPad& pad, int name) {
     const bool software = pad.device().type == DeviceType::software;
     switch (name) {
         case 64:
-            return software ? MatrixTiling{8, 2, 16, 8, 4} : MatrixTiling{64, 2, 16, 16, 4};
+            return software ? MatrixTiling{8, 2, 16, 8, 4} : MatrixTiling{64, 2, 16, 16};
+        case 65:
+            return software ? MatrixTiling{8, 2, 8, 8, 4, true} : MatrixTiling{64, 2, 16, 16, 4, true};
         case 129:
             return {128, 1, 16, 16, 4};
         case 130:
             return {128, 2, 16, 16, 4};
         case 131:
             return {128, 2, 32, 16};
-        case 256:
-            return {256, 1, 32, 32};
-        case 257:
-            return {256, 1, 16, 16, 4};
+        case 132:
+            return {128, 1, 16, 16, 4, true};
         default:
             return software ? SOFTWARE_TILING : MatrixTiling{128, 1, 32, 32};
     }
@@ -167,7 +168,8 @@ static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, Ma
     const uint32_t lanes = pad.limits().subgroup_size, hs = attention_head_size(args.C, args.NH);
     for (uint64_t address : addresses)
         if (address % 16 != 0) return false;
-    if (!attention_on_matrix_cores<T>(pad, args.C, args.NH) || t.block % lanes != 0) return false;
+    if (!attention_on_matrix_cores<T>(pad, args.C, args.NH) || t.block % lanes != 0 || t.block < hs / 8)
+        return false;
     if (hs > 64) t.fragments = 1;  // the registers have no room for two
     const uint32_t sums = products == 4 ? 2 : 1;
     if (shared_bytes(t, sums, shape, lanes, hs) > pad.limits().shared_bytes) return false;
@@ -175,7 +177,7 @@ static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, Ma
     const uint32_t apart = pad.device().type != DeviceType::software || t.block == lanes;
     pad.dispatch<T>(kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
                     {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step,
-                     t.chunk, apart, t.tiles},
+                     t.chunk, apart, t.tiles, t.ahead},
                     args, score_work(args, products));
     return true;
 }
@@ -200,7 +202,7 @@ std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
         {"attention_forward3",
          "fragments on matrix cores, a subgroup owns whole rows",
          attention_forward3<T>,
-         {128, 64, 129, 130, 131, 256, 257}},
+         {128, 64, 65, 129, 130, 131, 132}},
     };
 }
 

@@ -19,6 +19,7 @@ layout(constant_id = 9) const uint CHUNK = 32;     // of these, what a subgroup 
 // workgroup is a single subgroup.
 layout(constant_id = 10) const bool APART = true;
 layout(constant_id = 11) const uint TILES = 2;     // that lie in shared memory
+layout(constant_id = 12) const bool AHEAD = false; // scores are computed a step before they are used; TILES is 4 then
 
 #extension GL_KHR_shader_subgroup_vote : require
 

@@ -62,13 +62,13 @@ bool same_places() {
 }
 
 // Of the queries with the keys of the tile part at `at`.
-void multiply_scores(uint at) {
-    [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = FragmentSum(0);
+void multiply_scores(inout FragmentSum s[SCORES], uint at) {
+    [[unroll]] for (uint i = 0; i < SCORES; i++) s[i] = FragmentSum(0);
     [[unroll]] for (uint k = 0; k < DEEP; k++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
             const FragmentB b = tile_transposed(at, j * FN, k);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
-                scores[r * COLUMNS + j] = coopMatMulAdd(q[r * DEEP + k], b, scores[r * COLUMNS + j]);
+                s[r * COLUMNS + j] = coopMatMulAdd(q[r * DEEP + k], b, s[r * COLUMNS + j]);
         }
 }
 
@@ -189,6 +189,86 @@ void finish(Floats lse, uint first, uint T) {
     }
 }
 
+// What the scores of keys `key` on add to the results of the queries from `row` on. at: of their values.
+void use_scores(uint row, uint key, uint at) {
+    if (!APART || key + CHUNK > row + 1) mask_scores(row, key);
+    softmax(key == 0);
+    multiply_values(at);
+}
+
+// All keys before `end`, STEP at a time: the scores of the next are multiplied while these become probabilities. Their
+// tiles take turns: a step reads the next keys and these values, and puts the keys after those and the next values where
+// the step before it has read.
+void attend_ahead(HeadRows key, HeadRows value, uint row, uint end) {
+    uvec4 keys[FETCHES], values[FETCHES], second[FETCHES];
+    fetch(keys, key, 0);
+    fetch(values, value, 0);
+    fetch(second, key, STEP);
+    put(0, keys);
+    put(SECOND, values);
+    put(2 * SECOND, second);
+    fetch(keys, key, 2 * STEP);
+    fetch(values, value, STEP);
+    barrier();
+    multiply_scores(scores, 0);
+    barrier();
+    uint at = 0;
+    [[dont_unroll]] for (uint k = 0; k < end; k += STEP) {
+        const uint next = 2 * SECOND - at, seen = APART ? min(row + ROWS, end) : end;
+        FragmentSum coming[SCORES];
+        [[unroll]] for (uint i = 0; i < SCORES; i++) coming[i] = FragmentSum(0);
+        if (k + STEP < seen) multiply_scores(coming, next);
+        if (k + STEP < end) {
+            put(at, keys);
+            put(next + SECOND, values);
+            fetch(keys, key, k + 3 * STEP);
+            fetch(values, value, k + 2 * STEP);
+        }
+        if (k < seen) use_scores(row, k, at + SECOND);
+        barrier();
+        [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = coming[i];
+        at = next;
+    }
+}
+
+// All keys before `end`, STEP at a time. Each tile is fetched while the one before it is used. With two tiles, it is put
+// in its place between the two barriers of a step: keys while the values are multiplied, values while the keys are. With
+// four, both are put in the places that the step before last used, and a step has one barrier.
+void attend(HeadRows key, HeadRows value, uint row, uint end) {
+    uvec4 keys[FETCHES], values[FETCHES];
+    fetch(keys, key, 0);
+    fetch(values, value, 0);
+    put(0, keys);
+    put(SECOND, values);
+    if (STEP < end) {
+        fetch(keys, key, STEP);
+        fetch(values, value, STEP);
+    }
+    barrier();
+    uint at = 0;  // the keys' tile
+    [[dont_unroll]] for (uint k = 0; k < end; k += STEP) {
+        const uint next = TILES == 4 ? 2 * SECOND - at : 0;
+        const bool more = k + STEP < end, yet_more = k + 2 * STEP < end;
+        [[unroll]] for (uint c = 0; c < STEP / CHUNK; c++) {
+            const uint key_row = k + c * CHUNK, part = at + c * CHUNK * STRIDE;
+            const bool seen = !APART || key_row < row + ROWS;  // by some query of this subgroup
+            if (seen) multiply_scores(scores, part);
+            if (c == (TILES == 4 ? 0 : STEP / CHUNK - 1)) {
+                if (TILES == 2) barrier();
+                if (more) put(next, keys);
+                if (TILES == 4 && more) put(next + SECOND, values);
+                if (yet_more) fetch(keys, key, k + 2 * STEP);
+                if (TILES == 4 && yet_more) fetch(values, value, k + 2 * STEP);
+            }
+            if (seen) use_scores(row, key_row, part + SECOND);
+        }
+        barrier();
+        if (TILES == 2 && more) put(SECOND, values);
+        if (TILES == 2 && yet_more) fetch(values, value, k + 2 * STEP);
+        at = next;
+    }
+}
+
 void main() {
     const uint T = args.T, NH = C / HS, queries = SUBGROUPS * ROWS, tiles = (T + queries - 1) / queries;
     const uint64_t group = group_index();
@@ -201,52 +281,15 @@ void main() {
     HeadRows key = HeadRows(sequence, 3 * C / 8, C / 8 + head, T);
     HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
 
-    // Each tile is fetched while the one before it is used. With two tiles, it is put in its place between the two
-    // barriers of a step: keys while the values are multiplied, values while the keys are. With four, both are put in
-    // the places that the step before last used, and a step has one barrier.
     const uint end = min(first + queries, T);  // the keys before it are seen by some query
-    uvec4 keys[FETCHES], values[FETCHES];
-    fetch(keys, key, 0);
-    fetch(values, value, 0);
     load_own(q, HeadRows(sequence, 3 * C / 8, head, T), row);
     barrier();
-    put(0, keys);
-    put(SECOND, values);
-    if (STEP < end) {
-        fetch(keys, key, STEP);
-        fetch(values, value, STEP);
-    }
     [[unroll]] for (uint n = 0; n < FRAGMENTS * SLOTS; n++) taken[n] = 0;
     [[unroll]] for (uint i = 0; i < SUMS; i++) outputs[i] = FragmentSum(0);
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) sums[r] = shifts[r] = FragmentSum(0);
     in_place = same_places();
-    barrier();
-    uint at = 0;  // the keys' tile
-    [[dont_unroll]] for (uint k = 0; k < end; k += STEP) {
-        const uint next = TILES == 4 ? 2 * SECOND - at : 0;
-        const bool more = k + STEP < end, yet_more = k + 2 * STEP < end;
-        [[unroll]] for (uint c = 0; c < STEP / CHUNK; c++) {
-            const uint key_row = k + c * CHUNK, part = at + c * CHUNK * STRIDE;
-            const bool seen = !APART || key_row < row + ROWS;  // by some query of this subgroup
-            if (seen) multiply_scores(part);
-            if (c == (TILES == 4 ? 0 : STEP / CHUNK - 1)) {
-                if (TILES == 2) barrier();
-                if (more) put(next, keys);
-                if (TILES == 4 && more) put(next + SECOND, values);
-                if (yet_more) fetch(keys, key, k + 2 * STEP);
-                if (TILES == 4 && yet_more) fetch(values, value, k + 2 * STEP);
-            }
-            if (seen) {
-                if (!APART || key_row + CHUNK > row + 1) mask_scores(row, key_row);
-                softmax(key_row == 0);
-                multiply_values(part + SECOND);
-            }
-        }
-        barrier();
-        if (TILES == 2 && more) put(SECOND, values);
-        if (TILES == 2 && yet_more) fetch(values, value, k + 2 * STEP);
-        at = next;
-    }
+    if (AHEAD) attend_ahead(key, value, row, end);
+    else attend(key, value, row, end);
     finish(float_row(args.lse, group / tiles, T), row, T);
     barrier();  // the patches end where other subgroups' rows may begin
     store_own(outputs, HeadRows(real_row(args.outp, b * T, C), C / 8, head, T), row);

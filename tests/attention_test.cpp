@@ -239,13 +239,13 @@ TYPED_TEST(AttentionGpu, BackwardMatchesCpu) {
 static const Shape matrix_shapes[] = {{1, 1, 64, 1},  {2, 17, 160, 2},  {1, 65, 192, 3},
                                       {2, 64, 96, 1}, {1, 130, 256, 2}, {2, 259, 128, 2}};
 
-// A software device, which takes long to compile these kernels, runs two shapes, each with one of its two
+// A software device, which takes long to compile these kernels, runs two shapes, each with some of its
 // tilings.
 template <class T>
 static bool worth_running_matrix(const LaunchPad& pad, int block, Shape s) {
     if (!attention_on_matrix_cores<T>(pad, s.C, s.NH)) return false;
     if (pad.device().type != DeviceType::software) return true;
-    return (block == 128 && s.T == 17) || (block == 64 && s.T == 65);
+    return (block == 128 && s.T == 17) || ((block == 64 || block == 65) && s.T == 65);
 }
 
 // The probabilities and the gradients of the scores are rounded to T on their way from one product to the
@@ -267,6 +267,27 @@ TYPED_TEST(AttentionGpu, MatrixForwardMatchesCpu) {
                                         check_forward<T>(c, pad, version.launch, block, 1e-5);
                                 });
         }
+}
+
+// Where a query has one key, its probability is 1: the first row of out is that of v, to the last bit.
+TYPED_TEST(AttentionGpu, MatrixForwardCopiesTheFirstValue) {
+    using T = TypeParam;
+    for (const auto [B, seq_len, C, NH] : {Shape{3, 1, 160, 2}, Shape{2, 17, 160, 2}}) {
+        const Case<T> c({B, seq_len, C, NH}, 1.0f);
+        SCOPED_TRACE(c.name());
+        for_each_version<T>(attention_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            if (!is_matrix_version(version) || !worth_running_matrix<T>(pad, block, {2, 17, C, NH})) return;
+            DeviceArray<T> qkv(pad, c.qkv), out(pad, c.out.size());
+            DeviceArray<float> lse(pad, c.lse.size());
+            version.launch(pad, out, lse, qkv, B, seq_len, C, NH, block);
+            const auto got = out.values();
+            for (int b = 0; b < B; b++)
+                for (int i = 0; i < C; i++) {
+                    const size_t row = size_t(b) * seq_len;
+                    EXPECT_EQ(float(got[row * C + i]), c.qkv[row * 3 * C + 2 * C + i]) << "at " << b << ", " << i;
+                }
+        });
+    }
 }
 
 TYPED_TEST(AttentionGpu, MatrixBackwardMatchesCpu) {
