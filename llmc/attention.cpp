@@ -154,7 +154,8 @@ static uint32_t shared_bytes(const MatrixTiling& t, uint32_t sums, const MatrixS
                              uint32_t hs) {
     const uint32_t subgroups = t.block / lanes, rows = t.fragments * shape.M, stride = hs / 8 + 1;
     const uint32_t patch = std::max(rows * (sums * t.chunk / 8 + 1), shape.M * (shape.N / 4 + 1));
-    const uint32_t area = std::max(t.tiles * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
+    const uint32_t area =
+        std::max(t.tiles * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
     const uint32_t scratch = 1024;  // of util.glsl, which stays declared
     return 16 * area + 4 * (2 * subgroups * rows + 2 * t.step + scratch);
 }

@@ -189,13 +189,6 @@ void finish(Floats lse, uint first, uint T) {
     }
 }
 
-// What the scores of keys `key` on add to the results of the queries from `row` on. at: of their values.
-void use_scores(uint row, uint key, uint at) {
-    if (!APART || key + CHUNK > row + 1) mask_scores(row, key);
-    softmax(key == 0);
-    multiply_values(at);
-}
-
 // All keys before `end`, STEP at a time: the scores of the next are multiplied while these become probabilities. Their
 // tiles take turns: a step reads the next keys and these values, and puts the keys after those and the next values where
 // the step before it has read.
@@ -214,19 +207,22 @@ void attend_ahead(HeadRows key, HeadRows value, uint row, uint end) {
     barrier();
     uint at = 0;
     [[dont_unroll]] for (uint k = 0; k < end; k += STEP) {
-        const uint next = 2 * SECOND - at, seen = APART ? min(row + ROWS, end) : end;
-        FragmentSum coming[SCORES];
-        [[unroll]] for (uint i = 0; i < SCORES; i++) coming[i] = FragmentSum(0);
-        if (k + STEP < seen) multiply_scores(coming, next);
+        const uint next = 2 * SECOND - at;
+        if (!APART || k < row + ROWS) {
+            if (!APART || k + STEP > row + 1) mask_scores(row, k);
+            FragmentSum coming[SCORES];
+            multiply_scores(coming, next);  // no use to the last step, but free of branches
+            softmax(k == 0);
+            multiply_values(at + SECOND);
+            [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = coming[i];
+        }
         if (k + STEP < end) {
             put(at, keys);
             put(next + SECOND, values);
             fetch(keys, key, k + 3 * STEP);
             fetch(values, value, k + 2 * STEP);
         }
-        if (k < seen) use_scores(row, k, at + SECOND);
         barrier();
-        [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = coming[i];
         at = next;
     }
 }
@@ -260,7 +256,11 @@ void attend(HeadRows key, HeadRows value, uint row, uint end) {
                 if (yet_more) fetch(keys, key, k + 2 * STEP);
                 if (TILES == 4 && yet_more) fetch(values, value, k + 2 * STEP);
             }
-            if (seen) use_scores(row, key_row, part + SECOND);
+            if (seen) {
+                if (!APART || key_row + CHUNK > row + 1) mask_scores(row, key_row);
+                softmax(key_row == 0);
+                multiply_values(part + SECOND);
+            }
         }
         barrier();
         if (TILES == 2 && more) put(SECOND, values);

@@ -284,7 +284,8 @@ TYPED_TEST(AttentionGpu, MatrixForwardCopiesTheFirstValue) {
             for (int b = 0; b < B; b++)
                 for (int i = 0; i < C; i++) {
                     const size_t row = size_t(b) * seq_len;
-                    EXPECT_EQ(float(got[row * C + i]), c.qkv[row * 3 * C + 2 * C + i]) << "at " << b << ", " << i;
+                    EXPECT_EQ(float(got[row * C + i]), c.qkv[row * 3 * C + 2 * C + i])
+                        << "at " << b << ", " << i;
                 }
         });
     }
