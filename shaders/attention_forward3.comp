@@ -23,6 +23,7 @@ FragmentA q[FACTORS];
 FragmentSum scores[SCORES], outputs[SUMS], sums[FRAGMENTS];
 FragmentSum shifts[FRAGMENTS];      // -`taken`
 float taken[FRAGMENTS * SLOTS];     // off scores * scale2() before exp2()
+uvec4 keys[FETCHES], values[FETCHES];  // of a tile to come; the first are fetched by main()
 bool in_place;                      // scores become factors in their registers
 
 FragmentSum load_row_numbers(uint at) {
@@ -193,9 +194,7 @@ void finish(Floats lse, uint first, uint T) {
 // tiles take turns: a step reads the next keys and these values, and puts the keys after those and the next values where
 // the step before it has read.
 void attend_ahead(HeadRows key, HeadRows value, uint row, uint end) {
-    uvec4 keys[FETCHES], values[FETCHES], second[FETCHES];
-    fetch(keys, key, 0);
-    fetch(values, value, 0);
+    uvec4 second[FETCHES];
     fetch(second, key, STEP);
     put(0, keys);
     put(SECOND, values);
@@ -231,9 +230,6 @@ void attend_ahead(HeadRows key, HeadRows value, uint row, uint end) {
 // in its place between the two barriers of a step: keys while the values are multiplied, values while the keys are. With
 // four, both are put in the places that the step before last used, and a step has one barrier.
 void attend(HeadRows key, HeadRows value, uint row, uint end) {
-    uvec4 keys[FETCHES], values[FETCHES];
-    fetch(keys, key, 0);
-    fetch(values, value, 0);
     put(0, keys);
     put(SECOND, values);
     if (STEP < end) {
@@ -282,6 +278,8 @@ void main() {
     HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
 
     const uint end = min(first + queries, T);  // the keys before it are seen by some query
+    fetch(keys, key, 0);
+    fetch(values, value, 0);
     load_own(q, HeadRows(sequence, 3 * C / 8, head, T), row);
     barrier();
     [[unroll]] for (uint n = 0; n < FRAGMENTS * SLOTS; n++) taken[n] = 0;
