@@ -57,7 +57,8 @@ struct LayerActivations {
 };
 
 // What the backward pass computes anew instead of keeping it: GELU, or GELU and both layer norms. Results are
-// the same to the bit.
+// the same to the bit, but for bf16 on matrix cores, which round ties away from zero: one result of GELU in
+// 2^16 may differ in its last bit.
 enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM };
 
 template <class Real>

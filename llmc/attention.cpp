@@ -98,57 +98,30 @@ bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH) {
 
 // How a kernel of version 3 divides its work: the names are those of attention3.glsl.
 struct MatrixTiling {
-    uint32_t block, fragments, step, chunk, tiles = 2;
-    bool ahead = false;
+    uint32_t block, fragments, step, chunk;
 };
 
 // A software device spends its time on compiling products, each of them unrolled. Its second tilings, for
 // tests, have a single subgroup, which may skip what it need not do.
 static const MatrixTiling SOFTWARE_TILING = {64, 1, 8, 8};
 
-// Tilings to be compared on a GPU: the block size names one of each kernel.
-static MatrixTiling forward_tiling(const LaunchPad& pad, int name) {
+// The tiling of a block size. Best of seven on an H200 (SPEED.md): 128, whose three workgroups share a
+// multiprocessor.
+static MatrixTiling forward_tiling(const LaunchPad& pad, int block_size) {
     const bool software = pad.device().type == DeviceType::software;
-    switch (name) {
-        case 64:
-            return software ? MatrixTiling{8, 2, 16, 8, 4} : MatrixTiling{64, 2, 16, 16};
-        case 65:
-            return software ? MatrixTiling{8, 2, 8, 8, 4, true} : MatrixTiling{64, 2, 16, 16, 4, true};
-        case 129:
-            return {128, 1, 16, 16, 4};
-        case 130:
-            return {128, 2, 16, 16, 4};
-        case 131:
-            return {128, 2, 32, 16};
-        case 132:
-            return {128, 1, 16, 16, 4, true};
-        default:
-            return software ? SOFTWARE_TILING : MatrixTiling{128, 1, 32, 32};
-    }
+    if (block_size == 64) return software ? MatrixTiling{8, 2, 16, 8} : MatrixTiling{64, 2, 32, 32};
+    return software ? SOFTWARE_TILING : MatrixTiling{128, 1, 32, 32};
 }
 struct BackwardTilings {
     MatrixTiling dkv, dq;
 };
-static BackwardTilings backward_tilings(const LaunchPad& pad, int name) {
+static BackwardTilings backward_tilings(const LaunchPad& pad, int block_size) {
     const bool software = pad.device().type == DeviceType::software;
-    switch (name) {
-        case 64:
-            if (software) return {{8, 2, 8, 8}, {8, 2, 8, 8}};
-            return {{64, 2, 32, 16}, {64, 2, 32, 16}};
-        case 129:
-            return {{128, 2, 32, 16}, {128, 2, 32, 16}};
-        case 130:
-            return {{128, 1, 32, 16}, {128, 1, 32, 32}};
-        case 131:
-            return {{128, 1, 32, 32}, {128, 1, 32, 16}};
-        case 256:
-            return {{256, 1, 32, 16}, {256, 1, 32, 32}};
-        case 257:
-            return {{256, 2, 32, 16}, {256, 2, 32, 16}};
-        default:
-            if (software) return {SOFTWARE_TILING, SOFTWARE_TILING};
-            return {{128, 2, 16, 16}, {128, 2, 32, 32}};
-    }
+    if (block_size == 64 && software) return {{8, 2, 8, 8}, {8, 2, 8, 8}};
+    if (block_size == 64) return {{64, 2, 32, 16}, {64, 2, 32, 16}};
+    if (software) return {SOFTWARE_TILING, SOFTWARE_TILING};
+    if (block_size == 256) return {{256, 1, 32, 16}, {256, 1, 32, 32}};
+    return {{128, 2, 16, 16}, {128, 2, 32, 32}};
 }
 
 // Bytes of shared memory that a kernel of version 3 needs at most; its patches hold `sums` sums side by side.
@@ -156,8 +129,7 @@ static uint32_t shared_bytes(const MatrixTiling& t, uint32_t sums, const MatrixS
                              uint32_t hs) {
     const uint32_t subgroups = t.block / lanes, rows = t.fragments * shape.M, stride = hs / 8 + 1;
     const uint32_t patch = std::max(rows * (sums * t.chunk / 8 + 1), shape.M * (shape.N / 4 + 1));
-    const uint32_t area =
-        std::max(t.tiles * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
+    const uint32_t area = std::max(2 * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
     const uint32_t scratch = 1024;  // of util.glsl, which stays declared
     return 16 * area + 4 * (2 * subgroups * rows + 2 * t.step + scratch);
 }
@@ -180,7 +152,7 @@ static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, Ma
     const uint32_t apart = pad.device().type != DeviceType::software || t.block == lanes;
     pad.dispatch<T>(kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
                     {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step,
-                     t.chunk, apart, t.tiles, t.ahead},
+                     t.chunk, apart},
                     args, score_work(args, products));
     return true;
 }
@@ -205,7 +177,7 @@ std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
         {"attention_forward3",
          "fragments on matrix cores, a subgroup owns whole rows",
          attention_forward3<T>,
-         {128, 64, 65, 129, 130, 131, 132}},
+         {128, 64}},
     };
 }
 
@@ -288,7 +260,7 @@ std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions() {
         {"attention_backward3",
          "fragments on matrix cores, a subgroup owns whole rows",
          attention_backward3<T>,
-         {128, 64, 129, 130, 131, 256, 257}},
+         {128, 64, 256}},
     };
 }
 

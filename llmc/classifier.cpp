@@ -147,30 +147,12 @@ static void fused_classifier3(LaunchPad& pad, T* logits, float* losses, const in
                     moves<T>((1.0 + write_gradients) * N * V));
 }
 
-static const uint32_t KEPT_PACKS = 1152;  // 18 KiB: an H200 then has two workgroups on a multiprocessor
-
-template <class T>
-static void fused_classifier4(LaunchPad& pad, T* logits, float* losses, const int* targets, float dloss,
-                              int N, int V, int Vp, bool write_gradients, int block_size) {
-    FusedClassifierArgs args =
-        classifier_args(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients);
-    const uint32_t width = 16 / sizeof(T);
-    if (wide_pack_width<T>(Vp, {args.logits}) != width)
-        return fused_classifier3(pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
-    pad.dispatch<T>("fused_classifier4", {uint64_t(N)}, {uint32_t(block_size), width, KEPT_PACKS}, args,
-                    moves<T>((1.0 + write_gradients) * N * V));
-}
-
 template <class T>
 std::vector<KernelVersion<FusedClassifier<T>>> fused_classifier_versions() {
     return {
         {"fused_classifier1", "one invocation per row", fused_classifier1<T>, {8, 32, 128}},
         {"fused_classifier2", "one workgroup per row, online softmax", fused_classifier2<T>, {1024, 32, 256}},
-        {"fused_classifier3", "16-byte accesses", fused_classifier3<T>, {1024, 32, 256, 512}},
-        {"fused_classifier4",
-         "a part of the row kept in shared memory",
-         fused_classifier4<T>,
-         {512, 64, 256, 1024}},
+        {"fused_classifier3", "16-byte accesses", fused_classifier3<T>, {512, 32, 256, 1024}},
     };
 }
 
@@ -181,7 +163,7 @@ void fused_classifier(LaunchPad* pad, T* logits, float* losses, const int* targe
     if (pad->device().type == DeviceType::software)
         return fused_classifier1(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, 8);
     const int block_size = int(std::min(512u, pad->limits().max_block));
-    fused_classifier4(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
+    fused_classifier3(*pad, logits, losses, targets, dloss, N, V, Vp, write_gradients, block_size);
 }
 
 void sum_losses_cpu(float* total, const float* losses, int n, float scale) {

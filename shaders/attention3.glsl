@@ -18,8 +18,6 @@ layout(constant_id = 9) const uint CHUNK = 32;     // of these, what a subgroup 
 // nothing. On Mesa's software devices, which take a barrier of a subgroup for one of the workgroup, only where a
 // workgroup is a single subgroup.
 layout(constant_id = 10) const bool APART = true;
-layout(constant_id = 11) const uint TILES = 2;     // that lie in shared memory
-layout(constant_id = 12) const bool AHEAD = false; // scores are computed a step before they are used; TILES is 4 then
 
 #extension GL_KHR_shader_subgroup_vote : require
 
@@ -38,7 +36,7 @@ const uint FETCHES = (STEP + LINES - 1) / LINES;
 const uint PATCH_STRIDE = PATCH_PARTS * CHUNK / 8 + 1, SUM_STRIDE = FN / 4 + 1;
 const uint PATCH = ROWS * PATCH_STRIDE > FM * SUM_STRIDE ? ROWS * PATCH_STRIDE : FM * SUM_STRIDE;
 // Before and after the loop over tiles, a subgroup's own rows pass through the same memory, FM of them at a time.
-const uint OWN = FM * STRIDE, BETWEEN = TILES * SECOND + SUBGROUPS * PATCH;
+const uint OWN = FM * STRIDE, BETWEEN = 2 * SECOND + SUBGROUPS * PATCH;
 
 shared uvec4 area[BETWEEN > SUBGROUPS * OWN ? BETWEEN : SUBGROUPS * OWN];
 
@@ -57,7 +55,7 @@ Reals8 pack_address(HeadRows h, uint row, uint pack) {
     return Reals8(uint64_t(h.p) + uint64_t(row * h.width + h.offset + pack) * 16);
 }
 
-uint own_patch() { return TILES * SECOND + gl_SubgroupID * PATCH; }
+uint own_patch() { return 2 * SECOND + gl_SubgroupID * PATCH; }
 
 // Ends a subgroup's writes to its patch, or its reads.
 void patch_barrier() {

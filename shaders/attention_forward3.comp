@@ -190,45 +190,8 @@ void finish(Floats lse, uint first, uint T) {
     }
 }
 
-// All keys before `end`, STEP at a time: the scores of the next are multiplied while these become probabilities. Their
-// tiles take turns: a step reads the next keys and these values, and puts the keys after those and the next values where
-// the step before it has read.
-void attend_ahead(HeadRows key, HeadRows value, uint row, uint end) {
-    uvec4 second[FETCHES];
-    fetch(second, key, STEP);
-    put(0, keys);
-    put(SECOND, values);
-    put(2 * SECOND, second);
-    fetch(keys, key, 2 * STEP);
-    fetch(values, value, STEP);
-    barrier();
-    multiply_scores(scores, 0);
-    barrier();
-    uint at = 0;
-    [[dont_unroll]] for (uint k = 0; k < end; k += STEP) {
-        const uint next = 2 * SECOND - at;
-        if (!APART || k < row + ROWS) {
-            if (!APART || k + STEP > row + 1) mask_scores(row, k);
-            FragmentSum coming[SCORES];
-            multiply_scores(coming, next);  // no use to the last step, but free of branches
-            softmax(k == 0);
-            multiply_values(at + SECOND);
-            [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = coming[i];
-        }
-        if (k + STEP < end) {
-            put(at, keys);
-            put(next + SECOND, values);
-            fetch(keys, key, k + 3 * STEP);
-            fetch(values, value, k + 2 * STEP);
-        }
-        barrier();
-        at = next;
-    }
-}
-
-// All keys before `end`, STEP at a time. Each tile is fetched while the one before it is used. With two tiles, it is put
-// in its place between the two barriers of a step: keys while the values are multiplied, values while the keys are. With
-// four, both are put in the places that the step before last used, and a step has one barrier.
+// All keys before `end`, STEP at a time. Each tile is fetched while the one before it is used, and put in its place between
+// the two barriers of a step: keys while the values are multiplied, values while the keys are.
 void attend(HeadRows key, HeadRows value, uint row, uint end) {
     put(0, keys);
     put(SECOND, values);
@@ -237,20 +200,16 @@ void attend(HeadRows key, HeadRows value, uint row, uint end) {
         fetch(values, value, STEP);
     }
     barrier();
-    uint at = 0;  // the keys' tile
     [[dont_unroll]] for (uint k = 0; k < end; k += STEP) {
-        const uint next = TILES == 4 ? 2 * SECOND - at : 0;
         const bool more = k + STEP < end, yet_more = k + 2 * STEP < end;
         [[unroll]] for (uint c = 0; c < STEP / CHUNK; c++) {
-            const uint key_row = k + c * CHUNK, part = at + c * CHUNK * STRIDE;
+            const uint key_row = k + c * CHUNK, part = c * CHUNK * STRIDE;
             const bool seen = !APART || key_row < row + ROWS;  // by some query of this subgroup
             if (seen) multiply_scores(scores, part);
-            if (c == (TILES == 4 ? 0 : STEP / CHUNK - 1)) {
-                if (TILES == 2) barrier();
-                if (more) put(next, keys);
-                if (TILES == 4 && more) put(next + SECOND, values);
+            if (c == STEP / CHUNK - 1) {
+                barrier();
+                if (more) put(0, keys);
                 if (yet_more) fetch(keys, key, k + 2 * STEP);
-                if (TILES == 4 && yet_more) fetch(values, value, k + 2 * STEP);
             }
             if (seen) {
                 if (!APART || key_row + CHUNK > row + 1) mask_scores(row, key_row);
@@ -259,9 +218,8 @@ void attend(HeadRows key, HeadRows value, uint row, uint end) {
             }
         }
         barrier();
-        if (TILES == 2 && more) put(SECOND, values);
-        if (TILES == 2 && yet_more) fetch(values, value, k + 2 * STEP);
-        at = next;
+        if (more) put(SECOND, values);
+        if (yet_more) fetch(values, value, k + 2 * STEP);
     }
 }
 
@@ -286,8 +244,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < SUMS; i++) outputs[i] = FragmentSum(0);
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) sums[r] = shifts[r] = FragmentSum(0);
     in_place = same_places();
-    if (AHEAD) attend_ahead(key, value, row, end);
-    else attend(key, value, row, end);
+    attend(key, value, row, end);
     finish(float_row(args.lse, group / tiles, T), row, T);
     barrier();  // the patches end where other subgroups' rows may begin
     store_own(outputs, HeadRows(real_row(args.outp, b * T, C), C / 8, head, T), row);

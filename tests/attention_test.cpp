@@ -245,7 +245,7 @@ template <class T>
 static bool worth_running_matrix(const LaunchPad& pad, int block, Shape s) {
     if (!attention_on_matrix_cores<T>(pad, s.C, s.NH)) return false;
     if (pad.device().type != DeviceType::software) return true;
-    return (block == 128 && s.T == 17) || ((block == 64 || block == 65) && s.T == 65);
+    return (block == 128 && s.T == 17) || (block == 64 && s.T == 65);
 }
 
 // The probabilities and the gradients of the scores are rounded to T on their way from one product to the
