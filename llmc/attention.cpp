@@ -26,9 +26,7 @@ static const int TILE = 64;
 // Whether each head's rows begin at multiples of 4 elements, so that kernels can read quads.
 template <class T>
 static uint32_t quads_fit(std::initializer_list<uint64_t> addresses, int hs) {
-    bool fit = hs % 4 == 0;
-    for (uint64_t address : addresses) fit = fit && address % (4 * sizeof(T)) == 0;
-    return fit;
+    return pack_width<T>(hs, addresses) == 4;
 }
 
 template <class T>

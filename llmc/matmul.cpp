@@ -155,9 +155,7 @@ static uint64_t tiles3(const Shape3& s, uint64_t M, uint64_t N) {
 // is fine.
 template <class T>
 static bool wide(int C, int OC, std::initializer_list<uint64_t> addresses) {
-    bool aligned = C % 4 == 0 && OC % 4 == 0;
-    for (uint64_t address : addresses) aligned = aligned && address % (4 * sizeof(T)) == 0;
-    return aligned;
+    return OC % 4 == 0 && pack_width<T>(C, addresses) == 4;
 }
 
 // Whether tiles of a product (M,N) over K fill it exactly; a team takes 8 of K at a time.
