@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llmc/cpu_times.h"
 #include "llmc/simd.h"
 #include "shaders/args.h"
 
@@ -75,11 +76,19 @@ static void check_master(const float* master) {
         fail("adamw_update: parameters in fp32 are their own master weights: pass null");
 }
 
+// m, v and the weights are read and written, gradients read, rounded copies of master weights written.
+template <class T>
+static Work update_work(size_t n, const float* master) {
+    const double weights = master ? 8.0 + sizeof(T) : 2.0 * sizeof(T);
+    return {double(n) * (16.0 + weights + sizeof(T))};
+}
+
 template <class T>
 void adamw_update_cpu(T* params, float* master, float* m, float* v, const T* grads, size_t n,
                       const AdamWStep* step, float weight_decay, const float* norm_and_scale) {
     check_master<T>(master);
-    if (norm_and_scale && !std::isfinite(norm_and_scale[0])) return;
+    const CpuTimer timer("adamw_update", update_work<T>(n, master));
+    if (norm_and_scale && (!std::isfinite(norm_and_scale[0]) || norm_and_scale[1] == 0)) return;
     const float scale = norm_and_scale ? norm_and_scale[1] : 1.0f;
     const size_t piece = 16384;  // elements; each a task for a thread
 #pragma omp parallel for
@@ -103,13 +112,6 @@ static AdamWArgs adamw_args(LaunchPad& pad, T* params, float* master, float* m, 
             pad.at(norm_and_scale, 2),
             n,
             weight_decay};
-}
-
-// m, v and the weights are read and written, gradients read, rounded copies of master weights written.
-template <class T>
-static Work update_work(size_t n, const float* master) {
-    const double weights = master ? 8.0 + sizeof(T) : 2.0 * sizeof(T);
-    return {double(n) * (16.0 + weights + sizeof(T))};
 }
 
 template <class T>

@@ -19,8 +19,8 @@ AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, i
 // real.h), by bits that are a hash of the step's seed and the element's index, the same on every device;
 // where T is float, master must be null. params, grads, m, v (n); step and norm_and_scale (2; see
 // global_norm.h) are read when the kernel runs: on a GPU they lie in the launchpad's memory. Null
-// norm_and_scale means scale 1; a norm that is not finite: nothing is changed. pad: where to run; null means
-// the CPU.
+// norm_and_scale means scale 1; a norm that is not finite or a scale of 0: nothing is changed. pad: where to
+// run; null means the CPU.
 template <class T>
 void adamw_update(LaunchPad* pad, T* params, float* master, float* m, float* v, const T* grads, size_t n,
                   const AdamWStep* step, float weight_decay, const float* norm_and_scale);

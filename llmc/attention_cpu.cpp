@@ -1,307 +1,341 @@
-// Attention on the CPU. Scores live in tiles of 48 queries by 48 keys, in fp32; every product of tiles goes
-// through one small matrix kernel, accumulate_tile(). Forward threads over blocks of queries, backward over
-// heads: both give the same bits whatever the number of threads.
+// Attention on the CPU. Scores live in panels of nr queries or keys side by side, in fp32, and every product
+// runs on the kernels of product_kernels.h: their tiles, one below the other, are such panels, and they read
+// a panel as their first factor in either direction. Forward threads over blocks of queries, backward over
+// heads: both give the same bits whatever the number of threads. CMakeLists.txt allows fused multiply-adds in
+// this file.
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
+#include <vector>
 
 #include "llmc/attention.h"
-#include "llmc/simd.h"
+#include "llmc/cpu_times.h"
+#include "llmc/product_kernels.h"
+#include "llmc/vector_math.h"
 
-static const int TILE = 48;  // queries or keys: a multiple of ROWS and of LANES
-static const int ROWS = 6;   // with LANES columns: 12 AVX2 registers of sums, or 6 AVX-512 ones
-static const int LANES = 16;
+static const int KEY_BLOCK = 96;    // keys that the forward pass takes at a time; a multiple of every mr
+static const int QUERY_PANELS = 8;  // of the forward pass, to which the same keys and values are given
+static const int QUERY_BLOCK = 96;  // queries that the backward pass takes at a time; a multiple of every mr
+static const int ROWS_AFTER = MAX_MR;  // that kernels may read, and write, past the last row
 
 static int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// An array of zeros aligned to a cache line.
-struct ScratchArray {
-    struct alignas(64) Line {
-        float x[LANES];
-    };
-    std::vector<Line> lines;
-    explicit ScratchArray(size_t n) : lines((n + LANES - 1) / LANES, Line{}) {}
-    operator float*() { return lines[0].x; }
+// Memory that a thread keeps until it ends, and carves into arrays anew for each task.
+struct Arena {
+    std::vector<float> memory;
+    size_t used = 0;
+
+    // Room for n floats in all.
+    void open(size_t n) {
+        if (memory.size() < n + 16 * 32) memory.resize(n + 16 * 32);
+        used = 0;
+    }
+    float* take(size_t n) {
+        float* taken = memory.data() + used;
+        used += (n + 15) / 16 * 16;
+        return taken;
+    }
 };
+static thread_local Arena arena;
 
-// accumulate_tile() for vectors of WIDTH floats. Left to themselves, compilers keep these sums in memory.
-template <int WIDTH>
-static inline __attribute__((always_inline)) void accumulate_by(float* c, int c_stride, const float* a,
-                                                                int a_row, int a_column, const float* b,
-                                                                int b_stride, int rows, int inner,
-                                                                int columns) {
-    typedef float Vector __attribute__((vector_size(4 * WIDTH)));
-    const int N = LANES / WIDTH;
-    for (int i = 0; i < rows; i += ROWS)
-        for (int j = 0; j < columns; j += LANES) {
-            Vector sums[ROWS][N];
-            for (int r = 0; r < ROWS; r++) memcpy(sums[r], c + size_t(i + r) * c_stride + j, sizeof(sums[r]));
-            for (int k = 0; k < inner; k++) {
-                Vector bk[N];
-                memcpy(bk, b + size_t(k) * b_stride + j, sizeof(bk));
-                const float* ak = a + size_t(i) * a_row + size_t(k) * a_column;
-                for (int r = 0; r < ROWS; r++)
-                    for (int n = 0; n < N; n++) sums[r][n] += ak[r * a_row] * bk[n];
+// out (rows, nr) = a b, or out + a b; rows in steps of mr. in.a is moved along.
+static void multiply(const KernelSet& set, float* out, KernelInput in, int rows) {
+    for (int i = 0; i < rows; i += set.mr, in.a += set.mr * in.a_row)
+        kernel_for(set, std::min(set.mr, rows - i))(out + size_t(i) * set.nr, in);
+}
+
+static const char* bytes(const float* p) { return reinterpret_cast<const char*>(p); }
+
+// A factor whose rows are stride floats apart, and one that is read down its columns: a panel, transposed.
+static KernelInput by_rows(const float* a, size_t stride, const float* b, int units, bool add) {
+    return {bytes(a), stride * sizeof(float), sizeof(float), b, units, add};
+}
+static KernelInput by_columns(const float* a, size_t stride, const float* b, int units, bool add) {
+    return {bytes(a), sizeof(float), stride * sizeof(float), b, units, add};
+}
+
+// dst (units, nr) = src (columns, units)^T * factor; missing columns are zero.
+static void transpose(float* dst, int nr, const float* src, size_t ld, int columns, int units, float factor) {
+    for (int c = 0; c < nr; c += 4) {
+        int u = 0;
+        if (c + 4 <= columns)
+            for (; u + 4 <= units; u += 4) {
+                Float4 r[4];
+                for (int i = 0; i < 4; i++) r[i] = load4(src + (c + i) * ld + u) * factor;
+                transpose4(dst + size_t(u) * nr + c, nr, r);
             }
-            for (int r = 0; r < ROWS; r++) memcpy(c + size_t(i + r) * c_stride + j, sums[r], sizeof(sums[r]));
-        }
-}
-
-// c (rows, columns) += a b; a (rows, inner) is read with any two strides, so also transposed; rows of b and c
-// are b_stride and c_stride apart. rows is a multiple of ROWS, columns of LANES. The program picks the
-// definition for its processor when it starts. (Not static: clang would call the unnamed ones unused.)
-#if defined(__x86_64__) && defined(__linux__)
-__attribute__((target("avx512f"))) void accumulate_tile(float* c, int c_stride, const float* a, int a_row,
-                                                        int a_column, const float* b, int b_stride, int rows,
-                                                        int inner, int columns) {
-    accumulate_by<16>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
-}
-__attribute__((target("avx2,fma"))) void accumulate_tile(float* c, int c_stride, const float* a, int a_row,
-                                                         int a_column, const float* b, int b_stride, int rows,
-                                                         int inner, int columns) {
-    accumulate_by<8>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
-}
-__attribute__((target("default")))
-#endif
-void accumulate_tile(float* c, int c_stride, const float* a, int a_row, int a_column, const float* b,
-                     int b_stride, int rows, int inner, int columns) {
-    accumulate_by<4>(c, c_stride, a, a_row, a_column, b, b_stride, rows, inner, columns);
-}
-
-// exp(x) to 2 ulp for -87 < x < 88, 0 below: Cephes' expf, written so that compilers vectorize it.
-static inline float exp_fast(float x) {
-    const float shifted =
-        x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: leaves the rounded value in the low bits
-    const float n = shifted - 12582912.0f;
-    const float r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);
-    const uint32_t keep = -uint32_t(!(x < -87.0f));  // all ones or zero: a branch would not be vectorized
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(p * power) & keep);
-}
-
-// dst (rows, width) = src * factor, rows of src being src_stride apart; columns from hs to width are left
-// zero.
-template <class T>
-static void pack(float* dst, int width, const T* src, size_t src_stride, int rows, int hs,
-                 float factor = 1.0f) {
-    for (int i = 0; i < rows; i++)
-        for (int c = 0; c < hs; c++) dst[size_t(i) * width + c] = float(src[i * src_stride + c]) * factor;
-}
-
-// dst (hs, TILE) = src^T * factor; the columns from rows to TILE become zero.
-template <class T>
-static void pack_transposed(float* dst, const T* src, size_t src_stride, int rows, int hs,
-                            float factor = 1.0f) {
-    for (int c = 0; c < hs; c++) {
-        for (int i = 0; i < rows; i++) dst[c * TILE + i] = float(src[i * src_stride + c]) * factor;
-        for (int i = rows; i < TILE; i++) dst[c * TILE + i] = 0;
+        for (; u < units; u++)
+            for (int i = c; i < c + 4; i++)
+                dst[size_t(u) * nr + i] = i < columns ? src[i * ld + u] * factor : 0.0f;
     }
 }
 
+// Channel panels of rows: dst (ceil(hs / nr), panel_rows, nr), of which `rows` are filled. Channels past hs
+// are left as they are: they come out in columns that nobody reads.
 template <class T>
-static void unpack(T* dst, size_t dst_stride, const float* src, int width, int rows, int hs,
-                   float factor = 1.0f) {
-    for (int i = 0; i < rows; i++)
-        for (int c = 0; c < hs; c++) dst[i * dst_stride + c] = T(src[size_t(i) * width + c] * factor);
+static void pack_channels(float* dst, int panel_rows, int nr, const T* src, size_t ld, int rows, int hs) {
+    for (int c = 0; c < hs; c += nr)
+        copy_to_floats(dst + size_t(c) * panel_rows, nr, src + c, ld, rows, std::min(nr, hs - c));
 }
 
-// One step of the online softmax. scores (keys, TILE queries) become exp(score - maximum) with the maximum
-// over all keys so far; sum follows, and factor is what the sums so far must be multiplied by.
-SIMD_CLONES
-static void softmax_step(float* scores, int keys, float* maximum, float* sum, float* factor) {
-    float m[TILE], s[TILE];
-    for (int i = 0; i < TILE; i++) m[i] = maximum[i];
+template <class T>
+static inline void store_all(T* dst, const float* src, int n, float factor) {
+#pragma omp simd
+    for (int i = 0; i < n; i++) dst[i] = round_to<T>(src[i] * factor);
+}
+SIMD_CLONES static void store(float* dst, const float* src, int n, float factor) {
+    store_all(dst, src, n, factor);
+}
+SIMD_CLONES static void store(bf16* dst, const float* src, int n, float factor) {
+    store_all(dst, src, n, factor);
+}
+SIMD_CLONES static void store(fp16* dst, const float* src, int n, float factor) {
+    store_all(dst, src, n, factor);
+}
+
+// The reverse of pack_channels(), times factor.
+template <class T>
+static void unpack_channels(T* dst, size_t ld, const float* src, int panel_rows, int nr, int rows, int hs,
+                            float factor) {
+    for (int i = 0; i < rows; i++)
+        for (int c = 0; c < hs; c += nr)
+            store(dst + i * ld + c, src + size_t(c) * panel_rows + size_t(i) * nr, std::min(nr, hs - c),
+                  factor);
+}
+
+// One step of the online softmax for NR queries: scores (keys, NR) become exp(score - maximum), with the
+// maximum over all keys so far; sum follows, and factor is what the sums so far must be multiplied by.
+template <int NR>
+static inline __attribute__((always_inline)) void softmax_columns(float* scores, int keys, float* maximum,
+                                                                  float* sum, float* factor) {
+    float m[NR], s[NR];
+    for (int i = 0; i < NR; i++) m[i] = maximum[i];
     for (int j = 0; j < keys; j++)
-        for (int i = 0; i < TILE; i++) m[i] = m[i] < scores[j * TILE + i] ? scores[j * TILE + i] : m[i];
-    for (int i = 0; i < TILE; i++) {
+        for (int i = 0; i < NR; i++) m[i] = m[i] < scores[j * NR + i] ? scores[j * NR + i] : m[i];
+    for (int i = 0; i < NR; i++) {
         factor[i] = exp_fast(maximum[i] - m[i]);
         maximum[i] = m[i];
         s[i] = sum[i] * factor[i];
     }
     for (int j = 0; j < keys; j++)
-        for (int i = 0; i < TILE; i++) {
-            const float p = exp_fast(scores[j * TILE + i] - m[i]);
-            scores[j * TILE + i] = p;
+        for (int i = 0; i < NR; i++) {
+            const float p = exp_fast(scores[j * NR + i] - m[i]);
+            scores[j * NR + i] = p;
             s[i] += p;
         }
-    for (int i = 0; i < TILE; i++) sum[i] = s[i];
+    for (int i = 0; i < NR; i++) sum[i] = s[i];
+}
+SIMD_CLONES static void softmax_step(float* scores, int keys, int nr, float* maximum, float* sum,
+                                     float* factor) {
+    if (nr == 32) return softmax_columns<32>(scores, keys, maximum, sum, factor);
+    if (nr == 16) return softmax_columns<16>(scores, keys, maximum, sum, factor);
+    if (nr == 12) return softmax_columns<12>(scores, keys, maximum, sum, factor);
+    softmax_columns<8>(scores, keys, maximum, sum, factor);
 }
 
-struct ForwardScratch {
-    ScratchArray q, k, v, scores, sums, maximum, sum, factor;  // q (hs, TILE); k, v, sums (TILE, width)
-    ForwardScratch(int hs, int width)
-        : q(size_t(hs) * TILE),
-          k(size_t(TILE) * width),
-          v(size_t(TILE) * width),
-          scores(size_t(TILE) * TILE),
-          sums(size_t(TILE) * width),
-          maximum(TILE),
-          sum(TILE),
-          factor(TILE) {}
+SIMD_CLONES static void scale_rows(float* rows, int nr, const float* factor) {
+    for (int i = 0; i < nr; i++)
+#pragma omp simd
+        for (int c = 0; c < nr; c++) rows[i * nr + c] *= factor[i];
+}
+
+// nr queries of the forward pass.
+struct QueryPanel {
+    int first, count;                                // of the sequence's rows
+    float *queries, *sums, *maximum, *sum, *factor;  // (hs, nr), (channel panels, nr, nr), (nr) each
 };
 
-// out and lse of the queries from `first` on, at most TILE of them, of one head; out, lse and qkv point to
-// the head's first row. Scores are kept transposed: the maxima and sums of 16 queries then run in one
-// register.
+// Gives a block of keys and values to a panel of queries. keys (count, hs), values (channel panels,
+// KEY_BLOCK, nr).
+static void attend(const KernelSet& set, QueryPanel& panel, float* scores, const float* keys,
+                   const float* values, int first_key, int count, int hs) {
+    const int nr = set.nr, seen = std::min(count, panel.first + panel.count - first_key);
+    if (seen <= 0) return;
+    multiply(set, scores, by_rows(keys, hs, panel.queries, hs, false), seen);
+    for (int j = std::max(0, panel.first + 1 - first_key); j < seen; j++)  // no query sees a later key
+        std::fill_n(scores + j * nr, std::min(nr, first_key + j - panel.first), -INFINITY);
+    softmax_step(scores, seen, nr, panel.maximum, panel.sum, panel.factor);
+    for (int c = 0; c < hs; c += nr) {
+        float* sums = panel.sums + size_t(c) * nr;
+        if (first_key > 0) scale_rows(sums, nr, panel.factor);
+        multiply(set, sums, by_columns(scores, nr, values + size_t(c) * KEY_BLOCK, seen, first_key > 0), nr);
+    }
+}
+
+// out and lse of `count` queries from `first` on, at most QUERY_PANELS * nr, of one head; out, lse and qkv
+// point to the head's first row. Scores are kept as (keys, queries): the maxima and sums of many queries then
+// run in one register.
 template <class T>
-static void forward_block(T* out, float* lse, const T* qkv, int first, int seq_len, int C, int hs,
-                          ForwardScratch& s) {
-    const size_t stride = 3 * size_t(C);
-    const int width = round_up(hs, LANES), queries = std::min(TILE, seq_len - first);
-    pack_transposed(s.q, qkv + first * stride, stride, queries, hs, 1.0f / std::sqrt(float(hs)));
-    std::fill_n(+s.sums, TILE * width, 0.0f);
-    std::fill_n(+s.maximum, TILE, -INFINITY);
-    std::fill_n(+s.sum, TILE, 0.0f);
-    for (int key = 0; key <= first; key += TILE) {
-        const int keys = std::min(TILE, seq_len - key);
-        pack(s.k, width, qkv + key * stride + C, stride, keys, hs);
-        pack(s.v, width, qkv + key * stride + 2 * C, stride, keys, hs);
-        std::fill_n(+s.scores, TILE * TILE, 0.0f);
-        accumulate_tile(s.scores, TILE, s.k, width, 1, s.q, TILE, round_up(keys, ROWS), hs,
-                        round_up(queries, LANES));
-        if (key == first)
-            for (int j = 1; j < keys; j++) std::fill_n(s.scores + j * TILE, j, -INFINITY);
-        softmax_step(s.scores, keys, s.maximum, s.sum, s.factor);
-        for (int i = 0; i < queries; i++)
-            for (int c = 0; c < width; c++) s.sums[i * width + c] *= s.factor[i];
-        accumulate_tile(s.sums, width, s.scores, 1, TILE, s.v, width, round_up(queries, ROWS), keys, width);
+static void forward_block(const KernelSet& set, T* out, float* lse, const T* qkv, int first, int count, int C,
+                          int hs) {
+    const int nr = set.nr, width = round_up(hs, nr), panels = (count + nr - 1) / nr;
+    const size_t stride = 3 * size_t(C), panel_floats = size_t(nr) * (hs + width + 3);
+    arena.open(panels * (panel_floats + 5 * 16) + size_t(KEY_BLOCK + ROWS_AFTER) * (hs + width + nr) +
+               size_t(nr) * hs);
+    float *keys = arena.take(size_t(KEY_BLOCK + ROWS_AFTER) * hs),
+          *values = arena.take(size_t(KEY_BLOCK) * width),
+          *scores = arena.take(size_t(KEY_BLOCK + ROWS_AFTER) * nr), *rows = arena.take(size_t(nr) * hs);
+    QueryPanel panel[QUERY_PANELS];
+    for (int p = 0; p < panels; p++) {
+        panel[p] = {first + p * nr,
+                    std::min(nr, count - p * nr),
+                    arena.take(size_t(nr) * hs),
+                    arena.take(size_t(nr) * width),
+                    arena.take(nr),
+                    arena.take(nr),
+                    arena.take(nr)};
+        copy_to_floats(rows, hs, qkv + panel[p].first * stride, stride, panel[p].count, hs);
+        transpose(panel[p].queries, nr, rows, hs, panel[p].count, hs, 1.0f / std::sqrt(float(hs)));
+        std::fill_n(panel[p].maximum, nr, -INFINITY);
+        std::fill_n(panel[p].sum, nr, 0.0f);
     }
-    for (int i = 0; i < queries; i++) {
-        unpack(out + size_t(first + i) * C, C, s.sums + i * width, width, 1, hs, 1.0f / s.sum[i]);
-        lse[first + i] = s.maximum[i] + std::log(s.sum[i]);
+    for (int key = 0; key < first + count; key += KEY_BLOCK) {
+        const int key_count = std::min(KEY_BLOCK, first + count - key);
+        copy_to_floats(keys, hs, qkv + key * stride + C, stride, key_count, hs);
+        pack_channels(values, KEY_BLOCK, nr, qkv + key * stride + 2 * C, stride, key_count, hs);
+        for (int p = 0; p < panels; p++) attend(set, panel[p], scores, keys, values, key, key_count, hs);
     }
+    for (int p = 0; p < panels; p++)
+        for (int i = 0; i < panel[p].count; i++) {
+            const int row = panel[p].first + i;
+            unpack_channels(out + size_t(row) * C, C, panel[p].sums + size_t(i) * nr, nr, nr, 1, hs,
+                            1.0f / panel[p].sum[i]);
+            lse[row] = panel[p].maximum[i] + std::log(panel[p].sum[i]);
+        }
+}
+
+// `products` of all queries with the keys that they see.
+static Work attention_work(int B, int seq_len, int C, int products) {
+    return {.flops = 2.0 * products * B * C * (0.5 * seq_len * (seq_len + 1.0))};
 }
 
 template <class T>
 void attention_forward_cpu(T* out, float* lse, const T* qkv, int B, int seq_len, int C, int NH) {
     const int hs = attention_head_size(C, NH);
-    const int heads = B * NH, query_blocks = (seq_len + TILE - 1) / TILE;
-#pragma omp parallel
-    {
-        ForwardScratch scratch(hs, round_up(hs, LANES));
-        // The last queries see the most keys: they come first, so that no thread starts a long block at the
-        // end.
-#pragma omp for schedule(dynamic)
-        for (int64_t task = 0; task < int64_t(heads) * query_blocks; task++) {
-            const int head = int(task % heads), block = query_blocks - 1 - int(task / heads);
-            const size_t row = size_t(head / NH) * seq_len, channel = size_t(head % NH) * hs;
-            forward_block(out + row * C + channel, lse + size_t(head) * seq_len, qkv + row * 3 * C + channel,
-                          block * TILE, seq_len, C, hs, scratch);
-        }
+    const CpuTimer timer("attention_forward", attention_work(B, seq_len, C, 2));
+    const KernelSet& set = best_kernels<float>();
+    const int block = QUERY_PANELS * set.nr, query_blocks = (seq_len + block - 1) / block;
+    // The last queries see the most keys: they come first, so that no thread starts a long block at the end.
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t task = 0; task < int64_t(B) * NH * query_blocks; task++) {
+        const int head = int(task % (B * NH)), first = (query_blocks - 1 - int(task / (B * NH))) * block;
+        const size_t row = size_t(head / NH) * seq_len, channel = size_t(head % NH) * hs;
+        forward_block(set, out + row * C + channel, lse + size_t(head) * seq_len, qkv + row * 3 * C + channel,
+                      first, std::min(block, seq_len - first), C, hs);
     }
 }
 
-// One tile of the backward pass: scores (queries, TILE keys) become probabilities, dscores the gradient of
-// the scores. Where diagonal is set, later keys than the query are masked out.
+// One panel of the backward pass: scores (rows, nr keys) become probabilities, dscores the gradient of the
+// scores. Query number i sees `seen` + i keys.
 SIMD_CLONES
-static void probability_step(float* scores, float* dscores, const float* lse, const float* delta, int queries,
-                             bool diagonal) {
-    for (int i = 0; i < queries; i++) {
-        float* p = scores + i * TILE;
-        float* ds = dscores + i * TILE;
+static void probability_step(float* scores, float* dscores, const float* lse, const float* delta, int rows,
+                             int nr, int seen) {
+    for (int i = 0; i < rows; i++) {
+        float *p = scores + i * nr, *ds = dscores + i * nr;
         const float l = lse[i], d = delta[i];
 #pragma omp simd
-        for (int j = 0; j < TILE; j++) {
+        for (int j = 0; j < nr; j++) {
             p[j] = exp_fast(p[j] - l);
             ds[j] = p[j] * (ds[j] - d);
         }
-        if (!diagonal) continue;
-        std::fill(p + i + 1, p + TILE, 0.0f);
-        std::fill(ds + i + 1, ds + TILE, 0.0f);
+        for (int j = seen + i; j < nr; j++) p[j] = ds[j] = 0;
     }
 }
 
-struct BackwardScratch {
-    ScratchArray q, dout, dq;                    // (T, width): the whole head; q is scaled by 1 / sqrt(hs)
-    ScratchArray k, k_transposed, v_transposed;  // (TILE, width), (hs, TILE), (hs, TILE)
-    ScratchArray dk, dv, scores, dscores;        // (TILE, width), (TILE, width), (TILE, TILE), (TILE, TILE)
-    BackwardScratch(int seq_len, int hs, int width)
-        : q(size_t(round_up(seq_len, TILE)) * width),
-          dout(q.lines.size() * LANES),
-          dq(q.lines.size() * LANES),
-          k(size_t(TILE) * width),
-          k_transposed(size_t(hs) * TILE),
-          v_transposed(size_t(hs) * TILE),
-          dk(size_t(TILE) * width),
-          dv(size_t(TILE) * width),
-          scores(size_t(TILE) * TILE),
-          dscores(size_t(TILE) * TILE) {}
+// What the backward pass keeps of a head: rows as they are, and in channel panels of T + ROWS_AFTER rows.
+struct HeadScratch {
+    int panel_rows;
+    float *q, *dout;                         // (T, hs)
+    float *q_panels, *dout_panels, *dq;      // channel panels
+    float *k, *k_transposed, *v_transposed;  // of nr keys: channel panels of nr rows, (hs, nr), (hs, nr)
+    float *dk, *dv;                          // channel panels of nr rows
+    float *scores, *dscores;                 // (QUERY_BLOCK + ROWS_AFTER, nr)
 };
 
-// dk and dv of the keys from `first` on, at most TILE of them, and what these keys add to dq.
+static HeadScratch carve_head(int seq_len, int hs, int nr) {
+    HeadScratch s;
+    s.panel_rows = seq_len + ROWS_AFTER;
+    const size_t width = round_up(hs, nr), rows = size_t(s.panel_rows) * hs,
+                 panels = size_t(s.panel_rows) * width, block = size_t(QUERY_BLOCK + ROWS_AFTER) * nr,
+                 keys = size_t(nr) * hs, key_panels = size_t(nr) * width;
+    arena.open(2 * rows + 3 * panels + 2 * block + 3 * keys + 3 * key_panels + 13 * 16);
+    for (float** array : {&s.q, &s.dout}) *array = arena.take(rows);
+    for (float** array : {&s.q_panels, &s.dout_panels, &s.dq}) *array = arena.take(panels);
+    for (float** array : {&s.k_transposed, &s.v_transposed}) *array = arena.take(keys);
+    for (float** array : {&s.k, &s.dk, &s.dv}) *array = arena.take(key_panels);
+    for (float** array : {&s.scores, &s.dscores}) *array = arena.take(block);
+    return s;
+}
+
+// dk and dv of `keys` keys from `first` on, at most nr, and what these keys add to dq. k_rows: room for (nr,
+// hs).
 template <class T>
-static void backward_block(T* dqkv, const float* delta, const float* lse, const T* qkv, int first,
-                           int seq_len, int C, int hs, BackwardScratch& s) {
+static void backward_panel(const KernelSet& set, T* dqkv, const float* delta, const float* lse, const T* qkv,
+                           int first, int keys, int seq_len, int C, int hs, const HeadScratch& s,
+                           float* k_rows) {
     const size_t stride = 3 * size_t(C);
-    const int width = round_up(hs, LANES), keys = std::min(TILE, seq_len - first);
-    pack(s.k, width, qkv + first * stride + C, stride, keys, hs);
-    pack_transposed(s.k_transposed, qkv + first * stride + C, stride, keys, hs);
-    pack_transposed(s.v_transposed, qkv + first * stride + 2 * C, stride, keys, hs);
-    std::fill_n(+s.dk, TILE * width, 0.0f);
-    std::fill_n(+s.dv, TILE * width, 0.0f);
-    const int key_rows = round_up(keys, ROWS), key_columns = round_up(keys, LANES);
-    for (int query = first; query < seq_len; query += TILE) {
-        const int queries = std::min(TILE, seq_len - query), query_rows = round_up(queries, ROWS);
-        float* q = s.q + size_t(query) * width;
-        float* dout = s.dout + size_t(query) * width;
-        std::fill_n(+s.scores, TILE * TILE, 0.0f);
-        std::fill_n(+s.dscores, TILE * TILE, 0.0f);
-        accumulate_tile(s.scores, TILE, q, width, 1, s.k_transposed, TILE, query_rows, hs, key_columns);
-        accumulate_tile(s.dscores, TILE, dout, width, 1, s.v_transposed, TILE, query_rows, hs, key_columns);
-        probability_step(s.scores, s.dscores, lse + query, delta + query, queries, query == first);
-        accumulate_tile(s.dv, width, s.scores, 1, TILE, dout, width, key_rows, queries, width);
-        accumulate_tile(s.dk, width, s.dscores, 1, TILE, q, width, key_rows, queries, width);
-        accumulate_tile(s.dq + size_t(query) * width, width, s.dscores, TILE, 1, s.k, width, query_rows, keys,
-                        width);
+    const int nr = set.nr;
+    const float scale = 1.0f / std::sqrt(float(hs));
+    copy_to_floats(k_rows, hs, qkv + first * stride + 2 * C, stride, keys, hs);
+    transpose(s.v_transposed, nr, k_rows, hs, keys, hs, 1.0f);
+    copy_to_floats(k_rows, hs, qkv + first * stride + C, stride, keys, hs);
+    transpose(s.k_transposed, nr, k_rows, hs, keys, hs, scale);
+    pack_channels(s.k, nr, nr, k_rows, hs, keys, hs);
+    for (int q = first; q < seq_len; q += QUERY_BLOCK) {
+        const int rows = std::min(QUERY_BLOCK, seq_len - q);
+        multiply(set, s.scores, by_rows(s.q + size_t(q) * hs, hs, s.k_transposed, hs, false), rows);
+        multiply(set, s.dscores, by_rows(s.dout + size_t(q) * hs, hs, s.v_transposed, hs, false), rows);
+        probability_step(s.scores, s.dscores, lse + q, delta + q, rows, nr, q - first + 1);
+        for (int c = 0; c < hs; c += nr) {
+            const size_t of_head = size_t(c) * s.panel_rows + size_t(q) * nr, of_keys = size_t(c) * nr;
+            multiply(set, s.dv + of_keys, by_columns(s.scores, nr, s.dout_panels + of_head, rows, q > first),
+                     nr);
+            multiply(set, s.dk + of_keys, by_columns(s.dscores, nr, s.q_panels + of_head, rows, q > first),
+                     nr);
+            multiply(set, s.dq + of_head, by_rows(s.dscores, nr, s.k + of_keys, keys, first > 0), rows);
+        }
     }
-    unpack(dqkv + first * stride + C, stride, s.dk, width, keys, hs);
-    unpack(dqkv + first * stride + 2 * C, stride, s.dv, width, keys, hs);
+    unpack_channels(dqkv + first * stride + C, stride, s.dk, nr, nr, keys, hs, scale);
+    unpack_channels(dqkv + first * stride + 2 * C, stride, s.dv, nr, nr, keys, hs, 1.0f);
+}
+
+template <class T>
+static inline float dot(const float* a, const T* b, int n) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < n; i++) sum += a[i] * float(b[i]);
+    return sum;
 }
 
 // One head; the pointers point to its first row.
 template <class T>
-static void backward_head(T* dqkv, float* delta, const T* dout, const T* out, const float* lse, const T* qkv,
-                          int seq_len, int C, int hs, BackwardScratch& s) {
+static void backward_head(const KernelSet& set, T* dqkv, float* delta, const T* dout, const T* out,
+                          const float* lse, const T* qkv, int seq_len, int C, int hs) {
     const size_t stride = 3 * size_t(C);
-    const int width = round_up(hs, LANES);
-    const float scale = 1.0f / std::sqrt(float(hs));
-    pack(s.q, width, qkv, stride, seq_len, hs, scale);
-    pack(s.dout, width, dout, C, seq_len, hs);
-    std::fill_n(+s.dq, size_t(seq_len) * width, 0.0f);
-    for (int t = 0; t < seq_len; t++) {
-        float sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int c = 0; c < hs; c++) sum += s.dout[size_t(t) * width + c] * float(out[size_t(t) * C + c]);
-        delta[t] = sum;
-    }
-    for (int first = 0; first < seq_len; first += TILE)
-        backward_block(dqkv, delta, lse, qkv, first, seq_len, C, hs, s);
-    unpack(dqkv, stride, s.dq, width, seq_len, hs, scale);
+    const HeadScratch s = carve_head(seq_len, hs, set.nr);
+    float* k_rows = arena.take(size_t(set.nr) * hs);
+    copy_to_floats(s.q, hs, qkv, stride, seq_len, hs);
+    copy_to_floats(s.dout, hs, dout, C, seq_len, hs);
+    pack_channels(s.q_panels, s.panel_rows, set.nr, s.q, hs, seq_len, hs);
+    pack_channels(s.dout_panels, s.panel_rows, set.nr, s.dout, hs, seq_len, hs);
+    for (int t = 0; t < seq_len; t++) delta[t] = dot(s.dout + size_t(t) * hs, out + size_t(t) * C, hs);
+    for (int first = 0; first < seq_len; first += set.nr)
+        backward_panel(set, dqkv, delta, lse, qkv, first, std::min(set.nr, seq_len - first), seq_len, C, hs,
+                       s, k_rows);
+    unpack_channels(dqkv, stride, s.dq, s.panel_rows, set.nr, seq_len, hs, 1.0f / std::sqrt(float(hs)));
 }
 
 template <class T>
 void attention_backward_cpu(T* dqkv, float* delta, const T* dout, const T* out, const float* lse,
                             const T* qkv, int B, int seq_len, int C, int NH) {
     const int hs = attention_head_size(C, NH);
-#pragma omp parallel
-    {
-        BackwardScratch scratch(seq_len, hs, round_up(hs, LANES));
-#pragma omp for schedule(dynamic)
-        for (int head = 0; head < B * NH; head++) {
-            const size_t row = size_t(head / NH) * seq_len, channel = size_t(head % NH) * hs;
-            const size_t rows = size_t(head) * seq_len;
-            backward_head(dqkv + row * 3 * C + channel, delta + rows, dout + row * C + channel,
-                          out + row * C + channel, lse + rows, qkv + row * 3 * C + channel, seq_len, C, hs,
-                          scratch);
-        }
+    const CpuTimer timer("attention_backward", attention_work(B, seq_len, C, 5));
+    const KernelSet& set = best_kernels<float>();
+#pragma omp parallel for schedule(dynamic)
+    for (int head = 0; head < B * NH; head++) {
+        const size_t row = size_t(head / NH) * seq_len, channel = size_t(head % NH) * hs;
+        const size_t rows = size_t(head) * seq_len;
+        backward_head(set, dqkv + row * 3 * C + channel, delta + rows, dout + row * C + channel,
+                      out + row * C + channel, lse + rows, qkv + row * 3 * C + channel, seq_len, C, hs);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "llmc/cpu_times.h"
 #include "llmc/packs.h"
 #include "shaders/args.h"
 
@@ -36,6 +37,7 @@ void build_encoder_buckets(int* buckets, const int* inp, int count) {
 
 template <class T>
 void encoder_forward_cpu(T* out, const int* inp, const T* wte, const T* wpe, int B, int seq, int C) {
+    const CpuTimer timer("encoder_forward", moves<T>(3.0 * B * seq * C));
 #pragma omp parallel for
     for (int row = 0; row < B * seq; row++) {
         const T *token = wte + size_t(inp[row]) * C, *position = wpe + size_t(row % seq) * C;
@@ -58,6 +60,7 @@ static void add_sums_to(T* x, const float* sums, int n) {
 
 template <class T>
 void encoder_backward_cpu(T* dwte, T* dwpe, const T* dout, const int* buckets, int B, int seq, int C) {
+    const CpuTimer timer("encoder_backward", moves<T>(4.0 * B * seq * C));
     const size_t count = size_t(B) * seq;
     const int* positions = buckets + 2 * count + 3;
 #pragma omp parallel for collapse(2) schedule(dynamic, 4)

@@ -1,6 +1,8 @@
 // Memory of a program that runs on the CPU or on a launchpad: one code for both. Everything allocated here is
 // freed with the object.
 #pragma once
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -9,13 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "llmc/cpu_times.h"
 #include "llmc/launchpad.h"
 
 struct Memory {
     LaunchPad* pad = nullptr;  // null: plain host memory
     std::vector<void*> owned;
-    size_t bytes = 0;
-    const char* kind = "other";                         // of what is allocated from now on
+    size_t bytes = 0, largest = 0;  // of all allocations, of one
+    bool only_count = false;        // nothing is allocated, and pointers are not to be used
+    const char* kind = "other";     // of what is allocated from now on
     std::vector<std::pair<const char*, size_t>> kinds;  // bytes of each, in order of appearance
 
     explicit Memory(LaunchPad* launchpad) : pad(launchpad) {}
@@ -28,15 +32,16 @@ struct Memory {
     template <class T>
     T* allocate(size_t count, const char* label, Placement placement = Placement::device) {
         const size_t size = (count * sizeof(T) + 63) / 64 * 64;
-        void* p = pad ? pad->allocate(size, label, placement) : std::aligned_alloc(64, size);
+        void* p = only_count ? this : pad ? pad->allocate(size, label, placement) : allocate_on_host(size);
         if (!p)
             fail(
                 "out of memory: %.1f MiB asked for '%s', %.1f MiB in use by this program; use a smaller "
                 "batch, "
                 "sequence or model",
                 double(size) / (1 << 20), label, double(bytes) / (1 << 20));
-        owned.push_back(p);
+        if (!only_count) owned.push_back(p);
         bytes += size;
+        largest = std::max(largest, size);
         add_to_kind(size);
         return static_cast<T*>(p);
     }
@@ -55,8 +60,10 @@ struct Memory {
     // All of an allocation: a GPU writes whole words, up to the end of the last.
     template <class T>
     void zero(T* p, size_t count) const {
+        if (only_count) return;
         if (pad) return pad->fill(p, 0, (count * sizeof(T) + 3) / 4 * 4);
         const size_t size = count * sizeof(T), piece = 1 << 20;
+        const CpuTimer timer("zero", {double(size)});
 #pragma omp parallel for
         for (size_t i = 0; i < size; i += piece)
             memset(reinterpret_cast<char*>(p) + i, 0, std::min(piece, size - i));
@@ -89,6 +96,21 @@ struct Memory {
     }
 
    private:
+    // Large arrays lie in huge pages where the system gives them on request. They are touched here by all
+    // threads, in turns, so that on machines of several memory nodes their pages lie on all of them.
+    static void* allocate_on_host(size_t size) {
+        const size_t huge = 2 << 20, page = 4096;
+        if (size < 2 * huge) return std::aligned_alloc(64, size);
+        char* p = static_cast<char*>(std::aligned_alloc(huge, (size + huge - 1) / huge * huge));
+        if (!p) return p;
+#if defined(MADV_HUGEPAGE)
+        madvise(p, size / huge * huge, MADV_HUGEPAGE);  // a wish: small pages do as well
+#endif
+#pragma omp parallel for schedule(static, 1)
+        for (size_t start = 0; start < size; start += huge)
+            for (size_t i = start; i < std::min(size, start + huge); i += page) p[i] = 0;
+        return p;
+    }
     void add_to_kind(size_t size) {
         for (auto& [name, sum] : kinds)
             if (!strcmp(name, kind)) {

@@ -1,11 +1,27 @@
+// Code for several instruction sets in one program, which picks what the CPU has when it runs.
+#pragma once
+
 // SIMD_CLONES before a function makes the compiler build it for AVX-512, AVX2 and the base instruction set,
 // and the program pick one when it starts: one binary runs on any x86-64 and is fast on new ones. The
 // function must be a plain loop nest without OpenMP parallel regions (those are outlined and would lose the
 // target); call it from them. Elsewhere (aarch64 has NEON in its base) it is nothing.
-#pragma once
-
 #if defined(__x86_64__) && defined(__linux__)
 #define SIMD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SIMD_CLONES
 #endif
+
+// Vectors of floats: plain arithmetic on them compiles to the widest instructions of the function's target.
+// They are read and written with memcpy, which knows nothing of alignment or aliasing.
+typedef float Float4 __attribute__((vector_size(16)));
+typedef float Float8 __attribute__((vector_size(32)));
+typedef float Float16 __attribute__((vector_size(64)));
+
+// For products, whose kernels are chosen by hand. BASE: SSE2 or NEON. Each has what those before it have.
+enum SimdLevel { SIMD_BASE, SIMD_AVX2, SIMD_AVX512, SIMD_AVX512_BF16 };
+
+// The best that the CPU has, or the limit if that is less.
+SimdLevel simd_level();
+
+// So that tests can walk all levels; products that run at the time keep theirs.
+void limit_simd(SimdLevel most);

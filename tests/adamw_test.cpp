@@ -293,13 +293,15 @@ TEST(AdamW, MasterWeightsAreForSmallTypes) {
     EXPECT_THROW(adamw_update<float>(nullptr, x, x + 1, x + 2, x + 3, x, 1, &now, 0, nullptr), Error);
 }
 
-TYPED_TEST(AdamWTyped, SkipsWhereTheNormIsNotFinite) {
+TYPED_TEST(AdamWTyped, SkipsWhereTheNormIsNotFiniteOrTheScaleIsZero) {
     using T = TypeParam;
     const size_t n = 50;
     const AdamWStep now = step_number(1);
     const std::vector<float> start = random_values<T>(n, 1), zero(n, 0.0f), grads = nans(n);
     const bool with_master = !std::is_same_v<T, float>;
-    for (float norm : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    // the last: what global_norm() says of a loss that is not finite
+    for (float norm :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1.0f}) {
         const std::vector<float> norm_values = {norm, 0.0f};
         std::vector<T> params = from_floats<T>(start), g = from_floats<T>(grads);
         std::vector<float> master = start, m = zero, v = zero;

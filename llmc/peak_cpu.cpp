@@ -1,0 +1,108 @@
+// The peaks of a CPU: multiply-adds in registers, and memory. CMakeLists.txt allows fused multiply-adds here.
+#include "llmc/peak_cpu.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "llmc/memory.h"
+#include "llmc/simd.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static const int ROUNDS = 20000;
+static const int CHAINS = 12;  // independent of each other: more than latency times rate of any CPU so far
+
+template <class Vector>
+__attribute__((always_inline)) inline float multiply_and_add(float factor) {
+    Vector sums[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = Vector{} + float(i);  // unlike each other: equal ones would be merged
+    const Vector f = Vector{} + factor;
+    for (int round = 0; round < ROUNDS; round++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++) sums[i] = sums[i] * f + f;
+    float total = 0;
+    for (const Vector& sum : sums) total += sum[0];
+    return total;
+}
+
+struct Chains {
+    int lanes;                   // multiply-adds of one instruction
+    float (*run)(float factor);  // CHAINS * ROUNDS instructions
+};
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static float chains_avx512(float f) {
+    return multiply_and_add<Float16>(f);
+}
+__attribute__((target("avx2,fma"))) static float chains_avx2(float f) { return multiply_and_add<Float8>(f); }
+static float chains_base(float f) { return multiply_and_add<Float4>(f); }
+static Chains fma_chains() {
+    if (simd_level() >= SIMD_AVX512) return {16, chains_avx512};
+    if (simd_level() >= SIMD_AVX2) return {8, chains_avx2};
+    return {4, chains_base};
+}
+__attribute__((target("avx512f,avx512bf16"))) static float chains_bf16(float f) {
+    __m512 sums[CHAINS];
+    for (int i = 0; i < CHAINS; i++) sums[i] = _mm512_set1_ps(float(i));
+    const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_set1_ps(f), _mm512_set1_ps(f));
+    for (int round = 0; round < ROUNDS; round++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++) sums[i] = _mm512_dpbf16_ps(sums[i], pairs, pairs);
+    float total = 0;
+    for (const __m512& sum : sums) total += sum[0];
+    return total;
+}
+#else
+static float chains_base(float f) { return multiply_and_add<Float4>(f); }
+static Chains fma_chains() { return {4, chains_base}; }
+#endif
+
+// Flops per second of all threads, from the best of several batches, each started by all at once.
+static double rate(const Chains& chains, double seconds) {
+    const double flops = 2.0 * CHAINS * ROUNDS * chains.lanes * omp_get_max_threads(), end = now() + seconds;
+    double best = 0;
+    do {
+        float kept = 0;
+        const double start = now();
+#pragma omp parallel reduction(+ : kept)
+        kept += chains.run(0.5f);
+        if (!(kept > 0)) return 0;  // never; but the compiler must not drop the sums
+        best = std::max(best, flops / (now() - start));
+    } while (now() < end);
+    return best;
+}
+
+double cpu_fma_rate(double seconds) { return rate(fma_chains(), seconds); }
+
+double cpu_bf16_rate(double seconds) {
+#if defined(__x86_64__)
+    if (simd_level() >= SIMD_AVX512_BF16) return rate({32, chains_bf16}, seconds);
+#endif
+    (void)seconds;
+    return 0;
+}
+
+double cpu_memory_rate() {
+    Memory memory(nullptr);
+    const size_t n = 32 << 20, piece = 1 << 18;
+    float* x = memory.allocate<float>(n, "peak");
+    memory.zero(x, n);
+    double best = 0;
+    for (int repeat = 0; repeat < 8; repeat++) {
+        const double start = now();
+#pragma omp parallel for
+        for (size_t first = 0; first < n; first += piece)
+            for (size_t i = first; i < first + piece; i++) x[i] = x[i] * 0.5f + 1.0f;
+        best = std::max(best, 8.0 * double(n) / (now() - start));
+    }
+    return best;
+}

@@ -1,0 +1,13 @@
+// What the CPU does at most, measured on it: the yardstick of dev/cpu/train_step.
+#pragma once
+#include "llmc/peak.h"
+
+// Multiply-adds in registers, of all OpenMP threads together, in flops per second. Takes about `seconds`; the
+// best of its tenths counts, since another program may be at work.
+double cpu_fma_rate(double seconds = 0.05);
+
+// The same for products of pairs of bf16 (AVX512_BF16); 0 where the CPU has no such instruction.
+double cpu_bf16_rate(double seconds = 0.05);
+
+// Reading and writing an array of 128 MiB in place, by all threads: bytes per second, both counted.
+double cpu_memory_rate();

@@ -1,0 +1,151 @@
+// The kernels of matrix products on the CPU. CMakeLists.txt allows fused multiply-adds in this file.
+// (target_clones and templates do not go together, so what is built for several instruction sets is spelled
+// out.)
+#include "llmc/product_kernels.h"
+
+#include <type_traits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// MR rows by NV vectors: MR * NV + NV + 1 registers. Its loops over rows and vectors must vanish for the sums
+// to stay in them. Rows are found by a pointer to every third.
+template <class Vector, int MR, int NV>
+__attribute__((always_inline)) inline void multiply_panels(float* tile, const KernelInput& in) {
+    constexpr int width = sizeof(Vector) / sizeof(float), POINTERS = (MR + 2) / 3;
+    Vector sums[MR][NV] = {};
+    if (in.add)
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; j++) memcpy(&sums[i][j], tile + (i * NV + j) * width, sizeof(Vector));
+    const size_t a_row = in.a_row, a_unit = in.a_unit;
+    const float* b = in.b;
+    const char* a[POINTERS];
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
+    for (int u = 0; u < in.units; u++, b += NV * width) {
+        Vector row[NV];
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; j++) memcpy(&row[j], b + j * width, sizeof(Vector));
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            float x;
+            memcpy(&x, a[i / 3] + (i % 3) * a_row, sizeof x);
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; j++) sums[i][j] += x * row[j];
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; j++) memcpy(tile + (i * NV + j) * width, &sums[i][j], sizeof(Vector));
+}
+
+#if defined(__x86_64__)
+template <int MR>
+__attribute__((target("avx512f"))) void kernel_avx512(float* tile, const KernelInput& in) {
+    multiply_panels<Float16, MR, 2>(tile, in);
+}
+template <int MR>
+__attribute__((target("avx2,fma"))) void kernel_avx2(float* tile, const KernelInput& in) {
+    multiply_panels<Float8, MR, 2>(tile, in);
+}
+template <int MR>
+void kernel_base(float* tile, const KernelInput& in) {
+    multiply_panels<Float4, MR, 2>(tile, in);
+}
+
+// The same as multiply_panels() with units that are pairs of bf16.
+template <int MR>
+__attribute__((target("avx512f,avx512bf16"))) void kernel_pairs(float* tile, const KernelInput& in) {
+    constexpr int POINTERS = (MR + 2) / 3;
+    __m512 sums[MR][2] = {};
+    if (in.add)
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++)
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; j++) sums[i][j] = _mm512_loadu_ps(tile + (i * 2 + j) * 16);
+    const size_t a_row = in.a_row, a_unit = in.a_unit;
+    const float* b = in.b;
+    const char* a[POINTERS];
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
+    for (int u = 0; u < in.units; u++, b += 32) {
+        const __m512bh row[2] = {__m512bh(_mm512_loadu_ps(b)), __m512bh(_mm512_loadu_ps(b + 16))};
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            int pair;
+            memcpy(&pair, a[i / 3] + (i % 3) * a_row, sizeof pair);
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; j++)
+                sums[i][j] = _mm512_dpbf16_ps(sums[i][j], __m512bh(_mm512_set1_epi32(pair)), row[j]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) _mm512_storeu_ps(tile + (i * 2 + j) * 16, sums[i][j]);
+}
+
+static const KernelSet avx512_set = {12, 32, false, {kernel_avx512<4>, kernel_avx512<8>, kernel_avx512<12>}},
+                       avx2_set = {6, 16, false, {kernel_avx2<2>, kernel_avx2<4>, kernel_avx2<6>}},
+                       base_set = {6, 8, false, {kernel_base<2>, kernel_base<4>, kernel_base<6>}},
+                       pairs_set = {12, 32, true, {kernel_pairs<4>, kernel_pairs<8>, kernel_pairs<12>}};
+
+template <class T>
+const KernelSet& best_kernels() {
+    const SimdLevel level = simd_level();
+    if (level >= SIMD_AVX512_BF16 && std::is_same_v<T, bf16>) return pairs_set;
+    return level >= SIMD_AVX512 ? avx512_set : level >= SIMD_AVX2 ? avx2_set : base_set;
+}
+#else
+// NEON and the like: 32 registers of four. (With four vectors of b g++ 12 keeps one of the 24 sums in
+// memory.)
+template <int MR>
+void kernel_base(float* tile, const KernelInput& in) {
+    multiply_panels<Float4, MR, 3>(tile, in);
+}
+static const KernelSet base_set = {6, 12, false, {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
+
+template <class T>
+const KernelSet& best_kernels() {
+    return base_set;
+}
+#endif
+
+// dst (rows, n), rows dst_ld apart, as floats.
+template <class T>
+static inline void copy_rows(float* dst, size_t dst_ld, const T* src, size_t ld, int rows, int n) {
+    for (int i = 0; i < rows; i++, dst += dst_ld, src += ld)
+#pragma omp simd
+        for (int j = 0; j < n; j++) dst[j] = float(src[j]);
+}
+SIMD_CLONES static void copy(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n) {
+    copy_rows(dst, dst_ld, src, ld, rows, n);
+}
+SIMD_CLONES static void copy(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
+    copy_rows(dst, dst_ld, src, ld, rows, n);
+}
+SIMD_CLONES static void copy(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n) {
+    copy_rows(dst, dst_ld, src, ld, rows, n);
+}
+
+// (clang calls clones by another name from other files: they are static.)
+void copy_to_floats(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n) {
+    copy(dst, dst_ld, src, ld, rows, n);
+}
+void copy_to_floats(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
+    copy(dst, dst_ld, src, ld, rows, n);
+}
+void copy_to_floats(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n) {
+    copy(dst, dst_ld, src, ld, rows, n);
+}
+
+#define INSTANTIATE(T) template const KernelSet& best_kernels<T>();
+FOR_EACH_REAL(INSTANTIATE)

@@ -1,0 +1,65 @@
+// What matrix products on the CPU are made of: kernels that keep a tile of sums in vector registers, for each
+// instruction set, and what brings operands into the order in which those read them.
+#pragma once
+#include <cstddef>
+#include <cstring>
+
+#include "llmc/real.h"
+#include "llmc/simd.h"
+
+constexpr int MAX_MR = 12, MAX_NR = 32;
+
+// tile (mr, nr) = a b, or tile + a b where `add`. A unit is a float, or a pair of bf16. Unit u of row i of a
+// is at a[u * a_unit + i * a_row], of which one is 1; b: (units, nr).
+struct KernelInput {
+    const char* a;         // of floats, or of pairs
+    size_t a_row, a_unit;  // bytes
+    const float* b;
+    int units;
+    bool add;
+};
+using Kernel = void(float* tile, const KernelInput& in);
+
+struct KernelSet {
+    int mr, nr;  // mr is a multiple of 3, nr of 4
+    bool pairs;  // a unit is a pair
+    // For a third, two thirds and all of mr rows (the last panel may have few).
+    Kernel* run[3];
+};
+
+// The best for operands of T, which are pairs where T is bf16 and the CPU multiplies those; those for floats.
+template <class T>
+const KernelSet& best_kernels();
+
+// The kernel for so many rows, of which the last few may be made up: its rows are a multiple of mr / 3.
+inline Kernel* kernel_for(const KernelSet& set, int rows) {
+    return set.run[(rows * 3 + set.mr - 1) / set.mr - 1];
+}
+
+// dst (rows, n) as floats, its rows dst_ld apart, src's ld.
+void copy_to_floats(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n);
+void copy_to_floats(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n);
+void copy_to_floats(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n);
+
+// Four consecutive elements as floats.
+static inline Float4 load4(const float* x) {
+    Float4 v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+template <class T>
+static inline Float4 load4(const T* x) {
+    return Float4{float(x[0]), float(x[1]), float(x[2]), float(x[3])};
+}
+
+// Four rows of four, transposed into dst with stride dst_ld.
+static inline void transpose4(float* dst, size_t dst_ld, const Float4 r[4]) {
+    const Float4 lo01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+                 hi01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+    const Float4 lo23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
+                 hi23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+    const Float4 columns[4] = {
+        __builtin_shufflevector(lo01, lo23, 0, 1, 4, 5), __builtin_shufflevector(lo01, lo23, 2, 3, 6, 7),
+        __builtin_shufflevector(hi01, hi23, 0, 1, 4, 5), __builtin_shufflevector(hi01, hi23, 2, 3, 6, 7)};
+    for (int k = 0; k < 4; k++) memcpy(dst + k * dst_ld, &columns[k], sizeof(Float4));
+}
