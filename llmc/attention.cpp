@@ -76,20 +76,18 @@ static void attention_forward2(LaunchPad& pad, T* out, float* lse, const T* qkv,
                     score_work(args, 2));
 }
 
-// The shape of the fragments of T that version 3 multiplies; zeros: it cannot run.
+// The fragments of T that version 3 multiplies; zeros: it cannot run.
 template <class T>
 static MatrixShape matrix_shape(const LaunchPad& pad) {
-    if constexpr (std::is_same_v<T, float>) return {};
-    const Limits& limits = pad.limits();
-    const MatrixShape shape = std::is_same_v<T, bf16> ? limits.bf16_matrix : limits.fp16_matrix;
+    const MatrixShape shape = pad.limits().matrix<T>();
     const bool divides = shape && shape.M % 4 == 0 && 16 % shape.N == 0 && 16 % shape.K == 0 &&
                          shape.N % 8 == 0 && shape.K % 8 == 0;
-    return divides ? shape : MatrixShape{};
+    return divides && shape.rows_known ? shape : MatrixShape{};
 }
 
 template <class T>
 bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH) {
-    // heads of an odd number of fragments came out as NaN on an H200, for a reason not found yet
+    // heads of an odd number of fragments come out as NaN on an H200, for a reason not found yet
     const MatrixShape shape = matrix_shape<T>(pad);
     return shape && attention_head_size(C, NH) % 16 == 0 && attention_head_size(C, NH) % (2 * shape.K) == 0;
 }
@@ -100,15 +98,16 @@ struct MatrixTiling {
 };
 
 // A software device spends its time on compiling products, each of them unrolled. Its second tilings, for
-// tests, have a single subgroup, which may skip what it need not do.
+// tests, have a single subgroup of two fragments.
 static const MatrixTiling SOFTWARE_TILING = {64, 1, 8, 8};
 
-// The tiling of a block size. Best of seven on an H200 (SPEED.md): 128, whose three workgroups share a
-// multiprocessor.
+// The tilings of a block size; the best ones on an H200 (SPEED.md) are those of 128, where three workgroups
+// of forward and dkv, two of dq, share a multiprocessor. The forward kernel takes a whole tile at once.
 static MatrixTiling forward_tiling(const LaunchPad& pad, int block_size) {
     const bool software = pad.device().type == DeviceType::software;
-    if (block_size == 64) return software ? MatrixTiling{8, 2, 16, 8} : MatrixTiling{64, 2, 32, 32};
-    return software ? SOFTWARE_TILING : MatrixTiling{128, 1, 32, 32};
+    if (block_size == 64) return software ? MatrixTiling{8, 2, 16, 16} : MatrixTiling{64, 2, 32, 32};
+    if (software) return SOFTWARE_TILING;
+    return {uint32_t(block_size), 1, 32, 32};
 }
 struct BackwardTilings {
     MatrixTiling dkv, dq;
@@ -116,20 +115,21 @@ struct BackwardTilings {
 static BackwardTilings backward_tilings(const LaunchPad& pad, int block_size) {
     const bool software = pad.device().type == DeviceType::software;
     if (block_size == 64 && software) return {{8, 2, 8, 8}, {8, 2, 8, 8}};
-    if (block_size == 64) return {{64, 2, 32, 16}, {64, 2, 32, 16}};
+    if (block_size == 64) return {{64, 2, 16, 16}, {64, 2, 32, 16}};
     if (software) return {SOFTWARE_TILING, SOFTWARE_TILING};
-    if (block_size == 256) return {{256, 1, 32, 16}, {256, 1, 32, 32}};
-    return {{128, 2, 16, 16}, {128, 2, 32, 32}};
+    if (block_size == 256) return {{256, 1, 32, 32}, {256, 1, 32, 32}};
+    return {{128, 1, 16, 16}, {128, 2, 32, 16}};
 }
 
-// Bytes of shared memory that a kernel of version 3 needs at most; its patches hold `sums` sums side by side.
-static uint32_t shared_bytes(const MatrixTiling& t, uint32_t sums, const MatrixShape& shape, uint32_t lanes,
-                             uint32_t hs) {
+// Bytes of shared memory that a kernel of version 3 needs at most: `tiles` tiles, patches of `sums` sums side
+// by side, and what belongs to rows.
+static uint32_t shared_bytes(const MatrixTiling& t, uint32_t tiles, uint32_t sums, const MatrixShape& shape,
+                             uint32_t lanes, uint32_t hs) {
     const uint32_t subgroups = t.block / lanes, rows = t.fragments * shape.M, stride = hs / 8 + 1;
-    const uint32_t patch = std::max(rows * (sums * t.chunk / 8 + 1), shape.M * (shape.N / 4 + 1));
-    const uint32_t area = std::max(2 * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
+    const uint32_t patch = shape.in_place ? 0 : rows * (sums * t.chunk / 8 + 1);
+    const uint32_t area = std::max(tiles * t.step * stride + subgroups * patch, subgroups * shape.M * stride);
     const uint32_t scratch = 1024;  // of util.glsl, which stays declared
-    return 16 * area + 4 * (2 * subgroups * rows + 2 * t.step + scratch);
+    return 16 * area + 4 * (2 * subgroups * rows + 4 * t.step + shape.M * shape.N + scratch);
 }
 
 // Starts a kernel of version 3; false: the shared memory has no room, or rows do not lie at multiples of 16
@@ -144,13 +144,12 @@ static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, Ma
     if (!attention_on_matrix_cores<T>(pad, args.C, args.NH) || t.block % lanes != 0 || t.block < hs / 8)
         return false;
     if (hs > 64) t.fragments = 1;  // the registers have no room for two
-    const uint32_t sums = products == 4 ? 2 : 1;
-    if (shared_bytes(t, sums, shape, lanes, hs) > pad.limits().shared_bytes) return false;
+    const uint32_t tiles = products == 2 ? 2 : 4, sums = products == 4 ? 2 : 1;
+    if (shared_bytes(t, tiles, sums, shape, lanes, hs) > pad.limits().shared_bytes) return false;
     const uint32_t rows = t.block / lanes * t.fragments * shape.M;
-    const uint32_t apart = pad.device().type != DeviceType::software || t.block == lanes;
     pad.dispatch<T>(kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
                     {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step,
-                     t.chunk, apart},
+                     t.chunk, shape.in_place, shape.row_components, shape.column_lanes},
                     args, score_work(args, products));
     return true;
 }
@@ -175,7 +174,7 @@ std::vector<KernelVersion<AttentionForward<T>>> attention_forward_versions() {
         {"attention_forward3",
          "fragments on matrix cores, a subgroup owns whole rows",
          attention_forward3<T>,
-         {128, 64}},
+         {128, 64, 256}},
     };
 }
 

@@ -3,32 +3,13 @@
 #include "llmc/classifier.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
+#include "llmc/cpu_times.h"
 #include "llmc/packs.h"
 #include "llmc/simd.h"
+#include "llmc/vector_math.h"
 #include "shaders/args.h"
-
-// exp(x) for x <= 0, to 1e-7, in operations that compilers vectorize: 2^n exp(r) with n = round(x / log 2),
-// |r| <= log(2) / 2, and the Taylor series of exp(r). Below -87, where exp nears the smallest normal float,
-// it stays there.
-static inline float exp_nonpositive(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the last bits of `shifted` are n
-    const float n = shifted - 12582912.0f;
-    const float r =
-        (x - n * 0.693359375f) + n * 2.12194440e-4f;  // log 2 in two parts; the first product is exact
-    float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
-    return p * std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) - 0x4b400000u + 127u) << 23);
-}
 
 SIMD_CLONES static float row_max(const float* x, int n) {
     float largest = x[0];
@@ -40,13 +21,13 @@ SIMD_CLONES static float row_max(const float* x, int n) {
 SIMD_CLONES static float row_exp_sum(const float* x, int n, float largest) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < n; i++) sum += exp_nonpositive(x[i] - largest);
+    for (int i = 0; i < n; i++) sum += exp_fast(x[i] - largest);
     return sum;
 }
 
 SIMD_CLONES static void exp_scaled(float* x, int n, float largest, float factor) {
 #pragma omp simd
-    for (int i = 0; i < n; i++) x[i] = exp_nonpositive(x[i] - largest) * factor;
+    for (int i = 0; i < n; i++) x[i] = exp_fast(x[i] - largest) * factor;
 }
 
 template <class From, class To>
@@ -105,6 +86,7 @@ static float classify_row(T* x, int target, float dloss, int V, int Vp, bool wri
 template <class T>
 void fused_classifier_cpu(T* logits, float* losses, const int* targets, float dloss, int N, int V, int Vp,
                           bool write_gradients) {
+    const CpuTimer timer("fused_classifier", moves<T>((1.0 + write_gradients) * N * V));
 #pragma omp parallel for
     for (int row = 0; row < N; row++)
         losses[row] = classify_row(logits + size_t(row) * Vp, targets[row], dloss, V, Vp, write_gradients);

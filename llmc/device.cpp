@@ -59,11 +59,22 @@ bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name
                        [&](const auto& e) { return !strcmp(e.extensionName, name); });
 }
 
+// Whether compute kernels can use all of these.
+static bool has_subgroup_operations(const Vulkan& vk, VkPhysicalDevice physical,
+                                    VkSubgroupFeatureFlags needed) {
+    VkPhysicalDeviceSubgroupProperties subgroup = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &subgroup};
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    return (subgroup.supportedOperations & needed) == needed &&
+           (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT);
+}
+
 // What the device has of matrix cores; adds the features they need to those that `request` asks for.
 MatrixSupport find_matrix_support(const Vulkan& vk, VkPhysicalDevice physical, DeviceFeatures& request) {
     MatrixSupport support;
     const char *matrix = "VK_KHR_cooperative_matrix", *bfloat16 = "VK_KHR_shader_bfloat16";
-    if (!has_extension(vk, physical, matrix)) return support;
+    const VkSubgroupFeatureFlags rows = VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    if (!has_extension(vk, physical, matrix) || !has_subgroup_operations(vk, physical, rows)) return support;
     DeviceFeatures have;
     have.vulkan13.pNext = &have.matrix;
     const bool asks_bfloat16 = has_extension(vk, physical, bfloat16);
@@ -119,12 +130,9 @@ static std::string missing_feature(const Vulkan& vk, VkPhysicalDevice physical, 
     if (!have.vulkan13.maintenance4) return "maintenance4";
     if (!have.vulkan13.subgroupSizeControl || !have.vulkan13.computeFullSubgroups)
         return "subgroup size control";
-    VkPhysicalDeviceSubgroupProperties subgroup = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
-    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &subgroup};
-    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
-    const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
-    if ((subgroup.supportedOperations & needed) != needed) return "subgroup arithmetic";
-    if (!(subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT)) return "subgroup operations in compute";
+    if (!has_subgroup_operations(vk, physical,
+                                 VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT))
+        return "subgroup arithmetic in compute";
     return "";
 }
 

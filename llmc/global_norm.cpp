@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llmc/cpu_times.h"
 #include "llmc/packs.h"
 #include "llmc/simd.h"
 #include "shaders/args.h"
@@ -24,7 +25,10 @@ SIMD_CLONES static double sum_of_squares(const fp16* x, size_t n) { return squar
 
 template <class T>
 void global_norm_cpu(float* norm_and_scale, const std::vector<GradientSlice<T>>& gradients, float max_norm,
-                     float unscale) {
+                     float unscale, const float* loss) {
+    size_t elements = 0;
+    for (const GradientSlice<T>& slice : gradients) elements += slice.n;
+    const CpuTimer timer("global_norm", moves<T>(double(elements)));
     double total = 0;
     std::vector<double> sums;  // one for each piece: any number of threads adds in the same order
     for (const GradientSlice<T>& slice : gradients) {
@@ -41,7 +45,7 @@ void global_norm_cpu(float* norm_and_scale, const std::vector<GradientSlice<T>>&
     norm_and_scale[0] = float(norm);
     norm_and_scale[1] =
         max_norm > 0 && norm > double(max_norm) ? float(unscale * double(max_norm) / norm) : unscale;
-    if (!std::isfinite(norm_and_scale[0])) norm_and_scale[1] = 0;
+    if (!std::isfinite(norm_and_scale[0]) || (loss && !std::isfinite(*loss))) norm_and_scale[1] = 0;
 }
 
 template <class T>
@@ -60,7 +64,7 @@ size_t global_norm_scratch(const LaunchPad* pad, const std::vector<GradientSlice
 template <class T>
 static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* scratch,
                    const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
-                   int block_size) {
+                   const float* loss, int block_size) {
     const size_t all_pieces = count_pieces(gradients);
     const uint32_t block = uint32_t(block_size);
     pad.begin_group();  // slices are independent of each other
@@ -81,8 +85,11 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
     }
     pad.end_group();
     const GlobalNormFinishArgs args = {pad.at(norm_and_scale, 2),
-                                       all_pieces ? pad.at(scratch, all_pieces) : 0, int(all_pieces),
-                                       max_norm, unscale};
+                                       all_pieces ? pad.at(scratch, all_pieces) : 0,
+                                       pad.at(loss, 1),
+                                       int(all_pieces),
+                                       max_norm,
+                                       unscale};
     const bool barriers_are_cheap = pad.device().type != DeviceType::software;
     const uint32_t finish_block = barriers_are_cheap ? std::min(1024u, pad.limits().max_block) : 64u;
     pad.dispatch<T>("global_norm_finish", {1}, {finish_block}, args);
@@ -91,22 +98,22 @@ static void launch(LaunchPad& pad, int version, float* norm_and_scale, float* sc
 template <class T>
 static void global_norm1(LaunchPad& pad, float* norm_and_scale, float* scratch,
                          const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
-                         int block_size) {
-    launch(pad, 1, norm_and_scale, scratch, gradients, max_norm, unscale, block_size);
+                         const float* loss, int block_size) {
+    launch(pad, 1, norm_and_scale, scratch, gradients, max_norm, unscale, loss, block_size);
 }
 
 template <class T>
 static void global_norm2(LaunchPad& pad, float* norm_and_scale, float* scratch,
                          const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
-                         int block_size) {
-    launch(pad, 2, norm_and_scale, scratch, gradients, max_norm, unscale, block_size);
+                         const float* loss, int block_size) {
+    launch(pad, 2, norm_and_scale, scratch, gradients, max_norm, unscale, loss, block_size);
 }
 
 template <class T>
 static void global_norm3(LaunchPad& pad, float* norm_and_scale, float* scratch,
                          const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
-                         int block_size) {
-    launch(pad, 3, norm_and_scale, scratch, gradients, max_norm, unscale, block_size);
+                         const float* loss, int block_size) {
+    launch(pad, 3, norm_and_scale, scratch, gradients, max_norm, unscale, loss, block_size);
 }
 
 template <class T>
@@ -120,16 +127,18 @@ std::vector<KernelVersion<GlobalNorm<T>>> global_norm_versions() {
 
 template <class T>
 void global_norm(LaunchPad* pad, float* norm_and_scale, float* scratch,
-                 const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale) {
-    if (!pad) return global_norm_cpu(norm_and_scale, gradients, max_norm, unscale);
+                 const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
+                 const float* loss) {
+    if (!pad) return global_norm_cpu(norm_and_scale, gradients, max_norm, unscale, loss);
     if (pad->device().type == DeviceType::software)  // no barriers: 28 ms where version 3 takes 38
-        return global_norm1(*pad, norm_and_scale, scratch, gradients, max_norm, unscale, 8);
-    global_norm3(*pad, norm_and_scale, scratch, gradients, max_norm, unscale, 256);
+        return global_norm1(*pad, norm_and_scale, scratch, gradients, max_norm, unscale, loss, 8);
+    global_norm3(*pad, norm_and_scale, scratch, gradients, max_norm, unscale, loss, 256);
 }
 
-#define INSTANTIATE(T)                                                                           \
-    template std::vector<KernelVersion<GlobalNorm<T>>> global_norm_versions();                   \
-    template size_t global_norm_scratch(const LaunchPad*, const std::vector<GradientSlice<T>>&); \
-    template void global_norm_cpu(float*, const std::vector<GradientSlice<T>>&, float, float);   \
-    template void global_norm(LaunchPad*, float*, float*, const std::vector<GradientSlice<T>>&, float, float);
+#define INSTANTIATE(T)                                                                                       \
+    template std::vector<KernelVersion<GlobalNorm<T>>> global_norm_versions();                               \
+    template size_t global_norm_scratch(const LaunchPad*, const std::vector<GradientSlice<T>>&);             \
+    template void global_norm_cpu(float*, const std::vector<GradientSlice<T>>&, float, float, const float*); \
+    template void global_norm(LaunchPad*, float*, float*, const std::vector<GradientSlice<T>>&, float,       \
+                              float, const float*);
 FOR_EACH_REAL(INSTANTIATE)

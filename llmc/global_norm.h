@@ -6,7 +6,7 @@
 
 template <class T>
 struct GradientSlice {
-    const T* data;
+    T* data;
     size_t n;  // elements
 };
 
@@ -16,12 +16,13 @@ struct GradientSlice {
 // max_norm are of the true ones, and [1] times the gradients are the true ones, clipped. Where the norm is
 // not finite (a gradient is NaN or infinite, or, on a GPU, the sum of squares passes 3.4e38),
 // norm_and_scale[0] says so by being NaN or infinite, [1] is 0, and adamw_update() leaves everything as it
-// is. norm_and_scale (2); scratch (global_norm_scratch() floats; unused on the CPU, where it may be null).
-// Deterministic; sums of a billion elements are good to about 1e-6. Not to be called inside a group. pad:
-// where to run; null means the CPU.
+// is. loss (1), or null: where it is not finite, [1] is 0 likewise. norm_and_scale (2); scratch
+// (global_norm_scratch() floats; unused on the CPU, where it may be null). Deterministic; sums of a billion
+// elements are good to about 1e-6. Not to be called inside a group. pad: where to run; null means the CPU.
 template <class T>
 void global_norm(LaunchPad* pad, float* norm_and_scale, float* scratch,
-                 const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale = 1);
+                 const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale = 1,
+                 const float* loss = nullptr);
 
 // Floats of scratch memory that global_norm() needs for these slices (only their sizes count); 0 on the CPU.
 template <class T>
@@ -29,11 +30,11 @@ size_t global_norm_scratch(const LaunchPad* pad, const std::vector<GradientSlice
 
 template <class T>
 void global_norm_cpu(float* norm_and_scale, const std::vector<GradientSlice<T>>& gradients, float max_norm,
-                     float unscale = 1);
+                     float unscale = 1, const float* loss = nullptr);
 
 template <class T>
 using GlobalNorm = void(LaunchPad& pad, float* norm_and_scale, float* scratch,
                         const std::vector<GradientSlice<T>>& gradients, float max_norm, float unscale,
-                        int block_size);
+                        const float* loss, int block_size);
 template <class T>
 std::vector<KernelVersion<GlobalNorm<T>>> global_norm_versions();

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "llmc/launchpad_internal.h"
+#include "llmc/matrix_layout.h"
 
 const char* memory_mode_name(MemoryMode mode) {
     switch (mode) {
@@ -153,6 +154,10 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     choose_memory_mode(s);
     create_command_objects(s);
     create_pipeline_cache(s);
+    read_measured(s);
+    find_matrix_layouts(*this, s.limits);
+    s.limits.bf16_matrix.in_place &= s.options.in_place;
+    s.limits.fp16_matrix.in_place &= s.options.in_place;
 }
 
 LaunchPad::~LaunchPad() = default;

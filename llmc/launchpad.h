@@ -17,6 +17,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -37,6 +38,7 @@ struct LaunchPadOptions {
         false;  // what the compiler says of each kernel; also by LAUNCHPAD_PRINT_PIPELINES=1
     bool check_pointers = false;  // replay() checks recorded pointers; also by LAUNCHPAD_CHECK_POINTERS=1
     bool timestamps = false;      // measure each dispatch: kernel_times()
+    bool in_place = true;         // false, for tests: as on devices whose fragments lie in different places
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
 };
 
@@ -53,9 +55,14 @@ struct Groups {
 // Workgroups of `block` invocations needed for n invocations.
 inline uint64_t blocks(uint64_t n, uint64_t block) { return (n + block - 1) / block; }
 
-// The shape M x N x K of the fragments that matrix cores multiply; zeros: the device has none for that type.
+// The fragments that matrix cores multiply, and where their components lie in the registers of a subgroup.
 struct MatrixShape {
-    uint32_t M = 0, N = 0, K = 0;
+    uint32_t M = 0, N = 0, K = 0;  // zeros: the device has none for that type
+    // Components of a sum whose numbers agree in the bits row_components belong to the same row, and the rest
+    // of the row is with the invocations whose numbers differ in the bits column_lanes alone.
+    uint32_t row_components = 0, column_lanes = 0;
+    bool rows_known = false;  // false: components lie in some other way
+    bool in_place = false;    // sums and first factors have their components in the same places
     explicit operator bool() const { return M != 0; }
 };
 
@@ -65,6 +72,14 @@ struct Limits {
     uint32_t shared_bytes = 0;             // shared memory of a workgroup
     uint64_t max_allocation = 0;           // bytes of one allocate()
     MatrixShape bf16_matrix, fp16_matrix;  // operands of that type, sums in fp32 (VK_KHR_cooperative_matrix)
+
+    // The fragments of operands of T; none for float.
+    template <class T>
+    MatrixShape matrix() const {
+        if constexpr (std::is_same_v<T, bf16>) return bf16_matrix;
+        if constexpr (std::is_same_v<T, fp16>) return fp16_matrix;
+        return {};
+    }
 };
 
 // What a dispatch must do at least: each input read and each output written once, and the operations.
@@ -135,7 +150,8 @@ class LaunchPad {
                       "push constants hold 128 bytes");
         dispatch_bytes(kernel, real_name<T>(), groups, constants, &args, sizeof(Args), work);
     }
-    void begin_group();  // the dispatches up to end_group() may run at the same time; groups do not nest
+    void
+    begin_group();  // the dispatches up to end_group() may run at the same time; a group inside is part of it
     void end_group();
     void barrier();  // inside a group: what follows waits for what came before
 
@@ -147,6 +163,13 @@ class LaunchPad {
     Recording* end_recording();
     void replay(Recording* recording);  // like giving its commands again; may be called any number of times
     void forget(Recording* recording);
+
+    // --- what was measured on this device ---
+    // Numbers under names without spaces, kept on disk beside the pipeline cache, by device and driver; none
+    // where nothing was kept, or what is there cannot be read. A number that cannot be written is kept in
+    // memory alone.
+    std::optional<int> measured(const std::string& name) const;
+    void keep_measured(const std::string& name, int value);
 
     // --- time ---
     // Seconds of GPU time between the start and the end of what `commands` appends; commits and waits.

@@ -170,14 +170,13 @@ void LaunchPad::wait(Ticket ticket) {
 }
 
 void LaunchPad::begin_group() {
-    if (state->in_group) fail("begin_group: a group is open already");
-    memory_barrier(*state);
-    state->in_group = true;
+    if (!state->open_groups) memory_barrier(*state);
+    state->open_groups++;
 }
 
 void LaunchPad::end_group() {
-    if (!state->in_group) fail("end_group: no group is open");
-    state->in_group = false;
+    if (!state->open_groups) fail("end_group: no group is open");
+    state->open_groups--;
 }
 
 void LaunchPad::barrier() { memory_barrier(*state); }
@@ -210,7 +209,7 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
         find_pipeline(s, format_string("%.*s_%s", int(kernel.size()), kernel.data(), real), constants);
     open_commands(s);
     Commands& c = s.recording ? s.recording->commands : s.open;
-    if (!s.in_group) memory_barrier(s);
+    if (!s.open_groups) memory_barrier(s);
     if (s.bound != pipeline.handle)
         s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle);
     s.bound = pipeline.handle;

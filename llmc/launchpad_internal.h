@@ -102,6 +102,8 @@ struct LaunchPadState {
     VkPipelineLayout layout = VK_NULL_HANDLE;
     VkPipelineCache cache = VK_NULL_HANDLE;
     std::string cache_file;  // empty: no cache on disk
+    std::map<std::string, int> measured;
+    std::string measured_file;  // likewise
     std::unordered_map<std::string, VkShaderModule> modules;
     std::unordered_map<std::string, Pipeline> pipelines;  // key: kernel name and constants
 
@@ -114,8 +116,8 @@ struct LaunchPadState {
     Commands open;                         // being appended to; handle is null where nothing was
     std::unique_ptr<Recording> recording;  // between begin_recording and end_recording
     VkPipeline bound = VK_NULL_HANDLE;
-    bool dirty = false;  // something ran since the last barrier
-    bool in_group = false;
+    bool dirty = false;                 // something ran since the last barrier
+    int open_groups = 0;                // one inside the other
     std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
     std::map<std::string, KernelTime> times;
 
@@ -141,5 +143,6 @@ void destroy_commands(LaunchPadState& s, Commands& commands);
 // launchpad_pipeline.cpp
 void create_pipeline_cache(LaunchPadState& s);
 void save_pipeline_cache(LaunchPadState& s);
+void read_measured(LaunchPadState& s);  // needs create_pipeline_cache()
 const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
                               std::initializer_list<uint32_t> constants);

@@ -4,35 +4,66 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llmc/cpu_times.h"
 #include "llmc/packs.h"
+#include "llmc/simd.h"
 #include "shaders/args.h"
+
+template <class T>
+static inline void normalize_row(T* y, float* mean, float* rstd, const T* x, const T* weight, const T* bias,
+                                 int C) {
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int c = 0; c < C; c++) sum += float(x[c]);
+    const float m = sum / C;
+#pragma omp simd reduction(+ : squares)
+    for (int c = 0; c < C; c++) squares += (float(x[c]) - m) * (float(x[c]) - m);
+    const float s = 1.0f / std::sqrt(squares / C + 1e-5f);
+#pragma omp simd
+    for (int c = 0; c < C; c++) y[c] = round_to<T>((float(x[c]) - m) * s * float(weight[c]) + float(bias[c]));
+    *mean = m;
+    *rstd = s;
+}
+SIMD_CLONES static void row_clones(float* y, float* mean, float* rstd, const float* x, const float* weight,
+                                   const float* bias, int C) {
+    normalize_row(y, mean, rstd, x, weight, bias, C);
+}
+SIMD_CLONES static void row_clones(bf16* y, float* mean, float* rstd, const bf16* x, const bf16* weight,
+                                   const bf16* bias, int C) {
+    normalize_row(y, mean, rstd, x, weight, bias, C);
+}
+SIMD_CLONES static void row_clones(fp16* y, float* mean, float* rstd, const fp16* x, const fp16* weight,
+                                   const fp16* bias, int C) {
+    normalize_row(y, mean, rstd, x, weight, bias, C);
+}
+
+// clang calls clones by another name from other files: they are static.
+void layernorm_row(float* y, float* mean, float* rstd, const float* x, const float* weight, const float* bias,
+                   int C) {
+    row_clones(y, mean, rstd, x, weight, bias, C);
+}
+void layernorm_row(bf16* y, float* mean, float* rstd, const bf16* x, const bf16* weight, const bf16* bias,
+                   int C) {
+    row_clones(y, mean, rstd, x, weight, bias, C);
+}
+void layernorm_row(fp16* y, float* mean, float* rstd, const fp16* x, const fp16* weight, const fp16* bias,
+                   int C) {
+    row_clones(y, mean, rstd, x, weight, bias, C);
+}
 
 template <class T>
 void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias,
                            int N, int C) {
+    const CpuTimer timer("layernorm_forward", moves<T>(2.0 * N * C));
 #pragma omp parallel for
-    for (int row = 0; row < N; row++) {
-        const T* x = inp + size_t(row) * C;
-        T* y = out + size_t(row) * C;
-        float sum = 0, squares = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int c = 0; c < C; c++) sum += float(x[c]);
-        const float m = sum / C;
-#pragma omp simd reduction(+ : squares)
-        for (int c = 0; c < C; c++) squares += (float(x[c]) - m) * (float(x[c]) - m);
-        const float s = 1.0f / std::sqrt(squares / C + 1e-5f);
-#pragma omp simd
-        for (int c = 0; c < C; c++)
-            y[c] = round_to<T>((float(x[c]) - m) * s * float(weight[c]) + float(bias[c]));
-        mean[row] = m;
-        rstd[row] = s;
-    }
+    for (int row = 0; row < N; row++)
+        layernorm_row(out + size_t(row) * C, mean + row, rstd + row, inp + size_t(row) * C, weight, bias, C);
 }
 
 // One row of the backward pass: its dinp, and what it adds to the sums of dweight and dbias.
 template <class T>
-static void backward_row(T* dx, float* weights, float* biases, const T* dy, const T* x, const T* weight,
-                         float mean, float rstd, int C) {
+static inline void add_row(T* dx, float* weights, float* biases, const T* dy, const T* x, const T* weight,
+                           float mean, float rstd, int C) {
     float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
     for (int c = 0; c < C; c++) {
@@ -50,26 +81,48 @@ static void backward_row(T* dx, float* weights, float* biases, const T* dy, cons
         biases[c] += g;
     }
 }
+SIMD_CLONES static void backward_row(float* dx, float* weights, float* biases, const float* dy,
+                                     const float* x, const float* weight, float mean, float rstd, int C) {
+    add_row(dx, weights, biases, dy, x, weight, mean, rstd, C);
+}
+SIMD_CLONES static void backward_row(bf16* dx, float* weights, float* biases, const bf16* dy, const bf16* x,
+                                     const bf16* weight, float mean, float rstd, int C) {
+    add_row(dx, weights, biases, dy, x, weight, mean, rstd, C);
+}
+SIMD_CLONES static void backward_row(fp16* dx, float* weights, float* biases, const fp16* dy, const fp16* x,
+                                     const fp16* weight, float mean, float rstd, int C) {
+    add_row(dx, weights, biases, dy, x, weight, mean, rstd, C);
+}
 
-// The rows are summed in parts whose number does not depend on the threads, so that the result does not
-// either.
-static const int BACKWARD_PARTS = 64;
+SIMD_CLONES static void add_parts(float* sums, int parts, int n) {
+    for (int part = 1; part < parts; part++)
+#pragma omp simd
+        for (int c = 0; c < n; c++) sums[c] += sums[size_t(part) * n + c];
+}
+
+// The rows are summed in parts, whose number depends on that of the rows alone: so the result does not depend
+// on the threads either.
+static int backward_parts(int N) { return std::clamp(N / 8, 1, 64); }
 
 template <class T>
 void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
                             const float* mean, const float* rstd, int N, int C) {
-    std::vector<float> sums(size_t(BACKWARD_PARTS) * 2 * C);
+    const CpuTimer timer("layernorm_backward", moves<T>(4.0 * N * C));
+    static thread_local std::vector<float> memory;  // kept: it is needed several times a layer
+    const int parts = backward_parts(N);
+    memory.resize(std::max(memory.size(), size_t(parts) * 2 * C));
+    float* sums = memory.data();  // the caller's, for all threads
 #pragma omp parallel for
-    for (int part = 0; part < BACKWARD_PARTS; part++) {
-        float *weights = &sums[size_t(part) * 2 * C], *biases = weights + C;
-        const int end = int(int64_t(N) * (part + 1) / BACKWARD_PARTS);
-        for (int row = int(int64_t(N) * part / BACKWARD_PARTS); row < end; row++) {
+    for (int part = 0; part < parts; part++) {
+        float *weights = sums + size_t(part) * 2 * C, *biases = weights + C;
+        std::fill(weights, weights + 2 * C, 0.0f);
+        const int end = int(int64_t(N) * (part + 1) / parts);
+        for (int row = int(int64_t(N) * part / parts); row < end; row++) {
             const size_t at = size_t(row) * C;
             backward_row(dinp + at, weights, biases, dout + at, inp + at, weight, mean[row], rstd[row], C);
         }
     }
-    for (int part = 1; part < BACKWARD_PARTS; part++)
-        for (int c = 0; c < 2 * C; c++) sums[c] += sums[size_t(part) * 2 * C + c];
+    add_parts(sums, parts, 2 * C);
     for (int c = 0; c < C; c++) {
         dweight[c] = T(float(dweight[c]) + sums[c]);
         dbias[c] = T(float(dbias[c]) + sums[C + c]);
@@ -157,12 +210,16 @@ static const int BACKWARD_TEAMS =
     1024;  // workgroups of layernorm_backward2: several for each core of a large GPU
 static const uint32_t BACKWARD_PACKS = 16;  // of a row that an invocation can hold
 
+// Invocations of a workgroup that adds up 32 columns: slices of 32.
+static uint32_t columns_block(const LaunchPad& pad) {
+    return std::min(1024u, pad.limits().max_block / 32 * 32);
+}
+
 // dweight and dbias += the teams' sums in scratch.
 template <class T>
 static void add_teams(LaunchPad& pad, const LayernormBackwardArgs& args) {
-    const uint32_t reduce_block = std::min(1024u, pad.limits().max_block / 32 * 32);
-    pad.dispatch<T>("layernorm_backward2_weight", {blocks(2 * uint64_t(args.C), 32)}, {reduce_block}, args,
-                    moves<float>(2.0 * args.teams * args.C));
+    pad.dispatch<T>("layernorm_backward2_weight", {blocks(2 * uint64_t(args.C), 32)}, {columns_block(pad)},
+                    args, moves<float>(2.0 * args.teams * args.C));
 }
 
 template <class T>
@@ -190,6 +247,8 @@ static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
 // works to the end.
 static const int BACKWARD3_TEAMS = 528;
 static const uint32_t BACKWARD3_PACKS = 4;
+// Up to so many rows, reading them a second time takes less than a second kernel that waits for the first.
+static const int FEW_ROWS = 512;
 
 template <class T>
 static void layernorm_backward3(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
@@ -204,11 +263,18 @@ static void layernorm_backward3(LaunchPad& pad, T* dinp, T* dweight, T* dbias, f
         return layernorm_backward2(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C,
                                    block_size);
     args.teams = int(std::min<uint64_t>(blocks(N, rows), BACKWARD3_TEAMS));
-    args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
+    if (N > FEW_ROWS) args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
+    pad.begin_group();
     pad.dispatch<T>("layernorm_backward3", {uint64_t(args.teams)}, {block, pack, packs, rows}, args,
                     moves<T>(4.0 * N * C));
-    pad.barrier();
-    add_teams<T>(pad, args);
+    if (N > FEW_ROWS) {
+        pad.barrier();
+        add_teams<T>(pad, args);
+    } else {
+        pad.dispatch<T>("layernorm_backward3_few", {blocks(C, 32)}, {columns_block(pad)}, args,
+                        moves<T>(2.0 * N * C));
+    }
+    pad.end_group();
 }
 
 template <class T>

@@ -21,6 +21,13 @@ size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C);  // float
 template <class T>
 void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const T* weight, const T* bias,
                            int N, int C);
+// One row of it: y, x, weight, bias (C).
+void layernorm_row(float* y, float* mean, float* rstd, const float* x, const float* weight, const float* bias,
+                   int C);
+void layernorm_row(bf16* y, float* mean, float* rstd, const bf16* x, const bf16* weight, const bf16* bias,
+                   int C);
+void layernorm_row(fp16* y, float* mean, float* rstd, const fp16* x, const fp16* weight, const fp16* bias,
+                   int C);
 template <class T>
 void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
                             const float* mean, const float* rstd, int N, int C);

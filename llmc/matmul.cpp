@@ -271,16 +271,6 @@ struct Launch5 {
     }
 };
 
-static MatrixProduct forward5_product(int N, int C, int OC, int epilogue) {
-    return {"matmul_forward5", N, OC, C, epilogue};
-}
-static MatrixProduct dinp5_product(int N, int C, int OC, int epilogue) {
-    return {"matmul_dinp5", N, C, OC, epilogue};
-}
-static MatrixProduct dweight5_product(int N, int C, int OC) {
-    return {"matmul_dweight5", OC, C, N, EPILOGUE_ADD};
-}
-
 // bias and pre may be null; with pre, it gets the product, and out GELU of it.
 template <class T>
 static Launch5<T> forward5(LaunchPad& pad, T* out, T* pre, float* scratch, const T* inp, const T* weight,
@@ -348,9 +338,11 @@ static void matmul_dweight5(LaunchPad& pad, T* dweight, float* scratch, const T*
 static const int DBIAS_PACKS = 32, DBIAS_ROWS = 8;
 static const std::initializer_list<int> DBIAS_BLOCKS = {256, 32, 128, 512};
 
-// As many slices as give 2^18 invocations, each of so many rows that none is read alone.
+// As many slices as give 2^18 invocations, each of so many rows that none is read alone; one where rows are
+// so few that a second kernel would take longer.
 template <class T>
 static Slices dbias_slices(int N, int OC, int block_size) {
+    if (N <= 1024) return {1, N};
     const uint64_t across = blocks(OC, DBIAS_PACKS * 16 / sizeof(T)), wanted = (1 << 18) / block_size;
     return cut_rows(N, int(std::max<uint64_t>(wanted / across, 1)), DBIAS_ROWS * block_size / DBIAS_PACKS);
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "llmc/peak.h"
+
 // How a workgroup cuts a product: a subgroup computes down x across fragments, the workgroup has subgroups_m
 // x subgroups_n subgroups, and a round takes `steps` of a fragment's K; after early_steps of them it refills
 // the shared memory. The last two numbers are an H200's: workgroups that run at once, and microseconds that a
@@ -15,12 +17,12 @@ struct MatrixTiles {
     double round_us;
 };
 // Measured there (SPEED.md): 256, which is 128 x 256, and 512, 256 x 128, read least and win where there is
-// work; 64 is for few rows, where a round takes as long as memory takes to answer, so it asks for much at
-// once.
+// work; 64 is for few rows, where a round takes as long as memory takes to answer: two workgroups share a
+// multiprocessor.
 static const MatrixTiles matrix_tiles[] = {{256, 4, 4, 2, 4, 2, 1, 132, 0.85},
                                            {512, 4, 4, 4, 2, 2, 1, 132, 0.87},
                                            {128, 4, 4, 2, 2, 2, 2, 264, 0.92},
-                                           {64, 2, 2, 2, 2, 8, 0, 132, 0.8}};
+                                           {64, 2, 2, 2, 2, 4, 0, 264, 0.65}};
 
 static const uint32_t PANEL = 8;  // rows of tiles that workgroups walk together
 static const int MOST_SLICES = 32;
@@ -41,15 +43,8 @@ std::vector<int> matrix_block_sizes() {
 }
 
 template <class T>
-static MatrixShape fragment(const LaunchPad& pad) {
-    if (std::is_same_v<T, bf16>) return pad.limits().bf16_matrix;
-    if (std::is_same_v<T, fp16>) return pad.limits().fp16_matrix;
-    return {};
-}
-
-template <class T>
 bool on_matrix_cores(const LaunchPad& pad, int C, int OC) {
-    return fragment<T>(pad) && C % 8 == 0 && OC % 8 == 0;
+    return pad.limits().matrix<T>() && C % 8 == 0 && OC % 8 == 0;
 }
 
 // The tiles' sizes in elements.
@@ -99,29 +94,55 @@ static double estimate(const MatrixProduct& p, const MatrixTiles& tiles, const T
     return turns * workgroup + finish;
 }
 
-static MatrixCut make_cut(const MatrixProduct& p, const TileSizes& t, int block_size, int slices) {
-    const int slice_k = int(blocks(blocks(p.K, slices), t.k) * t.k);
+// Slices are whole rounds of all tiles, so that other tiles can take the place of these.
+static MatrixCut make_cut(const MatrixProduct& p, MatrixShape f, int block_size, int slices) {
+    uint32_t most_steps = 0;
+    for (const MatrixTiles& tiles : matrix_tiles) most_steps = std::max(most_steps, tiles.steps);
+    const int unit = int(most_steps * f.K), slice_k = int(blocks(blocks(p.K, slices), unit) * unit);
     return {block_size, int(blocks(p.K, slice_k)), slice_k};
+}
+
+template <class T>
+static bool fits(const LaunchPad& pad, const MatrixProduct& p, const TileSizes& t, bool may_slice) {
+    return t.subgroups * pad.limits().subgroup_size <= pad.limits().max_block &&
+           shared_bytes(p, t, pad.limits().matrix<T>(), may_slice) <= pad.limits().shared_bytes;
+}
+
+// Under which name the quickest tiles are kept.
+template <class T>
+static std::string name_of(const MatrixProduct& p) {
+    return format_string("%s_%s/%dx%dx%d/epilogue%d", p.kernel, real_name<T>(), p.M, p.N, p.K, p.epilogue);
+}
+
+// The tiles that were measured to be the quickest for a product; 0: not measured, or they do not fit.
+template <class T>
+static int measured_block_size(const LaunchPad& pad, const MatrixProduct& p, bool may_slice) {
+    const int block_size = pad.measured(name_of<T>(p)).value_or(0);
+    for (const MatrixTiles& tiles : matrix_tiles)
+        if (tiles.block_size == block_size &&
+            fits<T>(pad, p, sizes_of(tiles, pad.limits().matrix<T>()), may_slice))
+            return block_size;
+    return 0;
 }
 
 template <class T>
 MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product, int block_size,
                              bool may_slice) {
-    const MatrixShape f = fragment<T>(pad);
+    const MatrixShape f = pad.limits().matrix<T>();
     MatrixCut best = {};
     double best_time = 1e30;
     for (const MatrixTiles& tiles : matrix_tiles) {
         const TileSizes t = sizes_of(tiles, f);
-        const bool fits = t.subgroups * pad.limits().subgroup_size <= pad.limits().max_block &&
-                          shared_bytes(product, t, f, may_slice) <= pad.limits().shared_bytes;
-        if (block_size ? tiles.block_size != block_size : !fits) continue;
+        if (block_size ? tiles.block_size != block_size : !fits<T>(pad, product, t, may_slice)) continue;
         const int most = may_slice ? std::clamp(int(blocks(product.K, 4 * t.k)), 1, MOST_SLICES) : 1;
         for (int slices = 1; slices <= most; slices++) {
-            const MatrixCut cut = make_cut(product, t, tiles.block_size, slices);
+            const MatrixCut cut = make_cut(product, f, tiles.block_size, slices);
             const double time = estimate(product, tiles, t, cut);
             if (time < best_time) best = cut, best_time = time;
         }
     }
+    if (const int measured = block_size ? 0 : measured_block_size<T>(pad, product, may_slice))
+        best.block_size = measured;
     return best;
 }
 
@@ -129,7 +150,7 @@ template <class T>
 void launch_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixCut& cut,
                            MatmulMatrixArgs args) {
     const MatrixTiles& tiles = find_tiles(cut.block_size);
-    const MatrixShape f = fragment<T>(pad);
+    const MatrixShape f = pad.limits().matrix<T>();
     const TileSizes t = sizes_of(tiles, f);
     args.slices = cut.slices;
     args.slice_k = cut.slice_k;
@@ -153,11 +174,87 @@ void finish_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixC
                     {.bytes = double(n) * (4.0 * cut.slices + 2.0 * sizeof(T))});
 }
 
+template <class T>
+std::vector<MatrixProduct> unmeasured_tiles(const LaunchPad& pad,
+                                            const std::vector<MatrixProduct>& products) {
+    std::vector<MatrixProduct> left;
+    for (const MatrixProduct& p : products)
+        if (!pad.measured(name_of<T>(p))) left.push_back(p);
+    return left;
+}
+
+// Memory for any of some products.
+template <class T>
+struct Operands {
+    LaunchPad& pad;
+    std::vector<void*> memory;
+    MatmulMatrixArgs args = {};
+
+    explicit Operands(LaunchPad& launchpad) : pad(launchpad) {}
+    Operands(const Operands&) = delete;
+    ~Operands() {
+        for (void* p : memory) pad.free(p);
+    }
+    // Ones in every element: the speed of zeros would be that of an idle device's clock.
+    template <class Element>
+    uint64_t array(size_t n) {
+        memory.push_back(pad.allocate((n + 1) * sizeof(Element), "operands to be measured"));
+        pad.fill(memory.back(), sizeof(Element) == 4 ? 0x3f800000u : 0x3c003c00u,
+                 n * sizeof(Element) / 4 * 4);
+        return pad.at(static_cast<Element*>(memory.back()), n);
+    }
+    void make(const std::vector<MatrixProduct>& products) {
+        size_t out = 0, a = 0, b = 0, bias = 0, partials = 0;
+        for (const MatrixProduct& p : products) {
+            out = std::max(out, size_t(p.M) * p.N);
+            a = std::max(a, size_t(p.M) * p.K);
+            b = std::max(b, size_t(p.N) * p.K);
+            bias = std::max(bias, size_t(p.N));
+            partials = std::max(partials, partial_floats(p, cut_matrix_product<T>(pad, p, 0, true)));
+        }
+        args.outp = array<T>(out);
+        args.a = array<T>(a);
+        args.b = array<T>(b);
+        args.bias = array<T>(bias);
+        args.other = array<T>(out);
+        args.partials = array<float>(partials);
+    }
+};
+
+template <class T>
+void measure_tiles(LaunchPad& pad, const std::vector<MatrixProduct>& products) {
+    Operands<T> operands(pad);
+    operands.make(products);
+    bool warm = false;
+    for (const MatrixProduct& p : products) {
+        MatrixCut cut = cut_matrix_product<T>(pad, p, 0, true);
+        const int usual = cut.block_size;
+        double best_time = 1e30;
+        int best = usual;
+        for (const MatrixTiles& tiles : matrix_tiles) {
+            if (!fits<T>(pad, p, sizes_of(tiles, pad.limits().matrix<T>()), true)) continue;
+            cut.block_size = tiles.block_size;
+            const auto launch = [&] { launch_matrix_product<T>(pad, p, cut, operands.args); };
+            warm_up(pad, launch, warm ? 0 : 0.5);  // compiles the kernel; the first time, raises the clock
+            warm = true;
+            double time = 1e30;
+            for (int turn = 0; turn < 3; turn++) time = std::min(time, seconds_per_launch(pad, launch, 1e-3));
+            if (tiles.block_size == usual) time *= 0.98;  // others must be better by more than chance
+            if (time < best_time) best = cut.block_size, best_time = time;
+        }
+        pad.keep_measured(name_of<T>(p), best);
+    }
+    pad.reset_kernel_times();
+}
+
 #define INSTANTIATE(T)                                                                           \
     template bool on_matrix_cores<T>(const LaunchPad&, int, int);                                \
     template MatrixCut cut_matrix_product<T>(const LaunchPad&, const MatrixProduct&, int, bool); \
     template void launch_matrix_product<T>(LaunchPad&, const MatrixProduct&, const MatrixCut&,   \
                                            MatmulMatrixArgs);                                    \
     template void finish_matrix_product<T>(LaunchPad&, const MatrixProduct&, const MatrixCut&,   \
-                                           const MatmulMatrixArgs&);
+                                           const MatmulMatrixArgs&);                             \
+    template std::vector<MatrixProduct> unmeasured_tiles<T>(const LaunchPad&,                    \
+                                                            const std::vector<MatrixProduct>&);  \
+    template void measure_tiles<T>(LaunchPad&, const std::vector<MatrixProduct>&);
 FOR_EACH_REAL(INSTANTIATE)

@@ -1,5 +1,5 @@
 // The products of the linear layers on matrix cores (version 5, matmul5.glsl): how they are cut, and their
-// launch. Used by llmc/matmul.cpp alone.
+// launch. Layers use them through llmc/matmul.h; the trainer has their tiles measured.
 #pragma once
 #include <vector>
 
@@ -12,6 +12,16 @@ struct MatrixProduct {
     int M, N, K;
     int epilogue;  // EPILOGUE_... of shaders/args.h, but not EPILOGUE_PARTIAL
 };
+// Those of a linear layer of N rows, C inputs and OC outputs: out, dinp, dweight.
+inline MatrixProduct forward5_product(int N, int C, int OC, int epilogue) {
+    return {"matmul_forward5", N, OC, C, epilogue};
+}
+inline MatrixProduct dinp5_product(int N, int C, int OC, int epilogue) {
+    return {"matmul_dinp5", N, C, OC, epilogue};
+}
+inline MatrixProduct dweight5_product(int N, int C, int OC) {
+    return {"matmul_dweight5", OC, C, N, EPILOGUE_ADD};
+}
 
 // How a product is cut: into tiles, which block_size names, and K into slices, each of slice_k but the last.
 // The partial results of several slices are added by a second kernel.
@@ -29,7 +39,9 @@ bool on_matrix_cores(const LaunchPad& pad, int C, int OC);
 // the device's subgroups.
 std::vector<int> matrix_block_sizes();
 
-// The cut that should be the quickest; with block_size 0, of all tiles. may_slice: K may be sliced.
+// The cut that should be the quickest; with block_size 0, of all tiles, or with those that measure_tiles()
+// found to be it. may_slice: K may be sliced. Measurements do not change how K is cut, and so no bit of a
+// result.
 template <class T>
 MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product, int block_size,
                              bool may_slice);
@@ -45,3 +57,13 @@ void launch_matrix_product(LaunchPad& pad, const MatrixProduct& product, const M
 template <class T>
 void finish_matrix_product(LaunchPad& pad, const MatrixProduct& product, const MatrixCut& cut,
                            const MatmulMatrixArgs& args);
+
+// Of these products, those whose tiles were not measured on this device.
+template <class T>
+std::vector<MatrixProduct> unmeasured_tiles(const LaunchPad& pad, const std::vector<MatrixProduct>& products);
+
+// Measures which tiles are the quickest for each product, and keeps that on disk for this device and driver;
+// needs memory for operands and results of the largest. Takes a second, and as long as the driver takes to
+// compile some ten kernels for each shape.
+template <class T>
+void measure_tiles(LaunchPad& pad, const std::vector<MatrixProduct>& products);

@@ -24,7 +24,8 @@ void warm_up(LaunchPad& pad, const std::function<void()>& launch, double seconds
 
 // outp has room for a float of each invocation.
 template <class T>
-static double matrix_rate(LaunchPad& pad, MatrixShape shape, float* outp, int groups, int rounds) {
+static double matrix_rate(LaunchPad& pad, float* outp, int groups, int rounds) {
+    const MatrixShape shape = pad.limits().matrix<T>();
     if (!shape) return 0;
     const uint32_t subgroups = 4, block = subgroups * pad.limits().subgroup_size;
     const PeakFmaArgs args = {pad.at(outp, size_t(groups) * block), rounds};
@@ -54,8 +55,8 @@ Peaks measure_peaks(LaunchPad& pad) {
     warm_up(pad, copy, 0.6);
     peaks.copy_rate = 32.0 * n / seconds_per_launch(pad, copy);
     peaks.fma_rate = 128.0 * rounds * groups * 256 / seconds_per_launch(pad, fma);
-    peaks.bf16_matrix_rate = matrix_rate<bf16>(pad, pad.limits().bf16_matrix, to, groups, rounds);
-    peaks.fp16_matrix_rate = matrix_rate<fp16>(pad, pad.limits().fp16_matrix, to, groups, rounds);
+    peaks.bf16_matrix_rate = matrix_rate<bf16>(pad, to, groups, rounds);
+    peaks.fp16_matrix_rate = matrix_rate<fp16>(pad, to, groups, rounds);
     pad.free(to);
     pad.free(from);
     return peaks;

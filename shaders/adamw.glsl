@@ -16,7 +16,7 @@ bool gradient_scale(out float scale) {
     scale = 1;
     if (uint64_t(args.norm_and_scale) == 0) return true;
     scale = args.norm_and_scale.x[1];
-    return is_finite(args.norm_and_scale.x[0]);
+    return is_finite(args.norm_and_scale.x[0]) && scale != 0;
 }
 
 // Updates m and v, and returns the new parameters.

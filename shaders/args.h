@@ -39,6 +39,11 @@ struct PeakCopyArgs {
     int N;
 };
 
+struct MatrixLayoutArgs {
+    Floats sums, factors;  // (invocations of a subgroup, components): elements' numbers, row by row
+    int components;
+};
+
 struct PeakFmaArgs {
     Floats outp;  // one value per invocation
     int rounds;
@@ -120,6 +125,12 @@ struct AttentionForwardArgs {
     int B, T, C, NH;
 };
 
+struct CachedAttentionForwardArgs {
+    Reals outp;       // (N, C)
+    Reals qkv;        // (first + N, 3 C)
+    int first, N, C, NH;
+};
+
 struct AttentionBackwardArgs {
     Reals dqkv;       // (B, T, 3 C)
     Floats delta;     // (B, NH, T)
@@ -154,6 +165,7 @@ struct GlobalNormArgs {
 struct GlobalNormFinishArgs {
     Floats norm_and_scale;  // (2)
     Floats partials;        // (n)
+    Floats loss;            // (1), or 0
     int n;
     float max_norm, unscale;
 };

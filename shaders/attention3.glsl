@@ -1,25 +1,27 @@
 // What the attention kernels on matrix cores share. A subgroup owns ROWS rows of its workgroup's (queries, or keys in
-// the kernel for dk and dv), whose factors stay in its registers; the rows that they meet pass through two tiles in
-// shared memory, STEP at a time. A sum becomes a factor of the next product through the subgroup's patch of shared
-// memory: the places of a fragment's components in registers are the device's secret. Numbers that belong to whole rows
-// or columns lie in shared memory too, and are loaded with stride 0, into every column or row of a fragment.
+// the kernel for dk and dv), whose factors stay in its registers; the rows that they meet pass through tiles in shared
+// memory, STEP at a time. Rows that the mask leaves whole come in a loop of their own, without masks and branches.
+//
+// Where the components of a fragment lie in registers is the device's secret, but the launchpad looks at it (matrix_layout.h). Where
+// sums lie as factors do, which is so on NVIDIA's devices, sums become factors in their registers, elsewhere through the
+// subgroup's patch of shared memory.
 //
 // An H200 runs two workgroups on a multiprocessor if their shared memory stays under 24 KiB, and three under 16 KiB;
 // with one, attention takes 1.5 times as long.
 //
-// The file that includes this defines PATCH_PARTS, the sums of CHUNK columns that a patch holds side by side.
+// The file that includes this defines TILES, the tiles in shared memory, and PATCH_PARTS, the sums of CHUNK columns that a
+// patch holds side by side.
 layout(constant_id = 4) const uint HS = 64;        // channels of a head
 layout(constant_id = 5) const uint C = 768;        // channels of a row
 layout(constant_id = 6) const uint LANES = 32;     // invocations of a subgroup
 layout(constant_id = 7) const uint FRAGMENTS = 2;  // of rows that a subgroup owns
 layout(constant_id = 8) const uint STEP = 32;      // rows of a tile
 layout(constant_id = 9) const uint CHUNK = 32;     // of these, what a subgroup takes at once
-// Whether subgroups go ways of their own: they skip what the mask hides from all their rows, and what would change
-// nothing. On Mesa's software devices, which take a barrier of a subgroup for one of the workgroup, only where a
-// workgroup is a single subgroup.
-layout(constant_id = 10) const bool APART = true;
-
-#extension GL_KHR_shader_subgroup_vote : require
+layout(constant_id = 10) const bool IN_PLACE = false;    // components of sums lie where those of factors do
+// Components of a sum whose numbers agree in the bits ROW_COMPONENTS belong to the same row, and the rest of the row is
+// with the lanes whose numbers differ in the bits COLUMN_LANES alone.
+layout(constant_id = 11) const uint ROW_COMPONENTS = 4;
+layout(constant_id = 12) const uint COLUMN_LANES = 3;
 
 const uint SUBGROUPS = BLOCK / LANES;
 const uint ROWS = FRAGMENTS * FM;
@@ -29,16 +31,17 @@ const uint SECOND = STEP * STRIDE;  // where the second tile starts
 const uint DEEP = HS / FK, WIDE = HS / FN;  // fragments along a row, as a factor and as a sum
 const uint FACTORS = FRAGMENTS * DEEP, SUMS = FRAGMENTS * WIDE;
 const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
+const uint COMPONENTS = FM * FN / LANES;  // of a sum, in an invocation
 const uint LINES = BLOCK / PACKS;   // rows that the workgroup fetches at once; invocations may be left over
 const uint FETCHES = (STEP + LINES - 1) / LINES;
 
-// A patch, in units of 16 bytes, holds ROWS rows of REAL, or one fragment of floats.
-const uint PATCH_STRIDE = PATCH_PARTS * CHUNK / 8 + 1, SUM_STRIDE = FN / 4 + 1;
-const uint PATCH = ROWS * PATCH_STRIDE > FM * SUM_STRIDE ? ROWS * PATCH_STRIDE : FM * SUM_STRIDE;
+// A patch, in units of 16 bytes, holds ROWS rows of REAL.
+const uint PATCH_STRIDE = PATCH_PARTS * CHUNK / 8 + 1, PATCH = IN_PLACE ? 0 : ROWS * PATCH_STRIDE;
 // Before and after the loop over tiles, a subgroup's own rows pass through the same memory, FM of them at a time.
-const uint OWN = FM * STRIDE, BETWEEN = 2 * SECOND + SUBGROUPS * PATCH;
+const uint OWN = FM * STRIDE, BETWEEN = TILES * SECOND + SUBGROUPS * PATCH;
 
 shared uvec4 area[BETWEEN > SUBGROUPS * OWN ? BETWEEN : SUBGROUPS * OWN];
+shared float places[FM * FN];  // row * FN + column
 
 const float LOG2E = 1.44269504, LN2 = 0.69314718, HIDDEN = -1e30;
 
@@ -55,9 +58,9 @@ Reals8 pack_address(HeadRows h, uint row, uint pack) {
     return Reals8(uint64_t(h.p) + uint64_t(row * h.width + h.offset + pack) * 16);
 }
 
-uint own_patch() { return 2 * SECOND + gl_SubgroupID * PATCH; }
+uint own_patch() { return TILES * SECOND + gl_SubgroupID * PATCH; }
 
-// Ends a subgroup's writes to its patch, or its reads.
+// Ends writes of a subgroup to its part of shared memory, or its reads.
 void patch_barrier() {
     controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
 }
@@ -66,6 +69,17 @@ void patch_barrier() {
 bool has_part(uint line, uint n) {
     return (BLOCK % PACKS == 0 || line < LINES) && (STEP % LINES == 0 || line + n * LINES < STEP);
 }
+
+void put_places() {
+    for (uint i = gl_LocalInvocationID.x; i < FM * FN; i += BLOCK) places[i] = i;
+}
+FragmentSum load_places() {
+    FragmentSum f;
+    coopMatLoad(f, places, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+    return f;
+}
+int row_of(float place) { return int(uint(place) / FN); }
+int column_of(float place) { return int(uint(place) % FN); }
 
 // Reads STEP rows from `first` on into the registers of the workgroup; rows past the last one are zeros.
 void fetch(inout uvec4 v[FETCHES], HeadRows h, uint first) {
@@ -137,29 +151,27 @@ float rounded(float v) {
 #endif
 }
 
-// Writes a sum to the patch, at row fragment r and column fragment j.
+// Sums become factors: each is published, at row fragment r and column fragment j, and after a patch_barrier() taken as
+// a factor. Where that happens in place, nothing need be done before.
 void publish(FragmentSum f, uint r, uint j) {
+    if (IN_PLACE) return;
     [[unroll]] for (uint i = 0; i < f.length(); i++) f[i] = rounded(f[i]);
     coopMatStore(FragmentResult(f), area, own_patch() + r * FM * PATCH_STRIDE + j * FN / 8, PATCH_STRIDE,
                  gl_CooperativeMatrixLayoutRowMajor);
 }
-// What was written there, as a factor: row fragment r, columns k * FK to k * FK + FK - 1.
-FragmentA published(uint r, uint k) {
+// Row fragment r of the sums, their columns k * FK to k * FK + FK - 1; in the patch they begin at fragment `part`.
+FragmentA as_factor(FragmentSum sums[SCORES], uint r, uint k, uint part) {
     FragmentA a;
-    coopMatLoad(a, area, own_patch() + r * FM * PATCH_STRIDE + k * FK / 8, PATCH_STRIDE,
-                gl_CooperativeMatrixLayoutRowMajor);
+    if (IN_PLACE) {
+        const uint s = r * COLUMNS + min(k, COLUMNS - 1);  // k: in place, FN is FK
+        [[unroll]] for (uint i = 0; i < COMPONENTS; i++) a[i] = REAL(rounded(sums[s][i]));
+    } else {
+        coopMatLoad(a, area, own_patch() + r * FM * PATCH_STRIDE + part * FN / 8 + k * FK / 8, PATCH_STRIDE,
+                    gl_CooperativeMatrixLayoutRowMajor);
+    }
     return a;
 }
-
-// Row minus column of each component. Overwrites the patch.
-FragmentSum slants() {
-    for (uint i = gl_SubgroupInvocationID; i < FM * FN / 4; i += LANES) {
-        const uint row = i / (FN / 4), pack = i % (FN / 4);
-        area[own_patch() + row * SUM_STRIDE + pack] = floatBitsToUint(float(row) - float(4 * pack) - vec4(0, 1, 2, 3));
-    }
-    patch_barrier();
-    FragmentSum n;
-    coopMatLoad(n, area, own_patch(), SUM_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
-    patch_barrier();
-    return n;
+// Ends a subgroup's writes to its patch, or its reads, where it has one.
+void published_barrier() {
+    if (!IN_PLACE) patch_barrier();
 }

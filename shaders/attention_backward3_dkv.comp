@@ -6,6 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "matrix.glsl"
+#define TILES 4
 #define PATCH_PARTS 2  // p and ds
 #include "attention3.glsl"
 
@@ -15,7 +16,7 @@ const uint STATS = (2 * STEP + BLOCK - 1) / BLOCK;
 
 // What the sums of the two products start from, of each query: -lse / scale(), -delta. A query past the end has no
 // probabilities: its lse is huge.
-shared float starts[2 * STEP];
+shared float starts[2][2 * STEP];  // of this step and the next
 
 FragmentA k[FACTORS], v[FACTORS];
 FragmentSum p[SCORES], ds[SCORES], dk[SUMS], dv[SUMS];
@@ -28,23 +29,24 @@ void fetch_starts(inout float fetched[STATS], Floats lse, Floats delta, uint fir
     }
 }
 
-void put_starts(float fetched[STATS]) {
+void put_starts(uint side, float fetched[STATS]) {
     [[unroll]] for (uint n = 0; n < STATS; n++) {
         const uint i = gl_LocalInvocationID.x + n * BLOCK;
-        if (i < 2 * STEP) starts[i] = fetched[n];
+        if (i < 2 * STEP) starts[side][i] = fetched[n];
     }
 }
 
-// p = q k^T and ds = dout v^T, transposed, for the queries from c on in the tiles.
-void multiply(uint c) {
+// p = q k^T and ds = dout v^T, transposed, for the queries from c on in the tiles of that side.
+void multiply(uint side, uint c) {
     [[unroll]] for (uint j = 0; j < COLUMNS; j++)
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-            coopMatLoad(p[r * COLUMNS + j], starts, c + j * FN, 0, gl_CooperativeMatrixLayoutRowMajor);
-            coopMatLoad(ds[r * COLUMNS + j], starts, STEP + c + j * FN, 0, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(p[r * COLUMNS + j], starts[side], c + j * FN, 0, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(ds[r * COLUMNS + j], starts[side], STEP + c + j * FN, 0, gl_CooperativeMatrixLayoutRowMajor);
         }
+    const uint queries = side * 2 * SECOND, douts = queries + SECOND;
     [[unroll]] for (uint i = 0; i < DEEP; i++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
-            const FragmentB q = tile_transposed(0, c + j * FN, i), dout = tile_transposed(SECOND, c + j * FN, i);
+            const FragmentB q = tile_transposed(queries, c + j * FN, i), dout = tile_transposed(douts, c + j * FN, i);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
                 p[r * COLUMNS + j] = coopMatMulAdd(k[r * DEEP + i], q, p[r * COLUMNS + j]);
                 ds[r * COLUMNS + j] = coopMatMulAdd(v[r * DEEP + i], dout, ds[r * COLUMNS + j]);
@@ -56,43 +58,71 @@ void multiply(uint c) {
 // queries come before their key.
 void differentiate(uint row, uint query, bool masked) {
     [[unroll]] for (uint i = 0; i < SCORES; i++)
-        [[unroll]] for (uint e = 0; e < p[i].length(); e++) p[i][e] = exp2(p[i][e] * scale2());
+        [[unroll]] for (uint e = 0; e < COMPONENTS; e++) p[i][e] = exp2(p[i][e] * scale2());
     if (masked) {
-        const FragmentSum place = slants();
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
-            [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
-                const float ahead = float(int(query + j * FN) - int(row + r * FM));
-                [[unroll]] for (uint e = 0; e < place.length(); e++)
-                    if (place[e] > ahead) p[r * COLUMNS + j][e] = 0;
-            }
+        const FragmentSum place = load_places();
+        [[unroll]] for (uint e = 0; e < COMPONENTS; e++) {
+            const int slant = row_of(place[e]) - column_of(place[e]);
+            [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+                [[unroll]] for (uint j = 0; j < COLUMNS; j++)
+                    if (slant > int(query + j * FN) - int(row + r * FM)) p[r * COLUMNS + j][e] = 0;
+        }
     }
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
             const uint i = r * COLUMNS + j;
-            [[unroll]] for (uint e = 0; e < p[i].length(); e++) ds[i][e] *= p[i][e];
+            [[unroll]] for (uint e = 0; e < COMPONENTS; e++) ds[i][e] *= p[i][e];
             publish(p[i], r, j);
             publish(ds[i], r, COLUMNS + j);
         }
-    patch_barrier();
+    published_barrier();
 }
 
 // dv += p^T dout, dk += ds^T q.
-void accumulate(uint c) {
+void accumulate(uint side, uint c) {
+    const uint queries = side * 2 * SECOND, douts = queries + SECOND;
     [[unroll]] for (uint i = 0; i < CHUNK / FK; i++) {
         FragmentA a[FRAGMENTS], da[FRAGMENTS];
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-            a[r] = published(r, i);
-            da[r] = published(r, CHUNK / FK + i);
+            a[r] = as_factor(p, r, i, 0);
+            da[r] = as_factor(ds, r, i, COLUMNS);
         }
         [[unroll]] for (uint j = 0; j < WIDE; j++) {
-            const FragmentB dout = tile_rows(SECOND, c + i * FK, j), q = tile_rows(0, c + i * FK, j);
+            const FragmentB dout = tile_rows(douts, c + i * FK, j), q = tile_rows(queries, c + i * FK, j);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
                 dv[r * WIDE + j] = coopMatMulAdd(a[r], dout, dv[r * WIDE + j]);
                 dk[r * WIDE + j] = coopMatMulAdd(da[r], q, dk[r * WIDE + j]);
             }
         }
     }
-    patch_barrier();
+    published_barrier();
+}
+
+uvec4 queries[FETCHES], douts[FETCHES];
+float fetched_starts[STATS];
+
+void fetch_step(HeadRows query, HeadRows dout, Floats lse, Floats delta, uint t) {
+    fetch(queries, query, t);
+    fetch(douts, dout, t);
+    fetch_starts(fetched_starts, lse, delta, t, query.count);
+}
+void put_step(uint side) {
+    put(side * 2 * SECOND, queries);
+    put(side * 2 * SECOND + SECOND, douts);
+    put_starts(side, fetched_starts);
+}
+
+// The queries from t on, whose tiles are on that side; those after them go to the other.
+void one_step(HeadRows query, HeadRows dout, Floats lse, Floats delta, uint row, uint t, bool masked, inout uint side) {
+    barrier();
+    put_step(1 - side);
+    fetch_step(query, dout, lse, delta, t + 2 * STEP);
+    [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
+        multiply(side, c);
+        differentiate(row, t + c, masked);
+        accumulate(side, c);
+    }
+    side = 1 - side;
 }
 
 void main() {
@@ -109,33 +139,18 @@ void main() {
     Floats lse = float_row(args.lse, group / tiles, T);
     Floats delta = float_row(args.delta, group / tiles, T);
 
-    const uint start = first / STEP * STEP;
-    uvec4 queries[FETCHES], douts[FETCHES];
-    float fetched_starts[STATS];
-    fetch(queries, query, start);
-    fetch(douts, dout, start);
-    fetch_starts(fetched_starts, lse, delta, start, T);
+    const uint start = first / STEP * STEP, square = min(first + keys, T);  // the masked queries come before `square`
+    fetch_step(query, dout, lse, delta, start);
+    put_places();
     load_own(k, HeadRows(sequence, 3 * C / 8, C / 8 + head, T), row);
     load_own(v, HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T), row);
     [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] = dv[i] = FragmentSum(0);
-    [[dont_unroll]] for (uint t = start; t < T; t += STEP) {
-        barrier();
-        put(0, queries);
-        put(SECOND, douts);
-        put_starts(fetched_starts);
-        barrier();
-        if (t + STEP < T) {
-            fetch(queries, query, t + STEP);
-            fetch(douts, dout, t + STEP);
-            fetch_starts(fetched_starts, lse, delta, t + STEP, T);
-        }
-        [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
-            if (APART && t + c + CHUNK <= row) continue;  // these queries come before the subgroup's keys
-            multiply(c);
-            differentiate(row, t + c, !APART || t + c + 1 < row + ROWS);
-            accumulate(c);
-        }
-    }
+    barrier();
+    put_step(0);
+    fetch_step(query, dout, lse, delta, start + STEP);
+    uint side = 0, t = start;
+    [[dont_unroll]] for (; t < square; t += STEP) one_step(query, dout, lse, delta, row, t, true, side);
+    [[dont_unroll]] for (; t < T; t += STEP) one_step(query, dout, lse, delta, row, t, false, side);
     barrier();
     [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] *= scale();
     Reals dsequence = real_row(args.dqkv, b * T, 3 * C);

@@ -4,6 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "matrix.glsl"
+#define TILES 4
 #define PATCH_PARTS 1
 #include "attention3.glsl"
 
@@ -28,8 +29,8 @@ void load_starts(Floats lse, Floats delta, uint row, uint T) {
     }
 }
 
-// p = q k^T and ds = dout v^T for the keys from c on in the tiles.
-void multiply(uint c) {
+// p = q k^T and ds = dout v^T for the keys from c on in the tiles from `at` on.
+void multiply(uint at, uint c) {
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
             p[r * COLUMNS + j] = p_start[r];
@@ -37,7 +38,7 @@ void multiply(uint c) {
         }
     [[unroll]] for (uint i = 0; i < DEEP; i++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
-            const FragmentB k = tile_transposed(0, c + j * FN, i), v = tile_transposed(SECOND, c + j * FN, i);
+            const FragmentB k = tile_transposed(at, c + j * FN, i), v = tile_transposed(at + SECOND, c + j * FN, i);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
                 p[r * COLUMNS + j] = coopMatMulAdd(q[r * DEEP + i], k, p[r * COLUMNS + j]);
                 ds[r * COLUMNS + j] = coopMatMulAdd(dout[r * DEEP + i], v, ds[r * COLUMNS + j]);
@@ -49,33 +50,51 @@ void multiply(uint c) {
 // after their query.
 void differentiate(uint row, uint key, bool masked) {
     [[unroll]] for (uint i = 0; i < SCORES; i++)
-        [[unroll]] for (uint e = 0; e < p[i].length(); e++) ds[i][e] *= exp2(p[i][e] * scale2());
+        [[unroll]] for (uint e = 0; e < COMPONENTS; e++) ds[i][e] *= exp2(p[i][e] * scale2());
     if (masked) {
-        const FragmentSum place = slants();
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
-            [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
-                const float ahead = float(int(key + j * FN) - int(row + r * FM));
-                [[unroll]] for (uint e = 0; e < place.length(); e++)
-                    if (place[e] < ahead) ds[r * COLUMNS + j][e] = 0;
-            }
+        const FragmentSum place = load_places();
+        [[unroll]] for (uint e = 0; e < COMPONENTS; e++) {
+            const int slant = row_of(place[e]) - column_of(place[e]);
+            [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
+                [[unroll]] for (uint j = 0; j < COLUMNS; j++)
+                    if (slant < int(key + j * FN) - int(row + r * FM)) ds[r * COLUMNS + j][e] = 0;
+        }
     }
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
         [[unroll]] for (uint j = 0; j < COLUMNS; j++) publish(ds[r * COLUMNS + j], r, j);
-    patch_barrier();
+    published_barrier();
 }
 
 // dq += ds k.
-void accumulate(uint c) {
+void accumulate(uint at, uint c) {
     [[unroll]] for (uint i = 0; i < CHUNK / FK; i++) {
         FragmentA a[FRAGMENTS];
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) a[r] = published(r, i);
+        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) a[r] = as_factor(ds, r, i, 0);
         [[unroll]] for (uint j = 0; j < WIDE; j++) {
-            const FragmentB k = tile_rows(0, c + i * FK, j);
+            const FragmentB k = tile_rows(at, c + i * FK, j);
             [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
                 dq[r * WIDE + j] = coopMatMulAdd(a[r], k, dq[r * WIDE + j]);
         }
     }
-    patch_barrier();
+    published_barrier();
+}
+
+uvec4 keys[FETCHES], values[FETCHES];
+
+// The keys from t on, whose tiles begin at `at`; those after them go to the other two.
+void one_step(HeadRows key, HeadRows value, uint row, uint t, bool masked, inout uint at) {
+    const uint next = 2 * SECOND - at;
+    barrier();
+    put(next, keys);
+    put(next + SECOND, values);
+    fetch(keys, key, t + 2 * STEP);
+    fetch(values, value, t + 2 * STEP);
+    [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
+        multiply(at, c);
+        differentiate(row, t + c, masked);
+        accumulate(at, c);
+    }
+    at = next;
 }
 
 void main() {
@@ -90,30 +109,21 @@ void main() {
     HeadRows key = HeadRows(sequence, 3 * C / 8, C / 8 + head, T);
     HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
 
-    uvec4 keys[FETCHES], values[FETCHES];
     fetch(keys, key, 0);
     fetch(values, value, 0);
+    put_places();
     load_own(q, HeadRows(sequence, 3 * C / 8, head, T), row);
     load_own(dout, HeadRows(real_row(args.dout, b * T, C), C / 8, head, T), row);
     load_starts(float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T), row, T);
     [[unroll]] for (uint i = 0; i < SUMS; i++) dq[i] = FragmentSum(0);
-    const uint end = min(first + queries, T);  // the keys before it are seen by some query
-    [[dont_unroll]] for (uint t = 0; t < end; t += STEP) {
-        barrier();
-        put(0, keys);
-        put(SECOND, values);
-        barrier();
-        if (t + STEP < end) {
-            fetch(keys, key, t + STEP);
-            fetch(values, value, t + STEP);
-        }
-        [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
-            if (APART && t + c >= row + ROWS) break;  // these keys come after the subgroup's queries
-            multiply(c);
-            differentiate(row, t + c, !APART || t + c + CHUNK > row + 1);
-            accumulate(c);
-        }
-    }
+    barrier();
+    put(0, keys);
+    put(SECOND, values);
+    fetch(keys, key, STEP);
+    fetch(values, value, STEP);
+    uint at = 0, t = 0;
+    [[dont_unroll]] for (; t < first / STEP * STEP; t += STEP) one_step(key, value, row, t, false, at);
+    [[dont_unroll]] for (; t < min(first + queries, T); t += STEP) one_step(key, value, row, t, true, at);
     barrier();
     [[unroll]] for (uint i = 0; i < SUMS; i++) dq[i] *= scale();
     store_own(dq, HeadRows(real_row(args.dqkv, b * T, 3 * C), 3 * C / 8, head, T), row);

@@ -12,7 +12,7 @@ void main() {
     if (gl_LocalInvocationID.x != 0) return;
     const float norm = args.unscale * sqrt(sum);
     float scale = args.unscale * (args.max_norm > 0 && norm > args.max_norm ? args.max_norm / norm : 1.0);
-    if (!is_finite(sum)) scale = 0;
+    if (!is_finite(sum) || (uint64_t(args.loss) != 0 && !is_finite(args.loss.x[0]))) scale = 0;
     args.norm_and_scale.x[0] = norm;
     args.norm_and_scale.x[1] = scale;
 }

@@ -1,5 +1,6 @@
 // LayerNorm backward in one pass, as version 2, but with 16-byte accesses in every storage type, ROWS rows at each
-// barrier, and the next rows' loads under way meanwhile. layernorm_backward2_weight adds the teams' rows of scratch up.
+// barrier, and the next rows' loads under way meanwhile. layernorm_backward2_weight adds the teams' rows of scratch up; where
+// there is no scratch, layernorm_backward3_few computes the gradients of weight and bias.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -85,6 +86,7 @@ void main() {
             }
         }
     }
+    if (uint64_t(args.scratch) == 0) return;
     Floats scratch = float_row(args.scratch, team, 2 * C);
     [[unroll]] for (uint k = 0; k < PACKS; k++)
         for (uint j = 0; id + k * BLOCK < packs && j < 4 * RAW_FOURS; j++) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/layer_test.h"
+#include "tests/simd_levels.h"
 
 struct Shape {
     int B, T, C, NH;
@@ -148,17 +149,22 @@ TEST(AttentionReference, MatchesFiniteDifferences) {
 // taken off first. Their rounding, about 1e-7 of the score, comes back as a relative error of the
 // probabilities.
 TEST(Attention, CpuMatchesDouble) {
-    for (Shape s : shapes)
-        for (float scale : {1.0f, 30.0f}) {
-            const Case<float> c(s, scale);
-            SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
-            const Reference r = reference({c.qkv.begin(), c.qkv.end()}, {c.dout.begin(), c.dout.end()}, s);
-            const double tolerance = scale > 1 ? 2e-4 : 2e-6;
-            expect_close("out", c.out, to_float(r.out), tolerance);
-            expect_close("lse", c.lse, to_float(r.lse), 1e-6);
-            expect_close("delta", c.delta, to_float(r.delta), tolerance);
-            if (scale == 1) expect_gradients_close(c.dqkv, to_float(r.dqkv), s.C, 1e-5);
-        }
+    std::vector<Shape> some(std::begin(shapes), std::end(shapes));
+    some.push_back(
+        {1, 300, 80, 1});  // more than a block of queries and several of keys, a head of 2.5 panels
+    for (Shape s : some)
+        for (float scale : {1.0f, 30.0f})
+            for_each_simd_level([&] {
+                const Case<float> c(s, scale);
+                SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
+                const Reference r =
+                    reference({c.qkv.begin(), c.qkv.end()}, {c.dout.begin(), c.dout.end()}, s);
+                const double tolerance = scale > 1 ? 2e-4 : 2e-6;
+                expect_close("out", c.out, to_float(r.out), tolerance);
+                expect_close("lse", c.lse, to_float(r.lse), 1e-6);
+                expect_close("delta", c.delta, to_float(r.delta), tolerance);
+                if (scale == 1) expect_gradients_close(c.dqkv, to_float(r.dqkv), s.C, 1e-5);
+            });
 }
 
 // The results of the CPU version for 16-bit inputs are those for the same inputs in fp32, rounded.
@@ -303,6 +309,22 @@ TYPED_TEST(AttentionGpu, MatrixBackwardMatchesCpu) {
                                         check_backward<T>(c, pad, version.launch, block);
                                 });
         }
+}
+
+// As on devices whose sums lie in other places than factors, and must pass through shared memory to become
+// some.
+TYPED_TEST(AttentionGpu, MatrixThroughPatches) {
+    using T = TypeParam;
+    if (test_device() == "none") return;
+    LaunchPadOptions options = test_options();
+    options.in_place = false;
+    LaunchPad pad(options);
+    const Case<T> c({2, 17, 160, 2}, 1.0f);
+    if (!worth_running_matrix<T>(pad, 128, c.s)) return;
+    const int messages = validation_message_count();
+    check_forward<T>(c, pad, attention_forward_versions<T>()[2].launch, 128, 1e-5);
+    check_backward<T>(c, pad, attention_backward_versions<T>()[2].launch, 128);
+    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
 // What training calls, with inputs that are not aligned to four elements: heads of 48 channels cannot be read

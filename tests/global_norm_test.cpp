@@ -19,7 +19,7 @@ static std::vector<float> slices_norm(const std::vector<std::vector<float>>& sli
 
 template <class T>
 static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices, float max_norm,
-                                   float unscale = 1) {
+                                   float unscale = 1, const float* loss = nullptr) {
     std::vector<std::vector<T>> arrays;
     std::vector<GradientSlice<T>> gradients;
     for (const auto& slice : slices) {
@@ -27,7 +27,7 @@ static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices
         gradients.push_back({arrays.back().data(), slice.size()});
     }
     std::vector<float> result = nans(2);
-    global_norm_cpu(result.data(), gradients, max_norm, unscale);
+    global_norm_cpu(result.data(), gradients, max_norm, unscale, loss);
     return result;
 }
 
@@ -36,7 +36,7 @@ static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices
 template <class T, class Version>
 static std::vector<float> gpu_norm(LaunchPad& pad, const Version& version, int block,
                                    const std::vector<std::vector<float>>& slices, float max_norm,
-                                   size_t shift, float unscale = 1) {
+                                   size_t shift, float unscale = 1, const float* loss = nullptr) {
     std::vector<std::unique_ptr<DeviceArray<T>>> arrays;
     std::vector<GradientSlice<T>> gradients;
     for (const auto& slice : slices) {
@@ -47,7 +47,7 @@ static std::vector<float> gpu_norm(LaunchPad& pad, const Version& version, int b
         gradients.push_back({arrays.back()->data + shift, slice.size()});
     }
     DeviceArray<float> result(pad, 2), scratch(pad, global_norm_scratch(&pad, gradients) + 1);
-    version.launch(pad, result, scratch, gradients, max_norm, unscale, block);
+    version.launch(pad, result, scratch, gradients, max_norm, unscale, loss, block);
     return result.values();
 }
 
@@ -106,6 +106,23 @@ TYPED_TEST(GlobalNormTyped, NotFiniteShows) {
             const std::vector<float> result = gpu_norm<T>(pad, version, block, slices, 1.0f, 0);
             EXPECT_FALSE(std::isfinite(result[0])) << result[0];
             EXPECT_EQ(result[1], 0.0f);
+        });
+    }
+}
+
+// The norm is still told, but the factor says that the step is to be skipped.
+TYPED_TEST(GlobalNormTyped, ALossThatIsNotFiniteShows) {
+    using T = TypeParam;
+    const std::vector<std::vector<float>> slices = {{3.0f}, {4.0f}};
+    const float nan = std::numeric_limits<float>::quiet_NaN(),
+                infinity = std::numeric_limits<float>::infinity();
+    for (float loss : {2.5f, nan, infinity, -infinity}) {
+        const std::vector<float> want = {5.0f, std::isfinite(loss) ? 0.2f : 0.0f};
+        EXPECT_EQ(cpu_norm<T>(slices, 1.0f, 1.0f, &loss), want);
+        for_each_version<T>(global_norm_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<float> device_loss(pad, std::vector<float>{loss});
+            expect_close("norm and scale",
+                         gpu_norm<T>(pad, version, block, slices, 1.0f, 0, 1.0f, device_loss), want, 1e-6);
         });
     }
 }

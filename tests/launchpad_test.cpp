@@ -286,7 +286,8 @@ TEST(Commands, GroupsAndBarriers) {
         add_to(pad, c, a, 1);
         pad.barrier();
         add_to(pad, c, b, 1, 2.0f);
-        expect_error("open already", [&] { pad.begin_group(); });
+        pad.begin_group();  // part of the one that is open
+        pad.end_group();
         pad.end_group();
         add_to(pad, b, c, 1);
         EXPECT_EQ(a.values()[0], 10.0f);

@@ -25,17 +25,23 @@ inline std::string test_device() {
 
 using LaunchPads = std::vector<std::unique_ptr<LaunchPad>>;
 
+// The device under the validation layer, with every check of the launchpad's own.
+inline LaunchPadOptions test_options() {
+    const char* validation = getenv("LAUNCHPAD_VALIDATION");
+    LaunchPadOptions options;
+    options.device = test_device();
+    options.validation = !validation || strcmp(validation, "0") != 0;
+    options.check_pointers = true;
+    options.cache_directory = "none";
+    return options;
+}
+
 inline LaunchPads make_test_pads() {
     LaunchPads made;
     if (test_device() == "none") return made;
-    const char* validation = getenv("LAUNCHPAD_VALIDATION");
     for (MemoryMode mode : {MemoryMode::unified, MemoryMode::mapped, MemoryMode::staged}) {
-        LaunchPadOptions options;
-        options.device = test_device();
+        LaunchPadOptions options = test_options();
         options.memory = mode;
-        options.validation = !validation || strcmp(validation, "0") != 0;
-        options.check_pointers = true;
-        options.cache_directory = "none";
         try {
             made.push_back(std::make_unique<LaunchPad>(options));
         } catch (const Error& error) {

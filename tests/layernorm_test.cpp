@@ -9,7 +9,7 @@
 struct Shape {
     int N, C;
 };
-static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {300, 17}, {4, 4100}};
+static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {300, 17}, {600, 48}, {4, 4100}};
 
 // Inputs that T represents, and the results of the CPU version in fp32.
 template <class T>

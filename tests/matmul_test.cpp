@@ -1,10 +1,17 @@
 // Matrix products: the CPU versions against products in double, every GPU version against those too.
 #include "llmc/matmul.h"
 
+#include <omp.h>
+
+#include <filesystem>
+#include <fstream>
 #include <span>
 
 #include "llmc/gelu.h"
+#include "llmc/matmul_matrix.h"
 #include "tests/layer_test.h"
+#include "tests/run_program.h"
+#include "tests/simd_levels.h"
 
 struct Shape {
     int N, C, OC;
@@ -12,10 +19,10 @@ struct Shape {
 // Of one element; odd, so that nothing can be read four at a time; a little more than one tile of 64 or 128;
 // filling tiles exactly. Rows enough to be cut into slices. (Equal C and OC share a pipeline, which takes
 // long to compile.)
-static const Shape shapes[] = {{1, 1, 1},     {17, 33, 48},   {300, 33, 48},  {1, 68, 132},
-                               {65, 68, 132}, {300, 68, 132}, {512, 128, 128}};
+static const Shape shapes[] = {{1, 1, 1},     {17, 33, 48},   {300, 33, 48},   {1, 68, 132},
+                               {65, 68, 132}, {300, 68, 132}, {512, 128, 128}, {1100, 33, 48}};
 // The 16-bit types do without some of them.
-static const Shape shapes16[] = {{1, 1, 1}, {17, 33, 48}, {65, 68, 132}, {300, 68, 132}};
+static const Shape shapes16[] = {{1, 1, 1}, {17, 33, 48}, {65, 68, 132}, {300, 68, 132}, {1100, 33, 48}};
 // For matrix cores, multiples of 8: in the middle of a fragment and of a tile, tiles that are filled, one
 // row, a little more than a tile. A software device takes minutes to compile their pipelines: the first two
 // alone.
@@ -114,11 +121,13 @@ TYPED_TEST(Matmul, ForwardCpuMatchesDouble) {
     for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
         const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
                              bias = from_floats<T>(c.bias);
-        std::vector<T> out = from_floats<T>(nans(c.out.size()));
-        matmul_forward_cpu(out.data(), inp.data(), weight.data(), bias.data(), N, C, OC);
-        expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
-        matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
-        expect_close("out without bias", to_floats(out), c.out_without_bias(), tolerance<T>(1e-6));
+        for_each_simd_level([&] {
+            std::vector<T> out = from_floats<T>(nans(c.out.size()));
+            matmul_forward_cpu(out.data(), inp.data(), weight.data(), bias.data(), N, C, OC);
+            expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
+            matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
+            expect_close("out without bias", to_floats(out), c.out_without_bias(), tolerance<T>(1e-6));
+        });
     });
 }
 
@@ -127,26 +136,101 @@ TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
     for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
         const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
                              dout = from_floats<T>(c.dout);
-        std::vector<T> dinp = from_floats<T>(nans(c.dinp.size())), dweight = from_floats<T>(c.dweight_before),
-                       dbias = from_floats<T>(c.dbias_before);
-        matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
-                           inp.data(), weight.data(), N, C, OC);
-        expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
-        expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
-        expect_close("dbias", to_floats(dbias), c.dbias, tolerance<T>(1e-6));
+        for_each_simd_level([&] {
+            std::vector<T> dinp = from_floats<T>(nans(c.dinp.size())),
+                           dweight = from_floats<T>(c.dweight_before), dbias = from_floats<T>(c.dbias_before);
+            matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
+                               inp.data(), weight.data(), N, C, OC);
+            expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
+            expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
+            expect_close("dbias", to_floats(dbias), c.dbias, tolerance<T>(1e-6));
+        });
     });
 }
 
+// A few rows, as when text is generated, and the next number, which takes another way.
+TYPED_TEST(Matmul, FewRowsMatchDoubleOnTheCpu) {
+    using T = TypeParam;
+    for (int N : {1, 2, 3, 4, 5}) {
+        const MatmulCase<T> c(N, 100, 77);
+        SCOPED_TRACE(format_string("N %d", N));
+        std::vector<T> out = from_floats<T>(nans(c.out.size()));
+        matmul_forward_cpu(out.data(), from_floats<T>(c.inp).data(), from_floats<T>(c.weight).data(),
+                           from_floats<T>(c.bias).data(), N, 100, 77);
+        expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
+        matmul_forward_cpu<T>(out.data(), from_floats<T>(c.inp).data(), from_floats<T>(c.weight).data(),
+                              nullptr, N, 100, 77);
+        expect_close("out without bias", to_floats(out), c.out_without_bias(), tolerance<T>(1e-6));
+    }
+}
+
 // The shape of the trainer's larger layers, more than one stretch of K and several tiles of the output.
-TEST(MatmulCpu, LargeMatchesDouble) {
-    const MatmulCase<float> c(270, 777, 390);
-    std::vector<float> out = nans(c.out.size()), dinp = nans(c.dinp.size()), dweight = c.dweight_before;
-    matmul_forward_cpu(out.data(), c.inp.data(), c.weight.data(), c.bias.data(), 270, 777, 390);
-    matmul_dinp_cpu(dinp.data(), c.dout.data(), c.weight.data(), 270, 777, 390);
-    matmul_dweight_cpu(dweight.data(), c.dout.data(), c.inp.data(), 270, 777, 390);
-    expect_close("out", out, c.out, 1e-6);
-    expect_close("dinp", dinp, c.dinp, 1e-6);
-    expect_close("dweight", dweight, c.dweight, 1e-6);
+template <class T>
+static void check_large() {
+    const MatmulCase<T> c(270, 1777, 390);
+    const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
+                         bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout);
+    for_each_simd_level([&] {
+        std::vector<T> out = from_floats<T>(nans(c.out.size())), dinp = from_floats<T>(nans(c.dinp.size())),
+                       dweight = from_floats<T>(c.dweight_before);
+        matmul_forward_cpu(out.data(), inp.data(), weight.data(), bias.data(), 270, 1777, 390);
+        matmul_dinp_cpu(dinp.data(), dout.data(), weight.data(), 270, 1777, 390);
+        matmul_dweight_cpu(dweight.data(), dout.data(), inp.data(), 270, 1777, 390);
+        expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
+        expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
+        expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
+    });
+}
+TEST(MatmulCpu, LargeMatchesDouble) { check_large<float>(); }
+TEST(MatmulCpu, LargeMatchesDoubleInBf16) { check_large<bf16>(); }
+
+// One, two, three and many threads give the same bits: the sums' order does not depend on the tiles.
+template <class T>
+static void check_threads(int N, int C, int OC) {
+    const MatmulCase<T> c(N, C, OC);
+    const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
+                         dout = from_floats<T>(c.dout);
+    const int threads = omp_get_max_threads();
+    std::vector<std::vector<float>> first;
+    for (int n : {1, 2, 3, 16}) {
+        omp_set_num_threads(n);
+        std::vector<T> out = from_floats<T>(nans(c.out.size())), dinp = from_floats<T>(nans(c.dinp.size())),
+                       dweight = from_floats<T>(c.dweight_before), dbias = from_floats<T>(c.dbias_before);
+        matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
+        matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
+                           inp.data(), weight.data(), N, C, OC);
+        const std::vector<std::vector<float>> got = {to_floats(out), to_floats(dinp), to_floats(dweight),
+                                                     to_floats(dbias)};
+        if (first.empty()) first = got;
+        EXPECT_EQ(got, first) << n << " threads";
+    }
+    omp_set_num_threads(threads);
+}
+TEST(MatmulCpu, ThreadsDoNotChangeResults) {
+    check_threads<float>(130, 801, 390);
+    check_threads<bf16>(130, 801, 390);
+    check_threads<float>(1, 40, 77);
+}
+
+// What is not a number or infinite stays so, and touches no other row or column.
+TEST(MatmulCpu, NanAndInfinityPassThrough) {
+    const int N = 30, C = 70, OC = 50;
+    const float infinity = std::numeric_limits<float>::infinity();
+    std::vector<float> inp(N * C, 1.0f), weight(OC * C, 1.0f), out(N * OC);
+    inp[3 * C + 5] = std::numeric_limits<float>::quiet_NaN();
+    inp[7 * C + 6] = infinity;
+    weight[9 * C + 69] = -infinity;
+    for_each_simd_level([&] {
+        matmul_forward_cpu<float>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
+        for (int n = 0; n < N; n++)
+            for (int o = 0; o < OC; o++) {
+                const float got = out[n * OC + o];
+                if (n == 3 || (n == 7 && o == 9))  // infinity minus infinity
+                    EXPECT_TRUE(std::isnan(got)) << n << " " << o;
+                else
+                    EXPECT_EQ(got, n == 7 ? infinity : o == 9 ? -infinity : float(C)) << n << " " << o;
+            }
+    });
 }
 
 template <class T, class Versions>
@@ -327,4 +411,38 @@ TYPED_TEST(Matmul, MatrixResultsAreRoundedToNearest) {
     DeviceArray<T> again(pad, plain.size);
     gelu_forward<T>(&pad, again, pre, plain.size);
     EXPECT_EQ(again.values(), gelu.values());
+}
+
+// Which tiles are the quickest is measured once, kept on disk, and read again; a file that is damaged counts
+// as none. Other tiles give the same bits.
+TYPED_TEST(Matmul, MatrixTilesAreMeasuredOnce) {
+    using T = TypeParam;
+    if (shapes_for_matrix_cores<T>().empty())
+        GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
+    const int N = 300, C = 72, OC = 136;
+    const std::vector<MatrixProduct> products = {forward5_product(N, C, OC, EPILOGUE_BIAS)};
+    TemporaryFolder folder;
+    LaunchPadOptions options = test_options();
+    options.cache_directory = folder.path;
+    {
+        LaunchPad pad(options);
+        EXPECT_EQ(unmeasured_tiles<T>(pad, products).size(), 1u);
+        measure_tiles<T>(pad, products);
+        EXPECT_TRUE(unmeasured_tiles<T>(pad, products).empty());
+    }
+    LaunchPad pad(options);
+    EXPECT_TRUE(unmeasured_tiles<T>(pad, products).empty());
+    DeviceArray<T> x(pad, random_values<T>(size_t(N) * C, 1)), w(pad, random_values<T>(size_t(OC) * C, 2)),
+        bias(pad, random_values<T>(OC, 3));
+    std::vector<float> first;
+    for (int block_size : matrix_block_sizes()) {
+        DeviceArray<T> out(pad, size_t(N) * OC);
+        matmul_forward_versions<T>()[4].launch(pad, out, x, w, bias, N, C, OC, block_size);
+        if (first.empty()) first = out.values();
+        EXPECT_EQ(out.values(), first) << "block size " << block_size;
+    }
+    for (const auto& file : std::filesystem::directory_iterator(folder.path))
+        if (file.path().extension() == ".measured") std::ofstream(file.path()) << "\x01\x02 no number";
+    LaunchPad another(options);
+    EXPECT_EQ(unmeasured_tiles<T>(another, products).size(), 1u);
 }

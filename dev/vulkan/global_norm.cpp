@@ -23,7 +23,9 @@ static void register_gpu() {
                     for (size_t n : sizes) gradients.push_back({bench_array<T>(n), n});
                     float *norm = bench_array(2),
                           *scratch = bench_array(global_norm_scratch(bench().pad.get(), gradients));
-                    return [=] { version.launch(*bench().pad, norm, scratch, gradients, 1.0f, 1.0f, block); };
+                    return [=] {
+                        version.launch(*bench().pad, norm, scratch, gradients, 1.0f, 1.0f, nullptr, block);
+                    };
                 });
 }
 

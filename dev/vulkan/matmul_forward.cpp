@@ -43,7 +43,7 @@ static void register_shapes() {
         register_shape<T>(N, 768, 3072);
         register_shape<T>(N, 3072, 768);
     }
-    register_shape<T>(8192, 768, 50304);
+    register_shape<T>(5632, 768, 50304);
 }
 
 static void register_cpu(int N, int C, int OC) {
