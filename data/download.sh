@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fetches llm.c's ready-made files; a second run fetches only what is missing or was cut short.
+# Fetches llm.c's ready-made files and published models; a second run fetches only what is missing or was cut short.
 #     data/download.sh starter [DIR]           GPT-2 124M, its debug state, tokenizer, tinyshakespeare, HellaSwag
+#     data/download.sh gpt2 SIZE [DIR]         Hugging Face's GPT-2, SIZE gpt2, gpt2-medium, gpt2-large or gpt2-xl
 #     data/download.sh fineweb N [DIR]         FineWeb tokens: the validation shard and N (1-1028) shards for training
 #     data/download.sh fineweb-edu N [DIR]     FineWeb-Edu tokens: the same, 1-1001 shards of 200 MB each
 # DIR is where they go: data/NAME by default. BASE_URL=... takes them from another server's folder.
@@ -21,9 +22,15 @@ local_size() { if [ -f "$1" ]; then wc -c <"$1" | tr -d ' '; else echo 0; fi; }
 # int32 number $2 of the file's header
 header_int() { od -A n -t d4 -j $((4 * $2)) -N 4 "$1" | tr -d ' '; }
 
-# A file of the right size must also be of the right kind, and a shard as long as its header says.
+# A file of the right size must also be of the right kind, and a shard as long as its header says. JSON begins with a
+# brace, safetensors with a number of 8 bytes and JSON.
 check_header() {
     local file=$1 name=$2 magic=$3
+    if [ "$magic" = json ] || [ "$magic" = safetensors ]; then
+        local at=1; [ "$magic" = json ] || at=9
+        [ "$(tail -c +$at "$file" | head -c 1 | tr -d '\0')" = "{" ] || { rm -f "$file"; fail "$name: is no $magic; deleted"; }
+        return
+    fi
     local found; found=$(header_int "$file" 0)
     [ "$found" = "$magic" ] || { rm -f "$file"; fail "$name: starts with ${found:-nothing}, not $magic; deleted"; }
     if [ "$magic" = 20240520 ]; then
@@ -78,7 +85,7 @@ from() {
     [ -w "$dir" ] || fail "cannot write to the folder $dir"
 }
 
-usage="usage: download.sh starter [DIR] | fineweb N [DIR] | fineweb-edu N [DIR]"
+usage="usage: download.sh starter [DIR] | gpt2 SIZE [DIR] | fineweb N [DIR] | fineweb-edu N [DIR]"
 command -v curl >/dev/null || fail "curl is needed: install the package curl"
 here=$(dirname "$0")
 case ${1:-} in
@@ -92,6 +99,16 @@ case ${1:-} in
         fetch gpt2_124M_bf16.bin 20240326
         fetch gpt2_124M.bin 20240326
         fetch gpt2_124M_debug_state.bin 20240327
+        ;;
+    gpt2)
+        [ $# -le 3 ] || fail "$usage"
+        case ${2:-} in
+            gpt2 | gpt2-medium | gpt2-large | gpt2-xl) ;;
+            *) fail "which one? gpt2, gpt2-medium, gpt2-large or gpt2-xl, not '${2:-}'" ;;
+        esac
+        hub=https://huggingface.co from "openai-community/$2" "${3:-$here/$2}"
+        fetch config.json json
+        fetch model.safetensors safetensors
         ;;
     fineweb)
         [ $# -le 3 ] || fail "$usage"

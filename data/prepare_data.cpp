@@ -1,24 +1,34 @@
 // prepare_data: text files to the token shards that train_gpt2 reads.
 //     prepare_data --tokenizer gpt2_tokenizer.bin --split-documents blank-line --val-tokens 32768
 //                  --out data --name shakespeare tinyshakespeare.txt
-// writes data/shakespeare_val.bin and data/shakespeare_train.bin. With --make-tokenizer it instead makes
-// gpt2_tokenizer.bin from the two files that GPT-2's vocabulary was published as.
+// writes data/shakespeare_val.bin and data/shakespeare_train.bin; with --field text the files are JSONL. All
+// threads tokenize; the tokens are the same for any number of them.
+//     prepare_data hellaswag --tokenizer gpt2_tokenizer.bin --out hellaswag_val.bin hellaswag_val.jsonl
+// makes llm.c's HellaSwag file. With --make-tokenizer it instead makes gpt2_tokenizer.bin from the two files
+// that GPT-2's vocabulary was published as.
+#include <omp.h>
+
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <set>
 
 #include "data/command_line.h"
+#include "data/progress_bar.h"
 #include "llmc/error.h"
 #include "llmc/file.h"
+#include "llmc/hellaswag.h"
+#include "llmc/text_reader.h"
 #include "llmc/token_file.h"
 #include "llmc/tokenizer.h"
 
 struct Options {
     std::vector<std::string> files;
-    std::string tokenizer = "bytes", out, name, split;
+    std::string tokenizer = "bytes", out, name, split, field;
     uint64_t val_tokens = 0, shard_tokens = 100000000;
     std::string make_tokenizer, vocab, encoder;
+    std::string hellaswag;  // the JSONL file of the subcommand
 };
 
 // Collects tokens and writes them as PREFIX.bin or, when there are more than `limit`, as PREFIX_000000.bin
@@ -52,81 +62,60 @@ struct ShardWriter {
     }
 };
 
-// Tokenizes texts as a stream: the first val_tokens tokens go to one writer, the others to the second.
+// Tokens as a stream: the first val_tokens go to one writer, the others to the second.
 struct Preparation {
-    Tokenizer tokenizer;
-    bool split_at_blank_lines;
+    int end_of_text;
     uint64_t val_tokens;
     ShardWriter val, train;
     int last_token = -1;
     uint64_t bytes = 0;
-    std::vector<uint16_t> tokens = {};
 
-    void add_tokens() {
-        if (tokens.empty()) return;
-        last_token = tokens.back();
-        size_t for_val = size_t(std::min<uint64_t>(tokens.size(), val_tokens - val.total));
-        val.add(tokens.data(), for_val);
-        train.add(tokens.data() + for_val, tokens.size() - for_val);
-        tokens.clear();
+    void add_tokens(const uint16_t* tokens, size_t count) {
+        if (count == 0) return;
+        last_token = tokens[count - 1];
+        const size_t for_val = size_t(std::min<uint64_t>(count, val_tokens - val.total));
+        val.add(tokens, for_val);
+        train.add(tokens + for_val, count - for_val);
     }
-
-    // One stretch of text, cut where the tokenizer cuts anyway (safe_cut).
-    void add_text(std::string_view text) {
-        bytes += text.size();
-        while (split_at_blank_lines) {
-            size_t blank_line = text.find("\n\n");
-            if (blank_line == std::string_view::npos) break;
-            tokenizer.encode(text.substr(0, blank_line + 2), tokens);
-            tokens.push_back(uint16_t(tokenizer.end_of_text));
-            text.remove_prefix(blank_line + 2);
-        }
-        tokenizer.encode(text, tokens);
-        add_tokens();
+    void add_block(const EncodedBlock& block) {
+        const uint16_t end = uint16_t(end_of_text);
+        if (block.begins_document && last_token != end) add_tokens(&end, 1);
+        add_tokens(block.tokens.data(), block.tokens.size());
+        bytes += block.text_bytes;
     }
-    void add_file(const std::string& path);
 };
 
-// Whether the text may end in white space, of Unicode's too; sure where it says no. Beyond ASCII that is
-// U+0085 and U+00A0 (C2 85, C2 A0), a few characters that start with E1 or E2, and U+3000 (E3 80 80).
-static bool may_end_in_white(std::string_view text) {
-    auto byte = [&](size_t back) {
-        return back <= text.size() ? uint8_t(text[text.size() - back]) : uint8_t(0);
-    };
-    if (byte(1) < 0x80) return byte(1) <= ' ';
-    return byte(2) == 0xc2 || byte(3) == 0xe1 || byte(3) == 0xe2 ||
-           (byte(3) == 0xe3 && byte(2) == 0x80 && byte(1) == 0x80);
-}
-
-// The last place to cut the text so that the parts' tokens, one after the other, are the whole's; 0 if there
-// is none. Before white space that follows something else GPT-2's rule always cuts, whatever comes later, and
-// no blank line spans that place.
-static size_t safe_cut(std::string_view text) {
-    for (size_t i = text.size(); i-- > 1;)
-        if ((text[i] == ' ' || text[i] == '\n') && !may_end_in_white(text.substr(0, i))) return i;
-    return 0;
-}
-
-// A file begins a document: it starts with end-of-text, unless the one before it ended with that.
-void Preparation::add_file(const std::string& path) {
-    const size_t block = 4 << 20, most = 1 << 30;
-    File file = open_to_read(path);
-    if (last_token != tokenizer.end_of_text) tokens.push_back(uint16_t(tokenizer.end_of_text));
-    std::string text;
-    for (size_t wanted = block;; wanted = std::min(2 * text.size() + block, most)) {
-        size_t kept = text.size();
-        text.resize(std::max(wanted, kept));
-        size_t count = fread(&text[kept], 1, text.size() - kept, file.get());
-        text.resize(kept + count);
-        if (ferror(file.get())) fail("cannot read %s to its end", path.c_str());
-        if (text.empty() || feof(file.get())) break;
-        size_t cut = safe_cut(text);
-        if (cut == 0 && text.size() >= most)
-            fail("%s has %zu bytes without a space after a letter: is it text?", path.c_str(), text.size());
-        add_text(std::string_view(text).substr(0, cut));
-        text.erase(0, cut);
+// Tokenizes blocks, each with one of the tokenizers, since one is not for two threads at once. The first
+// error in the blocks' order is thrown.
+static std::vector<EncodedBlock> encode_all(const std::vector<TextBlock>& blocks, const TextFormat& format,
+                                            std::vector<Tokenizer>& tokenizers) {
+    std::vector<EncodedBlock> encoded(blocks.size());
+    std::vector<std::exception_ptr> errors(blocks.size());
+#pragma omp parallel for schedule(dynamic) num_threads(int(tokenizers.size()))
+    for (size_t i = 0; i < blocks.size(); i++) {
+        try {
+            encoded[i] = encode_block(blocks[i], format, tokenizers[omp_get_thread_num()]);
+        } catch (...) {
+            errors[i] = std::current_exception();
+        }
     }
-    add_text(text);
+    for (const std::exception_ptr& error : errors)
+        if (error) std::rethrow_exception(error);
+    return encoded;
+}
+
+static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
+    ProgressBar bar;
+    for (bool more = true; more;) {
+        std::vector<TextBlock> blocks;
+        while (more && blocks.size() < 4 * tokenizers.size()) {
+            TextBlock block;
+            more = reader.next(block);
+            if (more) blocks.push_back(std::move(block));
+        }
+        for (const EncodedBlock& block : encode_all(blocks, reader.format, tokenizers)) work.add_block(block);
+        bar.show(reader.bytes_read, reader.total_bytes);
+    }
 }
 
 // Deletes shards that an earlier run left under the same name, which a glob would mix with the new ones.
@@ -145,7 +134,7 @@ static void remove_stale_shards(const Options& options, const std::vector<std::s
     }
 }
 
-static void prepare(const Options& options) {
+static void check_options(const Options& options) {
     if (options.files.empty()) fail("no text file is given");
     if (options.out.empty() || options.name.empty()) fail("--out DIR and --name NAME are needed");
     if (options.name.find('/') != std::string::npos)
@@ -154,16 +143,25 @@ static void prepare(const Options& options) {
         fail("--shard-tokens is %llu, not in 1 to %llu", (unsigned long long)options.shard_tokens,
              (unsigned long long)max_shard_tokens);
     for (const std::string& file : options.files)
-        open_to_read(file);  // a missing one is reported before the work
+        if (file.ends_with(".jsonl") && options.field.empty())
+            fail("%s: say with --field which field of the JSON objects holds the text, such as --field text",
+                 file.c_str());
+}
+
+static void prepare(const Options& options) {
+    check_options(options);
+    const TextFormat format = {options.field, options.split == "blank-line"};
+    TextReader reader(options.files, format);
     std::filesystem::create_directories(options.out);
-    auto start = std::chrono::steady_clock::now();
-    std::string prefix = (std::filesystem::path(options.out) / options.name).string();
-    Preparation work = {open_tokenizer(options.tokenizer),
-                        options.split == "blank-line",
+    const auto start = std::chrono::steady_clock::now();
+    const std::string prefix = (std::filesystem::path(options.out) / options.name).string();
+    std::vector<Tokenizer> tokenizers;
+    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(open_tokenizer(options.tokenizer));
+    Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
                         {prefix + "_val", options.shard_tokens},
                         {prefix + "_train", options.shard_tokens}};
-    for (const std::string& file : options.files) work.add_file(file);
+    add_files(work, reader, tokenizers);
     if (work.bytes == 0) fail("%s: no text in it", options.files[0].c_str());
     if (work.train.total == 0)
         fail("all %llu tokens of the text fit into --val-tokens %llu: none are left to train on",
@@ -173,11 +171,28 @@ static void prepare(const Options& options) {
     std::vector<std::string> written = work.val.written;
     written.insert(written.end(), work.train.written.begin(), work.train.written.end());
     remove_stale_shards(options, written);
-    double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    uint64_t total = work.val.total + work.train.total;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const uint64_t total = work.val.total + work.train.total;
     printf("%llu bytes, %llu tokens, %.2f bytes a token, %.1f MB/s\n", (unsigned long long)work.bytes,
            (unsigned long long)total, double(work.bytes) / double(total),
            1e-6 * double(work.bytes) / seconds);
+}
+
+static void prepare_hellaswag(const Options& options) {
+    Tokenizer tokenizer = open_tokenizer(options.tokenizer);
+    const std::string text = read_whole_file(options.hellaswag);
+    std::vector<HellaSwagExample> examples;
+    size_t number = 1;
+    for (size_t start = 0, end; start < text.size(); start = end + 1, number++) {
+        end = std::min(text.find('\n', start), text.size());
+        if (end == start) continue;
+        const std::string where = format_string("%s: line %zu", options.hellaswag.c_str(), number);
+        examples.push_back(
+            parse_hellaswag(std::string_view(text).substr(start, end - start), where, tokenizer));
+    }
+    if (examples.empty()) fail("%s: no examples in it", options.hellaswag.c_str());
+    write_hellaswag(options.out, examples);
+    printf("%s: %zu examples\n", options.out.c_str(), examples.size());
 }
 
 static void make_tokenizer(const Options& options) {
@@ -197,6 +212,7 @@ int main(int argc, char** argv) {
     app.add_option("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
     app.add_option("--split-documents", options.split, "blank-line: end-of-text also after every blank line")
         ->check(CLI::IsMember({"blank-line"}));
+    app.add_option("--field", options.field, "the files are JSONL: this field of each object is a document");
     app.add_option("--val-tokens", options.val_tokens, "so many tokens at the start are for validation (0)")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--shard-tokens", options.shard_tokens, "most tokens of one shard (100000000)")
@@ -207,8 +223,14 @@ int main(int argc, char** argv) {
                    "write GPT-2's tokenizer file, and nothing else");
     app.add_option("--vocab", options.vocab, "vocab.bpe, for --make-tokenizer");
     app.add_option("--encoder", options.encoder, "encoder.json, for --make-tokenizer");
+    CLI::App* hellaswag = app.add_subcommand("hellaswag", "Turns HellaSwag's JSONL into llm.c's file.");
+    hellaswag->add_option("FILE", options.hellaswag, "hellaswag_val.jsonl, as published")->required();
+    hellaswag->add_option("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
+    hellaswag->add_option("--out", options.out, "the file to write")->required();
     return run_command_line(app, argc, argv, [&] {
-        if (options.make_tokenizer.empty())
+        if (hellaswag->parsed())
+            prepare_hellaswag(options);
+        else if (options.make_tokenizer.empty())
             prepare(options);
         else
             make_tokenizer(options);

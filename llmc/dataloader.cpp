@@ -1,74 +1,74 @@
 // The data loader. Its order of samples is llm.c's for one process: the same seed gives the same batches, as
-// long as every shard holds at least one batch (llm.c accepts no other).
+// long as every shard holds at least one batch (llm.c accepts no other), up to what llm.c leaves of each
+// shard.
 #include "llmc/dataloader.h"
-
-#include <glob.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "llmc/error.h"
 
-static std::vector<TokenShard> open_shards(const std::string& pattern) {
-    glob_t found;
-    int status = glob(pattern.c_str(), 0, nullptr, &found);  // sorted by name
-    std::vector<std::string> paths;
-    if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    globfree(&found);
-    if (paths.empty()) fail("no token shard matches '%s'; make some with prepare_data", pattern.c_str());
-    std::vector<TokenShard> files;
-    for (const std::string& path : paths) files.push_back(open_token_shard(path));
-    return files;
-}
+using Shard = DataLoader::Shard;
+using Piece = DataLoader::Piece;
+using Batch = DataLoader::Batch;
 
 // Files in order; one that is too small for a batch is joined to those after it, and the last ones, if too
 // small even together, to those before.
-static std::vector<DataLoader::Shard> group_shards(const std::vector<TokenShard>& files,
-                                                   uint64_t batch_tokens) {
-    std::vector<DataLoader::Shard> shards;
+static std::vector<Shard> group_shards(const std::vector<TokenShard>& files, uint64_t batch_tokens) {
+    std::vector<Shard> shards;
     for (const TokenShard& file : files) {
         if (shards.empty() || shards.back().num_tokens > batch_tokens) shards.emplace_back();
         shards.back().files.push_back(file);
         shards.back().num_tokens += file.tokens;
     }
     if (shards.size() > 1 && shards.back().num_tokens <= batch_tokens) {
-        DataLoader::Shard rest = std::move(shards.back());
+        Shard rest = std::move(shards.back());
         shards.pop_back();
         shards.back().files.insert(shards.back().files.end(), rest.files.begin(), rest.files.end());
         shards.back().num_tokens += rest.num_tokens;
-    }
-    for (DataLoader::Shard& shard : shards) {
-        // a batch takes one token more than it advances by
-        shard.num_samples = shard.num_tokens > 0 ? (shard.num_tokens - 1) / batch_tokens : 0;
     }
     return shards;
 }
 
 DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
                        uint64_t seed)
-    : batch_tokens(size_t(B) * T), vocab(vocab_size) {
+    : batch_tokens(uint64_t(B) * T), vocab(vocab_size) {
     if (B < 1 || T < 1) fail("batch size (%d) and sequence length (%d) must be positive", B, T);
-    shards = group_shards(open_shards(pattern), batch_tokens);
-    for (const Shard& shard : shards) {
+    shards = std::make_shared<std::vector<Shard>>(group_shards(open_token_shards(pattern), batch_tokens));
+    uint64_t targets = 0;  // every token but each shard's first
+    for (const Shard& shard : *shards) {
         tokens += shard.num_tokens;
-        batches += shard.num_samples;
+        targets += shard.num_tokens - (shard.num_tokens > 0);
     }
-    if (batches == 0) {
+    if (targets < batch_tokens) {
         fail("'%s' holds %llu tokens, a batch of %d x %d needs %llu; take a smaller batch or more text",
              pattern.c_str(), (unsigned long long)tokens, B, T, (unsigned long long)batch_tokens + 1);
     }
-    buffer.resize(batch_tokens + 1);
+    batches = (targets + batch_tokens - 1) / batch_tokens;
     at.should_shuffle = should_shuffle;
     at.shuffle_random = Random(seed);
     if (should_shuffle) {
-        at.shard_indices.resize(shards.size());
+        at.shard_indices.resize(shards->size());
         std::iota(at.shard_indices.begin(), at.shard_indices.end(), 0);
     }
     reset();
 }
 
-const DataLoader::Shard& DataLoader::current() const {
-    return shards[at.should_shuffle ? at.shard_indices[at.current_shard] : at.current_shard];
+uint64_t DataLoader::shard_number() const {
+    return at.should_shuffle ? at.shard_indices[at.current_shard] : at.current_shard;
+}
+
+uint64_t DataLoader::num_samples() const { return (*shards)[shard_number()].num_samples(at.sample_tokens); }
+
+// What the samples leave of a shard.
+static uint64_t left_of(const Shard& shard, uint64_t sample_tokens) {
+    return shard.num_tokens - (shard.num_tokens > 0) - shard.num_samples(sample_tokens) * sample_tokens;
+}
+
+uint64_t DataLoader::left_tokens() const {
+    uint64_t sum = 0;
+    for (const Shard& shard : *shards) sum += left_of(shard, at.sample_tokens);
+    return sum;
 }
 
 void DataLoader::reset() {
@@ -78,51 +78,126 @@ void DataLoader::reset() {
 }
 
 void DataLoader::start_shard() {
-    at.current_sample = 0;
+    at.current_sample = at.token_in_sample = 0;
+    at.sample_tokens = batch_tokens;
     if (!at.should_shuffle) return;
-    at.intra_shard_indices.resize(current().num_samples);
+    at.intra_shard_indices.resize(num_samples());
     std::iota(at.intra_shard_indices.begin(), at.intra_shard_indices.end(), 0);
     shuffle(at.intra_shard_indices.data(), at.intra_shard_indices.size(), at.shuffle_random);
 }
 
-// Tokens [first, first + B*T + 1) of the current shard into the buffer.
-void DataLoader::read_range(uint64_t first) {
+bool DataLoader::at_epoch_end() const {
+    if (at.current_shard + 1 < shards->size() || at.current_sample < num_samples()) return false;
+    return (at.current_sample - num_samples()) * at.sample_tokens + at.token_in_sample >= left_tokens();
+}
+
+// At most `wanted` tokens of what is left of the shards, from the position on.
+Piece DataLoader::take_left(uint64_t wanted) {
+    uint64_t skip = (at.current_sample - num_samples()) * at.sample_tokens + at.token_in_sample;
+    const uint64_t before = num_samples() * at.sample_tokens + skip;
+    for (uint64_t number = 0; number < shards->size(); number++) {
+        const Shard& shard = (*shards)[number];
+        const uint64_t left = left_of(shard, at.sample_tokens);
+        if (skip < left) {
+            const uint64_t count = std::min(wanted, left - skip);
+            at.current_sample = (before + count) / at.sample_tokens;
+            at.token_in_sample = (before + count) % at.sample_tokens;
+            return {number, shard.num_samples(at.sample_tokens) * at.sample_tokens + skip, count};
+        }
+        skip -= left;
+    }
+    return {0, 0, 0};
+}
+
+// At most `wanted` tokens that lie side by side, from the position on, which moves behind them.
+Piece DataLoader::take(uint64_t wanted) {
+    if (at.current_sample >= num_samples()) {
+        if (at.current_shard + 1 == shards->size()) return take_left(wanted);
+        at.current_shard++;
+        start_shard();
+    }
+    const uint64_t sample = at.should_shuffle ? at.intra_shard_indices[at.current_sample] : at.current_sample;
+    const uint64_t count = std::min(wanted, at.sample_tokens - at.token_in_sample);
+    const Piece piece = {shard_number(), sample * at.sample_tokens + at.token_in_sample, count};
+    at.token_in_sample += count;
+    if (at.token_in_sample == at.sample_tokens) {
+        at.current_sample++;
+        at.token_in_sample = 0;
+    }
+    return piece;
+}
+
+// The next batch's pieces; `fresh`: its tokens that are new in this epoch.
+std::vector<Piece> DataLoader::take_batch(int& fresh) {
+    if (at_epoch_end()) reset();
+    std::vector<Piece> pieces;
+    uint64_t missing = batch_tokens;
+    while (missing > 0 && !at_epoch_end()) {
+        pieces.push_back(take(missing));
+        missing -= pieces.back().count;
+    }
+    fresh = int(batch_tokens - missing);
+    for (uint64_t number = 0; missing > 0; number++) {  // the epoch's last batch
+        const uint64_t count = std::min(missing, std::max<uint64_t>((*shards)[number].num_tokens, 1) - 1);
+        if (count > 0) pieces.push_back({number, 0, count});
+        missing -= count;
+    }
+    if (at.token_in_sample > 0 && at_epoch_end()) {  // whole samples, as everywhere else
+        at.current_sample++;
+        at.token_in_sample = 0;
+    }
+    return pieces;
+}
+
+// Tokens [first, first + count) of a shard.
+static std::vector<uint16_t> read_range(const Shard& shard, uint64_t first, uint64_t count, int vocab_size) {
+    std::vector<uint16_t> tokens(count);
     size_t filled = 0;
-    for (const TokenShard& file : current().files) {
+    for (const TokenShard& file : shard.files) {
         if (first >= file.tokens) {
             first -= file.tokens;
             continue;
         }
-        size_t count = std::min<uint64_t>(buffer.size() - filled, file.tokens - first);
-        read_tokens(file, first, count, buffer.data() + filled);
-        for (size_t i = filled; i < filled + count; i++) {
-            if (buffer[i] >= vocab) {
-                fail(
-                    "%s: token %llu is %d, but the model's vocabulary has %d; was it made with another "
-                    "tokenizer?",
-                    file.path.c_str(), (unsigned long long)(first + i - filled), buffer[i], vocab);
-            }
-        }
-        filled += count;
+        const size_t some = std::min<uint64_t>(count - filled, file.tokens - first);
+        read_tokens(file, first, some, tokens.data() + filled);
+        check_tokens(file, first, std::span(tokens).subspan(filled, some), vocab_size);
+        filled += some;
         first = 0;
-        if (filled == buffer.size()) return;
+        if (filled == count) break;
     }
+    return tokens;
 }
 
-void DataLoader::next_batch(int* inputs, int* targets) {
-    if (at.current_sample >= current().num_samples) {
-        if (at.current_shard + 1 < shards.size()) {
-            at.current_shard++;
-            start_shard();
-        } else {
-            reset();
-        }
+static Batch read_batch(DataLoader::Shards shards, std::vector<Piece> pieces, int vocab_size) {
+    Batch batch;
+    for (const Piece& piece : pieces) {
+        const auto tokens = read_range((*shards)[piece.shard], piece.first, piece.count + 1, vocab_size);
+        batch.inputs.insert(batch.inputs.end(), tokens.begin(), tokens.end() - 1);
+        batch.targets.insert(batch.targets.end(), tokens.begin() + 1, tokens.end());
     }
-    uint64_t sample = at.should_shuffle ? at.intra_shard_indices[at.current_sample] : at.current_sample;
-    read_range(sample * batch_tokens);
-    at.current_sample++;
-    std::copy_n(buffer.begin(), batch_tokens, inputs);
-    std::copy_n(buffer.begin() + 1, batch_tokens, targets);
+    return batch;
+}
+
+// Begins to read the batch after this one, where it is the shard's next sample: nearly always.
+void DataLoader::read_ahead() {
+    ahead_pieces.clear();
+    if (at.sample_tokens != batch_tokens || at.token_in_sample > 0 || at.current_sample >= num_samples())
+        return;
+    const uint64_t sample = at.should_shuffle ? at.intra_shard_indices[at.current_sample] : at.current_sample;
+    ahead_pieces = {{shard_number(), sample * batch_tokens, batch_tokens}};
+    ahead = std::async(std::launch::async, read_batch, shards, ahead_pieces, vocab);
+}
+
+int DataLoader::next_batch(int* inputs, int* targets) {
+    int fresh;
+    const std::vector<Piece> pieces = take_batch(fresh);
+    const bool was_read = !ahead_pieces.empty() && ahead_pieces == pieces;
+    ahead_pieces.clear();
+    const Batch batch = was_read ? ahead.get() : read_batch(shards, pieces, vocab);
+    std::copy(batch.inputs.begin(), batch.inputs.end(), inputs);
+    std::copy(batch.targets.begin(), batch.targets.end(), targets);
+    read_ahead();
+    return fresh;
 }
 
 // Whether values are 0..size-1 in some order.
@@ -136,23 +211,30 @@ static bool is_permutation_of(const std::vector<int32_t>& values, uint64_t size)
 }
 
 void DataLoader::resume(const DataPosition& position) {
-    const char* hint = "resume with the same data files, batch size and sequence length";
+    const char* hint = "resume with the same data files, or begin a new run with -e and the checkpoint";
     if (position.should_shuffle != at.should_shuffle) {
         fail("the saved data position is %s, this run's data is %s",
              position.should_shuffle ? "shuffled" : "in order", at.should_shuffle ? "shuffled" : "in order");
     }
-    if (position.current_shard >= shards.size() ||
-        (at.should_shuffle && !is_permutation_of(position.shard_indices, shards.size()))) {
-        fail("the saved data position does not fit %zu shards; %s", shards.size(), hint);
+    if (position.current_shard >= shards->size() ||
+        (at.should_shuffle && !is_permutation_of(position.shard_indices, shards->size()))) {
+        fail("the saved data position does not fit %zu shards; %s", shards->size(), hint);
     }
+    if (position.sample_tokens >> 40)
+        fail("the saved data position is damaged: samples of %llu tokens",
+             (unsigned long long)position.sample_tokens);
     DataPosition before = std::move(at);
     at = position;
-    uint64_t samples = current().num_samples;
-    if (position.current_sample > samples ||
-        (at.should_shuffle && !is_permutation_of(position.intra_shard_indices, samples))) {
+    if (at.sample_tokens == 0) at.sample_tokens = batch_tokens;
+    const uint64_t samples = num_samples();
+    const bool last = at.current_shard + 1 == shards->size();
+    const uint64_t most =
+        last ? samples + (left_tokens() + at.sample_tokens - 1) / at.sample_tokens : samples;
+    if (at.current_sample > most || at.token_in_sample >= at.sample_tokens ||
+        (at.should_shuffle && !is_permutation_of(at.intra_shard_indices, samples))) {
         at = std::move(before);
         fail(
-            "the saved data position (batch %llu of %zu in its shard) does not fit this run's %llu batches; "
+            "the saved data position (sample %llu of %zu in its shard) does not fit this run's %llu; "
             "%s",
             (unsigned long long)position.current_sample, position.intra_shard_indices.size(),
             (unsigned long long)samples, hint);

@@ -1,5 +1,5 @@
-// main.log: one short line per event, appended with the file opened and closed each time, so that nothing is
-// lost when the program is killed.
+// main.log and metrics.csv: one short line per event, appended with the file opened and closed each time, so
+// that nothing is lost when the program is killed.
 #include "llmc/log.h"
 
 #include <cerrno>
@@ -11,13 +11,16 @@
 #include "llmc/error.h"
 #include "llmc/file.h"
 
-// The lines of the log that belong to steps before resume_step.
-static std::string lines_before(const std::string& path, int resume_step) {
+static const char* metrics_header =
+    "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag\n";
+
+// The lines of a log that belong to steps before resume_step; `format` reads the step from a line.
+static std::string lines_before(const std::string& path, const char* format, int resume_step) {
     std::ifstream file(path);
     std::string kept, line;
     int step;
     while (std::getline(file, line)) {
-        if (sscanf(line.c_str(), "s:%d ", &step) == 1 && step < resume_step) kept += line + "\n";
+        if (sscanf(line.c_str(), format, &step) == 1 && step < resume_step) kept += line + "\n";
     }
     return kept;
 }
@@ -26,12 +29,14 @@ void MainLog::open(const std::string& dir, int resume_step) {
     std::error_code error;
     std::filesystem::create_directories(dir, error);
     if (error) fail("cannot create directory %s: %s", dir.c_str(), error.message().c_str());
-    std::string log_path = dir + "/main.log";
-    write_whole_file(log_path, {resume_step < 0 ? std::string() : lines_before(log_path, resume_step)});
-    path = log_path;
+    const std::string log = dir + "/main.log", metrics = dir + "/metrics.csv";
+    write_whole_file(log, {lines_before(log, "s:%d ", resume_step)});
+    write_whole_file(metrics, {metrics_header, lines_before(metrics, "%d,", resume_step)});
+    path = log;
+    metrics_path = metrics;
 }
 
-void MainLog::append(const std::string& line) const {
+static void append(const std::string& path, const std::string& line) {
     if (path.empty()) return;
     FILE* file = fopen(path.c_str(), "a");
     bool good = file && fputs(line.c_str(), file) >= 0;
@@ -39,12 +44,18 @@ void MainLog::append(const std::string& line) const {
     if (!good) fail("cannot write %s: %s", path.c_str(), strerror(errno));
 }
 
-void MainLog::log_val(int step, float loss) const { append(format_string("s:%d tel:%.4f\n", step, loss)); }
-
-void MainLog::log_eval(int step, float accuracy) const {
-    append(format_string("s:%d eval:%.4f\n", step, accuracy));
+void MainLog::log_val(int step, float loss) const {
+    append(path, format_string("s:%d tel:%.4f\n", step, loss));
+    append(metrics_path, format_string("%d,,,,,,%.9g,\n", step, loss));
 }
 
-void MainLog::log_train(int step, float loss, float rate, float norm) const {
-    append(format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, loss, rate, norm));
+void MainLog::log_eval(int step, float accuracy) const {
+    append(path, format_string("s:%d eval:%.4f\n", step, accuracy));
+    append(metrics_path, format_string("%d,,,,,,,%.9g\n", step, accuracy));
+}
+
+void MainLog::log_train(int step, const StepNumbers& n) const {
+    append(path, format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
+    append(metrics_path, format_string("%d,%.9g,%.9g,%.9g,%.0f,%s,,\n", step, n.loss, n.learning_rate, n.norm,
+                                       n.tokens_per_second, n.skipped));
 }

@@ -1,6 +1,8 @@
 // Token shards of llm.c's format: see token_file.h.
 #include "llmc/token_file.h"
 
+#include <glob.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -32,6 +34,27 @@ TokenShard open_token_shard(const std::string& path) {
              size < expected ? "truncated" : "too long", (unsigned long long)size, (unsigned long long)tokens,
              (unsigned long long)expected);
     return {path, tokens};
+}
+
+std::vector<TokenShard> open_token_shards(const std::string& pattern) {
+    glob_t found;
+    const int status = glob(pattern.c_str(), 0, nullptr, &found);  // sorted by name
+    std::vector<std::string> paths;
+    if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+    if (paths.empty()) fail("no token shard matches '%s'; make some with prepare_data", pattern.c_str());
+    std::vector<TokenShard> shards;
+    for (const std::string& path : paths) shards.push_back(open_token_shard(path));
+    return shards;
+}
+
+void check_tokens(const TokenShard& shard, uint64_t first, std::span<const uint16_t> tokens, int vocab_size) {
+    for (size_t i = 0; i < tokens.size(); i++)
+        if (tokens[i] >= vocab_size)
+            fail(
+                "%s: token %llu is %d, but the model's vocabulary has %d; was it made with another "
+                "tokenizer?",
+                shard.path.c_str(), (unsigned long long)(first + i), tokens[i], vocab_size);
 }
 
 void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16_t* out) {

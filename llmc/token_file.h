@@ -3,7 +3,9 @@
 // (reading) use it.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 // A shard whose header and size have been checked.
 struct TokenShard {
@@ -18,8 +20,14 @@ constexpr uint64_t max_shard_tokens = 0x7fffffff;
 // it.
 TokenShard open_token_shard(const std::string& path);
 
+// All shards that a glob pattern names, sorted by name, each checked as above; Error if there is none.
+std::vector<TokenShard> open_token_shards(const std::string& pattern);
+
 // Reads tokens [first, first + count) of the shard into out; throws Error when they are not all there.
 void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16_t* out);
+
+// Error if one of the tokens, the first of which is number `first` of the shard, is not below vocab_size.
+void check_tokens(const TokenShard& shard, uint64_t first, std::span<const uint16_t> tokens, int vocab_size);
 
 // Writes count tokens as a shard, under a temporary name first; throws Error when that fails.
 void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t count);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <set>
 
@@ -19,15 +20,21 @@ static void write_counting(const std::string& path, uint64_t count, uint16_t fir
     write_token_shard(path, tokens.data(), count);
 }
 
-// The first input of the next batch; all inputs must count up from it, and targets be one further.
-static int next_first(DataLoader& loader, int batch_tokens) {
+// The inputs of the next batch; targets must be one further.
+static std::vector<int> next_inputs(DataLoader& loader, int batch_tokens, int* fresh = nullptr) {
     std::vector<int> inputs(batch_tokens, -1), targets(batch_tokens, -1);
-    loader.next_batch(inputs.data(), targets.data());
-    for (int i = 0; i < batch_tokens; i++) {
-        EXPECT_EQ(inputs[i], inputs[0] + i);
-        EXPECT_EQ(targets[i], inputs[0] + i + 1);
-    }
-    return inputs[0];
+    const int count = loader.next_batch(inputs.data(), targets.data());
+    if (fresh) *fresh = count;
+    for (int i = 0; i < batch_tokens; i++) EXPECT_EQ(targets[i], inputs[i] + 1);
+    return inputs;
+}
+
+static int next_first(DataLoader& loader, int batch_tokens) { return next_inputs(loader, batch_tokens)[0]; }
+
+static std::vector<int> counting(int first, int count) {
+    std::vector<int> values(count);
+    std::iota(values.begin(), values.end(), first);
+    return values;
 }
 
 static std::vector<int> next_firsts(DataLoader& loader, int batch_tokens, int count) {
@@ -42,8 +49,14 @@ TEST(DataLoader, InOrder) {
     write_counting(folder / "a.bin", 25);
     DataLoader loader(folder / "*.bin", 2, 4, 1000, false);
     EXPECT_EQ(loader.num_tokens(), 49u);
-    EXPECT_EQ(loader.num_batches(), 5u);
-    EXPECT_EQ(next_firsts(loader, 8, 7), (std::vector<int>{0, 8, 16, 100, 108, 0, 8}));
+    EXPECT_EQ(loader.num_batches(), 6u);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        for (int first : {0, 8, 16, 100, 108}) EXPECT_EQ(next_inputs(loader, 8), counting(first, 8));
+        int fresh;
+        EXPECT_EQ(next_inputs(loader, 8, &fresh), (std::vector<int>{116, 117, 118, 119, 120, 121, 122, 0}));
+        EXPECT_EQ(fresh, 7);
+    }
+    next_first(loader, 8);
     loader.reset();
     EXPECT_EQ(next_first(loader, 8), 0);
     DataLoader exact(folder / "a.bin", 1, 24, 1000, false);
@@ -57,18 +70,104 @@ TEST(DataLoader, ShuffleCoversEveryChunkOnceAnEpoch) {
     write_counting(folder / "c.bin", 41, 2000);
     DataLoader loader(folder / "*.bin", 2, 4, 3000, true), same(folder / "*.bin", 2, 4, 3000, true);
     std::vector<int> epochs[3];
+    EXPECT_EQ(loader.num_batches(), 20u + 10 + 5 + 1);  // 85 tokens leave 4
     for (auto& epoch : epochs) {
-        epoch = next_firsts(loader, 8, int(loader.num_batches()));
-        EXPECT_EQ(epoch, next_firsts(same, 8, int(loader.num_batches())));
+        epoch = next_firsts(loader, 8, 35);
+        EXPECT_EQ(epoch, next_firsts(same, 8, 35));
         std::set<int> seen(epoch.begin(), epoch.end());
         EXPECT_EQ(seen.size(), 20u + 10 + 5);
         EXPECT_EQ(*seen.begin(), 0);
         EXPECT_EQ(*seen.rbegin(), 2032);
+        EXPECT_EQ(next_inputs(loader, 8), (std::vector<int>{1080, 1081, 1082, 1083, 0, 1, 2, 3}));
+        next_inputs(same, 8);
     }
     EXPECT_NE(epochs[0], epochs[1]);
     EXPECT_NE(epochs[1], epochs[2]);
     DataLoader other(folder / "*.bin", 2, 4, 3000, true, 43);
     EXPECT_NE(next_firsts(other, 8, 35), epochs[0]);
+}
+
+// Every token but each shard's first is drawn as a target once an epoch, whatever the sizes, and before any
+// is drawn again.
+TEST(DataLoader, NoTokenIsDropped) {
+    TemporaryFolder folder;
+    const int sizes[] = {61, 100, 33, 47, 90};
+    std::multiset<int> all;
+    for (int i = 0; i < 5; i++) {
+        write_counting(folder / format_string("%d.bin", i), sizes[i], uint16_t(1000 * i));
+        for (int token = 0; token + 1 < sizes[i]; token++) all.insert(1000 * i + token);
+    }
+    for (bool shuffled : {false, true})
+        for (int T : {1, 3, 7, 15, 16, 30}) {
+            DataLoader loader(folder / "*.bin", 1, T, 5000, shuffled);
+            for (int epoch = 0; epoch < 3; epoch++) {
+                std::multiset<int> seen;
+                int fresh = T;
+                for (uint64_t i = 0; i < loader.num_batches(); i++) {
+                    EXPECT_EQ(fresh, T) << "only the last batch may repeat tokens";
+                    const std::vector<int> inputs = next_inputs(loader, T, &fresh);
+                    seen.insert(inputs.begin(), inputs.begin() + fresh);
+                }
+                EXPECT_EQ(seen, all) << "T " << T << ", shuffled " << shuffled;
+            }
+        }
+}
+
+// A run that goes on with other batches draws the rest of the epoch's tokens, none twice.
+TEST(DataLoader, BatchSizeMayChange) {
+    TemporaryFolder folder;
+    write_counting(folder / "a.bin", 200);
+    write_counting(folder / "b.bin", 150, 1000);
+    for (bool shuffled : {false, true})
+        for (int T : {1, 4, 6, 11, 16, 24}) {
+            DataLoader before(folder / "*.bin", 1, 8, 5000, shuffled),
+                after(folder / "*.bin", 1, T, 5000, shuffled);
+            std::multiset<int> seen;
+            for (int i = 0; i < 10; i++)
+                for (int token : next_inputs(before, 8)) seen.insert(token);
+            after.resume(before.position());
+            while (after.position().current_shard == 0 && after.position().current_sample < 24) {
+                const DataPosition at = after.position();
+                const std::vector<int> inputs = next_inputs(after, T);
+                // the same position gives the same batch
+                DataLoader again(folder / "*.bin", 1, T, 5000, shuffled);
+                again.resume(at);
+                EXPECT_EQ(next_inputs(again, T), inputs);
+                if (after.position().current_shard == 0) seen.insert(inputs.begin(), inputs.end());
+            }
+            EXPECT_GE(seen.size(), shuffled ? 100u : 175u) << T;
+            EXPECT_EQ(std::set<int>(seen.begin(), seen.end()).size(), seen.size()) << T;
+        }
+}
+
+// A shard of more than 2^31 bytes, all but its end a hole in the file.
+TEST(DataLoader, ShardsOverTwoGigabytes) {
+    TemporaryFolder folder;
+    const uint64_t tokens = (uint64_t(1) << 30) + 100;
+    write_counting(folder / "a.bin", 8);
+    std::string bytes = read_whole_file(folder / "a.bin");
+    const int32_t count = int32_t(tokens);
+    memcpy(bytes.data() + 8, &count, 4);
+    write_whole_file(folder / "a.bin", {bytes});
+    std::error_code error;
+    std::filesystem::resize_file(folder / "a.bin", 1024 + 2 * tokens, error);
+    if (error) GTEST_SKIP() << "no files with holes here: " << error.message();
+    File file(fopen((folder / "a.bin").c_str(), "r+b"));
+    fseeko(file.get(), off_t(1024 + 2 * (tokens - 5)), SEEK_SET);
+    const uint16_t end[] = {1, 2, 3, 4, 5};
+    fwrite(end, 2, 5, file.get());
+    file.reset();
+    DataLoader loader(folder / "a.bin", 1, 4, 10, false);
+    EXPECT_EQ(loader.num_tokens(), tokens);
+    DataPosition position;
+    position.current_sample = (tokens - 1) / 4 - 1;
+    loader.resume(position);
+    std::vector<int> inputs(4), targets(4);
+    loader.next_batch(inputs.data(), targets.data());
+    EXPECT_EQ(inputs, (std::vector<int>{0, 0, 0, 1}));
+    loader.next_batch(inputs.data(), targets.data());
+    EXPECT_EQ(inputs, (std::vector<int>{2, 3, 4, 0}));
+    EXPECT_EQ(targets, (std::vector<int>{3, 4, 5, 1}));
 }
 
 TEST(DataLoader, OrderIsLlmcs) {
@@ -146,10 +245,12 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     EXPECT_THROW(loader.resume(ordered.position()), Error);
     EXPECT_THROW(ordered.resume(good), Error);
     DataLoader larger(folder / "a.bin", 4, 4, 3000, true);
-    EXPECT_NE(message_of([&] { larger.resume(good); }).find("same data files, batch size"),
-              std::string::npos);
+    DataPosition llmcs = good;  // llm.c's files do not say how many tokens a sample has
+    llmcs.sample_tokens = 0;
+    EXPECT_NE(message_of([&] { larger.resume(llmcs); }).find("the same data files"), std::string::npos);
     DataLoader fresh(folder / "a.bin", 4, 4, 3000, true);
     EXPECT_EQ(next_firsts(larger, 16, 25), next_firsts(fresh, 16, 25));  // a refused position changes nothing
+    loader.resume(llmcs);
     auto refuses = [&](auto change) {
         DataPosition bad = good;
         change(bad);
@@ -157,6 +258,9 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     };
     refuses([](DataPosition& at) { at.current_shard = 1; });
     refuses([](DataPosition& at) { at.current_sample = 21; });  // 20 is the shard's end
+    refuses([](DataPosition& at) { at.token_in_sample = 8; });
+    refuses([](DataPosition& at) { at.sample_tokens = 9; });
+    refuses([](DataPosition& at) { at.sample_tokens = ~0ull; });
     refuses([](DataPosition& at) { at.shard_indices = {1}; });
     refuses([](DataPosition& at) { at.shard_indices = {}; });
     refuses([](DataPosition& at) { at.intra_shard_indices[3] = 20; });

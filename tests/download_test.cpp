@@ -212,3 +212,18 @@ TEST_F(download, the_starter_pack_has_all_kinds_of_files) {
     for (const auto& [name, bytes] : server.files)
         EXPECT_TRUE(read_whole_file(folder / name) == bytes) << name;
 }
+
+TEST_F(download, hugging_faces_gpt2) {
+    const std::string length = {10, 0, 0, 0, 0, 0, 0, 0};
+    server.files = {{"config.json", "{\"n_head\": 2}"}, {"model.safetensors", length + "{\"a\": {}} data"}};
+    const ProgramResult result = run({"gpt2", "gpt2-medium", folder.path});
+    EXPECT_EQ(result.status, 0) << result.err;
+    for (const auto& [name, bytes] : server.files)
+        EXPECT_TRUE(read_whole_file(folder / name) == bytes) << name;
+    server.files["model.safetensors"] = "<html>not found</html>           ";
+    std::filesystem::remove(folder / "model.safetensors");
+    expect_failure(run({"gpt2", "gpt2-medium", folder.path}), "model.safetensors: is no safetensors");
+    EXPECT_FALSE(std::filesystem::exists(folder / "model.safetensors"));
+    expect_failure(run({"gpt2", "gpt3", folder.path}), "gpt2-xl, not 'gpt3'");
+    expect_failure(run({"gpt2"}), "which one?");
+}

@@ -13,19 +13,25 @@ TEST(MainLog, LinesAreLlmcs) {
     log.log_val(0, 1.0f);  // not open: nothing happens
     log.open(folder / "deep/er", -1);
     log.log_val(0, 10.98768f);
-    log.log_train(0, 10.98768f, 3e-4f, 1.23456f);
+    log.log_train(0, {10.98768f, 3e-4f, 1.23456f, 1234.5});
     log.log_eval(250, 0.29989f);
     EXPECT_EQ(read_whole_file(folder / "deep/er/main.log"),
               "s:0 tel:10.9877\ns:0 trl:10.9877 lr:0.000300 norm:1.23\ns:250 eval:0.2999\n");
+    EXPECT_EQ(read_whole_file(folder / "deep/er/metrics.csv"),
+              "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag\n"
+              "0,,,,,,10.9876804,\n"
+              "0,10.9876804,0.000300000014,1.23456001,1234,,,\n"
+              "250,,,,,,,0.299890012\n");
     log.open(folder / "deep/er", -1);
     EXPECT_EQ(read_whole_file(folder / "deep/er/main.log"), "");
+    EXPECT_EQ(count_lines(read_whole_file(folder / "deep/er/metrics.csv")), 1);
 }
 
 TEST(MainLog, ResumeKeepsEarlierSteps) {
     TemporaryFolder folder;
     MainLog log;
     log.open(folder.path, 5);  // nothing to keep yet
-    for (int step = 0; step < 12; step++) log.log_train(step, float(step), 0, 0);
+    for (int step = 0; step < 12; step++) log.log_train(step, {float(step)});
     log.open(folder.path, 10);
     log.log_val(10, 1.0f);
     std::string text = read_whole_file(folder / "main.log");
@@ -33,6 +39,9 @@ TEST(MainLog, ResumeKeepsEarlierSteps) {
     EXPECT_NE(text.find("s:9 trl:9.0000"), std::string::npos);
     EXPECT_EQ(text.find("s:10 trl"), std::string::npos);
     EXPECT_TRUE(text.ends_with("s:10 tel:1.0000\n"));
+    text = read_whole_file(folder / "metrics.csv");
+    EXPECT_EQ(count_lines(text), 12);
+    EXPECT_TRUE(text.ends_with("\n9,9,0,0,0,,,\n10,,,,,,1,\n"));
 }
 
 TEST(MainLog, UnwritableDirectory) {

@@ -4,7 +4,10 @@
 
 #include <random>
 
+#include <nlohmann/json.hpp>
+
 #include "llmc/file.h"
+#include "llmc/hellaswag.h"
 #include "llmc/token_file.h"
 #include "llmc/tokenizer.h"
 #include "tests/run_program.h"
@@ -130,6 +133,95 @@ TEST(prepare_data, reading_in_blocks_does_not_change_the_tokens) {
     }
 }
 
+// Each thread takes a block of its own: the tokens must not tell how many there were.
+TEST(prepare_data, threads_and_files_do_not_change_the_tokens) {
+    TemporaryFolder folder;
+    std::vector<std::string> files;
+    Tokens expected;
+    for (int i = 0; i < 7; i++) {
+        const std::string text = white_text({"a", "bc ", "\n\n", " d"}, (i % 3 == 0 ? 9 << 20 : 10), i);
+        files.push_back(folder / ("text" + std::to_string(i)));
+        write_whole_file(files.back(), {text});
+        if (expected.empty() || expected.back() != 256) expected.push_back(256);
+        for (size_t j = 0; j < text.size(); j++) {
+            expected.push_back(uint8_t(text[j]));
+            const bool blank_line =
+                j > 0 && text[j] == '\n' && text[j - 1] == '\n' && expected[expected.size() - 2] == '\n';
+            if (blank_line) expected.push_back(256);
+        }
+    }
+    for (const char* threads : {"1", "3"}) {
+        std::vector<std::string> command = {"env",       std::string("OMP_NUM_THREADS=") + threads,
+                                            program,     "--out",
+                                            folder.path, "--name",
+                                            "x",         "--split-documents",
+                                            "blank-line"};
+        command.insert(command.end(), files.begin(), files.end());
+        const ProgramResult result = run_program(command);
+        ASSERT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(result.err, "");  // no progress bar where nobody looks
+        EXPECT_TRUE(read_shard(folder / "x_train.bin") == expected) << threads << " threads";
+    }
+}
+
+TEST(prepare_data, documents_of_jsonl) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "a.jsonl",
+                     {R"({"text": "one\n\ntwo", "id": 1})", "\n\n", R"({"id": 2, "text": "three"})", "\r\n",
+                      R"({"text": ""})", "\n", R"({"text": "\u00e9\u0000"})"});
+    write_whole_file(folder / "b.jsonl", {R"({"text": "four"})", "\n"});
+    const std::string a = folder / "a.jsonl", b = folder / "b.jsonl";
+    ASSERT_EQ(prepare(folder, {"--field", "text", a, b}).status, 0);
+    Tokens expected = tokens_of("^one\n\ntwo^three^??^four");
+    const size_t accent = 16;
+    expected[accent] = 0xc3;
+    expected[accent + 1] = 0xa9;
+    expected.insert(expected.begin() + accent + 2, uint16_t(0));
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), expected);
+    ASSERT_EQ(prepare(folder, {"--field", "text", "--split-documents", "blank-line", b, a, b}).status, 0);
+    EXPECT_EQ(Tokens(expected.begin() + 1, expected.begin() + 4), tokens_of("one"));
+    EXPECT_EQ(read_shard(folder / "x_train.bin").size(), expected.size() + 5 + 1);
+}
+
+TEST(prepare_data, jsonl_of_many_blocks) {
+    TemporaryFolder folder;
+    std::string lines;
+    Tokens expected;
+    for (int i = 0; lines.size() < (13u << 20); i++) {
+        const std::string text = white_text({"x", "y ", "z\n"}, size_t(i % 100000), i);
+        lines += nlohmann::json{{"content", text}}.dump() + "\n";
+        if (expected.empty() || expected.back() != 256) expected.push_back(256);
+        for (char c : text) expected.push_back(uint8_t(c));
+    }
+    write_whole_file(folder / "a.jsonl", {lines});
+    ASSERT_EQ(prepare(folder, {"--field", "content", folder / "a.jsonl"}).status, 0);
+    EXPECT_TRUE(read_shard(folder / "x_train.bin") == expected);
+    write_whole_file(folder / "a.jsonl", {lines, "{}\n"});
+    const ProgramResult result = prepare(folder, {"--field", "content", folder / "a.jsonl"});
+    EXPECT_EQ(result.status, 1);
+    const auto number = std::count(lines.begin(), lines.end(), '\n') + 1;
+    EXPECT_NE(result.err.find("line " + std::to_string(number) + " "), std::string::npos) << result.err;
+}
+
+TEST(prepare_data, hellaswag) {
+    TemporaryFolder folder;
+    const std::string one = R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "dd"]})";
+    write_whole_file(folder / "h.jsonl", {one, "\n", one});
+    const std::vector<std::string> command = {program, "hellaswag", folder / "h.jsonl", "--tokenizer",
+                                              "bytes", "--out",     folder / "h.bin"};
+    const ProgramResult result = run_program(command);
+    ASSERT_EQ(result.status, 0) << result.err;
+    const auto examples = read_hellaswag(folder / "h.bin", 257);
+    ASSERT_EQ(examples.size(), 2u);
+    EXPECT_EQ(examples[1].label, 1);
+    EXPECT_EQ(examples[1].context, tokens_of("A man"));
+    EXPECT_EQ(examples[1].endings[3], tokens_of(" dd"));
+    write_whole_file(folder / "h.jsonl", {one, "\n{}"});
+    EXPECT_EQ(run_program(command).err, "prepare_data: " + (folder / "h.jsonl") +
+                                            ": line 2 has no context (ctx), label and four endings: is it "
+                                            "HellaSwag's JSONL?\n");
+}
+
 TEST(prepare_data, makes_gpt2_s_tokenizer_file) {
     if (!exists(shared_data + "vocab.bpe")) GTEST_SKIP() << "no ../shared/data/vocab.bpe";
     TemporaryFolder folder;
@@ -165,6 +257,11 @@ TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
         {"--out", out, "--name", "x", folder / "empty"},
         {"--out", out, "--name", "x", out},
         {"--out", text, "--name", "x", text},
+        {"--out", out, "--name", "x", "--field", "text", text},
+        {"--out", out, "--name", "x", folder / "some.jsonl"},
+        {"hellaswag", "--out", folder / "h.bin"},
+        {"hellaswag", "--out", folder / "h.bin", text},
+        {"hellaswag", "--out", folder / "h.bin", folder / "empty"},
         {"--make-tokenizer", folder / "t.bin"},
         {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", text},
         {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", folder / "missing"},

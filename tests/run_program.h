@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -30,12 +33,34 @@ inline int count_lines(const std::string& text) {
     return lines + (!text.empty() && text.back() != '\n');
 }
 
-// Reads both pipes until both are closed, so that a program that fills one of them cannot hang.
-inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result) {
+// A signal that a program is to get: once it has printed some text, or after some time, whichever is given.
+struct SendSignal {
+    int number = 0;  // 0: none
+    std::string when_printed;
+    double after_seconds = 0;
+};
+
+// Reads both pipes until both are closed, so that a program that fills one of them cannot hang. Sends the
+// signal to the process `child`.
+inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result, pid_t child = 0,
+                           SendSignal signal = {}) {
     pollfd pipes[2] = {{out_pipe, POLLIN, 0}, {err_pipe, POLLIN, 0}};
     std::string* texts[2] = {&result.out, &result.err};
+    const auto start = std::chrono::steady_clock::now();
+    auto seconds_left = [&] {
+        return signal.after_seconds -
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
     while (pipes[0].fd >= 0 || pipes[1].fd >= 0) {
-        if (poll(pipes, 2, -1) < 0) continue;  // interrupted by a signal
+        const bool by_time = signal.number && signal.when_printed.empty();
+        const int polled = poll(pipes, 2, by_time ? std::max(0, int(seconds_left() * 1e3)) : -1);
+        const bool due =
+            by_time ? seconds_left() <= 1e-3 : result.out.find(signal.when_printed) != std::string::npos;
+        if (signal.number && due) {
+            kill(child, signal.number);
+            signal.number = 0;
+        }
+        if (polled < 0) continue;  // interrupted by a signal
         for (int i = 0; i < 2; i++) {
             if (pipes[i].fd < 0 || !pipes[i].revents) continue;
             char chunk[4096];
@@ -47,7 +72,7 @@ inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result) {
 }
 
 // Runs argv[0] (a path, or a name to be found in PATH) with the arguments argv[1...] and waits for it.
-inline ProgramResult run_program(std::vector<std::string> argv) {
+inline ProgramResult run_program(std::vector<std::string> argv, const SendSignal& signal = {}) {
     int out_pipe[2], err_pipe[2];
     if (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0)
         throw std::runtime_error("no pipe");
@@ -65,7 +90,7 @@ inline ProgramResult run_program(std::vector<std::string> argv) {
     close(out_pipe[1]);
     close(err_pipe[1]);
     ProgramResult result = {127, "", ""};
-    if (!error) collect_output(out_pipe[0], err_pipe[0], result);
+    if (!error) collect_output(out_pipe[0], err_pipe[0], result, child, signal);
     close(out_pipe[0]);
     close(err_pipe[0]);
     if (error) throw std::runtime_error("cannot start " + argv[0] + ": " + strerror(error));

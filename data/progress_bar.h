@@ -1,0 +1,37 @@
+// A line on standard error that says how far the work is, where that is a terminal; nothing is printed
+// elsewhere.
+#pragma once
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+struct ProgressBar {
+    using Clock = std::chrono::steady_clock;
+    bool terminal = isatty(STDERR_FILENO);
+    Clock::time_point start = Clock::now(), last = start;
+
+    // done of total bytes (0: not known); draws five times a second at most.
+    void show(uint64_t done, uint64_t total) {
+        const auto now = Clock::now();
+        if (!terminal || now - last < std::chrono::milliseconds(200)) return;
+        last = now;
+        const double seconds = std::chrono::duration<double>(now - start).count(),
+                     rate = double(done) / seconds;
+        if (!total) {
+            fprintf(stderr, "\r%.1f MB, %.1f MB/s \x1b[K", 1e-6 * double(done), 1e-6 * rate);
+            return;
+        }
+        const double share = double(done) / double(total);
+        const int width = 40, filled = int(share * width);
+        const long left = long(double(total - done) / rate);
+        fprintf(stderr, "\r[%s%s] %3.0f%%, %.1f MB/s, %ld:%02ld left \x1b[K",
+                std::string(filled, '#').c_str(), std::string(width - filled, ' ').c_str(), 100 * share,
+                1e-6 * rate, left / 60, left % 60);
+    }
+    ~ProgressBar() {  // also where the work ended with an error
+        if (terminal && last != start) fprintf(stderr, "\r\x1b[K");
+    }
+};

@@ -1,0 +1,69 @@
+// A data position under other shards: see data_position.h.
+#include "llmc/data_position.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "llmc/error.h"
+
+std::vector<SavedShard> shards_of(const DataLoader& loader) {
+    std::vector<SavedShard> found;
+    for (const DataLoader::Shard& shard : loader.all_shards())
+        found.push_back({std::filesystem::path(shard.files[0].path).filename().string(), shard.num_tokens});
+    return found;
+}
+
+static int find(const std::vector<SavedShard>& shards, const SavedShard& wanted) {
+    const auto at = std::find(shards.begin(), shards.end(), wanted);
+    return at == shards.end() ? -1 : int(at - shards.begin());
+}
+
+// The order in which the shards are read, and the place in it of the one at hand.
+static void fit_shards(DataPosition& at, const std::vector<SavedShard>& saved,
+                       const std::vector<SavedShard>& now) {
+    std::vector<int32_t> order(saved.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (at.should_shuffle) order = at.shard_indices;
+    for (int32_t i : order)
+        if (i < 0 || size_t(i) >= saved.size()) fail("the saved data position is damaged: shard %d", i);
+    if (at.current_shard >= order.size()) fail("the saved data position is damaged: too few shards");
+    const SavedShard& present = saved[size_t(order[at.current_shard])];
+    const int found = find(now, present);
+    if (found < 0)
+        fail(
+            "the run stood in the training shard %s of %llu tokens, which is not among those of -i: give it "
+            "again, or "
+            "begin a new run from the weights, with -e model_....bin and another -o",
+            present.name.c_str(), (unsigned long long)present.tokens);
+    at.current_shard = uint64_t(found);
+    if (!at.should_shuffle) return;
+    std::vector<int32_t> fitted, added;
+    for (int32_t i : order) {
+        const int place = find(now, saved[size_t(i)]);
+        if (place >= 0 && std::find(fitted.begin(), fitted.end(), place) == fitted.end())
+            fitted.push_back(place);
+    }
+    for (int i = 0; i < int(now.size()); i++)
+        if (std::find(fitted.begin(), fitted.end(), i) == fitted.end()) added.push_back(i);
+    shuffle(added.data(), added.size(), at.shuffle_random);
+    fitted.insert(fitted.end(), added.begin(), added.end());
+    at.current_shard = uint64_t(std::find(fitted.begin(), fitted.end(), found) - fitted.begin());
+    at.shard_indices = fitted;
+}
+
+DataPosition fit_position(const DataPosition& saved, const std::vector<SavedShard>& saved_shards,
+                          const DataLoader& loader) {
+    DataPosition at = saved;
+    const std::vector<SavedShard> now = shards_of(loader);
+    if (now == saved_shards || at.sample_tokens == 0) return at;
+    fit_shards(at, saved_shards, now);
+    const uint64_t place =
+        at.should_shuffle ? uint64_t(at.shard_indices[at.current_shard]) : at.current_shard;
+    const uint64_t samples = loader.all_shards()[place].num_samples(at.sample_tokens);
+    if (at.current_sample >= samples) {  // in what was left of the old shards: the present one is done
+        at.current_sample = samples;
+        at.token_in_sample = 0;
+    }
+    return at;
+}

@@ -1,0 +1,133 @@
+// Text files in blocks: see text_reader.h.
+#include "llmc/text_reader.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "llmc/error.h"
+
+static const size_t most_bytes = 1 << 30;
+
+// Whether the text may end in white space, of Unicode's too; sure where it says no. Beyond ASCII that is
+// U+0085 and U+00A0 (C2 85, C2 A0), a few characters that start with E1 or E2, and U+3000 (E3 80 80).
+static bool may_end_in_white(std::string_view text) {
+    auto byte = [&](size_t back) {
+        return back <= text.size() ? uint8_t(text[text.size() - back]) : uint8_t(0);
+    };
+    if (byte(1) < 0x80) return byte(1) <= ' ';
+    return byte(2) == 0xc2 || byte(3) == 0xe1 || byte(3) == 0xe2 ||
+           (byte(3) == 0xe3 && byte(2) == 0x80 && byte(1) == 0x80);
+}
+
+// The last place to cut the text so that the parts' tokens, one after the other, are the whole's; 0 if there
+// is none. Before white space that follows something else GPT-2's rule always cuts, whatever comes later, and
+// no blank line spans that place.
+static size_t safe_cut(std::string_view text) {
+    for (size_t i = text.size(); i-- > 1;)
+        if ((text[i] == ' ' || text[i] == '\n') && !may_end_in_white(text.substr(0, i))) return i;
+    return 0;
+}
+
+TextReader::TextReader(const std::vector<std::string>& files, const TextFormat& text_format)
+    : paths(files), format(text_format) {
+    bool known = true;
+    for (const std::string& path : paths) {
+        const File opened = open_to_read(path);
+        struct stat status;
+        known = known && fstat(fileno(opened.get()), &status) == 0 && S_ISREG(status.st_mode);
+        if (known) total_bytes += uint64_t(status.st_size);
+    }
+    if (!known) total_bytes = 0;
+}
+
+// Reads on until there is a place to cut, or the file ends; false: it ended with nothing left.
+bool TextReader::fill(TextBlock& block, std::string& text) {
+    text = std::move(rest);
+    rest.clear();
+    for (size_t wanted = std::max(block_bytes, text.size());;
+         wanted = std::min(2 * text.size() + block_bytes, most_bytes)) {
+        const size_t kept = text.size();
+        text.resize(std::max(wanted, kept));
+        const size_t count = fread(&text[kept], 1, text.size() - kept, file.get());
+        text.resize(kept + count);
+        bytes_read += count;
+        if (ferror(file.get())) fail("cannot read %s to its end", block.path.c_str());
+        if (text.empty()) return false;
+        if (feof(file.get())) return true;
+        const size_t cut = format.field.empty() ? safe_cut(text) : text.rfind('\n') + 1;
+        if (cut == 0 && text.size() >= most_bytes)
+            fail("%s has %zu bytes without %s: is it text?", block.path.c_str(), text.size(),
+                 format.field.empty() ? "a space after a letter" : "the end of a line");
+        if (cut == 0) continue;
+        rest = text.substr(cut);
+        text.resize(cut);
+        return true;
+    }
+}
+
+bool TextReader::next(TextBlock& block) {
+    for (;;) {
+        if (!file) {
+            if (next_file == paths.size()) return false;
+            file = open_to_read(paths[next_file++]);
+            at_start = true;
+            next_line = 1;
+        }
+        block.path = paths[next_file - 1];
+        if (fill(block, block.text)) break;
+        file.reset();
+    }
+    block.begins_file = at_start;
+    block.first_line = next_line;
+    at_start = false;
+    if (!format.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
+    return true;
+}
+
+static void encode_text(std::string_view text, const TextFormat& format, Tokenizer& tokenizer,
+                        EncodedBlock& to) {
+    to.text_bytes += text.size();
+    while (format.split_at_blank_lines) {
+        const size_t blank_line = text.find("\n\n");
+        if (blank_line == std::string_view::npos) break;
+        tokenizer.encode(text.substr(0, blank_line + 2), to.tokens);
+        to.tokens.push_back(uint16_t(tokenizer.end_of_text));
+        text.remove_prefix(blank_line + 2);
+    }
+    tokenizer.encode(text, to.tokens);
+}
+
+static void encode_lines(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer,
+                         EncodedBlock& to) {
+    uint64_t number = block.first_line;
+    const std::string_view all = block.text;
+    for (size_t start = 0, end; start < all.size(); start = end + 1, number++) {
+        end = std::min(all.find('\n', start), all.size());
+        const std::string_view line = all.substr(start, end - start);
+        if (line.find_first_not_of(" \t\r") == line.npos) continue;
+        const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+        if (!object.is_object())
+            fail("%s: line %llu is no JSON object", block.path.c_str(), (unsigned long long)number);
+        const auto text = object.find(format.field);
+        if (text == object.end() || !text->is_string())
+            fail("%s: line %llu has no text in a field '%s': name the right one with --field",
+                 block.path.c_str(), (unsigned long long)number, format.field.c_str());
+        if (to.tokens.empty())
+            to.begins_document = true;
+        else if (to.tokens.back() != tokenizer.end_of_text)
+            to.tokens.push_back(uint16_t(tokenizer.end_of_text));
+        encode_text(text->get_ref<const std::string&>(), format, tokenizer, to);
+    }
+}
+
+EncodedBlock encode_block(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer) {
+    EncodedBlock encoded;
+    encoded.begins_document = block.begins_file && format.field.empty();
+    if (format.field.empty())
+        encode_text(block.text, format, tokenizer, encoded);
+    else
+        encode_lines(block, format, tokenizer, encoded);
+    return encoded;
+}

@@ -1,0 +1,272 @@
+// Safetensors files and Hugging Face's GPT-2: exact bytes, round trips, and every kind of damaged file.
+#include "llmc/hugging_face.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "llmc/file.h"
+#include "llmc/model_file.h"
+#include "llmc/real.h"
+#include "llmc/safetensors.h"
+#include "tests/message_of.h"
+#include "tests/run_program.h"
+
+using nlohmann::json;
+static const ModelConfig small = {6, 10, 128, 2, 2, 4};
+
+// A value that differs between neighbours in both directions, and that bf16 holds exactly.
+static float value_at(int tensor, size_t i) { return float(tensor % 4 * 64 + int(i % 61)) * 0.25f; }
+
+static bool is_padding(int tensor, size_t i) { return tensor == WTE && i >= 10u * 4; }
+
+static void read_small(int tensor, size_t offset, float* values, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        values[i] = is_padding(tensor, offset + i) ? 0 : value_at(tensor, offset + i);
+}
+
+static bool same_shape(const ModelConfig& a, const ModelConfig& b) {
+    return a.max_seq_len == b.max_seq_len && a.vocab_size == b.vocab_size &&
+           a.padded_vocab_size == b.padded_vocab_size && a.num_layers == b.num_layers &&
+           a.num_heads == b.num_heads && a.channels == b.channels;
+}
+
+// Every element must come exactly once and hold what was written.
+static void expect_small(const std::string& path) {
+    ASSERT_TRUE(same_shape(read_model_file_header(path), small));
+    std::vector<std::vector<int>> seen;
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) seen.emplace_back(parameter_size(small, i));
+    read_model_file(path, [&](int tensor, size_t offset, const float* values, size_t count) {
+        for (size_t i = 0; i < count; i++) {
+            ASSERT_EQ(values[i], is_padding(tensor, offset + i) ? 0 : value_at(tensor, offset + i))
+                << parameter_info[tensor].name << " " << offset + i;
+            seen[tensor][offset + i]++;
+        }
+    });
+    for (const auto& tensor : seen)
+        EXPECT_TRUE(std::all_of(tensor.begin(), tensor.end(), [](int n) { return n == 1; }));
+}
+
+// A safetensors file as its three parts, to be changed and written again.
+struct Parts {
+    json header;
+    std::string data;
+
+    explicit Parts(const std::string& path) {
+        const std::string bytes = read_whole_file(path);
+        uint64_t length;
+        memcpy(&length, bytes.data(), sizeof length);
+        header = json::parse(bytes.substr(8, length));
+        data = bytes.substr(8 + length);
+    }
+    void write(const std::string& path) const {
+        const std::string text = header.dump();
+        const uint64_t length = text.size();
+        write_whole_file(path, {{reinterpret_cast<const char*>(&length), 8}, text, data});
+    }
+    // Appends a tensor of zeros.
+    void add(const std::string& name, const std::vector<uint64_t>& shape) {
+        uint64_t bytes = 4;
+        for (uint64_t size : shape) bytes *= size;
+        header[name] = {
+            {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {data.size(), data.size() + bytes}}};
+        data.append(bytes, '\0');
+    }
+};
+
+TEST(HuggingFace, RoundTripInBothTypes) {
+    for (bool in_bf16 : {false, true}) {
+        TemporaryFolder folder;
+        write_hugging_face(folder / "a/b", small, read_small, in_bf16);
+        expect_small(folder / "a/b/model.safetensors");
+        const size_t bytes = std::filesystem::file_size(folder / "a/b/model.safetensors");
+        const size_t data = (num_parameters(small) - 118 * 4) * (in_bf16 ? 2 : 4);
+        EXPECT_GT(bytes, data);
+        EXPECT_EQ((bytes - data) % 8, 0u);
+    }
+}
+
+// What PyTorch's Conv1D does with the numbers, written out: out[j] = sum_i in[i] * w[i][j].
+TEST(HuggingFace, LinearWeightsLieTransposed) {
+    TemporaryFolder folder;
+    write_hugging_face(folder.path, small, read_small);
+    const SafetensorsFile file = open_safetensors(folder / "model.safetensors");
+    EXPECT_EQ(file.tensors.size(), 2u + 2 * 12 + 2);
+    const SafetensorsEntry& entry = file.tensors.at("h.1.attn.c_attn.weight");
+    EXPECT_EQ(entry.shape, (std::vector<uint64_t>{4, 12}));
+    std::vector<float> values(48);
+    read_safetensors(file, "h.1.attn.c_attn.weight", 0, 48, values.data());
+    for (int in = 0; in < 4; in++)
+        for (int out = 0; out < 12; out++)
+            EXPECT_EQ(values[in * 12 + out], value_at(QKVW, 48 + out * 4 + in)) << in << " " << out;
+    EXPECT_EQ(file.tensors.at("wte.weight").shape, (std::vector<uint64_t>{10, 4}));
+    EXPECT_EQ(file.tensors.at("h.0.mlp.c_proj.weight").shape, (std::vector<uint64_t>{16, 4}));
+    const json config = json::parse(read_whole_file(folder / "config.json"));
+    EXPECT_EQ(config["n_head"], 2);
+    EXPECT_EQ(config["n_positions"], 6);
+    EXPECT_EQ(config["vocab_size"], 10);
+}
+
+TEST(HuggingFace, NamesWithPrefixAndHeadAndMasksAreTaken) {
+    TemporaryFolder folder;
+    write_hugging_face(folder.path, small, read_small);
+    const std::string path = folder / "model.safetensors";
+    Parts parts(path);
+    json renamed;
+    for (const auto& [name, item] : parts.header.items())
+        renamed[name == "__metadata__" ? name : "transformer." + name] = item;
+    parts.header = renamed;
+    parts.add("transformer.h.0.attn.bias", {1, 1, 6, 6});
+    // the head's own copy of the token embedding
+    const auto offsets = parts.header["transformer.wte.weight"]["data_offsets"];
+    const uint64_t begin = offsets[0], end = offsets[1], at = parts.data.size();
+    parts.header["lm_head.weight"] = {
+        {"dtype", "F32"}, {"shape", {10, 4}}, {"data_offsets", {at, at + end - begin}}};
+    parts.data += parts.data.substr(begin, end - begin);
+    parts.write(path);
+    expect_small(path);
+    parts.data.back() ^= 1;
+    parts.write(path);
+    EXPECT_NE(message_of([&] { read_hugging_face(path, [](auto...) {}); }).find("lm_head"),
+              std::string::npos);
+}
+
+TEST(HuggingFace, WithoutConfigHeadsHave64Channels) {
+    TemporaryFolder folder;
+    const ModelConfig wide = {6, 10, 128, 1, 2, 128};
+    write_hugging_face(folder.path, wide,
+                       [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.0f); });
+    std::filesystem::remove(folder / "config.json");
+    EXPECT_TRUE(same_shape(read_hugging_face_header(folder / "model.safetensors"), wide));
+    write_hugging_face(folder.path, small, read_small);
+    std::filesystem::remove(folder / "config.json");
+    EXPECT_NE(message_of([&] { read_hugging_face_header(folder / "model.safetensors"); }).find("config.json"),
+              std::string::npos);
+}
+
+TEST(HuggingFace, OtherModelsAreRefused) {
+    TemporaryFolder folder;
+    write_hugging_face(folder.path, small, read_small);
+    const std::string path = folder / "model.safetensors", config = folder / "config.json";
+    const json good = json::parse(read_whole_file(config));
+    const std::pair<const char*, json> wrong[] = {{"model_type", "llama"},
+                                                  {"activation_function", "relu"},
+                                                  {"layer_norm_epsilon", 1e-6},
+                                                  {"n_head", 3},
+                                                  {"n_head", -1},
+                                                  {"n_head", nullptr},
+                                                  {"n_head", 1ull << 40},
+                                                  {"n_inner", 17},
+                                                  {"tie_word_embeddings", false},
+                                                  {"scale_attn_by_inverse_layer_idx", true}};
+    for (const auto& [key, value] : wrong) {
+        json fields = good;
+        fields[key] = value;
+        write_whole_file(config, {fields.dump()});
+        const std::string message = message_of([&] { read_hugging_face_header(path); });
+        EXPECT_FALSE(message.empty()) << key << " " << value;
+        EXPECT_EQ(count_lines(message), 1) << message;
+    }
+    write_whole_file(config, {"[]"});
+    EXPECT_FALSE(message_of([&] { read_hugging_face_header(path); }).empty());
+    write_whole_file(config, {good.dump()});
+    const Parts whole(path);
+    for (const char* name :
+         {"wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.1.mlp.c_proj.bias", "ln_f.bias"}) {
+        Parts parts = whole;  // the tensor's place remains, under a name that nothing knows
+        parts.header["other"] = parts.header[name];
+        parts.header.erase(name);
+        parts.write(path);
+        EXPECT_FALSE(message_of([&] { read_hugging_face_header(path); }).empty()) << name;
+    }
+    Parts more = whole;
+    more.add("score.weight", {2, 4});
+    more.write(path);
+    EXPECT_NE(message_of([&] { read_hugging_face_header(path); }).find("score.weight"), std::string::npos);
+}
+
+TEST(Safetensors, DamagedFilesAreRefused) {
+    TemporaryFolder folder;
+    write_hugging_face(folder.path, small, read_small);
+    const std::string path = folder / "model.safetensors";
+    const std::string good = read_whole_file(path);
+    const Parts whole(path);
+    auto expect_refused = [&](const std::string& what) {
+        const std::string message = message_of([&] { open_safetensors(path); });
+        EXPECT_NE(message.find(path), std::string::npos) << what << ": " << message;
+        EXPECT_EQ(count_lines(message), 1) << message;
+    };
+    for (size_t length : {size_t(0), size_t(7), size_t(8), size_t(100), good.size() - 1}) {
+        write_whole_file(path, {good.substr(0, length)});
+        expect_refused("cut to " + std::to_string(length));
+    }
+    write_whole_file(path, {good, "x"});
+    expect_refused("one byte more");
+    for (uint64_t length : {uint64_t(1), uint64_t(good.size()), uint64_t(1) << 62, ~uint64_t(0)}) {
+        write_whole_file(path, {{reinterpret_cast<const char*>(&length), 8}, good.substr(8)});
+        expect_refused("header of " + std::to_string(length));
+    }
+    const std::pair<const char*, json> wrong[] = {{"dtype", "F33"},
+                                                  {"dtype", "F16"},
+                                                  {"dtype", 3},
+                                                  {"shape", {4, 5}},
+                                                  {"shape", {-10, -4}},
+                                                  {"shape", "10"},
+                                                  {"shape", {1ull << 63, 8}},
+                                                  {"shape", {1ull << 40, 1ull << 40}},
+                                                  {"data_offsets", {0}},
+                                                  {"data_offsets", {160, 0}},
+                                                  {"data_offsets", {4, 164}},
+                                                  {"data_offsets", {0, 1ull << 63}},
+                                                  {"data_offsets", {0.5, 1.5}}};
+    for (const auto& [key, value] : wrong) {
+        Parts parts = whole;
+        parts.header["wte.weight"][key] = value;
+        parts.write(path);
+        expect_refused(std::string(key) + " " + value.dump());
+    }
+    for (const json& header : {json::array(), json(3), json{{"a", 3}}}) {
+        Parts parts = whole;
+        parts.header = header;
+        parts.write(path);
+        expect_refused(header.dump());
+    }
+}
+
+TEST(Safetensors, AllFloatTypesAreRead) {
+    TemporaryFolder folder;
+    const std::vector<float> values = {1.5f, -2.0f, 0.0f, 1024.0f};
+    const std::vector<double> doubles(values.begin(), values.end());
+    const std::vector<bf16> upper = {bf16(1.5f), bf16(-2.0f), bf16(0.0f), bf16(1024.0f)};
+    const std::vector<fp16> halves = {fp16(1.5f), fp16(-2.0f), fp16(0.0f), fp16(1024.0f)};
+    FileWriter file(folder / "x.safetensors");
+    write_safetensors_header(file, {{"d", "F64", {2, 2}},
+                                    {"f", "F32", {4}},
+                                    {"b", "BF16", {4}},
+                                    {"h", "F16", {4}},
+                                    {"i", "I32", {1}},
+                                    {"none", "F32", {0, 5}},
+                                    {"one", "F32", {}}});
+    file.write(doubles.data(), 32);
+    file.write(values.data(), 16);
+    file.write(upper.data(), 8);
+    file.write(halves.data(), 8);
+    file.write(values.data(), 4);
+    file.write(values.data(), 4);
+    file.finish();
+    const SafetensorsFile read = open_safetensors(folder / "x.safetensors");
+    for (const char* name : {"d", "f", "b", "h"}) {
+        std::vector<float> got(3);
+        read_safetensors(read, name, 1, 3, got.data());
+        EXPECT_EQ(got, std::vector<float>(values.begin() + 1, values.end())) << name;
+    }
+    float one = 0;
+    read_safetensors(read, "one", 0, 1, &one);
+    EXPECT_EQ(one, 1.5f);
+    read_safetensors(read, "none", 0, 0, nullptr);
+    EXPECT_NE(message_of([&] { read_safetensors(read, "i", 0, 1, &one); }).find("I32"), std::string::npos);
+    EXPECT_FALSE(message_of([&] { read_safetensors(read, "f", 2, 3, &one); }).empty());
+    EXPECT_FALSE(message_of([&] { read_safetensors(read, "missing", 0, 1, &one); }).empty());
+}
