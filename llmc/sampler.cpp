@@ -19,21 +19,26 @@ static float checked_maximum(const float* logits, int n) {
     return maximum;
 }
 
-// Sets the weights of all tokens that top_k and top_p leave out to zero; ties go to the lower token.
+// Sets the weights of all tokens that top_k and top_p leave out to zero; ties go to the lower token. Only as
+// many tokens are sorted as are kept, or twice that: a few of a vocabulary of 50,000.
 static void keep_likeliest(std::vector<double>& weights, const SamplerOptions& options) {
-    std::vector<int> order(weights.size());
+    const size_t n = weights.size(), most = options.top_k > 0 ? std::min(n, size_t(options.top_k)) : n;
+    std::vector<int> order(n);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return weights[a] > weights[b]; });
-    size_t keep = options.top_k > 0 ? std::min(order.size(), size_t(options.top_k)) : order.size();
+    auto likelier = [&](int a, int b) { return weights[a] != weights[b] ? weights[a] > weights[b] : a < b; };
+    if (most < n) std::nth_element(order.begin(), order.begin() + most, order.end(), likelier);
     double sum = 0, enough = 0;
-    for (size_t i = 0; i < keep; i++) sum += weights[order[i]];
-    for (size_t i = 0; i < keep; i++) {
-        if (i > 0 && enough >= options.top_p * sum)
-            keep = i;
-        else
-            enough += weights[order[i]];
+    for (size_t i = 0; i < most; i++) sum += weights[order[i]];
+    size_t keep = options.top_p < 1 ? 0 : most;
+    for (size_t sorted = 0; keep < most && (keep == 0 || enough < options.top_p * sum); keep++) {
+        if (keep == sorted) {
+            const size_t next = std::min(most, 2 * sorted + 256);
+            std::partial_sort(order.begin() + sorted, order.begin() + next, order.begin() + most, likelier);
+            sorted = next;
+        }
+        enough += weights[order[keep]];
     }
-    for (size_t i = keep; i < order.size(); i++) weights[order[i]] = 0;
+    for (size_t i = keep; i < n; i++) weights[order[i]] = 0;
 }
 
 int sample_token(const float* logits, int n, float coin, const SamplerOptions& options) {

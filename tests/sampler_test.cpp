@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <set>
 #include <vector>
 
 #include "llmc/error.h"
@@ -38,6 +41,33 @@ TEST(Sampler, MeaninglessLogitsAreRefused) {
     EXPECT_THROW(sample({0.0f, INFINITY}, 0.5f), Error);
     EXPECT_THROW(sample({-INFINITY, -INFINITY}, 0.5f), Error);
     EXPECT_THROW(sample({}, 0.5f), Error);
+}
+
+// The tokens that can be drawn, by many coins, against sorting them all.
+TEST(Sampler, KeepsTheLikeliestOfALargeVocabulary) {
+    const int n = 600;
+    uint64_t state = 7;
+    std::vector<float> logits(n);
+    for (float& logit : logits) logit = std::floor(random_f32(state) * 40) / 10;  // many are equal
+    std::vector<int> order(n);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+    for (const auto& [top_k, top_p] :
+         {std::pair{0, 0.1f}, {0, 0.9f}, {0, 0.999f}, {300, 1.0f}, {300, 0.5f}, {5, 0.9f}}) {
+        double sum = 0, enough = 0;
+        const int most = top_k ? top_k : n;
+        for (int i = 0; i < most; i++) sum += std::exp(double(logits[order[i]]));
+        std::set<int> kept, drawn;
+        for (int i = 0; i < most && enough < top_p * sum; i++) {
+            kept.insert(order[i]);
+            enough += std::exp(double(logits[order[i]]));
+        }
+        for (int coin = 0; coin < 1 << 12; coin++)
+            drawn.insert(sample(logits, float(coin) / (1 << 12), {1.0f, top_k, top_p}));
+        EXPECT_TRUE(std::includes(kept.begin(), kept.end(), drawn.begin(), drawn.end()))
+            << top_k << " " << top_p;
+        EXPECT_GE(drawn.size(), kept.size() * 2 / 3) << top_k << " " << top_p;
+    }
 }
 
 TEST(Sampler, Options) {

@@ -1,0 +1,119 @@
+// The program eval: loss, perplexity and bits per byte against numbers that are known, shards whose ends fill
+// no batch, HellaSwag, and bad input.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "llmc/checkpoint.h"
+#include "llmc/file.h"
+#include "llmc/gpt2.h"
+#include "llmc/hellaswag.h"
+#include "llmc/initialize.h"
+#include "llmc/token_file.h"
+#include "tests/run_program.h"
+
+static const std::string program = BINARY_DIR "/eval";
+static const std::string tiny = "custom:layers=2,heads=2,channels=32,max_seq_len=16,vocab=257";
+
+static std::vector<uint16_t> some_tokens(size_t count) {
+    std::vector<uint16_t> tokens(count);
+    for (size_t i = 0; i < count; i++) tokens[i] = i % 20 == 0 ? 256 : uint16_t('a' + i * i % 23);
+    return tokens;
+}
+
+// The mean loss over stretches of T tokens, one at a time.
+static double expected_nats(const std::vector<uint16_t>& tokens, int T) {
+    GPT2<float> g(parse_descriptor(tiny), nullptr, false);
+    initialize_parameters(g.config, 42, parameter_writer(g));
+    gpt2_allocate(g, 1, T, false);
+    double sum = 0;
+    for (size_t at = 0; at + 1 < tokens.size(); at += T) {
+        const int count = int(std::min<size_t>(T, tokens.size() - 1 - at));
+        const std::vector<int> values(tokens.begin() + at, tokens.begin() + at + count + 1);
+        gpt2_set_batch(g, values.data(), values.data() + 1, count, false);
+        gpt2_forward(g, 1, count);
+        gpt2_head(g, 1, count, 1, false);
+        for (int t = 0; t < count; t++) sum += g.losses[t];
+    }
+    return sum;
+}
+
+TEST(Eval, LossPerplexityAndBitsPerByte) {
+    TemporaryFolder folder;
+    const std::vector<uint16_t> a = some_tokens(83), b = some_tokens(8), empty = some_tokens(1);
+    write_token_shard(folder / "a.bin", a.data(), a.size());
+    write_token_shard(folder / "b.bin", b.data(), b.size());
+    write_token_shard(folder / "c.bin", empty.data(), 1);
+    int bytes = 0;
+    for (const auto& tokens : {a, b})
+        for (size_t i = 1; i < tokens.size(); i++) bytes += tokens[i] != 256;
+    for (const int T : {16, 5}) {
+        const double nats = expected_nats(a, T) + expected_nats(b, T);
+        for (const char* B : {"1", "4", "32"}) {
+            const ProgramResult result = run_program({program, "-e", tiny, "-i", folder / "*.bin", "--device",
+                                                      "cpu", "-b", B, "-t", std::to_string(T)});
+            ASSERT_EQ(result.status, 0) << result.err;
+            unsigned tokens;
+            double loss, perplexity, bits;
+            ASSERT_EQ(
+                sscanf(result.out.c_str(), "tokens %u | loss %lf nats | perplexity %lf | %lf bits per byte",
+                       &tokens, &loss, &perplexity, &bits),
+                4)
+                << result.out;
+            EXPECT_EQ(tokens, 89u);
+            EXPECT_NEAR(loss, nats / 89, 2e-6);
+            EXPECT_NEAR(perplexity, std::exp(nats / 89), 1e-2);
+            EXPECT_NEAR(bits, nats / std::log(2) / bytes, 2e-6);
+        }
+    }
+}
+
+TEST(Eval, HellaSwagOfACheckpoint) {
+    TemporaryFolder folder;
+    const ModelConfig config = parse_descriptor(tiny);
+    write_model(folder / "zero.bin", config,
+                [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.0f); });
+    std::vector<HellaSwagExample> examples;
+    for (int i = 0; i < 5; i++) examples.push_back({i % 4, {1, 2}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}});
+    write_hellaswag(folder / "h.bin", examples);
+    // a model of zeros finds all endings alike, and takes the first: right twice
+    const ProgramResult result =
+        run_program({program, "-e", folder / "zero.bin", "--hellaswag", folder / "h.bin", "--device", "cpu"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out, "HellaSwag: 2/5 = 0.400000\n");
+}
+
+TEST(Eval, BadInputGivesOneLineAndStatus1) {
+    TemporaryFolder folder;
+    const std::vector<uint16_t> tokens = some_tokens(50), large = {1, 2, 300, 4};
+    write_token_shard(folder / "good.bin", tokens.data(), tokens.size());
+    write_token_shard(folder / "large.bin", large.data(), large.size());
+    write_token_shard(folder / "one.bin", tokens.data(), 1);
+    const std::string good = folder / "good.bin";
+    const std::vector<std::vector<std::string>> cases = {
+        {},
+        {"-e", tiny},
+        {"-i", good},
+        {"-e", tiny, "-i", folder / "missing*.bin"},
+        {"-e", tiny, "-i", folder / "one.bin"},
+        {"-e", folder / "missing.bin", "-i", good},
+        {"-e", tiny, "-i", good, "-t", "17"},
+        {"-e", tiny, "-i", good, "-b", "0"},
+        {"-e", tiny, "-i", good, "-m", "0"},
+        {"-e", tiny, "-i", good, "--hellaswag", good},
+        {"-e", tiny, "-i", good, "--tokenizer", folder / "missing"},
+    };
+    for (std::vector<std::string> arguments : cases) {
+        arguments.insert(arguments.begin(), program);
+        const ProgramResult result = run_program(arguments);
+        std::string shown;
+        for (const std::string& argument : arguments) shown += argument + " ";
+        EXPECT_EQ(result.status, 1) << shown;
+        EXPECT_EQ(count_lines(result.err), 1) << shown << result.err;
+        EXPECT_EQ(result.err.rfind("eval: ", 0), 0u) << shown << result.err;
+    }
+    const ProgramResult result =
+        run_program({program, "-e", tiny, "-i", folder / "large.bin", "--device", "cpu"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("token 2 is 300"), std::string::npos) << result.err;
+}
