@@ -1,0 +1,111 @@
+// make_seeds FOLDER: writes small, valid files into FOLDER/<fuzz program>/, by the project's own writers:
+// what the fuzz programs start from.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "fuzz/seeds.h"
+#include "llmc/checkpoint.h"
+#include "llmc/error.h"
+#include "llmc/file.h"
+#include "llmc/hellaswag.h"
+#include "llmc/hugging_face.h"
+#include "llmc/run_state.h"
+#include "llmc/token_file.h"
+#include "llmc/tokenizer.h"
+#include "llmc/train_options.h"
+
+static std::string folder;
+
+// The path of a new seed.
+static std::string seed(const std::string& program, const std::string& name) {
+    std::filesystem::create_directories(folder + "/" + program);
+    return folder + "/" + program + "/" + name;
+}
+
+static void fill(int tensor, size_t offset, float* values, size_t count) {
+    for (size_t i = 0; i < count; i++) values[i] = float(tensor) + 0.25f * float((offset + i) % 5);
+}
+
+static void make_models() {
+    write_model(seed("checkpoint_fuzz", "fp32"), seed_config, fill);
+    write_model(seed("checkpoint_fuzz", "bf16"), seed_config, fill, true);
+    for (const bool shuffled : {false, true}) {
+        OptimizerState state;
+        state.step = 7;
+        state.use_master_weights = state.data.should_shuffle = shuffled;
+        if (shuffled) {
+            state.data.shard_indices = {0};
+            state.data.intra_shard_indices = {2, 0, 3, 1};
+            state.data.current_sample = 1;
+        }
+        write_optimizer_state(seed("optimizer_state_fuzz", shuffled ? "shuffled" : "ordered"), seed_config,
+                              state, [](Moment, int tensor, size_t offset, float* values, size_t count) {
+                                  fill(tensor, offset, values, count);
+                              });
+    }
+    for (const bool in_bf16 : {false, true}) {
+        const std::string name = in_bf16 ? "bf16" : "fp32", dir = folder + "/hugging_face";
+        write_hugging_face(dir, {4, 6, 128, 1, 2, 4}, fill, in_bf16);
+        const std::string config = read_whole_file(dir + "/config.json"),
+                          model = read_whole_file(dir + "/model.safetensors");
+        write_whole_file(seed("safetensors_fuzz", name), {model});
+        write_whole_file(seed("hugging_face_fuzz", name), {config, std::string(1, '\0'), model});
+        std::filesystem::remove_all(dir);
+    }
+}
+
+static void make_data() {
+    std::vector<uint16_t> tokens;
+    for (int i = 0; i < 40; i++) tokens.push_back(uint16_t(i * 7 % 257));
+    write_token_shard(seed("token_shard_fuzz", "40"), tokens.data(), 40);
+    write_token_shard(seed("token_shard_fuzz", "5"), tokens.data(), 5);
+    write_tokenizer(open_tokenizer("bytes"), seed("tokenizer_fuzz", "bytes"));
+    Tokenizer merged = open_tokenizer("bytes");
+    for (const char* token : {"th", "the", " the", "in", "ing"}) merged.tokens.push_back(token);
+    write_tokenizer(merged, seed("tokenizer_fuzz", "merged"));
+    write_hellaswag(seed("hellaswag_fuzz", "two"),
+                    {{3, {1, 2}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}}, {0, {9}, {{{1}, {2}, {3}, {4}}}}});
+    write_whole_file(seed("jsonl_fuzz", "documents"),
+                     {R"({"text": "one\n\ntwo"})", "\n", R"({"id": 3, "text": "dr\u00e9i"})", "\n"});
+    write_whole_file(seed("jsonl_fuzz", "hellaswag"),
+                     {R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "d"]})"});
+    write_whole_file(seed("jsonl_fuzz", "text"), {"one two\n\nthree \xe2\x82\xac"});
+    write_whole_file(seed("vocabulary_fuzz", "small"), {R"({"a": 0, "\u0120": 1, "<|endoftext|>": 2})",
+                                                        std::string(1, '\0'), "#version: 0.2\na b\n"});
+    for (const char* text :
+         {"d12", "gpt3:c768", "custom:layers=4,heads=4,channels=128,max_seq_len=256,vocab=257"})
+        write_whole_file(seed("descriptor_fuzz", std::string(text).substr(0, 4)), {text});
+}
+
+static void make_runs() {
+    RunState state;
+    state.precision = "fp16";
+    state.shards = {{"a.bin", 18}, {"b.bin", 40}};
+    state.chunk_tokens = 4;
+    for (int i = 0; i < 5; i++) state.judge.judge(2.5f, 0.5f, 1);
+    write_whole_file(seed("run_state_fuzz", "five_steps"), {run_state_to_json(state)});
+    Options options;
+    std::string arguments[] = {"train_gpt2", "-i", "a.bin", "-e", "d12", "-o", "run", "-n", "500"};
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    parse_options(int(argv.size()), argv.data(), options);
+    write_whole_file(seed("options_fuzz", "effective"), {options.effective});
+}
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        fprintf(stderr, "usage: make_seeds FOLDER\n");
+        return 1;
+    }
+    folder = argv[1];
+    try {
+        make_models();
+        make_data();
+        make_runs();
+    } catch (const Error& error) {
+        fprintf(stderr, "make_seeds: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,21 @@
+// llm.c's optimizer states, and the data position in them.
+#include "fuzz/fuzz.h"
+#include "fuzz/seeds.h"
+#include "llmc/checkpoint.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    static const InputFile shard(seed_shard());
+    static DataLoader loader(shard.path, 1, 4, 300, true);
+    const InputFile file(text_of(data, size));
+    expect_no_crash([&] {
+        const OptimizerState state = read_optimizer_state(file.path, seed_config);
+        read_moments(file.path, seed_config,
+                     [](Moment, int tensor, size_t offset, const float*, size_t count) {
+                         require(offset + count <= parameter_size(seed_config, tensor));
+                     });
+        loader.resume(state.data);
+        int inputs[4], targets[4];
+        for (int i = 0; i < 20; i++) loader.next_batch(inputs, targets);
+    });
+    return 0;
+}
