@@ -6,13 +6,16 @@
 //
 // Without files it takes the small reference in tests/reference. Exits 0 only if everything is within the
 // limits below.
-#define TESTING
-#include "train_gpt2.cpp"
-
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "llmc/checkpoint.h"
+#include "llmc/gpt2.h"
 
 // llm.c's debug state: 256 int32 (magic 20240327, version 2, B, T), then the arrays below.
 struct DebugState {
@@ -168,7 +171,8 @@ static void check_training(GPT2<Real>& g, const DebugState& s, const std::vector
         verdict.loss(format_string("step %zu", step), forward_backward(g, s, nullptr), losses[step], limit);
         const AdamWStep numbers = adamw_step(1e-4f, 0.9f, 0.999f, 1e-8f, int(step) + 1);
         g.memory.upload(g.adamw, &numbers, 1);
-        gpt2_update(g, 0.01f, 0.0f, true);
+        gpt2_gradient_norm(g, 0.0f);
+        gpt2_update(g, 0.01f, true);
     }
 }
 

@@ -2,6 +2,7 @@
 # Installs what the build, the tests and the plots need, on Debian 12 or later and Ubuntu 24.04 or later. What is
 # there already is left alone: a second run calls nothing. Run as:
 #   dev/setup.sh               packages by apt (with sudo where not root), and a newer glslang in .tools/ if needed
+#   dev/setup.sh fuzz          also clang with its libFuzzer, for fuzz/
 #   dev/setup.sh newer-mesa    also a newer Mesa in .tools/: .tools/bin/with-newer-mesa PROGRAM ARGS... runs on it
 # On a system without apt, or with no network, one line says what is missing and the exit code is 1.
 set -euo pipefail
@@ -26,6 +27,7 @@ libgtest-dev             header   gtest/gtest.h
 libbenchmark-dev         header   benchmark/benchmark.h
 libpcre2-dev             header   pcre2.h
 nlohmann-json3-dev       header   nlohmann/json.hpp
+libxxhash-dev            header   xxhash.h
 libcli11-dev             header   CLI/CLI.hpp
 mesa-vulkan-drivers      file     /usr/share/vulkan/icd.d/lvp_icd*.json
 vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
@@ -202,7 +204,24 @@ exec "\$top/$ld" --library-path "\$top/${ld%/*}" "\$program" "\$@"
 END
 }
 
-case ${1:-} in '' | newer-mesa) ;; *) die "unknown word $1; usage: dev/setup.sh [newer-mesa]" ;; esac
+# Whether clang++ can build a fuzz program.
+fuzzer_works() {
+    have clang++ && clang++ -fsanitize=fuzzer,address,undefined -x c++ -o "$tools/fuzzer-works" - 2>>"$log" <<'END'
+#include <cstddef>
+#include <cstdint>
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) { return 0; }
+END
+}
+
+# libFuzzer and the sanitizers' runtime are in a package that is named after clang's version.
+fuzzer() {
+    fuzzer_works && return
+    have clang++ || apt_install clang
+    fuzzer_works || apt_install "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
+    fuzzer_works || die "clang++ cannot build with -fsanitize=fuzzer (see $log)"
+}
+
+case ${1:-} in '' | fuzz | newer-mesa) ;; *) die "unknown word $1; usage: dev/setup.sh [fuzz | newer-mesa]" ;; esac
 mkdir -p "$tools"
 mapfile -t packages < <(missing_packages)
 if [ ${#packages[@]} -gt 0 ]; then
@@ -210,6 +229,9 @@ if [ ${#packages[@]} -gt 0 ]; then
 fi
 if [ ! -x "$tools/bin/glslang" ] && ! version_at_least "$(glslang_version glslangValidator)" "$glslang_wanted"; then
     newer_glslang
+fi
+if [ "${1:-}" = fuzz ]; then
+    fuzzer
 fi
 if [ "${1:-}" = newer-mesa ] && [ ! -x "$tools/bin/with-newer-mesa" ]; then
     newer_mesa

@@ -46,4 +46,4 @@ mkdir -p "$run"
 build/train_gpt2 -i "$corpus/${name}_train*.bin" -j "$corpus/${name}_val*.bin" \
     -e custom:layers=3,heads=2,channels=96,max_seq_len=256 -o "$run" -b 8 -t 256 -x 3500 -l 0.005 -u 100 \
     -k cosine -q 0.05 -v 250 -m 16 -s 1750 -g 600 -n 1750 --tokenizer bytes --device auto "$@"
-dev/plot_loss.sh "${floor[@]}" "$run"
+dev/plot.sh "${floor[@]}" "$run"

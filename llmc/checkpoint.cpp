@@ -2,13 +2,16 @@
 // name.
 #include "llmc/checkpoint.h"
 
+#define XXH_INLINE_ALL
 #include <fcntl.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "llmc/error.h"
 #include "llmc/file.h"
@@ -47,6 +50,42 @@ static void sync_directory(const std::string& dir) {
     fsync(descriptor);
     close(descriptor);
 }
+
+// The checksum of bytes that come in pieces.
+struct Checksum {
+    XXH3_state_t* state = XXH3_createState();
+    uint64_t bytes = 0;
+    Checksum() { XXH3_64bits_reset(state); }
+    ~Checksum() { XXH3_freeState(state); }
+    Checksum(const Checksum&) = delete;
+    void add(const void* data, size_t count) {
+        XXH3_64bits_update(state, data, count);
+        bytes += count;
+    }
+    std::string text() const {
+        return format_string("%016llx", (unsigned long long)XXH3_64bits_digest(state));
+    }
+};
+
+// What is written of a file, for the checkpoint's run_%08d.json.
+struct FileSeal {
+    uint64_t bytes = 0;
+    std::string checksum;
+};
+
+struct SealedWriter {
+    FileWriter file;
+    Checksum sum;
+    explicit SealedWriter(const std::string& path) : file(path) {}
+    void write(const void* data, size_t count) {
+        file.write(data, count);
+        sum.add(data, count);
+    }
+    FileSeal finish() {
+        file.finish();
+        return {sum.bytes, sum.text()};
+    }
+};
 
 // Calls visit(tensor, offset, count) for all tensors in model order, in pieces of at most tensor_chunk
 // elements.
@@ -106,13 +145,14 @@ void read_model(const std::string& path, const WriteTensor& write) {
     });
 }
 
-void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read, bool in_bf16) {
+static FileSeal write_sealed_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
+                                   bool in_bf16) {
     validate(config, path);
     int32_t header[header_ints] = {model_magic,        in_bf16 ? bf16_version : fp32_version,
                                    config.max_seq_len, config.vocab_size,
                                    config.num_layers,  config.num_heads,
                                    config.channels,    config.padded_vocab_size};
-    FileWriter file(path);
+    SealedWriter file(path);
     file.write(header, header_bytes);
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
@@ -127,7 +167,11 @@ void write_model(const std::string& path, const ModelConfig& config, const ReadT
             file.write(values.data(), count * sizeof(float));
         }
     });
-    file.finish();
+    return file.finish();
+}
+
+void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read, bool in_bf16) {
+    write_sealed_model(path, config, read, in_bf16);
 }
 
 // --- optimizer state: header ints as llm.c numbers them ---
@@ -248,14 +292,14 @@ void read_moments(const std::string& path, const ModelConfig& config, const Writ
     }
 }
 
-static void write_indices(FileWriter& file, const std::vector<int32_t>& values) {
+static void write_indices(SealedWriter& file, const std::vector<int32_t>& values) {
     uint64_t count = values.size();
     file.write(&count, sizeof count);
     file.write(values.data(), count * sizeof(int32_t));
 }
 
-void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
-                           const ReadMoment& read) {
+static FileSeal write_sealed_state(const std::string& path, const ModelConfig& config,
+                                   const OptimizerState& state, const ReadMoment& read) {
     int32_t header[header_ints] = {state_magic, state_version};
     header[NUM_PROCESSES] = 1;
     header[USE_MASTER_WEIGHTS] = state.use_master_weights;
@@ -265,7 +309,7 @@ void write_optimizer_state(const std::string& path, const ModelConfig& config, c
     set64(header, RNG_STATE_LAST_UPDATE, state.rng_state_last_update);
     set64(header, CURRENT_SHARD, state.data.current_shard);
     set64(header, CURRENT_SAMPLE, state.data.current_sample);
-    FileWriter file(path);
+    SealedWriter file(path);
     file.write(header, header_bytes);
     std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
     for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
@@ -282,7 +326,57 @@ void write_optimizer_state(const std::string& path, const ModelConfig& config, c
         save_random(state.data.shuffle_random, random);
         file.write(random, sizeof random);
     }
-    file.finish();
+    return file.finish();
+}
+
+void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
+                           const ReadMoment& read) {
+    write_sealed_state(path, config, state, read);
+}
+
+// --- run_%08d.json: {"checksum": of the content as compact text, "content": {"files": ..., "run": ...}} ---
+
+static std::string checksum_of(const nlohmann::json& content) {
+    Checksum sum;
+    const std::string text = content.dump();
+    sum.add(text.data(), text.size());
+    return sum.text();
+}
+
+static void write_run_file(const std::string& path, const FileSeal& model, const FileSeal& state,
+                           const std::string& run) {
+    auto seal = [](const FileSeal& s) { return nlohmann::json{{"bytes", s.bytes}, {"xxh3", s.checksum}}; };
+    const nlohmann::json content = {{"files", {{"model", seal(model)}, {"state", seal(state)}}},
+                                    {"run", nlohmann::json::parse(run)}};
+    const nlohmann::json file = {{"checksum", checksum_of(content)}, {"content", content}};
+    write_whole_file(path, {file.dump(1), "\n"});
+}
+
+static nlohmann::json read_run_file(const std::string& path) {
+    const uint64_t most = uint64_t(64) << 20;
+    const nlohmann::json file = nlohmann::json::parse(read_whole_file(path, most), nullptr, false);
+    if (!file.is_object() || !file.contains("content") || !file.contains("checksum") ||
+        file["checksum"] != checksum_of(file["content"]))
+        fail("%s is damaged: it is not what was written", path.c_str());
+    return file["content"];
+}
+
+static void check_seal(const std::string& path, const nlohmann::json& seal) {
+    File file = open_to_read(path);
+    const uint64_t bytes = seal.at("bytes"), size = size_of(file, path);
+    if (size != bytes)
+        fail("%s is damaged: it has %llu bytes, and %llu were written", path.c_str(),
+             (unsigned long long)size, (unsigned long long)bytes);
+    Checksum sum;
+    std::vector<char> piece(1 << 20);
+    for (uint64_t left = bytes; left;) {
+        const size_t count = std::min<uint64_t>(left, piece.size());
+        read_exactly(file, path, piece.data(), count);
+        sum.add(piece.data(), count);
+        left -= count;
+    }
+    if (seal.at("xxh3") != sum.text())
+        fail("%s is damaged: its checksum is not that of what was written", path.c_str());
 }
 
 // --- checkpoints as sets of files ---
@@ -299,21 +393,27 @@ std::string done_path(const std::string& dir, int step) {
     return format_string("%s/DONE_%08d", dir.c_str(), step);
 }
 
+std::string run_path(const std::string& dir, int step) {
+    return format_string("%s/run_%08d.json", dir.c_str(), step);
+}
+
 static void remove_file(const std::string& path) {
     if (unlink(path.c_str()) != 0 && errno != ENOENT)
         fail("cannot remove %s: %s", path.c_str(), strerror(errno));
 }
 
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
-                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16) {
+                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16,
+                      const std::string& run) {
     std::error_code error;
     std::filesystem::create_directories(dir, error);
     if (error) fail("cannot create directory %s: %s", dir.c_str(), error.message().c_str());
     remove_file(done_path(dir, state.step));
     sync_directory(dir);
-    write_model(model_path(dir, state.step), config, read_tensor, in_bf16);
-    write_optimizer_state(optimizer_path(dir, state.step), config, state, read_moment);
-    sync_directory(dir);  // both names before DONE
+    const FileSeal model = write_sealed_model(model_path(dir, state.step), config, read_tensor, in_bf16);
+    const FileSeal moments = write_sealed_state(optimizer_path(dir, state.step), config, state, read_moment);
+    write_run_file(run_path(dir, state.step), model, moments, run);
+    sync_directory(dir);  // all names before DONE
     write_whole_file(done_path(dir, state.step), {});
     sync_directory(dir);
 }
@@ -326,16 +426,44 @@ std::vector<int> list_checkpoints(const std::string& dir) {
         std::string name = entry.path().filename().string();
         if (sscanf(name.c_str(), "DONE_%8d%n", &step, &length) != 1 || size_t(length) != name.size())
             continue;
-        if (step < 0 || access(model_path(dir, step).c_str(), R_OK) != 0) continue;
-        if (access(optimizer_path(dir, step).c_str(), R_OK) == 0) steps.push_back(step);
+        if (step >= 0) steps.push_back(step);
     }
     std::sort(steps.rbegin(), steps.rend());
     return steps;
 }
 
-int find_latest_checkpoint(const std::string& dir) {
-    std::vector<int> steps = list_checkpoints(dir);
-    return steps.empty() ? -1 : steps.front();
+std::string check_checkpoint(const std::string& dir, int step) {
+    const std::string model = model_path(dir, step), state = optimizer_path(dir, step),
+                      path = run_path(dir, step);
+    std::string run;
+    if (access(path.c_str(), F_OK) == 0) {
+        try {
+            const nlohmann::json content = read_run_file(path);
+            check_seal(model, content.at("files").at("model"));
+            check_seal(state, content.at("files").at("state"));
+            run = content.at("run").dump();
+        } catch (const nlohmann::json::exception&) {
+            fail("%s is not what this program writes", path.c_str());
+        }
+    }
+    const OptimizerState found = read_optimizer_state(state, read_model_header(model));
+    if (found.step != step) fail("%s is of step %d", state.c_str(), found.step);
+    return run;
+}
+
+FoundCheckpoint find_latest_checkpoint(const std::string& dir) {
+    FoundCheckpoint found;
+    for (int step : list_checkpoints(dir)) {
+        try {
+            found.run = check_checkpoint(dir, step);
+            found.step = step;
+            return found;
+        } catch (const Error& error) {
+            found.broken.push_back(
+                format_string("the checkpoint of step %d is broken: %s", step, error.what()));
+        }
+    }
+    return found;
 }
 
 void delete_checkpoint(const std::string& dir, int step) {
@@ -343,4 +471,5 @@ void delete_checkpoint(const std::string& dir, int step) {
     sync_directory(dir);
     remove_file(model_path(dir, step));
     remove_file(optimizer_path(dir, step));
+    remove_file(run_path(dir, step));
 }

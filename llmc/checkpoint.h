@@ -1,8 +1,9 @@
 // llm.c's checkpoint files, exact to the byte: model_%08d.bin (versions 3 = fp32 and 5 = bf16), the optimizer
 // state state_%08d_%05d.bin, and the empty DONE_%08d that says both are complete. Layout: 256 int32 of
-// header, then tensors, little-endian. Every file is written under a temporary name, flushed to disk and
-// renamed; every file is checked whole (magic, version, shape, exact length) before anything is allocated
-// from it.
+// header, then tensors, little-endian. Beside them run_%08d.json, which llm.c does not look at: what else a
+// run must know to go on exactly, and the lengths and checksums (XXH3, 64 bits) of the other two files and of
+// itself. Every file is written under a temporary name, flushed to disk and renamed; every file is checked
+// whole (magic, version, shape, exact length) before anything is allocated from it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -51,17 +52,29 @@ void write_optimizer_state(const std::string& path, const ModelConfig& config, c
 std::string model_path(const std::string& dir, int step);
 std::string optimizer_path(const std::string& dir, int step);
 std::string done_path(const std::string& dir, int step);
+std::string run_path(const std::string& dir, int step);
 
 // A whole checkpoint of state.step: creates dir, withdraws an older DONE of the same step, writes the model,
-// the state, and last DONE.
+// the state, the run (a JSON object, given as text), and last DONE.
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
-                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16 = false);
+                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16 = false,
+                      const std::string& run = "{}");
 
-// Steps of the checkpoints in dir that have DONE, model and state, newest first; empty if dir does not exist.
+// Steps of the checkpoints in dir that have DONE, newest first; empty if dir does not exist.
 std::vector<int> list_checkpoints(const std::string& dir);
 
-// The newest of them, or -1.
-int find_latest_checkpoint(const std::string& dir);
+// Error, naming the file and what is wrong with it, unless all files of the checkpoint are what was written.
+// Without run_%08d.json (llm.c writes none) there are no checksums, and headers and lengths alone are
+// checked. Returns the run's JSON text, empty where there is none.
+std::string check_checkpoint(const std::string& dir, int step);
+
+// The newest good checkpoint.
+struct FoundCheckpoint {
+    int step = -1;                    // -1: there is none
+    std::string run;                  // as check_checkpoint() returns it
+    std::vector<std::string> broken;  // a line for each newer one, which names it and what is wrong
+};
+FoundCheckpoint find_latest_checkpoint(const std::string& dir);
 
 // Removes DONE first, so that no DONE ever stands without its files. Missing files are no error.
 void delete_checkpoint(const std::string& dir, int step);

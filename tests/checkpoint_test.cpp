@@ -332,7 +332,7 @@ TEST(Checkpoint, DamagedStatesAreRefused) {
 TEST(Checkpoint, DirectoryOfCheckpoints) {
     TemporaryFolder folder;
     std::string dir = folder / "runs/one";
-    EXPECT_EQ(find_latest_checkpoint(dir), -1);
+    EXPECT_EQ(find_latest_checkpoint(dir).step, -1);
     for (int step : {20, 100, 3}) {
         OptimizerState state = small_state(false, false);
         state.step = step;
@@ -345,11 +345,11 @@ TEST(Checkpoint, DirectoryOfCheckpoints) {
     write_whole_file(dir + "/DONE_00000500", {});  // its files are missing
     write_whole_file(dir + "/DONE_final", {});
     write_whole_file(dir + "/DONE_00000007.bak", {});
-    EXPECT_EQ(find_latest_checkpoint(dir), 100);
+    EXPECT_EQ(find_latest_checkpoint(dir).step, 100);
     delete_checkpoint(dir, 100);
     EXPECT_FALSE(std::filesystem::exists(dir + "/model_00000100.bin"));
     EXPECT_FALSE(std::filesystem::exists(dir + "/state_00000100_00000.bin"));
-    EXPECT_EQ(find_latest_checkpoint(dir), 20);
+    EXPECT_EQ(find_latest_checkpoint(dir).step, 20);
     delete_checkpoint(dir, 100);  // twice is no error
 }
 
@@ -359,7 +359,7 @@ TEST(Checkpoint, FailedWriteLeavesNoDoneAndNoDebris) {
     write_checkpoint(folder.path, small, state, read_small, read_small_moment);
     auto broken = [](int, size_t, float*, size_t) { fail("the device is gone"); };
     EXPECT_THROW(write_checkpoint(folder.path, small, state, broken, read_small_moment), Error);
-    EXPECT_EQ(find_latest_checkpoint(folder.path), -1);
+    EXPECT_EQ(find_latest_checkpoint(folder.path).step, -1);
     EXPECT_FALSE(std::filesystem::exists(model_path(folder.path, state.step) + ".tmp"));
     expect_model(model_path(folder.path, state.step));  // the old file is whole
     write_whole_file(folder / "file", {"x"});

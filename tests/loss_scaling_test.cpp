@@ -3,42 +3,53 @@
 
 #include <gtest/gtest.h>
 
+// Runs one step that ends with this norm; returns the factor that it ran with.
+static float run(LossScaling& scaling, int step, float norm) {
+    const float factor = scaling.for_step(step);
+    scaling.add(step, norm);
+    return factor;
+}
+
 TEST(LossScaling, IsHalvedOncePerOverflowThoughResultsComeLate) {
     LossScaling scaling;
-    float factor = LossScaling::first;
-    factor = scaling.next(factor, 0, 1.0f, 2);
-    EXPECT_EQ(factor, 65536);
-    factor = scaling.next(factor, 1, INFINITY, 3);  // step 2 has begun with the old factor
-    EXPECT_EQ(factor, 32768);
-    factor = scaling.next(factor, 2, INFINITY, 4);
-    EXPECT_EQ(factor, 32768);
-    factor = scaling.next(factor, 3, NAN, 5);
-    EXPECT_EQ(factor, 16384);
+    EXPECT_EQ(run(scaling, 0, 1.0f), 65536);
+    EXPECT_EQ(run(scaling, 1, INFINITY), 65536);
+    EXPECT_EQ(run(scaling, 2, INFINITY), 65536);  // it had begun when step 1 was known
+    EXPECT_EQ(run(scaling, 3, NAN), 32768);
+    EXPECT_EQ(run(scaling, 4, INFINITY), 32768);  // step 2 says nothing about the present factor
+    EXPECT_EQ(run(scaling, 5, 1.0f), 16384);
+    EXPECT_EQ(run(scaling, 6, 1.0f), 16384);
+    EXPECT_EQ(run(scaling, 7, 1.0f), 16384);
+}
+
+TEST(LossScaling, DoesNotDependOnWhenResultsCome) {
+    LossScaling early, late;  // late: the result of a step comes after the next has begun
+    for (int step = 0; step < 40; step++) {
+        const float norm = step % 7 < 2 ? NAN : 1.0f, last = (step - 1) % 7 < 2 ? NAN : 1.0f;
+        EXPECT_EQ(run(early, step, norm), late.for_step(step)) << step;
+        if (step) late.add(step - 1, last);
+    }
 }
 
 TEST(LossScaling, IsDoubledAfterManyGoodStepsInARow) {
     LossScaling scaling;
-    float factor = 1024;
+    scaling.factor = 1024;
     int step = 0;
-    auto run = [&](float norm) { factor = scaling.next(factor, step, norm, step + 1), step++; };
-    for (int i = 0; i < 1999; i++) run(1.0f);
-    EXPECT_EQ(factor, 1024);
-    run(1.0f);
-    EXPECT_EQ(factor, 2048);
-    for (int i = 0; i < 1999; i++) run(1.0f);
-    run(NAN);
-    EXPECT_EQ(factor, 1024);
-    for (int i = 0; i < 1999; i++) run(1.0f);
-    EXPECT_EQ(factor, 1024);
-    run(1.0f);
-    EXPECT_EQ(factor, 2048);
+    for (int i = 0; i < 2001; i++) EXPECT_EQ(run(scaling, step++, 1.0f), 1024);
+    EXPECT_EQ(run(scaling, step++, 1.0f), 2048);
+    for (int i = 0; i < 1998; i++) run(scaling, step++, 1.0f);
+    EXPECT_EQ(run(scaling, step++, NAN), 2048);
+    EXPECT_EQ(run(scaling, step++, 1.0f), 2048);
+    EXPECT_EQ(run(scaling, step++, 1.0f), 1024);
+    for (int i = 0; i < 1999; i++) EXPECT_EQ(run(scaling, step++, 1.0f), 1024) << i;
+    run(scaling, step++, 1.0f);
+    EXPECT_EQ(run(scaling, step++, 1.0f), 2048);
 }
 
 TEST(LossScaling, StaysWithinItsBounds) {
     LossScaling scaling;
-    float factor = LossScaling::most;
-    for (int step = 0; step < 2500; step++) factor = scaling.next(factor, step, 1.0f, step + 1);
-    EXPECT_EQ(factor, LossScaling::most);
-    for (int step = 2500; step < 2600; step++) factor = scaling.next(factor, step, NAN, step + 1);
-    EXPECT_EQ(factor, 1);
+    scaling.factor = LossScaling::most;
+    for (int step = 0; step < 2500; step++) EXPECT_EQ(run(scaling, step, 1.0f), LossScaling::most);
+    for (int step = 2500; step < 2600; step++) run(scaling, step, NAN);
+    EXPECT_EQ(scaling.for_step(2600), 1);
 }

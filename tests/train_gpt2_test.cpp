@@ -5,59 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <sstream>
 
 #include "llmc/checkpoint.h"
 #include "llmc/real.h"
-#include "llmc/token_file.h"
-#include "tests/run_program.h"
-
-static const std::string program = BINARY_DIR "/train_gpt2";
-static const std::string tiny = "custom:layers=2,heads=2,channels=24,max_seq_len=32,vocab=67";
-
-static void write_tokens(const std::string& path, size_t count, int vocab) {
-    std::vector<uint16_t> tokens(count);
-    for (size_t i = 0; i < count; i++)
-        tokens[i] = uint16_t((i * 5 + i / 9 % 3) % size_t(vocab));  // learnable
-    write_token_shard(path, tokens.data(), count);
-}
-
-static std::string device() {  // as the layer tests choose it
-    const char* name = getenv("LLMC_TEST_DEVICE");
-    return name && *name ? name : "0";
-}
-
-struct Data : TemporaryFolder {
-    std::string train = *this / "train.bin", val = *this / "val.bin";
-    Data() {
-        write_tokens(train, 4000, 67);
-        write_tokens(val, 700, 67);
-    }
-    ProgramResult run(std::vector<std::string> options) const {
-        options.insert(options.begin(), {program, "-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"});
-        return run_program(options);
-    }
-    std::vector<double> losses(const std::string& output) const {  // of main.log's training lines
-        std::ifstream log(output + "/main.log");
-        std::vector<double> found;
-        for (std::string line; std::getline(log, line);) {
-            int step;
-            double loss;
-            if (sscanf(line.c_str(), "s:%d trl:%lf", &step, &loss) == 2) found.push_back(loss);
-        }
-        return found;
-    }
-};
+#include "tests/tiny_run.h"
 
 static const std::vector<std::string> schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
                                                   "15", "-n", "30", "-c",   "0.1", "-d", "102"};
-
-static std::vector<std::string> with(std::vector<std::string> options, const std::vector<std::string>& more) {
-    options.insert(options.end(), more.begin(), more.end());
-    return options;
-}
 
 TEST(train_gpt2, losses_fall_and_repeat_bit_for_bit_on_the_cpu) {
     Data data;
@@ -72,7 +30,7 @@ TEST(train_gpt2, losses_fall_and_repeat_bit_for_bit_on_the_cpu) {
     EXPECT_EQ(read_text(data / "a/main.log"), read_text(data / "b/main.log"));
     EXPECT_EQ(read_text(model_path(data / "a", 30)), read_text(model_path(data / "b", 30)));
     EXPECT_EQ(read_text(optimizer_path(data / "a", 30)), read_text(optimizer_path(data / "b", 30)));
-    EXPECT_EQ(find_latest_checkpoint(data / "a"), 30);
+    EXPECT_EQ(find_latest_checkpoint(data / "a").step, 30);
 }
 
 TEST(train_gpt2, a_gpu_agrees_with_the_cpu_and_repeats_bit_for_bit) {
@@ -118,10 +76,6 @@ TEST(train_gpt2, accumulating_gradients_equals_a_larger_batch) {
     ASSERT_EQ(once.size(), 4u);
     ASSERT_EQ(twice.size(), 4u);
     for (size_t i = 0; i < 4; i++) EXPECT_NEAR(once[i], twice[i], 2e-5) << "step " << i;
-}
-
-static std::vector<std::string> devices() {
-    return device() == "none" ? std::vector<std::string>{"cpu"} : std::vector<std::string>{"cpu", device()};
 }
 
 static int32_t header_int(const std::string& path, size_t index) {
@@ -274,6 +228,73 @@ TEST(train_gpt2, fp16_scales_the_loss_down_when_gradients_overflow) {
     }
 }
 
+static int count(const std::string& text, const std::string& what) {
+    int found = 0;
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) found++;
+    return found;
+}
+
+// One batch in forty is of tokens that occur nowhere else.
+TEST(train_gpt2, skips_outliers_if_asked_to) {
+    Data data;
+    std::vector<uint16_t> tokens(6401);
+    for (size_t i = 0; i < tokens.size(); i++)
+        tokens[i] = uint16_t(i / 16 % 40 == 20 ? 30 + i * 7 % 37 : i % 4);
+    write_token_shard(data.train, tokens.data(), tokens.size());
+    for (const std::string& where : devices()) {
+        const std::vector<std::string> options = {"-b",       "1",   "-t", "16",        "-x", "390",
+                                                  "-s",       "0",   "-v", "0",         "-l", "0.01",
+                                                  "--device", where, "-o", data / where};
+        const ProgramResult plain = data.run(options);
+        EXPECT_EQ(plain.status, 0) << plain.err;
+        EXPECT_EQ(count(plain.out, "was skipped"), 0) << plain.out;
+        for (const char* flag : {"-sl", "-sg"}) {
+            const ProgramResult skipping = data.run(with(options, {flag, "6"}));
+            EXPECT_EQ(skipping.status, 0) << skipping.err;
+            const int skipped = count(skipping.out, "is an outlier; the update was skipped");
+            EXPECT_GE(skipped, 2) << flag;
+            EXPECT_LE(skipped, 10) << flag;
+            EXPECT_EQ(count(read_text(data / (where + "/metrics.csv")), ",outlier,"), skipped);
+            EXPECT_NE(skipping.out.find(std::to_string(skipped) + " updates were skipped"),
+                      std::string::npos);
+        }
+    }
+}
+
+TEST(train_gpt2, a_step_that_is_not_finite_is_never_applied_and_is_counted) {
+    Data data;
+    for (const std::string& where : devices()) {
+        const ProgramResult result = data.run({"-x", "20", "-s", "0", "-v", "0", "-l", "1000", "-c", "1",
+                                               "-n", "20", "--device", where, "-o", data / where});
+        ASSERT_EQ(result.status, 0) << result.err;
+        const int skipped = count(result.out, "is not finite; the update was skipped");
+        EXPECT_GE(skipped, 1) << result.out;
+        EXPECT_EQ(count(read_text(data / (where + "/metrics.csv")), ",not finite,"), skipped);
+        EXPECT_NE(result.out.find(std::to_string(skipped) + " updates were skipped"), std::string::npos)
+            << result.out;
+        for (float weight : all_weights(model_path(data / where, 20))) ASSERT_TRUE(std::isfinite(weight));
+    }
+}
+
+TEST(train_gpt2, overfits_one_batch) {
+    Data data;
+    const ProgramResult result =
+        run_program({program, "-j",  data.val, "-e",   tiny, "-b", "2",  "-t", "16",       "-a", "1",
+                     "-x",    "150", "-l",     "0.01", "-s", "0",  "-v", "0",  "--device", "cpu"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_LT(printed_losses(result.out).back(), 0.1);
+}
+
+TEST(train_gpt2, runs_on_as_many_threads_as_were_asked_for) {
+    Data data;
+    const std::vector<std::string> options = {"-x", "3",        "-s",  "0",        "-v",
+                                              "0",  "--device", "cpu", "--threads"};
+    const ProgramResult one = data.run(with(options, {"1"})), three = data.run(with(options, {"3"}));
+    EXPECT_NE(one.out.find("device: CPU, 1 threads"), std::string::npos) << one.out;
+    EXPECT_NE(three.out.find("device: CPU, 3 threads"), std::string::npos) << three.out;
+    EXPECT_EQ(printed_losses(one.out), printed_losses(three.out));
+}
+
 TEST(train_gpt2, profiles_a_gpu) {
     Data data;
     const std::vector<std::string> options = {"-x", "2", "-s", "0", "-v", "0", "--profile", "--device"};
@@ -284,6 +305,61 @@ TEST(train_gpt2, profiles_a_gpu) {
     EXPECT_EQ(gpu.status, 0) << gpu.err;
     for (const char* text : {"kernel", "share", "_bf16", "the peak is copying"})
         EXPECT_NE(gpu.out.find(text), std::string::npos) << text << "\n" << gpu.out;
+}
+
+TEST(train_gpt2, a_dry_run_says_what_the_run_takes_and_leaves_nothing) {
+    Data data;
+    for (const std::string& where : devices()) {
+        const ProgramResult result = data.run(
+            {"-x", "1000", "-d", "102", "-n", "5", "-o", data / "out", "--dry-run", "--device", where});
+        ASSERT_EQ(result.status, 0) << result.err;
+        for (const char* text : {"memory: ", "optimizer", "the largest batch that fits is -b ",
+                                 "tokens: 1.02e+05 in 1000 steps, 25.50 epochs",
+                                 "operations: ", "time: about ", "measured to do"})
+            EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
+        EXPECT_EQ(result.out.find("step "), result.out.npos);
+        EXPECT_FALSE(std::filesystem::exists(data / "out"));
+    }
+}
+
+TEST(train_gpt2, out_of_memory_says_what_to_change) {
+    Data data;
+    const ProgramResult result = run_program(
+        {program, "-i", data.train, "-e", "custom:layers=1024,heads=2,channels=8192,max_seq_len=32,vocab=67",
+         "-b", "4", "-t", "32", "--device", "cpu"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find("not even -b 1 fits: use a smaller -t or -e"), std::string::npos) << result.err;
+}
+
+// On a terminal one line is written over; `script` makes one.
+TEST(train_gpt2, a_terminal_gets_one_status_line) {
+    Data data;
+    const std::string command = program + " -i " + data.train + " -j " + data.val + " -e " + tiny +
+                                " -b 3 -t 17 -x 30 -v 10 -s 0 --device cpu -o " + data / "out";
+    const ProgramResult result = run_program({"script", "-qec", command, "/dev/null"});
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_EQ(result.out.find("step   30/30"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("[####################] 30/30 ETA 0:00:00 | loss "), std::string::npos)
+        << result.out;
+    EXPECT_NE(result.out.find("\r\033[K"), std::string::npos);
+    EXPECT_NE(result.out.find("\nval loss"), std::string::npos) << result.out;
+    EXPECT_EQ(data.losses(data / "out").size(), 30u);
+}
+
+// In llm.c a sample leaves values in the attention's memory that the next steps read.
+TEST(train_gpt2, what_happens_between_steps_changes_nothing) {
+    Data data;
+    for (const std::string& where : devices()) {
+        const std::vector<std::string> options = {"-x", "6",        "-l",  "0.01", "-g",
+                                                  "30", "--device", where, "-o"};
+        const ProgramResult plain = data.run(with(options, {data / "a", "-s", "0", "-v", "0", "-n", "6"}));
+        const ProgramResult busy = data.run(with(options, {data / "b", "-s", "2", "-v", "2", "-n", "2"}));
+        ASSERT_EQ(plain.status, 0) << plain.err;
+        ASSERT_EQ(busy.status, 0) << busy.err;
+        EXPECT_EQ(printed_losses(plain.out), printed_losses(busy.out));
+        EXPECT_TRUE(read_text(optimizer_path(data / "a", 6)) == read_text(optimizer_path(data / "b", 6)));
+    }
 }
 
 TEST(train_gpt2, samples_text) {

@@ -1,0 +1,119 @@
+#!/bin/bash
+# Draws what runs have logged, with gnuplot: loss (training and validation), learning rate, norm of the gradient and
+# tokens a second, one below the other, for one run or several. Run as:
+#   dev/plot.sh [--floor NATS] [--out PICTURE.svg|PICTURE.png] FOLDER...
+# FOLDER holds the metrics.csv of a run, or at least main.log, llm.c's, which has no tokens a second. The picture is
+# loss.svg in the first folder unless named. --floor draws a line at the entropy of the corpus and prints how far the
+# last validation loss is from it.
+set -euo pipefail
+die() { echo "plot.sh: $*" >&2; exit 1; }
+usage="usage: dev/plot.sh [--floor NATS] [--out PICTURE.svg|PICTURE.png] FOLDER..."
+
+floor='' picture=''
+while [[ ${1:-} = --* ]]; do
+    case $1 in
+        --floor)
+            [[ ${2:-} =~ ^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$ ]] || die "--floor needs a number, not '${2:-}'"
+            floor=$2 ;;
+        --out) picture=${2:-} ;;
+        *) die "unknown option $1; $usage" ;;
+    esac
+    shift 2
+done
+[ $# -ge 1 ] || die "$usage"
+picture=${picture:-$1/loss.svg}
+command -v gnuplot >/dev/null || die "gnuplot is missing: install the package gnuplot-nox"
+case $picture in
+    *.svg) terminal='svg size 900,1100 dynamic background "white" font "sans,14"' ;;
+    *.png) terminal='pngcairo size 900,1100 font "sans,12"' ;;
+    *) die "$picture: the name must end in .svg or .png" ;;
+esac
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# extract FOLDER PREFIX: writes PREFIX.train, .val, .rate, .norm and .speed, each of lines "step value"
+extract() {
+    local columns=(train:2 rate:3 norm:4 speed:5 val:7) names=(train:trl rate:lr norm:norm val:tel) pair
+    if [ -r "$1/metrics.csv" ]; then
+        for pair in "${columns[@]}"; do
+            awk -F, -v c="${pair#*:}" 'NR > 1 && $c ~ /^-?[0-9]/ { print $1, $c }' "$1/metrics.csv" >"$2.${pair%:*}"
+        done
+    elif [ -r "$1/main.log" ]; then
+        : >"$2.speed"
+        for pair in "${names[@]}"; do
+            sed -n "s/^s:\([0-9]*\) .*\b${pair#*:}:\(-\?[0-9.][0-9.eE+-]*\).*/\1 \2/p" "$1/main.log" >"$2.${pair%:*}"
+        done
+    else
+        die "no readable metrics.csv or main.log in $1"
+    fi
+    [ -s "$2.train" ] || [ -s "$2.val" ] || die "the logs in $1 hold no losses"
+}
+
+# curves SUFFIX STYLE: adds each run's curve to the array plots
+colours=('#2c6fbb' '#c0392b' '#27803b' '#8e44ad' '#d68910' '#117a8b' '#7f8c8d' '#000000')
+curves() {
+    local i
+    for i in "${!runs[@]}"; do
+        [ -s "$work/$i.$1" ] || continue
+        plots+=("'$work/$i.$1' with $2 lc rgb '${colours[i % ${#colours[@]}]}' title '${titles[i]}$3'")
+    done
+}
+
+# panel LABEL SETTINGS: keeps what is in plots as the next panel
+panel() {
+    [ ${#plots[@]} -gt 0 ] || return 0
+    local IFS=,
+    panels+=("$2"$'\n'"set ylabel '$1'"$'\n'"plot ${plots[*]}"$'\n'"unset logscale y; set ytics auto; set yrange [*:*]")
+    plots=()
+}
+
+# draw: all panels one below the other, the first one, of the loss, twice as high as the others
+draw() {
+    local i unit top=1 height
+    unit=$(awk -v n=${#panels[@]} 'BEGIN { print 1 / (n + 1) }')
+    for i in "${!panels[@]}"; do
+        height=$(awk -v u="$unit" -v i="$i" 'BEGIN { print i == 0 ? 2 * u : u }')
+        top=$(awk -v t="$top" -v h="$height" 'BEGIN { print t - h }')
+        printf 'set size 1,%s\nset origin 0,%s\n%s\n' "$height" "$top" "${panels[i]}"
+    done
+}
+
+runs=("$@") titles=() plots=() panels=()
+for i in "${!runs[@]}"; do
+    extract "${runs[i]}" "$work/$i"
+    title=''
+    if [ ${#runs[@]} -gt 1 ]; then title="$(basename "${runs[i]}" | tr -d "'\"{}^@&~\\\\" | tr _ -) "; fi
+    titles+=("$title")
+done
+curves train 'lines lw 1' training
+curves val 'linespoints lw 2 pt 7 ps 0.5' validation
+if [ -n "$floor" ]; then
+    plots+=("$floor with lines lw 2 dt 2 lc rgb '#444444' title 'entropy of the corpus: $(printf %.4f "$floor")'")
+fi
+panel 'loss (nats per token)' 'set logscale y
+set ytics (0.01,0.02,0.05,0.1,0.15,0.2,0.3,0.5,0.7,1,1.5,2,3,4,5,7,10)'
+curves rate 'lines lw 2' 'learning rate'
+panel 'learning rate' 'set yrange [0:*]'
+curves norm 'lines lw 1' 'norm of the gradient'
+panel 'norm' 'set logscale y'
+curves speed 'lines lw 1' 'tokens a second'
+panel 'tokens a second' 'set yrange [0:*]'
+gnuplot 2>"$work/warnings" <<END || die "gnuplot failed: $(head -1 "$work/warnings")"
+set terminal $terminal
+set output '$work/picture'
+set multiplot
+set xlabel 'step'
+set xrange [0:*]
+set grid lt 1 lc rgb '#dddddd'
+set border 3
+set tics nomirror
+set lmargin 11
+$(draw)
+unset multiplot
+END
+mv "$work/picture" "$picture"
+if [ -n "$floor" ] && [ -s "$work/0.val" ]; then
+    tail -n 1 "$work/0.val" | awk -v floor="$floor" \
+        '{ printf "validation loss %.4f, entropy of the corpus %.4f: %.4f nats per token left\n", $2, floor, $2 - floor }'
+fi
+echo "plot: $picture"

@@ -1,0 +1,407 @@
+// GPT-2: the model and its memory, the forward pass, the backward pass, the update; read it from top to
+// bottom. Each layer function runs on the launchpad it is given, or on the CPU where that is null. train_gpt2
+// trains it, test_gpt2 checks it.
+//
+// Real is the type in which parameters, gradients and activations are stored: float, bf16 or fp16. Sums over
+// rows, losses and the optimizer's numbers are float always.
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "llmc/adamw.h"
+#include "llmc/attention.h"
+#include "llmc/classifier.h"
+#include "llmc/encoder.h"
+#include "llmc/gelu.h"
+#include "llmc/global_norm.h"
+#include "llmc/layernorm.h"
+#include "llmc/loss_scaling.h"
+#include "llmc/matmul.h"
+#include "llmc/matmul_matrix.h"
+#include "llmc/memory.h"
+#include "llmc/model_config.h"
+#include "llmc/residual.h"
+
+// ---------------------------------------------------------------------------------------------------------------
+// The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
+// vocabulary, Vp with padding. Tensors that one layer fills and the backward pass needs are kept per layer;
+// the others are shared.
+
+template <class Real>
+struct LayerActivations {
+    float *ln1_mean, *ln1_rstd, *ln2_mean, *ln2_rstd;  // (B,T)
+    Real* ln1;                                         // (B,T,C); shared where it is recomputed
+    Real *qkv, *atty;                                  // (B,T,3C), (B,T,C)
+    float* lse;                                        // (B,NH,T)
+    Real* residual2;                                   // (B,T,C) after attention
+    Real* ln2;                                         // (B,T,C); shared where it is recomputed
+    Real *fch, *fch_gelu;                              // (B,T,4C) before and after GELU; likewise
+    Real* residual3;                                   // (B,T,C) after the layer
+};
+
+// What the backward pass computes anew instead of keeping it: GELU, or GELU and both layer norms. Results are
+// the same to the bit, but for bf16 on matrix cores, which round ties away from zero: one result of GELU in
+// 2^16 may differ in its last bit.
+enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM };
+
+template <class Real>
+struct GPT2 {
+    static constexpr bool is_16_bit = sizeof(Real) == 2;
+    ModelConfig config;
+    LaunchPad* pad;                       // null: the CPU
+    std::vector<std::string> cpu_layers;  // layers that run on the CPU all the same, for debugging
+    Memory memory;
+    Real* params[NUM_PARAMETER_TENSORS];
+    float* master[NUM_PARAMETER_TENSORS] = {};         // weights in fp32, which AdamW updates; null: none
+    Real* grads[NUM_PARAMETER_TENSORS] = {};           // allocated for training alone, as are m and v
+    std::vector<GradientSlice<Real>> gradient_slices;  // the memory of all grads
+    float* m[NUM_PARAMETER_TENSORS] = {};
+    float* v[NUM_PARAMETER_TENSORS] = {};
+    // Gradients are those of the loss times this, so that small ones do not vanish in fp16; a power of two.
+    float gradient_scale = std::is_same_v<Real, fp16> ? LossScaling::first : 1.0f;
+
+    int B = 0, T = 0;  // largest batch that the activations hold
+    Recompute recompute = RECOMPUTE_NOTHING;
+    int *inputs = nullptr, *targets = nullptr, *buckets = nullptr;
+    Real* encoded = nullptr;  // (B,T,C)
+    std::vector<LayerActivations<Real>> layers;
+    Real* branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
+    Real* lnf = nullptr;
+    float *lnf_mean = nullptr, *lnf_rstd = nullptr;
+    int logit_rows = 0;       // rows of logits that are in memory at a time
+    Real* logits = nullptr;   // (logit_rows, Vp); becomes their gradient
+    float* losses = nullptr;  // (B,T)
+    // (B,T,C), (B,T,C), (B,T,4C): gradients, in the memory of lnf, branch and logits, which are used up by
+    // then
+    Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
+    float *delta = nullptr, *scratch = nullptr;
+    float* stats = nullptr;  // loss, gradient norm, clip factor of the step at hand
+    float* norm_scratch = nullptr;
+    AdamWStep* adamw = nullptr;  // read by the kernels: it changes every step, and they are recorded once
+
+    // master_weights: keep an fp32 copy of the weights; in fp32 there is nothing to keep. only_count: to see
+    // what memory it takes; it can then do nothing else.
+    GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count = false);
+    GPT2(const GPT2&) = delete;
+
+    size_t layer_offset(int tensor, int l) const { return size_t(l) * parameter_layer_size(config, tensor); }
+    const Real* weight(int tensor, int l = 0) const { return params[tensor] + layer_offset(tensor, l); }
+    Real* grad(int tensor, int l = 0) const { return grads[tensor] + layer_offset(tensor, l); }
+
+    // The launchpad that a layer runs on; null where it is to run on the CPU.
+    LaunchPad* on(const char* layer) const {
+        if (!pad || std::find(cpu_layers.begin(), cpu_layers.end(), layer) == cpu_layers.end()) return pad;
+        pad->commit(true);
+        return nullptr;
+    }
+};
+
+template <class Real>
+GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count)
+    : config(c), pad(launchpad), memory(launchpad) {
+    memory.only_count = only_count;
+    memory.kind = "parameters";
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        params[i] = memory.allocate<Real>(parameter_size(config, i), parameter_info[i].name);
+    memory.kind = "optimizer";
+    for (int i = 0; i < NUM_PARAMETER_TENSORS && is_16_bit && master_weights; i++)
+        master[i] = memory.allocate<float>(parameter_size(config, i), "master weights");
+}
+
+// Rows of logits in memory at a time: at most 1.25 GiB of them, since all of B=64, T=1024 would be 13 GB in
+// fp32. 5632 rows of GPT-2 124M give a large GPU (132 multiprocessors) whole rounds of tiles in each of the
+// head's products.
+inline int choose_logit_rows(int rows, size_t row_bytes) {
+    const int most = std::clamp(int((1280u << 20) / row_bytes), 1, 5632);
+    return rows <= most ? rows : most >= 256 ? most / 256 * 256 : most;
+}
+
+// One layer's activations; `shared` has what all layers have in common.
+template <class Real>
+LayerActivations<Real> allocate_layer(Memory& memory, const LayerActivations<Real>& shared, size_t rows,
+                                      size_t C, size_t NH) {
+    LayerActivations<Real> a = shared;
+    a.ln1_mean = memory.allocate<float>(rows, "ln1_mean");
+    a.ln1_rstd = memory.allocate<float>(rows, "ln1_rstd");
+    if (!a.ln1) a.ln1 = memory.allocate<Real>(rows * C, "ln1");
+    a.qkv = memory.allocate<Real>(rows * 3 * C, "qkv");
+    a.atty = memory.allocate<Real>(rows * C, "atty");
+    a.lse = memory.allocate<float>(rows * NH, "lse");
+    a.residual2 = memory.allocate<Real>(rows * C, "residual2");
+    a.ln2_mean = memory.allocate<float>(rows, "ln2_mean");
+    a.ln2_rstd = memory.allocate<float>(rows, "ln2_rstd");
+    if (!a.ln2) a.ln2 = memory.allocate<Real>(rows * C, "ln2");
+    a.fch = memory.allocate<Real>(rows * 4 * C, "fch");
+    if (!a.fch_gelu) a.fch_gelu = memory.allocate<Real>(rows * 4 * C, "fch_gelu");
+    a.residual3 = memory.allocate<Real>(rows * C, "residual3");
+    return a;
+}
+
+// Allocates the gradients: neighbouring tensors in one piece of memory up to 1 GiB, so that a few kernels
+// zero them and take their norm. Tensors begin at multiples of 64 bytes; the elements between them are zero.
+template <class Real>
+void allocate_gradients(GPT2<Real>& g) {
+    const size_t unit = 64 / sizeof(Real), most = (size_t(1) << 30) / sizeof(Real);
+    auto size = [&](int i) { return blocks(parameter_size(g.config, i), unit) * unit; };
+    for (int first = 0; first < NUM_PARAMETER_TENSORS;) {
+        int end = first;
+        size_t n = 0;
+        do n += size(end++);
+        while (end < NUM_PARAMETER_TENSORS && n + size(end) <= most);
+        Real* at = g.memory.template allocate<Real>(n, "gradients");
+        g.gradient_slices.push_back({at, n});
+        for (; first < end; first++) {
+            g.grads[first] = at;
+            at += size(first);
+        }
+    }
+}
+
+// Gradients of parameters and activations, AdamW's moments, scratch.
+template <class Real>
+void allocate_for_training(GPT2<Real>& g) {
+    const ModelConfig& c = g.config;
+    Memory& memory = g.memory;
+    memory.kind = "gradients";
+    allocate_gradients(g);
+    memory.kind = "optimizer";
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        const size_t n = parameter_size(c, i);
+        g.m[i] = memory.allocate<float>(n, "AdamW's first moments");
+        g.v[i] = memory.allocate<float>(n, "AdamW's second moments");
+        memory.zero(g.m[i], n);
+        memory.zero(g.v[i], n);
+    }
+    g.adamw = memory.allocate<AdamWStep>(1, "step");
+    g.dresidual = g.lnf;
+    g.dbranch = g.branch;
+    g.dwide = g.logits;
+    memory.kind = "scratch";
+    const int N = g.B * g.T, C = c.channels;
+    g.buckets = memory.allocate<int>(encoder_bucket_ints(N), "buckets");
+    g.delta = memory.allocate<float>(size_t(N) * c.num_heads, "delta");
+    size_t scratch = layernorm_backward_scratch(g.pad, N, C);
+    auto add_product = [&](int rows, int in, int out) {
+        scratch = std::max({scratch, matmul_forward_scratch<Real>(g.pad, rows, in, out),
+                            matmul_backward_scratch<Real>(g.pad, rows, in, out)});
+    };
+    for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}})
+        add_product(N, in, out);
+    add_product(g.logit_rows, C, c.padded_vocab_size);
+    if (N % g.logit_rows)
+        add_product(N % g.logit_rows, C, c.padded_vocab_size);  // the last chunk of the head
+    g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
+    g.norm_scratch = memory.allocate<float>(
+        std::max<size_t>(global_norm_scratch(g.pad, g.gradient_slices), 1), "norm partial sums");
+}
+
+// Memory for batches of up to B sequences of T tokens; `training` adds what gradients and the optimizer need.
+template <class Real>
+void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompute = RECOMPUTE_NOTHING) {
+    const ModelConfig& c = g.config;
+    if (T > c.max_seq_len)
+        fail("sequence length %d is more than the model's max_seq_len %d", T, c.max_seq_len);
+    Memory& memory = g.memory;
+    memory.kind = "activations";
+    const size_t rows = size_t(B) * T, C = c.channels;
+    g.B = B;
+    g.T = T;
+    g.recompute = recompute;
+    g.inputs = memory.allocate<int>(rows, "inputs");
+    g.targets = memory.allocate<int>(rows, "targets");
+    g.encoded = memory.allocate<Real>(rows * C, "encoded");
+    LayerActivations<Real> shared = {};
+    if (recompute >= RECOMPUTE_GELU) shared.fch_gelu = memory.allocate<Real>(rows * 4 * C, "fch_gelu");
+    if (recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+        shared.ln1 = shared.ln2 = memory.allocate<Real>(rows * C, "ln1 and ln2");
+    for (int l = 0; l < c.num_layers; l++)
+        g.layers.push_back(allocate_layer(memory, shared, rows, C, c.num_heads));
+    g.branch = memory.allocate<Real>(rows * C, "branch");
+    g.lnf = memory.allocate<Real>(rows * C, "lnf");
+    g.lnf_mean = memory.allocate<float>(rows, "lnf_mean");
+    g.lnf_rstd = memory.allocate<float>(rows, "lnf_rstd");
+    g.losses = memory.allocate<float>(rows, "losses");
+    g.stats = memory.allocate<float>(4, "stats");
+    memory.kind = "logits";
+    g.logit_rows = choose_logit_rows(int(rows), sizeof(Real) * size_t(c.padded_vocab_size));
+    const size_t logits = size_t(g.logit_rows) * c.padded_vocab_size;
+    g.logits = memory.allocate<Real>(training ? std::max(logits, rows * 4 * C) : logits, "logits");
+    if (training) allocate_for_training(g);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The forward pass
+
+// From g.inputs (B,T) to the normalized output of the last layer, g.lnf.
+template <class Real>
+void gpt2_forward(GPT2<Real>& g, int B, int T) {
+    float* scratch = B == g.B && T == g.T ? g.scratch : nullptr;  // it was made for that many rows
+    const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
+    encoder_forward(g.on("encoder"), g.encoded, g.inputs, g.weight(WTE), g.weight(WPE), B, T, C);
+    LayerActivations<Real>& first = g.layers[0];
+    layernorm_forward(g.on("layernorm"), first.ln1, first.ln1_mean, first.ln1_rstd, g.encoded, g.weight(LN1W),
+                      g.weight(LN1B), N, C);
+    const Real* residual = g.encoded;
+    for (int l = 0; l < L; l++) {
+        LayerActivations<Real>& a = g.layers[l];
+        matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C,
+                       scratch);
+        attention_forward(g.on("attention"), a.atty, a.lse, a.qkv, B, T, C, NH);
+        matmul_forward(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l), g.weight(ATTPROJB, l), N, C,
+                       C, scratch);
+        fused_residual_layernorm_forward(g.on("residual"), a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd,
+                                         residual, g.branch, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
+        matmul_gelu_forward(g.on("matmul"), a.fch_gelu, a.fch, a.ln2, g.weight(FCW, l), g.weight(FCB, l), N,
+                            C, 4 * C, scratch);
+        matmul_forward(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l), g.weight(FCPROJB, l), N,
+                       4 * C, C, scratch);
+        // the layer norm that follows is the next layer's first, or the final one
+        const bool last = l + 1 == L;
+        fused_residual_layernorm_forward(g.on("residual"), a.residual3, last ? g.lnf : g.layers[l + 1].ln1,
+                                         last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
+                                         last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, a.residual2, g.branch,
+                                         last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
+                                         last ? g.weight(LNFB) : g.weight(LN1B, l + 1), N, C);
+        residual = a.residual3;
+    }
+}
+
+// Logits, losses and, for training, the gradients of the head, chunk by chunk of rows: all logits are never
+// in memory at once. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum times
+// g.gradient_scale: into g.dbranch (of lnf) and wte's. `look` sees each chunk's logits (rows, Vp) before they
+// turn into gradients.
+template <class Real>
+void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, bool training,
+               const std::function<void(int first_row, int rows)>& look = nullptr) {
+    const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size, N = B * T;
+    for (int first = 0; first < N; first += g.logit_rows) {
+        const int rows = std::min(g.logit_rows, N - first);
+        const Real* lnf = g.lnf + size_t(first) * C;
+        matmul_forward<Real>(g.on("matmul"), g.logits, lnf, g.weight(WTE), nullptr, rows, C, Vp,
+                             training ? g.scratch : nullptr);
+        if (look) look(first, rows);
+        fused_classifier(g.on("classifier"), g.logits, g.losses + first, g.targets + first,
+                         loss_scale * g.gradient_scale, rows, V, Vp, training);
+        if (training)
+            matmul_backward<Real>(g.on("matmul"), g.dbranch + size_t(first) * C, g.grad(WTE), nullptr,
+                                  g.scratch, g.logits, lnf, g.weight(WTE), rows, C, Vp);
+    }
+    sum_losses(g.on("classifier"), g.stats, g.losses, N, loss_scale);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The backward pass: after gpt2_forward and gpt2_head, adds every parameter's gradient to g.grads.
+// g.dresidual is the gradient of the residual stream, from the last layer down to the embeddings.
+template <class Real>
+void gpt2_backward(GPT2<Real>& g, int B, int T) {
+    const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
+    g.memory.zero(g.dresidual, size_t(N) * C);
+    layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.scratch, g.dbranch,
+                       g.layers[L - 1].residual3, g.weight(LNFW), g.lnf_mean, g.lnf_rstd, N, C);
+    for (int l = L - 1; l >= 0; l--) {
+        const LayerActivations<Real>& a = g.layers[l];
+        const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
+        if (g.recompute >= RECOMPUTE_GELU) gelu_forward(g.on("gelu"), a.fch_gelu, a.fch, size_t(N) * 4 * C);
+        matmul_backward(g.on("matmul"), g.dwide, g.grad(FCPROJW, l), g.grad(FCPROJB, l), g.scratch,
+                        g.dresidual, a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C, a.fch);
+        if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+            layernorm_forward(g.on("layernorm"), a.ln2, a.ln2_mean, a.ln2_rstd, a.residual2,
+                              g.weight(LN2W, l), g.weight(LN2B, l), N, C);
+        matmul_backward(g.on("matmul"), g.dbranch, g.grad(FCW, l), g.grad(FCB, l), g.scratch, g.dwide, a.ln2,
+                        g.weight(FCW, l), N, C, 4 * C);
+        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN2W, l), g.grad(LN2B, l), g.scratch,
+                           g.dbranch, a.residual2, g.weight(LN2W, l), a.ln2_mean, a.ln2_rstd, N, C);
+        matmul_backward(g.on("matmul"), g.dbranch, g.grad(ATTPROJW, l), g.grad(ATTPROJB, l), g.scratch,
+                        g.dresidual, a.atty, g.weight(ATTPROJW, l), N, C, C);
+        attention_backward(g.on("attention"), g.dwide, g.delta, g.dbranch, a.atty, a.lse, a.qkv, B, T, C, NH);
+        if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+            layernorm_forward(g.on("layernorm"), a.ln1, a.ln1_mean, a.ln1_rstd, residual, g.weight(LN1W, l),
+                              g.weight(LN1B, l), N, C);
+        matmul_backward(g.on("matmul"), g.dbranch, g.grad(QKVW, l), g.grad(QKVB, l), g.scratch, g.dwide,
+                        a.ln1, g.weight(QKVW, l), N, C, 3 * C);
+        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l), g.scratch,
+                           g.dbranch, residual, g.weight(LN1W, l), a.ln1_mean, a.ln1_rstd, N, C);
+    }
+    encoder_backward(g.on("encoder"), g.grad(WTE), g.grad(WPE), g.dresidual, g.buckets, B, T, C);
+}
+
+// The products of a training step on matrix cores, each shape once.
+template <class Real>
+std::vector<MatrixProduct> gpt2_matrix_products(const GPT2<Real>& g) {
+    const int rows = g.B * g.T, C = g.config.channels, Vp = g.config.padded_vocab_size;
+    std::vector<MatrixProduct> products;
+    auto add_layer = [&](int N, int in, int out, int forward, int backward) {
+        if (!g.pad || !on_matrix_cores<Real>(*g.pad, in, out)) return;
+        products.push_back(forward5_product(N, in, out, forward));
+        products.push_back(dinp5_product(N, in, out, backward));
+        products.push_back(dweight5_product(N, in, out));
+    };
+    add_layer(rows, C, 3 * C, EPILOGUE_BIAS, EPILOGUE_NONE);
+    add_layer(rows, C, C, EPILOGUE_BIAS, EPILOGUE_NONE);
+    add_layer(rows, C, 4 * C, EPILOGUE_GELU, EPILOGUE_NONE);
+    add_layer(rows, 4 * C, C, EPILOGUE_BIAS, EPILOGUE_GELU_SLOPE);
+    add_layer(g.logit_rows, C, Vp, EPILOGUE_NONE, EPILOGUE_NONE);
+    return products;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The update
+
+template <class Real>
+void gpt2_zero_gradients(GPT2<Real>& g) {
+    for (const auto& slice : g.gradient_slices) g.memory.zero(slice.data, slice.n);
+    g.memory.zero(g.stats, 4);
+}
+
+// The gradients' global norm into g.stats[1]; into [2] the factor that clips them to max_norm (0: not
+// clipped), or 0 where norm or loss is not finite.
+template <class Real>
+void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
+    global_norm(g.on("global_norm"), g.stats + 1, g.norm_scratch, g.gradient_slices, max_norm,
+                1 / g.gradient_scale, g.stats);
+}
+
+// One AdamW step with the numbers in g.adamw, on gradients times the factor in g.stats[2]; 0: nothing
+// changes. Weight decay goes to the 2-D tensors alone, or to all of them.
+template <class Real>
+void gpt2_update(GPT2<Real>& g, float weight_decay, bool decay_all = false) {
+    LaunchPad* pad = g.on("adamw");
+    if (pad) pad->begin_group();  // the tensors are independent of each other
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        const float decay = decay_all || parameter_info[i].weight_decay ? weight_decay : 0.0f;
+        adamw_update(pad, g.params[i], g.master[i], g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i),
+                     g.adamw, decay, g.stats + 1);
+    }
+    if (pad) pad->end_group();
+}
+
+// Copies a batch to where the kernels look for it.
+template <class Real>
+void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int count, bool training) {
+    g.memory.upload(g.inputs, inputs, count);
+    g.memory.upload(g.targets, targets, count);
+    if (!training) return;
+    std::vector<int> buckets(encoder_bucket_ints(count));
+    build_encoder_buckets(buckets.data(), inputs, count);
+    g.memory.upload(g.buckets, buckets.data(), buckets.size());
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Parameters from files or random numbers, and back. Master weights receive what was given, unrounded.
+
+template <class Real>
+WriteTensor parameter_writer(GPT2<Real>& g) {
+    return [&g](int tensor, size_t offset, const float* values, size_t count) {
+        g.memory.upload_floats(g.params[tensor] + offset, values, count);
+        if (g.master[tensor]) g.memory.upload(g.master[tensor] + offset, values, count);
+    };
+}
+
+template <class Real>
+ReadTensor parameter_reader(const GPT2<Real>& g) {
+    return [&g](int tensor, size_t offset, float* values, size_t count) {
+        g.memory.download_floats(values, g.params[tensor] + offset, count);
+    };
+}

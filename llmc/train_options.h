@@ -1,0 +1,47 @@
+// The options of train_gpt2: names, meaning, default values, limits. They come from the command line, from a
+// file
+// (--config), and on a resume from the file that the run wrote of them; the first of these that names one
+// wins.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "llmc/sampler.h"
+
+struct Options {
+    std::string train_data, val_data, model, output, tokenizer, device = "auto", scheduler = "cosine",
+                                                                precision = "fp32";
+    std::vector<std::string> cpu_layers;
+    int threads = 0;  // of the CPU; 0: as OMP_NUM_THREADS says, or all
+    int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
+    float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
+    float skip_loss = 0, skip_gradient = 0;  // z-scores; 0: never
+    int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
+    int keep_checkpoints = 0, major_checkpoint_every = 0;
+    int recompute = 1;  // RECOMPUTE_GELU
+    SamplerOptions sampler;
+    std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
+    std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train
+    bool hellaswag = false;
+    bool dry_run = false;
+    bool overfit = false, list_devices = false, profile = false, master_weights = true, resume = false;
+    uint64_t seed = 42;
+
+    bool model_given = false;        // -e was named, here or in a file
+    std::vector<std::string> notes;  // lines about options that do nothing here, or come from a file
+    std::string effective;           // all options with their values, as --config reads them
+};
+
+// A line for each option that differs between two effective sets.
+std::vector<std::string> changed_options(const std::string& before, const std::string& now);
+
+// The file in a run's folder that says with which options it runs.
+std::string options_path(const std::string& output);
+
+// Fills the options from the command line and the files. False where that printed all that was wanted
+// (--help,
+// --version). Error, one line, where an option is unknown, its value is none or out of range, or options
+// contradict each other.
+bool parse_options(int argc, char** argv, Options& options);

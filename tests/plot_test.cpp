@@ -1,0 +1,65 @@
+// dev/plot.sh: pictures from metrics.csv and from llm.c's main.log, of one run and of two, and what it
+// refuses.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "llmc/log.h"
+#include "tests/run_program.h"
+
+static const std::string script = SOURCE_DIR "/dev/plot.sh";
+
+static bool have_gnuplot() { return run_program({"sh", "-c", "command -v gnuplot"}).status == 0; }
+
+static void write_run(const std::string& folder) {
+    MainLog log;
+    log.open(folder, -1);
+    for (int step = 0; step < 30; step++) {
+        if (step % 10 == 0) log.log_val(step, 3 - 0.05f * float(step));
+        log.log_train(step, {3 - 0.05f * float(step), 1e-3f, step == 3 ? NAN : 1.0f, 1000});
+    }
+}
+
+TEST(Plot, DrawsOneRunAndSeveral) {
+    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
+    TemporaryFolder folder;
+    write_run(folder / "a_1");
+    write_run(folder / "it's b");
+    std::filesystem::remove(folder / "it's b/metrics.csv");
+    const ProgramResult one = run_program({script, "--floor", "1.2", folder / "a_1"});
+    EXPECT_EQ(one.status, 0) << one.err;
+    EXPECT_EQ(one.err, "");
+    EXPECT_NE(one.out.find("validation loss 2.0000, entropy of the corpus 1.2000: 0.8000"), std::string::npos)
+        << one.out;
+    const std::string svg = read_text(folder / "a_1/loss.svg");
+    for (const char* text :
+         {"loss (nats per token)", "learning rate", "norm", "tokens a second", "entropy of the corpus"})
+        EXPECT_NE(svg.find(text), std::string::npos) << text;
+    const ProgramResult two =
+        run_program({script, "--out", folder / "both.png", folder / "a_1", folder / "it's b"});
+    EXPECT_EQ(two.status, 0) << two.err;
+    EXPECT_EQ(two.err, "");
+    EXPECT_EQ(read_text(folder / "both.png").substr(1, 3), "PNG");
+}
+
+TEST(Plot, Refusals) {
+    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
+    TemporaryFolder folder;
+    write_run(folder / "a");
+    MainLog().open(folder / "empty", -1);
+    const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+        {{}, "usage"},
+        {{folder / "missing"}, "missing"},
+        {{folder / "empty"}, "no losses"},
+        {{"--out", folder / "a.pdf", folder / "a"}, ".svg or .png"},
+        {{"--floor", "low", folder / "a"}, "number"},
+        {{"--colour", "red", folder / "a"}, "--colour"}};
+    for (const auto& [arguments, says] : cases) {
+        std::vector<std::string> command = {script};
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        const ProgramResult result = run_program(command);
+        EXPECT_NE(result.status, 0) << says;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    }
+}

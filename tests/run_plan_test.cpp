@@ -1,0 +1,85 @@
+// What a run takes: the memory that is counted is the memory that is allocated, and what does not fit says
+// what would.
+#include "llmc/run_plan.h"
+
+#include "tests/layer_test.h"
+#include "tests/message_of.h"
+
+static ModelConfig small() {
+    return parse_descriptor("custom:layers=3,heads=2,channels=24,max_seq_len=32,vocab=67");
+}
+
+template <class Real>
+static void expect_counted_as_allocated(LaunchPad* pad) {
+    for (Recompute recompute : {RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM})
+        for (bool master : {false, true}) {
+            const MemoryNeed need = memory_need<Real>(small(), pad, master, 3, 17, recompute);
+            GPT2<Real> g(small(), pad, master);
+            gpt2_allocate(g, 3, 17, true, recompute);
+            EXPECT_EQ(need.bytes, g.memory.bytes);
+            EXPECT_EQ(need.by_kind, g.memory.summary());
+            EXPECT_GT(need.largest, need.bytes / 100);
+            EXPECT_LT(need.largest, need.bytes);
+        }
+}
+
+TEST(RunPlan, CountsWhatIsAllocated) {
+    expect_counted_as_allocated<float>(nullptr);
+    expect_counted_as_allocated<bf16>(nullptr);
+    for (const auto& pad : test_pads()) {
+        const uint64_t before = pad->allocated_bytes();
+        memory_need<bf16>(small(), pad.get(), true, 3, 17, RECOMPUTE_GELU);
+        EXPECT_EQ(pad->allocated_bytes(), before);
+        expect_counted_as_allocated<float>(pad.get());
+        expect_counted_as_allocated<fp16>(pad.get());
+    }
+}
+
+static MemoryNeed ten_a_sequence(int B) { return {100 + 10 * uint64_t(B), 10 * uint64_t(B), ""}; }
+
+TEST(RunPlan, LargestBatch) {
+    auto largest = [](uint64_t bytes, uint64_t piece) {
+        return largest_batch(ten_a_sequence, {bytes, piece, ""}, 16);
+    };
+    const uint64_t no_limit = ~uint64_t(0);
+    EXPECT_EQ(largest(109, no_limit), 0);
+    EXPECT_EQ(largest(110, no_limit), 1);
+    EXPECT_EQ(largest(100 + 10 * 777 + 9, no_limit), 777);
+    EXPECT_EQ(largest(100 + 10 * 777, 500), 50);
+    EXPECT_EQ(largest(no_limit, no_limit), (1 << 30) / 16);
+}
+
+TEST(RunPlan, WhatDoesNotFitSaysWhatWould) {
+    const MemoryRoom room = {200, 1000, "the card"};
+    auto message = [&](int B, int total) {
+        return message_of([&] { check_memory(ten_a_sequence, room, B, 16, total); });
+    };
+    EXPECT_EQ(message(10, -1), "");
+    EXPECT_NE(message(20, -1).find("use -b 10 (with -d 320 "), std::string::npos) << message(20, -1);
+    EXPECT_NE(message(16, 16 * 32).find("use -b 8 (with -d 512 "), std::string::npos) << message(16, 16 * 32);
+    EXPECT_NE(message(16, -1).find("the card"), std::string::npos);
+    const MemoryRoom tight = {10, 1000, "the card"};
+    const std::string none = message_of([&] { check_memory(ten_a_sequence, tight, 2, 16, -1); });
+    EXPECT_NE(none.find("not even -b 1"), std::string::npos) << none;
+    const MemoryRoom pieces = {100000, 50, "the card"};
+    const std::string piece = message_of([&] { check_memory(ten_a_sequence, pieces, 8, 16, -1); });
+    EXPECT_NE(piece.find("one piece"), std::string::npos) << piece;
+    EXPECT_NE(piece.find("-b 5"), std::string::npos) << piece;
+}
+
+TEST(RunPlan, HostMemoryIsKnown) {
+    const MemoryRoom room = memory_room(nullptr);
+    EXPECT_GT(room.bytes, uint64_t(64) << 20);
+    EXPECT_LT(room.bytes, uint64_t(1) << 50);
+}
+
+TEST(RunPlan, OperationsAreCountedAsInLlmC) {
+    const ModelConfig d12 = parse_descriptor("d12");  // 6 * 124,475,904 + 6 * 12 * 768 * 1024
+    EXPECT_DOUBLE_EQ(flops_per_token(d12, 1024), 803478528.0);
+}
+
+TEST(RunPlan, PeakOfTheCpu) {
+    const double peak = peak_rate<float>(nullptr);
+    EXPECT_GT(peak, 1e8);
+    EXPECT_LT(peak, 1e15);
+}

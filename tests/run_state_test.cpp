@@ -1,0 +1,80 @@
+// The state of a run as JSON: what is written is read again to the bit, and anything else is refused.
+#include "llmc/run_state.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/message_of.h"
+
+static RunState some_state() {
+    RunState state;
+    state.precision = "bf16";
+    state.seed = ~uint64_t(0);
+    state.shards = {{"a \"b\".bin", uint64_t(1) << 40}, {"c.bin", 0}};
+    state.chunk_tokens = 4096;
+    state.coin_state = 0x123456789abcdef0;
+    state.scaling.factor = 32768;
+    state.scaling.since = 17;
+    state.scaling.good_steps = 3;
+    state.scaling.add(20, 1.1f);
+    state.scaling.add(21, NAN);
+    for (int i = 0; i < 200; i++) state.judge.judge(1.0f / float(i + 3), std::exp(-float(i)), 1.0f);
+    state.judge.judge(NAN, 1, 0);
+    state.judge.outliers = 5;
+    return state;
+}
+
+TEST(RunState, SurvivesJson) {
+    const RunState a = some_state(), b = run_state_from_json(run_state_to_json(a), "x");
+    EXPECT_EQ(b.precision, a.precision);
+    EXPECT_EQ(b.seed, a.seed);
+    EXPECT_EQ(b.shards, a.shards);
+    EXPECT_EQ(b.chunk_tokens, a.chunk_tokens);
+    EXPECT_EQ(b.coin_state, a.coin_state);
+    EXPECT_EQ(b.scaling.factor, a.scaling.factor);
+    EXPECT_EQ(b.scaling.since, a.scaling.since);
+    EXPECT_EQ(b.scaling.good_steps, a.scaling.good_steps);
+    ASSERT_EQ(b.scaling.ended.size(), 2u);
+    EXPECT_EQ(b.scaling.ended[0], a.scaling.ended[0]);
+    EXPECT_EQ(b.scaling.ended[1].first, 21);
+    EXPECT_TRUE(std::isnan(b.scaling.ended[1].second));
+    EXPECT_EQ(a.judge.losses.values.size(), 128u);
+    EXPECT_EQ(b.judge.losses.values, a.judge.losses.values);
+    EXPECT_EQ(b.judge.norms.values, a.judge.norms.values);
+    EXPECT_EQ(b.judge.not_finite, 1);
+    EXPECT_EQ(b.judge.outliers, 5);
+}
+
+TEST(RunState, AnythingElseIsRefused) {
+    const std::string good = run_state_to_json(some_state());
+    auto with = [&](const std::string& from, const std::string& to) {
+        std::string text = good;
+        const size_t at = text.find(from);
+        EXPECT_NE(at, std::string::npos) << from;
+        return text.replace(at, from.size(), to);
+    };
+    for (const std::string& text :
+         {std::string(), std::string("[]"), good.substr(1), with("\"seed\"", "\"sead\""),
+          with("4096", "\"many\""), with("32768.0", "0"), with("32768.0", "1e30"),
+          with("\"outliers\":5", "\"outliers\":null"), with("\"losses\":[", "\"losses\":[1,1,1,"),
+          with("\"bf16\"", "7"), with("\"outliers\":5", "\"outliers\":5.5"),
+          with("\"outliers\":5", "\"outliers\":99999999999"), with("4096", "-1"), with("4096", "1.8e30")}) {
+        const std::string message = message_of([&] { run_state_from_json(text, "some/run.json"); });
+        EXPECT_EQ(message.rfind("some/run.json is not what", 0), 0u) << message << "\n" << text.substr(0, 60);
+    }
+}
+
+TEST(StepJudge, CountsWhatIsNotAppliedAndWhy) {
+    StepJudge judge;
+    judge.loss_limit = 3;
+    for (int i = 0; i < 128; i++) EXPECT_TRUE(judge.judge(i % 2 ? 2.0f : 2.1f, 1, 1).applied());
+    EXPECT_TRUE(judge.judge(9, 1, 1).outlier);
+    EXPECT_TRUE(judge.judge(2, 50, 1).applied());  // the norm has no limit
+    EXPECT_TRUE(judge.judge(2, 1, 0).not_finite);  // the device's word
+    EXPECT_TRUE(judge.judge(NAN, 1, 1).not_finite);
+    EXPECT_FALSE(judge.judge(2, HUGE_VALF, 1).applied());
+    EXPECT_TRUE(judge.judge(9, 1, 1).outlier);
+    EXPECT_EQ(judge.not_finite, 3);
+    EXPECT_EQ(judge.outliers, 2);
+}

@@ -1,0 +1,57 @@
+// What tests of the trainer share: data for a tiny model, the devices to run on, and a run of the program.
+#pragma once
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "llmc/token_file.h"
+#include "tests/run_program.h"
+
+// Threads that wait without turning: on a busy machine these small models lose most of their time there.
+inline const int patient_threads = setenv("OMP_WAIT_POLICY", "passive", 1);
+
+inline const std::string program = BINARY_DIR "/train_gpt2";
+inline const std::string tiny = "custom:layers=2,heads=2,channels=24,max_seq_len=32,vocab=67";
+
+inline void write_tokens(const std::string& path, size_t count, int vocab) {
+    std::vector<uint16_t> tokens(count);
+    for (size_t i = 0; i < count; i++)
+        tokens[i] = uint16_t((i * 5 + i / 9 % 3) % size_t(vocab));  // learnable
+    write_token_shard(path, tokens.data(), count);
+}
+
+inline std::string device() {  // as the layer tests choose it
+    const char* name = getenv("LLMC_TEST_DEVICE");
+    return name && *name ? name : "0";
+}
+
+struct Data : TemporaryFolder {
+    std::string train = *this / "train.bin", val = *this / "val.bin";
+    Data() {
+        write_tokens(train, 4000, 67);
+        write_tokens(val, 700, 67);
+    }
+    ProgramResult run(std::vector<std::string> options, const SendSignal& signal = {}) const {
+        options.insert(options.begin(), {program, "-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"});
+        return run_program(options, signal);
+    }
+    std::vector<double> losses(const std::string& output) const {  // of main.log's training lines
+        std::ifstream log(output + "/main.log");
+        std::vector<double> found;
+        for (std::string line; std::getline(log, line);) {
+            int step;
+            double loss;
+            if (sscanf(line.c_str(), "s:%d trl:%lf", &step, &loss) == 2) found.push_back(loss);
+        }
+        return found;
+    }
+};
+
+inline std::vector<std::string> with(std::vector<std::string> options, const std::vector<std::string>& more) {
+    options.insert(options.end(), more.begin(), more.end());
+    return options;
+}
+
+inline std::vector<std::string> devices() {
+    return device() == "none" ? std::vector<std::string>{"cpu"} : std::vector<std::string>{"cpu", device()};
+}

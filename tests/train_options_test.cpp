@@ -1,0 +1,219 @@
+// The trainer's options: every flag of llm.c's train_gpt2.cu with its meaning, files of options, what wins,
+// and what is refused.
+#include "llmc/train_options.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/message_of.h"
+#include "tests/run_program.h"
+
+static Options parse(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "train_gpt2");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    Options options;
+    EXPECT_TRUE(parse_options(int(argv.size()), argv.data(), options));
+    return options;
+}
+
+static std::string refusal(const std::vector<std::string>& arguments) {
+    return message_of([&] { parse(arguments); });
+}
+
+TEST(TrainOptions, LlmcsFlagsMeanWhatTheyMeanThere) {
+    const Options o =
+        parse({"-i",  "train*.bin", "-j",   "val.bin", "-e",  "d24",   "-o", "runs/a", "-n",  "500", "-nk",
+               "5",   "-nm",        "1000", "-y",      "1",   "-b",    "8",  "-t",     "512", "-d",  "8192",
+               "-x",  "77",         "-k",   "wsd",     "-l",  "0.001", "-u", "7",      "-q",  "0.5", "-c",
+               "0.1", "-sl",        "3.5",  "-sg",     "4.5", "-v",    "9",  "-m",     "11",  "-s",  "13",
+               "-g",  "15",         "-a",   "0",       "-w",  "0",     "-r", "2"});
+    EXPECT_EQ(o.train_data, "train*.bin");
+    EXPECT_EQ(o.val_data, "val.bin");
+    EXPECT_EQ(o.model, "d24");
+    EXPECT_EQ(o.output, "runs/a");
+    EXPECT_EQ(o.checkpoint_every, 500);
+    EXPECT_EQ(o.keep_checkpoints, 5);
+    EXPECT_EQ(o.major_checkpoint_every, 1000);
+    EXPECT_TRUE(o.resume);
+    EXPECT_EQ(o.batch, 8);
+    EXPECT_EQ(o.sequence, 512);
+    EXPECT_EQ(o.total_batch, 8192);
+    EXPECT_EQ(o.max_steps, 77);
+    EXPECT_EQ(o.scheduler, "wsd");
+    EXPECT_EQ(o.learning_rate, 0.001f);
+    EXPECT_EQ(o.warmup, 7);
+    EXPECT_EQ(o.final_fraction, 0.5f);
+    EXPECT_EQ(o.weight_decay, 0.1f);
+    EXPECT_EQ(o.skip_loss, 3.5f);
+    EXPECT_EQ(o.skip_gradient, 4.5f);
+    EXPECT_EQ(o.val_every, 9);
+    EXPECT_EQ(o.val_batches, 11);
+    EXPECT_EQ(o.sample_every, 13);
+    EXPECT_EQ(o.sample_tokens, 15);
+    EXPECT_FALSE(o.overfit);
+    EXPECT_FALSE(o.master_weights);
+    EXPECT_EQ(o.recompute, 2);
+    EXPECT_TRUE(o.notes.empty());
+    EXPECT_TRUE(parse({"-a", "1", "-j", "val.bin"}).overfit);
+}
+
+TEST(TrainOptions, LlmcsDefaults) {
+    const Options o = parse({"-i", "train.bin"});
+    EXPECT_EQ(o.batch, 4);
+    EXPECT_EQ(o.sequence, 1024);
+    EXPECT_EQ(o.total_batch, -1);
+    EXPECT_EQ(o.max_steps, -1);
+    EXPECT_EQ(o.scheduler, "cosine");
+    EXPECT_EQ(o.learning_rate, 3e-4f);
+    EXPECT_EQ(o.warmup, 0);
+    EXPECT_EQ(o.final_fraction, 1.0f);
+    EXPECT_EQ(o.weight_decay, 0.0f);
+    EXPECT_EQ(o.skip_loss, 0.0f);
+    EXPECT_EQ(o.skip_gradient, 0.0f);
+    EXPECT_EQ(o.val_every, 20);
+    EXPECT_EQ(o.val_batches, 20);
+    EXPECT_EQ(o.sample_every, 20);
+    EXPECT_EQ(o.sample_tokens, 64);
+    EXPECT_EQ(o.checkpoint_every, 0);
+    EXPECT_EQ(o.keep_checkpoints, 0);
+    EXPECT_EQ(o.major_checkpoint_every, 0);
+    EXPECT_EQ(o.recompute, 1);
+    EXPECT_TRUE(o.master_weights);
+    EXPECT_FALSE(o.overfit);
+    EXPECT_FALSE(o.resume);
+    EXPECT_TRUE(o.output.empty());
+    EXPECT_EQ(o.seed, 42u);
+    EXPECT_TRUE(o.notes.empty());
+}
+
+// What llm.c's scripts pass and there is nothing to choose of here: accepted, each with a line that names it.
+TEST(TrainOptions, FlagsWithoutMeaningHereAreAcceptedWithALine) {
+    for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{{"-f", "0"},
+                                                                                      {"-ge", "2"},
+                                                                                      {"-z", "1"},
+                                                                                      {"-lg", "10"},
+                                                                                      {"-pi", "tcp"},
+                                                                                      {"-ps", "10.0.0.1"},
+                                                                                      {"-pf", "/tmp"},
+                                                                                      {"-pg", "8"}}) {
+        const Options o = parse({"-i", "train.bin", flag, value});
+        ASSERT_EQ(o.notes.size(), 1u) << flag;
+        EXPECT_EQ(o.notes[0].rfind(flag + " has no effect", 0), 0u) << o.notes[0];
+    }
+    EXPECT_TRUE(
+        parse({"-i", "train.bin", "-pn", "1", "-pr", "0", "-z", "0", "-lg", "-1", "-h", "0"}).notes.empty());
+    EXPECT_EQ(parse({"-i", "train.bin", "-n", "5"}).notes.size(), 1u);  // nowhere to write to
+}
+
+TEST(TrainOptions, TheLastOfTwoWins) {
+    EXPECT_EQ(parse({"-i", "a", "-x", "5", "-x", "6", "--max-steps", "7"}).max_steps, 7);
+}
+
+TEST(TrainOptions, ThreadsOfTheCpu) {
+    EXPECT_EQ(parse({"-i", "a", "--threads", "3"}).threads, 3);
+    EXPECT_EQ(parse({"-i", "a"}).threads, 0);
+    EXPECT_THROW(parse({"-i", "a", "--threads", "-1"}), Error);
+    EXPECT_THROW(parse({"-i", "a", "--threads", "1025"}), Error);
+}
+
+TEST(TrainOptions, TheEffectiveSetReadAgainIsTheSame) {
+    TemporaryFolder folder;
+    const Options o = parse({"-i", "a b/[x-z]*\"q\".bin", "-j", "it's.bin", "-l", "1e-4", "-sl", "3",
+                             "--cpu-layers", "gelu,matmul", "-x", "9", "--seed", "18446744073709551615"});
+    std::ofstream(folder / "run.toml") << o.effective;
+    const Options again = parse({"--config", folder / "run.toml"});
+    EXPECT_EQ(again.effective, o.effective);
+    EXPECT_EQ(again.train_data, o.train_data);
+    EXPECT_EQ(again.val_data, o.val_data);
+    EXPECT_EQ(again.learning_rate, o.learning_rate);
+    EXPECT_EQ(again.cpu_layers, (std::vector<std::string>{"gelu", "matmul"}));
+    EXPECT_EQ(again.seed, o.seed);
+    const Options defaults = parse({"-i", "x"});
+    std::ofstream(folder / "defaults.toml") << defaults.effective;
+    const Options same = parse({"--config", folder / "defaults.toml"});
+    EXPECT_EQ(same.effective, defaults.effective);
+    EXPECT_TRUE(same.cpu_layers.empty());
+    EXPECT_TRUE(same.val_data.empty() && same.output.empty() && same.tokenizer.empty());
+    EXPECT_FALSE(same.overfit || same.hellaswag);
+    EXPECT_TRUE(same.master_weights);
+    for (const char* line : {"batch-size=4\n", "weight-decay=0\n", "max-steps=9\n", "scheduler=\"cosine\"\n"})
+        EXPECT_NE(o.effective.find(line), std::string::npos) << line << "\n" << o.effective;
+    for (const char* line : {"resume", "config", "tf32"})
+        EXPECT_EQ(o.effective.find(line), std::string::npos) << line;
+}
+
+TEST(TrainOptions, TheCommandLineWinsOverTheFileAndThatOverTheRunsOwn) {
+    TemporaryFolder folder;
+    std::ofstream(folder / "run.toml") << "train-data = \"file\"\nmax-steps = 2\nbatch-size = 2\n";
+    std::ofstream(options_path(folder.path))
+        << "train-data = \"saved\"\nmax-steps = 3\nbatch-size = 3\nwarmup-steps = 3\n";
+    const Options o = parse({"--config", folder / "run.toml", "-x", "1", "-y", "1", "-o", folder.path});
+    EXPECT_EQ(o.max_steps, 1);
+    EXPECT_EQ(o.batch, 2);
+    EXPECT_EQ(o.train_data, "file");
+    EXPECT_EQ(o.warmup, 3);
+    ASSERT_EQ(o.notes.size(), 1u);
+    EXPECT_NE(o.notes[0].find(options_path(folder.path)), std::string::npos);
+    EXPECT_EQ(parse({"-i", "x", "-o", folder.path}).warmup, 0);  // the run's own count on a resume alone
+}
+
+TEST(TrainOptions, HelpNamesEveryFlag) {
+    const ProgramResult help = run_program({BINARY_DIR "/train_gpt2", "--help"});
+    EXPECT_EQ(help.status, 0);
+    for (const char* flag : {"-i,",         "-j,",    "-e,",         "-o,",      "-lg,",
+                             "-n,",         "-nk,",   "-nm,",        "-y,",      "-b,",
+                             "-t,",         "-d,",    "-x,",         "-k,",      "-l,",
+                             "-u,",         "-q,",    "-c,",         "-sl,",     "-sg,",
+                             "-v,",         "-m,",    "-s,",         "-g,",      "-h,",
+                             "-a,",         "-f,",    "-w,",         "-ge,",     "-z,",
+                             "-r,",         "-pn,",   "-pr,",        "-pg,",     "-pi,",
+                             "-ps,",        "-pf,",   "--config",    "--device", "--list-devices",
+                             "--tokenizer", "--seed", "--precision", "--threads"})
+        EXPECT_NE(help.out.find(std::string("  ") + flag), std::string::npos) << flag;
+    EXPECT_EQ(run_program({BINARY_DIR "/train_gpt2", "--version"}).status, 0);
+}
+
+TEST(TrainOptions, Refusals) {
+    TemporaryFolder folder;
+    std::ofstream(folder / "unknown.toml") << "max-stepz = 2\n";
+    std::ofstream(folder / "range.toml") << "batch-size = 0\n";
+    std::ofstream(folder / "text.toml") << "batch-size = \"many\"\n";
+    std::ofstream(options_path(folder.path)) << "no such = option\n";
+    const struct {
+        std::vector<std::string> arguments;
+        const char* says;
+    } cases[] = {
+        {{}, "-i"},
+        {{"-i"}, "train-data"},
+        {{"-a", "1"}, "-j"},
+        {{"-i", "x", "-y", "1"}, "-o"},
+        {{"-i", "x", "-bx", "8"}, "batch-size"},
+        {{"-i", "x", "-b", "8.5"}, "batch-size"},
+        {{"-i", "x", "-b", "99999999999"}, "batch-size"},
+        {{"-i", "x", "-l", "nan"}, "learning-rate"},
+        {{"-i", "x", "-q", "1.5"}, "final-lr-fraction"},
+        {{"-i", "x", "-u", "-1"}, "warmup-steps"},
+        {{"-i", "x", "-sl", "-1"}, "skip-loss"},
+        {{"-i", "x", "-nk", "-1"}, "keep-checkpoints"},
+        {{"-i", "x", "-m", "0"}, "-m 0"},
+        {{"-i", "x", "-d", "0"}, "-d 0"},
+        {{"-i", "x", "-b", "1048576", "-t", "2048"}, "2^30"},
+        {{"-i", "x", "-pn", "8"}, "one process"},
+        {{"-i", "x", "-z", "4"}, "zero-stage"},
+        {{"-i", "x", "-pm", "mpi"}, "mpi"},
+        {{"-i", "x", "word"}, "word"},
+        {{"--config", folder / "missing.toml"}, "missing.toml"},
+        {{"-i", "x", "--config", folder / "unknown.toml"}, "max-stepz"},
+        {{"-i", "x", "--config", folder / "range.toml"}, "batch-size"},
+        {{"-i", "x", "--config", folder / "text.toml"}, "batch-size"},
+        {{"-i", "x", "-y", "1", "-o", folder.path}, "options.toml"},
+    };
+    for (const auto& c : cases) {
+        const std::string message = refusal(c.arguments);
+        SCOPED_TRACE(c.arguments.empty() ? "" : c.arguments.back());
+        EXPECT_NE(message.find(c.says), std::string::npos) << message;
+        EXPECT_EQ(count_lines(message), 1) << message;
+    }
+}

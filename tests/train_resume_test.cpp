@@ -1,0 +1,405 @@
+// Runs of train_gpt2 that are stopped, killed, broken or asked for something else, and go on: with the bits
+// of the run that was never stopped, or not at all.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "llmc/checkpoint.h"
+#include "llmc/error.h"
+#include "llmc/train_options.h"
+#include "tests/tiny_run.h"
+
+// Tiny models gain nothing from threads, and these tests start hundreds of programs.
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+// 12 steps, checkpoints at 4, 8 and 12, validation and samples in between.
+static const std::vector<std::string> twelve = {"-x", "12",  "-n", "4",   "-v",   "5",  "-s",
+                                                "6",  "-g",  "8",  "-l",  "0.01", "-u", "3",
+                                                "-q", "0.1", "-c", "0.1", "-d",   "102"};
+
+static void copy_folder(const std::string& from, const std::string& to) {
+    std::filesystem::remove_all(to);
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
+
+// As if the run had been killed before it wrote a checkpoint after `step`.
+static void cut_after(const std::string& folder, int step) {
+    for (int later : list_checkpoints(folder))
+        if (later > step) delete_checkpoint(folder, later);
+}
+
+// The checkpoint's files and the log are the same to the bit. metrics.csv has the speed, which is not.
+static void expect_same_run(const std::string& a, const std::string& b, int step) {
+    for (auto path : {model_path, optimizer_path, run_path}) {
+        ASSERT_TRUE(std::filesystem::exists(path(a, step))) << path(a, step);
+        EXPECT_TRUE(read_text(path(a, step)) == read_text(path(b, step))) << path(b, step);
+    }
+    EXPECT_EQ(read_text(a + "/main.log"), read_text(b + "/main.log"));
+}
+
+static void expect_ok(const ProgramResult& result) {
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+}
+
+static ProgramResult resume(const std::string& folder, const std::vector<std::string>& options = {}) {
+    return run_program(with({program, "-y", "1", "-o", folder}, options));
+}
+
+static void expect_refusal(const ProgramResult& result, const std::string& says) {
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+}
+
+// The last text that was sampled.
+static std::string last_sample(const std::string& out) {
+    const size_t at = out.rfind("generating:"), end = out.find("\n---\n", at + 16);
+    return at == std::string::npos ? "" : out.substr(at, end - at);
+}
+
+TEST(Resume, GoesOnWithTheSameBits) {
+    Data data;
+    struct Case {
+        const char* what;
+        std::vector<std::string> options;
+    };
+    const std::vector<Case> cases = {{"fp32", {}},
+                                     {"bf16", {"--precision", "bf16"}},
+                                     {"bf16 without master weights", {"--precision", "bf16", "-w", "0"}},
+                                     {"fp16", {"--precision", "fp16"}},
+                                     {"outliers", {"-sl", "3", "-sg", "3"}},
+                                     {"one batch", {"-a", "1"}}};
+    const std::string a = data / "a", b = data / "b";
+    for (const std::string& where : devices())
+        for (const Case& c : cases) {
+            if (where != "cpu" && c.options.size() > 2) continue;  // kernels take long to build
+            SCOPED_TRACE(std::string(c.what) + " on " + where);
+            const ProgramResult whole = data.run(with(with(twelve, {"--device", where, "-o", a}), c.options));
+            expect_ok(whole);
+            for (int step : {4, 8}) {
+                copy_folder(a, b);
+                cut_after(b, step);
+                const ProgramResult rest = resume(b);  // with no other options: they are in the folder
+                expect_ok(rest);
+                expect_same_run(a, b, 12);
+                EXPECT_NE(last_sample(whole.out), "");
+                EXPECT_EQ(last_sample(rest.out), last_sample(whole.out));
+                EXPECT_EQ(printed_losses(rest.out).size(), size_t(12 - step));
+                if (where != "cpu") break;
+            }
+            std::filesystem::remove_all(a);
+        }
+}
+
+// The factor of fp16 begins too large here, so that it changes within the first steps, whatever is known
+// when.
+TEST(Resume, GoesOnWithTheSameLossScaling) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    const std::vector<std::string> options = {"-b", "1",    "-t",       "1",   "-x",          "20",
+                                              "-n", "1",    "-s",       "0",   "-v",          "0",
+                                              "-l", "0.01", "--device", "cpu", "--precision", "fp16"};
+    const ProgramResult whole = data.run(with(options, {"-o", a}));
+    expect_ok(whole);
+    ASSERT_NE(whole.out.find("the update was skipped"), std::string::npos) << whole.out;
+    for (int step : {1, 2, 3, 4, 7}) {
+        copy_folder(a, b);
+        cut_after(b, step);
+        expect_ok(resume(b));
+        expect_same_run(a, b, 20);
+    }
+}
+
+TEST(Resume, AfterSigtermAndSigint) {
+    Data data;
+    const std::string a = data / "a";
+    const std::vector<std::string> options = with(twelve, {"-i", data.train, "-j", data.val, "-e", tiny, "-b",
+                                                           "3", "-t", "17", "-x", "40", "-n", "40"});
+    for (const std::string& where : devices()) {
+        expect_ok(run_program(with(with({program}, options), {"--device", where, "-o", a})));
+        struct Case {
+            int signal;
+            const char* when_printed;
+            int least_step;
+        };
+        // after a step; and between a step's validation and its samples, too late for its checkpoint
+        for (const Case& c :
+             {Case{SIGTERM, "step    3/40", 3}, {SIGINT, "step    3/40", 3}, {SIGTERM, "val loss", 1}}) {
+            const std::string b = data / "b";
+            const ProgramResult stopped =
+                run_program(with(with({program}, options), {"--device", where, "-o", b}),
+                            {c.signal, c.when_printed, 0});
+            EXPECT_EQ(stopped.status, 128 + c.signal) << stopped.out << stopped.err;
+            EXPECT_NE(stopped.out.find("-y 1 goes on"), std::string::npos) << stopped.out;
+            const int step = find_latest_checkpoint(b).step;
+            EXPECT_GE(step, c.least_step);
+            EXPECT_LT(step, 40);
+            expect_ok(resume(b));
+            expect_same_run(a, b, 40);
+            std::filesystem::remove_all(b);
+        }
+        std::filesystem::remove_all(a);
+    }
+    const ProgramResult unsaved =
+        run_program(with(with({program}, options), {"--device", "cpu"}), {SIGINT, "step    3/40", 0});
+    EXPECT_EQ(unsaved.status, 128 + SIGINT);
+    EXPECT_NE(unsaved.out.find("nothing was saved"), std::string::npos) << unsaved.out;
+}
+
+// Whatever is done to the newest checkpoint, it is named, and the run goes on from the one before.
+TEST(Resume, ABrokenCheckpointIsNamedAndPassedOver) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    auto flip = [](const std::string& path, double where) {  // one bit
+        std::string bytes = read_text(path);
+        bytes[size_t(where * double(bytes.size() - 1))] ^= 1;
+        std::ofstream(path, std::ios::binary) << bytes;
+    };
+    struct Damage {
+        const char* names;
+        std::function<void()> make;
+    };
+    const std::vector<Damage> damages = {
+        {"model_00000008.bin", [&] { flip(model_path(b, 8), 0.7); }},
+        {"model_00000008.bin", [&] { flip(model_path(b, 8), 0.0); }},
+        {"model_00000008.bin", [&] { std::filesystem::resize_file(model_path(b, 8), 5000); }},
+        {"model_00000008.bin", [&] { std::filesystem::resize_file(model_path(b, 8), 0); }},
+        {"model_00000008.bin", [&] { std::filesystem::remove(model_path(b, 8)); }},
+        {"state_00000008_00000.bin", [&] { flip(optimizer_path(b, 8), 0.3); }},
+        {"state_00000008_00000.bin", [&] { flip(optimizer_path(b, 8), 1.0); }},
+        {"state_00000008_00000.bin", [&] { std::filesystem::remove(optimizer_path(b, 8)); }},
+        {"run_00000008.json", [&] { flip(run_path(b, 8), 0.5); }},
+        {"run_00000008.json", [&] { std::filesystem::resize_file(run_path(b, 8), 0); }},
+        {"run_00000008.json", [&] { std::ofstream(run_path(b, 8)) << "{\"checksum\": 3, \"content\": []}"; }},
+    };
+    for (const Damage& damage : damages) {
+        copy_folder(a, b);
+        cut_after(b, 8);
+        damage.make();
+        const ProgramResult result = resume(b);
+        expect_ok(result);
+        EXPECT_NE(result.out.find("checkpoint of step 8 is broken"), std::string::npos) << result.out;
+        EXPECT_NE(result.out.find(damage.names), std::string::npos) << result.out;
+        EXPECT_NE(result.out.find("at step 4"), std::string::npos) << result.out;
+        expect_same_run(a, b, 12);
+    }
+    copy_folder(a, b);
+    cut_after(b, 4);
+    flip(model_path(b, 4), 0.5);
+    expect_refusal(resume(b), "no checkpoint in");
+    EXPECT_TRUE(std::filesystem::exists(optimizer_path(b, 4)));  // nothing was overwritten
+}
+
+// A checkpoint that was not finished has no DONE; what a killed program left is overwritten.
+TEST(Resume, UnfinishedFilesAreNoCheckpoint) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    copy_folder(a, b);
+    cut_after(b, 8);
+    std::filesystem::remove(done_path(b, 8));
+    std::ofstream(model_path(b, 12) + ".tmp") << "half";
+    std::ofstream(b + "/notes.tmp") << "mine";
+    expect_ok(resume(b));
+    expect_same_run(a, b, 12);
+    EXPECT_FALSE(std::filesystem::exists(model_path(b, 12) + ".tmp"));
+    EXPECT_TRUE(std::filesystem::exists(b + "/notes.tmp"));
+}
+
+TEST(Resume, BeginsWhereThereIsNothingAndEndsWhereAllIsDone) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    const ProgramResult fresh =
+        data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1"}));  // as llm.c's scripts
+    expect_ok(fresh);
+    EXPECT_NE(fresh.out.find("begins at step 0"), std::string::npos) << fresh.out;
+    expect_same_run(a, b, 12);
+    const ProgramResult done = resume(b);
+    expect_ok(done);
+    EXPECT_TRUE(printed_losses(done.out).empty());
+    EXPECT_EQ(done.out.find("wrote checkpoint"), std::string::npos) << done.out;
+    expect_same_run(a, b, 12);
+}
+
+TEST(Resume, LlmcsFilesAloneAreEnough) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    copy_folder(a, b);
+    cut_after(b, 8);
+    std::filesystem::remove(run_path(b, 8));
+    std::filesystem::remove(options_path(b));
+    const ProgramResult result = data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1", "-s", "0"}));
+    expect_ok(result);
+    EXPECT_NE(result.out.find("llm.c's files alone"), std::string::npos) << result.out;
+    for (auto path : {model_path, optimizer_path})
+        EXPECT_TRUE(read_text(path(a, 12)) == read_text(path(b, 12)));
+}
+
+TEST(Resume, KeepsTheNewestAndTheMajorOnes) {
+    Data data;
+    const std::string a = data / "a";
+    const std::vector<std::string> options = {"-x", "11", "-n", "2", "-nk",      "2",   "-nm", "4",
+                                              "-s", "0",  "-v", "0", "--device", "cpu", "-o",  a};
+    expect_ok(data.run(options));
+    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{11, 10, 8, 4}));  // 11: the end, off the grid
+    for (int step : {2, 6})
+        for (auto path : {model_path, optimizer_path, run_path})
+            EXPECT_FALSE(std::filesystem::exists(path(a, step)));
+    expect_ok(resume(a, {"-x", "16"}));
+    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{16, 14, 12, 8, 4}));
+}
+
+TEST(Resume, AUsedFolderIsNotMixed) {
+    Data data;
+    const std::string a = data / "a", earlier = a + "/earlier_1";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    const std::string log = read_text(a + "/main.log");
+    std::ofstream(a + "/mine.txt") << "mine";
+    const ProgramResult second =
+        data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", a});
+    expect_ok(second);
+    EXPECT_NE(second.out.find(earlier), std::string::npos) << second.out;
+    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{2}));
+    EXPECT_EQ(list_checkpoints(earlier), (std::vector<int>{12, 8, 4}));
+    EXPECT_EQ(read_text(earlier + "/main.log"), log);
+    EXPECT_TRUE(std::filesystem::exists(a + "/mine.txt"));
+    EXPECT_NE(read_text(a + "/options.toml").find("max-steps=2"), std::string::npos);
+    expect_ok(data.run({"-x", "1", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}));
+    EXPECT_EQ(list_checkpoints(a + "/earlier_2"), (std::vector<int>{2}));
+    // a run that cannot begin moves nothing
+    EXPECT_EQ(data.run({"-x", "1", "-e", "d13", "--device", "cpu", "-o", a}).status, 1);
+    EXPECT_FALSE(std::filesystem::exists(a + "/earlier_3"));
+}
+
+TEST(Resume, TwoProgramsDoNotShareAFolder) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    std::thread first([&] {
+        data.run({"-x", "100000", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}, {SIGKILL, "", 1.5});
+    });
+    while (!std::filesystem::exists(a + "/main.log"))
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    expect_refusal(data.run({"-x", "1", "--device", "cpu", "-o", a}), "another train_gpt2");
+    first.join();
+    expect_ok(data.run({"-x", "1", "-s", "0", "--device", "cpu", "-o", a}));  // the killed one's hold is gone
+}
+
+// What may change, with the same options but these; each run must also end well.
+TEST(Resume, WhatMayChange) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    const std::vector<std::string> bf16 = {"--precision", "bf16"};
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a, "--precision", "bf16"})));
+    const std::vector<std::vector<std::string>> changes = {
+        {"-b", "1"},   {"-b", "6"},      {"-b", "1", "-t", "6"},  {"-b", "2", "-t", "32", "-d", "128"},
+        {"-d", "204"}, {"-w", "0"},      {"--precision", "fp32"}, {"--precision", "fp16"},
+        {"-x", "20"},  {"-k", "linear"}, {"-l", "0.001"},         {"-n", "3"},
+        {"-j", ""},    {"-r", "2"}};
+    for (const std::vector<std::string>& change : changes) {
+        SCOPED_TRACE(change[0] + " " + change[1]);
+        copy_folder(a, b);
+        cut_after(b, 8);
+        const ProgramResult result = resume(b, change);
+        expect_ok(result);
+        const std::vector<double> losses = printed_losses(result.out), before = data.losses(a);
+        ASSERT_GE(losses.size(), 4u);
+        EXPECT_NEAR(losses[0], before[8], 0.1);  // it goes on where it was
+        EXPECT_NE(result.out.find(", and was "), std::string::npos) << result.out;
+    }
+}
+
+// All that a change of precision can keep, it keeps: from 16 bits with master weights to fp32 nothing is
+// rounded.
+TEST(Resume, OtherPrecisionsStartFromTheUnroundedWeights) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a, "--precision", "bf16", "-x", "4"})));
+    std::vector<float> master, weights;
+    read_moments(optimizer_path(a, 4), read_model_header(model_path(a, 4)),
+                 [&](Moment moment, int, size_t, const float* values, size_t n) {
+                     if (moment == MASTER_WEIGHTS) master.insert(master.end(), values, values + n);
+                 });
+    auto weights_after = [&](const std::string& precision) {
+        copy_folder(a, b);
+        expect_ok(resume(b, {"--precision", precision, "-x", "5", "-n", "5", "-l", "0", "-c", "0"}));
+        weights.clear();
+        read_model(model_path(b, 5), [&](int, size_t, const float* values, size_t n) {
+            weights.insert(weights.end(), values, values + n);
+        });
+    };
+    weights_after("fp32");
+    EXPECT_TRUE(weights == master);
+    weights_after("fp16");
+    ASSERT_EQ(weights.size(), master.size());
+    for (size_t i = 0; i < weights.size(); i++)
+        ASSERT_NEAR(weights[i], master[i], 1e-3 * std::abs(master[i]) + 1e-7);
+}
+
+TEST(Resume, WhatMayNot) {
+    Data data;
+    const std::string a = data / "a";
+    write_tokens(data / "other.bin", 3000, 67);
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    const std::string log = read_text(a + "/main.log");
+    expect_refusal(resume(a, {"-e", "custom:layers=3,heads=2,channels=24,max_seq_len=32,vocab=67"}),
+                   "not the model of the run");
+    expect_refusal(resume(a, {"--seed", "7"}), "--seed 42");
+    expect_refusal(resume(a, {"-i", data / "other.bin"}), "train.bin");
+    expect_refusal(resume(a, {"-a", "1"}), "-i");
+    expect_refusal(resume(a, {"-x", "8"}), "12 steps already");
+    expect_refusal(resume(a, {"-t", "33", "-d", "-1"}), "max_seq_len");
+    expect_refusal(resume(a, {"-d", "100"}), "multiple");
+    EXPECT_EQ(read_text(a + "/main.log"), log);
+    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{12, 8, 4}));
+}
+
+TEST(Resume, MoreShardsMayFollow) {
+    Data data;
+    const std::string a = data / "a";
+    std::filesystem::create_directory(data / "shards");
+    std::filesystem::rename(data.train, data / "shards/b.bin");
+    data.train = data / "shards/*.bin";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    write_tokens(data / "shards/a.bin", 3000, 67);
+    const ProgramResult result = resume(a, {"-x", "60"});  // past the end of the first shard
+    expect_ok(result);
+    EXPECT_EQ(printed_losses(result.out).size(), 48u);
+}
+
+// Killed with SIGKILL again and again, at any moment, and begun again each time: the end is that of one run.
+// With a checkpoint after each step, most of the time goes into writing them.
+TEST(Resume, KilledFiftyTimesItEndsWithTheSameBits) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    const std::vector<std::string> options = {"-x", "150",  "-n",       "1",   "-nk",         "3",
+                                              "-v", "10",   "-m",       "2",   "-s",          "0",
+                                              "-l", "0.01", "--device", "cpu", "--precision", "bf16"};
+    const ProgramResult whole = data.run(with(options, {"-o", a}));
+    expect_ok(whole);
+    std::mt19937 random(1);
+    int kills = 0, ends = 0, broken = 0;
+    while (kills < 50) {
+        const double seconds = std::uniform_real_distribution<double>(0.002, 0.12)(random);
+        const ProgramResult result = data.run(with(options, {"-o", b, "-y", "1"}), {SIGKILL, "", seconds});
+        broken += result.out.find("broken") != std::string::npos;
+        kills += result.status == 128 + SIGKILL;
+        if (result.status == 128 + SIGKILL) continue;
+        ASSERT_EQ(result.status, 0) << result.out << result.err;
+        expect_same_run(a, b, 150);  // it came to its end between two kills: once more
+        std::filesystem::remove_all(b);
+        ends++;
+    }
+    EXPECT_EQ(broken, 0);  // each file is whole before it has its name
+    expect_ok(data.run(with(options, {"-o", b, "-y", "1"})));
+    expect_same_run(a, b, 150);
+    for (const auto& entry : std::filesystem::directory_iterator(b))
+        EXPECT_NE(entry.path().extension(), ".tmp");
+    RecordProperty("runs that ended", ends);
+}

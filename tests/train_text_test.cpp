@@ -1,0 +1,120 @@
+// The trainer's ways in and out for text and models: Hugging Face's files, HellaSwag while training, samples.
+#include <gtest/gtest.h>
+
+#include "llmc/checkpoint.h"
+#include "llmc/hellaswag.h"
+#include "llmc/model_file.h"
+#include "llmc/real.h"
+#include "tests/tiny_run.h"
+
+static std::vector<float> parameters(const std::string& path) {
+    const ModelConfig config = read_model_file_header(path);
+    size_t starts[NUM_PARAMETER_TENSORS], size = 0;
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        starts[i] = size;
+        size += parameter_size(config, i);
+    }
+    std::vector<float> values(size);
+    read_model_file(path, [&](int tensor, size_t offset, const float* from, size_t count) {
+        std::copy_n(from, count, values.begin() + starts[tensor] + offset);
+    });
+    return values;
+}
+
+TEST(train_gpt2, exports_and_reads_hugging_faces_files) {
+    Data data;
+    const ProgramResult trained =
+        data.run({"-x", "8", "-l", "0.01", "-n", "8", "-s", "0", "--device", "cpu", "-o", data / "a"});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const std::string model = model_path(data / "a", 8), exported = data / "hf/model.safetensors";
+    const ProgramResult result = run_program({program, "-e", model, "--export", "hf", data / "hf"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(parameters(exported) == parameters(model));
+    auto val_loss = [&](const std::string& path) {
+        const ProgramResult run = run_program({program, "-i", data.train, "-j", data.val, "-e", path, "-b",
+                                               "3", "-t", "17", "-x", "0", "-s", "0", "--device", "cpu"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        const size_t at = run.out.find("val loss");
+        return at == run.out.npos ? run.out : run.out.substr(at);
+    };
+    EXPECT_EQ(val_loss(exported), val_loss(model));
+    ASSERT_EQ(
+        run_program({program, "-e", model, "--export", "hf", data / "half", "--precision", "bf16"}).status,
+        0);
+    const std::vector<float> half = parameters(data / "half/model.safetensors"), whole = parameters(model);
+    for (size_t i = 0; i < whole.size(); i++) ASSERT_EQ(half[i], float(bf16(whole[i])));
+    for (const std::vector<std::string>& bad :
+         {std::vector<std::string>{"--export", "gguf", data / "x"},
+          {"--export", "hf"},
+          {"--export", "hf", model},
+          {"--export", "hf", data / "x", "-e", data / "missing.safetensors"}}) {
+        const ProgramResult refused = run_program(with({program, "-e", model}, bad));
+        EXPECT_EQ(refused.status, 1);
+        EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+    }
+}
+
+TEST(train_gpt2, hellaswag_while_training) {
+    Data data;
+    std::vector<HellaSwagExample> examples;
+    for (int i = 0; i < 6; i++) examples.push_back({i % 4, {1, 2, 5}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}});
+    write_hellaswag(data / "h.bin", examples);
+    const std::vector<std::string> options = {
+        "-x", "4", "-v", "2", "-s", "0", "--device", "cpu", "--hellaswag-file", data / "h.bin"};
+    const ProgramResult with_it = data.run(with(options, {"-h", "1", "-o", data / "a"}));
+    const ProgramResult without = data.run(with(options, {"-h", "0"}));
+    ASSERT_EQ(with_it.status, 0) << with_it.err;
+    int shown = 0, logged = 0;
+    for (size_t at = 0; (at = with_it.out.find("HellaSwag: ", at)) != with_it.out.npos; at++) shown++;
+    const std::string log = read_text(data / "a/main.log");
+    for (size_t at = 0; (at = log.find(" eval:", at)) != log.npos; at++) logged++;
+    EXPECT_EQ(shown, 2) << with_it.out;  // not at step 0
+    EXPECT_EQ(logged, 2) << log;
+    EXPECT_EQ(without.out.find("HellaSwag"), std::string::npos);
+    EXPECT_EQ(printed_losses(with_it.out), printed_losses(without.out));  // training does not notice
+    const ProgramResult missing = data.run({"-x", "1", "-h", "1", "--device", "cpu"});
+    EXPECT_EQ(missing.status, 1);
+    EXPECT_NE(missing.err.find("hellaswag_val.bin"), std::string::npos) << missing.err;
+}
+
+TEST(train_gpt2, samples_follow_the_options) {
+    Data data;
+    auto samples = [&](const std::vector<std::string>& options) {
+        const ProgramResult run =
+            data.run(with({"-x", "2", "-v", "0", "-s", "1", "-g", "40", "--device", "cpu"}, options));
+        EXPECT_EQ(run.status, 0) << run.err;
+        std::string found;
+        for (size_t at = 0; (at = run.out.find("---\n", at)) != run.out.npos;) {
+            const size_t end = run.out.find("\n---\n", at + 4);
+            found += run.out.substr(at, end - at);
+            at = end + 5;
+        }
+        return found;
+    };
+    const std::string plain = samples({}), greedy = samples({"--temperature", "0"});
+    EXPECT_GT(count_lines(plain), 2);  // 40 tokens are more than the model's 32 positions
+    EXPECT_EQ(samples({}), plain);
+    EXPECT_NE(greedy, plain);
+    EXPECT_EQ(samples({"--top-k", "1"}), greedy);
+    EXPECT_EQ(samples({"--top-p", "0"}), greedy);
+}
+
+// Every token of the validation data counts once, whatever the batches: only T decides what each is predicted
+// from.
+TEST(train_gpt2, validation_loss_does_not_depend_on_the_batch_size) {
+    Data data;
+    write_tokens(data.val, 200, 67);
+    auto val_loss = [&](const char* B) {
+        const ProgramResult run =
+            run_program({program, "-i", data.train, "-j", data.val, "-e", tiny, "-b", B, "-t", "10", "-x",
+                         "0", "-m", "-1", "-s", "0", "--device", "cpu"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        double loss = 0;
+        const size_t at = run.out.find("val loss ");
+        EXPECT_NE(at, run.out.npos) << run.out;
+        if (at != run.out.npos) loss = std::stod(run.out.substr(at + 9));
+        return loss;
+    };
+    const double one = val_loss("1");
+    for (const char* B : {"3", "7", "19"}) EXPECT_NEAR(val_loss(B), one, 2e-6) << B;
+}
