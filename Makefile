@@ -1,6 +1,8 @@
 # Short commands; `make` alone lists them. They work on a fresh Debian 12 or 13 or Ubuntu 24.04: dev/setup.sh installs
 # what is missing. What CMake does is in CMakeLists.txt and CMakePresets.json.
 
+FUZZ_SECONDS ?= $(if $(CI),60,5)
+
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
@@ -13,8 +15,12 @@ build: setup ## compile everything into build/
 train: build ## train a small GPT-2 on a generated corpus, 5 minutes on 2 cores; TEXT=file.txt: on your text; ARGS=...
 	@dev/train.sh $(ARGS)
 
-test: newer-mesa build sanitize ## run all tests: CPU and services under sanitizers, then all under Vulkan's validation
+test: newer-mesa build sanitize fuzz ## run all tests: readers fuzzed, CPU and services under sanitizers, all under Vulkan's validation
 	@ctest --preset release
+
+fuzz: setup ## feed broken files to every reader, under sanitizers, for FUZZ_SECONDS each: 5, in CI 60
+	@if dev/setup.sh fuzz; then $(call cmake_build,fuzz,build-fuzz) && fuzz/run.sh build-fuzz $(FUZZ_SECONDS); \
+	else [ -z "$(CI)" ] && echo "make fuzz: left out, for lack of clang"; fi
 
 # a software device with matrix cores; without it, and without CI=1, their tests say that they are left out
 newer-mesa: setup
@@ -35,9 +41,9 @@ format: ## lay out the C++ files by .clang-format
 	@git ls-files '*.cpp' '*.h' ':!shaders' | xargs -r clang-format -i
 
 clean: ## remove the build folders (.tools/, data/ and runs/ stay)
-	rm -rf build build-debug build-sanitize
+	rm -rf build build-debug build-sanitize build-fuzz
 
 # cmake_build PRESET,FOLDER: configures where that was not done since the presets changed, then builds
 cmake_build = { [ $(2)/build.ninja -nt CMakePresets.json ] || cmake --preset $(1); } && cmake --build --preset $(1)
 
-.PHONY: help setup newer-mesa build train test bench sanitize debug format clean
+.PHONY: help setup newer-mesa build train test fuzz bench sanitize debug format clean
