@@ -244,7 +244,7 @@ struct Run {
     double peak;  // operations a second
     std::vector<HellaSwagExample> examples = {};
     MainLog log = {};
-    int stopping = 0;  // the signal that ends the run before the step at hand: one look a step, for one answer
+    int stopping = 0;  // the signal that ends the run before the step at hand: looked for once a step
 
     // Whether something that is due every `every` steps (0: never) and at the end is due before this step.
     bool due(int step, int every) const {
@@ -284,6 +284,7 @@ struct Run {
         if (validates(step)) {
             const float loss = validation_loss(g, *val, options.batch, options.sequence, options.val_batches);
             printf("val loss %f\n", loss);
+            fflush(stdout);
             log.log_val(step, loss);
         }
         if (tests(step)) {

@@ -118,7 +118,7 @@ TEST(Resume, AfterSigtermAndSigint) {
     Data data;
     const std::string a = data / "a";
     const std::vector<std::string> options = with(twelve, {"-i", data.train, "-j", data.val, "-e", tiny, "-b",
-                                                           "3", "-t", "17", "-x", "40", "-n", "40"});
+                                                           "3", "-t", "17", "-x", "40", "-n", "40", "-g", "31"});
     for (const std::string& where : devices()) {
         expect_ok(run_program(with(with({program}, options), {"--device", where, "-o", a})));
         struct Case {
@@ -126,9 +126,9 @@ TEST(Resume, AfterSigtermAndSigint) {
             const char* when_printed;
             int least_step;
         };
-        // after a step; and between a step's validation and its samples, too late for its checkpoint
+        // after a step; and while a text is sampled, too late for this step's checkpoint
         for (const Case& c :
-             {Case{SIGTERM, "step    3/40", 3}, {SIGINT, "step    3/40", 3}, {SIGTERM, "val loss", 1}}) {
+             {Case{SIGTERM, "step    3/40", 3}, {SIGINT, "step    3/40", 3}, {SIGTERM, "generating:", 1}}) {
             const std::string b = data / "b";
             const ProgramResult stopped =
                 run_program(with(with({program}, options), {"--device", where, "-o", b}),
