@@ -66,10 +66,11 @@ static std::unique_ptr<LaunchPad> open_device(const Options& o) {
 // The tokenizer asked for, or GPT-2's where its file lies at hand; none is no error: samples are printed as
 // numbers.
 static std::optional<Tokenizer> find_tokenizer(const Options& o) {
-    const char* usual = "gpt2_tokenizer.bin";
     if (!o.tokenizer.empty()) return open_tokenizer(o.tokenizer);
-    if (std::filesystem::exists(usual)) return open_tokenizer(usual);
-    return std::nullopt;
+    const auto folder = [](const std::string& path) { return std::filesystem::path(path).parent_path(); };
+    const std::string usual = usual_tokenizer({folder(o.model), folder(o.train_data)});
+    if (usual.empty()) return std::nullopt;
+    return open_tokenizer(usual);
 }
 
 // The shape of a new model, which takes its vocabulary from --tokenizer unless the descriptor names a size.

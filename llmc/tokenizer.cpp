@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <queue>
 #include <unordered_map>
 
@@ -253,6 +254,17 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
     if (position != bytes.size())
         fail("%s is too long: %zu bytes follow its %u tokens", path, bytes.size() - position, header[2]);
     return tokenizer;
+}
+
+std::string usual_tokenizer(const std::vector<std::string>& folders) {
+    std::vector<std::string> all = {"."};
+    all.insert(all.end(), folders.begin(), folders.end());
+    all.push_back("data/starter");
+    for (const std::string& folder : all) {
+        const std::string path = (std::filesystem::path(folder) / "gpt2_tokenizer.bin").lexically_normal();
+        if (std::filesystem::exists(path)) return path;
+    }
+    return "";
 }
 
 void write_tokenizer(const Tokenizer& tokenizer, const std::string& path) {

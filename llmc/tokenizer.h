@@ -41,6 +41,10 @@ struct Tokenizer {
 // or 2. Throws Error when the file is not exactly one.
 Tokenizer open_tokenizer(const std::string& name_or_path);
 
+// gpt2_tokenizer.bin where it usually lies: in the current folder, in one of these, or in data/starter, where
+// data/download.sh puts it. Empty where it is in none of them.
+std::string usual_tokenizer(const std::vector<std::string>& folders);
+
 // Writes a tokenizer file of version 2 (magic 20240328; then per token a length byte and the bytes).
 void write_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 

@@ -70,7 +70,8 @@ static void add_data_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option(
         "--tokenizer", o.tokenizer,
-        "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: gpt2_tokenizer.bin if there)");
+        "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: gpt2_tokenizer.bin, if it is in "
+        "this folder, the model's, the data's or data/starter)");
     app.add_option("--seed", o.seed, "of initialization, shuffling and sampling")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();

@@ -14,7 +14,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
         ->required();
     app.add_option("--tokenizer", options.tokenizer,
                    "gpt2_tokenizer.bin or 'bytes' (default: bytes for a vocabulary of 257, else "
-                   "gpt2_tokenizer.bin in this folder or the model's)");
+                   "gpt2_tokenizer.bin in this folder, the model's or data/starter)");
     app.add_option("--device", options.device,
                    "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
@@ -32,10 +32,8 @@ ModelConfig find_config(const ModelOptions& options) {
 static std::string find_tokenizer_file(const ModelOptions& options, const ModelConfig& config) {
     if (!options.tokenizer.empty()) return options.tokenizer;
     if (config.vocab_size == 257) return "bytes";
-    const std::string usual = "gpt2_tokenizer.bin";
-    const auto beside = std::filesystem::path(options.model).parent_path() / usual;
-    for (const std::string& path : {usual, beside.string()})
-        if (std::filesystem::exists(path)) return path;
+    const std::string usual = usual_tokenizer({std::filesystem::path(options.model).parent_path()});
+    if (!usual.empty()) return usual;
     fail(
         "no tokenizer for %s: give gpt2_tokenizer.bin with --tokenizer (prepare_data --make-tokenizer makes "
         "it)",

@@ -19,8 +19,8 @@ void add_model_options(CLI::App& app, ModelOptions& options);
 // The shape of options.model; a descriptor stands for a new model of random weights, to measure with.
 ModelConfig find_config(const ModelOptions& options);
 
-// options.tokenizer; else plain bytes for a vocabulary of 257, or gpt2_tokenizer.bin in the current folder or
-// the model's. Error where there is none, or where it does not belong to the model.
+// options.tokenizer; else plain bytes for a vocabulary of 257, or the usual_tokenizer(), also looked for in the
+// model's folder. Error where there is none, or where it does not belong to the model.
 Tokenizer find_tokenizer(const ModelOptions& options, const ModelConfig& config);
 
 // Null: the CPU. Says on standard error which device it is and why.

@@ -5,6 +5,7 @@
 #include "llmc/hellaswag.h"
 #include "llmc/model_file.h"
 #include "llmc/real.h"
+#include "llmc/tokenizer.h"
 #include "tests/tiny_run.h"
 
 static std::vector<float> parameters(const std::string& path) {
@@ -52,6 +53,30 @@ TEST(train_gpt2, exports_and_reads_hugging_faces_files) {
         EXPECT_EQ(refused.status, 1);
         EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
     }
+}
+
+TEST(train_gpt2, samples_are_text_where_the_tokenizer_lies_at_hand) {
+    Data data;
+    Tokenizer letters;  // 67, as the model has
+    for (int i = 0; i < 67; i++) letters.tokens.push_back(std::string(2, char('0' + i)));
+    letters.end_of_text = 66;
+    const std::vector<std::string> options = {"-x", "1", "-v", "0", "-s", "1", "-g", "8", "--device", "cpu"};
+    auto sample = [&] {
+        const ProgramResult run = data.run(options);
+        EXPECT_EQ(run.status, 0) << run.err;
+        const size_t start = run.out.find("generating:\n---\n") + 16;
+        return run.out.substr(start, run.out.find("\n---\n", start) - start);
+    };
+    const std::string numbers = sample();
+    write_tokenizer(letters, data / "gpt2_tokenizer.bin");  // beside the tokens
+    std::istringstream words(numbers);
+    std::string expected;
+    for (int token; words >> token;) expected += token == 66 ? "\n\n" : letters.decode(token);
+    EXPECT_EQ(sample(), expected);
+    letters.tokens.pop_back();  // not this model's: numbers again
+    letters.end_of_text = 65;
+    write_tokenizer(letters, data / "gpt2_tokenizer.bin");
+    EXPECT_EQ(sample(), numbers);
 }
 
 TEST(train_gpt2, hellaswag_while_training) {
