@@ -17,8 +17,13 @@ void RunFolder::open(const std::string& folder) {
     std::filesystem::create_directories(folder, error);
     if (error) fail("cannot create directory %s: %s", folder.c_str(), error.message().c_str());
     lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // a file system that has no locks (another error) is taken as it is
-    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    // a program that was just killed holds its lock until its memory is given back, which takes a second; a
+    // file system that has no locks (another error) is taken as it is
+    const auto taken = [&] {
+        return lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    };
+    for (int tenths = 0; tenths < 20 && taken(); tenths++) usleep(100000);
+    if (taken())
         fail("-o %s: another train_gpt2 is writing there; wait for it, or choose another folder",
              folder.c_str());
 }

@@ -5,7 +5,7 @@
 
 // Held for as long as the program runs; another program that asks for the same folder gets an Error.
 struct RunFolder {
-    // Creates the folder and takes hold of it.
+    // Creates the folder and takes hold of it; waits two seconds for a program that may be ending there.
     void open(const std::string& folder);
     ~RunFolder();
     RunFolder() = default;

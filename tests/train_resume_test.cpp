@@ -282,7 +282,7 @@ TEST(Resume, TwoProgramsDoNotShareAFolder) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     std::thread first([&] {
-        data.run({"-x", "100000", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}, {SIGKILL, "", 1.5});
+        data.run({"-x", "100000", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}, {SIGKILL, "", 4});
     });
     while (!std::filesystem::exists(a + "/main.log"))
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
