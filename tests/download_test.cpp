@@ -13,6 +13,8 @@
 
 #include "llmc/error.h"
 #include "llmc/file.h"
+#include "llmc/hellaswag.h"
+#include "llmc/tokenizer.h"
 #include "tests/run_program.h"
 
 // Serves files from memory, one connection after the other.
@@ -226,4 +228,56 @@ TEST_F(download, hugging_faces_gpt2) {
     EXPECT_FALSE(std::filesystem::exists(folder / "model.safetensors"));
     expect_failure(run({"gpt2", "gpt3", folder.path}), "gpt2-xl, not 'gpt3'");
     expect_failure(run({"gpt2"}), "which one?");
+}
+
+// The whole of dev/reproduce_124M.sh, with a smaller model and fewer tokens; the second time without a
+// server.
+TEST_F(download, reproduce_124M_downloads_trains_and_goes_on) {
+    Tokenizer words;
+    for (int i = 0; i < 50257; i++) words.tokens.push_back(format_string("w%d", i));
+    words.end_of_text = 50256;
+    write_tokenizer(words, folder / "words");
+    write_hellaswag(folder / "examples", {{1, {1, 2, 5}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}}});
+    for (const char* name : {"tiny_shakespeare_val.bin", "tiny_shakespeare_train.bin"})
+        server.files[name] = shard(2);
+    for (const char* name : {"gpt2_124M_bf16.bin", "gpt2_124M.bin"}) server.files[name] = shard(5, 20240326);
+    server.files["gpt2_124M_debug_state.bin"] = shard(7, 20240327);
+    server.files["gpt2_tokenizer.bin"] = read_text(folder / "words");
+    server.files["hellaswag_val.bin"] = read_text(folder / "examples");
+    auto reproduce = [&](const char* steps) {
+        return run_program({"env",
+                            "no_proxy=*",
+                            "SHARDS=1",
+                            "DATA=" + folder.path,
+                            "BUILD=" BINARY_DIR,
+                            "BASE_URL=http://127.0.0.1:" + std::to_string(server.port),
+                            SOURCE_DIR "/dev/reproduce_124M.sh",
+                            "-e",
+                            "custom:layers=1,heads=1,channels=8,max_seq_len=32",
+                            "-b",
+                            "2",
+                            "-t",
+                            "16",
+                            "-d",
+                            "64",
+                            "-g",
+                            "4",
+                            "-m",
+                            "1",
+                            "-x",
+                            steps,
+                            "--device",
+                            "cpu",
+                            "-o",
+                            folder / "run"});
+    };
+    const ProgramResult first = reproduce("2");
+    EXPECT_EQ(first.status, 0) << first.out << first.err;
+    EXPECT_NE(first.out.find("step    2/2"), std::string::npos) << first.out;
+    EXPECT_NE(first.out.find("HellaSwag: "), std::string::npos) << first.out;
+    server.files.clear();
+    const ProgramResult second = reproduce("3");
+    EXPECT_EQ(second.status, 0) << second.out << second.err;
+    EXPECT_EQ(second.out.find("step    2/3"), std::string::npos) << second.out;
+    EXPECT_NE(second.out.find("step    3/3"), std::string::npos) << second.out;
 }
