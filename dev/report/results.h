@@ -1,12 +1,14 @@
-// What the programs of the device report have in common: each measures something, prints it as tables, and with
-// --json FILE writes the same tables, which `report` draws, puts on a page and compares with another run's.
+// What the programs of the device report have in common: each measures something, prints it as tables, and
+// with --json FILE writes the same tables, which `report` draws, puts on a page and compares with another
+// run's.
 //
-// A table is in long form: one row per measurement; key columns say what was measured, the others what came out.
-// A plot is a view of a table: column y over column x, one curve for each value of the column `curves`.
+// A table is in long form: one row per measurement; key columns say what was measured, the others what came
+// out. A plot is a view of a table: column y over column x, one curve for each value of the column `curves`.
 //
 //     {"program": "peak", "command": "build/peak --quick", "device": {...}, "seconds": 12.3,
 //      "tables": [{"name": "peaks", "title": "...", "note": "...",
-//                  "columns": [{"name": "what", "key": true}, {"name": "rate", "unit": "GB/s", "better": "more"}],
+//                  "columns": [{"name": "what", "key": true},
+//                              {"name": "rate", "unit": "GB/s", "better": "more"}],
 //                  "rows": [["copy", 3840.0], ...]}],
 //      "plots": [{"table": "peaks", "title": "...", "x": "size", "y": "rate", "curves": "what",
 //                 "log_x": true, "log_y": true}]}
@@ -25,7 +27,7 @@ struct Column {
     std::string name;
     std::string unit = "";            // printed in the heading
     bool key = false;                 // what was measured; rows of two runs are compared where all keys agree
-    Better better = Better::neither;  // which way a change of the value is good; a ratio is given unless neither
+    Better better = Better::neither;  // which way a change is good; a ratio is given unless neither
     int digits = 4;                   // significant ones, of numbers
 };
 
@@ -83,9 +85,16 @@ Table table_from_json(const nlohmann::json& json, const std::string& where);
 nlohmann::json plot_to_json(const Plot& plot);
 Plot plot_from_json(const nlohmann::json& json, const std::string& where);
 
+// Throws Error, naming `where`, for two tables of one name and for plots of tables or columns that are not
+// there.
+void check_plots(const std::vector<Plot>& plots, const std::vector<Table>& tables, const std::string& where);
+
 // A cell as text: numbers with the column's significant digits ("1.235e+09" only where plain digits would be
 // longer than 9), null as "-".
 std::string cell_text(const Cell& cell, const Column& column);
+
+// Whether any of the column's cells is text: such columns are aligned to the left.
+bool is_text_column(const Table& table, size_t column);
 
 // The table for a terminal: columns aligned, a line for the heading, the note below.
 std::string table_text(const Table& table);

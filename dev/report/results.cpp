@@ -1,0 +1,360 @@
+// The run of a report program, from options to JSON, and its tables as text: see results.h.
+#include "dev/report/results.h"
+
+#include <omp.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "data/command_line.h"
+#include "llmc/file.h"
+
+using nlohmann::json;
+
+#ifdef __clang__
+static const char* compiler = "clang " __clang_version__;
+#else
+static const char* compiler = "g++ " __VERSION__;
+#endif
+
+// --- JSON ---
+
+static const char* better_name(Better better) { return better == Better::more ? "more" : "less"; }
+
+// A member of the given kind; Error, naming `where`, if it is missing or something else.
+static const json& member(const json& object, const char* name, json::value_t kind,
+                          const std::string& where) {
+    if (!object.is_object()) fail("%s: %s where an object is expected", where.c_str(), object.type_name());
+    const auto found = object.find(name);
+    if (found == object.end()) fail("%s: \"%s\" is missing", where.c_str(), name);
+    if (found->type() != kind)
+        fail("%s: \"%s\" is a %s, not a %s", where.c_str(), name, found->type_name(), json(kind).type_name());
+    return *found;
+}
+
+static std::string text_member(const json& object, const char* name, const std::string& where) {
+    return member(object, name, json::value_t::string, where);
+}
+
+// Members that may be left out keep what `otherwise` says.
+static std::string text_or(const json& object, const char* name, const std::string& where) {
+    return object.contains(name) ? text_member(object, name, where) : "";
+}
+
+static bool flag_or(const json& object, const char* name, bool otherwise, const std::string& where) {
+    return object.contains(name) ? member(object, name, json::value_t::boolean, where).get<bool>()
+                                 : otherwise;
+}
+
+json table_to_json(const Table& table) {
+    json columns = json::array();
+    for (const Column& column : table.columns) {
+        json c = {{"name", column.name}, {"digits", column.digits}};
+        if (!column.unit.empty()) c["unit"] = column.unit;
+        if (column.key) c["key"] = true;
+        if (column.better != Better::neither) c["better"] = better_name(column.better);
+        columns.push_back(c);
+    }
+    return {{"name", table.name},
+            {"title", table.title},
+            {"note", table.note},
+            {"columns", columns},
+            {"rows", table.rows}};
+}
+
+static Column column_from_json(const json& object, const std::string& where) {
+    Column column;
+    column.name = text_member(object, "name", where);
+    if (column.name.empty()) fail("%s: a column without a name", where.c_str());
+    column.unit = text_or(object, "unit", where);
+    column.key = flag_or(object, "key", false, where);
+    const std::string better = text_or(object, "better", where);
+    if (!better.empty() && better != "more" && better != "less")
+        fail("%s: \"better\" is neither \"more\" nor \"less\" in column %s", where.c_str(),
+             column.name.c_str());
+    if (!better.empty()) column.better = better == "more" ? Better::more : Better::less;
+    if (object.contains("digits")) {
+        const json& digits = object["digits"];
+        if (!digits.is_number_integer() || digits < 1 || digits > 17)
+            fail("%s: \"digits\" is not a whole number from 1 to 17 in column %s", where.c_str(),
+                 column.name.c_str());
+        column.digits = digits;
+    }
+    return column;
+}
+
+static std::vector<Cell> row_from_json(const json& cells, const Table& table, const std::string& where) {
+    if (!cells.is_array() || cells.size() != table.columns.size())
+        fail("%s: a row that is not a list of %zu cells, one for each column", where.c_str(),
+             table.columns.size());
+    for (size_t i = 0; i < cells.size(); i++) {
+        const bool good = cells[i].is_string() || cells[i].is_null() ||
+                          (cells[i].is_number() && std::isfinite(cells[i].get<double>()));
+        if (!good)
+            fail("%s: a cell of column %s is neither a finite number nor text nor null", where.c_str(),
+                 table.columns[i].name.c_str());
+    }
+    return {cells.begin(), cells.end()};
+}
+
+Table table_from_json(const json& object, const std::string& where) {
+    Table table;
+    table.name = text_member(object, "name", where);
+    const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+    if (table.name.empty() || !std::all_of(table.name.begin(), table.name.end(), in_name))
+        fail("%s: a table's name is not of lower case, digits and underscores", where.c_str());
+    const std::string here = where + ": table " + table.name;
+    table.title = text_member(object, "title", here);
+    table.note = text_or(object, "note", here);
+    std::set<std::string> names;
+    for (const json& column : member(object, "columns", json::value_t::array, here)) {
+        table.columns.push_back(column_from_json(column, here));
+        if (!names.insert(table.columns.back().name).second)
+            fail("%s: two columns named %s", here.c_str(), table.columns.back().name.c_str());
+    }
+    if (table.columns.empty()) fail("%s: no columns", here.c_str());
+    for (const json& row : member(object, "rows", json::value_t::array, here))
+        table.rows.push_back(row_from_json(row, table, here));
+    return table;
+}
+
+json plot_to_json(const Plot& plot) {
+    return {{"table", plot.table},   {"title", plot.title}, {"x", plot.x},        {"y", plot.y},
+            {"curves", plot.curves}, {"log_x", plot.log_x}, {"log_y", plot.log_y}};
+}
+
+Plot plot_from_json(const json& object, const std::string& where) {
+    Plot plot;
+    plot.table = text_member(object, "table", where);
+    const std::string here = where + ": a plot of table " + plot.table;
+    plot.title = text_member(object, "title", here);
+    plot.x = text_member(object, "x", here);
+    plot.y = text_member(object, "y", here);
+    plot.curves = text_or(object, "curves", here);
+    plot.log_x = flag_or(object, "log_x", plot.log_x, here);
+    plot.log_y = flag_or(object, "log_y", plot.log_y, here);
+    return plot;
+}
+
+void check_plots(const std::vector<Plot>& plots, const std::vector<Table>& tables, const std::string& where) {
+    std::set<std::string> names;
+    for (const Table& table : tables)
+        if (!names.insert(table.name).second)
+            fail("%s: two tables named %s", where.c_str(), table.name.c_str());
+    for (const Plot& plot : plots) {
+        const auto table =
+            std::find_if(tables.begin(), tables.end(), [&](const Table& t) { return t.name == plot.table; });
+        if (table == tables.end())
+            fail("%s: a plot of table %s, which is not there", where.c_str(), plot.table.c_str());
+        std::vector<std::string> needed = {plot.x, plot.y};
+        if (!plot.curves.empty()) needed.push_back(plot.curves);
+        for (const std::string& name : needed) {
+            const bool found = std::any_of(table->columns.begin(), table->columns.end(),
+                                           [&](const Column& column) { return column.name == name; });
+            if (!found)
+                fail("%s: a plot of table %s by column \"%s\", which is not there", where.c_str(),
+                     plot.table.c_str(), name.c_str());
+        }
+    }
+}
+
+// --- text ---
+
+static std::string plain_text(double value, int digits, bool keep_zeros) {
+    const std::string rounded = format_string("%.*e", digits - 1, value);
+    const int exponent = atoi(rounded.c_str() + rounded.find('e') + 1);
+    std::string text =
+        format_string("%.*f", std::max(0, digits - 1 - exponent), strtod(rounded.c_str(), nullptr));
+    if (!keep_zeros && text.find('.') != std::string::npos) {
+        text.erase(text.find_last_not_of('0') + 1);
+        if (text.back() == '.') text.pop_back();
+    }
+    return text;
+}
+
+std::string cell_text(const Cell& cell, const Column& column) {
+    if (cell.is_string()) return cell;
+    if (!cell.is_number()) return "-";
+    const double value = cell;
+    const std::string text = value == 0 || cell.is_number_integer()
+                                 ? cell.is_number_integer() ? cell.dump() : "0"
+                                 : plain_text(value, column.digits, !column.key);
+    const size_t longest = value < 0 ? 10 : 9;
+    return text.size() > longest ? format_string("%.*e", column.digits - 1, value) : text;
+}
+
+static std::string heading(const Column& column) {
+    return column.unit.empty() ? column.name : column.name + " (" + column.unit + ")";
+}
+
+// Characters, as a terminal counts them: UTF-8's continuation bytes take no room.
+static size_t width(const std::string& text) {
+    return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+static std::string padded(const std::string& text, size_t to, bool right) {
+    const std::string space(to - std::min(to, width(text)), ' ');
+    return right ? space + text : text + space;
+}
+
+bool is_text_column(const Table& table, size_t column) {
+    return std::any_of(table.rows.begin(), table.rows.end(),
+                       [&](const std::vector<Cell>& row) { return row[column].is_string(); });
+}
+
+std::string table_text(const Table& table) {
+    std::vector<std::string> lines(table.rows.size() + 1);
+    for (size_t c = 0; c < table.columns.size(); c++) {
+        std::vector<std::string> cells = {heading(table.columns[c])};
+        for (const std::vector<Cell>& row : table.rows) cells.push_back(cell_text(row[c], table.columns[c]));
+        size_t widest = 0;
+        for (const std::string& cell : cells) widest = std::max(widest, width(cell));
+        for (size_t r = 0; r < cells.size(); r++)
+            lines[r] += (c ? "  " : "") + padded(cells[r], widest, !is_text_column(table, c));
+    }
+    std::string text = table.title + "\n";
+    for (std::string& line : lines) text += line.erase(line.find_last_not_of(' ') + 1) + "\n";
+    if (!table.note.empty()) text += table.note + "\n";
+    return text;
+}
+
+// --- the machine ---
+
+// What stands behind "NAME: " or "NAME=" in a file of lines such as /proc/cpuinfo; empty where there is none.
+static std::string find_in_lines(const char* path, const std::string& name) {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+        const size_t end = line.find_first_of("=:");
+        if (end == std::string::npos || line.substr(0, line.find_last_not_of(" \t", end - 1) + 1) != name)
+            continue;
+        const size_t from = line.find_first_not_of(" \t\"", end + 1);
+        return from == std::string::npos ? "" : line.substr(from, line.find_last_not_of(" \t\"") + 1 - from);
+    }
+    return "";
+}
+
+static json matrix_text(const MatrixShape& shape) {
+    return shape ? json(format_string("%ux%ux%u", shape.M, shape.N, shape.K)) : json();
+}
+
+static json describe_gpu(const LaunchPad& pad) {
+    const DeviceInfo& device = pad.device();
+    const Limits& limits = pad.limits();
+    return {{"name", device.name},
+            {"type", device_type_name(device.type)},
+            {"driver", device.driver},
+            {"api_version", device.api_version},
+            {"memory_bytes", device.memory_bytes},
+            {"memory_mode", memory_mode_name(pad.memory_mode())},
+            {"bf16_matrix", matrix_text(limits.bf16_matrix)},
+            {"fp16_matrix", matrix_text(limits.fp16_matrix)},
+            {"subgroup_size", limits.subgroup_size},
+            {"max_block", limits.max_block},
+            {"shared_bytes", limits.shared_bytes}};
+}
+
+json describe_machine(const LaunchPad* pad) {
+    utsname kernel = {};
+    uname(&kernel);
+    std::string system = find_in_lines("/etc/os-release", "PRETTY_NAME");
+    if (system.empty()) system = kernel.sysname;
+    std::string cpu = find_in_lines("/proc/cpuinfo", "model name");
+    if (cpu.empty()) cpu = kernel.machine;  // ARM's cpuinfo has no name, and other systems no cpuinfo
+    const uint64_t memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+    return {{"gpu", pad ? describe_gpu(*pad) : json()},
+            {"cpu", cpu},
+            {"cores", std::thread::hardware_concurrency()},
+            {"threads", omp_get_max_threads()},
+            {"memory_bytes", memory},
+            {"system", system},
+            {"kernel", format_string("%s %s %s", kernel.sysname, kernel.release, kernel.machine)},
+            {"compiler", compiler},
+            {"version", PROJECT_VERSION}};
+}
+
+// --- the run ---
+
+void ReportRun::progress(const std::string& what) const {
+    // `report` sets the variable: it shows the lines as its own
+    if (isatty(STDERR_FILENO) || getenv("REPORT_PROGRESS")) fprintf(stderr, "%s\n", what.c_str());
+}
+
+static void open_device(ReportRun& run, const char* name) {
+    if (run.options.threads > 0) omp_set_num_threads(run.options.threads);
+    const DeviceChoice choice = choose_device(run.options.device);
+    if (choice.device) {
+        LaunchPadOptions launchpad;
+        launchpad.device = std::to_string(choice.device->index);
+        run.pad = std::make_unique<LaunchPad>(launchpad);
+        printf("%s: %s, %s", name, run.pad->device().name.c_str(), run.pad->device().driver.c_str());
+    } else {
+        printf("%s: CPU", name);
+    }
+    printf(", %d threads (%s)\n", omp_get_max_threads(), choice.reason.c_str());
+    fflush(stdout);
+}
+
+// As it would be typed: arguments with unusual characters in quotes.
+static std::string command_text(int argc, char** argv) {
+    std::string text;
+    for (int i = 0; i < argc; i++) {
+        std::string word = argv[i];
+        const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+            return isalnum(c) || c >= 0x80 || strchr("_-./=:,+@%", c);
+        });
+        if (!plain) {
+            for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
+                word.replace(at, 1, "'\\''");
+            word = "'" + word + "'";
+        }
+        text += (i ? " " : "") + word;
+    }
+    return text;
+}
+
+int run_report_program(const char* name, const char* what, int argc, char** argv,
+                       const std::function<void(CLI::App&)>& add_options,
+                       const std::function<void(ReportRun&)>& measure) {
+    ReportRun run;
+    CLI::App app(what, name);
+    app.add_option("--device", run.options.device,
+                   "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
+        ->capture_default_str();
+    app.add_option("--json", run.options.json, "file to write the tables to, as JSON");
+    app.add_flag("--quick", run.options.quick, "fewer and smaller measurements");
+    app.add_option("--threads", run.options.threads,
+                   "threads of the CPU (0: as OMP_NUM_THREADS says, or all cores)")
+        ->check(CLI::Range(0, 1 << 16))
+        ->capture_default_str();
+    if (add_options) add_options(app);
+    return run_command_line(app, argc, argv, [&] {
+        const auto start = std::chrono::steady_clock::now();
+        open_device(run, name);
+        measure(run);
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        json file = {{"program", name},
+                     {"command", command_text(argc, argv)},
+                     {"device", describe_machine(run.pad.get())},
+                     {"seconds", seconds},
+                     {"tables", json::array()},
+                     {"plots", json::array()}};
+        for (const Table& table : run.tables) {
+            file["tables"].push_back(table_to_json(table));
+            table_from_json(file["tables"].back(), name);  // what a reader would refuse is not written
+        }
+        for (const Plot& plot : run.plots) file["plots"].push_back(plot_to_json(plot));
+        check_plots(run.plots, run.tables, name);
+        for (const Table& table : run.tables) printf("\n%s", table_text(table).c_str());
+        if (!run.options.json.empty()) write_whole_file(run.options.json, {file.dump(1), "\n"});
+    });
+}
