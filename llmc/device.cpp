@@ -136,6 +136,16 @@ static std::string missing_feature(const Vulkan& vk, VkPhysicalDevice physical, 
     return "";
 }
 
+// As the system's files name it; empty where the driver does not tell.
+static std::string pci_address(const Vulkan& vk, VkPhysicalDevice physical) {
+    if (!has_extension(vk, physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME)) return "";
+    VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &pci};
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    return format_string("%04x:%02x:%02x.%x", pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction);
+}
+
 static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
     VkPhysicalDeviceDriverProperties driver = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
     VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &driver};
@@ -154,6 +164,7 @@ static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
         if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
             info.memory_bytes = std::max(info.memory_bytes, heap.size);
     }
+    info.pci = pci_address(vk, physical);
     info.missing = missing_feature(vk, physical, api);
     return info;
 }

@@ -15,6 +15,7 @@ struct DeviceInfo {
     std::string driver;         // name and version
     std::string api_version;    // "1.3.230"
     uint64_t memory_bytes = 0;  // of the largest device-local heap
+    std::string pci;            // where it sits, "0000:65:00.0"; empty where that is not known
     std::string missing;        // what it lacks for our kernels; empty where it can be used
 };
 
