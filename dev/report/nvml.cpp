@@ -1,0 +1,81 @@
+// NVIDIA's management library, opened when the program runs: see nvml.h.
+#include "dev/report/nvml.h"
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <vector>
+
+using Handle = struct NvmlDevice*;
+using Status = int;  // 0: success
+
+// Initialized as long as the object lives.
+struct Nvml {
+    void* library = nullptr;
+    Status (*init)() = nullptr;
+    Status (*shutdown)() = nullptr;
+    Status (*count)(unsigned*) = nullptr;
+    Status (*by_index)(unsigned, Handle*) = nullptr;
+    Status (*by_pci)(const char*, Handle*) = nullptr;
+    Status (*name)(Handle, char*, unsigned) = nullptr;
+    Status (*millijoules)(Handle, unsigned long long*) = nullptr;  // null in old ones
+    Status (*milliwatts)(Handle, unsigned*) = nullptr;
+    bool ready = false;
+
+    explicit Nvml(const std::string& path) : library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+        if (!library) return;
+        find(init, "nvmlInit_v2");
+        find(shutdown, "nvmlShutdown");
+        find(count, "nvmlDeviceGetCount_v2");
+        find(by_index, "nvmlDeviceGetHandleByIndex_v2");
+        find(by_pci, "nvmlDeviceGetHandleByPciBusId_v2");
+        find(name, "nvmlDeviceGetName");
+        find(millijoules, "nvmlDeviceGetTotalEnergyConsumption");
+        find(milliwatts, "nvmlDeviceGetPowerUsage");
+        ready = init && shutdown && count && by_index && by_pci && name && milliwatts && init() == 0;
+    }
+    ~Nvml() {
+        if (ready) shutdown();
+        if (library) dlclose(library);
+    }
+    Nvml(const Nvml&) = delete;
+
+    template <class Function>
+    void find(Function& function, const char* symbol) {
+        function = reinterpret_cast<Function>(dlsym(library, symbol));
+    }
+    double joules(Handle gpu) const {
+        unsigned long long used = 0;
+        return millijoules && millijoules(gpu, &used) == 0 ? 1e-3 * double(used) : NAN;
+    }
+    double watts(Handle gpu) const {
+        unsigned at_present = 0;
+        return milliwatts(gpu, &at_present) == 0 ? 1e-3 * at_present : NAN;
+    }
+};
+
+static Handle find_gpu(const Nvml& nvml, const DeviceInfo& device) {
+    Handle found = nullptr;
+    if (!device.pci.empty() && nvml.by_pci(device.pci.c_str(), &found) == 0) return found;
+    unsigned gpus = 0;
+    if (nvml.count(&gpus) != 0) return nullptr;
+    std::vector<Handle> named;
+    for (unsigned i = 0; i < gpus; i++) {
+        char name[96] = "";  // as long as the library's names are at most
+        Handle gpu = nullptr;
+        if (nvml.by_index(i, &gpu) == 0 && nvml.name(gpu, name, sizeof(name)) == 0 && device.name == name)
+            named.push_back(gpu);
+    }
+    return named.size() == 1 ? named[0] : nullptr;
+}
+
+NvmlGpu find_nvml_gpu(const DeviceInfo& device, const std::string& library) {
+    const auto nvml = std::make_shared<Nvml>(library);
+    if (!nvml->ready) return {};
+    Handle gpu = find_gpu(*nvml, device);
+    if (!gpu || !std::isfinite(nvml->watts(gpu))) return {};
+    NvmlGpu readings;
+    if (std::isfinite(nvml->joules(gpu))) readings.joules = [=] { return nvml->joules(gpu); };
+    readings.watts = [=] { return nvml->watts(gpu); };
+    return readings;
+}
