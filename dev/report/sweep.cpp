@@ -1,0 +1,91 @@
+// Inputs, clocks and peaks of the sweeps: see sweep.h.
+#include "dev/report/sweep.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "llmc/peak_cpu.h"
+
+template <class T>
+void fill_random(T* values, size_t n, uint32_t seed) {
+#pragma omp parallel for
+    for (size_t i = 0; i < n; i++) {
+        uint32_t h = uint32_t(i) * 2654435761u + seed * 0x9e3779b9u + uint32_t(i >> 32);
+        h = (h ^ (h >> 16)) * 0x85ebca6bu;
+        h = (h ^ (h >> 13)) * 0xc2b2ae35u;
+        values[i] = T(float(int32_t(h ^ (h >> 16))) * 0x1p-31f);
+    }
+}
+template void fill_random(float*, size_t, uint32_t);
+template void fill_random(bf16*, size_t, uint32_t);
+template void fill_random(fp16*, size_t, uint32_t);
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static double timed(const std::function<void()>& run) {
+    const double start = now();
+    run();
+    return now() - start;
+}
+
+static double median(std::vector<double> values) {
+    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+    return values[values.size() / 2];
+}
+
+// Runs until `at_least` seconds are over, 3 to 1000 times.
+static std::vector<double> timed_often(const std::function<void()>& run, double at_least) {
+    std::vector<double> seconds;
+    double sum = 0;
+    while (seconds.size() < 3 || (sum < at_least && seconds.size() < 1000)) {
+        seconds.push_back(timed(run));
+        sum += seconds.back();
+    }
+    return seconds;
+}
+
+double cpu_seconds(const std::function<void()>& run, double at_least) {
+    const double first = timed(run);
+    if (first > 1) return first;
+    const std::vector<double> seconds = timed_often(run, at_least);
+    return *std::min_element(seconds.begin(), seconds.end());
+}
+
+GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, double at_least) {
+    const auto single = [&] {
+        launch();
+        pad.commit(true);
+    };
+    single();  // compiles the kernel
+    const double first = timed(single);
+    if (first > 1) return {pad.gpu_seconds(launch), first};
+    if (pad.device().type != DeviceType::software) warm_up(pad, launch, 0.05);
+    std::vector<double> batches(5);
+    for (double& seconds : batches) seconds = seconds_per_launch(pad, launch, at_least / 5);
+    return {median(batches), median(timed_often(single, at_least / 2))};
+}
+
+SweepPeaks measure_sweep_peaks(LaunchPad* pad) {
+    SweepPeaks peaks = {{cpu_memory_rate(), cpu_fma_rate(0.3), cpu_bf16_rate(0.3), 0}, {}};
+    if (!pad) return peaks;
+    peaks.gpu = measure_peaks(*pad);
+    if (pad->device().type != DeviceType::software) return peaks;
+    peaks.gpu.copy_rate = std::max(peaks.gpu.copy_rate, peaks.cpu.copy_rate);
+    peaks.gpu.fma_rate = std::max(peaks.gpu.fma_rate, peaks.cpu.fma_rate);
+    return peaks;
+}
+
+template <class T>
+double product_peak(const Peaks& peaks) {
+    if constexpr (std::is_same_v<T, bf16>) return std::max(peaks.bf16_matrix_rate, peaks.fma_rate);
+    if constexpr (std::is_same_v<T, fp16>) return std::max(peaks.fp16_matrix_rate, peaks.fma_rate);
+    return peaks.fma_rate;
+}
+template double product_peak<float>(const Peaks&);
+template double product_peak<bf16>(const Peaks&);
+template double product_peak<fp16>(const Peaks&);
+
+Cell number(double value) { return std::isfinite(value) ? Cell(value) : Cell(nullptr); }
