@@ -1,0 +1,291 @@
+// Training as train_gpt2 does it, on generated tokens and from random weights: tokens a second, the share of
+// the measured peak, memory and power, for a list of models, batches and precisions.
+//
+//     build/train_benchmark [--device auto] [--model d12,d24 --batch 4x64,64x1024 --precision fp32,bf16]
+//     [--quick]
+//
+// A loss that is not finite ends the program with status 1.
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "dev/report/power.h"
+#include "dev/report/results.h"
+#include "dev/vulkan/tokens.h"
+#include "llmc/initialize.h"
+#include "llmc/run_plan.h"
+#include "llmc/train_step.h"
+
+// One thing to be measured.
+struct Case {
+    std::string model;
+    int B, T;
+    std::string precision;
+};
+
+struct BenchmarkOptions {
+    std::vector<std::string> models, batches, precisions;  // all combinations; empty ones: see cases_of()
+};
+
+struct Benchmark {
+    ReportRun& run;
+    PowerSource power;
+    std::map<std::string, double> peaks = {};  // by precision, flops per second
+    Table table = {};
+    std::string left_out = {};
+};
+
+struct Result {
+    double seconds = 0;  // of a step, median
+    double loss = 0;
+    uint64_t bytes = 0;
+    std::optional<Energy> energy;
+};
+
+// How long a case is warmed up and measured: until both the steps and the seconds are reached, or `most`
+// seconds. Steps that wait for nothing need more than 30 until a GPU's clock is up and the host's caches are
+// warm.
+struct Span {
+    int steps;
+    double seconds, most;
+    bool reached(int done, double elapsed) const {
+        return done > 0 && ((done >= steps && elapsed >= seconds) || elapsed >= most);
+    }
+};
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What the process holds, in bytes; 0 where the system does not tell.
+static uint64_t resident_bytes() {
+    std::ifstream file("/proc/self/statm");
+    uint64_t all = 0, resident = 0;
+    return file >> all >> resident ? resident * uint64_t(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+// As train_gpt2 does before it trains: which tiles suit the matrix cores.
+template <class Real>
+static void measure_products(GPT2<Real>& g) {
+    if (!g.pad || g.pad->device().type == DeviceType::software) return;
+    const auto products = unmeasured_tiles<Real>(*g.pad, gpt2_matrix_products(g));
+    if (!products.empty()) measure_tiles<Real>(*g.pad, products);
+}
+
+// Runs steps until the span is reached and returns the seconds between one finished step and the next. On a
+// device the host is one step ahead, as in train_gpt2's loop.
+template <class Real>
+static std::vector<double> run_steps(StepRunner<Real>& runner, int& step, float& loss, const Span& span,
+                                     const std::vector<int>& tokens) {
+    const size_t N = size_t(runner.B) * size_t(runner.T);
+    const auto run = [&](int number) {
+        const size_t first = size_t(number) * 7919 % (tokens.size() - N);
+        return runner.run(number, 3e-4f, [&](int* inputs, int* targets) {
+            std::copy_n(tokens.begin() + first, N, inputs);
+            std::copy_n(tokens.begin() + first + 1, N, targets);
+        });
+    };
+    std::vector<double> seconds;
+    const double start = now();
+    double last = start;
+    const auto finish = [&](int number, Ticket ticket) {
+        loss = runner.stats(number, ticket)[0];
+        seconds.push_back(now() - last);
+        last += seconds.back();
+    };
+    Ticket pending = run(step);
+    while (!span.reached(int(seconds.size()) + 1, now() - start)) {
+        if (!runner.g.pad) finish(step, pending);
+        const Ticket next = run(step + 1);
+        if (runner.g.pad) finish(step, pending);
+        pending = next;
+        step++;
+    }
+    finish(step++, pending);
+    return seconds;
+}
+
+template <class Real>
+static Result train(Benchmark& benchmark, GPT2<Real>& g, const Case& c) {
+    const bool quick = benchmark.run.options.quick, gpu = !benchmark.run.software();
+    initialize_parameters(g.config, 42, parameter_writer(g));
+    if (!quick) measure_products(g);
+    StepRunner<Real> runner = {g, c.B, c.T, 1, 0.1f};
+    const std::vector<int> tokens = word_like_tokens(size_t(c.B) * c.T + 65536, g.config.vocab_size);
+    const Span warm_up = gpu ? Span{40, 0.6, quick ? 1.0 : 3.0} : Span{1, 0, 0};
+    const Span measured = gpu ? Span{10, quick ? 0.5 : 2.0, 10} : Span{quick ? 2 : 5, quick ? 0.0 : 1.0, 20};
+    int step = 0;
+    float loss = 0;
+    run_steps(runner, step, loss, warm_up, tokens);
+    PowerMeter meter(benchmark.power);
+    meter.start();
+    std::vector<double> seconds = run_steps(runner, step, loss, measured, tokens);
+    Result result;
+    result.energy = meter.stop();
+    for (Recording* recording : {runner.micro, runner.update})
+        if (recording) g.pad->forget(recording);
+    result.loss = loss;
+    result.bytes = g.pad ? g.pad->allocated_bytes() : resident_bytes();
+    std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+    result.seconds = seconds[seconds.size() / 2];
+    return result;
+}
+
+static std::string batch_text(const Case& c) { return format_string("%dx%d", c.B, c.T); }
+
+static std::string case_text(const Case& c) {
+    return format_string("%s, batch %s, %s", c.model.c_str(), batch_text(c).c_str(), c.precision.c_str());
+}
+
+static void add_row(Benchmark& benchmark, const Case& c, const ModelConfig& config, const Result& r) {
+    const double tokens = double(c.B) * c.T, flops = flops_per_token(config, c.T) * tokens;
+    const double peak = benchmark.peaks[c.precision];
+    auto cell = [](bool known, double value) { return known ? Cell(value) : Cell(nullptr); };
+    const double watts = r.energy ? r.energy->watts() : 0;
+    benchmark.table.rows.push_back({c.model, batch_text(c), c.precision, tokens / r.seconds, 1e3 * r.seconds,
+                                    cell(peak > 0, 100 * flops / r.seconds / peak),
+                                    cell(r.bytes > 0, double(r.bytes) / (1 << 30)), r.loss,
+                                    cell(watts > 0, watts), cell(watts > 0, watts * r.seconds / tokens),
+                                    r.energy ? Cell(benchmark.power.name) : Cell(nullptr)});
+}
+
+// Null, and a word in the note, where the model does not fit, alone or beside what other programs have.
+template <class Real>
+static std::unique_ptr<GPT2<Real>> allocate_model(Benchmark& benchmark, const ModelConfig& config,
+                                                  const Case& c) {
+    LaunchPad* pad = benchmark.run.pad.get();
+    const MemoryRoom room = memory_room(pad);
+    const MemoryNeed need = memory_need<Real>(config, pad, true, c.B, c.T, RECOMPUTE_NOTHING);
+    try {
+        if (!room.holds(need)) fail("too large");
+        auto g = std::make_unique<GPT2<Real>>(config, pad, true);
+        gpt2_allocate(*g, c.B, c.T, true, RECOMPUTE_NOTHING);
+        return g;
+    } catch (const Error&) {
+        benchmark.left_out +=
+            format_string(" %s was left out: it takes %.1f GiB, and %s has %.1f.", case_text(c).c_str(),
+                          double(need.bytes) / (1 << 30), room.where.c_str(), double(room.bytes) / (1 << 30));
+        return nullptr;
+    }
+}
+
+template <class Real>
+static void measure_case(Benchmark& benchmark, const Case& c) {
+    ReportRun& run = benchmark.run;
+    const ModelConfig config = parse_descriptor(c.model);
+    if (c.T > config.max_seq_len)
+        fail("--batch %s: %s has sequences of %d tokens at most", batch_text(c).c_str(), c.model.c_str(),
+             config.max_seq_len);
+    run.progress(case_text(c));
+    if (!benchmark.peaks.count(c.precision)) benchmark.peaks[c.precision] = peak_rate<Real>(run.pad.get());
+    const std::unique_ptr<GPT2<Real>> g = allocate_model<Real>(benchmark, config, c);
+    if (!g) return;
+    const Result result = train(benchmark, *g, c);
+    if (!std::isfinite(result.loss)) fail("%s: the loss is not finite after training", case_text(c).c_str());
+    add_row(benchmark, c, config, result);
+}
+
+static Case parse_case(const std::string& model, const std::string& batch, const std::string& precision) {
+    Case c = {model, 0, 0, precision};
+    char rest;
+    if (sscanf(batch.c_str(), "%dx%d%c", &c.B, &c.T, &rest) != 2 || c.B < 1 || c.T < 1 ||
+        c.B > (1 << 29) / c.T)
+        fail("--batch %s: give sequences x tokens, such as 4x64", batch.c_str());
+    return c;
+}
+
+static const char* const TINY = "custom:layers=2,heads=2,channels=64,max_seq_len=64,vocab=512";
+
+// What is measured where nothing is asked for.
+static std::vector<Case> default_cases(const ReportRun& run) {
+    if (run.pad && run.software() && run.options.quick)
+        return {{TINY, 4, 64, "fp32"}};  // kernels take seconds to compile
+    if (run.software() && run.options.quick) return {{TINY, 4, 64, "fp32"}, {TINY, 4, 64, "bf16"}};
+    if (run.software())
+        return {{TINY, 4, 64, "fp32"}, {TINY, 4, 64, "bf16"}, {"d12", 4, 64, "fp32"}, {"d12", 4, 64, "bf16"}};
+    if (run.options.quick) return {{"d12", 4, 64, "fp32"}, {"d12", 4, 64, "bf16"}, {"d12", 16, 1024, "bf16"}};
+    return {{"d12", 4, 64, "fp32"},   {"d12", 4, 1024, "fp32"}, {"d12", 32, 1024, "fp32"},
+            {"d12", 4, 64, "bf16"},   {"d12", 4, 1024, "bf16"}, {"d12", 64, 1024, "bf16"},
+            {"d24", 32, 1024, "bf16"}};
+}
+
+// Descriptors such as custom:layers=2,heads=2 have commas in them: a part without a "=" or with a ":" begins
+// a model.
+static std::vector<std::string> split_models(const std::vector<std::string>& given) {
+    std::vector<std::string> models;
+    for (const std::string& text : given)
+        for (size_t at = 0; at <= text.size();) {
+            const size_t end = std::min(text.find(',', at), text.size());
+            const std::string part = text.substr(at, end - at);
+            const bool goes_on = part.find('=') != std::string::npos && part.find(':') == std::string::npos;
+            if (goes_on && !models.empty())
+                models.back() += "," + part;
+            else
+                models.push_back(part);
+            at = end + 1;
+        }
+    return models;
+}
+
+static std::vector<Case> cases_of(const ReportRun& run, BenchmarkOptions o) {
+    if (o.models.empty() && o.batches.empty() && o.precisions.empty()) return default_cases(run);
+    if (o.models.empty()) o.models = {run.software() && run.options.quick ? TINY : "d12"};
+    if (o.batches.empty()) o.batches = {"4x64"};
+    if (o.precisions.empty()) o.precisions = {"fp32", "bf16"};
+    std::vector<Case> cases;
+    for (const std::string& model : split_models(o.models))
+        for (const std::string& precision : o.precisions)
+            for (const std::string& batch : o.batches) cases.push_back(parse_case(model, batch, precision));
+    return cases;
+}
+
+static void measure(ReportRun& run, const BenchmarkOptions& options) {
+    Benchmark benchmark = {run, find_power_source(run.pad ? &run.pad->device() : nullptr)};
+    benchmark.table = {.name = "training",
+                       .title = "Training GPT-2",
+                       .columns = {{.name = "model", .key = true},
+                                   {.name = "batch", .key = true},
+                                   {.name = "precision", .key = true},
+                                   {.name = "rate", .unit = "tokens/s", .better = Better::more},
+                                   {.name = "step", .unit = "ms", .better = Better::less},
+                                   {.name = "MFU", .unit = "%", .better = Better::more, .digits = 3},
+                                   {.name = "memory", .unit = "GiB", .better = Better::less, .digits = 3},
+                                   {.name = "loss"},
+                                   {.name = "power", .unit = "W", .digits = 3},
+                                   {.name = "energy", .unit = "J/token", .better = Better::less, .digits = 3},
+                                   {.name = "power by"}}};
+    for (const Case& c : cases_of(run, options)) {
+        if (c.precision == "fp32") measure_case<float>(benchmark, c);
+        if (c.precision == "bf16") measure_case<bf16>(benchmark, c);
+        if (c.precision == "fp16") measure_case<fp16>(benchmark, c);
+    }
+    benchmark.table.note =
+        "Batches of sequences x tokens, nothing recomputed, master weights in fp32; the median step "
+        "after warming up. MFU is against the measured peak of the type";
+    for (const auto& [precision, peak] : benchmark.peaks)
+        if (peak > 0)
+            benchmark.table.note += format_string(", %s %.3g TFLOP/s", precision.c_str(), peak / 1e12);
+    benchmark.table.note +=
+        run.pad ? ". Memory is the device's that is allocated." : ". Memory is what the process holds.";
+    if (!benchmark.power) benchmark.table.note += " The system does not tell what power the device takes.";
+    benchmark.table.note += benchmark.left_out;
+    run.tables.push_back(benchmark.table);
+}
+
+int main(int argc, char** argv) {
+    BenchmarkOptions options;
+    return run_report_program(
+        "train_benchmark", "Training GPT-2 on generated tokens: speed, memory, power.", argc, argv,
+        [&](CLI::App& app) {
+            app.add_option("--model", options.models, "d12,d24,... as train_gpt2's -e");
+            app.add_option("--batch", options.batches, "sequences x tokens: 4x64,64x1024,...")
+                ->delimiter(',');
+            app.add_option("--precision", options.precisions, "fp32,bf16,fp16")
+                ->delimiter(',')
+                ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+        },
+        [&](ReportRun& run) { measure(run, options); });
+}
