@@ -131,7 +131,9 @@ static void add_rows(Sweep& sweep, int N, const SizeTimes& times) {
 template <class T>
 static void measure_type(Sweep& sweep) {
     const bool quick = sweep.run.options.quick;
-    TimeBudget cpu_budget = {quick ? 0.3 : 5.0}, gpu_budget = {quick ? 0.3 : 3.0};
+    TimeBudget cpu_budget = {quick ? 0.3 : 5.0}, gpu_budget = {quick                  ? 0.3
+                                                               : sweep.run.software() ? 1.0
+                                                                                      : 3.0};
     std::vector<Race> in_a_row, single;
     for (const int N : sweep.options.sizes) {
         const double flops = 2.0 * N * N * N;
