@@ -1,9 +1,15 @@
-// The peaks of a device: a kernel that copies and those that multiply and add in registers.
+// The peaks of a device: a kernel that copies and those that compute in registers or read shared memory.
 #include "llmc/peak.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "llmc/memory.h"
 #include "shaders/args.h"
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch, double at_least) {
     for (int repeats = 1;; repeats *= 2) {
@@ -15,49 +21,127 @@ double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch, d
 }
 
 void warm_up(LaunchPad& pad, const std::function<void()>& launch, double seconds) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    const double end = now() + seconds;
     do {
         for (int i = 0; i < 4; i++) launch();
         pad.commit(true);
-    } while (std::chrono::steady_clock::now() < end);
+    } while (now() < end);
 }
 
-// outp has room for a float of each invocation.
+Spread spread_of(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const size_t n = values.size();
+    return {(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back(), int(n)};
+}
+
+Spread repeated(int repeats, double seconds, const std::function<double()>& measure) {
+    const double end = now() + seconds;
+    std::vector<double> values;
+    do values.push_back(measure());
+    while (int(values.size()) < repeats && now() < end);
+    return spread_of(std::move(values));
+}
+
+static bool is_software(const LaunchPad& pad) { return pad.device().type == DeviceType::software; }
+
+// A kernel whose workgroups work on their own.
+struct GroupLoad {
+    uint32_t block;  // invocations in a workgroup
+    double work;     // of a workgroup and round: flops or bytes
+    int rounds;
+    std::function<void(uint64_t groups, const PeakFmaArgs& args)> dispatch;
+};
+
+// Work per second, in launches of so many workgroups that one takes 10 ms: at the end of a launch parts of
+// the device are idle, for up to the time of one workgroup, which is to be little of the whole.
+static Spread group_rate(LaunchPad& pad, const GroupLoad& load, int repeats) {
+    const bool small = is_software(pad);
+    const uint64_t most = small ? 1 << 12 : 1 << 16;
+    Memory memory(&pad);
+    float* outp = memory.allocate<float>(most * load.block, "peak");
+    const PeakFmaArgs args = {pad.at(outp, most * load.block), load.rounds};
+    uint64_t groups = small ? 8 : 1 << 10;
+    auto launch = [&] { load.dispatch(groups, args); };
+    warm_up(pad, launch, small ? 0 : 0.1);
+    while (groups < most && pad.gpu_seconds(launch) < 0.01) groups *= 4;
+    return repeated(repeats, 1.0,
+                    [&] { return load.work * load.rounds * double(groups) / pad.gpu_seconds(launch); });
+}
+
+Spread fma_rate(LaunchPad& pad, int repeats) {
+    auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
+        pad.dispatch("peak_fma", {groups}, {256}, args);
+    };
+    return group_rate(pad, {256, 512.0 * 256, is_software(pad) ? 16 : 256, dispatch}, repeats);
+}
+
+Spread shared_rate(LaunchPad& pad, int repeats) {
+    auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
+        pad.dispatch("peak_shared", {groups}, {128}, args);
+    };
+    return group_rate(pad, {128, 8 * 16.0 * 128, is_software(pad) ? 64 : 2048, dispatch}, repeats);
+}
+
 template <class T>
-static double matrix_rate(LaunchPad& pad, float* outp, int groups, int rounds) {
+Spread matrix_rate(LaunchPad& pad, const MatrixLoad& load, int repeats) {
     const MatrixShape shape = pad.limits().matrix<T>();
-    if (!shape) return 0;
-    const uint32_t subgroups = 4, block = subgroups * pad.limits().subgroup_size;
-    const PeakFmaArgs args = {pad.at(outp, size_t(groups) * block), rounds};
-    const double seconds = seconds_per_launch(pad, [&] {
-        pad.dispatch<T>("peak_matrix", {uint64_t(groups)}, {block, shape.M, shape.N, shape.K}, args);
+    if (!shape) return {};
+    const uint32_t block = uint32_t(load.subgroups) * pad.limits().subgroup_size;
+    auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
+        pad.dispatch<T>(
+            "peak_matrix", {groups},
+            {block, shape.M, shape.N, shape.K, uint32_t(load.down), uint32_t(load.across), load.scattered},
+            args);
+    };
+    const double products = 16.0 * load.subgroups;
+    return group_rate(pad,
+                      {block, 2.0 * shape.M * shape.N * shape.K * products,
+                       is_software(pad) ? load.rounds / 16 : load.rounds, dispatch},
+                      repeats);
+}
+template Spread matrix_rate<bf16>(LaunchPad&, const MatrixLoad&, int);
+template Spread matrix_rate<fp16>(LaunchPad&, const MatrixLoad&, int);
+
+void raise_clock(LaunchPad& pad) {
+    if (is_software(pad)) return;
+    Memory memory(&pad);
+    const PeakFmaArgs args = {pad.at(memory.allocate<float>(1 << 20, "peak"), 1 << 20), 256};
+    warm_up(
+        pad, [&] { pad.dispatch("peak_fma", {1 << 12}, {256}, args); }, 0.5);
+}
+
+size_t large_copy_bytes(const LaunchPad& pad) {
+    if (is_software(pad)) return 16 << 20;
+    const uint64_t bytes =
+        std::min({uint64_t(1) << 30, pad.device().memory_bytes / 8, pad.limits().max_allocation});
+    return bytes / 16 * 16;
+}
+
+Spread copy_rate(LaunchPad& pad, size_t bytes, bool overlapped, int repeats) {
+    const size_t n = bytes / 4;
+    Memory memory(&pad);
+    float* to = memory.allocate<float>(n, "peak copy");
+    float* from = memory.allocate<float>(n, "peak copy");
+    pad.fill(from, 0x3f800000, bytes);
+    const PeakCopyArgs args = {pad.at(to, n), pad.at(from, n), int(n / 4)};
+    const int together = overlapped ? 16 : 1;
+    auto copy = [&] {
+        pad.begin_group();
+        for (int i = 0; i < together; i++) pad.dispatch("peak_copy", {blocks(n / 4, 256)}, {256}, args);
+        pad.end_group();
+    };
+    warm_up(pad, copy, is_software(pad) ? 0 : 0.05);
+    return repeated(repeats, 1.0, [&] {
+        return 2.0 * double(bytes) * together / seconds_per_launch(pad, copy, is_software(pad) ? 5e-3 : 0.02);
     });
-    const double products = 16.0 * rounds * groups * subgroups;  // 16 fragments a subgroup and round
-    return 2.0 * shape.M * shape.N * shape.K * products / seconds;
 }
 
 Peaks measure_peaks(LaunchPad& pad) {
-    const bool small = pad.device().type == DeviceType::software;
-    const int n = small ? 1 << 20 : 1 << 26;  // vec4: 16 MiB or 1 GiB, past every cache
-    const int groups = small ? 64 : 1 << 14, rounds = small ? 64 : 1024;
-    float* to = pad.allocate<float>(size_t(n) * 4, "peak copy");
-    float* from = pad.allocate<float>(size_t(n) * 4, "peak copy");
-    pad.fill(from, 0x3f800000, size_t(n) * 16);
-    auto copy = [&] {
-        PeakCopyArgs args = {pad.at(to, size_t(n) * 4), pad.at(from, size_t(n) * 4), n};
-        pad.dispatch("peak_copy", {blocks(n, 256)}, {256}, args);
-    };
-    auto fma = [&] {
-        PeakFmaArgs args = {pad.at(to, size_t(groups) * 256), rounds};
-        pad.dispatch("peak_fma", {uint64_t(groups)}, {256}, args);
-    };
     Peaks peaks;
-    warm_up(pad, copy, 0.6);
-    peaks.copy_rate = 32.0 * n / seconds_per_launch(pad, copy);
-    peaks.fma_rate = 128.0 * rounds * groups * 256 / seconds_per_launch(pad, fma);
-    peaks.bf16_matrix_rate = matrix_rate<bf16>(pad, to, groups, rounds);
-    peaks.fp16_matrix_rate = matrix_rate<fp16>(pad, to, groups, rounds);
-    pad.free(to);
-    pad.free(from);
+    raise_clock(pad);
+    peaks.copy_rate = copy_rate(pad, large_copy_bytes(pad), false, 3).median;
+    peaks.fma_rate = fma_rate(pad, 3).median;
+    peaks.bf16_matrix_rate = matrix_rate<bf16>(pad, {}, 3).median;
+    peaks.fp16_matrix_rate = matrix_rate<fp16>(pad, {}, 3).median;
     return peaks;
 }

@@ -106,3 +106,26 @@ double cpu_memory_rate() {
     }
     return best;
 }
+
+double cpu_copy_rate(size_t bytes, double seconds) {
+    Memory memory(nullptr);
+    char* to = memory.allocate<char>(bytes, "peak");
+    char* from = memory.allocate<char>(bytes, "peak");
+    memset(to, 1, bytes);  // a page has no memory before it is written to
+    memset(from, 2, bytes);
+    double total = 0;
+#pragma omp parallel reduction(+ : total)
+    {
+        const size_t threads = size_t(omp_get_num_threads()), thread = size_t(omp_get_thread_num());
+        const size_t first = bytes * thread / threads, part = bytes * (thread + 1) / threads - first;
+        const size_t batch = 1 + (1 << 20) / (part + 1);  // copies between two looks at the clock
+        double copied = 0, took = 0;
+        for (const double start = now(); took < seconds; took = now() - start, copied += double(part * batch))
+            for (size_t i = 0; i < batch; i++) {
+                memcpy(to + first, from + first, part);
+                asm volatile("" : : "r"(to) : "memory");  // or the copies would be merged into one
+            }
+        total += 2 * copied / took;
+    }
+    return total;
+}

@@ -11,3 +11,8 @@ double cpu_bf16_rate(double seconds = 0.05);
 
 // Reading and writing an array of 128 MiB in place, by all threads: bytes per second, both counted.
 double cpu_memory_rate();
+
+// Copying one array of `bytes` to another, each thread its own part of them again and again, so that small
+// arrays show the caches: bytes per second, read and written ones both counted. Takes about `seconds`, and
+// more for arrays that take longer.
+double cpu_copy_rate(size_t bytes, double seconds = 0.02);

@@ -52,6 +52,13 @@ TEST_F(MatrixCores, products) { run_tests("matmul_test", "Matmul"); }
 
 TEST_F(MatrixCores, attention) { run_tests("attention_test", "AttentionGpu"); }
 
+TEST_F(MatrixCores, peak) {
+    const ProgramResult kernel = run("report_peak_test", {"--gtest_filter=ReportPeak.Matrix*"});
+    EXPECT_NE(kernel.out.find("[  PASSED  ] 1 test"), std::string::npos) << kernel.out;
+    const ProgramResult measured = run("peak", {"--quick", "--device", device_option()});
+    EXPECT_NE(measured.out.find("Matrix cores by how they are used"), std::string::npos) << measured.out;
+}
+
 // Its rows are multiples of 8, for the products; its heads are not multiples of 16, so attention runs
 // elsewhere.
 TEST_F(MatrixCores, model_matches_pytorch) {

@@ -1,0 +1,78 @@
+// The cost of starting kernels: see launch_times.h.
+#include "dev/report/launch_times.h"
+
+#include <chrono>
+#include <vector>
+
+#include "llmc/memory.h"
+#include "shaders/args.h"
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+const char* launch_way_name(LaunchWay way) {
+    switch (way) {
+        case LaunchWay::alone:
+            return "submitted and waited for, each";
+        case LaunchWay::dependent:
+            return "one commit, dependent";
+        case LaunchWay::independent:
+            return "one commit, independent";
+        case LaunchWay::replayed:
+            return "replayed, dependent";
+        case LaunchWay::replayed_independent:
+            return "replayed, independent";
+    }
+    return "";
+}
+
+static bool is_grouped(LaunchWay way) {
+    return way == LaunchWay::independent || way == LaunchWay::replayed_independent;
+}
+static bool is_replayed(LaunchWay way) {
+    return way == LaunchWay::replayed || way == LaunchWay::replayed_independent;
+}
+
+LaunchCost launch_cost(LaunchPad& pad, LaunchWay way, int count, int repeats) {
+    Memory memory(&pad);
+    float* p = memory.allocate<float>(8, "launches");
+    memory.zero(p, 8);
+    auto launch = [&] {  // looks its pointers up, as every layer does
+        const PeakCopyArgs args = {pad.at(p + 4, 4), pad.at(p, 4), 1};
+        pad.dispatch("peak_copy", {1}, {pad.limits().subgroup_size}, args);
+    };
+    auto launch_all = [&] {
+        if (is_grouped(way)) pad.begin_group();
+        for (int i = 0; i < count; i++) {
+            launch();
+            if (way == LaunchWay::alone) pad.commit(true);
+        }
+        if (is_grouped(way)) pad.end_group();
+    };
+    Recording* recording = nullptr;
+    if (is_replayed(way)) {
+        pad.begin_recording();
+        launch_all();
+        recording = pad.end_recording();
+    }
+    auto run = [&] { recording ? pad.replay(recording) : launch_all(); };
+    LaunchCost cost;
+    std::vector<double> host;
+    run();  // compiles the kernel, makes the command buffers
+    pad.commit(true);
+    cost.wall = repeated(repeats, 1.0, [&] {
+        const double start = now();
+        run();
+        if (way != LaunchWay::alone) pad.commit(false);
+        host.push_back((now() - start) / count);
+        pad.commit(true);
+        return (now() - start) / count;
+    });
+    if (way != LaunchWay::alone) {
+        cost.host = spread_of(host);
+        cost.gpu = repeated(repeats, 1.0, [&] { return pad.gpu_seconds(run) / count; });
+    }
+    if (recording) pad.forget(recording);
+    return cost;
+}

@@ -1,0 +1,310 @@
+// What this machine does at most, each figure measured: arithmetic in registers, matrix cores, memory at
+// every size, shared memory, the way between host and device, the start of a kernel; and the same of the CPU.
+//
+//     build/peak [--device 0] [--quick] [--json FILE]
+//
+// measure_peaks() of llmc/peak.h, to which benchmarks, --profile and MFU refer, measures the same kernels
+// with one configuration each; matrix cores are tried in several here.
+#include <algorithm>
+#include <chrono>
+
+#include "dev/report/launch_times.h"
+#include "dev/report/results.h"
+#include "llmc/memory.h"
+#include "llmc/peak_cpu.h"
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static int repeats(const ReportRun& run) { return run.options.quick ? 3 : 7; }
+
+// Columns of a table whose rows are a few measured rates or times.
+static std::vector<Column> spread_columns(const char* value, const char* unit, Better better) {
+    return {{value, unit, false, better}, {"least", unit}, {"most", unit}, {"repetitions"}};
+}
+
+static void add_spread(std::vector<Cell>& row, const Spread& spread, double unit) {
+    for (const double value : {spread.median, spread.least, spread.most})
+        row.push_back(spread.count ? Cell(value / unit) : Cell());
+    row.push_back(spread.count ? Cell(spread.count) : Cell());
+}
+
+static std::vector<Column> joined(std::vector<Column> columns, const std::vector<Column>& more) {
+    columns.insert(columns.end(), more.begin(), more.end());
+    return columns;
+}
+
+// --- arithmetic ---
+
+struct BestLoad {
+    MatrixLoad load;
+    Spread rate;  // a count of 0: no matrix cores for the type
+};
+
+// Every configuration of peak_matrix, a row each; returns the best.
+template <class T>
+static BestLoad try_matrix_loads(ReportRun& run, Table& table) {
+    BestLoad best;
+    const MatrixLoad sixteen[] = {{4, 4, 4}, {2, 4, 4}, {8, 4, 4}, {4, 4, 4, 1024}, {4, 4, 4, 256, true}};
+    const MatrixLoad fewer[] = {{4, 2, 4}, {8, 2, 4}, {4, 2, 2}, {8, 2, 2}};
+    std::vector<MatrixLoad> loads(std::begin(sixteen), std::end(sixteen));
+    if (run.software()) loads = {loads.front(), loads.back()};  // each takes seconds to compile there
+    if (!run.software() && !run.options.quick) loads.insert(loads.end(), std::begin(fewer), std::end(fewer));
+    for (const MatrixLoad& load : loads) {
+        const uint32_t block = uint32_t(load.subgroups) * run.pad->limits().subgroup_size;
+        if (!run.pad->limits().matrix<T>() || block > run.pad->limits().max_block) continue;
+        run.progress(format_string("matrix cores, %s: %d subgroups, %d sums%s", real_name<T>(),
+                                   load.subgroups, load.down * load.across,
+                                   load.scattered ? ", scattered factors" : ""));
+        const Spread rate = matrix_rate<T>(*run.pad, load, repeats(run));
+        std::vector<Cell> row = {real_name<T>(), load.subgroups, load.down * load.across, load.rounds,
+                                 load.scattered ? "scattered" : "powers of two"};
+        add_spread(row, rate, 1e12);
+        table.rows.push_back(row);
+        if (!best.rate.count || rate.median > best.rate.median) best = {load, rate};
+    }
+    return best;
+}
+
+template <class T>
+static void add_matrix_row(ReportRun& run, Table& arithmetic, Table& configurations) {
+    const BestLoad best = try_matrix_loads<T>(run, configurations);
+    std::vector<Cell> row = {"GPU", format_string("%s matrix cores", real_name<T>())};
+    add_spread(row, best.rate, 1e12);
+    const MatrixShape shape = run.pad->limits().matrix<T>();
+    row.push_back(best.rate.count
+                      ? format_string("%ux%ux%u, %d sums a subgroup, %d subgroups a workgroup, %d rounds",
+                                      shape.M, shape.N, shape.K, best.load.down * best.load.across,
+                                      best.load.subgroups, best.load.rounds)
+                      : std::string("the device has none for it"));
+    arithmetic.rows.push_back(row);
+}
+
+static void add_cpu_arithmetic(const ReportRun& run, Table& table) {
+    auto add = [&](const char* what, double (*rate)(double), const char* how) {
+        const Spread spread = repeated(repeats(run), 2.0, [&] { return rate(0.1); });
+        std::vector<Cell> row = {"CPU", what};
+        add_spread(row, spread.median > 0 ? spread : Spread(), 1e12);
+        row.push_back(spread.median > 0 ? how : "the CPU has no instruction for it");
+        table.rows.push_back(row);
+    };
+    add("fp32 multiply-add", cpu_fma_rate, "all threads, registers");
+    add("bf16 pairs", cpu_bf16_rate, "all threads, registers");
+}
+
+static void measure_arithmetic(ReportRun& run) {
+    Table arithmetic = {
+        "arithmetic", "Arithmetic at most, in registers",
+        joined({{"where", "", true}, {"what", "", true}}, spread_columns("rate", "TFLOP/s", Better::more))};
+    arithmetic.columns.push_back({"configuration"});
+    Table configurations = {
+        "matrix_configurations",
+        "Matrix cores by how they are used",
+        joined({{"type", "", true},
+                {"subgroups", "", true},
+                {"sums", "", true},
+                {"rounds", "", true},
+                {"factors", "", true}},
+               spread_columns("rate", "TFLOP/s", Better::more)),
+        {},
+        "subgroups: in a workgroup; sums: fragments that a subgroup adds to in turn; rounds: of 16 products, "
+        "in a workgroup's life. Where the clock follows the power, scattered factors, as in real "
+        "data, are slower than powers of two."};
+    if (run.pad) {
+        run.progress("fp32 multiply-adds");
+        std::vector<Cell> row = {"GPU", "fp32 multiply-add"};
+        add_spread(row, fma_rate(*run.pad, repeats(run)), 1e12);
+        row.push_back("16 sums an invocation, 256 invocations a workgroup");
+        arithmetic.rows.push_back(row);
+        add_matrix_row<bf16>(run, arithmetic, configurations);
+        add_matrix_row<fp16>(run, arithmetic, configurations);
+    }
+    add_cpu_arithmetic(run, arithmetic);
+    arithmetic.note =
+        "Medians of the repetitions; a multiply-add is two operations. Of matrix cores the best "
+        "configuration counts.";
+    run.tables.push_back(arithmetic);
+    if (!configurations.rows.empty()) run.tables.push_back(configurations);
+}
+
+// --- memory ---
+
+static std::vector<size_t> copy_sizes(const ReportRun& run) {
+    const size_t most = run.pad ? large_copy_bytes(*run.pad) : run.options.quick ? 64 << 20 : 256 << 20;
+    std::vector<size_t> sizes;
+    for (size_t bytes = 64 << 10; bytes < most; bytes *= run.options.quick ? 16 : 4) sizes.push_back(bytes);
+    sizes.push_back(most);
+    return sizes;
+}
+
+// Copies of one array to another by its size, and what that comes to for large ones, into `bandwidth`.
+static void measure_copies(ReportRun& run, Table& bandwidth) {
+    Table table = {
+        "copy_by_size",
+        "Copying an array, by its size (read + write)",
+        {{"where", "", true},
+         {"bytes", "", true, Better::neither, 10},
+         {"rate", "GB/s", false, Better::more},
+         {"time", "us", false, Better::less},
+         {"repetitions"}},
+        {},
+        "Medians. GPU: a kernel that copies 16 bytes an invocation, each launch waiting for the one before; "
+        "overlapped: 16 that do not wait for each other, which shows the caches where arrays are small. "
+        "CPU: each thread its part, again and again."};
+    auto add = [&](const char* where, const auto& rate_of) {
+        for (const size_t bytes : copy_sizes(run)) {
+            run.progress(format_string("copies, %s: %zu bytes", where, bytes));
+            const Spread rate = rate_of(bytes);
+            table.rows.push_back(
+                {where, bytes, rate.median / 1e9, 2e6 * double(bytes) / rate.median, rate.count});
+            if (bytes != copy_sizes(run).back() || !strcmp(where, "GPU, overlapped")) continue;
+            std::vector<Cell> row = {where, "copy (read + write)"};
+            add_spread(row, rate, 1e9);
+            row.push_back(format_string("arrays of %zu MiB", bytes >> 20));
+            bandwidth.rows.push_back(row);
+        }
+    };
+    if (run.pad) {
+        add("GPU", [&](size_t bytes) { return copy_rate(*run.pad, bytes, false, repeats(run)); });
+        add("GPU, overlapped", [&](size_t bytes) { return copy_rate(*run.pad, bytes, true, repeats(run)); });
+    }
+    add("CPU", [&](size_t bytes) {
+        return repeated(repeats(run), 1.0,
+                        [&] { return cpu_copy_rate(bytes, run.options.quick ? 5e-3 : 0.02); });
+    });
+    run.tables.push_back(table);
+    run.plots.push_back({"copy_by_size", "Bandwidth of copies (read + write)", "bytes", "rate", "where"});
+}
+
+// --- between host and device ---
+
+static const char* transfer_way(MemoryMode mode) {
+    switch (mode) {
+        case MemoryMode::unified:
+            return "the same memory: a plain copy by the host";
+        case MemoryMode::mapped:
+            return "written through the mapped window, read by way of staging memory";
+        case MemoryMode::staged:
+            return "by way of staging memory";
+        default:
+            return "";
+    }
+}
+
+// Seconds from the call until the bytes are there, for upload() and download().
+struct TransferTimes {
+    Spread up, down;
+};
+static TransferTimes transfer_times(const ReportRun& run, size_t bytes) {
+    LaunchPad& pad = *run.pad;
+    Memory memory(&pad);
+    char* there = memory.allocate<char>(bytes, "transfer");
+    std::vector<char> here(bytes, 1);
+    auto seconds = [&](auto transfer) {
+        transfer();  // makes the staging memory
+        return repeated(3 * repeats(run), run.options.quick ? 0.1 : 0.5, [&] {
+            const double start = now();
+            transfer();
+            return now() - start;
+        });
+    };
+    TransferTimes times;
+    times.up = seconds([&] {
+        pad.upload(there, here.data(), bytes);
+        pad.commit(true);
+    });
+    times.down = seconds([&] { pad.download(here.data(), there, bytes); });
+    return times;
+}
+
+static void measure_transfers(ReportRun& run, Table& bandwidth) {
+    Table table = {
+        "transfer_by_size",
+        "Host to device and back, by size",
+        {{"direction", "", true},
+         {"bytes", "", true, Better::neither, 10},
+         {"rate", "GB/s", false, Better::more},
+         {"time", "us", false, Better::less},
+         {"repetitions"}},
+        {},
+        std::string("Medians of the wall clock, from the call until the bytes are there. Memory is ") +
+            memory_mode_name(run.pad->memory_mode()) + ": " + transfer_way(run.pad->memory_mode()) + "."};
+    const size_t most = run.software() ? 16 << 20 : run.options.quick ? 64 << 20 : 256 << 20;
+    for (size_t bytes = 4 << 10; bytes <= most; bytes *= run.options.quick ? 16 : 4) {
+        run.progress(format_string("host and device: %zu bytes", bytes));
+        const TransferTimes times = transfer_times(run, bytes);
+        for (const bool up : {true, false}) {
+            const Spread& seconds = up ? times.up : times.down;
+            const char* direction = up ? "host to device" : "device to host";
+            table.rows.push_back({direction, bytes, double(bytes) / seconds.median / 1e9,
+                                  seconds.median * 1e6, seconds.count});
+            if (bytes * (run.options.quick ? 16 : 4) <= most) continue;
+            const double b = double(bytes);  // the longest time is the least rate
+            std::vector<Cell> row = {"GPU", direction};
+            add_spread(row, {b / seconds.median, b / seconds.most, b / seconds.least, seconds.count}, 1e9);
+            row.push_back(format_string("%zu MiB at once", bytes >> 20));
+            bandwidth.rows.push_back(row);
+        }
+    }
+    std::stable_sort(table.rows.begin(), table.rows.end(),
+                     [](const auto& a, const auto& b) { return a[0] > b[0]; });
+    run.tables.push_back(table);
+    run.plots.push_back(
+        {"transfer_by_size", "Bandwidth between host and device", "bytes", "rate", "direction"});
+}
+
+static void measure_memory(ReportRun& run) {
+    Table bandwidth = {
+        "bandwidth", "Memory at most",
+        joined({{"where", "", true}, {"what", "", true}}, spread_columns("rate", "GB/s", Better::more))};
+    bandwidth.columns.push_back({"configuration"});
+    measure_copies(run, bandwidth);
+    if (run.pad) {
+        run.progress("shared memory");
+        std::vector<Cell> row = {"GPU", "shared memory of workgroups (read)"};
+        add_spread(row, shared_rate(*run.pad, repeats(run)), 1e9);
+        row.push_back("16 bytes an access, all workgroups together");
+        bandwidth.rows.push_back(row);
+        measure_transfers(run, bandwidth);
+    }
+    std::vector<Cell> row = {"CPU", "in place (read + write)"};
+    add_spread(row, repeated(repeats(run), 2.0, cpu_memory_rate), 1e9);
+    row.push_back("128 MiB, all threads");
+    bandwidth.rows.push_back(row);
+    bandwidth.note = "Medians of the repetitions.";
+    run.tables.insert(run.tables.begin() + 1, bandwidth);  // the summary stands before what it sums up
+}
+
+// --- launches ---
+
+static void measure_launches(ReportRun& run) {
+    Table table = {"launches",
+                   "The start of a kernel",
+                   joined({{"what", "", true}}, spread_columns("time", "us", Better::less)),
+                   {},
+                   "Medians, for one dispatch; dispatch_overhead has more."};
+    const int many = run.options.quick && run.software() ? 50 : 1000;
+    auto add = [&](const std::string& what, const Spread& seconds) {
+        std::vector<Cell> row = {what};
+        add_spread(row, seconds, 1e-6);
+        table.rows.push_back(row);
+    };
+    run.progress("launches");
+    auto cost = [&](LaunchWay way, int count) { return launch_cost(*run.pad, way, count, 3 * repeats(run)); };
+    add("dependent dispatch, GPU", cost(LaunchWay::replayed, many).gpu);
+    add("independent dispatch, GPU", cost(LaunchWay::replayed_independent, many).gpu);
+    add("recording a dispatch, host", cost(LaunchWay::dependent, many).host);
+    add("record, submit and wait", cost(LaunchWay::alone, 10).wall);
+    run.tables.push_back(table);
+}
+
+int main(int argc, char** argv) {
+    return run_report_program("peak", "what the device and the CPU do at most, measured", argc, argv, nullptr,
+                              [](ReportRun& run) {
+                                  if (run.pad) raise_clock(*run.pad);
+                                  measure_arithmetic(run);
+                                  measure_memory(run);
+                                  if (run.pad) measure_launches(run);
+                              });
+}
