@@ -49,6 +49,23 @@ struct PeakFmaArgs {
     int rounds;
 };
 
+// Of the chain that dev/report/chain.h describes: rounds of a product and five pointwise operations.
+struct ChainArgs {
+    Floats next, state;   // (BATCH, n): after the round and before it
+    Floats x;             // (BATCH, n): between the kernels of a round
+    Floats weight;        // (n, n)
+    Floats inputs;        // (CHAIN_PERIOD, n)
+    Floats gain, leak;    // (n)
+    int n;
+    int round, rounds;    // the first one's number, how many
+};
+const int CHAIN_PERIOD = 10;  // rounds after which the inputs come again
+const int CHAIN_ADD = 0;      // x += input
+const int CHAIN_TANH = 1;     // x = tanh(x)
+const int CHAIN_SCALE = 2;    // x *= gain
+const int CHAIN_MIX = 3;      // x += leak * (state - x)
+const int CHAIN_SQUASH = 4;   // x /= 1 + |x|
+
 struct LayernormForwardArgs {
     Reals outp;           // (N, C)
     Floats mean, rstd;    // (N)

@@ -1,0 +1,16 @@
+// Operations FIRST to LAST of the chain, one invocation for each element: one of them, or all five in one kernel, which
+// then reads and writes the state once.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "chain.glsl"
+
+layout(constant_id = 2) const uint FIRST = 0;
+layout(constant_id = 3) const uint LAST = 4;
+
+void main() {
+    const uint64_t element = global_index();
+    if (element >= uint64_t(BATCH) * args.n) return;
+    const uint e = uint(element);
+    const float before = LAST >= CHAIN_MIX ? args.state.x[e] : 0;
+    args.next.x[e] = operate(args.x.x[e], FIRST, LAST, e % args.n, before, args.round);
+}
