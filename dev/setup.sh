@@ -233,6 +233,6 @@ fi
 if [ "${1:-}" = fuzz ]; then
     fuzzer
 fi
-if [ "${1:-}" = newer-mesa ] && [ ! -x "$tools/bin/with-newer-mesa" ]; then
+if [ "${1:-}" = newer-mesa ] && { [ ! -x "$tools/bin/with-newer-mesa" ] || [ ! -d "$tools/mesa" ]; }; then
     newer_mesa
 fi
