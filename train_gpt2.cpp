@@ -433,7 +433,7 @@ static void begin_output(const Options& o, const Start& start, MainLog& log) {
     if (start.resumed && std::filesystem::exists(path))
         for (const std::string& line : changed_options(read_whole_file(path), o.effective))
             printf("note: %s\n", line.c_str());
-    log.open(o.output, o.resume ? start.step : -1);
+    log.open(o.output, o.resume ? start.step : -1, o.tensorboard);
     write_whole_file(path, {o.effective});
 }
 

@@ -29,6 +29,8 @@ libpcre2-dev             header   pcre2.h
 nlohmann-json3-dev       header   nlohmann/json.hpp
 libxxhash-dev            header   xxhash.h
 libcli11-dev             header   CLI/CLI.hpp
+libprotobuf-dev          header   google/protobuf/message_lite.h
+protobuf-compiler        command  protoc
 mesa-vulkan-drivers      file     /usr/share/vulkan/icd.d/lvp_icd*.json
 vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
 '

@@ -25,7 +25,7 @@ static std::string lines_before(const std::string& path, const char* format, int
     return kept;
 }
 
-void MainLog::open(const std::string& dir, int resume_step) {
+void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
     std::error_code error;
     std::filesystem::create_directories(dir, error);
     if (error) fail("cannot create directory %s: %s", dir.c_str(), error.message().c_str());
@@ -34,6 +34,7 @@ void MainLog::open(const std::string& dir, int resume_step) {
     write_whole_file(metrics, {metrics_header, lines_before(metrics, "%d,", resume_step)});
     path = log;
     metrics_path = metrics;
+    if (tensorboard) events.open(dir + "/" + tensorboard_folder, resume_step);
 }
 
 static void append(const std::string& path, const std::string& line) {
@@ -47,15 +48,21 @@ static void append(const std::string& path, const std::string& line) {
 void MainLog::log_val(int step, float loss) const {
     append(path, format_string("s:%d tel:%.4f\n", step, loss));
     append(metrics_path, format_string("%d,,,,,,%.9g,\n", step, loss));
+    events.write(step, {{"loss/validation", loss}});
 }
 
 void MainLog::log_eval(int step, float accuracy) const {
     append(path, format_string("s:%d eval:%.4f\n", step, accuracy));
     append(metrics_path, format_string("%d,,,,,,,%.9g\n", step, accuracy));
+    events.write(step, {{"hellaswag/accuracy", accuracy}});
 }
 
 void MainLog::log_train(int step, const StepNumbers& n) const {
     append(path, format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
     append(metrics_path, format_string("%d,%.9g,%.9g,%.9g,%.0f,%s,,\n", step, n.loss, n.learning_rate, n.norm,
                                        n.tokens_per_second, n.skipped));
+    events.write(step, {{"loss/train", n.loss},
+                        {"training/gradient_norm", n.norm},
+                        {"training/learning_rate", n.learning_rate},
+                        {"training/tokens_per_second", float(n.tokens_per_second)}});
 }

@@ -2,9 +2,12 @@
 // read it,
 //     s:STEP tel:LOSS    s:STEP eval:ACCURACY    s:STEP trl:LOSS lr:RATE norm:NORM
 // (validation, HellaSwag, training), and metrics.csv, the same and more with all digits, for spreadsheets and
-// dev/plot.sh. A line per event; fields of a row that its event does not fill are empty.
+// dev/plot.sh. A line per event; fields of a row that its event does not fill are empty. And, where they are
+// asked for, the same numbers as TensorBoard's events.
 #pragma once
 #include <string>
+
+#include "llmc/tensorboard.h"
 
 struct StepNumbers {
     float loss = 0, learning_rate = 0, norm = 0;
@@ -15,7 +18,8 @@ struct StepNumbers {
 struct MainLog {
     // dir/main.log and dir/metrics.csv; dir is created. resume_step < 0 begins empty logs; otherwise the
     // lines of steps before resume_step stay and later ones go, since the resumed run writes them again.
-    void open(const std::string& dir, int resume_step);
+    // With `tensorboard` also a new file of events in dir/tensorboard: see tensorboard.h.
+    void open(const std::string& dir, int resume_step, bool tensorboard = false);
 
     // One line each, appended and flushed to the file at once; nothing happens before open().
     void log_val(int step, float loss) const;
@@ -23,4 +27,5 @@ struct MainLog {
     void log_train(int step, const StepNumbers& numbers) const;
 
     std::string path, metrics_path;  // empty: not open
+    EventFile events;
 };

@@ -11,6 +11,7 @@
 
 #include "llmc/checkpoint.h"
 #include "llmc/error.h"
+#include "llmc/tensorboard.h"
 
 void RunFolder::open(const std::string& folder) {
     std::error_code error;
@@ -54,12 +55,14 @@ static std::vector<std::filesystem::path> files_of_a_run(const std::string& fold
 }
 
 std::string move_earlier_run(const std::string& folder) {
-    const std::vector<std::filesystem::path> found = files_of_a_run(folder, "");
+    std::vector<std::filesystem::path> found = files_of_a_run(folder, "");
     if (found.empty()) return "";
+    std::error_code error;
+    const std::filesystem::path events = std::filesystem::path(folder) / tensorboard_folder;
+    if (std::filesystem::is_directory(events, error)) found.push_back(events);
     std::string to;
     for (int i = 1; to.empty() || std::filesystem::exists(to); i++)
         to = format_string("%s/earlier_%d", folder.c_str(), i);
-    std::error_code error;
     std::filesystem::create_directory(to, error);
     for (const std::filesystem::path& file : found)
         if (!error) std::filesystem::rename(file, std::filesystem::path(to) / file.filename(), error);

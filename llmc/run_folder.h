@@ -15,8 +15,8 @@ struct RunFolder {
     int lock = -1;
 };
 
-// Moves all that an earlier run left in the folder (logs, options, checkpoints; no other files) to a new
-// folder below it. Returns that folder's path, empty where there was nothing.
+// Moves all that an earlier run left in the folder (logs, events, options, checkpoints; no other files) to a
+// new folder below it. Returns that folder's path, empty where there was nothing.
 std::string move_earlier_run(const std::string& folder);
 
 // Removes half-written files that a killed run left.

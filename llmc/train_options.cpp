@@ -170,6 +170,8 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "never delete those of steps that this divides (0: none)")
         ->check(at_least_zero())
         ->capture_default_str();
+    app.add_flag("--tensorboard", o.tensorboard,
+                 "write the numbers of main.log for TensorBoard, too, into the folder tensorboard of -o");
     app.add_option(
            "-y,--resume", o.resume,
            "1: go on from the newest good checkpoint in -o, if there is one; options that are not given "
@@ -273,6 +275,7 @@ static void check_options(const Options& o) {
         fail("-d %d is not a multiple of B*T = %ld", o.total_batch, micro);
     if (o.val_batches == 0 && o.val_every) fail("-m 0 validates on nothing: use -v 0 for no validation");
     if (o.resume && o.output.empty()) fail("-y 1 goes on with the run in the folder -o: name it");
+    if (o.tensorboard && o.output.empty()) fail("--tensorboard writes into the folder -o: name it");
 }
 
 // llm.c's defaults where they lie in the current folder.

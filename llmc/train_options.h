@@ -27,6 +27,7 @@ struct Options {
     bool hellaswag = false;
     bool dry_run = false;
     bool overfit = false, list_devices = false, profile = false, master_weights = true, resume = false;
+    bool tensorboard = false;
     uint64_t seed = 42;
 
     bool model_given = false;        // -e was named, here or in a file

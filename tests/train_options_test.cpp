@@ -118,6 +118,21 @@ TEST(TrainOptions, ThreadsOfTheCpu) {
     EXPECT_THROW(parse({"-i", "a", "--threads", "1025"}), Error);
 }
 
+// Once on, it stays on when the run goes on, until it is turned off.
+TEST(TrainOptions, TensorBoard) {
+    TemporaryFolder folder;
+    EXPECT_FALSE(parse({"-i", "a"}).tensorboard);
+    const Options on = parse({"-i", "a", "-o", folder.path, "--tensorboard"});
+    EXPECT_TRUE(on.tensorboard);
+    std::ofstream(options_path(folder.path)) << on.effective;
+    EXPECT_TRUE(parse({"-o", folder.path, "-y", "1"}).tensorboard);
+    const Options off = parse({"-o", folder.path, "-y", "1", "--tensorboard=false"});
+    EXPECT_FALSE(off.tensorboard);
+    std::ofstream(options_path(folder.path)) << off.effective;
+    EXPECT_FALSE(parse({"-o", folder.path, "-y", "1"}).tensorboard);
+    EXPECT_TRUE(parse({"-o", folder.path, "-y", "1", "--tensorboard"}).tensorboard);
+}
+
 TEST(TrainOptions, TheEffectiveSetReadAgainIsTheSame) {
     TemporaryFolder folder;
     const Options o = parse({"-i", "a b/[x-z]*\"q\".bin", "-j", "it's.bin", "-l", "1e-4", "-sl", "3",
@@ -162,15 +177,15 @@ TEST(TrainOptions, TheCommandLineWinsOverTheFileAndThatOverTheRunsOwn) {
 TEST(TrainOptions, HelpNamesEveryFlag) {
     const ProgramResult help = run_program({BINARY_DIR "/train_gpt2", "--help"});
     EXPECT_EQ(help.status, 0);
-    for (const char* flag : {"-i,",         "-j,",    "-e,",         "-o,",      "-lg,",
-                             "-n,",         "-nk,",   "-nm,",        "-y,",      "-b,",
-                             "-t,",         "-d,",    "-x,",         "-k,",      "-l,",
-                             "-u,",         "-q,",    "-c,",         "-sl,",     "-sg,",
-                             "-v,",         "-m,",    "-s,",         "-g,",      "-h,",
-                             "-a,",         "-f,",    "-w,",         "-ge,",     "-z,",
-                             "-r,",         "-pn,",   "-pr,",        "-pg,",     "-pi,",
-                             "-ps,",        "-pf,",   "--config",    "--device", "--list-devices",
-                             "--tokenizer", "--seed", "--precision", "--threads"})
+    for (const char* flag : {"-i,",         "-j,",    "-e,",         "-o,",       "-lg,",
+                             "-n,",         "-nk,",   "-nm,",        "-y,",       "-b,",
+                             "-t,",         "-d,",    "-x,",         "-k,",       "-l,",
+                             "-u,",         "-q,",    "-c,",         "-sl,",      "-sg,",
+                             "-v,",         "-m,",    "-s,",         "-g,",       "-h,",
+                             "-a,",         "-f,",    "-w,",         "-ge,",      "-z,",
+                             "-r,",         "-pn,",   "-pr,",        "-pg,",      "-pi,",
+                             "-ps,",        "-pf,",   "--config",    "--device",  "--list-devices",
+                             "--tokenizer", "--seed", "--precision", "--threads", "--tensorboard"})
         EXPECT_NE(help.out.find(std::string("  ") + flag), std::string::npos) << flag;
     EXPECT_EQ(run_program({BINARY_DIR "/train_gpt2", "--version"}).status, 0);
 }
@@ -189,6 +204,7 @@ TEST(TrainOptions, Refusals) {
         {{"-i"}, "train-data"},
         {{"-a", "1"}, "-j"},
         {{"-i", "x", "-y", "1"}, "-o"},
+        {{"-i", "x", "--tensorboard"}, "-o"},
         {{"-i", "x", "-bx", "8"}, "batch-size"},
         {{"-i", "x", "-b", "8.5"}, "batch-size"},
         {{"-i", "x", "-b", "99999999999"}, "batch-size"},

@@ -1,0 +1,422 @@
+// TensorBoard's event files: the records' bytes, what a reader finds in them (parsed by protobuf, and by
+// hand), and the files of whole runs: the numbers of metrics.csv, also of runs that were killed and went on.
+#include "llmc/tensorboard.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <map>
+
+#include "llmc/checkpoint.h"
+#include "llmc/error.h"
+#include "llmc/log.h"
+#include "tensorboard.pb.h"
+#include "tests/message_of.h"
+#include "tests/tiny_run.h"
+
+// Tiny models gain nothing from threads.
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+// --- a reader of events, by hand: nothing of it is the writer's ---
+
+struct ReadEvent {
+    double wall_time = 0;
+    int64_t step = 0;
+    std::string version;
+    int status = 0;  // of a SessionLog
+    std::vector<std::pair<std::string, float>> scalars;
+};
+
+// The fields of a message, in order: a varint's value, or the bytes of anything else.
+struct Field {
+    int number;
+    uint64_t value;
+    std::string bytes;
+};
+
+static uint64_t take_varint(std::string_view& text) {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        const auto byte = uint8_t(text.at(0));
+        text.remove_prefix(1);
+        value |= uint64_t(byte & 127) << shift;
+        if (byte < 128) return value;
+    }
+    throw std::runtime_error("a varint of more than 64 bits");
+}
+
+static std::vector<Field> fields_of(std::string_view message) {
+    std::vector<Field> fields;
+    while (!message.empty()) {
+        const uint64_t key = take_varint(message);
+        Field field = {int(key >> 3), 0, ""};
+        if ((key & 7) == 0) {
+            field.value = take_varint(message);
+        } else {
+            const std::map<int, size_t> fixed = {{1, 8}, {5, 4}};
+            const size_t size = (key & 7) == 2 ? take_varint(message) : fixed.at(int(key & 7));
+            if (size > message.size()) throw std::runtime_error("a field that is cut off");
+            field.bytes = message.substr(0, size);
+            message.remove_prefix(size);
+        }
+        fields.push_back(field);
+    }
+    return fields;
+}
+
+template <class Number>
+static Number number_in(std::string_view bytes) {
+    Number number;
+    if (bytes.size() < sizeof(number)) throw std::runtime_error("too few bytes");
+    memcpy(&number, bytes.data(), sizeof(number));
+    return number;
+}
+
+static std::pair<std::string, float> scalar_of(const std::string& message) {
+    std::pair<std::string, float> scalar;
+    bool has_value = false;
+    for (const Field& field : fields_of(message)) {
+        if (field.number == 1) scalar.first = field.bytes;
+        if (field.number == 2) scalar.second = number_in<float>(field.bytes);
+        has_value |= field.number == 2;
+    }
+    EXPECT_TRUE(has_value) << scalar.first << ": a reader would leave it out";
+    return scalar;
+}
+
+static ReadEvent event_of(const std::string& message) {
+    ReadEvent event;
+    for (const Field& field : fields_of(message)) {
+        if (field.number == 1) event.wall_time = number_in<double>(field.bytes);
+        if (field.number == 2) event.step = int64_t(field.value);
+        if (field.number == 3) event.version = field.bytes;
+        if (field.number == 5)
+            for (const Field& value : fields_of(field.bytes)) event.scalars.push_back(scalar_of(value.bytes));
+        if (field.number == 7) event.status = int(fields_of(field.bytes).at(0).value);
+    }
+    return event;
+}
+
+static uint32_t crc_bit_by_bit(std::string_view bytes) {
+    uint32_t crc = ~0u;
+    for (char byte : bytes) {
+        crc ^= uint8_t(byte);
+        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
+    }
+    crc = ~crc;
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+static void expect_same_as_protobuf(const ReadEvent& event, const std::string& message) {
+    llmc::tensorboard::Event parsed;
+    ASSERT_TRUE(parsed.ParseFromString(message));
+    EXPECT_EQ(event.wall_time, parsed.wall_time());
+    EXPECT_EQ(event.step, parsed.step());
+    EXPECT_EQ(event.version, parsed.file_version());
+    EXPECT_EQ(event.status, parsed.session_log().status());
+    ASSERT_EQ(int(event.scalars.size()), parsed.summary().value_size());
+    for (size_t i = 0; i < event.scalars.size(); i++) {
+        const auto& value = parsed.summary().value(int(i));
+        EXPECT_EQ(event.scalars[i].first, value.tag());
+        EXPECT_EQ(std::bit_cast<uint32_t>(event.scalars[i].second),
+                  std::bit_cast<uint32_t>(value.simple_value()));
+    }
+}
+
+// All whole records; what follows the last of them is a record that was not written to its end.
+static std::vector<ReadEvent> read_events(const std::string& path) {
+    const std::string file = read_text(path);
+    std::string_view rest = file;
+    std::vector<ReadEvent> events;
+    while (rest.size() >= 16) {
+        const auto length = number_in<uint64_t>(rest);
+        EXPECT_EQ(number_in<uint32_t>(rest.substr(8)), crc_bit_by_bit(rest.substr(0, 8))) << path;
+        if (rest.size() - 16 < length) break;
+        const std::string message(rest.substr(12, length));
+        EXPECT_EQ(number_in<uint32_t>(rest.substr(12 + length)), crc_bit_by_bit(message)) << path;
+        events.push_back(event_of(message));
+        expect_same_as_protobuf(events.back(), message);
+        rest.remove_prefix(16 + length);
+    }
+    return events;
+}
+
+// In the order in which TensorBoard reads them.
+static std::vector<std::string> event_files(const std::string& run) {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(run + "/tensorboard"))
+        paths.push_back(entry.path());
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+using Curves = std::map<std::string, std::vector<std::pair<int64_t, float>>>;  // by tag: steps and values
+
+static void drop_from(std::vector<std::pair<int64_t, float>>& curve, int64_t step) {
+    std::erase_if(curve, [&](const auto& point) { return point.first >= step; });
+}
+
+// What TensorBoard shows of a run. It has two readers: its event_accumulator.py voids at START, its data
+// server (run.rs, reservoir.rs) knows no START, but a tag's value voids those of its step and later ones.
+enum class Reader { event_accumulator, data_server };
+static Curves shown(const std::string& run, Reader reader) {
+    Curves curves;
+    for (const std::string& path : event_files(run))
+        for (const ReadEvent& event : read_events(path)) {
+            if (reader == Reader::event_accumulator && event.status == 1)
+                for (auto& [tag, curve] : curves) drop_from(curve, event.step);
+            for (const auto& [tag, value] : event.scalars) {
+                if (reader == Reader::data_server) drop_from(curves[tag], event.step);
+                curves[tag].push_back({event.step, value});
+            }
+        }
+    return curves;
+}
+
+// The same of metrics.csv.
+static Curves curves_of_metrics(const std::string& run) {
+    static const char* tags[] = {"",
+                                 "loss/train",
+                                 "training/learning_rate",
+                                 "training/gradient_norm",
+                                 "training/tokens_per_second",
+                                 "",
+                                 "loss/validation",
+                                 "hellaswag/accuracy"};
+    Curves curves;
+    std::ifstream file(run + "/metrics.csv");
+    std::string line;
+    std::getline(file, line);
+    while (std::getline(file, line)) {
+        std::istringstream fields(line);
+        std::string field;
+        const int step = atoi(line.c_str());
+        for (int column = 0; std::getline(fields, field, ','); column++)
+            if (*tags[column] && !field.empty())
+                curves[tags[column]].push_back({step, strtof(field.c_str(), nullptr)});
+    }
+    return curves;
+}
+
+static void expect_metrics_are_shown(const std::string& run) {
+    const Curves expected = curves_of_metrics(run);
+    ASSERT_FALSE(expected.empty());
+    for (Reader reader : {Reader::event_accumulator, Reader::data_server}) {
+        SCOPED_TRACE(reader == Reader::data_server ? "data server" : "event accumulator");
+        Curves found = shown(run, reader);
+        ASSERT_EQ(found.size(), expected.size());
+        for (const auto& [tag, curve] : expected) {
+            ASSERT_EQ(found[tag].size(), curve.size()) << tag;
+            for (size_t i = 0; i < curve.size(); i++) {
+                EXPECT_EQ(found[tag][i].first, curve[i].first) << tag;
+                const bool whole = tag == "training/tokens_per_second";  // in metrics.csv
+                EXPECT_NEAR(found[tag][i].second, curve[i].second, whole ? 1 : 0) << tag;
+            }
+        }
+    }
+}
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// --- records ---
+
+TEST(TensorBoard, CheckSumsOfRfc3720) {
+    EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+    EXPECT_EQ(crc32c(""), 0u);
+    EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
+    EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+    std::string ascending(32, '\0');
+    for (size_t i = 0; i < 32; i++) ascending[i] = char(i);
+    EXPECT_EQ(crc32c(ascending), 0x46dd794eu);
+}
+
+// The first record of a file that TensorFlow wrote, as TensorBoard's own test has it
+// (data/server/tf_record.rs).
+TEST(TensorBoard, ARecordIsTensorFlowsToTheByte) {
+    const std::string_view event(
+        "\x09\x00\x00\x80\x38\x99\xd6\xd7\x41\x1a\x0d"
+        "brain.Event:2",
+        24);
+    const std::string_view record(
+        "\x18\x00\x00\x00\x00\x00\x00\x00\xa3\x7f\x4b\x22"
+        "\x09\x00\x00\x80\x38\x99\xd6\xd7\x41\x1a\x0d"
+        "brain.Event:2\x12\x4b\x36\xab",
+        40);
+    EXPECT_EQ(tf_record(event), record);
+    llmc::tensorboard::Event written;
+    written.set_wall_time(number_in<double>(event.substr(1)));
+    written.set_file_version("brain.Event:2");
+    EXPECT_EQ(written.SerializeAsString(), event);
+}
+
+// --- files ---
+
+TEST(TensorBoard, AFileOfEvents) {
+    TemporaryFolder run;
+    const double before = now();
+    EventFile file;
+    file.write(1, {{"nowhere", 1}});  // not open: nothing happens
+    file.open(run / "tensorboard", -1);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    file.write(0, {{"zero", 0.0f}, {"nan", nan}});
+    file.write(2000000000, {{"loss", -1.5f}});
+    ASSERT_EQ(event_files(run.path), std::vector<std::string>{file.path});
+    const std::string name = std::filesystem::path(file.path).filename();
+    EXPECT_EQ(name.rfind("events.out.tfevents.", 0), 0u) << name;
+    EXPECT_NEAR(atof(name.c_str() + 20), before, 5);
+    const std::vector<ReadEvent> events = read_events(file.path);  // though it is still open
+    ASSERT_EQ(events.size(), 3u);
+    EXPECT_EQ(events[0].version, "brain.Event:2");
+    EXPECT_EQ(events[0].step, 0);
+    EXPECT_EQ(events[1].step, 0);
+    EXPECT_EQ(events[1].scalars[0], std::make_pair(std::string("zero"), 0.0f));
+    EXPECT_TRUE(std::isnan(events[1].scalars.at(1).second));
+    EXPECT_EQ(events[2].step, 2000000000);
+    EXPECT_EQ(events[2].scalars[0], std::make_pair(std::string("loss"), -1.5f));
+    for (const ReadEvent& event : events) {
+        EXPECT_EQ(event.status, 0);
+        EXPECT_GE(event.wall_time, before - 1e-3);
+        EXPECT_LE(event.wall_time, now() + 1e-3);
+    }
+}
+
+TEST(TensorBoard, LaterFilesSortLater) {
+    TemporaryFolder run;
+    std::vector<std::string> written;
+    for (int i = 0; i < 4; i++) {  // within a second
+        EventFile file;
+        file.open(run / "tensorboard", i - 1);
+        written.push_back(file.path);
+        const std::vector<ReadEvent> events = read_events(file.path);
+        ASSERT_EQ(events.size(), i == 0 ? 1u : 2u);
+        if (i == 0) continue;
+        EXPECT_EQ(events[1].status, 1);
+        EXPECT_EQ(events[1].step, i - 1);
+    }
+    EXPECT_EQ(event_files(run.path), written);
+    std::ofstream(run / "tensorboard/events.out.tfevents.4102444800.elsewhere");  // of a clock that ran ahead
+    EventFile file;
+    file.open(run / "tensorboard", 7);
+    EXPECT_EQ(event_files(run.path).back(), file.path);
+    EXPECT_NE(file.path.find(".4102444801."), std::string::npos) << file.path;
+}
+
+TEST(TensorBoard, AllThatMetricsHave) {
+    TemporaryFolder run;
+    MainLog log;
+    log.open(run.path, -1, true);
+    log.log_val(0, 10.98768f);
+    log.log_train(0, {10.98768f, 0.0f, 1.23456f, 1234.5});
+    log.log_train(1, {11.5f, 1e-4f, 2.5f, 99999, "outlier"});
+    log.log_eval(2, 0.29989f);
+    log.log_val(2, 9.75f);
+    EXPECT_EQ(curves_of_metrics(run.path).size(), 6u);
+    expect_metrics_are_shown(run.path);
+}
+
+static void write_with_room(const EventFile& file, size_t bytes) {
+    rlimit before = {};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit small = {std::filesystem::file_size(file.path) + bytes, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    const std::string message = message_of([&] { file.write(1, {{"loss", 1}}); });
+    setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_EQ(message, "cannot write " + file.path + ": File too large");
+}
+
+TEST(TensorBoard, WhatCannotBeWritten) {
+    TemporaryFolder run;
+    std::ofstream(run / "file") << "x";
+    EventFile none;
+    EXPECT_EQ(message_of([&] { none.open(run / "file/tensorboard", -1); }),
+              "cannot write into directory " + run.path + "/file/tensorboard: Not a directory");
+    EventFile file;
+    file.open(run / "tensorboard", -1);
+    write_with_room(file, 0);
+    EXPECT_EQ(read_events(file.path).size(), 1u);
+    write_with_room(file, 10);  // of a record of more
+    EXPECT_EQ(read_events(file.path).size(), 1u);
+}
+
+// --- runs ---
+
+static const std::vector<std::string> twelve = {"--device", "cpu", "-x", "12",   "-n", "4", "-v", "3",
+                                                "-s",       "0",   "-l", "0.01", "-u", "3", "-d", "51"};
+
+static void expect_ok(const ProgramResult& result) {
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+}
+
+TEST(TensorBoard, ARunWritesItsMetricsAndTheSameBits) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    const double before = now();
+    expect_ok(data.run(with(twelve, {"-o", a, "--tensorboard"})));
+    expect_ok(data.run(with(twelve, {"-o", b})));
+    ASSERT_EQ(event_files(a).size(), 1u);
+    EXPECT_EQ(shown(a, Reader::event_accumulator)["loss/train"].size(), 12u);
+    EXPECT_EQ(shown(a, Reader::event_accumulator)["loss/validation"].size(), 5u);
+    expect_metrics_are_shown(a);
+    double last = before - 1e-3;
+    for (const ReadEvent& event : read_events(event_files(a)[0])) {
+        EXPECT_GE(event.wall_time, last);
+        last = event.wall_time;
+    }
+    EXPECT_LE(last, now() + 1e-3);
+    EXPECT_FALSE(std::filesystem::exists(b + "/tensorboard"));
+    for (auto path : {model_path, optimizer_path, run_path})
+        EXPECT_TRUE(read_text(path(a, 12)) == read_text(path(b, 12))) << path(b, 12);
+    EXPECT_EQ(read_text(a + "/main.log"), read_text(b + "/main.log"));
+}
+
+TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
+    Data data;
+    const std::string a = data / "a";
+    expect_ok(data.run(with(twelve, {"-o", a, "--tensorboard"})));
+    const std::string first = event_files(a)[0];
+    delete_checkpoint(a, 12);  // as if it had been killed before this one, and within an event
+    std::filesystem::resize_file(first, std::filesystem::file_size(first) - 5);
+    const std::string kept = read_text(first);
+    expect_ok(run_program({program, "-y", "1", "-o", a}));  // the option is in the folder
+    ASSERT_EQ(event_files(a).size(), 2u);
+    EXPECT_EQ(event_files(a)[0], first);
+    EXPECT_EQ(read_text(first), kept);
+    const std::vector<ReadEvent> events = read_events(event_files(a)[1]);
+    EXPECT_EQ(events.at(1).status, 1);
+    EXPECT_EQ(events.at(1).step, 8);
+    expect_metrics_are_shown(a);
+    expect_ok(run_program({program, "-y", "1", "-o", a, "--tensorboard=false"}));  // at its end already
+    EXPECT_EQ(event_files(a).size(), 2u);
+}
+
+TEST(TensorBoard, AKilledRunLosesNothingAndMayBeginAgain) {
+    Data data;
+    const std::string a = data / "a";
+    const std::vector<std::string> options = {"--device", "cpu", "-s",           "0", "-v", "3",
+                                              "-o",       a,     "--tensorboard"};
+    const ProgramResult killed = data.run(with(options, {"-x", "100000"}), {SIGKILL, "step    6/", 0});
+    EXPECT_EQ(killed.status, 128 + SIGKILL);
+    auto curve = shown(a, Reader::event_accumulator)["loss/train"],
+         metrics = curves_of_metrics(a)["loss/train"];
+    EXPECT_GE(curve.size(), 5u);                            // all before the one that was printed
+    if (metrics.size() > curve.size()) metrics.pop_back();  // killed between the two files
+    EXPECT_EQ(curve, metrics);
+    expect_ok(data.run(with(options, {"-x", "4", "-y", "1"})));  // there is no checkpoint
+    EXPECT_EQ(event_files(a).size(), 2u);
+    EXPECT_EQ(shown(a, Reader::event_accumulator)["loss/train"].size(), 4u);
+    expect_ok(data.run(with(options, {"-x", "3"})));  // another run: the first one's events go aside
+    EXPECT_EQ(event_files(a).size(), 1u);
+    EXPECT_EQ(event_files(a + "/earlier_1").size(), 2u);
+    expect_metrics_are_shown(a);
+}
+
+TEST(TensorBoard, NeedsAFolder) {
+    Data data;
+    const ProgramResult refused = data.run({"--device", "cpu", "-x", "1", "--tensorboard"});
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_EQ(refused.err, "train_gpt2: --tensorboard writes into the folder -o: name it\n");
+}
