@@ -149,7 +149,10 @@ TEST(ReportResults, CellsAsText) {
         {-123456789, value, "-123456789"},
         {3.14159265, precise, "3.141593"},
         {1e300, value, "1.000e+300"},
-        {1000000000, key, "1.000e+09"},
+        {1000000000, key, "1e+09"},
+        {2500000000, key, "2.5e+09"},
+        {100, key, "100"},
+        {100.0, key, "100"},
     };
     for (const auto& [cell, column, text] : cases) EXPECT_EQ(cell_text(cell, column), text) << cell;
 }

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "data/command_line.h"
+#include "dev/report/json_members.h"
 #include "llmc/file.h"
 
 using nlohmann::json;
@@ -29,31 +30,6 @@ static const char* compiler = "g++ " __VERSION__;
 // --- JSON ---
 
 static const char* better_name(Better better) { return better == Better::more ? "more" : "less"; }
-
-// A member of the given kind; Error, naming `where`, if it is missing or something else.
-static const json& member(const json& object, const char* name, json::value_t kind,
-                          const std::string& where) {
-    if (!object.is_object()) fail("%s: %s where an object is expected", where.c_str(), object.type_name());
-    const auto found = object.find(name);
-    if (found == object.end()) fail("%s: \"%s\" is missing", where.c_str(), name);
-    if (found->type() != kind)
-        fail("%s: \"%s\" is a %s, not a %s", where.c_str(), name, found->type_name(), json(kind).type_name());
-    return *found;
-}
-
-static std::string text_member(const json& object, const char* name, const std::string& where) {
-    return member(object, name, json::value_t::string, where);
-}
-
-// Members that may be left out keep what `otherwise` says.
-static std::string text_or(const json& object, const char* name, const std::string& where) {
-    return object.contains(name) ? text_member(object, name, where) : "";
-}
-
-static bool flag_or(const json& object, const char* name, bool otherwise, const std::string& where) {
-    return object.contains(name) ? member(object, name, json::value_t::boolean, where).get<bool>()
-                                 : otherwise;
-}
 
 json table_to_json(const Table& table) {
     json columns = json::array();
@@ -169,27 +145,35 @@ void check_plots(const std::vector<Plot>& plots, const std::vector<Table>& table
 
 // --- text ---
 
-static std::string plain_text(double value, int digits, bool keep_zeros) {
+// "2.50" becomes "2.5", "1.000e+09" "1e+09".
+static std::string without_zeros(const std::string& number) {
+    if (number.find('.') == std::string::npos) return number;
+    const size_t end = std::min(number.find('e'), number.size());
+    size_t digits = number.find_last_not_of('0', end - 1) + 1;
+    if (number[digits - 1] == '.') digits--;
+    return number.substr(0, digits) + number.substr(end);
+}
+
+// Rounded to so many significant digits, without an exponent.
+static std::string plain_text(double value, int digits) {
     const std::string rounded = format_string("%.*e", digits - 1, value);
     const int exponent = atoi(rounded.c_str() + rounded.find('e') + 1);
-    std::string text =
-        format_string("%.*f", std::max(0, digits - 1 - exponent), strtod(rounded.c_str(), nullptr));
-    if (!keep_zeros && text.find('.') != std::string::npos) {
-        text.erase(text.find_last_not_of('0') + 1);
-        if (text.back() == '.') text.pop_back();
-    }
-    return text;
+    return format_string("%.*f", std::max(0, digits - 1 - exponent), strtod(rounded.c_str(), nullptr));
 }
 
 std::string cell_text(const Cell& cell, const Column& column) {
     if (cell.is_string()) return cell;
     if (!cell.is_number()) return "-";
     const double value = cell;
-    const std::string text = value == 0 || cell.is_number_integer()
-                                 ? cell.is_number_integer() ? cell.dump() : "0"
-                                 : plain_text(value, column.digits, !column.key);
+    std::string text = cell.is_number_integer() ? cell.dump()
+                       : value == 0             ? "0"
+                                                : plain_text(value, column.digits);
+    // whatever was chosen to be measured is shown short, what came out with all digits
+    if (column.key) text = without_zeros(text);
     const size_t longest = value < 0 ? 10 : 9;
-    return text.size() > longest ? format_string("%.*e", column.digits - 1, value) : text;
+    if (text.size() <= longest) return text;
+    text = format_string("%.*e", column.digits - 1, value);
+    return column.key ? without_zeros(text) : text;
 }
 
 static std::string heading(const Column& column) {
@@ -281,6 +265,22 @@ json describe_machine(const LaunchPad* pad) {
             {"version", PROJECT_VERSION}};
 }
 
+std::string shell_word(const std::string& word) {
+    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+        return isalnum(c) || c >= 0x80 || strchr("_-./=:,+@%", c);
+    });
+    if (plain) return word;
+    std::string quoted = "'";
+    for (char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    return quoted + "'";
+}
+
+std::string command_text(int argc, char** argv) {
+    std::string text;
+    for (int i = 0; i < argc; i++) text += (i ? " " : "") + shell_word(argv[i]);
+    return text;
+}
+
 // --- the run ---
 
 void ReportRun::progress(const std::string& what) const {
@@ -301,24 +301,6 @@ static void open_device(ReportRun& run, const char* name) {
     }
     printf(", %d threads (%s)\n", omp_get_max_threads(), choice.reason.c_str());
     fflush(stdout);
-}
-
-// As it would be typed: arguments with unusual characters in quotes.
-static std::string command_text(int argc, char** argv) {
-    std::string text;
-    for (int i = 0; i < argc; i++) {
-        std::string word = argv[i];
-        const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-            return isalnum(c) || c >= 0x80 || strchr("_-./=:,+@%", c);
-        });
-        if (!plain) {
-            for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
-                word.replace(at, 1, "'\\''");
-            word = "'" + word + "'";
-        }
-        text += (i ? " " : "") + word;
-    }
-    return text;
 }
 
 int run_report_program(const char* name, const char* what, int argc, char** argv,
@@ -343,6 +325,7 @@ int run_report_program(const char* name, const char* what, int argc, char** argv
         const double seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         json file = {{"program", name},
+                     {"what", what},
                      {"command", command_text(argc, argv)},
                      {"device", describe_machine(run.pad.get())},
                      {"seconds", seconds},

@@ -99,5 +99,9 @@ bool is_text_column(const Table& table, size_t column);
 // The table for a terminal: columns aligned, a line for the heading, the note below.
 std::string table_text(const Table& table);
 
+// An argument, and a whole command line, as one would type them: unusual characters in quotes.
+std::string shell_word(const std::string& word);
+std::string command_text(int argc, char** argv);
+
 // Device and driver, the processor, its threads and memory, the system: what a figure must stand beside.
 nlohmann::json describe_machine(const LaunchPad* pad);

@@ -1,0 +1,304 @@
+// A report as an HTML page: see page.h. From the top: heading, summary, a section for each program, the
+// machine.
+#include "dev/report/page.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dev/report/page_style.h"
+#include "dev/report/plots.h"
+
+using nlohmann::json;
+
+std::string escape_html(const std::string& text) {
+    std::string result;
+    for (char c : text) {
+        const bool control = uint8_t(c) < ' ' && c != '\n' && c != '\t';
+        if (c == '<')
+            result += "&lt;";
+        else if (c == '>')
+            result += "&gt;";
+        else if (c == '&')
+            result += "&amp;";
+        else if (c == '"')
+            result += "&quot;";
+        else if (c == '\'')
+            result += "&#39;";
+        else if (control)
+            result += "\xEF\xBF\xBD";
+        else
+            result += c;
+    }
+    return result;
+}
+
+// <name attributes>text</name>, the text escaped; `attributes` and `name` are the caller's own.
+static std::string tag(const std::string& name, const std::string& text, const std::string& attributes = "") {
+    return "<" + name + (attributes.empty() ? "" : " " + attributes) + ">" + escape_html(text) + "</" + name +
+           ">";
+}
+
+// --- highlights ---
+
+static size_t telling_column(const Table& table) {
+    for (Better better : {Better::more, Better::less})
+        for (size_t i = 0; i < table.columns.size(); i++)
+            if (!table.columns[i].key && table.columns[i].better == better) return i;
+    return table.columns.size();
+}
+
+static bool beats(const Cell& a, const Cell& b, Better better) {
+    if (!a.is_number()) return false;
+    if (!b.is_number()) return true;
+    return better == Better::more ? a.get<double>() > b.get<double>() : a.get<double>() < b.get<double>();
+}
+
+// The row's keys that are text, without those that another one repeats: "CPU fp32" for "CPU", "fp32", "CPU
+// fp32".
+static std::string text_keys(const Table& table, const std::vector<Cell>& row) {
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < row.size(); i++)
+        if (table.columns[i].key && row[i].is_string()) keys.push_back(row[i]);
+    std::string text;
+    for (size_t i = 0; i < keys.size(); i++) {
+        bool repeated = false;
+        for (size_t j = 0; j < keys.size(); j++)
+            repeated |= j != i && keys[j].find(keys[i]) != std::string::npos && (keys[j] != keys[i] || j < i);
+        if (!repeated) text += (text.empty() ? "" : " ") + keys[i];
+    }
+    return text;
+}
+
+std::vector<Highlight> highlights(const Table& table) {
+    const size_t value = telling_column(table);
+    if (value == table.columns.size()) return {};
+    const Column& column = table.columns[value];
+    std::vector<std::pair<std::string, const std::vector<Cell>*>> best;  // in the order of the table
+    for (const std::vector<Cell>& row : table.rows) {
+        const std::string what = text_keys(table, row);
+        auto found = std::find_if(best.begin(), best.end(), [&](const auto& b) { return b.first == what; });
+        if (found == best.end())
+            best.push_back({what, &row});
+        else if (beats(row[value], (*found->second)[value], column.better))
+            found->second = &row;
+    }
+    std::vector<Highlight> result;
+    for (const auto& [what, row] : best) {
+        if (!(*row)[value].is_number()) continue;
+        std::string where;
+        for (size_t i = 0; i < row->size(); i++)
+            if (table.columns[i].key && (*row)[i].is_number())
+                where += (where.empty() ? "" : ", ") + table.columns[i].name + " " +
+                         cell_text((*row)[i], table.columns[i]);
+        result.push_back(
+            {what.empty() ? column.name : what, cell_text((*row)[value], column), column.unit, where});
+    }
+    return result;
+}
+
+// A table that sums up rather than walks sizes goes into the summary, as each program's first one does.
+static bool is_short_list(const Table& table) {
+    bool short_list = table.rows.size() <= 8;
+    for (size_t i = 0; i < table.columns.size(); i++)
+        short_list = short_list && (!table.columns[i].key || is_text_column(table, i));
+    return short_list;
+}
+
+static std::string highlights_card(const ReportPart& part, const Table& table) {
+    const std::vector<Highlight> all = highlights(table);
+    const size_t most = 8;
+    if (all.empty()) return "";
+    std::string html = "<div class=\"card\"><h3>" + escape_html(table.title) + "</h3>\n<dl class=\"best\">\n";
+    for (size_t i = 0; i < std::min(all.size(), most); i++) {
+        const Highlight& h = all[i];
+        html += "<div><dt>" + escape_html(h.what) + (h.where.empty() ? "" : tag("small", h.where)) +
+                "</dt><dd>" + tag("b", h.value) + " " + tag("small", h.unit) + "</dd></div>\n";
+    }
+    html += "</dl>\n";
+    if (all.size() > most)
+        html += "<p class=\"more\"><a href=\"#" + escape_html(part.program) + "\">" +
+                format_string("%zu more", all.size() - most) + "</a></p>\n";
+    return html + "</div>\n";
+}
+
+// --- one program's section ---
+
+static std::string heading_cell(const Column& column, bool text) {
+    return std::string("<th") + (text ? " class=\"t\"" : "") + ">" + escape_html(column.name) +
+           (column.unit.empty() ? "" : tag("small", column.unit)) + "</th>";
+}
+
+static std::string table_html(const Table& table) {
+    std::string html = "<div class=\"wide\"><table><thead><tr>";
+    for (size_t c = 0; c < table.columns.size(); c++)
+        html += heading_cell(table.columns[c], is_text_column(table, c));
+    html += "</tr></thead><tbody>\n";
+    for (const std::vector<Cell>& row : table.rows) {
+        html += "<tr>";
+        for (size_t c = 0; c < row.size(); c++)
+            html +=
+                tag("td", cell_text(row[c], table.columns[c]), is_text_column(table, c) ? "class=\"t\"" : "");
+        html += "</tr>\n";
+    }
+    return html + "</tbody></table></div>\n";
+}
+
+// A long table whose plot is shown starts folded.
+static std::string table_card(const Table& table, bool drawn) {
+    const bool open = !drawn || table.rows.size() <= 12;
+    std::string html = std::string("<details class=\"card\"") + (open ? " open=\"open\"" : "") +
+                       "><summary>" + escape_html(table.title) + " " +
+                       tag("span", format_string("%zu rows", table.rows.size()), "class=\"quiet\"") +
+                       "</summary>\n" + table_html(table);
+    if (!table.note.empty()) html += tag("p", table.note, "class=\"note\"") + "\n";
+    return html + "</details>\n";
+}
+
+static std::string legend(const std::vector<Curve>& curves) {
+    std::string html = "<ul class=\"legend\">";
+    for (const Curve& curve : curves)
+        html += "<li><svg viewBox=\"0 0 20 10\" aria-hidden=\"true\"><path d=\"M0 5h20\" stroke=\"" +
+                curve.colour + "\" stroke-width=\"2.5\"/><circle cx=\"10\" cy=\"5\" r=\"3.5\" fill=\"" +
+                curve.colour + "\"/></svg>" + escape_html(curve.name) + "</li>";
+    return html + "</ul>\n";
+}
+
+static std::string plot_figure(const Table& table, const Plot& plot, const std::string& prefix) {
+    std::string svg = plot_svg(table, plot, prefix);
+    svg.insert(4, " role=\"img\" aria-label=\"" + escape_html(plot.title) + "\"");
+    return "<figure class=\"card\"><figcaption><h3>" + escape_html(plot.title) + "</h3></figcaption>\n" +
+           svg + (plot.curves.empty() ? "" : legend(plot_curves(table, plot))) + "</figure>\n";
+}
+
+static const Table& table_of(const ReportPart& part, const Plot& plot) {
+    return *std::find_if(part.tables.begin(), part.tables.end(),
+                         [&](const Table& t) { return t.name == plot.table; });
+}
+
+// All plots of a program; once one cannot be drawn, `problem` says why, and no more are tried.
+static std::string plots_html(const ReportPart& part, std::vector<std::string>& drawn, std::string& problem) {
+    std::string html;
+    for (size_t i = 0; i < part.plots.size(); i++) {
+        const Table& table = table_of(part, part.plots[i]);
+        if (!problem.empty() || plot_curves(table, part.plots[i]).empty()) continue;
+        try {
+            html += plot_figure(table, part.plots[i], part.program + format_string("-%zu-", i));
+            drawn.push_back(table.name);
+        } catch (const Error& error) {
+            problem = error.what();
+        }
+    }
+    return html.empty() ? "" : "<div class=\"plots\">\n" + html + "</div>\n";
+}
+
+static std::string seconds_text(double seconds) {
+    if (seconds < 99.5) return format_string("%.3g s", seconds);
+    return format_string("%d min %d s", int(std::lround(seconds)) / 60, int(std::lround(seconds)) % 60);
+}
+
+static std::string part_section(const ReportPart& part, std::string& problem) {
+    std::string html =
+        "<section id=\"" + escape_html(part.program) + "\">\n" + tag("h2", part.program) + "\n";
+    if (!part.what.empty()) html += tag("p", part.what) + "\n";
+    html += tag("pre", part.command);
+    html += tag("p", (part.error.empty() ? "took " : "failed after ") + seconds_text(part.seconds),
+                "class=\"more\"") +
+            "\n";
+    if (!part.error.empty()) html += tag("div", part.error, "class=\"bad\" role=\"alert\"") + "\n";
+    std::vector<std::string> drawn;
+    html += plots_html(part, drawn, problem);
+    if (!part.tables.empty()) html += "<div class=\"tables\">\n";
+    for (const Table& table : part.tables)
+        html += table_card(table, std::find(drawn.begin(), drawn.end(), table.name) != drawn.end());
+    return html + (part.tables.empty() ? "" : "</div>\n") + "</section>\n";
+}
+
+// --- the machine ---
+
+static std::string fact_text(const std::string& name, const json& value) {
+    if (value.is_null()) return "none";
+    if (value.is_string()) return value;
+    if (value.is_number() && name.ends_with("bytes")) {
+        const double bytes = value;
+        if (bytes >= 1 << 30) return format_string("%.1f GiB", bytes / (1 << 30));
+        return format_string("%.0f KiB", bytes / 1024);
+    }
+    return value.dump();
+}
+
+// "memory_bytes" becomes "memory", "api_version" "api version".
+static std::string fact_name(std::string name) {
+    if (name.ends_with("_bytes")) name.resize(name.size() - 6);
+    std::replace(name.begin(), name.end(), '_', ' ');
+    return name;
+}
+
+static std::string facts(const json& object) {
+    std::string html = "<dl class=\"facts card\">\n";
+    for (const auto& [name, value] : object.items())
+        if (!value.is_structured())
+            html += "<div>" + tag("dt", fact_name(name)) + tag("dd", fact_text(name, value)) + "</div>\n";
+    return html + "</dl>\n";
+}
+
+static std::string machine_section(const Report& report) {
+    const auto part = std::find_if(report.parts.begin(), report.parts.end(),
+                                   [](const ReportPart& p) { return !p.device.is_null(); });
+    if (part == report.parts.end()) return "";
+    std::string html = "<section id=\"machine\">\n<h2>Device and driver</h2>\n";
+    const json gpu = part->device.value("gpu", json());
+    html += gpu.is_object() ? facts(gpu) : "<p>No GPU: the CPU alone.</p>\n";
+    json host = part->device;
+    host.erase("gpu");
+    return html + "<section>\n<h2>Processor and system</h2>\n" + facts(host) + "</section>\n</section>\n";
+}
+
+// --- the page ---
+
+static std::string heading(const Report& report) {
+    const std::string device = device_name(report);
+    std::string line = report.date;
+    if (report.quick)
+        line += (line.empty() ? "" : " · ") + std::string("quick: fewer and smaller measurements");
+    for (const ReportPart& part : report.parts) {
+        if (part.device.is_null()) continue;
+        const json gpu = part.device.value("gpu", json());
+        if (gpu.is_object()) line += (line.empty() ? "" : " · ") + fact_text("", gpu.value("driver", json()));
+        break;
+    }
+    std::string html = "<header>\n<p class=\"kicker\">Device report</p>\n" +
+                       tag("h1", device.empty() ? "No device" : device) + "\n" +
+                       tag("p", line, "class=\"quiet\"") + "\n<nav>";
+    for (const ReportPart& part : report.parts)
+        html += tag("a", part.program, "href=\"#" + escape_html(part.program) + "\"");
+    if (!device.empty()) html += "<a href=\"#machine\">device and driver</a>";
+    return html + "</nav>\n</header>\n";
+}
+
+std::string report_page(const Report& report, std::string& problem) {
+    std::string summary, failures, sections;
+    for (const ReportPart& part : report.parts) {
+        for (const Table& table : part.tables)
+            if (&table == &part.tables[0] || is_short_list(table)) summary += highlights_card(part, table);
+        if (!part.error.empty())
+            failures += tag("div", part.program + " failed: " + part.error, "class=\"bad\"") + "\n";
+        sections += part_section(part, problem);
+    }
+    if (!problem.empty())
+        failures += tag("div",
+                        "Plots are missing: " + problem +
+                            ". With the package gnuplot-nox installed, build/report --page and the JSON file "
+                            "draw them.",
+                        "class=\"bad\"") +
+                    "\n";
+    if (!summary.empty()) summary = "<div class=\"summary\">\n" + summary + "</div>\n";
+    const std::string title =
+        "Device report" + (device_name(report).empty() ? "" : ": " + device_name(report));
+    return "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta "
+           "charset=\"utf-8\"/>\n"
+           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n" +
+           tag("title", title) + "\n<style>" + page_style + "</style>\n</head>\n<body>\n<main>\n" +
+           heading(report) + failures + summary + sections + machine_section(report) +
+           (report.command.empty() ? "" : tag("p", "Written by " + report.command, "class=\"more\"") + "\n") +
+           "</main>\n</body>\n</html>\n";
+}

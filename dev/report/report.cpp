@@ -1,0 +1,220 @@
+// Runs the programs of the device report, and writes what they found as one page and one JSON file; compares
+// two of these. Run by `make report`, or as:
+//   build/report [--device auto] [--quick] [--out runs/report] [--only peak matmul_sweep]
+//   build/report --compare A.json B.json
+//   build/report --page runs/report/report.json
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <set>
+
+#include "data/command_line.h"
+#include "dev/report/child.h"
+#include "dev/report/compare.h"
+#include "dev/report/page.h"
+#include "dev/report/plots.h"
+#include "llmc/file.h"
+#include "llmc/stop_signal.h"
+
+namespace fs = std::filesystem;
+
+struct MeasuringProgram {
+    const char* name;
+    double share;  // of the time, roughly
+};
+static const MeasuringProgram measuring_programs[] = {{"peak", 1},
+                                                      {"matmul_sweep", 3},
+                                                      {"elementwise_sweep", 2},
+                                                      {"dispatch_overhead", 2},
+                                                      {"train_benchmark", 4}};
+
+struct Options {
+    std::string device = "auto", out = "runs/report", page, programs;
+    bool quick = false;
+    double seconds = 0;  // for all programs together; 0: by quick
+    std::vector<std::string> only, compare;
+};
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static std::string date_text() {
+    const std::time_t time = std::time(nullptr);
+    char text[64];
+    std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", std::gmtime(&time));
+    return text;
+}
+
+// The folder of this program, where the others lie; as seen from the current folder if that is shorter.
+static std::string own_folder() {
+    std::error_code error;
+    const fs::path own = fs::read_symlink("/proc/self/exe", error);
+    if (error) fail("cannot find the folder of this program in /proc/self/exe; give it with --programs");
+    const std::string folder = own.parent_path(), relative = fs::relative(folder, error);
+    return !error && relative.size() < folder.size() ? relative : folder;
+}
+
+// --- running ---
+
+// A line that the next one writes over, where a person watches.
+static void show_status(const std::string& text) {
+    if (isatty(STDOUT_FILENO)) printf("\r\033[K%.100s", text.c_str()), fflush(stdout);
+}
+
+static void say(const std::string& line) {
+    printf("%s%s\n", isatty(STDOUT_FILENO) ? "\r\033[K" : "", line.c_str());
+    fflush(stdout);
+}
+
+// The last line that says something, without the program's own name before it.
+static std::string last_line(std::string text, const std::string& program) {
+    text.erase(text.find_last_not_of(" \r\n") + 1);
+    text.erase(0, text.rfind('\n') + 1);
+    return text.starts_with(program + ": ") ? text.substr(program.size() + 2) : text;
+}
+
+// What a child did, in a line, where it did not do its work; `doing` is the last progress that it told.
+static std::string complaint(const ChildResult& child, const std::string& program, double limit,
+                             const std::string& doing) {
+    if (child.overran)
+        return format_string("killed after the %.3g s that it may take", limit) +
+               (doing.empty() ? "" : ", at: " + doing);
+    if (child.status == 0) return "";
+    const std::string line = last_line(child.err, program);
+    if (child.status > 128)
+        return format_string("ended by signal %d", child.status - 128) +
+               (doing.empty() ? "" : ", at: " + doing);
+    return line.empty() ? format_string("it ended with status %d and no message", child.status) : line;
+}
+
+static ReportPart run_part(const Options& options, const std::string& folder, const std::string& program,
+                           double limit) {
+    const std::string file = options.out + "/" + program + ".json";
+    fs::remove(file);  // an earlier run's
+    std::vector<std::string> argv = {folder + "/" + program, "--device", options.device, "--json", file};
+    if (options.quick) argv.push_back("--quick");
+    ReportPart part = {.program = program};
+    for (const std::string& word : argv) part.command += (part.command.empty() ? "" : " ") + shell_word(word);
+    const double start = now();
+    try {
+        std::string doing;
+        show_status(program + " ...");
+        const ChildResult child = run_child(argv, limit, "", [&](const std::string& line) {
+            doing = line;
+            show_status(format_string("%s (%.0f s): ", program.c_str(), now() - start) + line);
+        });
+        part.error = complaint(child, program, limit, doing);
+        if (part.error.empty()) part = read_report_part(file);
+    } catch (const Error& error) {
+        if (stop_signal()) throw;
+        part.error = error.what();
+    }
+    part.seconds = now() - start;
+    say(format_string("%-18s %6.1f s", program.c_str(), part.seconds) +
+        (part.error.empty() ? "" : "  FAILED: " + part.error));
+    return part;
+}
+
+// Seconds that the program at the head of the list may take: all that is left but half the shares of those
+// after it, so that a slow one neither ends at its share nor takes everything.
+static double time_for(const std::vector<MeasuringProgram>& programs, size_t at, double total, double left) {
+    double all = 0, after = 0;
+    for (size_t i = 0; i < programs.size(); i++) {
+        all += programs[i].share;
+        if (i > at) after += programs[i].share;
+    }
+    return std::max(1.0, left - 0.5 * total * after / all);
+}
+
+static std::vector<MeasuringProgram> chosen_programs(const Options& options) {
+    std::vector<MeasuringProgram> chosen;
+    for (const MeasuringProgram& program : measuring_programs)
+        if (options.only.empty() || std::count(options.only.begin(), options.only.end(), program.name))
+            chosen.push_back(program);
+    return chosen;
+}
+
+// --- writing ---
+
+// The page beside the JSON file, and each plot as a picture of its own.
+static void write_page(const Report& report, const std::string& folder, const std::string& page) {
+    std::string problem;
+    write_whole_file(page, {report_page(report, problem)});
+    for (const ReportPart& part : report.parts)
+        for (size_t i = 0; i < part.plots.size() && problem.empty(); i++) {
+            const Plot& plot = part.plots[i];
+            const auto table = std::find_if(part.tables.begin(), part.tables.end(),
+                                            [&](const Table& t) { return t.name == plot.table; });
+            if (plot_curves(*table, plot).empty()) continue;
+            write_whole_file(folder + "/" + part.program + format_string("_%zu.svg", i + 1),
+                             {plot_picture(*table, plot)});
+        }
+    if (!problem.empty()) fprintf(stderr, "report: the page has no plots: %s\n", problem.c_str());
+    printf("page: %s\n", page.c_str());
+}
+
+static void run_report(const Options& options, const std::string& command) {
+    const std::vector<MeasuringProgram> programs = chosen_programs(options);
+    const std::string folder = options.programs.empty() ? own_folder() : options.programs;
+    const double total = options.seconds > 0 ? options.seconds : options.quick ? 55 : 570, start = now();
+    fs::create_directories(options.out);
+    setenv("REPORT_PROGRESS", "1", 1);  // ReportRun::progress() tells what it does
+    catch_stop_signals();
+    Report report = {date_text(), command, options.quick};
+    std::string failed;
+    for (size_t i = 0; i < programs.size(); i++) {
+        const double limit = time_for(programs, i, total, start + total - now());
+        report.parts.push_back(run_part(options, folder, programs[i].name, limit));
+        if (!report.parts.back().error.empty())
+            failed += std::string(failed.empty() ? "" : ", ") + programs[i].name;
+    }
+    write_whole_file(options.out + "/report.json", {report_to_json(report).dump(1), "\n"});
+    write_page(report, options.out, options.out + "/report.html");
+    if (!failed.empty()) fail("failed: %s; the page has the rest", failed.c_str());
+}
+
+static void render_again(const Options& options) {
+    const Report report = read_report(options.page);
+    const fs::path path(options.page);
+    const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+    write_page(report, folder, folder + "/" + path.stem().string() + ".html");
+}
+
+static void add_options(CLI::App& app, Options& o) {
+    std::set<std::string> names;
+    for (const MeasuringProgram& program : measuring_programs) names.insert(program.name);
+    app.add_option("--device", o.device,
+                   "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
+        ->capture_default_str();
+    app.add_flag("--quick", o.quick, "fewer and smaller measurements, in a minute");
+    app.add_option("--seconds", o.seconds, "time for all programs together (0: 570, with --quick 55)")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--out", o.out, "folder for the page, the JSON files and the plots")
+        ->capture_default_str();
+    app.add_option("--only", o.only, "run these programs alone")->check(CLI::IsMember(names));
+    app.add_option("--programs", o.programs, "folder of the programs (default: this one's)");
+    CLI::Option* compare =
+        app.add_option("--compare", o.compare, "compare two report.json, A and B, and stop")->expected(2);
+    app.add_option("--page", o.page, "write the page of a report.json again, beside it, and stop")
+        ->excludes(compare);
+}
+
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app("Measures what this machine can do, and writes it as a page.", "report");
+    add_options(app, options);
+    return run_command_line(app, argc, argv, [&] {
+        if (!options.compare.empty())
+            fputs(compare_reports(read_report(options.compare[0]), read_report(options.compare[1])).c_str(),
+                  stdout);
+        else if (!options.page.empty())
+            render_again(options);
+        else
+            run_report(options, command_text(argc, argv));
+    });
+}

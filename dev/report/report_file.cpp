@@ -1,0 +1,78 @@
+// Reading and writing reports: see report_file.h.
+#include "dev/report/report_file.h"
+
+#include "dev/report/json_members.h"
+#include "llmc/file.h"
+
+using nlohmann::json;
+
+static json part_to_json(const ReportPart& part) {
+    json tables = json::array(), plots = json::array();
+    for (const Table& table : part.tables) tables.push_back(table_to_json(table));
+    for (const Plot& plot : part.plots) plots.push_back(plot_to_json(plot));
+    return {{"program", part.program}, {"what", part.what},       {"command", part.command},
+            {"error", part.error},     {"seconds", part.seconds}, {"device", part.device},
+            {"tables", tables},        {"plots", plots}};
+}
+
+static ReportPart part_from_json(const json& object, const std::string& where) {
+    ReportPart part;
+    part.program = text_member(object, "program", where);
+    const std::string here = where + ": " + part.program;
+    part.what = text_or(object, "what", here);
+    part.command = text_member(object, "command", here);
+    part.error = text_or(object, "error", here);
+    part.seconds = number_or(object, "seconds", 0, here);
+    if (object.contains("device") && !object["device"].is_null())
+        part.device = member(object, "device", json::value_t::object, here);
+    for (const json& table : member(object, "tables", json::value_t::array, here))
+        part.tables.push_back(table_from_json(table, here));
+    for (const json& plot : member(object, "plots", json::value_t::array, here))
+        part.plots.push_back(plot_from_json(plot, here));
+    check_plots(part.plots, part.tables, here);
+    return part;
+}
+
+json report_to_json(const Report& report) {
+    json parts = json::array();
+    for (const ReportPart& part : report.parts) parts.push_back(part_to_json(part));
+    return {{"date", report.date}, {"command", report.command}, {"quick", report.quick}, {"programs", parts}};
+}
+
+Report report_from_json(const json& object, const std::string& where) {
+    if (!object.is_object() || !(object.contains("programs") || object.contains("program")))
+        fail("%s: not a report: it has neither \"programs\" nor \"program\" (build/report writes such files)",
+             where.c_str());
+    Report report;
+    if (!object.contains("programs")) {
+        report.parts = {part_from_json(object, where)};
+        report.command = report.parts[0].command;
+        return report;
+    }
+    report.date = text_member(object, "date", where);
+    report.command = text_or(object, "command", where);
+    report.quick = flag_or(object, "quick", false, where);
+    for (const json& part : member(object, "programs", json::value_t::array, where))
+        report.parts.push_back(part_from_json(part, where));
+    return report;
+}
+
+static json read_json(const std::string& path) {
+    json object = json::parse(read_whole_file(path, uint64_t(1) << 28), nullptr, false);
+    if (object.is_discarded()) fail("%s: not JSON", path.c_str());
+    return object;
+}
+
+Report read_report(const std::string& path) { return report_from_json(read_json(path), path); }
+
+ReportPart read_report_part(const std::string& path) { return part_from_json(read_json(path), path); }
+
+std::string device_name(const Report& report) {
+    for (const ReportPart& part : report.parts) {
+        if (part.device.is_null()) continue;
+        const json gpu = part.device.value("gpu", json());
+        return gpu.is_object() ? text_member(gpu, "name", part.program)
+                               : text_member(part.device, "cpu", part.program);
+    }
+    return "";
+}
