@@ -15,7 +15,7 @@ build: setup ## compile everything into build/
 train: build ## train a small GPT-2 on a generated corpus, 5 minutes on 2 cores; TEXT=file.txt: on your text; ARGS=...
 	@dev/train.sh $(ARGS)
 
-test: newer-mesa build sanitize fuzz ## run all tests: readers fuzzed, CPU and services under sanitizers, all under Vulkan's validation
+test: newer-mesa browser build sanitize fuzz ## run all tests: readers fuzzed, CPU and services under sanitizers, all under Vulkan's validation
 	@ctest --preset release
 
 fuzz: setup ## feed broken files to every reader, under sanitizers, for FUZZ_SECONDS each: 5, in CI 60
@@ -26,8 +26,15 @@ fuzz: setup ## feed broken files to every reader, under sanitizers, for FUZZ_SEC
 newer-mesa: setup
 	@dev/setup.sh newer-mesa || { [ -z "$(CI)" ] && echo "make test: goes on without the tests of matrix cores"; }
 
+# the report's page is looked at in a browser; elsewhere than in CI only if there is one
+browser: setup
+	@[ -z "$(CI)" ] || dev/setup.sh chromium
+
 bench: build ## run every layer's benchmark, results in build/bench/*.json; ARGS=--benchmark_filter=...
 	@dev/bench.sh $(ARGS)
+
+report: build ## measure the device in 10 minutes: runs/report/report.html; QUICK=1: in 1; ARGS=--device ...
+	@build/report $(if $(QUICK),--quick) $(ARGS)
 
 sanitize: setup ## CPU and service tests with address and undefined-behaviour sanitizers, in build-sanitize/
 	@$(call cmake_build,sanitize,build-sanitize)
@@ -46,4 +53,4 @@ clean: ## remove the build folders (.tools/, data/ and runs/ stay)
 # cmake_build PRESET,FOLDER: configures where that was not done since the presets changed, then builds
 cmake_build = { [ $(2)/build.ninja -nt CMakePresets.json ] || cmake --preset $(1); } && cmake --build --preset $(1)
 
-.PHONY: help setup newer-mesa build train test fuzz bench sanitize debug format clean
+.PHONY: help setup newer-mesa browser build train test fuzz bench report sanitize debug format clean

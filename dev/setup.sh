@@ -3,6 +3,7 @@
 # there already is left alone: a second run calls nothing. Run as:
 #   dev/setup.sh               packages by apt (with sudo where not root), and a newer glslang in .tools/ if needed
 #   dev/setup.sh fuzz          also clang with its libFuzzer, for fuzz/
+#   dev/setup.sh chromium      also Chromium, in which a test looks at the report's page; on Debian alone, which packages it
 #   dev/setup.sh newer-mesa    also a newer Mesa in .tools/: .tools/bin/with-newer-mesa PROGRAM ARGS... runs on it
 # On a system without apt, or with no network, one line says what is missing and the exit code is 1.
 set -euo pipefail
@@ -223,7 +224,18 @@ fuzzer() {
     fuzzer_works || die "clang++ cannot build with -fsanitize=fuzzer (see $log)"
 }
 
-case ${1:-} in '' | fuzz | newer-mesa) ;; *) die "unknown word $1; usage: dev/setup.sh [fuzz | newer-mesa]" ;; esac
+# Ubuntu's package of that name asks for a snap, which a container cannot have.
+chromium_browser() {
+    local ID=''
+    . /etc/os-release
+    if have chromium || [ "$ID" != debian ]; then return; fi
+    apt_install chromium
+}
+
+case ${1:-} in
+    '' | chromium | fuzz | newer-mesa) ;;
+    *) die "unknown word $1; usage: dev/setup.sh [chromium | fuzz | newer-mesa]" ;;
+esac
 mkdir -p "$tools"
 mapfile -t packages < <(missing_packages)
 if [ ${#packages[@]} -gt 0 ]; then
@@ -231,6 +243,9 @@ if [ ${#packages[@]} -gt 0 ]; then
 fi
 if [ ! -x "$tools/bin/glslang" ] && ! version_at_least "$(glslang_version glslangValidator)" "$glslang_wanted"; then
     newer_glslang
+fi
+if [ "${1:-}" = chromium ]; then
+    chromium_browser
 fi
 if [ "${1:-}" = fuzz ]; then
     fuzzer
