@@ -13,6 +13,7 @@
 #include "data/command_line.h"
 #include "llmc/dataloader.h"
 #include "llmc/evaluate.h"
+#include "llmc/openmp_waiting.h"
 #include "llmc/token_file.h"
 #include "llmc/trained_model.h"
 
@@ -138,6 +139,7 @@ static void add_options(CLI::App& app, Options& o) {
 }
 
 int main(int argc, char** argv) {
+    wait_briefly(argv);
     Options options;
     CLI::App app("Evaluates a trained GPT-2 on token shards and on HellaSwag.", "eval");
     add_options(app, options);

@@ -11,13 +11,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 
 #include "data/command_line.h"
 #include "llmc/decoder.h"
 #include "llmc/file.h"
+#include "llmc/openmp_waiting.h"
 #include "llmc/sampler.h"
 #include "llmc/text_stream.h"
 #include "llmc/trained_model.h"
@@ -103,19 +103,8 @@ static void add_options(CLI::App& app, Options& o) {
     app.add_flag("--ignore-end", o.ignore_end, "go on with a new document where the model ends one");
 }
 
-// A token is a hundred short loops for all threads, and where other programs have the cores, a thread that
-// turns while it waits loses most of its time: 5 instead of 20 tokens/s. OpenMP reads the variable only when
-// a program begins.
-static void wait_patiently(char** argv) {
-    std::error_code none;
-    const auto self = std::filesystem::read_symlink("/proc/self/exe", none);
-    if (self.filename() != std::filesystem::path(argv[0]).filename()) return;  // started through a loader
-    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
-    execv(self.c_str(), argv);  // where that fails, it goes on as it is
-}
-
 int main(int argc, char** argv) {
-    wait_patiently(argv);
+    wait_briefly(argv);
     Options options;
     CLI::App app("Writes text with a trained GPT-2, on the CPU or on any Vulkan device.", "generate");
     add_options(app, options);

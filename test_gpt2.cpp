@@ -16,6 +16,7 @@
 
 #include "llmc/checkpoint.h"
 #include "llmc/gpt2.h"
+#include "llmc/openmp_waiting.h"
 
 // llm.c's debug state: 256 int32 (magic 20240327, version 2, B, T), then the arrays below.
 struct DebugState {
@@ -216,6 +217,7 @@ static std::filesystem::path reference_folder() {
 }
 
 int main(int argc, char** argv) {
+    wait_briefly(argv);
     std::string device = "auto", precision = "fp32", losses, model, state;
     CLI::App app("Checks the model against PyTorch's numbers.", "test_gpt2");
     app.set_help_flag("--help", "show this text");

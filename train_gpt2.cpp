@@ -23,6 +23,7 @@
 #include "llmc/initialize.h"
 #include "llmc/log.h"
 #include "llmc/model_file.h"
+#include "llmc/openmp_waiting.h"
 #include "llmc/profile.h"
 #include "llmc/progress.h"
 #include "llmc/run_folder.h"
@@ -528,6 +529,7 @@ static void export_model(const Options& o) {
 }
 
 int main(int argc, char** argv) {
+    wait_briefly(argv);
     try {
         Options options;
         if (!parse_options(argc, argv, options)) return 0;

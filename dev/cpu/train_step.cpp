@@ -17,6 +17,7 @@
 #include "llmc/cpu_times.h"
 #include "llmc/gpt2.h"
 #include "llmc/initialize.h"
+#include "llmc/openmp_waiting.h"
 #include "llmc/peak_cpu.h"
 
 struct StepOptions {
@@ -195,6 +196,7 @@ static void time_steps(const StepOptions& o) {
 }
 
 int main(int argc, char** argv) {
+    wait_briefly(argv);
     StepOptions o;
     CLI::App app("Times a training step on the CPU, by phase and layer.", "train_step");
     app.set_help_flag("--help", "show this text");

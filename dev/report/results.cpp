@@ -18,6 +18,7 @@
 #include "data/command_line.h"
 #include "dev/report/json_members.h"
 #include "llmc/file.h"
+#include "llmc/openmp_waiting.h"
 
 using nlohmann::json;
 
@@ -306,6 +307,7 @@ static void open_device(ReportRun& run, const char* name) {
 int run_report_program(const char* name, const char* what, int argc, char** argv,
                        const std::function<void(CLI::App&)>& add_options,
                        const std::function<void(ReportRun&)>& measure) {
+    wait_briefly(argv);
     ReportRun run;
     CLI::App app(what, name);
     app.add_option("--device", run.options.device,
