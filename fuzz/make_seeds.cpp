@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "dev/report/report_file.h"
 #include "fuzz/seeds.h"
 #include "llmc/checkpoint.h"
 #include "llmc/error.h"
@@ -93,6 +94,19 @@ static void make_runs() {
     write_whole_file(seed("options_fuzz", "effective"), {options.effective});
 }
 
+static void make_reports() {
+    Table table = {"peaks", "What it does at most", {{"what", "", true}, {"n", "", true}, {"rate", "GB/s"}}};
+    table.columns[2].better = Better::more;
+    table.rows = {{"copy", 64, 3840.5}, {"copy", 1024, nullptr}, {"host", 64, 4.25}};
+    const ReportPart part = {"peak",       "measures",
+                             "build/peak", "",
+                             1.5,          {{"cpu", "x"}, {"gpu", nullptr}},
+                             {table},      {{"peaks", "Rates", "n", "rate", "what"}}};
+    const Report report = {"2026-01-02", "build/report", true, {part, {"matmul_sweep", "", "", "it failed"}}};
+    write_whole_file(seed("report_fuzz", "report"), {report_to_json(report).dump()});
+    write_whole_file(seed("report_fuzz", "part"), {report_to_json(report)["programs"][0].dump()});
+}
+
 int main(int argc, char** argv) {
     if (argc != 2) {
         fprintf(stderr, "usage: make_seeds FOLDER\n");
@@ -103,6 +117,7 @@ int main(int argc, char** argv) {
         make_models();
         make_data();
         make_runs();
+        make_reports();
     } catch (const Error& error) {
         fprintf(stderr, "make_seeds: %s\n", error.what());
         return 1;

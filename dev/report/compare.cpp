@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llmc/error.h"
+
 using nlohmann::json;
 
 struct Counts {

@@ -2,6 +2,7 @@
 #include "dev/report/report_file.h"
 
 #include "dev/report/json_members.h"
+#include "llmc/error.h"
 #include "llmc/file.h"
 
 using nlohmann::json;

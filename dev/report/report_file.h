@@ -1,7 +1,7 @@
 // A whole report as a file: what each program gave, with the date and the options. `report` writes it, draws
 // it and compares two of it; one program's own JSON is read as a report of that program alone.
 #pragma once
-#include "dev/report/results.h"
+#include "dev/report/tables.h"
 
 struct ReportPart {
     std::string program, what, command;
