@@ -379,7 +379,7 @@ static void print_plan(const Options& o, const ModelConfig& c, const DataLoader&
 // at a learning rate of 0.
 static void print_memory_room(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room,
                               const Options& o) {
-    printf("memory of %s: %.1f GiB, the largest batch that fits is -b %d\n", room.where.c_str(),
+    printf("memory free on %s: %.1f GiB, the largest batch that fits is -b %d\n", room.where.c_str(),
            double(room.bytes) / (1 << 30), largest_batch(need, room, o.sequence));
 }
 

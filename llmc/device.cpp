@@ -146,12 +146,27 @@ static std::string pci_address(const Vulkan& vk, VkPhysicalDevice physical) {
     return format_string("%04x:%02x:%02x.%x", pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction);
 }
 
+// The largest heap of the device's own, and what is free of it.
+static void find_memory(const Vulkan& vk, VkPhysicalDevice physical, DeviceInfo& info) {
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    const bool told = has_extension(vk, physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+                                                told ? &budget : nullptr};
+    vk.vkGetPhysicalDeviceMemoryProperties2(physical, &memory);
+    for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++) {
+        const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
+        if (!(heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || heap.size <= info.memory_bytes) continue;
+        info.memory_bytes = info.free_bytes = heap.size;
+        const uint64_t ours = budget.heapBudget[i], used = budget.heapUsage[i];  // ours: with what is used
+        if (told && ours > used) info.free_bytes = std::min(heap.size, ours - used);
+    }
+}
+
 static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
     VkPhysicalDeviceDriverProperties driver = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
     VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &driver};
     vk.vkGetPhysicalDeviceProperties2(physical, &properties);
-    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
-    vk.vkGetPhysicalDeviceMemoryProperties2(physical, &memory);
     const uint32_t api = properties.properties.apiVersion;
     DeviceInfo info;
     info.name = properties.properties.deviceName;
@@ -159,11 +174,7 @@ static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
     info.driver = format_string("%s %s", driver.driverName, driver.driverInfo);
     info.api_version = format_string("%u.%u.%u", VK_API_VERSION_MAJOR(api), VK_API_VERSION_MINOR(api),
                                      VK_API_VERSION_PATCH(api));
-    for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++) {
-        const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
-        if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
-            info.memory_bytes = std::max(info.memory_bytes, heap.size);
-    }
+    find_memory(vk, physical, info);
     info.pci = pci_address(vk, physical);
     info.missing = missing_feature(vk, physical, api);
     return info;

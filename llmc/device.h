@@ -15,8 +15,10 @@ struct DeviceInfo {
     std::string driver;         // name and version
     std::string api_version;    // "1.3.230"
     uint64_t memory_bytes = 0;  // of the largest device-local heap
-    std::string pci;            // where it sits, "0000:65:00.0"; empty where that is not known
-    std::string missing;        // what it lacks for our kernels; empty where it can be used
+    uint64_t free_bytes =
+        0;  // what other programs left of it when it was looked at; all where the driver does not tell
+    std::string pci;      // where it sits, "0000:65:00.0"; empty where that is not known
+    std::string missing;  // what it lacks for our kernels; empty where it can be used
 };
 
 // All Vulkan devices, in a fixed order: discrete, integrated, virtual, software. Throws Error where Vulkan is

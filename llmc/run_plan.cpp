@@ -24,7 +24,7 @@ static uint64_t host_memory() {
 
 MemoryRoom memory_room(const LaunchPad* pad) {
     if (!pad) return {host_memory(), ~uint64_t(0), "this machine"};
-    MemoryRoom room = {pad->device().memory_bytes, pad->limits().max_allocation, pad->device().name};
+    MemoryRoom room = {pad->device().free_bytes, pad->limits().max_allocation, pad->device().name};
     // what an integrated one calls its own may be a small part of the memory that it shares with the host
     if (pad->device().type == DeviceType::integrated) room.bytes = std::max(room.bytes, host_memory());
     if (pad->device().type == DeviceType::software) room.bytes = std::min(room.bytes, host_memory());
@@ -54,8 +54,8 @@ void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom
     while (total_batch > 0 && fits > 1 && total_batch % (int64_t(fits) * T)) fits--;
     const std::string missing =
         needed.bytes > room.bytes
-            ? format_string("-b %d takes %s, and %s has %s", B, gib(needed.bytes).c_str(), room.where.c_str(),
-                            gib(room.bytes).c_str())
+            ? format_string("-b %d takes %s, and %s has %s free", B, gib(needed.bytes).c_str(),
+                            room.where.c_str(), gib(room.bytes).c_str())
             : format_string("-b %d takes one piece of %s, and %s allocates at most %s at a time", B,
                             gib(needed.largest).c_str(), room.where.c_str(), gib(room.largest).c_str());
     if (fits == 0)

@@ -22,7 +22,7 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, bool master_we
 }
 
 struct MemoryRoom {
-    uint64_t bytes = 0;    // of the device's memory, or what the host has available; 0: not known
+    uint64_t bytes = 0;    // free of the device's memory, or of the host's; 0: not known
     uint64_t largest = 0;  // of one allocation
     std::string where;     // "llvmpipe", "this machine"
     bool holds(const MemoryNeed& need) const {

@@ -33,7 +33,11 @@ TEST(ChooseDevice, Requests) {
     if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     const std::vector<DeviceInfo> devices = list_devices();
     ASSERT_FALSE(devices.empty());
-    for (size_t i = 0; i < devices.size(); i++) EXPECT_EQ(devices[i].index, int(i));
+    for (size_t i = 0; i < devices.size(); i++) {
+        EXPECT_EQ(devices[i].index, int(i));
+        EXPECT_GT(devices[i].free_bytes, 0u);
+        EXPECT_LE(devices[i].free_bytes, devices[i].memory_bytes);
+    }
     EXPECT_FALSE(choose_device("cpu").device);
     const bool hardware = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& device) {
         return device.type != DeviceType::software && device.missing.empty();
