@@ -54,19 +54,18 @@ inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result, pi
     while (pipes[0].fd >= 0 || pipes[1].fd >= 0) {
         const bool by_time = signal.number && signal.when_printed.empty();
         const int polled = poll(pipes, 2, by_time ? std::max(0, int(seconds_left() * 1e3)) : -1);
-        const bool due =
-            by_time ? seconds_left() <= 1e-3 : result.out.find(signal.when_printed) != std::string::npos;
-        if (signal.number && due) {
-            kill(child, signal.number);
-            signal.number = 0;
-        }
-        if (polled < 0) continue;  // interrupted by a signal
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2 && polled >= 0; i++) {  // < 0: interrupted by a signal
             if (pipes[i].fd < 0 || !pipes[i].revents) continue;
             char chunk[4096];
             ssize_t count = read(pipes[i].fd, chunk, sizeof(chunk));
             if (count > 0) texts[i]->append(chunk, size_t(count));
             if (count <= 0) pipes[i].fd = -1;
+        }
+        const bool due =
+            by_time ? seconds_left() <= 1e-3 : result.out.find(signal.when_printed) != std::string::npos;
+        if (signal.number && due) {
+            kill(child, signal.number);
+            signal.number = 0;
         }
     }
 }
