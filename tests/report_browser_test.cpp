@@ -71,7 +71,7 @@ struct Browser : testing::Test {
     }
 
     ProgramResult browse(int width, int height, Scheme scheme, const std::string& action) {
-        return run_program({"timeout", "60", chromium, "--headless", "--no-sandbox", "--disable-gpu",
+        return run_program({"timeout", "200", chromium, "--headless", "--no-sandbox", "--disable-gpu",
                             "--disable-dev-shm-usage", "--user-data-dir=" + folder / "profile",
                             "--force-device-scale-factor=1",
                             "--blink-settings=preferredColorScheme=" + std::to_string(scheme),

@@ -147,6 +147,7 @@ std::optional<Energy> PowerMeter::stop() {
     if (!thread.joinable()) return std::nullopt;
     running = false;
     thread.join();
+    watch();  // the last stretch
     if (!std::isfinite(sum) || !(sum > 0)) return std::nullopt;
     return Energy{sum, last_time - start_time};
 }
