@@ -119,8 +119,7 @@ static void evaluate(const Options& options, const ModelConfig& config) {
     gpt2_allocate(*g, options.batch, options.sequence, false);
     if (!shards.empty()) print_score(score_shards(*g, shards, options.most_batches, tokenizer));
     if (examples.empty()) return;
-    const int right = hellaswag_right(*g, examples);
-    printf("HellaSwag: %d/%zu = %f\n", right, examples.size(), double(right) / double(examples.size()));
+    print_hellaswag(hellaswag_right(*g, examples), examples.size());
 }
 
 static void add_options(CLI::App& app, Options& o) {

@@ -122,8 +122,7 @@ static void load_parameters(GPT2<Real>& g, const Options& o) {
 // Finds out which tiles suit this device's matrix cores, where that was not done before.
 template <class Real>
 static void measure_products(GPT2<Real>& g) {
-    if (!g.pad || g.pad->device().type == DeviceType::software) return;
-    const auto products = unmeasured_tiles<Real>(*g.pad, gpt2_matrix_products(g));
+    const auto products = gpt2_unmeasured_products(g);
     if (products.empty()) return;
     printf("tiles: measuring those of %zu products, once for this device and driver\n", products.size());
     fflush(stdout);
@@ -291,8 +290,7 @@ struct Run {
         }
         if (tests(step)) {
             const int right = hellaswag_right(g, examples);
-            printf("HellaSwag: %d/%zu = %f\n", right, examples.size(),
-                   double(right) / double(examples.size()));
+            print_hellaswag(right, examples.size());
             log.log_eval(step, float(right) / float(examples.size()));
         }
         if (samples(step)) sample_text(g, tokenizer, options.sample_tokens, options.sampler, coin_state);

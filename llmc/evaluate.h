@@ -65,6 +65,10 @@ int hellaswag_right(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples
     return count_right(examples, means);
 }
 
+inline void print_hellaswag(int right, size_t examples) {
+    printf("HellaSwag: %d/%zu = %f\n", right, examples, double(right) / double(examples));
+}
+
 // Prints a text of `length` tokens, drawn with coins of coin_state; token numbers where there is no
 // tokenizer.
 template <class Real>

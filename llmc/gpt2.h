@@ -346,6 +346,13 @@ std::vector<MatrixProduct> gpt2_matrix_products(const GPT2<Real>& g) {
     return products;
 }
 
+// Those whose tiles are to be measured before training: none on the CPU and on software devices.
+template <class Real>
+std::vector<MatrixProduct> gpt2_unmeasured_products(const GPT2<Real>& g) {
+    if (!g.pad || g.pad->device().type == DeviceType::software) return {};
+    return unmeasured_tiles<Real>(*g.pad, gpt2_matrix_products(g));
+}
+
 // ---------------------------------------------------------------------------------------------------------------
 // The update
 

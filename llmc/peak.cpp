@@ -2,14 +2,10 @@
 #include "llmc/peak.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "llmc/clock.h"
 #include "llmc/memory.h"
 #include "shaders/args.h"
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch, double at_least) {
     for (int repeats = 1;; repeats *= 2) {

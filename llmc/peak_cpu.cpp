@@ -4,18 +4,14 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "llmc/clock.h"
 #include "llmc/memory.h"
 #include "llmc/simd.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 static const int ROUNDS = 20000;
 static const int CHAINS = 12;  // independent of each other: more than latency times rate of any CPU so far

@@ -11,9 +11,9 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <map>
 
+#include "llmc/clock.h"
 #include "llmc/cpu_times.h"
 #include "llmc/gpt2.h"
 #include "llmc/initialize.h"
@@ -24,10 +24,6 @@ struct StepOptions {
     std::string model = "d12", precision = "fp32";
     int batch = 4, sequence = 64, steps = 10, threads = 0, recompute = RECOMPUTE_NOTHING;
 };
-
-static double wall_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 static double cpu_seconds() {
     rusage usage;
@@ -54,11 +50,11 @@ static StepTimes run_step(GPT2<Real>& g, int step, const std::vector<int>& input
     StepTimes times;
     const int B = g.B, T = g.T;
     auto phase = [&](const char* name, auto run) {
-        const double start = wall_seconds();
+        const double start = now();
         run();
-        times.phases.push_back({name, wall_seconds() - start});
+        times.phases.push_back({name, now() - start});
     };
-    const double start = wall_seconds(), cpu_start = cpu_seconds();
+    const double start = now(), cpu_start = cpu_seconds();
     phase("zero gradients", [&] { gpt2_zero_gradients(g); });
     phase("batch", [&] { gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true); });
     phase("forward", [&] { gpt2_forward(g, B, T); });
@@ -70,7 +66,7 @@ static StepTimes run_step(GPT2<Real>& g, int step, const std::vector<int>& input
         gpt2_gradient_norm(g, 1.0f);
         gpt2_update(g, 0.1f);
     });
-    times.seconds = wall_seconds() - start;
+    times.seconds = now() - start;
     times.cpu = cpu_seconds() - cpu_start;
     times.layers = take_cpu_times();
     return times;

@@ -8,19 +8,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 
+#include "llmc/clock.h"
 #include "llmc/error.h"
 #include "llmc/file.h"
 #include "llmc/stop_signal.h"
 
 extern char** environ;
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Pipe {
     int ends[2] = {-1, -1};  // to read from, to write to

@@ -7,16 +7,12 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "dev/report/chain.h"
 #include "dev/report/launch_times.h"
 #include "dev/report/results.h"
+#include "llmc/clock.h"
 #include "shaders/args.h"
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 static Cell microseconds(const Spread& seconds) {
     return seconds.count ? Cell(seconds.median * 1e6) : Cell();

@@ -1,15 +1,11 @@
 // The cost of starting kernels: see launch_times.h.
 #include "dev/report/launch_times.h"
 
-#include <chrono>
 #include <vector>
 
+#include "llmc/clock.h"
 #include "llmc/memory.h"
 #include "shaders/args.h"
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 const char* launch_way_name(LaunchWay way) {
     switch (way) {

@@ -6,16 +6,12 @@
 // measure_peaks() of llmc/peak.h, to which benchmarks, --profile and MFU refer, measures the same kernels
 // with one configuration each; matrix cores are tried in several here.
 #include <algorithm>
-#include <chrono>
 
 #include "dev/report/launch_times.h"
 #include "dev/report/results.h"
+#include "llmc/clock.h"
 #include "llmc/memory.h"
 #include "llmc/peak_cpu.h"
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 static int repeats(const ReportRun& run) { return run.options.quick ? 3 : 7; }
 

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "llmc/clock.h"
+
 namespace fs = std::filesystem;
 
 static double read_number(const fs::path& path) {
@@ -110,10 +112,6 @@ PowerSource find_power_source(const DeviceInfo* device) {
 }
 
 // --- the meter ---
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void PowerMeter::start() {
     stop();

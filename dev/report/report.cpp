@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "dev/report/compare.h"
 #include "dev/report/page.h"
 #include "dev/report/plots.h"
+#include "llmc/clock.h"
 #include "llmc/file.h"
 #include "llmc/stop_signal.h"
 
@@ -38,10 +38,6 @@ struct Options {
     double seconds = 0;  // for all programs together; 0: by quick
     std::vector<std::string> only, compare;
 };
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 static std::string date_text() {
     const std::time_t time = std::time(nullptr);

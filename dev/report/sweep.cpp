@@ -2,9 +2,9 @@
 #include "dev/report/sweep.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "llmc/clock.h"
 #include "llmc/peak_cpu.h"
 
 template <class T>
@@ -20,10 +20,6 @@ void fill_random(T* values, size_t n, uint32_t seed) {
 template void fill_random(float*, size_t, uint32_t);
 template void fill_random(bf16*, size_t, uint32_t);
 template void fill_random(fp16*, size_t, uint32_t);
-
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 static double timed(const std::function<void()>& run) {
     const double start = now();

@@ -7,7 +7,6 @@
 // A loss that is not finite ends the program with status 1.
 #include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -15,6 +14,7 @@
 #include "dev/report/power.h"
 #include "dev/report/results.h"
 #include "dev/vulkan/tokens.h"
+#include "llmc/clock.h"
 #include "llmc/initialize.h"
 #include "llmc/run_plan.h"
 #include "llmc/train_step.h"
@@ -56,23 +56,11 @@ struct Span {
     }
 };
 
-static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // What the process holds, in bytes; 0 where the system does not tell.
 static uint64_t resident_bytes() {
     std::ifstream file("/proc/self/statm");
     uint64_t all = 0, resident = 0;
     return file >> all >> resident ? resident * uint64_t(sysconf(_SC_PAGESIZE)) : 0;
-}
-
-// As train_gpt2 does before it trains: which tiles suit the matrix cores.
-template <class Real>
-static void measure_products(GPT2<Real>& g) {
-    if (!g.pad || g.pad->device().type == DeviceType::software) return;
-    const auto products = unmeasured_tiles<Real>(*g.pad, gpt2_matrix_products(g));
-    if (!products.empty()) measure_tiles<Real>(*g.pad, products);
 }
 
 // Runs steps until the span is reached and returns the seconds between one finished step and the next. On a
@@ -112,7 +100,8 @@ template <class Real>
 static Result train(Benchmark& benchmark, GPT2<Real>& g, const Case& c) {
     const bool quick = benchmark.run.options.quick, gpu = !benchmark.run.software();
     initialize_parameters(g.config, 42, parameter_writer(g));
-    if (!quick) measure_products(g);
+    if (const auto products = gpt2_unmeasured_products(g); !quick && !products.empty())
+        measure_tiles<Real>(*g.pad, products);  // as train_gpt2 does
     StepRunner<Real> runner = {g, c.B, c.T, 1, 0.1f};
     const std::vector<int> tokens = word_like_tokens(size_t(c.B) * c.T + 65536, g.config.vocab_size);
     const Span warm_up = gpu ? Span{40, 0.6, quick ? 1.0 : 3.0} : Span{1, 0, 0};
