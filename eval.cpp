@@ -68,7 +68,7 @@ static Score score_shards(GPT2<Real>& g, const std::vector<TokenShard>& shards, 
     for (int batch = 0; batch != most_batches && stretches.next(inputs, targets, counts); batch++) {
         gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
         gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1, false);
+        gpt2_head(g, B, T, 1, Gradients::none);
         g.memory.download(losses.data(), g.losses, losses.size());
         for (int row = 0; row < B; row++)
             for (int t = 0; t < counts[row]; t++) {

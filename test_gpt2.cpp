@@ -137,14 +137,14 @@ static float forward_backward(GPT2<Real>& g, const DebugState& s, std::vector<fl
     gpt2_zero_gradients(g);
     gpt2_set_batch(g, s.inputs.data(), s.targets.data(), s.B * s.T, true);
     gpt2_forward(g, s.B, s.T);
-    gpt2_head(g, s.B, s.T, 1.0f / (float(s.B) * float(s.T)), true, [&](int first, int rows) {
+    gpt2_head(g, s.B, s.T, 1.0f / (float(s.B) * float(s.T)), Gradients::overwrite, [&](int first, int rows) {
         if (!logits) return;
         std::vector<float> chunk(size_t(rows) * Vp);
         g.memory.download_floats(chunk.data(), g.logits, chunk.size());
         for (int r = 0; r < rows; r++)
             std::copy_n(chunk.data() + size_t(r) * Vp, V, logits->data() + size_t(first + r) * V);
     });
-    gpt2_backward(g, s.B, s.T);
+    gpt2_backward(g, s.B, s.T, Gradients::overwrite);
     float loss;
     g.memory.download(&loss, g.stats, 1);
     return loss;

@@ -30,7 +30,7 @@ float validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_b
         const int fresh = loader.next_batch(inputs.data(), targets.data());
         gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
         gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1, false);
+        gpt2_head(g, B, T, 1, Gradients::none);
         g.memory.download(losses.data(), g.losses, losses.size());
         sum = std::accumulate(losses.begin(), losses.begin() + fresh, sum);
         tokens += uint64_t(fresh);
@@ -53,7 +53,7 @@ int hellaswag_right(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples
                       &targets[size_t(i) * T]);
         gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
         gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1, false);
+        gpt2_head(g, B, T, 1, Gradients::none);
         g.memory.download(losses.data(), g.losses, losses.size());
         for (int i = 0; i < rows; i++) {
             const HellaSwagRows::Row& row = work.rows[at + i];

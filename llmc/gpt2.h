@@ -46,6 +46,14 @@ struct LayerActivations {
 // 2^16 may differ in its last bit.
 enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM };
 
+// What becomes of the gradients of the linear layers' weights, wte among them: the first micro-step
+// overwrites them, so that nobody has to zero the most of all memory, and later ones add to them. The other
+// parameters' are added to always.
+enum class Gradients { none, overwrite, add };
+inline bool is_overwritten(int tensor) {
+    return tensor == WTE || tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
+}
+
 template <class Real>
 struct GPT2 {
     static constexpr bool is_16_bit = sizeof(Real) == 2;
@@ -140,7 +148,7 @@ LayerActivations<Real> allocate_layer(Memory& memory, const LayerActivations<Rea
 }
 
 // Allocates the gradients: neighbouring tensors in one piece of memory up to 1 GiB, so that a few kernels
-// zero them and take their norm. Tensors begin at multiples of 64 bytes; the elements between them are zero.
+// take their norm. Tensors begin at multiples of 64 bytes; the elements between them are zero for good.
 template <class Real>
 void allocate_gradients(GPT2<Real>& g) {
     const size_t unit = 64 / sizeof(Real), most = (size_t(1) << 30) / sizeof(Real);
@@ -151,6 +159,7 @@ void allocate_gradients(GPT2<Real>& g) {
         do n += size(end++);
         while (end < NUM_PARAMETER_TENSORS && n + size(end) <= most);
         Real* at = g.memory.template allocate<Real>(n, "gradients");
+        g.memory.zero(at, n);
         g.gradient_slices.push_back({at, n});
         for (; first < end; first++) {
             g.grads[first] = at;
@@ -268,14 +277,15 @@ void gpt2_forward(GPT2<Real>& g, int B, int T) {
     }
 }
 
-// Logits, losses and, for training, the gradients of the head, chunk by chunk of rows: all logits are never
-// in memory at once. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum times
-// g.gradient_scale: into g.dbranch (of lnf) and wte's. `look` sees each chunk's logits (rows, Vp) before they
-// turn into gradients.
+// Logits, losses and, unless `gradients` is none, the gradients of the head, chunk by chunk of rows: all
+// logits are never in memory at once. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of
+// that sum times g.gradient_scale: into g.dbranch (of lnf) and wte's. `look` sees each chunk's logits (rows,
+// Vp) before they turn into gradients.
 template <class Real>
-void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, bool training,
+void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradients,
                const std::function<void(int first_row, int rows)>& look = nullptr) {
     const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size, N = B * T;
+    const bool training = gradients != Gradients::none;
     for (int first = 0; first < N; first += g.logit_rows) {
         const int rows = std::min(g.logit_rows, N - first);
         const Real* lnf = g.lnf + size_t(first) * C;
@@ -286,16 +296,19 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, bool training,
                          loss_scale * g.gradient_scale, rows, V, Vp, training);
         if (training)
             matmul_backward<Real>(g.on("matmul"), g.dbranch + size_t(first) * C, g.grad(WTE), nullptr,
-                                  g.scratch, g.logits, lnf, g.weight(WTE), rows, C, Vp);
+                                  g.scratch, g.logits, lnf, g.weight(WTE), rows, C, Vp,
+                                  first > 0 || gradients == Gradients::add);
     }
     sum_losses(g.on("classifier"), g.stats, g.losses, N, loss_scale);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// The backward pass: after gpt2_forward and gpt2_head, adds every parameter's gradient to g.grads.
-// g.dresidual is the gradient of the residual stream, from the last layer down to the embeddings.
+// The backward pass: after gpt2_forward and gpt2_head, which was given the same `gradients`, every
+// parameter's gradient is in g.grads, or has been added to what was there. g.dresidual is the gradient of the
+// residual stream, from the last layer down to the embeddings.
 template <class Real>
-void gpt2_backward(GPT2<Real>& g, int B, int T) {
+void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
+    const bool accumulate = gradients == Gradients::add;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
     g.memory.zero(g.dresidual, size_t(N) * C);
     layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.scratch, g.dbranch,
@@ -305,22 +318,22 @@ void gpt2_backward(GPT2<Real>& g, int B, int T) {
         const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
         if (g.recompute >= RECOMPUTE_GELU) gelu_forward(g.on("gelu"), a.fch_gelu, a.fch, size_t(N) * 4 * C);
         matmul_backward(g.on("matmul"), g.dwide, g.grad(FCPROJW, l), g.grad(FCPROJB, l), g.scratch,
-                        g.dresidual, a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C, a.fch);
+                        g.dresidual, a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C, accumulate, a.fch);
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward(g.on("layernorm"), a.ln2, a.ln2_mean, a.ln2_rstd, a.residual2,
                               g.weight(LN2W, l), g.weight(LN2B, l), N, C);
         matmul_backward(g.on("matmul"), g.dbranch, g.grad(FCW, l), g.grad(FCB, l), g.scratch, g.dwide, a.ln2,
-                        g.weight(FCW, l), N, C, 4 * C);
+                        g.weight(FCW, l), N, C, 4 * C, accumulate);
         layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN2W, l), g.grad(LN2B, l), g.scratch,
                            g.dbranch, a.residual2, g.weight(LN2W, l), a.ln2_mean, a.ln2_rstd, N, C);
         matmul_backward(g.on("matmul"), g.dbranch, g.grad(ATTPROJW, l), g.grad(ATTPROJB, l), g.scratch,
-                        g.dresidual, a.atty, g.weight(ATTPROJW, l), N, C, C);
+                        g.dresidual, a.atty, g.weight(ATTPROJW, l), N, C, C, accumulate);
         attention_backward(g.on("attention"), g.dwide, g.delta, g.dbranch, a.atty, a.lse, a.qkv, B, T, C, NH);
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward(g.on("layernorm"), a.ln1, a.ln1_mean, a.ln1_rstd, residual, g.weight(LN1W, l),
                               g.weight(LN1B, l), N, C);
         matmul_backward(g.on("matmul"), g.dbranch, g.grad(QKVW, l), g.grad(QKVB, l), g.scratch, g.dwide,
-                        a.ln1, g.weight(QKVW, l), N, C, 3 * C);
+                        a.ln1, g.weight(QKVW, l), N, C, 3 * C, accumulate);
         layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l), g.scratch,
                            g.dbranch, residual, g.weight(LN1W, l), a.ln1_mean, a.ln1_rstd, N, C);
     }
@@ -336,7 +349,7 @@ std::vector<MatrixProduct> gpt2_matrix_products(const GPT2<Real>& g) {
         if (!g.pad || !on_matrix_cores<Real>(*g.pad, in, out)) return;
         products.push_back(forward5_product(N, in, out, forward));
         products.push_back(dinp5_product(N, in, out, backward));
-        products.push_back(dweight5_product(N, in, out));
+        products.push_back(dweight5_product(N, in, out, false));
     };
     add_layer(rows, C, 3 * C, EPILOGUE_BIAS, EPILOGUE_NONE);
     add_layer(rows, C, C, EPILOGUE_BIAS, EPILOGUE_NONE);
@@ -356,10 +369,15 @@ std::vector<MatrixProduct> gpt2_unmeasured_products(const GPT2<Real>& g) {
 // ---------------------------------------------------------------------------------------------------------------
 // The update
 
+// Before a step's first micro-step: zeroes what is added to, the loss and the gradients that are not
+// overwritten.
 template <class Real>
 void gpt2_zero_gradients(GPT2<Real>& g) {
-    for (const auto& slice : g.gradient_slices) g.memory.zero(slice.data, slice.n);
+    if (g.pad) g.pad->begin_group();  // they are independent of each other
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        if (!is_overwritten(i)) g.memory.zero(g.grads[i], parameter_size(g.config, i));
     g.memory.zero(g.stats, 4);
+    if (g.pad) g.pad->end_group();
 }
 
 // The gradients' global norm into g.stats[1]; into [2] the factor that clips them to max_norm (0: not

@@ -8,7 +8,7 @@
 //
 // Commands run in the order they are given. dispatch(), fill(), copy() and upload() append to an open command
 // buffer and return at once; commit() sends it to the GPU. Each command waits for those before it, except
-// inside a group (begin_group, end_group), whose dispatches must be independent of each other.
+// inside a group (begin_group, end_group), whose dispatches and fills must be independent of each other.
 //
 // Not thread-safe: one thread at a time. Everything throws Error (llmc/error.h) where it fails.
 #pragma once
@@ -150,8 +150,8 @@ class LaunchPad {
                       "push constants hold 128 bytes");
         dispatch_bytes(kernel, real_name<T>(), groups, constants, &args, sizeof(Args), work);
     }
-    void
-    begin_group();  // the dispatches up to end_group() may run at the same time; a group inside is part of it
+    void begin_group();  // dispatches and fills up to end_group() may run at the same time; a group inside is
+                         // part of it
     void end_group();
     void barrier();  // inside a group: what follows waits for what came before
 

@@ -351,7 +351,7 @@ void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {
     if (offset_in(b, dst) % 4 || bytes % 4) fail("fill: address and size must be multiples of 4 bytes");
     record_pointer(s, dst, bytes);
     VkCommandBuffer commands = open_commands(s);
-    memory_barrier(s);
+    if (!s.open_groups) memory_barrier(s);
     s.vk.vkCmdFillBuffer(commands, b.buffer, offset_in(b, dst), bytes, word);
     s.dirty = true;
 }

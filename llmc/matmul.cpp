@@ -37,7 +37,7 @@ static Slices cut_rows(int N, int count, int multiple) {
 
 template <class T>
 static MatmulDweightArgs dweight_args(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp,
-                                      int N, int C, int OC, Slices slices) {
+                                      int N, int C, int OC, bool accumulate, Slices slices) {
     const size_t n = N, c = C, oc = OC;
     const uint64_t partials = slices.count > 1 ? pad.at(scratch, slices.count * oc * c) : 0;
     return {pad.at(dweight, oc * c),
@@ -48,7 +48,8 @@ static MatmulDweightArgs dweight_args(LaunchPad& pad, T* dweight, float* scratch
             C,
             OC,
             slices.count,
-            slices.rows};
+            slices.rows,
+            accumulate};
 }
 
 template <class T>
@@ -59,16 +60,18 @@ static MatmulDbiasArgs dbias_args(LaunchPad& pad, T* dbias, float* scratch, cons
     return {pad.at(dbias, oc), partials, pad.at(dout, n * oc), N, OC, slices.count, slices.rows};
 }
 
-// out (n) += the sum of `count` partial results; nothing to do for one, which its kernel has added itself.
+// out (n) = the sum of `count` partial results, or += that; nothing to do for one, which its kernel has
+// brought there itself.
 template <class T>
-static void add_partials(LaunchPad& pad, T* out, const float* partials, size_t n, int count) {
+static void add_partials(LaunchPad& pad, T* out, const float* partials, size_t n, int count,
+                         bool accumulate) {
     if (count == 1) return;
-    MatmulSumArgs args = {pad.at(out, n), pad.at(partials, n * count), int(n), count};
+    MatmulSumArgs args = {pad.at(out, n), pad.at(partials, n * count), int(n), count, accumulate};
     const bool aligned = args.partials % 16 == 0;
     const uint32_t width = aligned ? pack_width<T>(n, {args.outp}) : 1, block = 256;
     const uint32_t lanes = count < 64 ? 1 : 32;  // a few columns of many slices: dbias
     pad.dispatch<T>("matmul_sum", {blocks(n / width, block / lanes)}, {block, width, lanes}, args,
-                    {.bytes = double(n) * (4.0 * count + 2.0 * sizeof(T))});
+                    {.bytes = double(n) * (4.0 * count + (accumulate ? 2.0 : 1.0) * sizeof(T))});
 }
 
 template <class T>
@@ -89,8 +92,8 @@ static void matmul_dinp1(LaunchPad& pad, T* dinp, const T* dout, const T* weight
 
 template <class T>
 static void matmul_dweight1(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                            int C, int OC, int block_size) {
-    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
+                            int C, int OC, bool accumulate, int block_size) {
+    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, {1, N});
     pad.dispatch<T>("matmul_dweight1", {blocks(uint64_t(OC) * C, block_size)}, {uint32_t(block_size)}, args,
                     product_work(N, C, OC));
 }
@@ -126,8 +129,8 @@ static void matmul_dinp2(LaunchPad& pad, T* dinp, const T* dout, const T* weight
 
 template <class T>
 static void matmul_dweight2(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                            int C, int OC, int block_size) {
-    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
+                            int C, int OC, bool accumulate, int block_size) {
+    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, {1, N});
     const uint32_t side = tile_side(block_size);
     pad.dispatch<T>("matmul_dweight2", {blocks(OC, side) * blocks(C, side)}, {uint32_t(block_size), side},
                     args, product_work(N, C, OC));
@@ -201,9 +204,9 @@ static Slices dweight_slices(int N, int C, int OC, int block_size) {
 // The first half of version 3; add_partials() is the second.
 template <class T>
 static Slices dweight_partials(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                               int C, int OC, int block_size) {
+                               int C, int OC, bool accumulate, int block_size) {
     const Slices slices = dweight_slices(N, C, OC, block_size);
-    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, slices);
+    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, slices);
     const bool is_wide = wide<T>(C, OC, {args.dweight, args.partials, args.dout, args.inp});
     dispatch3<T>(pad, "matmul_dweight3", shape3(block_size), args, is_wide, OC, C, N, slices.count);
     return slices;
@@ -211,10 +214,11 @@ static Slices dweight_partials(LaunchPad& pad, T* dweight, float* scratch, const
 
 template <class T>
 static void matmul_dweight3(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                            int C, int OC, int block_size) {
-    const Slices slices = dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, block_size);
+                            int C, int OC, bool accumulate, int block_size) {
+    const Slices slices =
+        dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, block_size);
     pad.barrier();
-    add_partials(pad, dweight, scratch, size_t(OC) * C, slices.count);
+    add_partials(pad, dweight, scratch, size_t(OC) * C, slices.count, accumulate);
 }
 
 // Version 4: workgroups for a product (M,N), 16 rows by 8 columns to an invocation.
@@ -240,8 +244,8 @@ static void matmul_dinp4(LaunchPad& pad, T* dinp, const T* dout, const T* weight
 
 template <class T>
 static void matmul_dweight4(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                            int C, int OC, int block_size) {
-    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, {1, N});
+                            int C, int OC, bool accumulate, int block_size) {
+    MatmulDweightArgs args = dweight_args(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, {1, N});
     pad.dispatch<T>("matmul_dweight4", groups4(OC, C, block_size), {uint32_t(block_size)}, args,
                     product_work(N, C, OC));
 }
@@ -301,10 +305,10 @@ static Launch5<T> dinp5(LaunchPad& pad, T* dinp, float* scratch, const T* dout, 
 
 template <class T>
 static Launch5<T> dweight5(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                           int C, int OC, int block_size) {
+                           int C, int OC, bool accumulate, int block_size) {
     const size_t n = N, c = C, oc = OC;
     return {pad,
-            dweight5_product(N, C, OC),
+            dweight5_product(N, C, OC, accumulate),
             block_size,
             scratch,
             {pad.at(dweight, oc * c), pad.at(dout, n * oc), pad.at(inp, n * c)}};
@@ -328,10 +332,10 @@ static void matmul_dinp5(LaunchPad& pad, T* dinp, const T* dout, const T* weight
 
 template <class T>
 static void matmul_dweight5(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                            int C, int OC, int block_size) {
+                            int C, int OC, bool accumulate, int block_size) {
     if (!on_matrix_cores<T>(pad, C, OC))
-        return matmul_dweight3(pad, dweight, scratch, dout, inp, N, C, OC, FALLBACK_BLOCK);
-    dweight5(pad, dweight, scratch, dout, inp, N, C, OC, block_size).run(pad);
+        return matmul_dweight3(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, FALLBACK_BLOCK);
+    dweight5(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, block_size).run(pad);
 }
 
 // What a workgroup of matmul_dbias2 takes: 32 packs of columns, and 8 rows at a time in each of its lanes.
@@ -363,7 +367,7 @@ static void matmul_dbias2(LaunchPad& pad, T* dbias, float* scratch, const T* dou
                           int block_size) {
     const Slices slices = dbias_partials(pad, dbias, scratch, dout, N, OC, block_size);
     pad.barrier();
-    add_partials(pad, dbias, scratch, OC, slices.count);
+    add_partials(pad, dbias, scratch, OC, slices.count, true);
 }
 
 template <class T>
@@ -480,7 +484,7 @@ template <class T>
 static BackwardScratch backward_scratch(const LaunchPad& pad, int N, int C, int OC) {
     size_t dweight = 0, dbias = 0, dinp = 0;
     if (on_matrix_cores<T>(pad, C, OC)) {
-        const MatrixProduct product = dweight5_product(N, C, OC),
+        const MatrixProduct product = dweight5_product(N, C, OC, false),
                             dinp_product = dinp5_product(N, C, OC, EPILOGUE_NONE);
         for (int block_size : matrix_block_sizes())  // a benchmark may ask for any of them
             dweight = std::max(
@@ -504,18 +508,19 @@ size_t matmul_backward_scratch(const LaunchPad* pad, int N, int C, int OC) {
 
 template <class T>
 static void matmul_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
-                                int N, int C, int OC, const T* pre) {
+                                int N, int C, int OC, bool accumulate, const T* pre) {
     if (dinp) matmul_dinp_cpu(dinp, dout, weight, N, C, OC);
     if (dinp && pre) gelu_backward_cpu(dinp, pre, dinp, size_t(N) * C);
-    matmul_dweight_cpu(dweight, dout, inp, N, C, OC);
+    matmul_dweight_cpu(dweight, dout, inp, N, C, OC, accumulate);
     if (dbias) matmul_dbias_cpu(dbias, dout, N, OC);
 }
 
 // dinp and dweight on matrix cores, and their second steps, around the barrier that `between` makes.
 template <class T, class Between>
 static void backward5(LaunchPad& pad, T* dinp, T* dweight, float* scratch, size_t dinp_scratch, const T* dout,
-                      const T* inp, const T* weight, int N, int C, int OC, const T* pre, Between between) {
-    const Launch5<T> weights = dweight5(pad, dweight, scratch, dout, inp, N, C, OC, 0);
+                      const T* inp, const T* weight, int N, int C, int OC, bool accumulate, const T* pre,
+                      Between between) {
+    const Launch5<T> weights = dweight5(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, 0);
     if (!dinp) {
         weights.start(pad);
         between();
@@ -532,25 +537,26 @@ static void backward5(LaunchPad& pad, T* dinp, T* dweight, float* scratch, size_
 // The same by the older versions.
 template <class T, class Between>
 static void backward34(LaunchPad& pad, T* dinp, T* dweight, float* scratch, const T* dout, const T* inp,
-                       const T* weight, int N, int C, int OC, const T* pre, Between between) {
+                       const T* weight, int N, int C, int OC, bool accumulate, const T* pre,
+                       Between between) {
     int slices = 1;
     if (is_software(pad)) {
         if (dinp) matmul_dinp4(pad, dinp, dout, weight, N, C, OC, 8);
-        matmul_dweight4(pad, dweight, scratch, dout, inp, N, C, OC, 8);
+        matmul_dweight4(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, 8);
     } else {
         if (dinp) matmul_dinp3(pad, dinp, dout, weight, N, C, OC, block_size3(pad, N, C));
         const int block_size = dweight_block_size3(N, C, OC);
-        slices = dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, block_size).count;
+        slices = dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, block_size).count;
     }
     between();
-    add_partials(pad, dweight, scratch, size_t(OC) * C, slices);
+    add_partials(pad, dweight, scratch, size_t(OC) * C, slices, accumulate);
     if (dinp && pre) gelu_backward(&pad, dinp, pre, dinp, size_t(N) * C);
 }
 
 template <class T>
 void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                     const T* inp, const T* weight, int N, int C, int OC, const T* pre) {
-    if (!pad) return matmul_backward_cpu(dinp, dweight, dbias, dout, inp, weight, N, C, OC, pre);
+                     const T* inp, const T* weight, int N, int C, int OC, bool accumulate, const T* pre) {
+    if (!pad) return matmul_backward_cpu(dinp, dweight, dbias, dout, inp, weight, N, C, OC, accumulate, pre);
     const BackwardScratch places = backward_scratch<T>(*pad, N, C, OC);
     float* dbias_scratch = scratch + places.dbias;
     Slices dbias_cut = {1, N};
@@ -560,10 +566,11 @@ void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scrat
     };
     pad->begin_group();
     if (on_matrix_cores<T>(*pad, C, OC))
-        backward5(*pad, dinp, dweight, scratch, places.dinp, dout, inp, weight, N, C, OC, pre, between);
+        backward5(*pad, dinp, dweight, scratch, places.dinp, dout, inp, weight, N, C, OC, accumulate, pre,
+                  between);
     else
-        backward34(*pad, dinp, dweight, scratch, dout, inp, weight, N, C, OC, pre, between);
-    if (dbias) add_partials(*pad, dbias, dbias_scratch, OC, dbias_cut.count);
+        backward34(*pad, dinp, dweight, scratch, dout, inp, weight, N, C, OC, accumulate, pre, between);
+    if (dbias) add_partials(*pad, dbias, dbias_scratch, OC, dbias_cut.count, true);
     pad->end_group();
 }
 
@@ -578,5 +585,5 @@ void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scrat
     template size_t matmul_forward_scratch<T>(const LaunchPad*, int, int, int);                           \
     template size_t matmul_backward_scratch<T>(const LaunchPad*, int, int, int);                          \
     template void matmul_backward(LaunchPad*, T*, T*, T*, float*, const T*, const T*, const T*, int, int, \
-                                  int, const T*);
+                                  int, bool, const T*);
 FOR_EACH_REAL(INSTANTIATE)

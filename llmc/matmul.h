@@ -22,12 +22,13 @@ template <class T>
 size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC);
 
 // dinp (N,C) = dout (N,OC) weight; overwritten; null: not computed. Where inp is gelu(pre), pre (N,C) may be
-// given: dinp is multiplied by gelu'(pre) then. dweight (OC,C) += dout^T inp (N,C).  dbias (OC) += column
-// sums of dout; null: not computed. scratch: matmul_backward_scratch() floats, contents undefined before and
-// after; null where that is 0.
+// given: dinp is multiplied by gelu'(pre) then. dweight (OC,C) = dout^T inp (N,C), whatever was there, or +=
+// that with `accumulate`. dbias (OC) += column sums of dout, always; null: not computed. scratch:
+// matmul_backward_scratch() floats, contents undefined before and after; null where that is 0.
 template <class T>
 void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                     const T* inp, const T* weight, int N, int C, int OC, const T* pre = nullptr);
+                     const T* inp, const T* weight, int N, int C, int OC, bool accumulate,
+                     const T* pre = nullptr);
 
 // Floats of scratch that matmul_backward() and each GPU version below may use; 0 on the CPU.
 template <class T>
@@ -38,7 +39,7 @@ void matmul_forward_cpu(T* out, const T* inp, const T* weight, const T* bias, in
 template <class T>
 void matmul_dinp_cpu(T* dinp, const T* dout, const T* weight, int N, int C, int OC);
 template <class T>
-void matmul_dweight_cpu(T* dweight, const T* dout, const T* inp, int N, int C, int OC);
+void matmul_dweight_cpu(T* dweight, const T* dout, const T* inp, int N, int C, int OC, bool accumulate);
 template <class T>
 void matmul_dbias_cpu(T* dbias, const T* dout, int N, int OC);
 
@@ -50,7 +51,7 @@ using MatmulDinp = void(LaunchPad& pad, T* dinp, const T* dout, const T* weight,
                         int block_size);
 template <class T>
 using MatmulDweight = void(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                           int C, int OC, int block_size);
+                           int C, int OC, bool accumulate, int block_size);
 template <class T>
 using MatmulDbias = void(LaunchPad& pad, T* dbias, float* scratch, const T* dout, int N, int OC,
                          int block_size);

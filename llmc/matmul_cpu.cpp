@@ -25,10 +25,10 @@ void matmul_dinp_cpu(T* dinp, const T* dout, const T* weight, int N, int C, int 
 }
 
 template <class T>
-void matmul_dweight_cpu(T* dweight, const T* dout, const T* inp, int N, int C, int OC) {
+void matmul_dweight_cpu(T* dweight, const T* dout, const T* inp, int N, int C, int OC, bool accumulate) {
     const CpuTimer timer("matmul_dweight", product_work(N, C, OC), {N, C, OC});
     const Operand<T> a = {dout, size_t(OC), true}, b = {inp, size_t(C), true};
-    product_cpu<T>({dweight, size_t(C), false, true, nullptr}, a, b, OC, C, N);
+    product_cpu<T>({dweight, size_t(C), false, accumulate, nullptr}, a, b, OC, C, N);
 }
 
 static const int DBIAS_COLUMNS = 64;  // that a thread sums at once: whole cache lines, in registers
@@ -71,6 +71,6 @@ void matmul_dbias_cpu(T* dbias, const T* dout, int N, int OC) {
 #define INSTANTIATE(T)                                                                 \
     template void matmul_forward_cpu(T*, const T*, const T*, const T*, int, int, int); \
     template void matmul_dinp_cpu(T*, const T*, const T*, int, int, int);              \
-    template void matmul_dweight_cpu(T*, const T*, const T*, int, int, int);           \
+    template void matmul_dweight_cpu(T*, const T*, const T*, int, int, int, bool);     \
     template void matmul_dbias_cpu(T*, const T*, int, int);
 FOR_EACH_REAL(INSTANTIATE)

@@ -108,10 +108,11 @@ static bool fits(const LaunchPad& pad, const MatrixProduct& p, const TileSizes& 
            shared_bytes(p, t, pad.limits().matrix<T>(), may_slice) <= pad.limits().shared_bytes;
 }
 
-// Under which name the quickest tiles are kept.
+// Under which name the quickest tiles are kept; a result that is added to shares those of one that is not.
 template <class T>
 static std::string name_of(const MatrixProduct& p) {
-    return format_string("%s_%s/%dx%dx%d/epilogue%d", p.kernel, real_name<T>(), p.M, p.N, p.K, p.epilogue);
+    const int epilogue = p.epilogue == EPILOGUE_ADD ? EPILOGUE_NONE : p.epilogue;
+    return format_string("%s_%s/%dx%dx%d/epilogue%d", p.kernel, real_name<T>(), p.M, p.N, p.K, epilogue);
 }
 
 // The tiles that were measured to be the quickest for a product; 0: not measured, or they do not fit.

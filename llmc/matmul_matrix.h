@@ -19,8 +19,8 @@ inline MatrixProduct forward5_product(int N, int C, int OC, int epilogue) {
 inline MatrixProduct dinp5_product(int N, int C, int OC, int epilogue) {
     return {"matmul_dinp5", N, C, OC, epilogue};
 }
-inline MatrixProduct dweight5_product(int N, int C, int OC) {
-    return {"matmul_dweight5", OC, C, N, EPILOGUE_ADD};
+inline MatrixProduct dweight5_product(int N, int C, int OC, bool accumulate) {
+    return {"matmul_dweight5", OC, C, N, accumulate ? EPILOGUE_ADD : EPILOGUE_NONE};
 }
 
 // How a product is cut: into tiles, which block_size names, and K into slices, each of slice_k but the last.

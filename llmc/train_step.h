@@ -9,7 +9,8 @@
 #include "llmc/loss_scaling.h"
 #include "llmc/progress.h"
 
-// Runs training steps. On a launchpad the two halves of a step are recorded once and replayed; nothing waits:
+// Runs training steps. On a launchpad a step's micro-steps, of which the first begins the gradients and later
+// ones add to them, and its update are recorded once, when first needed, and replayed; nothing waits:
 // the numbers of a step are copied to memory that the host reads, and looked at while the next step runs.
 template <class Real>
 struct StepRunner {
@@ -20,14 +21,15 @@ struct StepRunner {
     // Asked, where it is set, whether a step with these numbers (g.stats) is to be applied: the host waits
     // for them.
     std::function<bool(const float* stats)> accept = nullptr;
-    Recording *micro = nullptr, *norm = nullptr, *update = nullptr;
+    Recording *first_micro = nullptr, *later_micro = nullptr, *norm = nullptr, *update = nullptr;
     float* readback =
         g.memory.template allocate<float>(8, "readback", Placement::readback);  // two slots of g.stats
 
-    void run_micro() {
+    void run_micro(Gradients gradients) {
+        if (gradients == Gradients::overwrite) gpt2_zero_gradients(g);
         gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps)), true);
-        gpt2_backward(g, B, T);
+        gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps)), gradients);
+        gpt2_backward(g, B, T, gradients);
     }
     template <class Commands>
     void run_recorded(Recording*& recording, Commands commands) {
@@ -59,11 +61,13 @@ struct StepRunner {
     Ticket run(int step, float lr, NextBatch next_batch) {
         std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
         if (std::is_same_v<Real, fp16>) set_scale(scaling.for_step(step));
-        gpt2_zero_gradients(g);
         for (int i = 0; i < micro_steps; i++) {
             next_batch(inputs.data(), targets.data());
             gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
-            run_recorded(micro, [&] { run_micro(); });
+            if (i == 0)
+                run_recorded(first_micro, [&] { run_micro(Gradients::overwrite); });
+            else
+                run_recorded(later_micro, [&] { run_micro(Gradients::add); });
         }
         const AdamWStep numbers = adamw_step(lr, 0.9f, 0.95f, 1e-8f, step + 1);
         g.memory.upload(g.adamw, &numbers, 1);
@@ -89,7 +93,8 @@ struct StepRunner {
     void set_scale(float scale) {
         if (scale == g.gradient_scale) return;
         g.gradient_scale = scale;
-        for (Recording** recording : {&micro, &norm, &update}) {  // the factor is among the numbers recorded
+        for (Recording** recording :
+             {&first_micro, &later_micro, &norm, &update}) {  // the factor is among the numbers recorded
             if (*recording) g.pad->forget(*recording);
             *recording = nullptr;
         }

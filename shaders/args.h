@@ -89,12 +89,13 @@ struct MatmulDinpArgs {
 };
 
 struct MatmulDweightArgs {
-    Reals dweight;    // (OC, C), added to
+    Reals dweight;    // (OC, C)
     Floats partials;  // (splits, OC, C), written instead where splits > 1
     Reals dout, inp;  // (N, OC), (N, C)
     int N, C, OC;
     int splits;       // of the rows; slice_rows in each, the last one may have fewer
     int slice_rows;
+    int accumulate;   // 1: dweight is added to; 0: overwritten
 };
 
 // Of the products on matrix cores (matmul5.glsl): outp (M, N) = a b over K, in the layouts that the kernel's file says.
@@ -125,14 +126,14 @@ struct MatmulDbiasArgs {
     Floats partials;  // (splits, OC), written instead where splits > 1
     Reals dout;       // (N, OC)
     int N, OC;
-    int splits;       // as above
-    int slice_rows;
+    int splits, slice_rows;  // as above
 };
 
 struct MatmulSumArgs {
-    Reals outp;       // (n), added to
+    Reals outp;       // (n)
     Floats partials;  // (splits, n)
     int n, splits;
+    int accumulate;   // as above
 };
 
 struct AttentionForwardArgs {

@@ -1,4 +1,4 @@
-// dweight += dout^T inp, plain port: one invocation computes one element of dweight, over all rows.
+// dweight = dout^T inp, or += with accumulate; plain port: one invocation computes one element of dweight, over all rows.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -14,5 +14,6 @@ void main() {
     for (uint row = 0; row < args.N; row++)
         sum += load(real_row(args.dout, row, OC), oc) * load(real_row(args.inp, row, C), c);
     Reals dweight = real_row(args.dweight, oc, C);
-    store(dweight, c, load(dweight, c) + sum);
+    if (args.accumulate != 0) sum += load(dweight, c);
+    store(dweight, c, sum);
 }

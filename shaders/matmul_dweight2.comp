@@ -1,4 +1,4 @@
-// dweight += dout^T inp, tiles through shared memory: see matmul2.glsl.
+// dweight = dout^T inp, or += with accumulate; tiles through shared memory: see matmul2.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -10,9 +10,10 @@ void main() {
     const uint C = args.C, OC = args.OC;
     const uvec2 place = tile_place(C);
     if (place.x >= OC) return;
-    const float sum = product(args.dout, args.inp, place, OC, C, args.N, OC, C, true, true);
+    float sum = product(args.dout, args.inp, place, OC, C, args.N, OC, C, true, true);
     const uint oc = place.x + local_row(), c = place.y + local_column();
     if (oc >= OC || c >= C) return;
     Reals dweight = real_row(args.dweight, oc, C);
-    store(dweight, c, load(dweight, c) + sum);
+    if (args.accumulate != 0) sum += load(dweight, c);
+    store(dweight, c, sum);
 }

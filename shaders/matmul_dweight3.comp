@@ -1,5 +1,5 @@
-// dweight += dout^T inp, blocked for registers: see matmul3.glsl. The sum over the rows can be long and dweight small,
-// so the rows are cut into slices; matmul_sum adds their partial products in a fixed order.
+// dweight = dout^T inp, or += with accumulate, blocked for registers: see matmul3.glsl. The sum over the rows can be
+// long and dweight small, so the rows are cut into slices; matmul_sum adds their partial products in a fixed order.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -7,10 +7,10 @@
 
 layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
 
-void add4(Reals p, uint column, vec4 v) {
-    store_four(p, column, load_four(uint64_t(p) + column * REAL_BYTES, C - column) + v, C);
+void store4_or_add(Reals p, uint column, vec4 v) {
+    if (args.accumulate != 0) v += load_four(uint64_t(p) + column * REAL_BYTES, C - column);
+    store_four(p, column, v, C);
 }
-
 
 void store_partial4(Floats p, uint column, vec4 v) {
     if (WIDE) {
@@ -34,7 +34,7 @@ void main() {
                 if (args.splits > 1)
                     store_partial4(float_row(args.partials, uint64_t(tile.split) * OC + row, C), column, sums[i][j]);
                 else
-                    add4(real_row(args.dweight, row, C), column, sums[i][j]);
+                    store4_or_add(real_row(args.dweight, row, C), column, sums[i][j]);
             }
         }
 }

@@ -1,4 +1,4 @@
-// dweight += dout^T inp, for subgroups that are CPU vectors: see matmul4.glsl.
+// dweight = dout^T inp, or += with accumulate, for subgroups that are CPU vectors: see matmul4.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -15,7 +15,9 @@ void main() {
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             const uint row = tile_row(C) + r;
             Reals dweight = real_row(args.dweight, row, C);
-            if (row < OC && column < C) store(dweight, column, load(dweight, column) + sums[r][c]);
+            if (row >= OC || column >= C) continue;
+            if (args.accumulate != 0) sums[r][c] += load(dweight, column);
+            store(dweight, column, sums[r][c]);
         }
     }
 }

@@ -1,4 +1,5 @@
-// dweight += dout^T inp on matrix cores; the rows, over which it sums, may be cut into slices: see matmul5.glsl.
+// dweight = dout^T inp on matrix cores, or += as EPILOGUE says; the rows, over which it sums, may be cut into slices: see
+// matmul5.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

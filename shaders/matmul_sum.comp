@@ -1,4 +1,4 @@
-// outp += the sum of `splits` partial results, added in a fixed order: the second step of the products that split the
+// outp = the sum of `splits` partial results, or += with accumulate, in a fixed order: the second step of the products that split the
 // rows. One invocation sums one pack of elements; or, where few elements have many partial results, LANES of them share
 // it, each of which takes every so many splits.
 #version 460
@@ -34,5 +34,7 @@ void main() {
         if (id < PACKS)
             for (uint lane = 1; lane < LANES; lane++) sum += partial[lane * PACKS + id];
     }
-    if (id < PACKS && inside) store_pack(args.outp, uint(pack), load_pack(args.outp, uint(pack)) + sum);
+    if (id >= PACKS || !inside) return;
+    if (args.accumulate != 0) sum += load_pack(args.outp, uint(pack));
+    store_pack(args.outp, uint(pack), sum);
 }

@@ -29,7 +29,7 @@ static std::vector<float> whole_logits(const ModelConfig& config, const std::vec
     gpt2_set_batch(*g, tokens.data(), tokens.data(), T, false);
     gpt2_forward(*g, 1, T);
     std::vector<float> logits(size_t(T) * V);
-    gpt2_head(*g, 1, T, 1, false, [&](int first, int rows) {
+    gpt2_head(*g, 1, T, 1, Gradients::none, [&](int first, int rows) {
         for (int row = 0; row < rows; row++)
             g->memory.download_floats(&logits[size_t(first + row) * V],
                                       g->logits + size_t(row) * config.padded_vocab_size, V);

@@ -32,7 +32,7 @@ static double expected_nats(const std::vector<uint16_t>& tokens, int T) {
         const std::vector<int> values(tokens.begin() + at, tokens.begin() + at + count + 1);
         gpt2_set_batch(g, values.data(), values.data() + 1, count, false);
         gpt2_forward(g, 1, count);
-        gpt2_head(g, 1, count, 1, false);
+        gpt2_head(g, 1, count, 1, Gradients::none);
         for (int t = 0; t < count; t++) sum += g.losses[t];
     }
     return sum;

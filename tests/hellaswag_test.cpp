@@ -141,7 +141,7 @@ static int best_ending(GPT2<float>& g, const HellaSwagExample& example, int T) {
         const int count = int(tokens.size()) - 1;
         gpt2_set_batch(g, tokens.data(), tokens.data() + 1, count, false);
         gpt2_forward(g, 1, count);
-        gpt2_head(g, 1, count, 1, false);
+        gpt2_head(g, 1, count, 1, Gradients::none);
         double sum = 0;
         for (int t = count - ending; t < count; t++) sum += g.losses[t];
         if (sum / ending < least) {

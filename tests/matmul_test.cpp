@@ -29,11 +29,12 @@ static const Shape shapes16[] = {{1, 1, 1}, {17, 33, 48}, {65, 68, 132}, {300, 6
 static const Shape matrix_shapes[] = {{300, 72, 136}, {512, 128, 256}, {1, 8, 16}, {513, 128, 264}};
 static const size_t SOFTWARE_MATRIX_SHAPES = 2;
 
-// Inputs, and the results in double. dweight and dbias start from what is in them.
+// Inputs, and the results in double. dbias starts from what is in it; so does dweight where it is added to,
+// which gives dweight_added.
 template <class T>
 struct MatmulCase {
     std::vector<float> inp, weight, bias, dout, dweight_before, dbias_before;
-    std::vector<float> out, dinp, dweight, dbias;
+    std::vector<float> out, dinp, dweight, dweight_added, dbias;
     MatmulCase(int N, int C, int OC)
         : inp(random_values<T>(size_t(N) * C, 1)),
           weight(random_values<T>(size_t(OC) * C, 2)),
@@ -42,8 +43,7 @@ struct MatmulCase {
           dweight_before(random_values<T>(size_t(OC) * C, 5)),
           dbias_before(random_values<T>(OC, 6)),
           out(size_t(N) * OC) {
-        std::vector<double> x(size_t(N) * C), w(dweight_before.begin(), dweight_before.end());
-        std::vector<double> b(dbias_before.begin(), dbias_before.end());
+        std::vector<double> x(size_t(N) * C), w(size_t(OC) * C), b(dbias_before.begin(), dbias_before.end());
         for (size_t n = 0; n < size_t(N); n++)
             for (size_t o = 0; o < size_t(OC); o++) {
                 const double d = dout[n * OC + o];
@@ -58,6 +58,7 @@ struct MatmulCase {
             }
         dinp.assign(x.begin(), x.end());
         dweight.assign(w.begin(), w.end());
+        for (size_t i = 0; i < w.size(); i++) dweight_added.push_back(float(w[i] + dweight_before[i]));
         dbias.assign(b.begin(), b.end());
     }
     std::vector<float> out_without_bias() const {
@@ -138,12 +139,17 @@ TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
                              dout = from_floats<T>(c.dout);
         for_each_simd_level([&] {
             std::vector<T> dinp = from_floats<T>(nans(c.dinp.size())),
-                           dweight = from_floats<T>(c.dweight_before), dbias = from_floats<T>(c.dbias_before);
+                           dweight = from_floats<T>(nans(c.dweight.size())),
+                           dbias = from_floats<T>(c.dbias_before);
             matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
-                               inp.data(), weight.data(), N, C, OC);
+                               inp.data(), weight.data(), N, C, OC, false);
             expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
             expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
             expect_close("dbias", to_floats(dbias), c.dbias, tolerance<T>(1e-6));
+            dweight = from_floats<T>(c.dweight_before);
+            matmul_backward<T>(nullptr, nullptr, dweight.data(), nullptr, nullptr, dout.data(), inp.data(),
+                               weight.data(), N, C, OC, true);
+            expect_close("dweight, added to", to_floats(dweight), c.dweight_added, tolerance<T>(1e-6));
         });
     });
 }
@@ -172,13 +178,16 @@ static void check_large() {
                          bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout);
     for_each_simd_level([&] {
         std::vector<T> out = from_floats<T>(nans(c.out.size())), dinp = from_floats<T>(nans(c.dinp.size())),
-                       dweight = from_floats<T>(c.dweight_before);
+                       dweight = from_floats<T>(nans(c.dweight.size())),
+                       added = from_floats<T>(c.dweight_before);
         matmul_forward_cpu(out.data(), inp.data(), weight.data(), bias.data(), 270, 1777, 390);
         matmul_dinp_cpu(dinp.data(), dout.data(), weight.data(), 270, 1777, 390);
-        matmul_dweight_cpu(dweight.data(), dout.data(), inp.data(), 270, 1777, 390);
+        matmul_dweight_cpu(dweight.data(), dout.data(), inp.data(), 270, 1777, 390, false);
+        matmul_dweight_cpu(added.data(), dout.data(), inp.data(), 270, 1777, 390, true);
         expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
         expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
         expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
+        expect_close("dweight, added to", to_floats(added), c.dweight_added, tolerance<T>(1e-6));
     });
 }
 TEST(MatmulCpu, LargeMatchesDouble) { check_large<float>(); }
@@ -195,10 +204,11 @@ static void check_threads(int N, int C, int OC) {
     for (int n : {1, 2, 3, 16}) {
         omp_set_num_threads(n);
         std::vector<T> out = from_floats<T>(nans(c.out.size())), dinp = from_floats<T>(nans(c.dinp.size())),
-                       dweight = from_floats<T>(c.dweight_before), dbias = from_floats<T>(c.dbias_before);
+                       dweight = from_floats<T>(nans(c.dweight.size())),
+                       dbias = from_floats<T>(c.dbias_before);
         matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
         matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
-                           inp.data(), weight.data(), N, C, OC);
+                           inp.data(), weight.data(), N, C, OC, false);
         const std::vector<std::vector<float>> got = {to_floats(out), to_floats(dinp), to_floats(dweight),
                                                      to_floats(dbias)};
         if (first.empty()) first = got;
@@ -251,13 +261,17 @@ static void check_dinp(const MatmulCase<T>& c, int N, int C, int OC, const Versi
     });
 }
 
+// Overwritten, where NaN was, and added to.
 template <class T, class Versions>
 static void check_dweight(const MatmulCase<T>& c, int N, int C, int OC, const Versions& versions) {
     for_each_version<T>(versions, [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight_before);
+        DeviceArray<T> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight.size()),
+            added(pad, c.dweight_before);
         DeviceArray<float> scratch(pad, matmul_backward_scratch<T>(&pad, N, C, OC));
-        version.launch(pad, dweight, scratch, dout, inp, N, C, OC, block);
+        version.launch(pad, dweight, scratch, dout, inp, N, C, OC, false, block);
+        version.launch(pad, added, scratch, dout, inp, N, C, OC, true, block);
         expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
+        expect_close("dweight, added to", added.values(), c.dweight_added, tolerance<T>());
     });
 }
 
@@ -294,27 +308,27 @@ TYPED_TEST(Matmul, DbiasGpuMatchesDouble) {
     });
 }
 
-// The functions that training calls, with and without the optional tensors; twice, since gradients
-// accumulate.
+// The functions that training calls, with and without the optional tensors; twice, as in two micro-steps: the
+// first overwrites dweight.
 template <class T>
 static void check_training_functions(const MatmulCase<T>& c, int N, int C, int OC) {
     for (const auto& pad : test_pads()) {
         if (!std::is_same_v<T, float> && pad != test_pads()[0]) continue;
         DeviceArray<T> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout);
         DeviceArray<T> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
-        DeviceArray<T> dweight(*pad, c.dweight_before), dbias(*pad, c.dbias_before);
+        DeviceArray<T> dweight(*pad, c.dweight.size()), dbias(*pad, c.dbias_before);
         DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
         matmul_forward<T>(pad.get(), out, inp, weight, nullptr, N, C, OC);
         expect_close("out without bias", out.values(), c.out_without_bias(), tolerance<T>());
         matmul_forward<T>(pad.get(), out, inp, weight, bias, N, C, OC);
         expect_close("out", out.values(), c.out, tolerance<T>());
-        matmul_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, N, C, OC);
+        matmul_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, N, C, OC, false);
         expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
         expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
         expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
-        matmul_backward<T>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C, OC);
+        matmul_backward<T>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C, OC, true);
         std::vector<float> twice(c.dweight);
-        for (size_t i = 0; i < twice.size(); i++) twice[i] += c.dweight[i] - c.dweight_before[i];
+        for (float& w : twice) w *= 2;
         expect_close("dweight after two calls", dweight.values(), twice, 2 * tolerance<T>());
         expect_close("dbias, not asked for", dbias.values(), c.dbias, tolerance<T>());
     }
@@ -335,11 +349,12 @@ static void check_gelu(const MatmulCase<T>& c, int N, int C, int OC) {
     auto check = [&](LaunchPad* pad, T* inp, T* weight, T* bias, T* dout, T* pre_of_inp, T* got_out,
                      T* got_pre, T* got_dinp, T* dweight, float* scratch) {
         matmul_gelu_forward(pad, got_out, got_pre, inp, weight, bias, N, C, OC);
-        matmul_backward<T>(pad, got_dinp, dweight, nullptr, scratch, dout, inp, weight, N, C, OC, pre_of_inp);
+        matmul_backward<T>(pad, got_dinp, dweight, nullptr, scratch, dout, inp, weight, N, C, OC, false,
+                           pre_of_inp);
     };
     std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
                    bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout),
-                   pre_of_inp = from_floats<T>(pre_inp), dweight = from_floats<T>(c.dweight_before);
+                   pre_of_inp = from_floats<T>(pre_inp), dweight = from_floats<T>(nans(c.dweight.size()));
     std::vector<T> got_out = from_floats<T>(nans(n)), got_pre = got_out,
                    got_dinp = from_floats<T>(nans(rows));
     check(nullptr, inp.data(), weight.data(), bias.data(), dout.data(), pre_of_inp.data(), got_out.data(),
@@ -349,7 +364,7 @@ static void check_gelu(const MatmulCase<T>& c, int N, int C, int OC) {
     expect_close("dinp on the CPU", to_floats(got_dinp), dinp, 2 * tolerance<T>());
     for (const auto& pad : test_pads()) {
         DeviceArray<T> x(*pad, c.inp), w(*pad, c.weight), b(*pad, c.bias), dy(*pad, c.dout),
-            pre(*pad, pre_inp), y(*pad, n), y_pre(*pad, n), dx(*pad, rows), dw(*pad, c.dweight_before);
+            pre(*pad, pre_inp), y(*pad, n), y_pre(*pad, n), dx(*pad, rows), dw(*pad, c.dweight.size());
         DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
         check(pad.get(), x, w, b, dy, pre, y, y_pre, dx, dw, scratch);
         expect_close("pre", y_pre.values(), c.out, tolerance<T>());

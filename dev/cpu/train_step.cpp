@@ -58,8 +58,8 @@ static StepTimes run_step(GPT2<Real>& g, int step, const std::vector<int>& input
     phase("zero gradients", [&] { gpt2_zero_gradients(g); });
     phase("batch", [&] { gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true); });
     phase("forward", [&] { gpt2_forward(g, B, T); });
-    phase("head", [&] { gpt2_head(g, B, T, 1.0f / (float(B) * float(T)), true); });
-    phase("backward", [&] { gpt2_backward(g, B, T); });
+    phase("head", [&] { gpt2_head(g, B, T, 1.0f / (float(B) * float(T)), Gradients::overwrite); });
+    phase("backward", [&] { gpt2_backward(g, B, T, Gradients::overwrite); });
     phase("update", [&] {
         const AdamWStep numbers = adamw_step(3e-4f, 0.9f, 0.95f, 1e-8f, step + 1);
         g.memory.upload(g.adamw, &numbers, 1);

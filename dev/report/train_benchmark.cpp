@@ -114,7 +114,7 @@ static Result train(Benchmark& benchmark, GPT2<Real>& g, const Case& c) {
     std::vector<double> seconds = run_steps(runner, step, loss, measured, tokens);
     Result result;
     result.energy = meter.stop();
-    for (Recording* recording : {runner.micro, runner.update})
+    for (Recording* recording : {runner.first_micro, runner.update})
         if (recording) g.pad->forget(recording);
     result.loss = loss;
     result.bytes = g.pad ? g.pad->allocated_bytes() : resident_bytes();

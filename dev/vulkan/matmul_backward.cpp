@@ -34,7 +34,9 @@ static void register_shape(int N, int C, int OC) {
                 T *dweight = bench_array<T>(oc * c), *dout = bench_array<T>(n * oc),
                   *inp = bench_array<T>(n * c);
                 float* scratch = make_scratch();
-                return [=] { version.launch(*bench().pad, dweight, scratch, dout, inp, N, C, OC, block); };
+                return [=] {
+                    version.launch(*bench().pad, dweight, scratch, dout, inp, N, C, OC, false, block);
+                };
             });
         }
     for (const auto& version : matmul_dbias_versions<T>())
@@ -54,7 +56,7 @@ static void register_cpu(int N, int C, int OC) {
                       dout(size_t(N) * OC);
                   static std::vector<float> dinp(inp), dweight(weight), dbias(OC);
                   matmul_backward<float>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr,
-                                         dout.data(), inp.data(), weight.data(), N, C, OC);
+                                         dout.data(), inp.data(), weight.data(), N, C, OC, false);
               });
 }
 

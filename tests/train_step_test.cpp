@@ -1,0 +1,104 @@
+// The gradients that a training step leaves, on the CPU and on a device: whatever lay in their memory before,
+// they are those of zeroing all of it and adding each micro-step's, to the bit; and up to rounding the sum of
+// each micro-step's.
+#include "llmc/train_step.h"
+
+#include "llmc/initialize.h"
+#include "tests/layer_test.h"
+
+static const ModelConfig config = {19, 53, 128, 2, 3, 24};
+static const int B = 3, T = 17, N = B * T;
+
+template <class Real>
+static std::unique_ptr<GPT2<Real>> make_model(LaunchPad* pad) {
+    const bool master_weights = false;  // from those, weights would be rounded anew at a learning rate of 0
+    auto g = std::make_unique<GPT2<Real>>(config, pad, master_weights);
+    initialize_parameters(config, 42, parameter_writer(*g));
+    gpt2_allocate(*g, B, T, true);
+    g->logit_rows = 20;  // three chunks of the head, the last one smaller
+    return g;
+}
+
+// The tokens of micro-step i.
+static std::vector<int> tokens_of(int i, uint32_t what) {
+    return random_integers(N, 10 * what + uint32_t(i), config.vocab_size);
+}
+
+// Loss, then all gradients.
+template <class Real>
+static std::vector<std::vector<float>> read_gradients(GPT2<Real>& g, float loss) {
+    std::vector<std::vector<float>> all = {{loss}};
+    for (const auto& slice : g.gradient_slices) {
+        all.emplace_back(slice.n);
+        g.memory.download_floats(all.back().data(), slice.data, slice.n);
+    }
+    return all;
+}
+
+// Those of the micro-steps from `first` to before `end`, of a step of `micro_steps`.
+template <class Real>
+static std::vector<std::vector<float>> zeroed_and_added(GPT2<Real>& g, int micro_steps, int first, int end) {
+    for (const auto& slice : g.gradient_slices) g.memory.zero(slice.data, slice.n);
+    g.memory.zero(g.stats, 4);
+    for (int i = first; i < end; i++) {
+        gpt2_set_batch(g, tokens_of(i, 1).data(), tokens_of(i, 2).data(), N, true);
+        gpt2_forward(g, B, T);
+        gpt2_head(g, B, T, 1.0f / float(N * micro_steps), Gradients::add);
+        gpt2_backward(g, B, T, Gradients::add);
+    }
+    float loss;
+    g.memory.download(&loss, g.stats, 1);
+    return read_gradients(g, loss);
+}
+
+// `expected` of two micro-steps against the sum of both.
+template <class Real>
+static void check_sum(GPT2<Real>& g, const std::vector<std::vector<float>>& expected) {
+    std::vector<std::vector<float>> sums = zeroed_and_added(g, 2, 0, 1);
+    const std::vector<std::vector<float>> second = zeroed_and_added(g, 2, 1, 2);
+    for (size_t s = 0; s < sums.size(); s++) {
+        for (size_t i = 0; i < sums[s].size(); i++) sums[s][i] += second[s][i];
+        expect_close("loss or gradients", expected[s], sums[s], tolerance<Real>());
+    }
+}
+
+// Two steps, of which a launchpad replays the second, with a learning rate of 0: both see the same weights.
+template <class Real>
+static void check_steps(LaunchPad* pad, int micro_steps) {
+    SCOPED_TRACE(format_string("%s, %d micro-steps", pad ? "device" : "CPU", micro_steps));
+    const auto g = make_model<Real>(pad);
+    const auto expected = zeroed_and_added(*g, micro_steps, 0, micro_steps);
+    if (micro_steps == 2) check_sum(*g, expected);
+    StepRunner<Real> runner = {*g, B, T, micro_steps, 0.1f};
+    for (int step = 0; step < 2; step++) {
+        for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+            const std::vector<float> garbage = nans(parameter_size(config, i));
+            g->memory.upload_floats(g->grads[i], garbage.data(), garbage.size());
+        }
+        int micro = 0;
+        const Ticket ticket = runner.run(step, 0, [&](int* inputs, int* targets) {
+            std::ranges::copy(tokens_of(micro, 1), inputs);
+            std::ranges::copy(tokens_of(micro++, 2), targets);
+        });
+        const float loss = runner.stats(step, ticket)[0];
+        EXPECT_TRUE(std::isfinite(loss));
+        EXPECT_TRUE(read_gradients(*g, loss) == expected) << "other gradients in step " << step;
+    }
+    for (Recording* recording : {runner.first_micro, runner.later_micro, runner.update})
+        if (recording) pad->forget(recording);
+}
+
+template <class Real>
+struct TrainStep : testing::Test {};
+TYPED_TEST_SUITE(TrainStep, RealTypes);
+
+TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnTheCpu) {
+    for (int micro_steps : {1, 2}) check_steps<TypeParam>(nullptr, micro_steps);
+}
+
+TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnADevice) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+    const int messages = validation_message_count();
+    for (int micro_steps : {1, 2}) check_steps<TypeParam>(test_pads()[0].get(), micro_steps);
+    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+}
