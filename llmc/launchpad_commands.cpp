@@ -1,5 +1,6 @@
 // LaunchPad's commands: command buffers, barriers, dispatches, submission, recording and replay, GPU time.
 #include <algorithm>
+#include <cstring>
 #include <exception>
 
 #include "llmc/launchpad_internal.h"
@@ -80,6 +81,7 @@ VkCommandBuffer open_commands(LaunchPadState& s) {
 }
 
 void memory_barrier(LaunchPadState& s) {
+    s.takes_one_along = s.background_waited = true;
     if (!s.dirty) return;
     barrier_between(s, open_commands(s), WORK, ACCESSES);
     s.dirty = false;
@@ -159,6 +161,7 @@ void wait_for(LaunchPadState& s, Ticket ticket) {
 Ticket LaunchPad::commit(bool wait_for_it) {
     LaunchPadState& s = *state;
     if (s.recording) fail("commit cannot be recorded: end the recording first");
+    finish_background();
     const Ticket ticket = submit_open(s);
     if (wait_for_it) wait_for(s, ticket);
     return ticket;
@@ -197,6 +200,32 @@ static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
     s.vk.vkCmdWriteTimestamp2(c.handle, VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, c.queries, query);
 }
 
+// Appends a dispatch, without a barrier before it.
+static void append(LaunchPadState& s, const Dispatch& d) {
+    open_commands(s);
+    Commands& c = s.recording ? s.recording->commands : s.open;
+    if (s.bound != d.pipeline->handle)
+        s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, d.pipeline->handle);
+    s.bound = d.pipeline->handle;
+    s.vk.vkCmdPushConstants(c.handle, s.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, d.arg_bytes, d.args.data());
+    const uint32_t query = uint32_t(2 * c.timed.size());
+    if (c.queries && query == c.query_capacity)
+        fail("a recording with timestamps holds at most %u dispatches", TIMED_RECORDED_DISPATCHES);
+    if (c.queries) write_timestamp(s, c, query);
+    s.vk.vkCmdDispatch(c.handle, uint32_t(d.grid.x), d.grid.y, d.grid.z);
+    if (c.queries) {
+        write_timestamp(s, c, query + 1);
+        c.timed.push_back({d.pipeline, d.work});
+    }
+    s.dirty = true;
+    if (!s.recording && c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
+}
+
+static void append_background(LaunchPadState& s) {
+    append(s, s.background.front());
+    s.background.pop_front();
+}
+
 void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                                std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
                                const Work& work) {
@@ -204,29 +233,39 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
     std::vector<AddressRange> pointers;
     pointers.swap(s.touched);
     if (!groups.x || !groups.y || !groups.z) return;  // nothing to compute
-    const Groups grid = fold(s, kernel, groups);
-    const Pipeline& pipeline =
-        find_pipeline(s, format_string("%.*s_%s", int(kernel.size()), kernel.data(), real), constants);
-    open_commands(s);
-    Commands& c = s.recording ? s.recording->commands : s.open;
-    if (!s.open_groups) memory_barrier(s);
-    if (s.bound != pipeline.handle)
-        s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle);
-    s.bound = pipeline.handle;
-    s.vk.vkCmdPushConstants(c.handle, s.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, uint32_t(bytes), args);
-    const uint32_t query = uint32_t(2 * c.timed.size());
-    if (c.queries && query == c.query_capacity)
-        fail("a recording with timestamps holds at most %u dispatches", TIMED_RECORDED_DISPATCHES);
-    if (c.queries) write_timestamp(s, c, query);
-    s.vk.vkCmdDispatch(c.handle, uint32_t(grid.x), grid.y, grid.z);
-    if (c.queries) {
-        write_timestamp(s, c, query + 1);
-        c.timed.push_back({&pipeline, work});
-    }
-    s.dirty = true;
+    Dispatch d = {.grid = fold(s, kernel, groups), .arg_bytes = uint32_t(bytes), .work = work};
+    memcpy(d.args.data(), args, bytes);
+    d.pipeline =
+        &find_pipeline(s, format_string("%.*s_%s", int(kernel.size()), kernel.data(), real), constants);
     if (s.recording)
         s.recording->pointers.insert(s.recording->pointers.end(), pointers.begin(), pointers.end());
-    if (!s.recording && c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
+    if (s.in_background) {
+        s.background.push_back(d);
+        return;
+    }
+    open_commands(s);
+    if (!s.open_groups) memory_barrier(s);
+    append(s, d);
+    if (s.takes_one_along && !s.background.empty()) append_background(s);
+    s.takes_one_along = false;
+}
+
+void LaunchPad::begin_background() {
+    if (state->in_background || state->open_groups) fail("begin_background: a background or a group is open");
+    finish_background();
+    state->in_background = true;
+}
+
+void LaunchPad::end_background() {
+    if (!state->in_background) fail("end_background: no background is open");
+    state->in_background = state->background_waited = state->takes_one_along = false;
+}
+
+void LaunchPad::finish_background() {
+    LaunchPadState& s = *state;
+    if (s.background.empty()) return;
+    if (!s.background_waited) memory_barrier(s);
+    while (!s.background.empty()) append_background(s);
 }
 
 void LaunchPad::begin_recording() {
@@ -242,6 +281,7 @@ void LaunchPad::begin_recording() {
 Recording* LaunchPad::end_recording() {
     LaunchPadState& s = *state;
     if (!s.recording) fail("end_recording: no recording is open");
+    finish_background();
     end_commands(s, s.recording->commands);
     s.recordings.push_back(s.recording.release());
     s.dirty = false;

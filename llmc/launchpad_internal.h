@@ -1,5 +1,6 @@
 // What lies behind LaunchPad; seen by llmc/launchpad*.cpp and llmc/device.cpp alone.
 #pragma once
+#include <array>
 #include <deque>
 #include <map>
 #include <unordered_map>
@@ -71,6 +72,15 @@ struct AddressRange {
     size_t bytes;
 };
 
+// A dispatch that is ready to be appended.
+struct Dispatch {
+    const Pipeline* pipeline;
+    Groups grid;
+    std::array<std::byte, 128> args;
+    uint32_t arg_bytes;
+    Work work;
+};
+
 struct Recording {
     Commands commands;
     std::vector<AddressRange> pointers;  // kept where pointers are checked
@@ -118,6 +128,10 @@ struct LaunchPadState {
     VkPipeline bound = VK_NULL_HANDLE;
     bool dirty = false;                 // something ran since the last barrier
     int open_groups = 0;                // one inside the other
+    std::deque<Dispatch> background;    // not started yet
+    bool in_background = false;         // between begin_background and end_background
+    bool background_waited = false;     // there was a barrier since end_background
+    bool takes_one_along = false;       // and the stage that it began has not started one of them
     std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
     std::map<std::string, KernelTime> times;
 
