@@ -335,6 +335,7 @@ void Run<Real>::loop() {
     for (int step = start.step; step <= amount.max_steps; step++) {
         stopping = stop_signal();
         if (interrupts(step)) {
+            runner.finish_update();
             report_pending(step - 1);
             clear_status_line();
             interrupt(step);

@@ -85,23 +85,26 @@ static Work update_work(size_t n, const float* master) {
 
 template <class T>
 void adamw_update_cpu(T* params, float* master, float* m, float* v, const T* grads, size_t n,
-                      const AdamWStep* step, float weight_decay, const float* norm_and_scale) {
+                      const AdamWStep* step, float weight_decay, const float* norm_and_scale, size_t first) {
     check_master<T>(master);
     const CpuTimer timer("adamw_update", update_work<T>(n, master));
     if (norm_and_scale && (!std::isfinite(norm_and_scale[0]) || norm_and_scale[1] == 0)) return;
     const float scale = norm_and_scale ? norm_and_scale[1] : 1.0f;
     const size_t piece = 16384;  // elements; each a task for a thread
+    const size_t start = first / piece, end = (first + n + piece - 1) / piece;
 #pragma omp parallel for
-    for (size_t i = 0; i < n; i += piece)
-        update(Piece<T>{params + i, master ? master + i : nullptr, m + i, v + i, grads + i, i,
-                        std::min(piece, n - i)},
+    for (size_t number = start; number < end; number++) {
+        const size_t from = std::max(number * piece, first), to = std::min((number + 1) * piece, first + n);
+        const size_t i = from - first;
+        update(Piece<T>{params + i, master ? master + i : nullptr, m + i, v + i, grads + i, from, to - from},
                *step, weight_decay, scale);
+    }
 }
 
 template <class T>
 static AdamWArgs adamw_args(LaunchPad& pad, T* params, float* master, float* m, float* v, const T* grads,
-                            size_t n, const AdamWStep* step, float weight_decay,
-                            const float* norm_and_scale) {
+                            size_t n, const AdamWStep* step, float weight_decay, const float* norm_and_scale,
+                            size_t first) {
     check_master<T>(master);
     return {pad.at(params, n),
             pad.at(master, n),
@@ -111,14 +114,16 @@ static AdamWArgs adamw_args(LaunchPad& pad, T* params, float* master, float* m, 
             pad.at(step, 1),
             pad.at(norm_and_scale, 2),
             n,
+            first,
             weight_decay};
 }
 
 template <class T>
 static void adamw_update1(LaunchPad& pad, T* params, float* master, float* m, float* v, const T* grads,
                           size_t n, const AdamWStep* step, float weight_decay, const float* norm_and_scale,
-                          int block_size) {
-    AdamWArgs args = adamw_args(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale);
+                          size_t first, int block_size) {
+    AdamWArgs args =
+        adamw_args(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale, first);
     pad.dispatch<T>("adamw_update1", {blocks(n, block_size)}, {uint32_t(block_size)}, args,
                     update_work<T>(n, master));
 }
@@ -126,10 +131,11 @@ static void adamw_update1(LaunchPad& pad, T* params, float* master, float* m, fl
 template <class T>
 static void adamw_update2(LaunchPad& pad, T* params, float* master, float* m, float* v, const T* grads,
                           size_t n, const AdamWStep* step, float weight_decay, const float* norm_and_scale,
-                          int block_size) {
-    AdamWArgs args = adamw_args(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale);
+                          size_t first, int block_size) {
+    AdamWArgs args =
+        adamw_args(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale, first);
     if ((args.master | args.m | args.v) % 16 || (args.params | args.grads) % (4 * sizeof(T)))
-        return adamw_update1(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale,
+        return adamw_update1(pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale, first,
                              block_size);
     pad.dispatch<T>("adamw_update2", {blocks(blocks(n, 4), block_size)}, {uint32_t(block_size)}, args,
                     update_work<T>(n, master));
@@ -145,15 +151,16 @@ std::vector<KernelVersion<AdamWUpdate<T>>> adamw_update_versions() {
 
 template <class T>
 void adamw_update(LaunchPad* pad, T* params, float* master, float* m, float* v, const T* grads, size_t n,
-                  const AdamWStep* step, float weight_decay, const float* norm_and_scale) {
-    if (!pad) return adamw_update_cpu(params, master, m, v, grads, n, step, weight_decay, norm_and_scale);
-    adamw_update2(*pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale, 256);
+                  const AdamWStep* step, float weight_decay, const float* norm_and_scale, size_t first) {
+    if (!pad)
+        return adamw_update_cpu(params, master, m, v, grads, n, step, weight_decay, norm_and_scale, first);
+    adamw_update2(*pad, params, master, m, v, grads, n, step, weight_decay, norm_and_scale, first, 256);
 }
 
 #define INSTANTIATE(T)                                                                                     \
     template std::vector<KernelVersion<AdamWUpdate<T>>> adamw_update_versions();                           \
     template void adamw_update_cpu(T*, float*, float*, float*, const T*, size_t, const AdamWStep*, float,  \
-                                   const float*);                                                          \
+                                   const float*, size_t);                                                  \
     template void adamw_update(LaunchPad*, T*, float*, float*, float*, const T*, size_t, const AdamWStep*, \
-                               float, const float*);
+                               float, const float*, size_t);
 FOR_EACH_REAL(INSTANTIATE)

@@ -17,21 +17,23 @@ AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, i
 // master (n): fp32 weights that the above is computed on in place of params, which become their rounded
 // copies; or null. Where T has 16 bits, the new params are rounded up or down at random (round_randomly() of
 // real.h), by bits that are a hash of the step's seed and the element's index, the same on every device;
-// where T is float, master must be null. params, grads, m, v (n); step and norm_and_scale (2; see
+// where T is float, master must be null. params, grads, m, v (n): elements of a tensor from number `first`
+// on, which is what their index counts from; step and norm_and_scale (2; see
 // global_norm.h) are read when the kernel runs: on a GPU they lie in the launchpad's memory. Null
 // norm_and_scale means scale 1; a norm that is not finite or a scale of 0: nothing is changed. pad: where to
 // run; null means the CPU.
 template <class T>
 void adamw_update(LaunchPad* pad, T* params, float* master, float* m, float* v, const T* grads, size_t n,
-                  const AdamWStep* step, float weight_decay, const float* norm_and_scale);
+                  const AdamWStep* step, float weight_decay, const float* norm_and_scale, size_t first = 0);
 
 template <class T>
 void adamw_update_cpu(T* params, float* master, float* m, float* v, const T* grads, size_t n,
-                      const AdamWStep* step, float weight_decay, const float* norm_and_scale);
+                      const AdamWStep* step, float weight_decay, const float* norm_and_scale,
+                      size_t first = 0);
 
 template <class T>
 using AdamWUpdate = void(LaunchPad& pad, T* params, float* master, float* m, float* v, const T* grads,
                          size_t n, const AdamWStep* step, float weight_decay, const float* norm_and_scale,
-                         int block_size);
+                         size_t first, int block_size);
 template <class T>
 std::vector<KernelVersion<AdamWUpdate<T>>> adamw_update_versions();

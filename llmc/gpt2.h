@@ -243,9 +243,10 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
 // ---------------------------------------------------------------------------------------------------------------
 // The forward pass
 
-// From g.inputs (B,T) to the normalized output of the last layer, g.lnf.
+// From g.inputs (B,T) to the normalized output of the last layer, g.lnf. `begin_layer` is called before the
+// commands of each layer.
 template <class Real>
-void gpt2_forward(GPT2<Real>& g, int B, int T) {
+void gpt2_forward(GPT2<Real>& g, int B, int T, const std::function<void(int layer)>& begin_layer = nullptr) {
     float* scratch = B == g.B && T == g.T ? g.scratch : nullptr;  // it was made for that many rows
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
     encoder_forward(g.on("encoder"), g.encoded, g.inputs, g.weight(WTE), g.weight(WPE), B, T, C);
@@ -254,6 +255,7 @@ void gpt2_forward(GPT2<Real>& g, int B, int T) {
                       g.weight(LN1B), N, C);
     const Real* residual = g.encoded;
     for (int l = 0; l < L; l++) {
+        if (begin_layer) begin_layer(l);
         LayerActivations<Real>& a = g.layers[l];
         matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C,
                        scratch);
@@ -388,18 +390,65 @@ void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
                 1 / g.gradient_scale, g.stats);
 }
 
+// Some elements of a tensor.
+struct Elements {
+    int tensor;
+    size_t first, count;
+};
+
+template <class Real>
+void update_elements(GPT2<Real>& g, const Elements& e, float weight_decay) {
+    const size_t at = e.first;
+    float* master = g.master[e.tensor] ? g.master[e.tensor] + at : nullptr;
+    adamw_update(g.on("adamw"), g.params[e.tensor] + at, master, g.m[e.tensor] + at, g.v[e.tensor] + at,
+                 g.grads[e.tensor] + at, e.count, g.adamw, weight_decay, g.stats + 1, at);
+}
+
 // One AdamW step with the numbers in g.adamw, on gradients times the factor in g.stats[2]; 0: nothing
 // changes. Weight decay goes to the 2-D tensors alone, or to all of them.
 template <class Real>
 void gpt2_update(GPT2<Real>& g, float weight_decay, bool decay_all = false) {
     LaunchPad* pad = g.on("adamw");
     if (pad) pad->begin_group();  // the tensors are independent of each other
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
-        const float decay = decay_all || parameter_info[i].weight_decay ? weight_decay : 0.0f;
-        adamw_update(pad, g.params[i], g.master[i], g.m[i], g.v[i], g.grads[i], parameter_size(g.config, i),
-                     g.adamw, decay, g.stats + 1);
-    }
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        update_elements(g, {i, 0, parameter_size(g.config, i)},
+                        decay_all || parameter_info[i].weight_decay ? weight_decay : 0.0f);
     if (pad) pad->end_group();
+}
+
+// The weights of a layer's linear layers in seven parts, of about the same size: as many as a layer's forward
+// pass has stages.
+inline std::vector<Elements> layer_weights(const ModelConfig& c, int layer) {
+    std::vector<Elements> all;
+    for (const auto& [tensor, parts] : {std::pair{QKVW, 2}, {ATTPROJW, 1}, {FCW, 2}, {FCPROJW, 2}}) {
+        const size_t n = parameter_size(c, tensor) / c.num_layers, part = blocks(n, 64 * parts) * 64;
+        for (size_t i = 0; i < n; i += part) all.push_back({tensor, layer * n + i, std::min(part, n - i)});
+    }
+    return all;
+}
+
+// gpt2_update and gpt2_forward on a launchpad, to the bit, in less time: AdamW is bound by memory, and the
+// forward pass of a small batch by the time that its stages take to begin and to end. So the weights of a
+// layer are updated beside the commands of the layer before.
+template <class Real>
+void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T) {
+    auto update_layer = [&](int l) {
+        for (const Elements& e : layer_weights(g.config, l)) update_elements(g, e, weight_decay);
+    };
+    g.pad->begin_group();
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        if (i == WTE || !is_overwritten(i))
+            update_elements(g, {i, 0, parameter_size(g.config, i)},
+                            parameter_info[i].weight_decay ? weight_decay : 0.0f);
+    update_layer(0);
+    g.pad->end_group();
+    gpt2_forward(g, B, T, [&](int l) {
+        g.pad->finish_background();
+        if (l + 1 == g.config.num_layers) return;
+        g.pad->begin_background();
+        update_layer(l + 1);
+        g.pad->end_background();
+    });
 }
 
 // Copies a batch to where the kernels look for it.

@@ -10,8 +10,10 @@
 #include "llmc/progress.h"
 
 // Runs training steps. On a launchpad a step's micro-steps, of which the first begins the gradients and later
-// ones add to them, and its update are recorded once, when first needed, and replayed; nothing waits:
-// the numbers of a step are copied to memory that the host reads, and looked at while the next step runs.
+// ones add to them, and its update are recorded once, when first needed, and replayed; nothing waits: the
+// numbers of a step are copied to memory that the host reads, and looked at while the next step runs. The
+// update itself is made beside the next step's forward pass, or by finish_update(), which is to be called
+// before anything else uses the parameters.
 template <class Real>
 struct StepRunner {
     GPT2<Real>& g;
@@ -21,19 +23,16 @@ struct StepRunner {
     // Asked, where it is set, whether a step with these numbers (g.stats) is to be applied: the host waits
     // for them.
     std::function<bool(const float* stats)> accept = nullptr;
-    Recording *first_micro = nullptr, *later_micro = nullptr, *norm = nullptr, *update = nullptr;
+    bool update_due = false;  // of the last step
+    Recording *first_micro = nullptr, *update_and_first_micro = nullptr, *later_micro = nullptr,
+              *norm = nullptr, *update = nullptr;
     float* readback =
         g.memory.template allocate<float>(8, "readback", Placement::readback);  // two slots of g.stats
 
-    void run_micro(Gradients gradients) {
-        if (gradients == Gradients::overwrite) gpt2_zero_gradients(g);
-        gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps)), gradients);
-        gpt2_backward(g, B, T, gradients);
-    }
+    bool records() const { return g.pad && g.cpu_layers.empty(); }
     template <class Commands>
     void run_recorded(Recording*& recording, Commands commands) {
-        if (!g.pad || !g.cpu_layers.empty()) return commands();
+        if (!records()) return commands();
         if (!recording) {
             g.pad->begin_recording();
             commands();
@@ -41,19 +40,38 @@ struct StepRunner {
         }
         g.pad->replay(recording);
     }
-
-    // Copies g.stats to where the host reads them.
-    Ticket send_stats(int step) {
-        g.memory.copy(readback + 4 * (step % 2), g.stats, 4);
-        return g.pad ? g.pad->commit() : 0;
+    void forget_recordings() {
+        for (Recording** recording : {&first_micro, &update_and_first_micro, &later_micro, &norm, &update}) {
+            if (*recording) g.pad->forget(*recording);
+            *recording = nullptr;
+        }
     }
 
-    // The norm, then the update, if the numbers are accepted.
-    void run_update_if_accepted(int step) {
-        run_recorded(norm, [&] { gpt2_gradient_norm(g, 1.0f); });
-        const Ticket ticket = send_stats(step);
-        if (g.pad) g.pad->wait(ticket);
-        if (accept(readback + 4 * (step % 2))) run_recorded(update, [&] { gpt2_update(g, weight_decay); });
+    void head_and_backward(Gradients gradients) {
+        gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps)), gradients);
+        gpt2_backward(g, B, T, gradients);
+    }
+    // The update that is due comes first: it reads the gradients and numbers that are zeroed here.
+    void run_first_micro() {
+        run_recorded(update_due ? update_and_first_micro : first_micro, [&] {
+            if (update_due)
+                gpt2_update_and_forward(g, weight_decay, B, T);
+            else
+                gpt2_forward(g, B, T);
+            gpt2_zero_gradients(g);
+            head_and_backward(Gradients::overwrite);
+        });
+        update_due = false;
+    }
+    void run_later_micro() {
+        run_recorded(later_micro, [&] {
+            gpt2_forward(g, B, T);
+            head_and_backward(Gradients::add);
+        });
+    }
+    void finish_update() {
+        if (update_due) run_recorded(update, [&] { gpt2_update(g, weight_decay); });
+        update_due = false;
     }
 
     // step counts from 0. next_batch fills inputs and targets (B*T each).
@@ -64,22 +82,18 @@ struct StepRunner {
         for (int i = 0; i < micro_steps; i++) {
             next_batch(inputs.data(), targets.data());
             gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
-            if (i == 0)
-                run_recorded(first_micro, [&] { run_micro(Gradients::overwrite); });
-            else
-                run_recorded(later_micro, [&] { run_micro(Gradients::add); });
+            i == 0 ? run_first_micro() : run_later_micro();
         }
         const AdamWStep numbers = adamw_step(lr, 0.9f, 0.95f, 1e-8f, step + 1);
         g.memory.upload(g.adamw, &numbers, 1);
-        if (accept) {
-            run_update_if_accepted(step);
-            return g.pad ? g.pad->commit() : 0;
-        }
-        run_recorded(update, [&] {
-            gpt2_gradient_norm(g, 1.0f);
-            gpt2_update(g, weight_decay);
-        });
-        return send_stats(step);
+        run_recorded(norm, [&] { gpt2_gradient_norm(g, 1.0f); });
+        float* sent = readback + 4 * (step % 2);
+        g.memory.copy(sent, g.stats, 4);
+        const Ticket ticket = g.pad ? g.pad->commit() : 0;
+        if (accept && g.pad) g.pad->wait(ticket);
+        update_due = !accept || accept(sent);
+        if (!records()) finish_update();
+        return ticket;
     }
 
     // The numbers of a step that run() has started, as in g.stats; waits for it.
@@ -93,11 +107,7 @@ struct StepRunner {
     void set_scale(float scale) {
         if (scale == g.gradient_scale) return;
         g.gradient_scale = scale;
-        for (Recording** recording :
-             {&first_micro, &later_micro, &norm, &update}) {  // the factor is among the numbers recorded
-            if (*recording) g.pad->forget(*recording);
-            *recording = nullptr;
-        }
+        forget_recordings();  // the factor is among the numbers recorded
         clear_status_line();
         printf("the loss is now scaled by %.0f\n", scale);
     }

@@ -16,5 +16,5 @@ void main() {
     m.x[0] = new_m.x;
     v.x[0] = new_v.x;
     if (has_master) master.x[0] = now;
-    store_random(params, 0, now, i);
+    store_random(params, 0, now, args.first + i);
 }

@@ -19,7 +19,7 @@ void main() {
         m4.x[0] = new_m;
         v4.x[0] = new_v;
         if (has_master) master4.x[0] = now;
-        store_random4(params, now, first);
+        store_random4(params, now, args.first + first);
         return;
     }
     for (uint i = 0; i < uint(args.n - first); i++) {
@@ -29,6 +29,6 @@ void main() {
         m.x[i] = new_m.x;
         v.x[i] = new_v.x;
         if (has_master) master.x[i] = now;
-        store_random(params, i, now, first + i);
+        store_random(params, i, now, args.first + first + i);
     }
 }

@@ -195,7 +195,7 @@ struct AdamWArgs {
     Reals grads;            // (n)
     AdamWSteps step;        // (1)
     Floats norm_and_scale;  // (2), or 0
-    uint64_t n;
+    uint64_t n, first;      // elements, and the number in their tensor of the first one
     float weight_decay;
 };
 

@@ -107,7 +107,7 @@ struct Device {
         pad.upload(step, &now, sizeof now);
         pad.upload(grads + shift, from_floats<T>(g).data(), n * sizeof(T));
         version.launch(pad, params + shift, with_master ? master + shift : nullptr, m, v, grads + shift, n,
-                       step, DECAY, norm, block);
+                       step, DECAY, norm, 0, block);
     }
     template <class Array>
     std::vector<float> values(const Array& array) const {
@@ -219,6 +219,36 @@ static std::vector<float> rounded_copies(float value, size_t n, int t) {
                 << value << ": " << here[i] << " on the GPU, " << got[i] << " on the CPU";
     });
     return got;
+}
+
+// A tensor that is updated piece by piece has the bits of one that is updated whole, random ones included; a
+// piece may begin anywhere.
+TYPED_TEST(AdamWTyped, PiecesGiveTheSameBits) {
+    using T = TypeParam;
+    const size_t n = 40000, cut = 17000;
+    const AdamWStep now = step_number(3);
+    const std::vector<float> start = random_values<T>(n, 1), g = gradients_of_step<T>(n, 1);
+    std::vector<T> whole = from_floats<T>(start), pieces = whole;
+    const std::vector<T> grads = from_floats<T>(g);
+    std::vector<float> m(n, 0.0f), v(m), m2(m), v2(m);
+    adamw_update_cpu<T>(whole.data(), nullptr, m.data(), v.data(), grads.data(), n, &now, DECAY, nullptr);
+    for (const auto& [first, end] : {std::pair<size_t, size_t>{0, cut}, {cut, n}})
+        adamw_update_cpu<T>(pieces.data() + first, nullptr, m2.data() + first, v2.data() + first,
+                            grads.data() + first, end - first, &now, DECAY, nullptr, first);
+    EXPECT_EQ(to_floats(pieces), to_floats(whole));
+    for_each_version<T>(adamw_update_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+        if (block != version.block_sizes[0]) return;
+        Device<T> device(pad, start);
+        device.update(version, block, now, g, false, nullptr);
+        const std::vector<float> expected = device.values(device.params);
+        Device<T> other(pad, start);
+        pad.upload(other.step, &now, sizeof now);
+        pad.upload(other.grads, grads.data(), n * sizeof(T));
+        for (const auto& [first, end] : {std::pair<size_t, size_t>{0, cut}, {cut, n}})
+            version.launch(pad, other.params + first, nullptr, other.m + first, other.v + first,
+                           other.grads + first, end - first, other.step, DECAY, nullptr, first, block);
+        EXPECT_EQ(other.values(other.params), expected);
+    });
 }
 
 template <class T>

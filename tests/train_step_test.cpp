@@ -1,6 +1,6 @@
 // The gradients that a training step leaves, on the CPU and on a device: whatever lay in their memory before,
 // they are those of zeroing all of it and adding each micro-step's, to the bit; and up to rounding the sum of
-// each micro-step's.
+// each micro-step's. And the parameters, by whichever way they are updated.
 #include "llmc/train_step.h"
 
 #include "llmc/initialize.h"
@@ -83,9 +83,33 @@ static void check_steps(LaunchPad* pad, int micro_steps) {
         const float loss = runner.stats(step, ticket)[0];
         EXPECT_TRUE(std::isfinite(loss));
         EXPECT_TRUE(read_gradients(*g, loss) == expected) << "other gradients in step " << step;
+        runner.finish_update();  // with these gradients
     }
-    for (Recording* recording : {runner.first_micro, runner.later_micro, runner.update})
-        if (recording) pad->forget(recording);
+    runner.forget_recordings();
+}
+
+// Losses and parameters of four steps; with every update finished by itself, or made beside the next step's
+// forward pass but for the last.
+template <class Real>
+static std::vector<std::vector<float>> train_steps(LaunchPad* pad, int micro_steps, bool by_itself) {
+    const auto g = make_model<Real>(pad);
+    StepRunner<Real> runner = {*g, B, T, micro_steps, 0.1f};
+    std::vector<std::vector<float>> results;
+    for (int step = 0; step < 4; step++) {
+        int micro = 4 * step;
+        const Ticket ticket = runner.run(step, 0.01f, [&](int* inputs, int* targets) {
+            std::ranges::copy(tokens_of(micro, 1), inputs);
+            std::ranges::copy(tokens_of(micro++, 2), targets);
+        });
+        results.push_back({runner.stats(step, ticket)[0]});
+        if (by_itself || step == 3) runner.finish_update();
+    }
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        results.emplace_back(parameter_size(config, i));
+        g->memory.download_floats(results.back().data(), g->params[i], results.back().size());
+    }
+    runner.forget_recordings();
+    return results;
 }
 
 template <class Real>
@@ -94,6 +118,16 @@ TYPED_TEST_SUITE(TrainStep, RealTypes);
 
 TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnTheCpu) {
     for (int micro_steps : {1, 2}) check_steps<TypeParam>(nullptr, micro_steps);
+}
+
+TYPED_TEST(TrainStep, UpdateBesideTheNextForwardPassIsTheSame) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+    LaunchPad* pad = test_pads()[0].get();
+    for (int micro_steps : {1, 2}) {
+        const auto expected = train_steps<TypeParam>(pad, micro_steps, true);
+        EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
+        EXPECT_TRUE(train_steps<TypeParam>(pad, micro_steps, false) == expected) << micro_steps;
+    }
 }
 
 TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnADevice) {

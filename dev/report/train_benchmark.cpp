@@ -114,8 +114,7 @@ static Result train(Benchmark& benchmark, GPT2<Real>& g, const Case& c) {
     std::vector<double> seconds = run_steps(runner, step, loss, measured, tokens);
     Result result;
     result.energy = meter.stop();
-    for (Recording* recording : {runner.first_micro, runner.update})
-        if (recording) g.pad->forget(recording);
+    runner.forget_recordings();
     result.loss = loss;
     result.bytes = g.pad ? g.pad->allocated_bytes() : resident_bytes();
     std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());

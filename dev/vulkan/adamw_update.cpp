@@ -22,7 +22,7 @@ static void register_gpu(bool with_master) {
                           AdamWStep* step = bench_array<AdamWStep>(1, {NOW});
                           return [=] {
                               version.launch(*bench().pad, params, master, m, v, grads, n, step, 0.1f, norm,
-                                             block);
+                                             0, block);
                           };
                       });
 }
