@@ -383,7 +383,8 @@ std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions() {
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_forward4<T>,
          {8, 32}},
-        {"matmul_forward5", "on matrix cores, fused bias", matmul_forward5<T>, matrix_block_sizes()},
+        {"matmul_forward5", "on matrix cores, fused bias", matmul_forward5<T>,
+         matrix_block_sizes("matmul_forward5")},
     };
 }
 
@@ -400,7 +401,7 @@ std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions() {
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_dinp4<T>,
          {8, 32}},
-        {"matmul_dinp5", "on matrix cores", matmul_dinp5<T>, matrix_block_sizes()},
+        {"matmul_dinp5", "on matrix cores", matmul_dinp5<T>, matrix_block_sizes("matmul_dinp5")},
     };
 }
 
@@ -417,7 +418,8 @@ std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions() {
          "16 x 8 elements an invocation, no shared memory: for software devices",
          matmul_dweight4<T>,
          {8, 32}},
-        {"matmul_dweight5", "on matrix cores, rows in slices", matmul_dweight5<T>, matrix_block_sizes()},
+        {"matmul_dweight5", "on matrix cores, rows in slices", matmul_dweight5<T>,
+         matrix_block_sizes("matmul_dweight5")},
     };
 }
 
@@ -486,7 +488,7 @@ static BackwardScratch backward_scratch(const LaunchPad& pad, int N, int C, int 
     if (on_matrix_cores<T>(pad, C, OC)) {
         const MatrixProduct product = dweight5_product(N, C, OC, false),
                             dinp_product = dinp5_product(N, C, OC, EPILOGUE_NONE);
-        for (int block_size : matrix_block_sizes())  // a benchmark may ask for any of them
+        for (int block_size : matrix_block_sizes(product.kernel))  // a benchmark may ask for any of them
             dweight = std::max(
                 dweight, partial_floats(product, cut_matrix_product<T>(pad, product, block_size, true)));
         dinp = partial_floats(dinp_product, cut_matrix_product<T>(pad, dinp_product, 0, true));

@@ -7,22 +7,23 @@
 #include "llmc/peak.h"
 
 // How a workgroup cuts a product: a subgroup computes down x across fragments, the workgroup has subgroups_m
-// x subgroups_n subgroups, and a round takes `steps` of a fragment's K; after early_steps of them it refills
-// the shared memory. The last two numbers are an H200's: workgroups that run at once, and microseconds that a
-// round takes them.
+// x subgroups_n subgroups, `teams` times, and a round takes `steps` of a fragment's K, shared among the
+// teams; after early_steps of theirs it refills the shared memory. The last two numbers are an H200's:
+// workgroups that run at once, and microseconds that a round takes them.
 struct MatrixTiles {
     int block_size;
-    uint32_t down, across, subgroups_m, subgroups_n, steps, early_steps;
+    uint32_t down, across, subgroups_m, subgroups_n, teams, steps, early_steps;
     int at_once;
     double round_us;
 };
 // Measured there (SPEED.md): 256, which is 128 x 256, and 512, 256 x 128, read least and win where there is
-// work; 64 is for few rows, where a round takes as long as memory takes to answer: two workgroups share a
-// multiprocessor.
-static const MatrixTiles matrix_tiles[] = {{256, 4, 4, 2, 4, 2, 1, 132, 0.85},
-                                           {512, 4, 4, 4, 2, 2, 1, 132, 0.87},
-                                           {128, 4, 4, 2, 2, 2, 2, 264, 0.92},
-                                           {64, 2, 2, 2, 2, 4, 0, 264, 0.65}};
+// work. The others are for few rows, where a round takes as long as memory takes to answer: 64, two
+// workgroups of which share a multiprocessor; 96 and 32, which are 64 x 96 and 32 x 64, where they are so
+// many tiles that each has one to itself.
+static const MatrixTiles matrix_tiles[] = {
+    {256, 4, 4, 2, 4, 1, 2, 1, 132, 0.85}, {512, 4, 4, 4, 2, 1, 2, 1, 132, 0.87},
+    {128, 4, 4, 2, 2, 1, 2, 2, 264, 0.92}, {64, 2, 2, 2, 2, 1, 4, 0, 264, 0.65},
+    {96, 2, 3, 2, 2, 2, 8, 0, 132, 1.2},   {32, 2, 2, 1, 2, 2, 8, 0, 132, 0.6}};
 
 static const uint32_t PANEL = 8;  // rows of tiles that workgroups walk together
 static const int MOST_SLICES = 32;
@@ -36,11 +37,19 @@ static const MatrixTiles& find_tiles(int block_size) {
     fail("matmul version 5 has no block size %d", block_size);
 }
 
-std::vector<int> matrix_block_sizes() {
+// Invocations cannot share lines of 96 columns of a factor evenly.
+static bool takes(const char* kernel, const MatrixTiles& tiles) {
+    return tiles.across != 3 || !strcmp(kernel, "matmul_forward5");
+}
+
+std::vector<int> matrix_block_sizes(const char* kernel) {
     std::vector<int> sizes;
-    for (const MatrixTiles& tiles : matrix_tiles) sizes.push_back(tiles.block_size);
+    for (const MatrixTiles& tiles : matrix_tiles)
+        if (takes(kernel, tiles)) sizes.push_back(tiles.block_size);
     return sizes;
 }
+
+int matrix_teams(int block_size) { return int(find_tiles(block_size).teams); }
 
 template <class T>
 bool on_matrix_cores(const LaunchPad& pad, int C, int OC) {
@@ -49,7 +58,7 @@ bool on_matrix_cores(const LaunchPad& pad, int C, int OC) {
 
 // The tiles' sizes in elements.
 struct TileSizes {
-    uint32_t m, n, k, sub_m, sub_n, subgroups;
+    uint32_t m, n, k, sub_m, sub_n, subgroups, teams;  // subgroups of a team
 };
 static TileSizes sizes_of(const MatrixTiles& tiles, MatrixShape f) {
     const uint32_t sub_m = tiles.down * f.M, sub_n = tiles.across * f.N;
@@ -58,21 +67,33 @@ static TileSizes sizes_of(const MatrixTiles& tiles, MatrixShape f) {
             tiles.steps * f.K,
             sub_m,
             sub_n,
-            tiles.subgroups_m * tiles.subgroups_n};
+            tiles.subgroups_m * tiles.subgroups_n,
+            tiles.teams};
 }
 
 static uint64_t count_tiles(const MatrixProduct& p, const TileSizes& t) {
     return blocks(p.M, t.m) * blocks(p.N, t.n);
 }
 
-// Bytes of shared memory, as matmul5.glsl lays it out: factors in padded lines, later the strips of results.
+// A factor's tile in shared memory, as matmul5.glsl lays it out: lines of chunks of 16 bytes.
+struct FactorTile {
+    uint32_t lines, chunks;
+    uint32_t padded() const { return lines * (chunks + 1); }
+};
+static FactorTile a_tile(const MatrixProduct& p, const TileSizes& t) {
+    const bool k_major = !strcmp(p.kernel, "matmul_dweight5");
+    return k_major ? FactorTile{t.k, t.m / 8} : FactorTile{t.m, t.k / 8};
+}
+static FactorTile b_tile(const MatrixProduct& p, const TileSizes& t) {
+    const bool k_major = strcmp(p.kernel, "matmul_forward5") != 0;
+    return k_major ? FactorTile{t.k, t.n / 8} : FactorTile{t.n, t.k / 8};
+}
+
+// Bytes of shared memory: the factors, later the sums that teams hand over, then the strips of results.
 static uint32_t shared_bytes(const MatrixProduct& p, const TileSizes& t, MatrixShape f, bool partial) {
-    const bool a_k_major = !strcmp(p.kernel, "matmul_dweight5"),
-               b_k_major = strcmp(p.kernel, "matmul_forward5") != 0;
-    const uint32_t a = a_k_major ? t.k * (t.m / 8 + 1) : t.m * (t.k / 8 + 1);
-    const uint32_t b = b_k_major ? t.k * (t.n / 8 + 1) : t.n * (t.k / 8 + 1);
-    const uint32_t strips = t.subgroups * f.M * (t.sub_n / (partial ? 4 : 8) + 1);
-    return 16 * std::max(a + b, strips);
+    const uint32_t factors = a_tile(p, t).padded() + b_tile(p, t).padded();
+    const uint32_t strips = t.subgroups * t.teams * f.M * (t.sub_n / (partial ? 4 : 8) + 1);
+    return 16 * std::max({factors, strips, t.teams / 2 * t.m * t.n / 4});
 }
 
 size_t partial_floats(const MatrixProduct& p, const MatrixCut& cut) {
@@ -94,18 +115,23 @@ static double estimate(const MatrixProduct& p, const MatrixTiles& tiles, const T
     return turns * workgroup + finish;
 }
 
-// Slices are whole rounds of all tiles, so that other tiles can take the place of these.
-static MatrixCut make_cut(const MatrixProduct& p, MatrixShape f, int block_size, int slices) {
+// Slices are whole rounds of all tiles of as many teams, so that those can take the place of these.
+static MatrixCut make_cut(const MatrixProduct& p, MatrixShape f, const MatrixTiles& cut_into, int slices) {
     uint32_t most_steps = 0;
-    for (const MatrixTiles& tiles : matrix_tiles) most_steps = std::max(most_steps, tiles.steps);
+    for (const MatrixTiles& tiles : matrix_tiles)
+        if (tiles.teams == cut_into.teams) most_steps = std::max(most_steps, tiles.steps);
     const int unit = int(most_steps * f.K), slice_k = int(blocks(blocks(p.K, slices), unit) * unit);
-    return {block_size, int(blocks(p.K, slice_k)), slice_k};
+    return {cut_into.block_size, int(blocks(p.K, slice_k)), slice_k};
 }
 
+// Whether a workgroup can be started, and its invocations share the pieces of each strip of results evenly.
 template <class T>
-static bool fits(const LaunchPad& pad, const MatrixProduct& p, const TileSizes& t, bool may_slice) {
-    return t.subgroups * pad.limits().subgroup_size <= pad.limits().max_block &&
-           shared_bytes(p, t, pad.limits().matrix<T>(), may_slice) <= pad.limits().shared_bytes;
+static bool fits(const LaunchPad& pad, const MatrixProduct& p, const MatrixTiles& tiles, bool may_slice) {
+    const MatrixShape f = pad.limits().matrix<T>();
+    const TileSizes t = sizes_of(tiles, f);
+    const uint32_t lanes = pad.limits().subgroup_size;
+    return takes(p.kernel, tiles) && t.subgroups * t.teams * lanes <= pad.limits().max_block &&
+           f.M * (t.sub_n / 8) % lanes == 0 && shared_bytes(p, t, f, may_slice) <= pad.limits().shared_bytes;
 }
 
 // Under which name the quickest tiles are kept; a result that is added to shares those of one that is not.
@@ -115,15 +141,16 @@ static std::string name_of(const MatrixProduct& p) {
     return format_string("%s_%s/%dx%dx%d/epilogue%d", p.kernel, real_name<T>(), p.M, p.N, p.K, epilogue);
 }
 
-// The tiles that were measured to be the quickest for a product; 0: not measured, or they do not fit.
+// The tiles that were measured to be the quickest for a product, if they can take the place of the usual
+// ones.
 template <class T>
-static int measured_block_size(const LaunchPad& pad, const MatrixProduct& p, bool may_slice) {
+static int measured_block_size(const LaunchPad& pad, const MatrixProduct& p, int usual, bool may_slice) {
     const int block_size = pad.measured(name_of<T>(p)).value_or(0);
     for (const MatrixTiles& tiles : matrix_tiles)
-        if (tiles.block_size == block_size &&
-            fits<T>(pad, p, sizes_of(tiles, pad.limits().matrix<T>()), may_slice))
+        if (tiles.block_size == block_size && int(tiles.teams) == matrix_teams(usual) &&
+            fits<T>(pad, p, tiles, may_slice))
             return block_size;
-    return 0;
+    return usual;
 }
 
 template <class T>
@@ -134,16 +161,15 @@ MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product,
     double best_time = 1e30;
     for (const MatrixTiles& tiles : matrix_tiles) {
         const TileSizes t = sizes_of(tiles, f);
-        if (block_size ? tiles.block_size != block_size : !fits<T>(pad, product, t, may_slice)) continue;
+        if (block_size ? tiles.block_size != block_size : !fits<T>(pad, product, tiles, may_slice)) continue;
         const int most = may_slice ? std::clamp(int(blocks(product.K, 4 * t.k)), 1, MOST_SLICES) : 1;
         for (int slices = 1; slices <= most; slices++) {
-            const MatrixCut cut = make_cut(product, f, tiles.block_size, slices);
+            const MatrixCut cut = make_cut(product, f, tiles, slices);
             const double time = estimate(product, tiles, t, cut);
             if (time < best_time) best = cut, best_time = time;
         }
     }
-    if (const int measured = block_size ? 0 : measured_block_size<T>(pad, product, may_slice))
-        best.block_size = measured;
+    if (!block_size) best.block_size = measured_block_size<T>(pad, product, best.block_size, may_slice);
     return best;
 }
 
@@ -157,9 +183,9 @@ void launch_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixC
     args.slice_k = cut.slice_k;
     const int epilogue = cut.slices > 1 ? EPILOGUE_PARTIAL : p.epilogue;
     pad.dispatch<T>(p.kernel, {count_tiles(p, t) * uint64_t(cut.slices)},
-                    {t.subgroups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.sub_m, t.sub_n,
-                     tiles.early_steps, PANEL, uint32_t(p.M), uint32_t(p.N), uint32_t(p.K),
-                     !fills_tiles(p, t), uint32_t(epilogue)},
+                    {t.subgroups * t.teams * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k,
+                     t.sub_m, t.sub_n, tiles.early_steps, PANEL, uint32_t(p.M), uint32_t(p.N), uint32_t(p.K),
+                     !fills_tiles(p, t), uint32_t(epilogue), t.teams},
                     args, {.flops = 2.0 * p.M * p.N * p.K});
 }
 
@@ -233,7 +259,7 @@ void measure_tiles(LaunchPad& pad, const std::vector<MatrixProduct>& products) {
         double best_time = 1e30;
         int best = usual;
         for (const MatrixTiles& tiles : matrix_tiles) {
-            if (!fits<T>(pad, p, sizes_of(tiles, pad.limits().matrix<T>()), true)) continue;
+            if (int(tiles.teams) != matrix_teams(usual) || !fits<T>(pad, p, tiles, true)) continue;
             cut.block_size = tiles.block_size;
             const auto launch = [&] { launch_matrix_product<T>(pad, p, cut, operands.args); };
             warm_up(pad, launch, warm ? 0 : 0.5);  // compiles the kernel; the first time, raises the clock

@@ -35,13 +35,16 @@ struct MatrixCut {
 template <class T>
 bool on_matrix_cores(const LaunchPad& pad, int C, int OC);
 
-// Block sizes for the tables of versions. They name tiles; how many invocations a workgroup has follows from
-// the device's subgroups.
-std::vector<int> matrix_block_sizes();
+// A kernel's block sizes, for the tables of versions. They name tiles; how many invocations a workgroup has
+// follows from the device's subgroups.
+std::vector<int> matrix_block_sizes(const char* kernel);
+
+// Among how many teams such tiles divide K: those of as many give the same bits.
+int matrix_teams(int block_size);
 
 // The cut that should be the quickest; with block_size 0, of all tiles, or with those that measure_tiles()
-// found to be it. may_slice: K may be sliced. Measurements do not change how K is cut, and so no bit of a
-// result.
+// found to be it. may_slice: K may be sliced. Measurements change neither slices nor teams, and so no bit of
+// a result.
 template <class T>
 MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product, int block_size,
                              bool may_slice);

@@ -7,6 +7,9 @@
 // after that is fetched while the products run from registers. One buffer of shared memory is enough for that; it
 // should stay under 24 KiB, or a multiprocessor runs a single workgroup.
 //
+// Two teams of subgroups may share the K of each round, and add their sums up in the end: where tiles are so few that
+// each has a multiprocessor to itself, twice the subgroups hide more of what one waits for.
+//
 // The file that includes this says how the factors lie in memory: A_K_MAJOR: a is (K, M), else (M, K); B_K_MAJOR: b is
 // (K, N), else (N, K). M, N and K are multiples of 8 where they run along memory.
 #include "gelu.glsl"
@@ -16,13 +19,14 @@ layout(constant_id = 5) const uint TILE_N = 128;
 layout(constant_id = 6) const uint TILE_K = 32;
 layout(constant_id = 7) const uint SUB_M = 64;
 layout(constant_id = 8) const uint SUB_N = 64;
-layout(constant_id = 9) const uint EARLY_STEPS = 1;   // of the TILE_K / FK steps of a round: before shared memory is refilled
+layout(constant_id = 9) const uint EARLY_STEPS = 1;   // of a team's steps of FK in a round: before shared memory is refilled
 layout(constant_id = 10) const uint PANEL = 8;        // rows of tiles walked together, so that they share what the cache holds
 layout(constant_id = 11) const uint M = 8;
 layout(constant_id = 12) const uint N = 8;
 layout(constant_id = 13) const uint K = 8;
 layout(constant_id = 14) const bool GUARDED = true;   // tiles may reach past the operands
 layout(constant_id = 15) const uint EPILOGUE = 0;     // EPILOGUE_... of args.h
+layout(constant_id = 16) const uint TEAMS = 1;        // or 2; a divisor of SUB_M / FM
 
 layout(push_constant, scalar) uniform Push { MatmulMatrixArgs args; };
 
@@ -38,16 +42,20 @@ const uint A_ADVANCE = TILE_K * (A_K_MAJOR ? M : 1) * REAL_BYTES, B_ADVANCE = TI
 const uint A_LAYOUT = A_K_MAJOR ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
 const uint B_LAYOUT = B_K_MAJOR ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
 
-const uint DOWN = SUB_M / FM, ACROSS = SUB_N / FN, FRAGMENTS = DOWN * ACROSS, STEPS = TILE_K / FK;
-const uint SUBGROUPS = (TILE_M / SUB_M) * (TILE_N / SUB_N), LANES = BLOCK / SUBGROUPS;
+const uint DOWN = SUB_M / FM, ACROSS = SUB_N / FN, FRAGMENTS = DOWN * ACROSS, STEPS = TILE_K / FK / TEAMS;
+const uint SUBGROUPS = (TILE_M / SUB_M) * (TILE_N / SUB_N), LANES = BLOCK / (SUBGROUPS * TEAMS);  // of a team
 
 // Results leave through a strip of shared memory for each subgroup, FM rows at a time, so that memory is written in
 // 16-byte pieces: SUB_N elements of the storage type a row, or of fp32 for partial sums.
 const uint ROW_CHUNKS = SUB_N / (EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8), STRIP_STRIDE = ROW_CHUNKS + 1;
-const uint STRIP = FM * STRIP_STRIDE, STRIPS = SUBGROUPS * STRIP;
-const uint STRIP_PARTS = FM * ROW_CHUNKS / LANES, PIECES = STRIP_PARTS * DOWN;  // 16-byte pieces of an invocation
+const uint STRIP = FM * STRIP_STRIDE, STRIPS = SUBGROUPS * TEAMS * STRIP, OWN_STRIPS = DOWN / TEAMS;
+const uint STRIP_PARTS = FM * ROW_CHUNKS / LANES, PIECES = STRIP_PARTS * OWN_STRIPS;  // 16-byte pieces of an invocation
 
-shared uvec4 tile[STRIPS > FACTORS ? STRIPS : FACTORS];
+// Sums that teams hand over, in fp32, fragment by fragment: half of those of each.
+const uint FRAGMENT_CHUNKS = FM * FN / 4, HANDED = TEAMS / 2 * SUBGROUPS * FRAGMENTS * FRAGMENT_CHUNKS;
+const uint FACTORS_OR_STRIPS = STRIPS > FACTORS ? STRIPS : FACTORS;
+
+shared uvec4 tile[HANDED > FACTORS_OR_STRIPS ? HANDED : FACTORS_OR_STRIPS];
 
 FragmentSum sums[FRAGMENTS];
 uvec4 fetched_a[A_PARTS], fetched_b[B_PARTS];
@@ -56,6 +64,7 @@ struct Place {
     uint m, n;          // first row and column of the workgroup's tile
     uint sub_m, sub_n;  // of the subgroup's part in it
     uint slice, end;    // slice of K, and where it ends
+    uint team;          // of the subgroup
 };
 
 // Which of the lines that are fetched at once invocations take: where a line has 64 or 32 bytes, the eight invocations
@@ -115,7 +124,7 @@ void multiply(Place p, uint begin) {
         FragmentA a[STEPS][DOWN];
         FragmentB b[STEPS][ACROSS];
         [[unroll]] for (uint step = 0; step < STEPS; step++) {
-            const uint kk = step * FK;
+            const uint kk = (p.team * STEPS + step) * FK;
             [[unroll]] for (uint i = 0; i < DOWN; i++)
                 coopMatLoad(a[step][i], tile, a_sub + (A_K_MAJOR ? kk * A_STRIDE + i * FM / 8 : i * FM * A_STRIDE + kk / 8),
                             A_STRIDE, int(A_LAYOUT));
@@ -132,7 +141,7 @@ void multiply(Place p, uint begin) {
     }
 }
 
-// sums = bias, the same in every row, or zero. The bias takes its way through the shared memory as fp32; a fragment whose
+// sums = bias, the same in every row, or zero, as in all teams but the first. The bias takes its way through the shared memory as fp32; a fragment whose
 // rows are 0 elements apart then holds it in each of its rows.
 void start_sums(Place p) {
     [[unroll]] for (uint i = 0; i < FRAGMENTS; i++) sums[i] = FragmentSum(0.0);
@@ -142,10 +151,32 @@ void start_sums(Place p) {
         tile[i] = floatBitsToUint(!GUARDED || n < N ? load4(args.bias, n / 4) : vec4(0));
     }
     barrier();
-    [[unroll]] for (uint j = 0; j < ACROSS; j++) {
-        coopMatLoad(sums[j], tile, p.sub_n / 4 + j * FN / 4, 0, gl_CooperativeMatrixLayoutRowMajor);
-        [[unroll]] for (uint i = 1; i < DOWN; i++) sums[i * ACROSS + j] = sums[j];
-    }
+    if (p.team == 0)
+        [[unroll]] for (uint j = 0; j < ACROSS; j++) {
+            coopMatLoad(sums[j], tile, p.sub_n / 4 + j * FN / 4, 0, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 1; i < DOWN; i++) sums[i * ACROSS + j] = sums[j];
+        }
+    barrier();
+}
+
+// Adds two teams' sums up: each gets every other strip of FM rows, of which the other one hands over its sums, and has
+// them as its first ones then.
+void add_teams(Place p) {
+    const uint handed = gl_SubgroupID % SUBGROUPS * FRAGMENTS * FRAGMENT_CHUNKS;
+    [[unroll]] for (uint i = 0; i < DOWN; i++)
+        if (i % TEAMS != p.team)
+            [[unroll]] for (uint j = 0; j < ACROSS; j++)
+                coopMatStore(sums[i * ACROSS + j], tile, handed + (i * ACROSS + j) * FRAGMENT_CHUNKS, FN / 4,
+                             gl_CooperativeMatrixLayoutRowMajor);
+    barrier();
+    [[unroll]] for (uint i = 0; i < DOWN; i++)
+        if (i % TEAMS == p.team)
+            [[unroll]] for (uint j = 0; j < ACROSS; j++) {
+                FragmentSum other;
+                coopMatLoad(other, tile, handed + (i * ACROSS + j) * FRAGMENT_CHUNKS, FN / 4,
+                            gl_CooperativeMatrixLayoutRowMajor);
+                sums[i / TEAMS * ACROSS + j] = sums[i * ACROSS + j] + other;
+            }
     barrier();
 }
 
@@ -156,10 +187,10 @@ uint strip_at(uint part) {
     const uint e = part * LANES + gl_SubgroupInvocationID;
     return strip_start() + e / ROW_CHUNKS * STRIP_STRIDE + e % ROW_CHUNKS;
 }
-// Row and chunk in memory of this invocation's piece number `part` of strip i.
+// Row and chunk in memory of this invocation's piece number `part` of its team's strip i.
 uvec2 strip_place(Place p, uint i, uint part) {
     const uint e = part * LANES + gl_SubgroupInvocationID, per_chunk = EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8;
-    return uvec2(p.m + p.sub_m + i * FM + e / ROW_CHUNKS, (p.n + p.sub_n) / per_chunk + e % ROW_CHUNKS);
+    return uvec2(p.m + p.sub_m + (i * TEAMS + p.team) * FM + e / ROW_CHUNKS, (p.n + p.sub_n) / per_chunk + e % ROW_CHUNKS);
 }
 bool in_product(uvec2 at) { return !GUARDED || (at.x < M && at.y < N / (EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8)); }
 
@@ -212,13 +243,14 @@ void main() {
     const uint first = i_tile / (PANEL * across) * PANEL, height = min(PANEL, down - first), in_panel = i_tile % (PANEL * across);
     const uint begin = slice * args.slice_k;
     const Place p = Place((first + in_panel % height) * TILE_M, in_panel / height * TILE_N,
-                          gl_SubgroupID % (TILE_M / SUB_M) * SUB_M, gl_SubgroupID / (TILE_M / SUB_M) * SUB_N, slice,
-                          min(begin + args.slice_k, K));
+                          gl_SubgroupID % (TILE_M / SUB_M) * SUB_M, gl_SubgroupID % SUBGROUPS / (TILE_M / SUB_M) * SUB_N,
+                          slice, min(begin + args.slice_k, K), gl_SubgroupID / SUBGROUPS);
     start_sums(p);
     multiply(p, begin);
+    if (TEAMS > 1) add_teams(p);
 
     if (EPILOGUE == EPILOGUE_PARTIAL) {
-        [[unroll]] for (uint i = 0; i < DOWN; i++) store_partial_strip(p, i);
+        [[unroll]] for (uint i = 0; i < OWN_STRIPS; i++) store_partial_strip(p, i);
         return;
     }
     uvec4 others[PIECES];  // all are under way at once
@@ -228,7 +260,7 @@ void main() {
             const uint64_t from = uint64_t(EPILOGUE == EPILOGUE_ADD ? args.outp : args.other);
             others[i] = in_product(at) ? Reals8(from).x[at.x * (N / 8) + at.y] : uvec4(0);
         }
-    [[unroll]] for (uint i = 0; i < DOWN; i++) {
+    [[unroll]] for (uint i = 0; i < OWN_STRIPS; i++) {
         if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD) combine_strip(others, i);
         if (EPILOGUE == EPILOGUE_GELU) {
             store_strip(args.other, p, i);
