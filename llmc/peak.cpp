@@ -86,7 +86,7 @@ Spread matrix_rate(LaunchPad& pad, const MatrixLoad& load, int repeats) {
     auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
         pad.dispatch<T>(
             "peak_matrix", {groups},
-            {block, shape.M, shape.N, shape.K, uint32_t(load.down), uint32_t(load.across), load.scattered},
+            {block, shape.M, shape.N, shape.K, uint32_t(load.down), uint32_t(load.across), uint32_t(load.factors)},
             args);
     };
     const double products = 16.0 * load.subgroups;

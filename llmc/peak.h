@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "llmc/launchpad.h"
+#include "shaders/args.h"
 
 struct Peaks {
     double copy_rate = 0;  // bytes per second, read + write, between arrays larger than every cache
@@ -37,8 +38,7 @@ struct MatrixLoad {
     int subgroups = 4;  // in a workgroup
     int down = 4, across = 4;
     int rounds = 256;  // of 16 products each; a sixteenth of them on a software device
-    bool scattered =
-        false;  // factors with all bits in use: more power, and with it a lower clock on some devices
+    int factors = POWERS_OF_TWO;  // of shaders/args.h; others are slower on some devices
 };
 // Flops per second of products of fragments of T (bf16, fp16) in registers; a count of 0: no matrix cores for
 // T.

@@ -44,6 +44,9 @@ struct MatrixLayoutArgs {
     int components;
 };
 
+// Factors of peak_matrix.
+const int POWERS_OF_TWO = 0, SCATTERED_FACTORS = 1, UNIFORM_FACTORS = 2;
+
 struct PeakFmaArgs {
     Floats outp;  // one value per invocation
     int rounds;

@@ -185,23 +185,24 @@ TEST(ReportPeak, KernelsDoTheirWork) {
 
 // Each sum gets 16 / (down across) products a round of FK times a power of two, so totals are exact.
 template <class T>
-static void expect_matrix_products(LaunchPad& pad, uint32_t down, uint32_t across, bool scattered = false) {
+static void expect_matrix_products(LaunchPad& pad, uint32_t down, uint32_t across,
+                                   int factors = POWERS_OF_TWO) {
     const MatrixShape shape = pad.limits().matrix<T>();
     const uint32_t lanes = pad.limits().subgroup_size, groups = 2, block = 2 * lanes, rounds = 3;
     float* outp = pad.allocate<float>(groups * block, "peak");
     std::vector<float> got(groups * block, NAN);
     pad.upload(outp, got.data(), got.size() * sizeof(float));
-    pad.dispatch<T>("peak_matrix", {groups}, {block, shape.M, shape.N, shape.K, down, across, scattered},
+    pad.dispatch<T>("peak_matrix", {groups}, {block, shape.M, shape.N, shape.K, down, across, uint32_t(factors)},
                     PeakFmaArgs{pad.at(outp, got.size()), int(rounds)});
     pad.download(got.data(), outp, got.size() * sizeof(float));
-    double factors = 0;
+    double per_product = 0;
     for (uint32_t i = 0; i < down; i++)
-        for (uint32_t j = 0; j < across; j++) factors += std::exp2(-double(i)) * std::exp2(-double(down + j));
-    const double expected = factors * shape.M * shape.N * shape.K * rounds * (16.0 / (down * across));
+        for (uint32_t j = 0; j < across; j++) per_product += std::exp2(-double(i)) * std::exp2(-double(down + j));
+    const double expected = per_product * shape.M * shape.N * shape.K * rounds * (16.0 / (down * across));
     for (size_t first = 0; first < got.size(); first += lanes) {
         double total = 0;
         for (size_t i = first; i < first + lanes; i++) total += double(got[i]);
-        if (scattered)  // its sums depend on where a device keeps the components
+        if (factors != POWERS_OF_TWO)  // its sums depend on where a device keeps the components
             EXPECT_TRUE(std::isfinite(total) && total != 0) << total;
         else
             EXPECT_NEAR(total, expected, 1e-5 * expected) << real_name<T>() << " " << down << "x" << across;
@@ -217,6 +218,8 @@ TEST(ReportPeak, MatrixKernelMultiplies) {
         if (pad.limits().fp16_matrix) expect_matrix_products<fp16>(pad, down, across);
         if (pad.limits().bf16_matrix) expect_matrix_products<bf16>(pad, down, across);
     }
-    if (pad.limits().fp16_matrix) expect_matrix_products<fp16>(pad, 4, 4, true);
-    if (pad.limits().bf16_matrix) expect_matrix_products<bf16>(pad, 4, 4, true);
+    for (const int factors : {SCATTERED_FACTORS, UNIFORM_FACTORS}) {
+        if (pad.limits().fp16_matrix) expect_matrix_products<fp16>(pad, 4, 4, factors);
+        if (pad.limits().bf16_matrix) expect_matrix_products<bf16>(pad, 4, 4, factors);
+    }
 }

@@ -32,11 +32,10 @@ static bool is_replayed(LaunchWay way) {
 
 LaunchCost launch_cost(LaunchPad& pad, LaunchWay way, int count, int repeats) {
     Memory memory(&pad);
-    float* p = memory.allocate<float>(8, "launches");
-    memory.zero(p, 8);
-    auto launch = [&] {  // looks its pointers up, as every layer does
-        const PeakCopyArgs args = {pad.at(p + 4, 4), pad.at(p, 4), 1};
-        pad.dispatch("peak_copy", {1}, {pad.limits().subgroup_size}, args);
+    const uint32_t block = pad.limits().subgroup_size;
+    float* p = memory.allocate<float>(block, "launches");
+    auto launch = [&] {  // looks its pointer up, as every layer does
+        pad.dispatch("peak_launch", {1}, {block}, PeakFmaArgs{pad.at(p, block), 0});
     };
     auto launch_all = [&] {
         if (is_grouped(way)) pad.begin_group();

@@ -1,5 +1,4 @@
-// What starting a kernel costs: a kernel that does next to nothing (it copies 16 bytes), started in the ways
-// that the launchpad has.
+// What starting a kernel costs: one that does nothing, started in the ways that the launchpad has.
 #pragma once
 #include "llmc/peak.h"
 
