@@ -12,8 +12,11 @@ setup: ## install what is missing: packages by apt, newer shader tools in .tools
 build: setup ## compile everything into build/
 	@$(call cmake_build,release,build)
 
-train: build ## train a small GPT-2 on a generated corpus, 5 minutes on 2 cores; TEXT=file.txt: on your text; ARGS=...
+train: text build ## train a small GPT-2 on a generated corpus, 5 minutes on 2 cores; TEXT=file.txt: on your text; ARGS=...
 	@dev/train.sh $(ARGS)
+
+text:
+	@dev/train.sh check
 
 test: newer-mesa browser build sanitize fuzz ## run all tests: readers fuzzed, CPU and services under sanitizers, all under Vulkan's validation
 	@ctest --preset release
@@ -53,4 +56,4 @@ clean: ## remove the build folders (.tools/, data/ and runs/ stay)
 # cmake_build PRESET,FOLDER: configures where that was not done since the presets changed, then builds
 cmake_build = { [ $(2)/build.ninja -nt CMakePresets.json ] || cmake --preset $(1); } && cmake --build --preset $(1)
 
-.PHONY: help setup newer-mesa browser build train test fuzz bench report sanitize debug format clean
+.PHONY: help text setup newer-mesa browser build train test fuzz bench report sanitize debug format clean

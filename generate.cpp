@@ -31,12 +31,19 @@ struct Options {
     bool no_echo = false, ignore_end = false;
 };
 
+// The end of a file's last line is the editor's or echo's, not the prompt's.
+static std::string without_line_end(std::string text) {
+    if (text.ends_with('\n')) text.pop_back();
+    if (text.ends_with('\r')) text.pop_back();
+    return text;
+}
+
 static std::string read_prompt(const Options& options) {
     if (!options.prompt_file.empty() && !options.prompt.empty())
         fail("--file and a prompt on the command line are both given: leave one out");
-    if (!options.prompt_file.empty()) return read_whole_file(options.prompt_file, 1 << 30);
+    if (!options.prompt_file.empty()) return without_line_end(read_whole_file(options.prompt_file, 1 << 30));
     if (options.prompt != "-") return options.prompt;
-    return std::string(std::istreambuf_iterator<char>(std::cin), {});
+    return without_line_end({std::istreambuf_iterator<char>(std::cin), {}});
 }
 
 // The prompt's tokens after end-of-text, with which every document that a model is trained on begins.
@@ -80,8 +87,9 @@ static void generate(const Options& options, const ModelConfig& config, Tokenize
 
 static void add_options(CLI::App& app, Options& o) {
     add_model_options(app, o.model);
-    app.add_option("PROMPT", o.prompt, "what the text begins with; -: read it from standard input");
-    app.add_option("--file", o.prompt_file, "read the prompt from this file");
+    app.add_option("PROMPT", o.prompt,
+                   "what the text begins with; -: read it from standard input, without the last line's end");
+    app.add_option("--file", o.prompt_file, "read the prompt from this file, likewise");
     app.add_option("-n,--tokens", o.tokens, "most tokens to write")
         ->check(CLI::Range(0, 1 << 30))
         ->capture_default_str();

@@ -11,80 +11,11 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "llmc/checkpoint.h"
+#include "llmc/debug_state.h"
 #include "llmc/gpt2.h"
 #include "llmc/openmp_waiting.h"
-
-// llm.c's debug state: 256 int32 (magic 20240327, version 2, B, T), then the arrays below.
-struct DebugState {
-    int B = 0, T = 0;
-    std::vector<int> inputs, targets;  // (B,T)
-    std::vector<float> logits;         // (B,T,V), without padding
-    float loss = 0;
-    std::vector<float> grads;  // all parameters in model order
-};
-
-static void read_bytes(std::ifstream& file, void* to, size_t bytes, const std::string& path) {
-    if (!file.read(static_cast<char*>(to), std::streamsize(bytes)))
-        fail("%s: cannot be read to its end", path.c_str());
-}
-
-static DebugState read_debug_state(const std::string& path, const ModelConfig& config) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file)
-        fail("%s: cannot be opened: give a debug state (dev/make_reference.py writes one)", path.c_str());
-    int header[256];
-    read_bytes(file, header, sizeof header, path);
-    if (header[0] != 20240327 || header[1] != 2)
-        fail("%s: not a debug state of version 2 (magic %d, version %d)", path.c_str(), header[0], header[1]);
-    DebugState s;
-    s.B = header[2];
-    s.T = header[3];
-    if (s.B < 1 || s.B > 1 << 16 || s.T < 1 || s.T > config.max_seq_len)
-        fail("%s: B = %d, T = %d do not fit the model (max_seq_len %d)", path.c_str(), s.B, s.T,
-             config.max_seq_len);
-    const size_t rows = size_t(s.B) * s.T, logits = rows * config.vocab_size;
-    const size_t expected = sizeof header + 4 * (2 * rows + logits + 1 + num_parameters(config));
-    if (std::filesystem::file_size(path) != expected)
-        fail("%s: %zu bytes, and a debug state of this model has %zu: use the one made with it", path.c_str(),
-             size_t(std::filesystem::file_size(path)), expected);
-    s.inputs.resize(rows);
-    s.targets.resize(rows);
-    s.logits.resize(logits);
-    s.grads.resize(num_parameters(config));
-    read_bytes(file, s.inputs.data(), 4 * rows, path);
-    read_bytes(file, s.targets.data(), 4 * rows, path);
-    read_bytes(file, s.logits.data(), 4 * logits, path);
-    read_bytes(file, &s.loss, 4, path);
-    read_bytes(file, s.grads.data(), 4 * s.grads.size(), path);
-    for (const std::vector<int>* tokens : {&s.inputs, &s.targets})
-        for (int token : *tokens)
-            if (token < 0 || token >= config.vocab_size)
-                fail("%s: token %d is outside the vocabulary of %d", path.c_str(), token, config.vocab_size);
-    return s;
-}
-
-// Lines "step float32-loss float64-loss"; the last column is what counts. '#' begins a comment.
-static std::vector<double> read_losses(const std::string& path) {
-    std::ifstream file(path);
-    if (!file)
-        fail("%s: cannot be opened: give a losses file (dev/make_reference.py writes one)", path.c_str());
-    std::vector<double> losses;
-    for (std::string line; std::getline(file, line);) {
-        if (line.empty() || line[0] == '#') continue;
-        std::istringstream words(line);
-        size_t step;
-        double single, exact;
-        if (!(words >> step >> single >> exact) || step != losses.size())
-            fail("%s: line '%.40s' is not 'step loss32 loss64'", path.c_str(), line.c_str());
-        losses.push_back(exact);
-    }
-    if (losses.empty()) fail("%s: holds no losses", path.c_str());
-    return losses;
-}
 
 // The largest errors that pass: relative L2 of tensors, relative of losses.
 struct ErrorLimits {

@@ -178,6 +178,8 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
             static_cast<unsigned long long>(start.run.seed));
     if (start.step > max_steps)
         fail("-x %d: the run in %s has made %d steps already", max_steps, o.output.c_str(), start.step);
+    if (start.step == max_steps)
+        printf("note: all %d steps were made already; a larger -x adds some\n", max_steps);
 }
 
 // Parameters and moments of a checkpoint of any precision, with or without master weights. Where the

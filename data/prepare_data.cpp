@@ -104,8 +104,19 @@ static std::vector<EncodedBlock> encode_all(const std::vector<TextBlock>& blocks
     return encoded;
 }
 
+// One line for each file that is not UTF-8. It may be meant so, and its bytes have tokens all the same.
+static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, std::set<std::string>& noted) {
+    if (encoded.not_utf8 == std::string::npos || !noted.insert(block.path).second) return;
+    fprintf(
+        stderr,
+        "prepare_data: note: %s is not UTF-8 at byte %llu; its bytes are taken as they are (iconv converts "
+        "text of other encodings)\n",
+        block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
+}
+
 static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
     ProgressBar bar;
+    std::set<std::string> noted;
     for (bool more = true; more;) {
         std::vector<TextBlock> blocks;
         while (more && blocks.size() < 4 * tokenizers.size()) {
@@ -113,7 +124,11 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
             more = reader.next(block);
             if (more) blocks.push_back(std::move(block));
         }
-        for (const EncodedBlock& block : encode_all(blocks, reader.format, tokenizers)) work.add_block(block);
+        const std::vector<EncodedBlock> encoded = encode_all(blocks, reader.format, tokenizers);
+        for (size_t i = 0; i < blocks.size(); i++) {
+            note_encoding(blocks[i], encoded[i], noted);
+            work.add_block(encoded[i]);
+        }
         bar.show(reader.bytes_read, reader.total_bytes);
     }
 }

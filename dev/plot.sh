@@ -31,17 +31,20 @@ esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# extract FOLDER PREFIX: writes PREFIX.train, .val, .rate, .norm and .speed, each of lines "step value"
+# extract FOLDER PREFIX: writes PREFIX.train, .val, .rate, .norm and .speed, each of lines "step value". What is no
+# number, such as a norm that is not finite, and damaged lines are left out.
 extract() {
+    local number='-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?'
     local columns=(train:2 rate:3 norm:4 speed:5 val:7) names=(train:trl rate:lr norm:norm val:tel) pair
     if [ -r "$1/metrics.csv" ]; then
         for pair in "${columns[@]}"; do
-            awk -F, -v c="${pair#*:}" 'NR > 1 && $c ~ /^-?[0-9]/ { print $1, $c }' "$1/metrics.csv" >"$2.${pair%:*}"
+            LC_ALL=C awk -F, -v c="${pair#*:}" -v number="^$number\$" '$1 ~ /^[0-9]+$/ && $c ~ number { print $1, $c }' \
+                "$1/metrics.csv" >"$2.${pair%:*}"
         done
     elif [ -r "$1/main.log" ]; then
         : >"$2.speed"
         for pair in "${names[@]}"; do
-            sed -n "s/^s:\([0-9]*\) .*\b${pair#*:}:\(-\?[0-9.][0-9.eE+-]*\).*/\1 \2/p" "$1/main.log" >"$2.${pair%:*}"
+            LC_ALL=C sed -nE "s/^s:([0-9]+) (.* )?${pair#*:}:($number)( .*)?\$/\1 \3/p" "$1/main.log" >"$2.${pair%:*}"
         done
     else
         die "no readable metrics.csv or main.log in $1"

@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 data=${DATA:-data} shards=${SHARDS:-100}
 trainer=${BUILD:-build}/train_gpt2
+[[ $shards =~ ^[1-9][0-9]*$ ]] || { echo "reproduce_124M.sh: SHARDS: a number from 1 to 1028, not '$shards'" >&2; exit 1; }
 [ -x "$trainer" ] || { echo "reproduce_124M.sh: no $trainer: run 'make build' first" >&2; exit 1; }
 
 # each download ends with the file that is asked for here; without network a run can go on

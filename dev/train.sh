@@ -2,6 +2,7 @@
 # Trains a small GPT-2 on bytes and draws its loss curve: on a generated corpus whose entropy, the lowest loss that
 # any model can reach, is known, or on the text file named by the variable TEXT. Run by `make train`, or as:
 #   [TEXT=file.txt] dev/train.sh [options of train_gpt2, which come last and so win]
+#   [TEXT=file.txt] dev/train.sh check      only looks whether the text will do, before minutes of building
 # Corpus and tokens are made once, in data/corpus/; log, checkpoints and plot go to runs/NAME/.
 set -euo pipefail
 die() { echo "train.sh: $*" >&2; exit 1; }
@@ -10,6 +11,13 @@ cd "$(dirname "$0")/.."
 corpus=data/corpus
 val_tokens=32768
 floor=()
+
+if [ -n "$text" ]; then
+    [[ -f $text && -r $text ]] || die "TEXT: no readable file $text"
+    bytes=$(stat -L -c %s "$text")
+    [ "$bytes" -ge 20000 ] || die "TEXT: $text has $bytes bytes; too few to train on, 20000 are the least"
+fi
+if [ "${1:-}" = check ]; then exit; fi
 mkdir -p $corpus
 
 if [ -z "$text" ]; then
@@ -23,10 +31,7 @@ if [ -z "$text" ]; then
     val_tokens=$(value val_tokens)  # whole stories, so that the floor is exact
     floor=(--floor "$(value val_nats_per_token)")
 else
-    [[ -f $text && -r $text ]] || die "TEXT: no readable file $text"
     name=$(basename "${text%.*}" | tr -c 'A-Za-z0-9._\n-' _)-text
-    bytes=$(stat -L -c %s "$text")
-    [ "$bytes" -ge 20000 ] || die "TEXT: $text has $bytes bytes; too few to train on, 20000 are the least"
     # a tenth of the text, at least two batches
     val_tokens=$((bytes / 10 < 4200 ? 4200 : bytes / 10 < val_tokens ? bytes / 10 : val_tokens))
 fi

@@ -1,6 +1,7 @@
-// llm.c's model checkpoints.
+// llm.c's model checkpoints, and what a model is checked against: debug states and losses.
 #include "fuzz/fuzz.h"
-#include "llmc/checkpoint.h"
+#include "fuzz/seeds.h"
+#include "llmc/debug_state.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const InputFile file(text_of(data, size));
@@ -13,5 +14,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         });
         require(seen == num_parameters(config));
     });
+    expect_no_crash([&] {
+        const DebugState state = read_debug_state(file.path, seed_config);
+        require(state.inputs.size() == size_t(state.B) * state.T &&
+                state.targets.size() == state.inputs.size());
+        for (int token : state.targets) require(token >= 0 && token < seed_config.vocab_size);
+    });
+    expect_no_crash([&] { require(!read_losses(file.path).empty()); });
     return 0;
 }

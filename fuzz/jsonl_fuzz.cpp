@@ -15,10 +15,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             reader.block_bytes = 16;
             TextBlock block;
             std::string back;
-            while (reader.next(block))
-                for (uint16_t token : encode_block(block, format, bytes).tokens)
+            size_t not_utf8 = std::string::npos;
+            while (reader.next(block)) {
+                const EncodedBlock encoded = encode_block(block, format, bytes);
+                for (uint16_t token : encoded.tokens)
                     if (token != bytes.end_of_text) back += bytes.decode(token);
-            require(!format.field.empty() || back == all);
+                if (encoded.not_utf8 != std::string::npos)
+                    not_utf8 = std::min(not_utf8, block.first_byte + encoded.not_utf8);
+            }
+            require(!format.field.empty() || (back == all && not_utf8 == find_not_utf8(all)));
         });
     expect_no_crash([&] {
         const HellaSwagExample example = parse_hellaswag(all, "input", bytes);

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "dev/report/report_file.h"
 #include "fuzz/seeds.h"
-#include "llmc/checkpoint.h"
+#include "llmc/corpus.h"
 #include "llmc/error.h"
 #include "llmc/file.h"
 #include "llmc/hellaswag.h"
 #include "llmc/hugging_face.h"
-#include "llmc/run_state.h"
 #include "llmc/token_file.h"
 #include "llmc/tokenizer.h"
 #include "llmc/train_options.h"
@@ -24,13 +24,9 @@ static std::string seed(const std::string& program, const std::string& name) {
     return folder + "/" + program + "/" + name;
 }
 
-static void fill(int tensor, size_t offset, float* values, size_t count) {
-    for (size_t i = 0; i < count; i++) values[i] = float(tensor) + 0.25f * float((offset + i) % 5);
-}
-
 static void make_models() {
-    write_model(seed("checkpoint_fuzz", "fp32"), seed_config, fill);
-    write_model(seed("checkpoint_fuzz", "bf16"), seed_config, fill, true);
+    write_model(seed("checkpoint_fuzz", "fp32"), seed_config, fill_seed);
+    write_model(seed("checkpoint_fuzz", "bf16"), seed_config, fill_seed, true);
     for (const bool shuffled : {false, true}) {
         OptimizerState state;
         state.step = 7;
@@ -42,12 +38,12 @@ static void make_models() {
         }
         write_optimizer_state(seed("optimizer_state_fuzz", shuffled ? "shuffled" : "ordered"), seed_config,
                               state, [](Moment, int tensor, size_t offset, float* values, size_t count) {
-                                  fill(tensor, offset, values, count);
+                                  fill_seed(tensor, offset, values, count);
                               });
     }
     for (const bool in_bf16 : {false, true}) {
         const std::string name = in_bf16 ? "bf16" : "fp32", dir = folder + "/hugging_face";
-        write_hugging_face(dir, {4, 6, 128, 1, 2, 4}, fill, in_bf16);
+        write_hugging_face(dir, {4, 6, 128, 1, 2, 4}, fill_seed, in_bf16);
         const std::string config = read_whole_file(dir + "/config.json"),
                           model = read_whole_file(dir + "/model.safetensors");
         write_whole_file(seed("safetensors_fuzz", name), {model});
@@ -56,7 +52,20 @@ static void make_models() {
     }
 }
 
+static void make_debug_state() {
+    const int32_t header[256] = {20240327, 2, 1, 2};
+    const size_t numbers = 2 * 2 + 2 * seed_config.vocab_size + 1 + num_parameters(seed_config);
+    write_whole_file(seed("checkpoint_fuzz", "debug_state"),
+                     {std::string_view(reinterpret_cast<const char*>(header), sizeof header),
+                      std::string(4 * numbers, '\0')});
+    write_whole_file(seed("checkpoint_fuzz", "losses"), {"# step fp32 fp64\n0 5.25 5.2512\n1 5.0 5.01e0\n"});
+}
+
 static void make_data() {
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 12; i++)
+        write_whole_file(seed("corpus_fuzz", "story" + std::to_string(i)), {write_story(random).text});
+
     std::vector<uint16_t> tokens;
     for (int i = 0; i < 40; i++) tokens.push_back(uint16_t(i * 7 % 257));
     write_token_shard(seed("token_shard_fuzz", "40"), tokens.data(), 40);
@@ -80,18 +89,38 @@ static void make_data() {
 }
 
 static void make_runs() {
-    RunState state;
-    state.precision = "fp16";
-    state.shards = {{"a.bin", 18}, {"b.bin", 40}};
-    state.chunk_tokens = 4;
-    for (int i = 0; i < 5; i++) state.judge.judge(2.5f, 0.5f, 1);
-    write_whole_file(seed("run_state_fuzz", "five_steps"), {run_state_to_json(state)});
+    const std::string dir = folder + "/run";
+    write_seed_checkpoint(dir);
+    const nlohmann::json content =
+        nlohmann::json::parse(read_whole_file(run_path(dir, seed_step)))["content"];
+    std::filesystem::remove_all(dir);
+    write_whole_file(seed("run_folder_fuzz", "run"), {content.dump()});
+    write_whole_file(seed("run_state_fuzz", "five_steps"), {content["run"].dump()});
+    write_whole_file(seed("run_folder_fuzz", "log"),
+                     {"s:0 tel:10.9877\ns:0 trl:10.9877 lr:0.000300 norm:1.23\ns:7 eval:0.2999\n"});
+    write_whole_file(seed("run_folder_fuzz", "metrics"),
+                     {"step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag\n",
+                      "0,,,,,,10.9876804,\n0,10.9876804,0.0003,1.25,1234,outlier,,\n7,,,,,,,0.299890012\n"});
     Options options;
     std::string arguments[] = {"train_gpt2", "-i", "a.bin", "-e", "d12", "-o", "run", "-n", "500"};
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     parse_options(int(argv.size()), argv.data(), options);
-    write_whole_file(seed("options_fuzz", "effective"), {options.effective});
+    for (const char* program : {"options_fuzz", "run_folder_fuzz"})
+        write_whole_file(seed(program, "effective"), {options.effective});
+}
+
+static void make_device_caches() {
+    VkPipelineCacheHeaderVersionOne header = {
+        sizeof header, VK_PIPELINE_CACHE_HEADER_VERSION_ONE, seed_device.vendorID, seed_device.deviceID, {}};
+    memcpy(header.pipelineCacheUUID, seed_device.pipelineCacheUUID, VK_UUID_SIZE);
+    const std::string pipelines = std::string(reinterpret_cast<char*>(&header), sizeof header) + "kernels";
+    const std::string measured =
+        measured_file({{"matmul_forward5_bf16/64x768x768/epilogue0", 256}, {"b", 64}});
+    write_whole_file(seed("device_cache_fuzz", "pipelines"), {seal(pipelines)});
+    write_whole_file(seed("device_cache_fuzz", "pipelines_alone"), {pipelines});
+    write_whole_file(seed("device_cache_fuzz", "measured"), {measured});
+    write_whole_file(seed("device_cache_fuzz", "measured_alone"), {unseal(measured)});
 }
 
 static void make_reports() {
@@ -115,8 +144,10 @@ int main(int argc, char** argv) {
     folder = argv[1];
     try {
         make_models();
+        make_debug_state();
         make_data();
         make_runs();
+        make_device_caches();
         make_reports();
     } catch (const Error& error) {
         fprintf(stderr, "make_seeds: %s\n", error.what());

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <string>
 
-#include "llmc/model_config.h"
+#include "llmc/checkpoint.h"
+#include "llmc/device_cache.h"
+#include "llmc/run_state.h"
 
 // The model of the optimizer states that are read.
 inline const ModelConfig seed_config = {4, 6, 8, 1, 2, 4};
@@ -15,3 +17,33 @@ inline std::string seed_shard() {
     memcpy(bytes.data(), header, sizeof header);
     return bytes;
 }
+
+inline void fill_seed(int tensor, size_t offset, float* values, size_t count) {
+    for (size_t i = 0; i < count; i++) values[i] = float(tensor) + 0.25f * float((offset + i) % 5);
+}
+
+// A checkpoint of step seed_step in the folder, and the text of its run_....json's content.
+inline const int seed_step = 7;
+inline void write_seed_checkpoint(const std::string& folder) {
+    RunState run;
+    run.precision = "fp16";
+    run.shards = {{"a.bin", 18}, {"b.bin", 40}};
+    run.chunk_tokens = 4;
+    for (int i = 0; i < 5; i++) run.judge.judge(2.5f, 0.5f, 1);
+    OptimizerState state;
+    state.step = seed_step;
+    write_checkpoint(
+        folder, seed_config, state, fill_seed,
+        [](Moment, int tensor, size_t offset, float* values, size_t count) {
+            fill_seed(tensor, offset, values, count);
+        },
+        false, run_state_to_json(run));
+}
+
+// The device whose pipelines are read.
+inline const VkPhysicalDeviceProperties seed_device = [] {
+    VkPhysicalDeviceProperties device = {};
+    device.vendorID = 0x10005;
+    for (uint8_t& byte : device.pipelineCacheUUID) byte = uint8_t(&byte - device.pipelineCacheUUID);
+    return device;
+}();

@@ -2,10 +2,8 @@
 // name.
 #include "llmc/checkpoint.h"
 
-#define XXH_INLINE_ALL
 #include <fcntl.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +11,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "llmc/checksum.h"
 #include "llmc/error.h"
 #include "llmc/file.h"
 #include "llmc/real.h"
@@ -50,22 +49,6 @@ static void sync_directory(const std::string& dir) {
     fsync(descriptor);
     close(descriptor);
 }
-
-// The checksum of bytes that come in pieces.
-struct Checksum {
-    XXH3_state_t* state = XXH3_createState();
-    uint64_t bytes = 0;
-    Checksum() { XXH3_64bits_reset(state); }
-    ~Checksum() { XXH3_freeState(state); }
-    Checksum(const Checksum&) = delete;
-    void add(const void* data, size_t count) {
-        XXH3_64bits_update(state, data, count);
-        bytes += count;
-    }
-    std::string text() const {
-        return format_string("%016llx", (unsigned long long)XXH3_64bits_digest(state));
-    }
-};
 
 // What is written of a file, for the checkpoint's run_%08d.json.
 struct FileSeal {
@@ -336,19 +319,12 @@ void write_optimizer_state(const std::string& path, const ModelConfig& config, c
 
 // --- run_%08d.json: {"checksum": of the content as compact text, "content": {"files": ..., "run": ...}} ---
 
-static std::string checksum_of(const nlohmann::json& content) {
-    Checksum sum;
-    const std::string text = content.dump();
-    sum.add(text.data(), text.size());
-    return sum.text();
-}
-
 static void write_run_file(const std::string& path, const FileSeal& model, const FileSeal& state,
                            const std::string& run) {
     auto seal = [](const FileSeal& s) { return nlohmann::json{{"bytes", s.bytes}, {"xxh3", s.checksum}}; };
     const nlohmann::json content = {{"files", {{"model", seal(model)}, {"state", seal(state)}}},
                                     {"run", nlohmann::json::parse(run)}};
-    const nlohmann::json file = {{"checksum", checksum_of(content)}, {"content", content}};
+    const nlohmann::json file = {{"checksum", checksum_of(content.dump())}, {"content", content}};
     write_whole_file(path, {file.dump(1), "\n"});
 }
 
@@ -356,7 +332,7 @@ static nlohmann::json read_run_file(const std::string& path) {
     const uint64_t most = uint64_t(64) << 20;
     const nlohmann::json file = nlohmann::json::parse(read_whole_file(path, most), nullptr, false);
     if (!file.is_object() || !file.contains("content") || !file.contains("checksum") ||
-        file["checksum"] != checksum_of(file["content"]))
+        file["checksum"] != checksum_of(file["content"].dump()))
         fail("%s is damaged: it is not what was written", path.c_str());
     return file["content"];
 }

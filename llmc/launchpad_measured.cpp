@@ -1,17 +1,15 @@
-// LaunchPad's notes of what was measured on a device: lines "name number" in a file beside the pipeline
-// cache.
+// LaunchPad's notes of what was measured on a device: numbers by name, in a file beside the pipeline cache
+// (device_cache.h).
 #include <filesystem>
-#include <fstream>
 
+#include "llmc/device_cache.h"
 #include "llmc/file.h"
 #include "llmc/launchpad_internal.h"
 
 void read_measured(LaunchPadState& s) {
     if (s.cache_file.empty()) return;
     s.measured_file = std::filesystem::path(s.cache_file).replace_extension(".measured").string();
-    std::ifstream file(s.measured_file);
-    std::string name;
-    for (int value; file >> name >> value;) s.measured[name] = value;
+    s.measured = measured_in(read_cache_file(s.measured_file));
 }
 
 std::optional<int> LaunchPad::measured(const std::string& name) const {
@@ -24,12 +22,10 @@ void LaunchPad::keep_measured(const std::string& name, int value) {
     LaunchPadState& s = *state;
     s.measured[name] = value;
     if (s.measured_file.empty()) return;
-    std::string lines;
-    for (const auto& [key, number] : s.measured) lines += format_string("%s %d\n", key.c_str(), number);
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(s.measured_file).parent_path(), ignored);
     try {
-        write_whole_file(s.measured_file, {lines});
+        write_whole_file(s.measured_file, {measured_file(s.measured)});
     } catch (const Error&) {
         // as the pipeline cache: what cannot be written is measured again at the next start
     }

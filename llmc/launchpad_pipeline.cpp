@@ -2,10 +2,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "llmc/device_cache.h"
 #include "llmc/launchpad_internal.h"
 #include "llmc/shaders.h"
 
@@ -19,46 +19,20 @@ static std::filesystem::path cache_directory(const LaunchPadOptions& options) {
 }
 
 // A file name that differs for each device and driver version: cached pipelines fit those alone.
-static std::string cache_file_name(const LaunchPadState& s) {
-    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
-    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
+static std::string cache_file_name(const VkPhysicalDeviceProperties& device) {
     std::string name;
-    for (uint8_t byte : properties.properties.pipelineCacheUUID) name += format_string("%02x", byte);
-    return format_string("%s-%08x.pipelines", name.c_str(), properties.properties.driverVersion);
-}
-
-// FNV-1a, 64 bits. The file begins with it: drivers need not survive a cache that was damaged.
-static uint64_t checksum(std::string_view bytes) {
-    uint64_t hash = 0xcbf29ce484222325;
-    for (char byte : bytes) hash = (hash ^ uint8_t(byte)) * 0x100000001b3;
-    return hash;
-}
-
-// The cache in the file, or nothing where it is damaged or not one that this device's driver wrote.
-static std::string read_cache(const LaunchPadState& s) {
-    std::ifstream file(s.cache_file, std::ios::binary);
-    uint64_t expected = 0;
-    file.read(reinterpret_cast<char*>(&expected), sizeof expected);
-    std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (checksum(bytes) != expected) return "";
-    VkPipelineCacheHeaderVersionOne header;
-    if (bytes.size() < sizeof header) return "";
-    memcpy(&header, bytes.data(), sizeof header);
-    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
-    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
-    const VkPhysicalDeviceProperties& p = properties.properties;
-    const bool ours = header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
-                      header.vendorID == p.vendorID && header.deviceID == p.deviceID &&
-                      !memcmp(header.pipelineCacheUUID, p.pipelineCacheUUID, VK_UUID_SIZE);
-    return ours ? bytes : "";
+    for (uint8_t byte : device.pipelineCacheUUID) name += format_string("%02x", byte);
+    return format_string("%s-%08x.pipelines", name.c_str(), device.driverVersion);
 }
 
 void create_pipeline_cache(LaunchPadState& s) {
     std::string bytes;
     const std::filesystem::path directory = cache_directory(s.options);
     if (s.options.cache_directory != "none" && !directory.empty()) {
-        s.cache_file = (directory / cache_file_name(s)).string();
-        bytes = read_cache(s);
+        VkPhysicalDeviceProperties2 device = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+        s.vk.vkGetPhysicalDeviceProperties2(s.physical, &device);
+        s.cache_file = (directory / cache_file_name(device.properties)).string();
+        bytes = pipelines_in(read_cache_file(s.cache_file), device.properties);
     }
     VkPipelineCacheCreateInfo info = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
     info.initialDataSize = bytes.size();
@@ -77,9 +51,8 @@ void save_pipeline_cache(LaunchPadState& s) {
     std::filesystem::create_directories(std::filesystem::path(s.cache_file).parent_path(), ignored);
     const std::string temporary = format_string("%s.%d", s.cache_file.c_str(), int(getpid()));
     std::ofstream file(temporary, std::ios::binary);
-    const uint64_t hash = checksum({data.data(), bytes});
-    file.write(reinterpret_cast<const char*>(&hash), sizeof hash);
-    file.write(data.data(), std::streamsize(bytes));
+    data.resize(bytes);
+    file << seal(data);
     file.close();
     if (file)
         std::filesystem::rename(temporary, s.cache_file, ignored);

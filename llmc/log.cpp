@@ -6,23 +6,18 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "llmc/error.h"
 #include "llmc/file.h"
+#include "llmc/log_lines.h"
 
 static const char* metrics_header =
     "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag\n";
 
-// The lines of a log that belong to steps before resume_step; `format` reads the step from a line.
-static std::string lines_before(const std::string& path, const char* format, int resume_step) {
-    std::ifstream file(path);
-    std::string kept, line;
-    int step;
-    while (std::getline(file, line)) {
-        if (sscanf(line.c_str(), format, &step) == 1 && step < resume_step) kept += line + "\n";
-    }
-    return kept;
+// What a resumed run keeps of a log; nothing where there is none yet.
+static std::string kept_of(const std::string& path, std::string_view before, char after, int resume_step) {
+    if (resume_step < 0 || !std::filesystem::exists(path)) return "";
+    return lines_before(read_whole_file(path), before, after, resume_step);
 }
 
 void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
@@ -30,8 +25,8 @@ void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
     std::filesystem::create_directories(dir, error);
     if (error) fail("cannot create directory %s: %s", dir.c_str(), error.message().c_str());
     const std::string log = dir + "/main.log", metrics = dir + "/metrics.csv";
-    write_whole_file(log, {lines_before(log, "s:%d ", resume_step)});
-    write_whole_file(metrics, {metrics_header, lines_before(metrics, "%d,", resume_step)});
+    write_whole_file(log, {kept_of(log, "s:", ' ', resume_step)});
+    write_whole_file(metrics, {metrics_header, kept_of(metrics, "", ',', resume_step)});
     path = log;
     metrics_path = metrics;
     if (tensorboard) events.open(dir + "/" + tensorboard_folder, resume_step);

@@ -18,7 +18,8 @@ struct StepNumbers {
 struct MainLog {
     // dir/main.log and dir/metrics.csv; dir is created. resume_step < 0 begins empty logs; otherwise the
     // lines of steps before resume_step stay and later ones go, since the resumed run writes them again.
-    // With `tensorboard` also a new file of events in dir/tensorboard: see tensorboard.h.
+    // Error where the folder or a log cannot be written, or a log that is there cannot be read. With
+    // `tensorboard` also a new file of events in dir/tensorboard: see tensorboard.h.
     void open(const std::string& dir, int resume_step, bool tensorboard = false);
 
     // One line each, appended and flushed to the file at once; nothing happens before open().

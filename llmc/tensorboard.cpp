@@ -84,7 +84,9 @@ static long long seconds_of_new_file(const std::string& folder) {
     auto newest = static_cast<long long>(unix_time());
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
         long long seconds;
-        if (sscanf(entry.path().filename().c_str(), "events.out.tfevents.%lld.", &seconds) == 1)
+        char point;  // behind ten digits at most, as all such names have
+        if (sscanf(entry.path().filename().c_str(), "events.out.tfevents.%10lld%c", &seconds, &point) == 2 &&
+            point == '.')
             newest = std::max(newest, seconds + 1);
     }
     return newest;

@@ -74,6 +74,7 @@ bool TextReader::next(TextBlock& block) {
             file = open_to_read(paths[next_file++]);
             at_start = true;
             next_line = 1;
+            next_byte = 0;
         }
         block.path = paths[next_file - 1];
         if (fill(block, block.text)) break;
@@ -81,9 +82,37 @@ bool TextReader::next(TextBlock& block) {
     }
     block.begins_file = at_start;
     block.first_line = next_line;
+    block.first_byte = next_byte;
+    next_byte += block.text.size();
     at_start = false;
     if (!format.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
     return true;
+}
+
+// Bytes of the character of UTF-8 that the text begins with; 0: none, or NUL.
+static size_t character_bytes(std::string_view text) {
+    const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
+    const uint8_t first = byte(0);
+    if (first < 0x80) return first ? 1 : 0;
+    const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4) return 0;
+    // not longer than need be, no half of a pair of UTF-16, not beyond U+10FFFF
+    const uint8_t least = first == 0xe0   ? 0xa0
+                          : first == 0xf0 ? 0x90
+                                          : 0x80,
+                  most = first == 0xed   ? 0x9f
+                         : first == 0xf4 ? 0x8f
+                                         : 0xbf;
+    if (byte(1) < least || byte(1) > most) return 0;
+    for (size_t i = 2; i < length; i++)
+        if ((byte(i) & 0xc0) != 0x80) return 0;
+    return length;
+}
+
+size_t find_not_utf8(std::string_view text) {
+    for (size_t i = 0, bytes; i < text.size(); i += bytes)
+        if (!(bytes = character_bytes(text.substr(i)))) return i;
+    return std::string_view::npos;
 }
 
 static void encode_text(std::string_view text, const TextFormat& format, Tokenizer& tokenizer,
@@ -125,9 +154,10 @@ static void encode_lines(const TextBlock& block, const TextFormat& format, Token
 EncodedBlock encode_block(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer) {
     EncodedBlock encoded;
     encoded.begins_document = block.begins_file && format.field.empty();
-    if (format.field.empty())
+    if (format.field.empty()) {
         encode_text(block.text, format, tokenizer, encoded);
-    else
+        encoded.not_utf8 = find_not_utf8(block.text);
+    } else
         encode_lines(block, format, tokenizer, encoded);
     return encoded;
 }

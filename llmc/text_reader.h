@@ -14,6 +14,7 @@ struct TextBlock {
     std::string path;  // of its file
     std::string text;
     uint64_t first_line = 0;  // JSONL: number of its first line, from 1 on
+    uint64_t first_byte = 0;  // where it begins in its file
     bool begins_file = false;
 };
 
@@ -43,14 +44,20 @@ struct TextReader {
     size_t next_file = 0;
     File file;
     std::string rest;  // read, but behind the last cut
-    uint64_t next_line = 1;
+    uint64_t next_line = 1, next_byte = 0;
     bool at_start = true;
 };
+
+// The first byte of a text at which no character of UTF-8 begins, or the character NUL, which no text has and
+// UTF-16 is full of; npos: it is UTF-8.
+size_t find_not_utf8(std::string_view text);
 
 // The tokens of blocks, in order, with end-of-text before each document and, where the format says so, after
 // each blank line, but never twice in a row.
 struct EncodedBlock {
     std::vector<uint16_t> tokens;
+    size_t not_utf8 =
+        std::string::npos;  // plain text: the first byte, counted in its block, that is not UTF-8
     uint64_t text_bytes = 0;
     bool begins_document = false;  // end-of-text belongs before it, unless it is there already
 };

@@ -231,6 +231,11 @@ static void check_header(const uint32_t* header, const char* path) {
 Tokenizer open_tokenizer(const std::string& name_or_path) {
     if (name_or_path == "bytes") return bytes_tokenizer();
     const char* path = name_or_path.c_str();
+    if (!std::filesystem::exists(name_or_path))
+        fail(
+            "no tokenizer file %s: 'data/download.sh starter' fetches GPT-2's, "
+            "data/starter/gpt2_tokenizer.bin",
+            path);
     uint32_t header[header_ints];
     const uint64_t largest = sizeof(header) + uint64_t(max_vocab_size) * 256;
     std::string bytes = read_whole_file(name_or_path, largest);

@@ -281,3 +281,17 @@ TEST_F(download, reproduce_124M_downloads_trains_and_goes_on) {
     EXPECT_EQ(second.out.find("step    2/3"), std::string::npos) << second.out;
     EXPECT_NE(second.out.find("step    3/3"), std::string::npos) << second.out;
 }
+
+TEST(reproduce_124M, wrong_use_gives_one_line) {
+    TemporaryFolder folder;
+    for (const auto& [setting, says] : {std::pair{"SHARDS=x", "not 'x'"},
+                                        {"SHARDS=010", "not '010'"},
+                                        {"SHARDS=1029", "1 to 1028 training shards, not 1029"},
+                                        {"BUILD=/nowhere", "run 'make build' first"}}) {
+        const ProgramResult result = run_program({"env", "BUILD=" BINARY_DIR, "DATA=" + folder.path, setting,
+                                                  SOURCE_DIR "/dev/reproduce_124M.sh"});
+        EXPECT_EQ(result.status, 1) << setting;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    }
+}

@@ -70,6 +70,17 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     EXPECT_EQ(generate({"-n", "40", "--file", folder / "prompt"}).out, argument.out);
     const std::string piped = "printf 'Once upon' | " + program + " -e " + tiny + " --device cpu -n 40 -";
     EXPECT_EQ(run_program({"sh", "-c", piped}).out, argument.out);
+    for (const char* line_end : {"\n", "\r\n"}) {
+        write_whole_file(folder / "line", {"Once upon", line_end});
+        EXPECT_EQ(generate({"-n", "40", "--file", folder / "line"}).out, argument.out);
+        EXPECT_EQ(run_program(
+                      {"sh", "-c",
+                       "cat " + folder / "line" + " | " + program + " -e " + tiny + " --device cpu -n 40 -"})
+                      .out,
+                  argument.out);
+    }
+    write_whole_file(folder / "lines", {"Once upon\n\n"});
+    EXPECT_EQ(generate({"-n", "0", "--file", folder / "lines"}).out, "Once upon\n\n");
     EXPECT_EQ("Once upon" + generate({"-n", "40", "--no-echo", "Once upon"}).out, argument.out);
     EXPECT_EQ(generate({"-n", "0", "Once upon"}).out, "Once upon\n");
     EXPECT_EQ(generate({"-n", "5"}).status, 0);  // a new document

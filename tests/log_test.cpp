@@ -5,6 +5,8 @@
 
 #include "llmc/error.h"
 #include "llmc/file.h"
+#include "llmc/log_lines.h"
+#include "tests/message_of.h"
 #include "tests/run_program.h"
 
 TEST(MainLog, LinesAreLlmcs) {
@@ -42,6 +44,34 @@ TEST(MainLog, ResumeKeepsEarlierSteps) {
     text = read_whole_file(folder / "metrics.csv");
     EXPECT_EQ(count_lines(text), 12);
     EXPECT_TRUE(text.ends_with("\n9,9,0,0,0,,,\n10,,,,,,1,\n"));
+}
+
+TEST(MainLog, DamagedLinesGoOnResume) {
+    const std::string nul(1, '\0'), good = "s:3 tel:1.0\ns:4 trl:2.0\n";
+    for (const std::string& broken :
+         {std::string("\n"), "s:\n" + nul + nul, std::string("s:5\n"), std::string("s: 3 tel:1.0\n"),
+          std::string("s:-1 tel:1.0\n"), std::string("s:99999999999999999999 tel:1.0\n"), "s:3" + nul + " \n",
+          std::string("3,1.0\n"), std::string("\xff\xfe\n"), std::string("s:10 tel:1.0\n")}) {
+        EXPECT_EQ(lines_before(broken + "\n" + good, "s:", ' ', 10), good) << broken;
+        EXPECT_EQ(lines_before(good + broken, "s:", ' ', 10), good) << broken;
+    }
+    EXPECT_EQ(lines_before("step,loss\n3,1.0,,\n10,1.0\n4,2", "", ',', 10),
+              "3,1.0,,\n");  // the last is cut short
+    EXPECT_EQ(lines_before("", "s:", ' ', 10), "");
+    EXPECT_EQ(lines_before(good, "s:", ' ', 0), "");
+
+    TemporaryFolder folder;
+    write_whole_file(folder / "main.log", {good, "s:5 trl:1"});
+    write_whole_file(folder / "metrics.csv", {std::string(4096, '\0')});
+    MainLog log;
+    log.open(folder.path, 10);
+    log.log_eval(10, 0.5f);
+    EXPECT_EQ(read_whole_file(folder / "main.log"), good + "s:10 eval:0.5000\n");
+    EXPECT_EQ(count_lines(read_whole_file(folder / "metrics.csv")), 2);
+    std::filesystem::remove(folder / "main.log");
+    std::filesystem::create_directory(folder / "main.log");
+    EXPECT_EQ(message_of([&] { log.open(folder.path, 10); }),
+              "cannot read " + folder / "main.log" + ": it is a directory");
 }
 
 TEST(MainLog, UnwritableDirectory) {

@@ -42,6 +42,30 @@ TEST(Plot, DrawsOneRunAndSeveral) {
     EXPECT_EQ(read_text(folder / "both.png").substr(1, 3), "PNG");
 }
 
+// What a crash or an editor left in a log is left out, without a word of gnuplot's.
+TEST(Plot, DamagedLinesAreLeftOut) {
+    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
+    TemporaryFolder folder;
+    write_run(folder / "a");
+    write_run(folder / "b");
+    std::filesystem::remove(folder / "b/metrics.csv");
+    const std::string damaged = std::string(64, '\0') +
+                                "\n\xff\xfe,1\n,,,\nx,1,1,1,1,,1,\n31,1e,1.2.3,-,+,,0x1,\n" +
+                                "s:x trl:1\ns:31 trl:. lr:1.2.3 norm:-\ns:32 tel:--1\n33,";
+    for (const char* name : {"a/metrics.csv", "b/main.log"})
+        std::ofstream(folder / name, std::ios::app) << damaged;
+    const ProgramResult plot =
+        run_program({script, "--floor", "1.2", "--out", folder / "ab.svg", folder / "a", folder / "b"});
+    EXPECT_EQ(plot.status, 0) << plot.err;
+    EXPECT_EQ(plot.err, "");
+    EXPECT_NE(plot.out.find("validation loss 2.0000, entropy"), std::string::npos) << plot.out;
+    EXPECT_NE(read_text(folder / "ab.svg").find("tokens a second"), std::string::npos);
+    std::ofstream(folder / "a/metrics.csv") << damaged;
+    const ProgramResult none = run_program({script, folder / "a"});
+    EXPECT_EQ(none.status, 1);
+    EXPECT_EQ(none.err, "plot.sh: the logs in " + folder / "a" + " hold no losses\n");
+}
+
 TEST(Plot, Refusals) {
     if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
     TemporaryFolder folder;

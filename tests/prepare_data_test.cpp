@@ -8,6 +8,7 @@
 
 #include "llmc/file.h"
 #include "llmc/hellaswag.h"
+#include "llmc/text_reader.h"
 #include "llmc/token_file.h"
 #include "llmc/tokenizer.h"
 #include "tests/run_program.h"
@@ -230,6 +231,32 @@ TEST(prepare_data, makes_gpt2_s_tokenizer_file) {
                      "--encoder", shared_data + "encoder.json"});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(read_whole_file(folder / "t.bin") == read_whole_file(shared_data + "gpt2_tokenizer.bin"));
+}
+
+TEST(prepare_data, notes_text_that_is_not_utf8) {
+    TemporaryFolder folder;
+    const std::string good =
+        "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80 \xed\x9f\xbf \xef\xbf\xbd \xf4\x8f\xbf\xbf\n";
+    write_whole_file(folder / "good", {good});
+    write_whole_file(folder / "latin",
+                     {std::string(5 << 20, ' '), "x gr\xfc\xdf\n"});  // behind the first block
+    write_whole_file(folder / "utf16", {std::string("\xff\xfe"), std::string("t\0o\0", 4)});
+    const ProgramResult result = run_program({program, "--out", folder.path, "--name", "x", folder / "good",
+                                              folder / "latin", folder / "good", folder / "utf16"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(count_lines(result.err), 2) << result.err;
+    EXPECT_NE(result.err.find("note: " + folder / "latin" + " is not UTF-8 at byte 5242884; "),
+              std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find("note: " + folder / "utf16" + " is not UTF-8 at byte 0; "), std::string::npos)
+        << result.err;
+    EXPECT_EQ(find_not_utf8(good), std::string::npos);
+    EXPECT_EQ(find_not_utf8(""), std::string::npos);
+    for (const char* bad :
+         {"\x80", "\xc0\xaf", "\xc1\xbf", "\xc3", "\xc3(", "\xe0\x9f\xbf", "\xe2\x82", "\xe2\x82(",
+          "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf0\x9f\x98", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"})
+        EXPECT_EQ(find_not_utf8(good + bad), good.size()) << bad;
+    EXPECT_EQ(find_not_utf8(std::string("ab\0c", 4)), 2u);
 }
 
 TEST(prepare_data, bad_input_gives_one_line_and_status_1) {

@@ -302,6 +302,11 @@ TEST(TensorBoard, LaterFilesSortLater) {
     file.open(run / "tensorboard", 7);
     EXPECT_EQ(event_files(run.path).back(), file.path);
     EXPECT_NE(file.path.find(".4102444801."), std::string::npos) << file.path;
+    for (const char* name : {"9223372036854775807.x", "99999999999999999999.x", "-1.x", "4102444900", "no.x"})
+        std::ofstream(run / "tensorboard/events.out.tfevents." + name);  // no times that a name can have
+    EventFile next;
+    next.open(run / "tensorboard", 8);
+    EXPECT_NE(next.path.find(".4102444802."), std::string::npos) << next.path;
 }
 
 TEST(TensorBoard, AllThatMetricsHave) {

@@ -1,0 +1,72 @@
+// The files of a run's folder that a resumed run reads beside the checkpoint: run_....json, behind the
+// checksum that it should have, its logs and its options.
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "fuzz/fuzz.h"
+#include "fuzz/seeds.h"
+#include "llmc/checksum.h"
+#include "llmc/log_lines.h"
+#include "llmc/run_state.h"
+#include "llmc/train_options.h"
+
+using nlohmann::json;
+
+// A folder with a checkpoint, gone at exit.
+struct Folder {
+    std::string path = (std::filesystem::temp_directory_path() / "run_folder_fuzz.XXXXXX").string();
+    Folder() {
+        if (!mkdtemp(path.data())) abort();
+        write_seed_checkpoint(path);
+    }
+    ~Folder() { std::filesystem::remove_all(path); }
+};
+
+static void write_text(const std::string& path, std::string_view text) {
+    FILE* file = fopen(path.c_str(), "wb");
+    require(file && fwrite(text.data(), 1, text.size(), file) == text.size() && fclose(file) == 0);
+}
+
+static void read_run(const std::string& folder, std::string_view all) {
+    const json content = json::parse(all, nullptr, false);
+    const std::string path = run_path(folder, seed_step);
+    if (content.is_discarded())
+        write_text(path, all);
+    else
+        write_text(path, json{{"checksum", checksum_of(content.dump())}, {"content", content}}.dump());
+    expect_no_crash([&] { run_state_from_json(check_checkpoint(folder, seed_step), path); });
+}
+
+static void read_log(std::string_view all, std::string_view before, char after) {
+    const std::string kept = lines_before(all, before, after, 7);
+    require(kept.size() <= all.size() && (kept.empty() || kept.back() == '\n'));
+    require(lines_before(kept, before, after, 7) == kept && lines_before(kept, before, after, 0).empty());
+}
+
+static void read_options(const std::string& folder, std::string_view all) {
+    write_text(options_path(folder), all);
+    std::string arguments[] = {"train_gpt2", "-o", folder, "-y", "1"};
+    char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
+                    arguments[3].data(), arguments[4].data(), nullptr};
+    expect_no_crash([&] {
+        Options options;
+        if (!parse_options(5, argv, options)) return;
+        require(options.batch >= 1 && options.sequence >= 1 && options.learning_rate >= 0);
+        changed_options(std::string(all), options.effective);
+        require(changed_options(options.effective, options.effective).empty());
+    });
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    static const Folder folder;
+    const std::string_view all = text_of(data, size);
+    if (all.starts_with('{')) {
+        read_run(folder.path, all);
+        return 0;
+    }
+    read_log(all, "s:", ' ');
+    read_log(all, "", ',');
+    read_options(folder.path, all);
+    return 0;
+}
