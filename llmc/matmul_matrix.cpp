@@ -23,7 +23,7 @@ struct MatrixTiles {
 static const MatrixTiles matrix_tiles[] = {
     {256, 4, 4, 2, 4, 1, 2, 1, 132, 0.85}, {512, 4, 4, 4, 2, 1, 2, 1, 132, 0.87},
     {128, 4, 4, 2, 2, 1, 2, 2, 264, 0.92}, {64, 2, 2, 2, 2, 1, 4, 0, 264, 0.65},
-    {96, 2, 3, 2, 2, 2, 8, 0, 132, 1.2},   {32, 2, 2, 1, 2, 2, 8, 0, 132, 0.7}};
+    {96, 2, 3, 2, 2, 2, 8, 0, 132, 1.2},   {32, 2, 2, 1, 2, 2, 8, 0, 132, 0.6}};
 
 static const uint32_t PANEL = 8;  // rows of tiles that workgroups walk together
 static const int MOST_SLICES = 32;

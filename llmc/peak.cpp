@@ -84,10 +84,10 @@ Spread matrix_rate(LaunchPad& pad, const MatrixLoad& load, int repeats) {
     if (!shape) return {};
     const uint32_t block = uint32_t(load.subgroups) * pad.limits().subgroup_size;
     auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
-        pad.dispatch<T>(
-            "peak_matrix", {groups},
-            {block, shape.M, shape.N, shape.K, uint32_t(load.down), uint32_t(load.across), uint32_t(load.factors)},
-            args);
+        pad.dispatch<T>("peak_matrix", {groups},
+                        {block, shape.M, shape.N, shape.K, uint32_t(load.down), uint32_t(load.across),
+                         uint32_t(load.factors)},
+                        args);
     };
     const double products = 16.0 * load.subgroups;
     return group_rate(pad,

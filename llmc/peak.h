@@ -37,7 +37,7 @@ Spread fma_rate(LaunchPad& pad, int repeats);
 struct MatrixLoad {
     int subgroups = 4;  // in a workgroup
     int down = 4, across = 4;
-    int rounds = 256;  // of 16 products each; a sixteenth of them on a software device
+    int rounds = 256;             // of 16 products each; a sixteenth of them on a software device
     int factors = POWERS_OF_TWO;  // of shaders/args.h; others are slower on some devices
 };
 // Flops per second of products of fragments of T (bf16, fp16) in registers; a count of 0: no matrix cores for

@@ -192,12 +192,14 @@ static void expect_matrix_products(LaunchPad& pad, uint32_t down, uint32_t acros
     float* outp = pad.allocate<float>(groups * block, "peak");
     std::vector<float> got(groups * block, NAN);
     pad.upload(outp, got.data(), got.size() * sizeof(float));
-    pad.dispatch<T>("peak_matrix", {groups}, {block, shape.M, shape.N, shape.K, down, across, uint32_t(factors)},
+    pad.dispatch<T>("peak_matrix", {groups},
+                    {block, shape.M, shape.N, shape.K, down, across, uint32_t(factors)},
                     PeakFmaArgs{pad.at(outp, got.size()), int(rounds)});
     pad.download(got.data(), outp, got.size() * sizeof(float));
     double per_product = 0;
     for (uint32_t i = 0; i < down; i++)
-        for (uint32_t j = 0; j < across; j++) per_product += std::exp2(-double(i)) * std::exp2(-double(down + j));
+        for (uint32_t j = 0; j < across; j++)
+            per_product += std::exp2(-double(i)) * std::exp2(-double(down + j));
     const double expected = per_product * shape.M * shape.N * shape.K * rounds * (16.0 / (down * across));
     for (size_t first = 0; first < got.size(); first += lanes) {
         double total = 0;

@@ -39,14 +39,21 @@ struct BestLoad {
 };
 
 static const char* factors_name(int factors) {
-    return factors == SCATTERED_FACTORS ? "scattered" : factors == UNIFORM_FACTORS ? "uniform" : "powers of two";
+    return factors == SCATTERED_FACTORS ? "scattered"
+           : factors == UNIFORM_FACTORS ? "uniform"
+                                        : "powers of two";
 }
 
 // Every configuration of peak_matrix, a row each; returns the best.
 template <class T>
 static BestLoad try_matrix_loads(ReportRun& run, Table& table) {
     BestLoad best;
-    const MatrixLoad sixteen[] = {{4, 4, 4}, {2, 4, 4}, {8, 4, 4}, {4, 4, 4, 1024}, {4, 4, 4, 256, UNIFORM_FACTORS}, {4, 4, 4, 256, SCATTERED_FACTORS}};
+    const MatrixLoad sixteen[] = {{4, 4, 4},
+                                  {2, 4, 4},
+                                  {8, 4, 4},
+                                  {4, 4, 4, 1024},
+                                  {4, 4, 4, 256, UNIFORM_FACTORS},
+                                  {4, 4, 4, 256, SCATTERED_FACTORS}};
     const MatrixLoad fewer[] = {{4, 2, 4}, {8, 2, 4}, {4, 2, 2}, {8, 2, 2}};
     std::vector<MatrixLoad> loads(std::begin(sixteen), std::end(sixteen));
     if (run.software()) loads = {loads.front(), loads.back()};  // each takes seconds to compile there

@@ -30,7 +30,7 @@ struct GpuSeconds {
     double in_a_row;  // on the GPU, of a launch among many that wait for each other
     double single;    // by the host's clock: to launch, to submit, to wait
 };
-// `launch` appends one run. A GPU's clock must be up already (measure_peaks raises it).
+// `launch` appends one run.
 GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, double at_least);
 
 // What the CPU does at most, its products of bf16 pairs as bf16_matrix_rate, and what the GPU does; a
