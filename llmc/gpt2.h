@@ -50,9 +50,10 @@ enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM
 // overwrites them, so that nobody has to zero the most of all memory, and later ones add to them. The other
 // parameters' are added to always.
 enum class Gradients { none, overwrite, add };
-inline bool is_overwritten(int tensor) {
-    return tensor == WTE || tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
+inline bool is_layer_weight(int tensor) {
+    return tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
 }
+inline bool is_overwritten(int tensor) { return tensor == WTE || is_layer_weight(tensor); }
 
 template <class Real>
 struct GPT2 {
@@ -396,23 +397,24 @@ struct Elements {
     size_t first, count;
 };
 
+// Weight decay goes to the 2-D tensors alone, or to all of them.
 template <class Real>
-void update_elements(GPT2<Real>& g, const Elements& e, float weight_decay) {
+void update_elements(GPT2<Real>& g, const Elements& e, float weight_decay, bool decay_all = false) {
     const size_t at = e.first;
+    const float decay = decay_all || parameter_info[e.tensor].weight_decay ? weight_decay : 0.0f;
     float* master = g.master[e.tensor] ? g.master[e.tensor] + at : nullptr;
     adamw_update(g.on("adamw"), g.params[e.tensor] + at, master, g.m[e.tensor] + at, g.v[e.tensor] + at,
-                 g.grads[e.tensor] + at, e.count, g.adamw, weight_decay, g.stats + 1, at);
+                 g.grads[e.tensor] + at, e.count, g.adamw, decay, g.stats + 1, at);
 }
 
 // One AdamW step with the numbers in g.adamw, on gradients times the factor in g.stats[2]; 0: nothing
-// changes. Weight decay goes to the 2-D tensors alone, or to all of them.
+// changes. Weight decay as above.
 template <class Real>
 void gpt2_update(GPT2<Real>& g, float weight_decay, bool decay_all = false) {
     LaunchPad* pad = g.on("adamw");
     if (pad) pad->begin_group();  // the tensors are independent of each other
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
-        update_elements(g, {i, 0, parameter_size(g.config, i)},
-                        decay_all || parameter_info[i].weight_decay ? weight_decay : 0.0f);
+        update_elements(g, {i, 0, parameter_size(g.config, i)}, weight_decay, decay_all);
     if (pad) pad->end_group();
 }
 
@@ -437,9 +439,7 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T) {
     };
     g.pad->begin_group();
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
-        if (i == WTE || !is_overwritten(i))
-            update_elements(g, {i, 0, parameter_size(g.config, i)},
-                            parameter_info[i].weight_decay ? weight_decay : 0.0f);
+        if (!is_layer_weight(i)) update_elements(g, {i, 0, parameter_size(g.config, i)}, weight_decay);
     update_layer(0);
     g.pad->end_group();
     gpt2_forward(g, B, T, [&](int l) {

@@ -147,7 +147,7 @@ template <class T>
 static int measured_block_size(const LaunchPad& pad, const MatrixProduct& p, int usual, bool may_slice) {
     const int block_size = pad.measured(name_of<T>(p)).value_or(0);
     for (const MatrixTiles& tiles : matrix_tiles)
-        if (tiles.block_size == block_size && int(tiles.teams) == matrix_teams(usual) &&
+        if (tiles.block_size == block_size && tiles.teams == find_tiles(usual).teams &&
             fits<T>(pad, p, tiles, may_slice))
             return block_size;
     return usual;
@@ -259,7 +259,7 @@ void measure_tiles(LaunchPad& pad, const std::vector<MatrixProduct>& products) {
         double best_time = 1e30;
         int best = usual;
         for (const MatrixTiles& tiles : matrix_tiles) {
-            if (int(tiles.teams) != matrix_teams(usual) || !fits<T>(pad, p, tiles, true)) continue;
+            if (tiles.teams != find_tiles(usual).teams || !fits<T>(pad, p, tiles, true)) continue;
             cut.block_size = tiles.block_size;
             const auto launch = [&] { launch_matrix_product<T>(pad, p, cut, operands.args); };
             warm_up(pad, launch, warm ? 0 : 0.5);  // compiles the kernel; the first time, raises the clock

@@ -51,8 +51,8 @@ double cpu_seconds(const std::function<void()>& run, double at_least) {
 }
 
 GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, double at_least) {
-    static double last_used =
-        0;  // the clock of a GPU that waits for the CPU falls: an H200's within a second
+    // the clock of a GPU that waits for the CPU falls: an H200's within a second
+    static double last_used = 0;
     const auto single = [&] {
         launch();
         pad.commit(true);
