@@ -86,7 +86,8 @@ struct GPT2 {
     // then
     Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
     float *delta = nullptr, *scratch = nullptr;
-    float* stats = nullptr;  // loss, gradient norm, clip factor of the step at hand
+    float* dweight_scratch = nullptr;  // of the gradients of the parameters, which run beside others
+    float* stats = nullptr;            // loss, gradient norm, clip factor of the step at hand
     float* norm_scratch = nullptr;
     AdamWStep* adamw = nullptr;  // read by the kernels: it changes every step, and they are recorded once
 
@@ -192,10 +193,11 @@ void allocate_for_training(GPT2<Real>& g) {
     const int N = g.B * g.T, C = c.channels;
     g.buckets = memory.allocate<int>(encoder_bucket_ints(N), "buckets");
     g.delta = memory.allocate<float>(size_t(N) * c.num_heads, "delta");
-    size_t scratch = layernorm_backward_scratch(g.pad, N, C);
+    size_t scratch = layernorm_backward_scratch(g.pad, N, C), dweight_scratch = 1;
     auto add_product = [&](int rows, int in, int out) {
         scratch = std::max({scratch, matmul_forward_scratch<Real>(g.pad, rows, in, out),
-                            matmul_backward_scratch<Real>(g.pad, rows, in, out)});
+                            matmul_dinp_scratch<Real>(g.pad, rows, in, out)});
+        dweight_scratch = std::max(dweight_scratch, matmul_dweight_scratch<Real>(g.pad, rows, in, out));
     };
     for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}})
         add_product(N, in, out);
@@ -203,6 +205,7 @@ void allocate_for_training(GPT2<Real>& g) {
     if (N % g.logit_rows)
         add_product(N % g.logit_rows, C, c.padded_vocab_size);  // the last chunk of the head
     g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
+    g.dweight_scratch = memory.allocate<float>(dweight_scratch, "scratch of weight gradients");
     g.norm_scratch = memory.allocate<float>(
         std::max<size_t>(global_norm_scratch(g.pad, g.gradient_slices), 1), "norm partial sums");
 }
@@ -297,10 +300,12 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
         if (look) look(first, rows);
         fused_classifier(g.on("classifier"), g.logits, g.losses + first, g.targets + first,
                          loss_scale * g.gradient_scale, rows, V, Vp, training);
-        if (training)
-            matmul_backward<Real>(g.on("matmul"), g.dbranch + size_t(first) * C, g.grad(WTE), nullptr,
-                                  g.scratch, g.logits, lnf, g.weight(WTE), rows, C, Vp,
-                                  first > 0 || gradients == Gradients::add);
+        if (!training) continue;
+        const SideBySide group(g.pad);
+        matmul_backward_parameters<Real>(g.on("matmul"), g.grad(WTE), nullptr, g.dweight_scratch, g.logits,
+                                         lnf, rows, C, Vp, first > 0 || gradients == Gradients::add);
+        matmul_backward_input<Real>(g.on("matmul"), g.dbranch + size_t(first) * C, g.scratch, g.logits,
+                                    g.weight(WTE), rows, C, Vp);
     }
     sum_losses(g.on("classifier"), g.stats, g.losses, N, loss_scale);
 }
@@ -313,32 +318,60 @@ template <class Real>
 void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
     const bool accumulate = gradients == Gradients::add;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
-    g.memory.zero(g.dresidual, size_t(N) * C);
-    layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.scratch, g.dbranch,
-                       g.layers[L - 1].residual3, g.weight(LNFW), g.lnf_mean, g.lnf_rstd, N, C);
+    layernorm_backward<Real>(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.scratch, nullptr,
+                             g.dbranch, g.layers[L - 1].residual3, g.weight(LNFW), g.lnf_mean, g.lnf_rstd, N,
+                             C);
+    // What leads from gradient to gradient runs one after the other. The gradients of the parameters, which
+    // nobody waits for, run beside those kernels that leave the most of a large GPU idle where rows are few.
     for (int l = L - 1; l >= 0; l--) {
         const LayerActivations<Real>& a = g.layers[l];
         const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
+        // in the memory of activations that are not needed any more by then
+        Real *dresidual2 = a.residual3, *dqkv = a.fch;
         if (g.recompute >= RECOMPUTE_GELU) gelu_forward(g.on("gelu"), a.fch_gelu, a.fch, size_t(N) * 4 * C);
-        matmul_backward(g.on("matmul"), g.dwide, g.grad(FCPROJW, l), g.grad(FCPROJB, l), g.scratch,
-                        g.dresidual, a.fch_gelu, g.weight(FCPROJW, l), N, 4 * C, C, accumulate, a.fch);
+        matmul_backward_input<Real>(g.on("matmul"), g.dwide, g.scratch, g.dresidual, g.weight(FCPROJW, l), N,
+                                    4 * C, C, a.fch);
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward(g.on("layernorm"), a.ln2, a.ln2_mean, a.ln2_rstd, a.residual2,
                               g.weight(LN2W, l), g.weight(LN2B, l), N, C);
-        matmul_backward(g.on("matmul"), g.dbranch, g.grad(FCW, l), g.grad(FCB, l), g.scratch, g.dwide, a.ln2,
-                        g.weight(FCW, l), N, C, 4 * C, accumulate);
-        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN2W, l), g.grad(LN2B, l), g.scratch,
-                           g.dbranch, a.residual2, g.weight(LN2W, l), a.ln2_mean, a.ln2_rstd, N, C);
-        matmul_backward(g.on("matmul"), g.dbranch, g.grad(ATTPROJW, l), g.grad(ATTPROJB, l), g.scratch,
-                        g.dresidual, a.atty, g.weight(ATTPROJW, l), N, C, C, accumulate);
-        attention_backward(g.on("attention"), g.dwide, g.delta, g.dbranch, a.atty, a.lse, a.qkv, B, T, C, NH);
+        matmul_backward_input<Real>(g.on("matmul"), g.dbranch, g.scratch, g.dwide, g.weight(FCW, l), N, C,
+                                    4 * C);
+        {
+            const SideBySide group(g.pad);
+            layernorm_backward<Real>(g.on("layernorm"), dresidual2, g.grad(LN2W, l), g.grad(LN2B, l),
+                                     g.scratch, g.dresidual, g.dbranch, a.residual2, g.weight(LN2W, l),
+                                     a.ln2_mean, a.ln2_rstd, N, C);
+            matmul_backward_parameters<Real>(g.on("matmul"), g.grad(FCPROJW, l), g.grad(FCPROJB, l),
+                                             g.dweight_scratch, g.dresidual, a.fch_gelu, N, 4 * C, C,
+                                             accumulate);
+        }
+        matmul_backward_input<Real>(g.on("matmul"), g.dbranch, g.scratch, dresidual2, g.weight(ATTPROJW, l),
+                                    N, C, C);
+        {
+            const SideBySide group(g.pad);
+            attention_backward<Real>(g.on("attention"), dqkv, g.delta, g.dbranch, a.atty, a.lse, a.qkv, B, T,
+                                     C, NH);
+            matmul_backward_parameters<Real>(g.on("matmul"), g.grad(FCW, l), g.grad(FCB, l),
+                                             g.dweight_scratch, g.dwide, a.ln2, N, C, 4 * C, accumulate);
+        }
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward(g.on("layernorm"), a.ln1, a.ln1_mean, a.ln1_rstd, residual, g.weight(LN1W, l),
                               g.weight(LN1B, l), N, C);
-        matmul_backward(g.on("matmul"), g.dbranch, g.grad(QKVW, l), g.grad(QKVB, l), g.scratch, g.dwide,
-                        a.ln1, g.weight(QKVW, l), N, C, 3 * C, accumulate);
-        layernorm_backward(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l), g.scratch,
-                           g.dbranch, residual, g.weight(LN1W, l), a.ln1_mean, a.ln1_rstd, N, C);
+        {
+            const SideBySide group(g.pad);
+            matmul_backward_input<Real>(g.on("matmul"), g.dbranch, g.scratch, dqkv, g.weight(QKVW, l), N, C,
+                                        3 * C);
+            matmul_backward_parameters<Real>(g.on("matmul"), g.grad(ATTPROJW, l), g.grad(ATTPROJB, l),
+                                             g.dweight_scratch, dresidual2, a.atty, N, C, C, accumulate);
+        }
+        {
+            const SideBySide group(g.pad);
+            layernorm_backward<Real>(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l),
+                                     g.scratch, dresidual2, g.dbranch, residual, g.weight(LN1W, l),
+                                     a.ln1_mean, a.ln1_rstd, N, C);
+            matmul_backward_parameters<Real>(g.on("matmul"), g.grad(QKVW, l), g.grad(QKVB, l),
+                                             g.dweight_scratch, dqkv, a.ln1, N, C, 3 * C, accumulate);
+        }
     }
     encoder_backward(g.on("encoder"), g.grad(WTE), g.grad(WPE), g.dresidual, g.buckets, B, T, C);
 }

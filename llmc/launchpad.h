@@ -193,6 +193,18 @@ class LaunchPad {
     std::unique_ptr<struct LaunchPadState> state;
 };
 
+// The commands given while it lives are a group; nothing where pad is null, on the CPU.
+struct SideBySide {
+    LaunchPad* pad;
+    explicit SideBySide(LaunchPad* launchpad) : pad(launchpad) {
+        if (pad) pad->begin_group();
+    }
+    SideBySide(const SideBySide&) = delete;
+    ~SideBySide() {
+        if (pad) pad->end_group();
+    }
+};
+
 // One numbered version of a layer's kernel: tests and benchmarks walk the tables of these. F is the type of
 // the launcher, a function that takes the launchpad, the layer's arguments and the block size.
 template <class F>

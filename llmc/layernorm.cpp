@@ -62,8 +62,8 @@ void layernorm_forward_cpu(T* out, float* mean, float* rstd, const T* inp, const
 
 // One row of the backward pass: its dinp, and what it adds to the sums of dweight and dbias.
 template <class T>
-static inline void add_row(T* dx, float* weights, float* biases, const T* dy, const T* x, const T* weight,
-                           float mean, float rstd, int C) {
+static inline void add_row(T* dx, float* weights, float* biases, const T* added, const T* dy, const T* x,
+                           const T* weight, float mean, float rstd, int C) {
     float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
     for (int c = 0; c < C; c++) {
@@ -76,22 +76,26 @@ static inline void add_row(T* dx, float* weights, float* biases, const T* dy, co
 #pragma omp simd
     for (int c = 0; c < C; c++) {
         const float g = float(dy[c]), norm = (float(x[c]) - mean) * rstd;
-        dx[c] = round_to<T>(float(dx[c]) + (float(weight[c]) * g - sum - norm * dot) * rstd);
+        dx[c] =
+            round_to<T>((added ? float(added[c]) : 0.0f) + (float(weight[c]) * g - sum - norm * dot) * rstd);
         weights[c] += g * norm;
         biases[c] += g;
     }
 }
-SIMD_CLONES static void backward_row(float* dx, float* weights, float* biases, const float* dy,
-                                     const float* x, const float* weight, float mean, float rstd, int C) {
-    add_row(dx, weights, biases, dy, x, weight, mean, rstd, C);
+SIMD_CLONES static void backward_row(float* dx, float* weights, float* biases, const float* added,
+                                     const float* dy, const float* x, const float* weight, float mean,
+                                     float rstd, int C) {
+    add_row(dx, weights, biases, added, dy, x, weight, mean, rstd, C);
 }
-SIMD_CLONES static void backward_row(bf16* dx, float* weights, float* biases, const bf16* dy, const bf16* x,
-                                     const bf16* weight, float mean, float rstd, int C) {
-    add_row(dx, weights, biases, dy, x, weight, mean, rstd, C);
+SIMD_CLONES static void backward_row(bf16* dx, float* weights, float* biases, const bf16* added,
+                                     const bf16* dy, const bf16* x, const bf16* weight, float mean,
+                                     float rstd, int C) {
+    add_row(dx, weights, biases, added, dy, x, weight, mean, rstd, C);
 }
-SIMD_CLONES static void backward_row(fp16* dx, float* weights, float* biases, const fp16* dy, const fp16* x,
-                                     const fp16* weight, float mean, float rstd, int C) {
-    add_row(dx, weights, biases, dy, x, weight, mean, rstd, C);
+SIMD_CLONES static void backward_row(fp16* dx, float* weights, float* biases, const fp16* added,
+                                     const fp16* dy, const fp16* x, const fp16* weight, float mean,
+                                     float rstd, int C) {
+    add_row(dx, weights, biases, added, dy, x, weight, mean, rstd, C);
 }
 
 SIMD_CLONES static void add_parts(float* sums, int parts, int n) {
@@ -105,8 +109,8 @@ SIMD_CLONES static void add_parts(float* sums, int parts, int n) {
 static int backward_parts(int N) { return std::clamp(N / 8, 1, 64); }
 
 template <class T>
-void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
-                            const float* mean, const float* rstd, int N, int C) {
+void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* added, const T* dout, const T* inp,
+                            const T* weight, const float* mean, const float* rstd, int N, int C) {
     const CpuTimer timer("layernorm_backward", moves<T>(4.0 * N * C));
     static thread_local std::vector<float> memory;  // kept: it is needed several times a layer
     const int parts = backward_parts(N);
@@ -119,7 +123,8 @@ void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const 
         const int end = int(int64_t(N) * (part + 1) / parts);
         for (int row = int(int64_t(N) * part / parts); row < end; row++) {
             const size_t at = size_t(row) * C;
-            backward_row(dinp + at, weights, biases, dout + at, inp + at, weight, mean[row], rstd[row], C);
+            backward_row(dinp + at, weights, biases, added ? added + at : nullptr, dout + at, inp + at,
+                         weight, mean[row], rstd[row], C);
         }
     }
     add_parts(sums, parts, 2 * C);
@@ -177,14 +182,15 @@ static void layernorm_forward3(LaunchPad& pad, T* out, float* mean, float* rstd,
 }
 
 template <class T>
-static LayernormBackwardArgs backward_args(LaunchPad& pad, T* dinp, T* dweight, T* dbias, const T* dout,
-                                           const T* inp, const T* weight, const float* mean,
+static LayernormBackwardArgs backward_args(LaunchPad& pad, T* dinp, T* dweight, T* dbias, const T* added,
+                                           const T* dout, const T* inp, const T* weight, const float* mean,
                                            const float* rstd, int N, int C) {
     const size_t n = N, c = C;
     return {pad.at(dinp, n * c),
             pad.at(dweight, c),
             pad.at(dbias, c),
             0,
+            pad.at(added, n * c),
             pad.at(dout, n * c),
             pad.at(inp, n * c),
             pad.at(weight, c),
@@ -196,11 +202,11 @@ static LayernormBackwardArgs backward_args(LaunchPad& pad, T* dinp, T* dweight, 
 }
 
 template <class T>
-static void layernorm_backward1(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float*, const T* dout,
-                                const T* inp, const T* weight, const float* mean, const float* rstd, int N,
-                                int C, int block_size) {
+static void layernorm_backward1(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float*, const T* added,
+                                const T* dout, const T* inp, const T* weight, const float* mean,
+                                const float* rstd, int N, int C, int block_size) {
     LayernormBackwardArgs args =
-        backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+        backward_args(pad, dinp, dweight, dbias, added, dout, inp, weight, mean, rstd, N, C);
     const uint32_t block = uint32_t(block_size);
     pad.dispatch<T>("layernorm_backward1", {blocks(N, block)}, {block}, args, moves<T>(4.0 * N * C));
     pad.dispatch<T>("layernorm_backward1_weight", {blocks(C, block)}, {block}, args, moves<T>(2.0 * N * C));
@@ -223,18 +229,18 @@ static void add_teams(LaunchPad& pad, const LayernormBackwardArgs& args) {
 }
 
 template <class T>
-static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                                const T* inp, const T* weight, const float* mean, const float* rstd, int N,
-                                int C, int block_size) {
+static void layernorm_backward2(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
+                                const T* dout, const T* inp, const T* weight, const float* mean,
+                                const float* rstd, int N, int C, int block_size) {
     LayernormBackwardArgs args =
-        backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
-    const uint32_t width = pack_width<T>(C, {args.dinp, args.dout, args.inp, args.weight});
+        backward_args(pad, dinp, dweight, dbias, added, dout, inp, weight, mean, rstd, N, C);
+    const uint32_t width = pack_width<T>(C, {args.dinp, args.added, args.dout, args.inp, args.weight});
     uint32_t block = uint32_t(block_size);
     while (blocks(C / width, block) > BACKWARD_PACKS && 2 * block <= pad.limits().max_block) block *= 2;
     const uint32_t packs = uint32_t(blocks(C / width, block));
     if (packs > BACKWARD_PACKS)
-        return layernorm_backward1(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C,
-                                   block_size);
+        return layernorm_backward1(pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd,
+                                   N, C, block_size);
     args.teams = std::min(N, BACKWARD_TEAMS);
     args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
     pad.dispatch<T>("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args,
@@ -251,17 +257,17 @@ static const uint32_t BACKWARD3_PACKS = 4;
 static const int FEW_ROWS = 512;
 
 template <class T>
-static void layernorm_backward3(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                                const T* inp, const T* weight, const float* mean, const float* rstd, int N,
-                                int C, int block_size) {
+static void layernorm_backward3(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
+                                const T* dout, const T* inp, const T* weight, const float* mean,
+                                const float* rstd, int N, int C, int block_size) {
     LayernormBackwardArgs args =
-        backward_args(pad, dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+        backward_args(pad, dinp, dweight, dbias, added, dout, inp, weight, mean, rstd, N, C);
     const uint32_t pack = 16 / sizeof(T), block = uint32_t(block_size);
     const uint32_t packs = uint32_t(blocks(uint32_t(C) / pack, block)), rows = packs == 1 ? 2 : 1;
-    if (wide_pack_width<T>(C, {args.dinp, args.dout, args.inp, args.weight}) != pack ||
+    if (wide_pack_width<T>(C, {args.dinp, args.added, args.dout, args.inp, args.weight}) != pack ||
         packs > BACKWARD3_PACKS)
-        return layernorm_backward2(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C,
-                                   block_size);
+        return layernorm_backward2(pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd,
+                                   N, C, block_size);
     args.teams = int(std::min<uint64_t>(blocks(N, rows), BACKWARD3_TEAMS));
     if (N > FEW_ROWS) args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
     pad.begin_group();
@@ -320,16 +326,18 @@ void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T
 }
 
 template <class T>
-void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                        const T* inp, const T* weight, const float* mean, const float* rstd, int N, int C) {
-    if (!pad) return layernorm_backward_cpu(dinp, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
+                        const T* dout, const T* inp, const T* weight, const float* mean, const float* rstd,
+                        int N, int C) {
+    if (!pad) return layernorm_backward_cpu(dinp, dweight, dbias, added, dout, inp, weight, mean, rstd, N, C);
     if (pad->device().type == DeviceType::software)  // where barriers cost more than reading twice
-        return layernorm_backward1(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C,
-                                   64);
+        return layernorm_backward1(*pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd,
+                                   N, C, 64);
     // one pack in each invocation, or as few as 256 of them can hold
     const uint64_t packs = blocks(C, 16 / sizeof(T)), each = blocks(packs, 256);
     const int block = int(blocks(blocks(packs, each), 32) * 32);
-    layernorm_backward3(*pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
+    layernorm_backward3(*pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd, N, C,
+                        block);
 }
 
 size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C) {
@@ -341,8 +349,8 @@ size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C) {
     template std::vector<KernelVersion<LayernormBackward<T>>> layernorm_backward_versions();                 \
     template void layernorm_forward_cpu(T*, float*, float*, const T*, const T*, const T*, int, int);         \
     template void layernorm_forward(LaunchPad*, T*, float*, float*, const T*, const T*, const T*, int, int); \
-    template void layernorm_backward_cpu(T*, T*, T*, const T*, const T*, const T*, const float*,             \
+    template void layernorm_backward_cpu(T*, T*, T*, const T*, const T*, const T*, const T*, const float*,   \
                                          const float*, int, int);                                            \
-    template void layernorm_backward(LaunchPad*, T*, T*, T*, float*, const T*, const T*, const T*,           \
+    template void layernorm_backward(LaunchPad*, T*, T*, T*, float*, const T*, const T*, const T*, const T*, \
                                      const float*, const float*, int, int);
 FOR_EACH_REAL(INSTANTIATE)

@@ -11,11 +11,13 @@ template <class T>
 void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
                        const T* bias, int N, int C);
 
-// Adds to dinp (N,C), dweight (C) and dbias (C); dout, inp (N,C); weight (C); mean, rstd (N) of the forward
-// pass. scratch: layernorm_backward_scratch() floats, contents ignored; null where that is 0.
+// dinp (N,C) = added (N,C) plus the gradient of inp; added may be dinp itself, or null: nothing is added.
+// dweight (C) and dbias (C) are added to. dout, inp (N,C); weight (C); mean, rstd (N) of the forward pass.
+// scratch: layernorm_backward_scratch() floats, contents ignored; null where that is 0.
 template <class T>
-void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                        const T* inp, const T* weight, const float* mean, const float* rstd, int N, int C);
+void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
+                        const T* dout, const T* inp, const T* weight, const float* mean, const float* rstd,
+                        int N, int C);
 size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C);  // floats; pad null (CPU): 0
 
 template <class T>
@@ -29,16 +31,16 @@ void layernorm_row(bf16* y, float* mean, float* rstd, const bf16* x, const bf16*
 void layernorm_row(fp16* y, float* mean, float* rstd, const fp16* x, const fp16* weight, const fp16* bias,
                    int C);
 template <class T>
-void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
-                            const float* mean, const float* rstd, int N, int C);
+void layernorm_backward_cpu(T* dinp, T* dweight, T* dbias, const T* added, const T* dout, const T* inp,
+                            const T* weight, const float* mean, const float* rstd, int N, int C);
 
 template <class T>
 using LayernormForward = void(LaunchPad& pad, T* out, float* mean, float* rstd, const T* inp, const T* weight,
                               const T* bias, int N, int C, int block_size);
 template <class T>
-using LayernormBackward = void(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                               const T* inp, const T* weight, const float* mean, const float* rstd, int N,
-                               int C, int block_size);
+using LayernormBackward = void(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
+                               const T* dout, const T* inp, const T* weight, const float* mean,
+                               const float* rstd, int N, int C, int block_size);
 template <class T>
 std::vector<KernelVersion<LayernormForward<T>>> layernorm_forward_versions();
 template <class T>

@@ -3,6 +3,7 @@
 #include "llmc/matmul.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "llmc/gelu.h"
 #include "llmc/matmul_matrix.h"
@@ -475,117 +476,96 @@ size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC) {
     return partial_floats(product, cut_matrix_product<T>(*pad, product, 0, true));
 }
 
-// Where in matmul_backward()'s scratch the partial results lie; all are in use at the same time.
-struct BackwardScratch {
-    size_t dbias, dinp, end;  // dweight's come first
-};
+template <class T>
+size_t matmul_dinp_scratch(const LaunchPad* pad, int N, int C, int OC) {
+    if (!pad || !on_matrix_cores<T>(*pad, C, OC)) return 0;
+    const MatrixProduct product = dinp5_product(N, C, OC, EPILOGUE_NONE);
+    return partial_floats(product, cut_matrix_product<T>(*pad, product, 0, true));
+}
 
-static size_t round_up(size_t n) { return blocks(n, 4) * 4; }  // 16-byte accesses
+// Floats of the partial results of dweight, which those of dbias follow: both are in use at the same time.
+template <class T>
+static size_t dweight_floats(const LaunchPad& pad, int N, int C, int OC) {
+    if (!on_matrix_cores<T>(pad, C, OC)) {
+        const int count = std::max(dweight_slices(N, C, OC, 64).count, dweight_slices(N, C, OC, 128).count);
+        return count > 1 ? blocks(size_t(count) * OC * C, 4) * 4 : 0;  // 16-byte accesses
+    }
+    const MatrixProduct product = dweight5_product(N, C, OC, false);
+    size_t floats = 0;
+    for (int block_size : matrix_block_sizes(product.kernel))  // a benchmark may ask for any of them
+        floats =
+            std::max(floats, partial_floats(product, cut_matrix_product<T>(pad, product, block_size, true)));
+    return floats;
+}
 
 template <class T>
-static BackwardScratch backward_scratch(const LaunchPad& pad, int N, int C, int OC) {
-    size_t dweight = 0, dbias = 0, dinp = 0;
-    if (on_matrix_cores<T>(pad, C, OC)) {
-        const MatrixProduct product = dweight5_product(N, C, OC, false),
-                            dinp_product = dinp5_product(N, C, OC, EPILOGUE_NONE);
-        for (int block_size : matrix_block_sizes(product.kernel))  // a benchmark may ask for any of them
-            dweight = std::max(
-                dweight, partial_floats(product, cut_matrix_product<T>(pad, product, block_size, true)));
-        dinp = partial_floats(dinp_product, cut_matrix_product<T>(pad, dinp_product, 0, true));
-    } else {
-        const int count = std::max(dweight_slices(N, C, OC, 64).count, dweight_slices(N, C, OC, 128).count);
-        if (count > 1) dweight = size_t(count) * OC * C;
-    }
+size_t matmul_dweight_scratch(const LaunchPad* pad, int N, int C, int OC) {
+    if (!pad) return 0;
+    size_t dbias = 0;
     for (int block_size : DBIAS_BLOCKS)
         dbias = std::max(dbias, size_t(dbias_slices<T>(N, OC, block_size).count) * OC);
-    dweight = round_up(dweight);
-    dbias = dweight + round_up(dbias);
-    return {dweight, dbias, dbias + dinp};
+    return dweight_floats<T>(*pad, N, C, OC) + dbias;
 }
 
 template <class T>
-size_t matmul_backward_scratch(const LaunchPad* pad, int N, int C, int OC) {
-    return pad ? backward_scratch<T>(*pad, N, C, OC).end : 0;
-}
-
-template <class T>
-static void matmul_backward_cpu(T* dinp, T* dweight, T* dbias, const T* dout, const T* inp, const T* weight,
-                                int N, int C, int OC, bool accumulate, const T* pre) {
-    if (dinp) matmul_dinp_cpu(dinp, dout, weight, N, C, OC);
-    if (dinp && pre) gelu_backward_cpu(dinp, pre, dinp, size_t(N) * C);
-    matmul_dweight_cpu(dweight, dout, inp, N, C, OC, accumulate);
-    if (dbias) matmul_dbias_cpu(dbias, dout, N, OC);
-}
-
-// dinp and dweight on matrix cores, and their second steps, around the barrier that `between` makes.
-template <class T, class Between>
-static void backward5(LaunchPad& pad, T* dinp, T* dweight, float* scratch, size_t dinp_scratch, const T* dout,
-                      const T* inp, const T* weight, int N, int C, int OC, bool accumulate, const T* pre,
-                      Between between) {
-    const Launch5<T> weights = dweight5(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, 0);
-    if (!dinp) {
-        weights.start(pad);
-        between();
-        return weights.finish(pad);
-    }
-    const Launch5<T> inputs = dinp5(pad, dinp, scratch + dinp_scratch, dout, weight, pre, N, C, OC, 0);
-    inputs.start(pad);
-    weights.start(pad);
-    between();
-    inputs.finish(pad);
-    weights.finish(pad);
-}
-
-// The same by the older versions.
-template <class T, class Between>
-static void backward34(LaunchPad& pad, T* dinp, T* dweight, float* scratch, const T* dout, const T* inp,
-                       const T* weight, int N, int C, int OC, bool accumulate, const T* pre,
-                       Between between) {
-    int slices = 1;
-    if (is_software(pad)) {
-        if (dinp) matmul_dinp4(pad, dinp, dout, weight, N, C, OC, 8);
-        matmul_dweight4(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, 8);
-    } else {
-        if (dinp) matmul_dinp3(pad, dinp, dout, weight, N, C, OC, block_size3(pad, N, C));
-        const int block_size = dweight_block_size3(N, C, OC);
-        slices = dweight_partials(pad, dweight, scratch, dout, inp, N, C, OC, accumulate, block_size).count;
-    }
-    between();
-    add_partials(pad, dweight, scratch, size_t(OC) * C, slices, accumulate);
-    if (dinp && pre) gelu_backward(&pad, dinp, pre, dinp, size_t(N) * C);
-}
-
-template <class T>
-void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                     const T* inp, const T* weight, int N, int C, int OC, bool accumulate, const T* pre) {
-    if (!pad) return matmul_backward_cpu(dinp, dweight, dbias, dout, inp, weight, N, C, OC, accumulate, pre);
-    const BackwardScratch places = backward_scratch<T>(*pad, N, C, OC);
-    float* dbias_scratch = scratch + places.dbias;
-    Slices dbias_cut = {1, N};
-    auto between = [&] {
-        if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 256);
-        pad->barrier();
-    };
-    pad->begin_group();
-    if (on_matrix_cores<T>(*pad, C, OC))
-        backward5(*pad, dinp, dweight, scratch, places.dinp, dout, inp, weight, N, C, OC, accumulate, pre,
-                  between);
+void matmul_backward_input(LaunchPad* pad, T* dinp, float* scratch, const T* dout, const T* weight, int N,
+                           int C, int OC, const T* pre) {
+    if (pad && on_matrix_cores<T>(*pad, C, OC))
+        return dinp5(*pad, dinp, scratch, dout, weight, pre, N, C, OC, 0).run(*pad);
+    if (!pad)
+        matmul_dinp_cpu(dinp, dout, weight, N, C, OC);
+    else if (is_software(*pad))
+        matmul_dinp4(*pad, dinp, dout, weight, N, C, OC, 8);
     else
-        backward34(*pad, dinp, dweight, scratch, dout, inp, weight, N, C, OC, accumulate, pre, between);
+        matmul_dinp3(*pad, dinp, dout, weight, N, C, OC, block_size3(*pad, N, C));
+    if (!pre) return;
+    if (pad) pad->barrier();
+    gelu_backward(pad, dinp, pre, dinp, size_t(N) * C);
+}
+
+template <class T>
+void matmul_backward_parameters(LaunchPad* pad, T* dweight, T* dbias, float* scratch, const T* dout,
+                                const T* inp, int N, int C, int OC, bool accumulate) {
+    if (!pad) {
+        matmul_dweight_cpu(dweight, dout, inp, N, C, OC, accumulate);
+        if (dbias) matmul_dbias_cpu(dbias, dout, N, OC);
+        return;
+    }
+    float* dbias_scratch = scratch + dweight_floats<T>(*pad, N, C, OC);
+    std::optional<Launch5<T>> matrix;
+    Slices cut = {1, N}, dbias_cut = {1, N};
+    pad->begin_group();
+    if (on_matrix_cores<T>(*pad, C, OC)) {
+        matrix.emplace(dweight5(*pad, dweight, scratch, dout, inp, N, C, OC, accumulate, 0));
+        matrix->start(*pad);
+    } else if (is_software(*pad)) {
+        matmul_dweight4(*pad, dweight, scratch, dout, inp, N, C, OC, accumulate, 8);
+    } else {
+        const int block_size = dweight_block_size3(N, C, OC);
+        cut = dweight_partials(*pad, dweight, scratch, dout, inp, N, C, OC, accumulate, block_size);
+    }
+    if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 256);
+    // the second steps, if there are any
+    if (cut.count > 1 || dbias_cut.count > 1 || (matrix && matrix->cut.slices > 1)) pad->barrier();
+    if (matrix) matrix->finish(*pad);
+    add_partials(*pad, dweight, scratch, size_t(OC) * C, cut.count, accumulate);
     if (dbias) add_partials(*pad, dbias, dbias_scratch, OC, dbias_cut.count, true);
     pad->end_group();
 }
 
-#define INSTANTIATE(T)                                                                                    \
-    template std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions();                      \
-    template std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions();                            \
-    template std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions();                      \
-    template std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions();                          \
-    template void matmul_forward(LaunchPad*, T*, const T*, const T*, const T*, int, int, int, float*);    \
-    template void matmul_gelu_forward(LaunchPad*, T*, T*, const T*, const T*, const T*, int, int, int,    \
-                                      float*);                                                            \
-    template size_t matmul_forward_scratch<T>(const LaunchPad*, int, int, int);                           \
-    template size_t matmul_backward_scratch<T>(const LaunchPad*, int, int, int);                          \
-    template void matmul_backward(LaunchPad*, T*, T*, T*, float*, const T*, const T*, const T*, int, int, \
-                                  int, bool, const T*);
+#define INSTANTIATE(T)                                                                                      \
+    template std::vector<KernelVersion<MatmulForward<T>>> matmul_forward_versions();                        \
+    template std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions();                              \
+    template std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions();                        \
+    template std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions();                            \
+    template void matmul_forward(LaunchPad*, T*, const T*, const T*, const T*, int, int, int, float*);      \
+    template void matmul_gelu_forward(LaunchPad*, T*, T*, const T*, const T*, const T*, int, int, int,      \
+                                      float*);                                                              \
+    template size_t matmul_forward_scratch<T>(const LaunchPad*, int, int, int);                             \
+    template size_t matmul_dinp_scratch<T>(const LaunchPad*, int, int, int);                                \
+    template size_t matmul_dweight_scratch<T>(const LaunchPad*, int, int, int);                             \
+    template void matmul_backward_input(LaunchPad*, T*, float*, const T*, const T*, int, int, int,          \
+                                        const T*);                                                          \
+    template void matmul_backward_parameters(LaunchPad*, T*, T*, float*, const T*, const T*, int, int, int, \
+                                             bool);
 FOR_EACH_REAL(INSTANTIATE)

@@ -21,18 +21,25 @@ void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* 
 template <class T>
 size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC);
 
-// dinp (N,C) = dout (N,OC) weight; overwritten; null: not computed. Where inp is gelu(pre), pre (N,C) may be
-// given: dinp is multiplied by gelu'(pre) then. dweight (OC,C) = dout^T inp (N,C), whatever was there, or +=
-// that with `accumulate`. dbias (OC) += column sums of dout, always; null: not computed. scratch:
-// matmul_backward_scratch() floats, contents undefined before and after; null where that is 0.
+// The backward pass in two functions, which may run side by side, each with scratch of its own.
+// dinp (N,C) = dout (N,OC) weight; overwritten. Where inp is gelu(pre), pre (N,C) may be given: dinp is
+// multiplied by gelu'(pre) then. scratch: matmul_dinp_scratch() floats, contents undefined before and after;
+// null where that is 0.
 template <class T>
-void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* dout,
-                     const T* inp, const T* weight, int N, int C, int OC, bool accumulate,
-                     const T* pre = nullptr);
+void matmul_backward_input(LaunchPad* pad, T* dinp, float* scratch, const T* dout, const T* weight, int N,
+                           int C, int OC, const T* pre = nullptr);
 
-// Floats of scratch that matmul_backward() and each GPU version below may use; 0 on the CPU.
+// dweight (OC,C) = dout^T inp (N,C), whatever was there, or += that with `accumulate`. dbias (OC) += column
+// sums of dout, always; null: not computed. scratch: matmul_dweight_scratch() floats, likewise.
 template <class T>
-size_t matmul_backward_scratch(const LaunchPad* pad, int N, int C, int OC);
+void matmul_backward_parameters(LaunchPad* pad, T* dweight, T* dbias, float* scratch, const T* dout,
+                                const T* inp, int N, int C, int OC, bool accumulate);
+
+// Floats of scratch; 0 on the CPU. matmul_dweight_scratch() is enough for each GPU version below, too.
+template <class T>
+size_t matmul_dinp_scratch(const LaunchPad* pad, int N, int C, int OC);
+template <class T>
+size_t matmul_dweight_scratch(const LaunchPad* pad, int N, int C, int OC);
 
 template <class T>
 void matmul_forward_cpu(T* out, const T* inp, const T* weight, const T* bias, int N, int C, int OC);

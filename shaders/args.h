@@ -221,6 +221,7 @@ const int LONG_BUCKET = 32;  // positions; encoder_backward2 gives a longer buck
 struct LayernormBackwardArgs {
     Reals dinp, dweight, dbias;  // (N, C), (C), (C)
     Floats scratch;              // (teams, 2, C)
+    Reals added;                 // (N, C), to be part of dinp; may be dinp; 0: nothing
     Reals dout, inp, weight;     // (N, C), (N, C), (C)
     Floats mean, rstd;           // (N)
     int N, C;

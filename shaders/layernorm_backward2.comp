@@ -27,9 +27,10 @@ void main() {
     if (team >= args.teams) return;
     vec4 dweight[PACKS], dbias[PACKS];
     [[unroll]] for (uint k = 0; k < PACKS; k++) dweight[k] = dbias[k] = vec4(0);
+    const bool adds = uint64_t(args.added) != 0;
     uint turn = 0;
     for (uint row = team; row < args.N; row += args.teams) {
-        Reals dinp = real_row(args.dinp, row, C);
+        Reals dinp = real_row(args.dinp, row, C), added = real_row(args.added, row, C);
         Reals dout = real_row(args.dout, row, C), inp = real_row(args.inp, row, C);
         const float mean = args.mean.x[row], rstd = args.rstd.x[row];
         vec4 norm[PACKS], d[PACKS], before[PACKS];
@@ -39,7 +40,7 @@ void main() {
             if (i >= packs) continue;
             const vec4 g = load_pack(dout, i);
             norm[k] = (load_pack(inp, i) - mean) * rstd;
-            before[k] = load_pack(dinp, i);
+            before[k] = adds ? load_pack(added, i) : vec4(0);
             dweight[k] += g * norm[k];
             dbias[k] += g;
             d[k] = g * load_pack(args.weight, i);

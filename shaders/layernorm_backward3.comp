@@ -13,13 +13,14 @@ const uint FIELDS = ROWS * PACKS;
 
 shared vec2 partial[2 * ROWS * BLOCK];
 
-uvec4 dout[FIELDS], inp[FIELDS], dinp[FIELDS];  // the next rows, as they lie in memory
+uvec4 dout[FIELDS], inp[FIELDS], added[FIELDS];  // the next rows, as they lie in memory
 float mean[ROWS], rstd[ROWS];
 
 // Rows `row` and those that follow; for what lies outside of the tensor, the last row or pack once more.
 void load_rows(uint row) {
     if (row >= args.N) return;
     const uint packs = args.C * REAL_BYTES / 16;
+    const bool adds = uint64_t(args.added) != 0;
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         const uint at = min(row + r, args.N - 1);
         mean[r] = args.mean.x[at];
@@ -28,7 +29,7 @@ void load_rows(uint row) {
             const uint i = min(gl_LocalInvocationID.x + k * BLOCK, packs - 1), field = r * PACKS + k;
             dout[field] = load_raw(real_row(args.dout, at, args.C), i);
             inp[field] = load_raw(real_row(args.inp, at, args.C), i);
-            dinp[field] = load_raw(real_row(args.dinp, at, args.C), i);
+            added[field] = adds ? load_raw(real_row(args.added, at, args.C), i) : uvec4(0);
         }
     }
 }
@@ -55,7 +56,7 @@ void main() {
             [[unroll]] for (uint k = 0; k < PACKS; k++) {
                 const uint field = r * PACKS + k;
                 const uvec4 gradients = row + r < args.N && id + k * BLOCK < packs ? dout[field] : uvec4(0);
-                before[field] = dinp[field];
+                before[field] = added[field];
                 [[unroll]] for (uint j = 0; j < RAW_FOURS; j++) {
                     const uint f = field * RAW_FOURS + j, w = k * RAW_FOURS + j;
                     const vec4 g = unpack_raw(gradients, j);

@@ -104,19 +104,19 @@ static std::vector<float> slopes(std::vector<double>& values, const std::vector<
 template <class T>
 struct BackwardCase {
     ForwardCase<T> forward;
-    std::vector<float> dout, dinp, dweight, dbias;  // before: gradients are added to
+    std::vector<float> dout, added, dweight, dbias;  // before: gradients are added to
     std::vector<float> dinp_after, dweight_after, dbias_after;
     BackwardCase(int N, int C)
         : forward(N, C),
           dout(random_values<T>(size_t(N) * C, 4)),
-          dinp(random_values<T>(size_t(N) * C, 5)),
+          added(random_values<T>(size_t(N) * C, 5)),
           dweight(random_values<T>(C, 6)),
           dbias(random_values<T>(C, 7)),
-          dinp_after(dinp),
+          dinp_after(added.size()),
           dweight_after(dweight),
           dbias_after(dbias) {
-        layernorm_backward_cpu(dinp_after.data(), dweight_after.data(), dbias_after.data(), dout.data(),
-                               forward.inp.data(), forward.weight.data(), forward.mean.data(),
+        layernorm_backward_cpu(dinp_after.data(), dweight_after.data(), dbias_after.data(), added.data(),
+                               dout.data(), forward.inp.data(), forward.weight.data(), forward.mean.data(),
                                forward.rstd.data(), N, C);
     }
 };
@@ -129,7 +129,7 @@ TEST(LayernormBackward, CpuMatchesFiniteDifferences) {
         std::vector<double> inp(f.inp.begin(), f.inp.end()), weight(f.weight.begin(), f.weight.end()),
             bias(f.bias.begin(), f.bias.end());
         auto loss_now = [&, N = N, C = C] { return loss(inp, weight, bias, c.dout, N, C); };
-        expect_close("dinp", c.dinp_after, slopes(inp, c.dinp, loss_now), 1e-5);
+        expect_close("dinp", c.dinp_after, slopes(inp, c.added, loss_now), 1e-5);
         expect_close("dweight", c.dweight_after, slopes(weight, c.dweight, loss_now), 1e-5);
         expect_close("dbias", c.dbias_after, slopes(bias, c.dbias, loss_now), 1e-5);
     }
@@ -146,11 +146,13 @@ TYPED_TEST(Layernorm, BackwardGpuMatchesCpu) {
         auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
             DeviceArray<T> dout(pad, c.dout), inp(pad, f.inp), weight(pad, f.weight);
             DeviceArray<float> mean(pad, f.mean);
-            DeviceArray<T> dinp(pad, c.dinp), dweight(pad, c.dweight), dbias(pad, c.dbias);
+            DeviceArray<T> added(pad, c.added), dinp(pad, c.added.size());
+            DeviceArray<T> dweight(pad, c.dweight), dbias(pad, c.dbias);
             DeviceArray<float> rstd(pad, f.rstd);
             DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
             pad.begin_group();  // the launcher must order its own kernels
-            version.launch(pad, dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
+            version.launch(pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd, N, C,
+                           block);
             pad.end_group();
             // one channel has no variance: rstd is 316 and multiplies the rounding of a difference that is
             // zero
@@ -183,15 +185,39 @@ TYPED_TEST(Layernorm, UnalignedAddresses) {
         expect_close("out", {got.begin() + 1, got.end()}, f.out, tolerance<T>());
     });
     for_each_version<T>(layernorm_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> inp(pad, f.inp), dinp(pad, shifted(c.dinp));
+        DeviceArray<T> inp(pad, f.inp), dinp(pad, shifted(c.added));
         DeviceArray<float> mean(pad, f.mean), rstd(pad, f.rstd);
         DeviceArray<T> weight(pad, f.weight), dweight(pad, c.dweight), dbias(pad, c.dbias), dout(pad, c.dout);
         DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
-        version.launch(pad, dinp + 1, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C, block);
+        version.launch(pad, dinp + 1, dweight, dbias, scratch, dinp + 1, dout, inp, weight, mean, rstd, N, C,
+                       block);
         const std::vector<float> got = dinp.values();
         EXPECT_EQ(got[0], 77.0f);
         expect_close("dinp", {got.begin() + 1, got.end()}, c.dinp_after, tolerance<T>());
         expect_close("dweight", dweight.values(), c.dweight_after, tolerance<T>());
+    });
+}
+
+// Null is the same as zeros.
+TYPED_TEST(Layernorm, BackwardWithNothingAdded) {
+    using T = TypeParam;
+    const int N = 7, C = 48;
+    const BackwardCase<T> c(N, C);
+    const ForwardCase<T>& f = c.forward;
+    const std::vector<float> zeros(c.added.size());
+    std::vector<float> want = nans(zeros.size()), got = want, dweight(C), dbias(C);
+    layernorm_backward_cpu(want.data(), dweight.data(), dbias.data(), zeros.data(), c.dout.data(),
+                           f.inp.data(), f.weight.data(), f.mean.data(), f.rstd.data(), N, C);
+    layernorm_backward_cpu<float>(got.data(), dweight.data(), dbias.data(), nullptr, c.dout.data(),
+                                  f.inp.data(), f.weight.data(), f.mean.data(), f.rstd.data(), N, C);
+    EXPECT_EQ(got, want);
+    for_each_version<T>(layernorm_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<T> dinp(pad, want.size()), dy(pad, c.dout), x(pad, f.inp), w(pad, f.weight);
+        DeviceArray<T> dw(pad, c.dweight), db(pad, c.dbias);
+        DeviceArray<float> mean(pad, f.mean), rstd(pad, f.rstd);
+        DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
+        version.launch(pad, dinp, dw, db, scratch, nullptr, dy, x, w, mean, rstd, N, C, block);
+        expect_close("dinp", dinp.values(), want, tolerance<T>());
     });
 }
 
@@ -201,13 +227,14 @@ TYPED_TEST(Layernorm, TrainingFunctions) {
     const BackwardCase<T> c(N, C);
     const ForwardCase<T>& f = c.forward;
     for (const auto& pad : test_pads()) {
-        DeviceArray<T> inp(*pad, f.inp), out(*pad, f.out.size()), dinp(*pad, c.dinp), dout(*pad, c.dout);
+        DeviceArray<T> inp(*pad, f.inp), out(*pad, f.out.size()), dinp(*pad, c.added), dout(*pad, c.dout);
         DeviceArray<T> weight(*pad, f.weight), bias(*pad, f.bias);
         DeviceArray<float> mean(*pad, N), rstd(*pad, N);
         DeviceArray<T> dweight(*pad, c.dweight), dbias(*pad, c.dbias);
         DeviceArray<float> scratch(*pad, layernorm_backward_scratch(pad.get(), N, C));
         layernorm_forward<T>(pad.get(), out, mean, rstd, inp, weight, bias, N, C);
-        layernorm_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, mean, rstd, N, C);
+        layernorm_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dinp, dout, inp, weight, mean, rstd,
+                              N, C);
         expect_close("out", out.values(), f.out, tolerance<T>());
         expect_close("dinp", dinp.values(), c.dinp_after, tolerance<T>());
         expect_close("dweight", dweight.values(), c.dweight_after, tolerance<T>());

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 
 #include "llmc/gelu.h"
@@ -133,6 +134,21 @@ TYPED_TEST(Matmul, ForwardCpuMatchesDouble) {
     });
 }
 
+// Both functions of the backward pass, as training calls them; dinp may be null.
+template <class T>
+static void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, const T* dout, const T* inp,
+                            const T* weight, int N, int C, int OC, bool accumulate, const T* pre = nullptr) {
+    std::optional<DeviceArray<float>> scratch, dweight_scratch;
+    if (pad) {
+        scratch.emplace(*pad, matmul_dinp_scratch<T>(pad, N, C, OC) + 1);
+        dweight_scratch.emplace(*pad, matmul_dweight_scratch<T>(pad, N, C, OC) + 1);
+    }
+    const SideBySide group(pad);
+    if (dinp) matmul_backward_input<T>(pad, dinp, pad ? scratch->data : nullptr, dout, weight, N, C, OC, pre);
+    matmul_backward_parameters<T>(pad, dweight, dbias, pad ? dweight_scratch->data : nullptr, dout, inp, N, C,
+                                  OC, accumulate);
+}
+
 TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
     using T = TypeParam;
     for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
@@ -142,13 +158,13 @@ TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
             std::vector<T> dinp = from_floats<T>(nans(c.dinp.size())),
                            dweight = from_floats<T>(nans(c.dweight.size())),
                            dbias = from_floats<T>(c.dbias_before);
-            matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
-                               inp.data(), weight.data(), N, C, OC, false);
+            matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), dout.data(), inp.data(),
+                               weight.data(), N, C, OC, false);
             expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
             expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
             expect_close("dbias", to_floats(dbias), c.dbias, tolerance<T>(1e-6));
             dweight = from_floats<T>(c.dweight_before);
-            matmul_backward<T>(nullptr, nullptr, dweight.data(), nullptr, nullptr, dout.data(), inp.data(),
+            matmul_backward<T>(nullptr, nullptr, dweight.data(), nullptr, dout.data(), inp.data(),
                                weight.data(), N, C, OC, true);
             expect_close("dweight, added to", to_floats(dweight), c.dweight_added, tolerance<T>(1e-6));
         });
@@ -208,8 +224,8 @@ static void check_threads(int N, int C, int OC) {
                        dweight = from_floats<T>(nans(c.dweight.size())),
                        dbias = from_floats<T>(c.dbias_before);
         matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
-        matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
-                           inp.data(), weight.data(), N, C, OC, false);
+        matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), dout.data(), inp.data(),
+                           weight.data(), N, C, OC, false);
         const std::vector<std::vector<float>> got = {to_floats(out), to_floats(dinp), to_floats(dweight),
                                                      to_floats(dbias)};
         if (first.empty()) first = got;
@@ -268,7 +284,7 @@ static void check_dweight(const MatmulCase<T>& c, int N, int C, int OC, const Ve
     for_each_version<T>(versions, [&](LaunchPad& pad, auto& version, int block) {
         DeviceArray<T> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight.size()),
             added(pad, c.dweight_before);
-        DeviceArray<float> scratch(pad, matmul_backward_scratch<T>(&pad, N, C, OC));
+        DeviceArray<float> scratch(pad, matmul_dweight_scratch<T>(&pad, N, C, OC));
         version.launch(pad, dweight, scratch, dout, inp, N, C, OC, false, block);
         version.launch(pad, added, scratch, dout, inp, N, C, OC, true, block);
         expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
@@ -302,7 +318,7 @@ TYPED_TEST(Matmul, DbiasGpuMatchesDouble) {
     for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
         for_each_version<T>(matmul_dbias_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
             DeviceArray<T> dout(pad, c.dout), dbias(pad, c.dbias_before);
-            DeviceArray<float> scratch(pad, matmul_backward_scratch<T>(&pad, N, C, OC));
+            DeviceArray<float> scratch(pad, matmul_dweight_scratch<T>(&pad, N, C, OC));
             version.launch(pad, dbias, scratch, dout, N, OC, block);
             expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
         });
@@ -318,16 +334,15 @@ static void check_training_functions(const MatmulCase<T>& c, int N, int C, int O
         DeviceArray<T> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout);
         DeviceArray<T> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
         DeviceArray<T> dweight(*pad, c.dweight.size()), dbias(*pad, c.dbias_before);
-        DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
         matmul_forward<T>(pad.get(), out, inp, weight, nullptr, N, C, OC);
         expect_close("out without bias", out.values(), c.out_without_bias(), tolerance<T>());
         matmul_forward<T>(pad.get(), out, inp, weight, bias, N, C, OC);
         expect_close("out", out.values(), c.out, tolerance<T>());
-        matmul_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dout, inp, weight, N, C, OC, false);
+        matmul_backward<T>(pad.get(), dinp, dweight, dbias, dout, inp, weight, N, C, OC, false);
         expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
         expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
         expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
-        matmul_backward<T>(pad.get(), nullptr, dweight, nullptr, scratch, dout, inp, weight, N, C, OC, true);
+        matmul_backward<T>(pad.get(), nullptr, dweight, nullptr, dout, inp, weight, N, C, OC, true);
         std::vector<float> twice(c.dweight);
         for (float& w : twice) w *= 2;
         expect_close("dweight after two calls", dweight.values(), twice, 2 * tolerance<T>());
@@ -348,10 +363,9 @@ static void check_gelu(const MatmulCase<T>& c, int N, int C, int OC) {
     gelu_forward_cpu(out.data(), c.out.data(), n);
     gelu_backward_cpu(dinp.data(), pre_inp.data(), c.dinp.data(), rows);
     auto check = [&](LaunchPad* pad, T* inp, T* weight, T* bias, T* dout, T* pre_of_inp, T* got_out,
-                     T* got_pre, T* got_dinp, T* dweight, float* scratch) {
+                     T* got_pre, T* got_dinp, T* dweight) {
         matmul_gelu_forward(pad, got_out, got_pre, inp, weight, bias, N, C, OC);
-        matmul_backward<T>(pad, got_dinp, dweight, nullptr, scratch, dout, inp, weight, N, C, OC, false,
-                           pre_of_inp);
+        matmul_backward<T>(pad, got_dinp, dweight, nullptr, dout, inp, weight, N, C, OC, false, pre_of_inp);
     };
     std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
                    bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout),
@@ -359,15 +373,14 @@ static void check_gelu(const MatmulCase<T>& c, int N, int C, int OC) {
     std::vector<T> got_out = from_floats<T>(nans(n)), got_pre = got_out,
                    got_dinp = from_floats<T>(nans(rows));
     check(nullptr, inp.data(), weight.data(), bias.data(), dout.data(), pre_of_inp.data(), got_out.data(),
-          got_pre.data(), got_dinp.data(), dweight.data(), nullptr);
+          got_pre.data(), got_dinp.data(), dweight.data());
     expect_close("pre on the CPU", to_floats(got_pre), c.out, tolerance<T>());
     expect_close("out on the CPU", to_floats(got_out), out, 2 * tolerance<T>());
     expect_close("dinp on the CPU", to_floats(got_dinp), dinp, 2 * tolerance<T>());
     for (const auto& pad : test_pads()) {
         DeviceArray<T> x(*pad, c.inp), w(*pad, c.weight), b(*pad, c.bias), dy(*pad, c.dout),
             pre(*pad, pre_inp), y(*pad, n), y_pre(*pad, n), dx(*pad, rows), dw(*pad, c.dweight.size());
-        DeviceArray<float> scratch(*pad, matmul_backward_scratch<T>(pad.get(), N, C, OC));
-        check(pad.get(), x, w, b, dy, pre, y, y_pre, dx, dw, scratch);
+        check(pad.get(), x, w, b, dy, pre, y, y_pre, dx, dw);
         expect_close("pre", y_pre.values(), c.out, tolerance<T>());
         expect_close("out", y.values(), out, 2 * tolerance<T>());
         expect_close("dinp", dx.values(), dinp, 2 * tolerance<T>());

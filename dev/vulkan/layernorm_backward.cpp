@@ -19,8 +19,8 @@ static void register_gpu() {
                         float *mean = bench_array(N), *rstd = bench_array(N);
                         float* scratch = bench_array(layernorm_backward_scratch(bench().pad.get(), N, C));
                         return [=] {
-                            version.launch(*bench().pad, dinp, dweight, dbias, scratch, dout, inp, weight,
-                                           mean, rstd, N, C, block);
+                            version.launch(*bench().pad, dinp, dweight, dbias, scratch, dinp, dout, inp,
+                                           weight, mean, rstd, N, C, block);
                         };
                     });
     }
@@ -32,8 +32,8 @@ static void register_all() {
     bench_cpu("layernorm_backward_cpu/N:1024/C:768", {.bytes = 16.0 * 1024 * 768}, [=] {
         static std::vector<float> x(1024 * 768, 0.5f), dy(x), dx(x), w(768, 1.0f), dw(w), db(w), m(1024),
             s(1024);
-        layernorm_backward_cpu(dx.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), m.data(),
-                               s.data(), 1024, 768);
+        layernorm_backward_cpu(dx.data(), dw.data(), db.data(), dx.data(), dy.data(), x.data(), w.data(),
+                               m.data(), s.data(), 1024, 768);
     });
 }
 

@@ -1,4 +1,5 @@
-// Benchmark of matmul_backward's three kernels (dinp, dweight, dbias): see bench.h for how to run it.
+// Benchmark of the three kernels of a linear layer's backward pass (dinp, dweight, dbias): see bench.h for
+// how to run it.
 #include "llmc/matmul.h"
 
 #include "dev/vulkan/bench.h"
@@ -13,7 +14,7 @@ static bool too_slow(const std::string& version, int N) {
 template <class T>
 static void register_shape(int N, int C, int OC) {
     const size_t n = N, c = C, oc = OC;
-    auto make_scratch = [=] { return bench_array(matmul_backward_scratch<T>(bench().pad.get(), N, C, OC)); };
+    auto make_scratch = [=] { return bench_array(matmul_dweight_scratch<T>(bench().pad.get(), N, C, OC)); };
     const Work work = {.flops = 2.0 * N * C * OC};
     auto name = [=](const char* version, int block) {
         return format_string("%s/%s/block:%d/N:%d/C:%d/OC:%d", version, real_name<T>(), block, N, C, OC);
@@ -50,14 +51,15 @@ static void register_shape(int N, int C, int OC) {
 
 // dinp, dweight and dbias one after the other.
 static void register_cpu(int N, int C, int OC) {
-    bench_cpu(format_string("matmul_backward_cpu/N:%d/C:%d/OC:%d", N, C, OC), {.flops = 4.0 * N * C * OC},
-              [=] {
-                  static std::vector<float> inp(size_t(N) * C, 0.5f), weight(size_t(OC) * C, 0.5f),
-                      dout(size_t(N) * OC);
-                  static std::vector<float> dinp(inp), dweight(weight), dbias(OC);
-                  matmul_backward<float>(nullptr, dinp.data(), dweight.data(), dbias.data(), nullptr,
-                                         dout.data(), inp.data(), weight.data(), N, C, OC, false);
-              });
+    bench_cpu(
+        format_string("matmul_backward_cpu/N:%d/C:%d/OC:%d", N, C, OC), {.flops = 4.0 * N * C * OC}, [=] {
+            static std::vector<float> inp(size_t(N) * C, 0.5f), weight(size_t(OC) * C, 0.5f),
+                dout(size_t(N) * OC);
+            static std::vector<float> dinp(inp), dweight(weight), dbias(OC);
+            matmul_backward_input<float>(nullptr, dinp.data(), nullptr, dout.data(), weight.data(), N, C, OC);
+            matmul_backward_parameters<float>(nullptr, dweight.data(), dbias.data(), nullptr, dout.data(),
+                                              inp.data(), N, C, OC, false);
+        });
 }
 
 template <class T>
