@@ -186,14 +186,14 @@ void attention_forward(LaunchPad* pad, T* out, float* lse, const T* qkv, int B, 
     attention_forward2(*pad, out, lse, qkv, B, seq_len, C, NH, best_block(*pad));
 }
 
-// delta, which the other kernels of every backward version read: they run in a group, whose start waits for
-// it.
+// delta, which the other kernels of every backward version read, and the wait for it.
 template <class T>
 static void backward_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uint32_t hs) {
     const uint32_t block = 128, width = wide_pack_width<T>(hs, {args.dout, args.outp});
     const uint32_t heads = 4 * block / (hs / width);  // four packs for each invocation of a workgroup
     pad.dispatch<T>("attention_backward_delta", {blocks(uint64_t(args.B) * args.T * args.NH, heads)},
                     {block, width, hs, heads}, args, moves<T>(2.0 * args.B * args.T * args.C));
+    pad.barrier();
 }
 
 template <class T>
