@@ -26,6 +26,17 @@ template <class T>
 void adamw_update(LaunchPad* pad, T* params, float* master, float* m, float* v, const T* grads, size_t n,
                   const AdamWStep* step, float weight_decay, const float* norm_and_scale, size_t first = 0);
 
+// What adamw_update() would be given besides params, n and first 0, for kernels that look ahead at what it
+// will make of a tensor.
+template <class T>
+struct AdamWDue {
+    const float *master, *m, *v;
+    const T* grads;
+    const AdamWStep* step;
+    float weight_decay;
+    const float* norm_and_scale;
+};
+
 template <class T>
 void adamw_update_cpu(T* params, float* master, float* m, float* v, const T* grads, size_t n,
                       const AdamWStep* step, float weight_decay, const float* norm_and_scale,

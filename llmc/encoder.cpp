@@ -110,6 +110,37 @@ static void encoder_forward2(LaunchPad& pad, T* out, const int* inp, const T* wt
                     moves<T>(2.0 * args.N * C));
 }
 
+// Reads, of each position's row, what AdamW does; the position and the output.
+template <class T>
+static Work forward_updated_work(int N, int C, const AdamWDue<T>& due) {
+    return {double(N) * C * (8.0 + (due.master ? 4.0 : sizeof(T)) + 3.0 * sizeof(T))};
+}
+
+template <class T>
+static void encoder_forward_updated1(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe,
+                                     const AdamWDue<T>& due, int B, int seq, int C, int block_size) {
+    const EncoderForwardArgs plain = forward_args(pad, out, inp, wte, wpe, B, seq, C);
+    const size_t c = C;
+    const EncoderForwardUpdatedArgs args = {plain.outp,
+                                            plain.inp,
+                                            plain.wte,
+                                            plain.wpe,
+                                            pad.at(due.master, c),
+                                            pad.at(due.m, c),
+                                            pad.at(due.v, c),
+                                            pad.at(due.grads, c),
+                                            pad.at(due.step, 1),
+                                            pad.at(due.norm_and_scale, 2),
+                                            plain.N,
+                                            seq,
+                                            C,
+                                            due.weight_decay};
+    uint32_t width = pack_width<T>(c, {args.outp, args.wte, args.wpe, args.grads});
+    if ((args.master | args.m | args.v) % 16) width = 1;
+    pad.dispatch<T>("encoder_forward_updated1", {uint64_t(args.N)}, {uint32_t(block_size), width}, args,
+                    forward_updated_work(args.N, C, due));
+}
+
 template <class T>
 static EncoderBackwardArgs backward_args(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets,
                                          int B, int seq, int C) {
@@ -171,6 +202,16 @@ std::vector<KernelVersion<EncoderForward<T>>> encoder_forward_versions() {
 }
 
 template <class T>
+std::vector<KernelVersion<EncoderForwardUpdated<T>>> encoder_forward_updated_versions() {
+    return {
+        {"encoder_forward_updated1",
+         "one workgroup per position, 16-byte accesses",
+         encoder_forward_updated1<T>,
+         {64, 32, 128, 256}},
+    };
+}
+
+template <class T>
 std::vector<KernelVersion<EncoderBackward<T>>> encoder_backward_versions() {
     return {
         {"encoder_backward1",
@@ -192,6 +233,12 @@ void encoder_forward(LaunchPad* pad, T* out, const int* inp, const T* wte, const
 }
 
 template <class T>
+void encoder_forward_updated(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe,
+                             const AdamWDue<T>& due, int B, int seq, int C) {
+    encoder_forward_updated1(pad, out, inp, wte, wpe, due, B, seq, C, 64);
+}
+
+template <class T>
 void encoder_backward(LaunchPad* pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B, int seq,
                       int C) {
     if (!pad) return encoder_backward_cpu(dwte, dwpe, dout, buckets, B, seq, C);
@@ -200,11 +247,14 @@ void encoder_backward(LaunchPad* pad, T* dwte, T* dwpe, const T* dout, const int
     encoder_backward2(*pad, dwte, dwpe, dout, buckets, B, seq, C, 256);
 }
 
-#define INSTANTIATE(T)                                                                            \
-    template std::vector<KernelVersion<EncoderForward<T>>> encoder_forward_versions();            \
-    template std::vector<KernelVersion<EncoderBackward<T>>> encoder_backward_versions();          \
-    template void encoder_forward_cpu(T*, const int*, const T*, const T*, int, int, int);         \
-    template void encoder_backward_cpu(T*, T*, const T*, const int*, int, int, int);              \
-    template void encoder_forward(LaunchPad*, T*, const int*, const T*, const T*, int, int, int); \
+#define INSTANTIATE(T)                                                                                \
+    template std::vector<KernelVersion<EncoderForward<T>>> encoder_forward_versions();                \
+    template std::vector<KernelVersion<EncoderForwardUpdated<T>>> encoder_forward_updated_versions(); \
+    template std::vector<KernelVersion<EncoderBackward<T>>> encoder_backward_versions();              \
+    template void encoder_forward_cpu(T*, const int*, const T*, const T*, int, int, int);             \
+    template void encoder_backward_cpu(T*, T*, const T*, const int*, int, int, int);                  \
+    template void encoder_forward(LaunchPad*, T*, const int*, const T*, const T*, int, int, int);     \
+    template void encoder_forward_updated(LaunchPad&, T*, const int*, const T*, const T*,             \
+                                          const AdamWDue<T>&, int, int, int);                         \
     template void encoder_backward(LaunchPad*, T*, T*, const T*, const int*, int, int, int);
 FOR_EACH_REAL(INSTANTIATE)

@@ -4,6 +4,7 @@
 #pragma once
 #include <vector>
 
+#include "llmc/adamw.h"
 #include "llmc/launchpad.h"
 
 // out (B,seq,C) = wte[inp] + wpe[t]; inp (B,seq) tokens below Vp (the data loader sees to that); wte (Vp,C);
@@ -11,6 +12,13 @@
 template <class T>
 void encoder_forward(LaunchPad* pad, T* out, const int* inp, const T* wte, const T* wpe, int B, int seq,
                      int C);
+
+// encoder_forward with wte as adamw_update() will leave it, to the bit, before or while that runs elsewhere
+// on what this reads: nothing but `out` is written, and a skipped update is skipped here, too. due: of all of
+// wte, (Vp,C) each. wpe is taken as it is.
+template <class T>
+void encoder_forward_updated(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe,
+                             const AdamWDue<T>& due, int B, int seq, int C);
 
 // dwte (Vp,C) += sum of dout over the positions of each token; dwpe (seq,C) += sum over the batch. dout
 // (B,seq,C); buckets as build_encoder_buckets() makes them of the same inp, count = B*seq.
@@ -37,9 +45,14 @@ template <class T>
 using EncoderForward = void(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe, int B,
                             int seq, int C, int block_size);
 template <class T>
+using EncoderForwardUpdated = void(LaunchPad& pad, T* out, const int* inp, const T* wte, const T* wpe,
+                                   const AdamWDue<T>& due, int B, int seq, int C, int block_size);
+template <class T>
 using EncoderBackward = void(LaunchPad& pad, T* dwte, T* dwpe, const T* dout, const int* buckets, int B,
                              int seq, int C, int block_size);
 template <class T>
 std::vector<KernelVersion<EncoderForward<T>>> encoder_forward_versions();
+template <class T>
+std::vector<KernelVersion<EncoderForwardUpdated<T>>> encoder_forward_updated_versions();
 template <class T>
 std::vector<KernelVersion<EncoderBackward<T>>> encoder_backward_versions();

@@ -155,10 +155,10 @@ class LaunchPad {
     void end_group();
     void barrier();  // inside a group: what follows waits for what came before
     // The dispatches between these two wait for the commands before them, but are not started at once: each
-    // stage of the commands that follow (what lies between two waits) takes one along, to fill what it leaves
-    // idle of the device. They must be independent of each other and of what follows, up to
-    // finish_background(), which starts those that are left; commands after it see what they wrote. Outside
-    // of groups. commit() and end_recording() finish them too.
+    // stage of the commands that follow (what lies between two waits) takes one along, or a group of them, to
+    // fill what it leaves idle of the device. They must be independent of each other and of what follows, up
+    // to finish_background(), which starts those that are left; commands after it see what they wrote.
+    // Outside of groups. commit() and end_recording() finish them too.
     void begin_background();
     void end_background();
     void finish_background();

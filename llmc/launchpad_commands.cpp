@@ -173,8 +173,10 @@ void LaunchPad::wait(Ticket ticket) {
 }
 
 void LaunchPad::begin_group() {
-    if (!state->open_groups) memory_barrier(*state);
-    state->open_groups++;
+    LaunchPadState& s = *state;
+    if (!s.open_groups && s.in_background) s.background.emplace_back();
+    if (!s.open_groups && !s.in_background) memory_barrier(s);
+    s.open_groups++;
 }
 
 void LaunchPad::end_group() {
@@ -222,7 +224,7 @@ static void append(LaunchPadState& s, const Dispatch& d) {
 }
 
 static void append_background(LaunchPadState& s) {
-    append(s, s.background.front());
+    for (const Dispatch& d : s.background.front()) append(s, d);
     s.background.pop_front();
 }
 
@@ -240,7 +242,8 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
     if (s.recording)
         s.recording->pointers.insert(s.recording->pointers.end(), pointers.begin(), pointers.end());
     if (s.in_background) {
-        s.background.push_back(d);
+        if (!s.open_groups) s.background.emplace_back();
+        s.background.back().push_back(d);
         return;
     }
     open_commands(s);
@@ -258,6 +261,7 @@ void LaunchPad::begin_background() {
 
 void LaunchPad::end_background() {
     if (!state->in_background) fail("end_background: no background is open");
+    if (state->open_groups) fail("end_background: a group is open in it");
     state->in_background = state->background_waited = state->takes_one_along = false;
 }
 

@@ -126,12 +126,12 @@ struct LaunchPadState {
     Commands open;                         // being appended to; handle is null where nothing was
     std::unique_ptr<Recording> recording;  // between begin_recording and end_recording
     VkPipeline bound = VK_NULL_HANDLE;
-    bool dirty = false;                 // something ran since the last barrier
-    int open_groups = 0;                // one inside the other
-    std::deque<Dispatch> background;    // not started yet
-    bool in_background = false;         // between begin_background and end_background
-    bool background_waited = false;     // there was a barrier since end_background
-    bool takes_one_along = false;       // and the stage that it began has not started one of them
+    bool dirty = false;                            // something ran since the last barrier
+    int open_groups = 0;                           // one inside the other
+    bool in_background = false;                    // between begin_background and end_background
+    std::deque<std::vector<Dispatch>> background;  // not started yet; each entry goes along with one stage
+    bool background_waited = false;                // there was a barrier since end_background
+    bool takes_one_along = false;                  // and the stage that it began has not started one of them
     std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
     std::map<std::string, KernelTime> times;
 

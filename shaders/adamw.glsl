@@ -1,8 +1,6 @@
-// What the versions of AdamW share: the update of one parameter (llmc/adamw.h), and the store of the result, which is
-// rounded at random where the storage type has 16 bits, with the CPU's random bits (llmc/adamw.cpp, llmc/real.h).
-#include "util.glsl"
-
-layout(push_constant, scalar) uniform Push { AdamWArgs args; };
+// What the versions of AdamW, and the encoder that runs ahead of it, share: the update of one parameter (llmc/adamw.h),
+// and the store of the result, which is rounded at random where the storage type has 16 bits, with the CPU's random bits
+// (llmc/adamw.cpp, llmc/real.h). The file that includes this includes util.glsl or packs.glsl before.
 
 // The finalizer of MurmurHash3.
 uint hash(uint x) {
@@ -12,26 +10,31 @@ uint hash(uint x) {
 }
 
 // The factor of the gradients; false: nothing is to be changed.
-bool gradient_scale(out float scale) {
+bool gradient_scale(Floats norm_and_scale, out float scale) {
     scale = 1;
-    if (uint64_t(args.norm_and_scale) == 0) return true;
-    scale = args.norm_and_scale.x[1];
-    return is_finite(args.norm_and_scale.x[0]) && scale != 0;
+    if (uint64_t(norm_and_scale) == 0) return true;
+    scale = norm_and_scale.x[1];
+    return is_finite(norm_and_scale.x[0]) && scale != 0;
 }
 
-// Updates m and v, and returns the new parameters.
-vec4 update(vec4 param, inout vec4 m, inout vec4 v, vec4 g) {
-    const AdamWStep s = args.step.x[0];
-    m = s.beta1 * m + (1 - s.beta1) * g;
-    v = s.beta2 * v + (1 - s.beta2) * g * g;
-    const vec4 m_hat = m / s.beta1_correction, v_hat = v / s.beta2_correction;
-    return param - s.learning_rate * (m_hat / (sqrt(v_hat) + s.eps) + args.weight_decay * param);
+// Updates m and v, and returns the new parameters. Precise: a compiler that fused multiplications and additions in one
+// kernel, and others in the next, would give them different bits.
+vec4 update(AdamWStep s, float weight_decay, vec4 param, inout vec4 m, inout vec4 v, vec4 g) {
+    precise const vec4 new_m = s.beta1 * m + (1 - s.beta1) * g;
+    precise const vec4 new_v = s.beta2 * v + (1 - s.beta2) * g * g;
+    precise const vec4 m_hat = new_m / s.beta1_correction, v_hat = new_v / s.beta2_correction;
+    precise const vec4 now = param - s.learning_rate * (m_hat / (sqrt(v_hat) + s.eps) + weight_decay * param);
+    m = new_m;
+    v = new_v;
+    return now;
 }
 
-// Stores v as element or elements number i of p, which are the tensor's elements from `element` on.
+// store_random stores v as element or elements number i of p, which are the tensor's elements from `element` on; seed is
+// the step's. stored_random4 is what loading would then give back.
 #ifdef REAL_FP32
-void store_random(Reals p, uint i, float v, uint64_t element) { store(p, i, v); }
-void store_random4(Reals p, vec4 v, uint64_t element) { store4(p, 0, v); }
+void store_random(Reals p, uint i, float v, uint seed, uint64_t element) { store(p, i, v); }
+void store_random4(Reals p, vec4 v, uint seed, uint64_t element) { store4(p, 0, v); }
+vec4 stored_random4(vec4 v, uint seed, uint64_t element) { return v; }
 #else
 uint round_randomly(float v, uint random) {
     const uint u = floatBitsToUint(v), exponent = (u >> 23) & 0xffu;
@@ -44,14 +47,23 @@ uint round_randomly(float v, uint random) {
     return exponent < 143 ? ((u >> 16) & 0x8000u) | (cut < 32 ? (above << 10) + kept : 0) : round_real(v);
 #endif
 }
-uint random_bits(uint64_t element) {
-    const uint key = hash(args.step.x[0].seed ^ uint(element >> 32));
+uint random_bits(uint seed, uint64_t element) {
+    const uint key = hash(seed ^ uint(element >> 32));
     return hash(uint(element) ^ key);
 }
-uint rounded(float v, uint64_t element) { return round_randomly(v, random_bits(element)); }
-void store_random(Reals p, uint i, float v, uint64_t element) { p.x[i] = uint16_t(rounded(v, element)); }
-void store_random4(Reals p, vec4 v, uint64_t element) {
-    Reals4(uint64_t(p)).x[0] = uvec2(rounded(v.x, element) | rounded(v.y, element + 1) << 16,
-                                     rounded(v.z, element + 2) | rounded(v.w, element + 3) << 16);
+uint rounded(float v, uint seed, uint64_t element) { return round_randomly(v, random_bits(seed, element)); }
+uvec2 rounded4(vec4 v, uint seed, uint64_t element) {
+    return uvec2(rounded(v.x, seed, element) | rounded(v.y, seed, element + 1) << 16,
+                 rounded(v.z, seed, element + 2) | rounded(v.w, seed, element + 3) << 16);
+}
+void store_random(Reals p, uint i, float v, uint seed, uint64_t element) {
+    p.x[i] = uint16_t(rounded(v, seed, element));
+}
+void store_random4(Reals p, vec4 v, uint seed, uint64_t element) {
+    Reals4(uint64_t(p)).x[0] = rounded4(v, seed, element);
+}
+vec4 stored_random4(vec4 v, uint seed, uint64_t element) {
+    const uvec2 u = rounded4(v, seed, element);
+    return vec4(unpack(u.x), unpack(u.y));
 }
 #endif

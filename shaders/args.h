@@ -209,6 +209,18 @@ struct EncoderForwardArgs {
     int N, T, C;     // N = B T
 };
 
+struct EncoderForwardUpdatedArgs {
+    Reals outp;             // (N, C)
+    Ints inp;               // (N)
+    Reals wte, wpe;         // (Vp, C), (T, C)
+    Floats master, m, v;    // (Vp, C); master may be 0
+    Reals grads;            // (Vp, C)
+    AdamWSteps step;        // (1)
+    Floats norm_and_scale;  // (2), or 0
+    int N, T, C;            // N = B T
+    float weight_decay;
+};
+
 struct EncoderBackwardArgs {
     Reals dwte, dwpe;  // (Vp, C), (T, C)
     Reals dout;        // (B, T, C)

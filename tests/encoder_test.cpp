@@ -1,5 +1,5 @@
 // Encoder: the buckets, the CPU versions against plain sums in double, every
-// type's CPU and GPU versions against those in fp32.
+// type's CPU and GPU versions against those in fp32, the one that runs ahead of AdamW against the one after.
 #include "llmc/encoder.h"
 
 #include "tests/layer_test.h"
@@ -116,6 +116,123 @@ TYPED_TEST(Encoder, ForwardMatchesFloat) {
     }
 }
 
+// A token embedding whose update is due, on a device; the arrays begin `shift` elements past aligned memory.
+template <class T>
+struct DueCase {
+    LaunchPad& pad;
+    const Shape& s;
+    const Case<T>& c;
+    size_t n, shift;
+    bool with_master;
+    DeviceArray<int> inp;
+    DeviceArray<T> wte, wpe, grads;
+    DeviceArray<float> master, m, v;
+    AdamWStep* step;
+    DueCase(LaunchPad& p, const Shape& shape, const Case<T>& values, bool with_master_, size_t shift_ = 0)
+        : pad(p),
+          s(shape),
+          c(values),
+          n(c.wte.size()),
+          shift(shift_),
+          with_master(with_master_),
+          inp(p, c.inp),
+          wte(p, random_values<T>(n + shift, 2)),
+          wpe(p, c.wpe),
+          grads(p, random_values<T>(n + shift, 7)),
+          master(p, random_values(n + shift, 8)),
+          m(p, random_values(n + shift, 9)),
+          v(p, squares(random_values(n + shift, 10))),
+          step(p.allocate<AdamWStep>(1, "step")) {
+        const AdamWStep now = adamw_step(0.1f, 0.9f, 0.95f, 1e-8f, 3);
+        pad.upload(step, &now, sizeof now);
+    }
+    ~DueCase() { pad.free(step); }
+    static std::vector<float> squares(std::vector<float> values) {
+        for (float& x : values) x *= x;
+        return values;
+    }
+    float* master_or_null() const { return with_master ? master + shift : nullptr; }
+
+    template <class Version>
+    std::vector<float> encode_ahead(const Version& version, int block, const float* norm) const {
+        DeviceArray<T> out(pad, c.out.size());
+        const AdamWDue<T> due = {master_or_null(), m + shift, v + shift, grads + shift, step, 0.1f, norm};
+        version.launch(pad, out, inp, wte + shift, wpe, due, s.B, s.T, s.C, block);
+        return out.values();
+    }
+    std::vector<float> encode() const {
+        DeviceArray<T> out(pad, c.out.size());
+        encoder_forward<T>(&pad, out, inp, wte + shift, wpe, s.B, s.T, s.C);
+        return out.values();
+    }
+    void update(const float* norm) const {
+        adamw_update<T>(&pad, wte + shift, master_or_null(), m + shift, v + shift, grads + shift, n, step,
+                        0.1f, norm);
+    }
+    std::vector<std::vector<float>> tensors() const {
+        return {wte.values(), grads.values(), master.values(), m.values(), v.values()};
+    }
+};
+
+// The encoding ahead of the update has the bits of the one after it, and the first writes nothing else.
+// changes: whether the update is one, and not skipped.
+template <class T, class Version>
+static void check_ahead(const DueCase<T>& due, const Version& version, int block, const float* norm,
+                        bool changes) {
+    const auto before = due.tensors();
+    const std::vector<float> old = due.encode(), ahead = due.encode_ahead(version, block, norm);
+    EXPECT_TRUE(due.tensors() == before) << "more than the encoding was written";
+    due.update(norm);
+    EXPECT_EQ(ahead, due.encode());
+    EXPECT_EQ(ahead != old, changes);
+}
+
+TYPED_TEST(Encoder, ForwardAheadOfAdamWIsForwardAfterIt) {
+    using T = TypeParam;
+    for (Shape s : shapes) {
+        s.V = std::min(s.V, 50);
+        SCOPED_TRACE(describe(s));
+        const Case<T> c(s);
+        for_each_version<T>(encoder_forward_updated_versions<T>(),
+                            [&](LaunchPad& pad, auto& version, int block) {
+                                DeviceArray<float> norm(pad, std::vector<float>{4.0f, 0.25f});
+                                for (bool with_master : {false, true}) {
+                                    if (with_master && std::is_same_v<T, float>) continue;
+                                    check_ahead<T>({pad, s, c, with_master}, version, block, nullptr, true);
+                                    check_ahead<T>({pad, s, c, with_master}, version, block, norm, true);
+                                }
+                            });
+    }
+}
+
+TYPED_TEST(Encoder, ForwardAheadOfASkippedAdamW) {
+    using T = TypeParam;
+    const Shape s = {2, 9, 48, 5, 2};
+    const Case<T> c(s);
+    const float inf = std::numeric_limits<float>::infinity();
+    for_each_version<T>(encoder_forward_updated_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+        for (const auto& [norm, scale] : {std::pair{1.0f, 0.0f}, {NAN, 0.5f}, {inf, 0.5f}}) {
+            DeviceArray<float> values(pad, std::vector<float>{norm, scale});
+            for (bool with_master : {false, true})
+                if (!with_master || !std::is_same_v<T, float>)
+                    check_ahead<T>({pad, s, c, with_master}, version, block, values, false);
+        }
+    });
+}
+
+// Addresses that rule out wide accesses, and rows far enough in wte for numbers of elements above 2^16.
+TYPED_TEST(Encoder, ForwardAheadOfAdamWUnaligned) {
+    using T = TypeParam;
+    for (const Shape& s : {Shape{2, 40, 16, 5, 2}, {2, 40, 48, 3000, 0}}) {
+        const Case<T> c(s);
+        for_each_version<T>(encoder_forward_updated_versions<T>(), [&](LaunchPad& pad, auto& version,
+                                                                       int block) {
+            for (size_t shift : {0, 1, 4})
+                check_ahead<T>({pad, s, c, !std::is_same_v<T, float>, shift}, version, block, nullptr, true);
+        });
+    }
+}
+
 TYPED_TEST(Encoder, BackwardMatchesFloat) {
     using T = TypeParam;
     for (const Shape& s : shapes) {
@@ -190,6 +307,13 @@ TYPED_TEST(Encoder, TrainingFunctions) {
         encoder_forward<T>(pad.get(), out, inp, wte, wpe, s.B, s.T, s.C);
         encoder_backward<T>(pad.get(), dwte, dwpe, dout, buckets, s.B, s.T, s.C);
         EXPECT_EQ(out.values(), rounded<T>(c.out));
+        const DueCase<T> due(*pad, s, c, false);
+        DeviceArray<T> ahead(*pad, c.out.size());
+        encoder_forward_updated<T>(*pad, ahead, due.inp, due.wte, due.wpe,
+                                   {nullptr, due.m, due.v, due.grads, due.step, 0.1f, nullptr}, s.B, s.T,
+                                   s.C);
+        due.update(nullptr);
+        EXPECT_EQ(ahead.values(), due.encode());
         expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
         expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<T>(2e-6));
     }

@@ -297,8 +297,8 @@ TEST(Commands, GroupsAndBarriers) {
     });
 }
 
-// Background dispatches read what came before them, and are done where finish_background() says so, however
-// few or many stages they run beside; recorded or not.
+// Background dispatches, and groups of them, read what came before them, and are done where
+// finish_background() says so, however few or many stages they run beside; recorded or not.
 TEST(Commands, Background) {
     for_each_mode([](LaunchPad& pad) {
         const int n = 1000, copies = 5;
@@ -317,7 +317,12 @@ TEST(Commands, Background) {
                 if (recorded) pad.begin_recording();
                 copy(y + 3 * n * 4, x);
                 pad.begin_background();
-                for (int i = 0; i < 3; i++) copy(y + i * n * 4, y + 3 * n * 4);
+                copy(y, y + 3 * n * 4);
+                pad.begin_group();
+                for (int i = 1; i < 3; i++) copy(y + i * n * 4, y + 3 * n * 4);
+                pad.end_group();
+                pad.begin_group();  // of none
+                pad.end_group();
                 pad.end_background();
                 for (int i = 0; i < stages; i++) copy(z, x);
                 pad.finish_background();
@@ -338,6 +343,9 @@ TEST(Commands, Background) {
             }
         pad.begin_background();
         expect_error("a background or a group is open", [&] { pad.begin_background(); });
+        pad.begin_group();
+        expect_error("a group is open", [&] { pad.end_background(); });
+        pad.end_group();
         pad.end_background();
         expect_error("no background is open", [&] { pad.end_background(); });
         for (float* p : {x, y, z}) pad.free(p);

@@ -1,27 +1,33 @@
 // The gradients that a training step leaves, on the CPU and on a device: whatever lay in their memory before,
 // they are those of zeroing all of it and adding each micro-step's, to the bit; and up to rounding the sum of
-// each micro-step's. And the parameters, by whichever way they are updated.
+// each micro-step's. And the parameters, by whichever way they are updated, and which of them are updated
+// where.
 #include "llmc/train_step.h"
+
+#include <map>
 
 #include "llmc/initialize.h"
 #include "tests/layer_test.h"
 
 static const ModelConfig config = {19, 53, 128, 2, 3, 24};
+static const ModelConfig wide_vocabulary = {19, 601, 640, 3, 3, 24};  // wte has more than two layers' weights
 static const int B = 3, T = 17, N = B * T;
 
+// Without master weights, unless asked for: from those, weights would be rounded anew at a learning rate of
+// 0.
 template <class Real>
-static std::unique_ptr<GPT2<Real>> make_model(LaunchPad* pad) {
-    const bool master_weights = false;  // from those, weights would be rounded anew at a learning rate of 0
-    auto g = std::make_unique<GPT2<Real>>(config, pad, master_weights);
-    initialize_parameters(config, 42, parameter_writer(*g));
+static std::unique_ptr<GPT2<Real>> make_model(LaunchPad* pad, const ModelConfig& c = config,
+                                              bool master_weights = false) {
+    auto g = std::make_unique<GPT2<Real>>(c, pad, master_weights);
+    initialize_parameters(c, 42, parameter_writer(*g));
     gpt2_allocate(*g, B, T, true);
     g->logit_rows = 20;  // three chunks of the head, the last one smaller
     return g;
 }
 
 // The tokens of micro-step i.
-static std::vector<int> tokens_of(int i, uint32_t what) {
-    return random_integers(N, 10 * what + uint32_t(i), config.vocab_size);
+static std::vector<int> tokens_of(int i, uint32_t what, int vocab_size = config.vocab_size) {
+    return random_integers(N, 10 * what + uint32_t(i), vocab_size);
 }
 
 // Loss, then all gradients.
@@ -88,26 +94,46 @@ static void check_steps(LaunchPad* pad, int micro_steps) {
     runner.forget_recordings();
 }
 
-// Losses and parameters of four steps; with every update finished by itself, or made beside the next step's
-// forward pass but for the last.
+// A run of four steps; every update finished by itself, or made beside the next step's forward pass but for
+// the last.
+struct Run {
+    ModelConfig config;
+    bool master_weights;
+    int micro_steps;
+    int skipped;  // step whose factor of the gradients is 0; -1: none
+};
+
+template <class T>
+static void read_tensors(std::vector<std::vector<float>>& results, const Memory& memory, const ModelConfig& c,
+                         T* const* tensors) {
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        if (!tensors[i]) continue;
+        results.emplace_back(parameter_size(c, i));
+        memory.download_floats(results.back().data(), tensors[i], results.back().size());
+    }
+}
+
+// Losses, parameters and AdamW's moments.
 template <class Real>
-static std::vector<std::vector<float>> train_steps(LaunchPad* pad, int micro_steps, bool by_itself) {
-    const auto g = make_model<Real>(pad);
-    StepRunner<Real> runner = {*g, B, T, micro_steps, 0.1f};
+static std::vector<std::vector<float>> train_steps(LaunchPad* pad, const Run& run, bool by_itself) {
+    const auto g = make_model<Real>(pad, run.config, run.master_weights);
+    StepRunner<Real> runner = {*g, B, T, run.micro_steps, 0.1f};
     std::vector<std::vector<float>> results;
     for (int step = 0; step < 4; step++) {
         int micro = 4 * step;
         const Ticket ticket = runner.run(step, 0.01f, [&](int* inputs, int* targets) {
-            std::ranges::copy(tokens_of(micro, 1), inputs);
-            std::ranges::copy(tokens_of(micro++, 2), targets);
+            std::ranges::copy(tokens_of(micro, 1, run.config.vocab_size), inputs);
+            std::ranges::copy(tokens_of(micro++, 2, run.config.vocab_size), targets);
         });
         results.push_back({runner.stats(step, ticket)[0]});
+        const float none = 0;
+        if (step == run.skipped) g->memory.upload(g->stats + 2, &none, 1);
         if (by_itself || step == 3) runner.finish_update();
     }
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
-        results.emplace_back(parameter_size(config, i));
-        g->memory.download_floats(results.back().data(), g->params[i], results.back().size());
-    }
+    read_tensors(results, g->memory, run.config, g->params);
+    read_tensors(results, g->memory, run.config, g->master);
+    read_tensors(results, g->memory, run.config, g->m);
+    read_tensors(results, g->memory, run.config, g->v);
     runner.forget_recordings();
     return results;
 }
@@ -123,11 +149,23 @@ TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnTheCpu) {
 TYPED_TEST(TrainStep, UpdateBesideTheNextForwardPassIsTheSame) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     LaunchPad* pad = test_pads()[0].get();
-    for (int micro_steps : {1, 2}) {
-        const auto expected = train_steps<TypeParam>(pad, micro_steps, true);
-        EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
-        EXPECT_TRUE(train_steps<TypeParam>(pad, micro_steps, false) == expected) << micro_steps;
+    const int messages = validation_message_count();
+    const auto expected = train_steps<TypeParam>(pad, {config, false, 1, -1}, true);
+    EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
+    for (const Run& run : {Run{config, false, 1, -1},
+                           {config, false, 2, -1},
+                           {config, false, 1, 1},
+                           {wide_vocabulary, false, 1, -1},
+                           {wide_vocabulary, true, 1, 2}}) {
+        const auto by_itself = train_steps<TypeParam>(pad, run, true);
+        EXPECT_TRUE(train_steps<TypeParam>(pad, run, false) == by_itself)
+            << run.config.num_layers << " layers, master weights " << run.master_weights << ", "
+            << run.micro_steps << " micro-steps, skipped " << run.skipped;
+        if (run.skipped == 1) {
+            EXPECT_FALSE(by_itself == expected) << "the step was not skipped";
+        }
     }
+    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
 TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnADevice) {
@@ -135,4 +173,52 @@ TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnADevice) {
     const int messages = validation_message_count();
     for (int micro_steps : {1, 2}) check_steps<TypeParam>(test_pads()[0].get(), micro_steps);
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+}
+
+// Whatever the model's shape, each weight of a layer but the first and each element of wte is updated beside
+// one stage of one layer.
+TEST(UpdateBesideLayers, HasEveryElementOnce) {
+    for (const ModelConfig& c : {config,
+                                 wide_vocabulary,
+                                 parse_descriptor("d12"),
+                                 parse_descriptor("gpt2:d48"),
+                                 ModelConfig{8, 50, 128, 1, 1, 5},
+                                 {8, 999, 1024, 4, 3, 15}}) {
+        std::map<int, std::map<size_t, size_t>> found;  // of each tensor: where pieces begin and end
+        for (int l = 0; l < c.num_layers; l++) {
+            const auto parts = cut_evenly(updated_beside_layer(c, l), LAYER_STAGES);
+            EXPECT_LE(parts.size(), size_t(LAYER_STAGES));
+            for (const auto& part : parts)
+                for (const Elements& e : part) {
+                    EXPECT_GT(e.count, 0u);
+                    EXPECT_TRUE(found[e.tensor].emplace(e.first, e.first + e.count).second);
+                }
+        }
+        for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
+            if (!is_overwritten(tensor)) {
+                EXPECT_FALSE(found.contains(tensor));
+                continue;
+            }
+            size_t at = tensor == WTE ? 0 : parameter_layer_size(c, tensor);
+            for (const auto& [first, end] : found[tensor]) {
+                EXPECT_EQ(first, at);
+                at = end;
+            }
+            EXPECT_EQ(at, parameter_size(c, tensor)) << parameter_info[tensor].name;
+        }
+    }
+}
+
+TEST(UpdateBesideLayers, GivesEveryStageTheSame) {
+    const ModelConfig c = parse_descriptor("d12");
+    const size_t all = parameter_size(c, WTE) + 11 * count_elements(layer_weights(c, 1));
+    const double each = double(all) / (12 * LAYER_STAGES);
+    for (int l = 0; l < 12; l++) {
+        const auto parts = cut_evenly(updated_beside_layer(c, l), LAYER_STAGES);
+        EXPECT_EQ(parts.size(), size_t(LAYER_STAGES));
+        for (const auto& part : parts) {
+            EXPECT_NEAR(double(count_elements(part)), each, 0.001 * each);
+            for (const Elements& e : part) EXPECT_EQ(e.first % 64, 0u);
+        }
+    }
 }
