@@ -145,6 +145,7 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     s.options.validation |= environment_switch("LAUNCHPAD_VALIDATION");
     s.options.print_pipelines |= environment_switch("LAUNCHPAD_PRINT_PIPELINES");
     s.options.check_pointers |= environment_switch("LAUNCHPAD_CHECK_POINTERS");
+    s.options.reverse_groups |= environment_switch("LAUNCHPAD_REVERSE_GROUPS");
     s.vk = open_vulkan(s.options.validation);
     find_physical_device(s);
     create_device(s);

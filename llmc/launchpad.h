@@ -37,6 +37,9 @@ struct LaunchPadOptions {
     bool print_pipelines =
         false;  // what the compiler says of each kernel; also by LAUNCHPAD_PRINT_PIPELINES=1
     bool check_pointers = false;  // replay() checks recorded pointers; also by LAUNCHPAD_CHECK_POINTERS=1
+    // Dispatches that a group lets run at the same time are started last to first, so that a device that runs
+    // them one by one shows whether one of them needs another; also by LAUNCHPAD_REVERSE_GROUPS=1
+    bool reverse_groups = false;
     bool timestamps = false;      // measure each dispatch: kernel_times()
     bool in_place = true;         // false, for tests: as on devices whose fragments lie in different places
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache

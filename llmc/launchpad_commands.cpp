@@ -80,7 +80,10 @@ VkCommandBuffer open_commands(LaunchPadState& s) {
     return s.open.handle;
 }
 
+static void release_held(LaunchPadState& s);
+
 void memory_barrier(LaunchPadState& s) {
+    release_held(s);
     s.takes_one_along = s.background_waited = true;
     if (!s.dirty) return;
     barrier_between(s, open_commands(s), WORK, ACCESSES);
@@ -161,6 +164,7 @@ void wait_for(LaunchPadState& s, Ticket ticket) {
 Ticket LaunchPad::commit(bool wait_for_it) {
     LaunchPadState& s = *state;
     if (s.recording) fail("commit cannot be recorded: end the recording first");
+    release_held(s);
     finish_background();
     const Ticket ticket = submit_open(s);
     if (wait_for_it) wait_for(s, ticket);
@@ -181,7 +185,7 @@ void LaunchPad::begin_group() {
 
 void LaunchPad::end_group() {
     if (!state->open_groups) fail("end_group: no group is open");
-    state->open_groups--;
+    if (!--state->open_groups) release_held(*state);
 }
 
 void LaunchPad::barrier() { memory_barrier(*state); }
@@ -223,8 +227,23 @@ static void append(LaunchPadState& s, const Dispatch& d) {
     if (!s.recording && c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
 }
 
+// Appends it at once, or, where groups are reversed, when its group is over or waits.
+static void start(LaunchPadState& s, const Dispatch& d) {
+    if (s.options.reverse_groups && s.open_groups)
+        s.held.push_back(d);
+    else
+        append(s, d);
+}
+
+static void release_held(LaunchPadState& s) {
+    while (!s.held.empty()) {
+        append(s, s.held.back());
+        s.held.pop_back();
+    }
+}
+
 static void append_background(LaunchPadState& s) {
-    for (const Dispatch& d : s.background.front()) append(s, d);
+    for (const Dispatch& d : s.background.front()) start(s, d);
     s.background.pop_front();
 }
 
@@ -248,8 +267,10 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
     }
     open_commands(s);
     if (!s.open_groups) memory_barrier(s);
-    append(s, d);
-    if (s.takes_one_along && !s.background.empty()) append_background(s);
+    const bool along = s.takes_one_along && !s.background.empty();
+    if (along && s.options.reverse_groups) append_background(s);
+    start(s, d);
+    if (along && !s.options.reverse_groups) append_background(s);
     s.takes_one_along = false;
 }
 

@@ -128,6 +128,7 @@ struct LaunchPadState {
     VkPipeline bound = VK_NULL_HANDLE;
     bool dirty = false;                            // something ran since the last barrier
     int open_groups = 0;                           // one inside the other
+    std::vector<Dispatch> held;                    // of the open group, where groups are reversed
     bool in_background = false;                    // between begin_background and end_background
     std::deque<std::vector<Dispatch>> background;  // not started yet; each entry goes along with one stage
     bool background_waited = false;                // there was a barrier since end_background

@@ -297,6 +297,25 @@ TEST(Commands, GroupsAndBarriers) {
     });
 }
 
+// What reverse_groups is for: a barrier that a group lacks shows, and one that is there holds.
+TEST(Commands, ReversedGroups) {
+    for_each_mode([](LaunchPad& pad) {
+        for (const bool waits : {true, false}) {
+            DeviceArray<float> one(pad, std::vector<float>{1.0f}), a(pad, std::vector<float>{0.0f}),
+                b(pad, std::vector<float>{0.0f});
+            pad.begin_group();
+            add_to(pad, a, one, 1);
+            if (waits) pad.barrier();
+            add_to(pad, b, a, 1);
+            pad.end_group();
+            EXPECT_EQ(a.values()[0], 1.0f);
+            if (pad.device().type == DeviceType::software) {
+                EXPECT_EQ(b.values()[0], waits ? 1.0f : 0.0f);
+            }
+        }
+    });
+}
+
 // Background dispatches, and groups of them, read what came before them, and are done where
 // finish_background() says so, however few or many stages they run beside; recorded or not.
 TEST(Commands, Background) {

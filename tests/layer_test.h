@@ -32,6 +32,7 @@ inline LaunchPadOptions test_options() {
     options.device = test_device();
     options.validation = !validation || strcmp(validation, "0") != 0;
     options.check_pointers = true;
+    options.reverse_groups = true;
     options.cache_directory = "none";
     return options;
 }

@@ -38,6 +38,17 @@ TEST(test_gpt2, passes_on_the_reference_that_comes_with_the_source) {
         }
 }
 
+// Kernels that may run side by side, started last to first: none needs what another one writes.
+TEST(test_gpt2, passes_with_groups_reversed) {
+    setenv("LAUNCHPAD_REVERSE_GROUPS", "1", 1);
+    for (const char* precision : precisions) {
+        const ProgramResult result = check(devices().back(), reference + ".bin", reference + "_debug_state.bin",
+                                           reference + "_losses.txt", precision);
+        EXPECT_EQ(result.status, 0) << result.out << result.err;
+    }
+    unsetenv("LAUNCHPAD_REVERSE_GROUPS");
+}
+
 TEST(test_gpt2, passes_on_the_shared_references) {
     if (!std::filesystem::exists(shared_reference))
         GTEST_SKIP() << "no ../shared/reference beside the source";
