@@ -254,38 +254,18 @@ static void matmul_dweight4(LaunchPad& pad, T* dweight, float* scratch, const T*
 // Version 5: on matrix cores, for T and rows that allow it, else version 3.
 static const int FALLBACK_BLOCK = 64;  // of version 3
 
-// A product of version 5, ready to launch.
-template <class T>
-struct Launch5 {
-    MatrixProduct product;
-    MatrixCut cut;
-    MatmulMatrixArgs args;
-
-    // K is sliced only where there is scratch for the partial results.
-    Launch5(LaunchPad& pad, const MatrixProduct& p, int block_size, float* scratch,
-            const MatmulMatrixArgs& addresses)
-        : product(p), cut(cut_matrix_product<T>(pad, p, block_size, scratch != nullptr)), args(addresses) {
-        if (cut.slices > 1) args.partials = pad.at(scratch, partial_floats(product, cut));
-    }
-    void start(LaunchPad& pad) const { launch_matrix_product<T>(pad, product, cut, args); }
-    void finish(LaunchPad& pad) const { finish_matrix_product<T>(pad, product, cut, args); }
-    void run(LaunchPad& pad) const {
-        start(pad);
-        if (cut.slices > 1) pad.barrier();
-        finish(pad);
-    }
-};
-
 // bias and pre may be null; with pre, it gets the product, and out GELU of it.
 template <class T>
-static Launch5<T> forward5(LaunchPad& pad, T* out, T* pre, float* scratch, const T* inp, const T* weight,
-                           const T* bias, int N, int C, int OC, int block_size) {
+static MatrixLaunch<T> forward5(LaunchPad& pad, T* out, T* pre, float* scratch, const T* inp, const T* weight,
+                                const T* bias, int N, int C, int OC, int block_size,
+                                bool left_partial = false) {
     const size_t n = N, c = C, oc = OC;
     return {pad,
             forward5_product(N, C, OC,
                              pre    ? EPILOGUE_GELU
                              : bias ? EPILOGUE_BIAS
-                                    : EPILOGUE_NONE),
+                                    : EPILOGUE_NONE,
+                             left_partial),
             block_size,
             scratch,
             {pad.at(out, n * oc), pad.at(inp, n * c), pad.at(weight, oc * c), pad.at(bias, oc),
@@ -294,19 +274,19 @@ static Launch5<T> forward5(LaunchPad& pad, T* out, T* pre, float* scratch, const
 
 // pre may be null; with it, dinp is multiplied by the slope of GELU there.
 template <class T>
-static Launch5<T> dinp5(LaunchPad& pad, T* dinp, float* scratch, const T* dout, const T* weight, const T* pre,
-                        int N, int C, int OC, int block_size) {
+static MatrixLaunch<T> dinp5(LaunchPad& pad, T* dinp, float* scratch, const T* dout, const T* weight,
+                             const T* pre, int N, int C, int OC, int block_size, bool left_partial = false) {
     const size_t n = N, c = C, oc = OC;
     return {pad,
-            dinp5_product(N, C, OC, pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE),
+            dinp5_product(N, C, OC, pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE, left_partial),
             block_size,
             scratch,
             {pad.at(dinp, n * c), pad.at(dout, n * oc), pad.at(weight, oc * c), 0, pad.at(pre, n * c)}};
 }
 
 template <class T>
-static Launch5<T> dweight5(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp, int N,
-                           int C, int OC, bool accumulate, int block_size) {
+static MatrixLaunch<T> dweight5(LaunchPad& pad, T* dweight, float* scratch, const T* dout, const T* inp,
+                                int N, int C, int OC, bool accumulate, int block_size) {
     const size_t n = N, c = C, oc = OC;
     return {pad,
             dweight5_product(N, C, OC, accumulate),
@@ -470,17 +450,36 @@ void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* 
 }
 
 template <class T>
+PartialProduct<T> matmul_forward_partial(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias,
+                                         int N, int C, int OC, float* scratch) {
+    if (pad && on_matrix_cores<T>(*pad, C, OC))
+        return forward5<T>(*pad, out, nullptr, scratch, inp, weight, bias, N, C, OC, 0, true)
+            .leave(*pad, out, bias, scratch);
+    matmul_forward(pad, out, inp, weight, bias, N, C, OC);
+    return {out};
+}
+
+// Of a product that is finished, or left to the next layer.
+template <class T>
+static size_t scratch5(const LaunchPad& pad, MatrixProduct product) {
+    size_t floats = 0;
+    for (const bool left : {false, true}) {
+        product.left_partial = left;
+        floats = std::max(floats, partial_floats(product, cut_matrix_product<T>(pad, product, 0, true)));
+    }
+    return floats;
+}
+
+template <class T>
 size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC) {
     if (!pad || !on_matrix_cores<T>(*pad, C, OC)) return 0;
-    const MatrixProduct product = forward5_product(N, C, OC, EPILOGUE_BIAS);
-    return partial_floats(product, cut_matrix_product<T>(*pad, product, 0, true));
+    return scratch5<T>(*pad, forward5_product(N, C, OC, EPILOGUE_BIAS));
 }
 
 template <class T>
 size_t matmul_dinp_scratch(const LaunchPad* pad, int N, int C, int OC) {
     if (!pad || !on_matrix_cores<T>(*pad, C, OC)) return 0;
-    const MatrixProduct product = dinp5_product(N, C, OC, EPILOGUE_NONE);
-    return partial_floats(product, cut_matrix_product<T>(*pad, product, 0, true));
+    return scratch5<T>(*pad, dinp5_product(N, C, OC, EPILOGUE_NONE));
 }
 
 // Floats of the partial results of dweight, which those of dbias follow: both are in use at the same time.
@@ -524,6 +523,16 @@ void matmul_backward_input(LaunchPad* pad, T* dinp, float* scratch, const T* dou
 }
 
 template <class T>
+PartialProduct<T> matmul_backward_input_partial(LaunchPad* pad, T* dinp, float* scratch, const T* dout,
+                                                const T* weight, int N, int C, int OC) {
+    if (pad && on_matrix_cores<T>(*pad, C, OC))
+        return dinp5<T>(*pad, dinp, scratch, dout, weight, nullptr, N, C, OC, 0, true)
+            .leave(*pad, dinp, nullptr, scratch);
+    matmul_backward_input(pad, dinp, scratch, dout, weight, N, C, OC);
+    return {dinp};
+}
+
+template <class T>
 void matmul_backward_parameters(LaunchPad* pad, T* dweight, T* dbias, float* scratch, const T* dout,
                                 const T* inp, int N, int C, int OC, bool accumulate) {
     if (!pad) {
@@ -532,7 +541,7 @@ void matmul_backward_parameters(LaunchPad* pad, T* dweight, T* dbias, float* scr
         return;
     }
     float* dbias_scratch = scratch + dweight_floats<T>(*pad, N, C, OC);
-    std::optional<Launch5<T>> matrix;
+    std::optional<MatrixLaunch<T>> matrix;
     Slices cut = {1, N}, dbias_cut = {1, N};
     pad->begin_group();
     if (on_matrix_cores<T>(*pad, C, OC)) {
@@ -561,6 +570,10 @@ void matmul_backward_parameters(LaunchPad* pad, T* dweight, T* dbias, float* scr
     template void matmul_forward(LaunchPad*, T*, const T*, const T*, const T*, int, int, int, float*);      \
     template void matmul_gelu_forward(LaunchPad*, T*, T*, const T*, const T*, const T*, int, int, int,      \
                                       float*);                                                              \
+    template PartialProduct<T> matmul_forward_partial(LaunchPad*, T*, const T*, const T*, const T*, int,    \
+                                                      int, int, float*);                                    \
+    template PartialProduct<T> matmul_backward_input_partial(LaunchPad*, T*, float*, const T*, const T*,    \
+                                                             int, int, int);                                \
     template size_t matmul_forward_scratch<T>(const LaunchPad*, int, int, int);                             \
     template size_t matmul_dinp_scratch<T>(const LaunchPad*, int, int, int);                                \
     template size_t matmul_dweight_scratch<T>(const LaunchPad*, int, int, int);                             \

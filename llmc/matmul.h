@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "llmc/launchpad.h"
+#include "llmc/partial_product.h"
 
 // out (N,OC) = inp (N,C) weight (OC,C)^T + bias (OC). bias may be null.
 // pad: where to run; null means the CPU. scratch: matmul_forward_scratch() floats, contents undefined before
@@ -18,6 +19,13 @@ template <class T>
 void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
                          int C, int OC, float* scratch = nullptr);
 
+// matmul_forward, but where it pays the next layer is left to finish the product (N,OC), whose value is out
+// then. scratch holds what is left until that layer has run, on the same launchpad. Without scratch, without
+// matrix cores and on the CPU, out holds the result at once.
+template <class T>
+PartialProduct<T> matmul_forward_partial(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias,
+                                         int N, int C, int OC, float* scratch);
+
 template <class T>
 size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC);
 
@@ -28,6 +36,11 @@ size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC);
 template <class T>
 void matmul_backward_input(LaunchPad* pad, T* dinp, float* scratch, const T* dout, const T* weight, int N,
                            int C, int OC, const T* pre = nullptr);
+
+// The same, but where it pays the next layer is left to finish dinp (N,C), as above. No scratch: at once.
+template <class T>
+PartialProduct<T> matmul_backward_input_partial(LaunchPad* pad, T* dinp, float* scratch, const T* dout,
+                                                const T* weight, int N, int C, int OC);
 
 // dweight (OC,C) = dout^T inp (N,C), whatever was there, or += that with `accumulate`. dbias (OC) += column
 // sums of dout, always; null: not computed. scratch: matmul_dweight_scratch() floats, likewise.

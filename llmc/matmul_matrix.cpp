@@ -29,6 +29,7 @@ static const uint32_t PANEL = 8;  // rows of tiles that workgroups walk together
 static const int MOST_SLICES = 32;
 static const double START_US = 3;   // what a workgroup takes to begin and to end
 static const double FINISH_US = 4;  // what the second kernel takes, besides its traffic
+static const double FOLDED_US = 1;  // what the next layer's takes longer where it does that kernel's work
 static const double BYTES_PER_US = 3e6;
 
 static const MatrixTiles& find_tiles(int block_size) {
@@ -111,7 +112,8 @@ static double estimate(const MatrixProduct& p, const MatrixTiles& tiles, const T
     const double turns = double(blocks(count_tiles(p, t) * uint64_t(cut.slices), tiles.at_once));
     const double round = tiles.round_us * (fills_tiles(p, t) ? 1 : 1.2);
     const double workgroup = double(blocks(cut.slice_k, t.k)) * round + START_US;
-    const double finish = cut.slices > 1 ? FINISH_US + 8 * double(partial_floats(p, cut)) / BYTES_PER_US : 0;
+    const double traffic = 8 * double(partial_floats(p, cut)) / BYTES_PER_US;
+    const double finish = cut.slices > 1 ? (p.left_partial ? FOLDED_US : FINISH_US) + traffic : 0;
     return turns * workgroup + finish;
 }
 
@@ -134,11 +136,13 @@ static bool fits(const LaunchPad& pad, const MatrixProduct& p, const MatrixTiles
            f.M * (t.sub_n / 8) % lanes == 0 && shared_bytes(p, t, f, may_slice) <= pad.limits().shared_bytes;
 }
 
-// Under which name the quickest tiles are kept; a result that is added to shares those of one that is not.
+// Under which name the quickest tiles are kept; a result that is added to shares those of one that is not. A
+// product that is left partial has other slices.
 template <class T>
 static std::string name_of(const MatrixProduct& p) {
     const int epilogue = p.epilogue == EPILOGUE_ADD ? EPILOGUE_NONE : p.epilogue;
-    return format_string("%s_%s/%dx%dx%d/epilogue%d", p.kernel, real_name<T>(), p.M, p.N, p.K, epilogue);
+    return format_string("%s_%s/%dx%dx%d/epilogue%d%s", p.kernel, real_name<T>(), p.M, p.N, p.K, epilogue,
+                         p.left_partial ? "/left" : "");
 }
 
 // The tiles that were measured to be the quickest for a product, if they can take the place of the usual
@@ -189,16 +193,33 @@ void launch_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixC
                     args, {.flops = 2.0 * p.M * p.N * p.K});
 }
 
+// N: columns.
+template <class T>
+static void dispatch_finish(LaunchPad& pad, const MatmulFinishArgs& args, int N, int epilogue) {
+    // the constants between the block size and N are the product's alone
+    pad.dispatch<T>("matmul5_finish", {blocks(args.n / 8, 128)},
+                    {128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uint32_t(N), 0, 0, uint32_t(epilogue)}, args,
+                    {.bytes = double(args.n) * (4.0 * args.slices + 2.0 * sizeof(T))});
+}
+
 template <class T>
 void finish_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixCut& cut,
                            const MatmulMatrixArgs& args) {
     if (cut.slices == 1) return;
     const uint64_t n = uint64_t(p.M) * p.N;
-    const MatmulFinishArgs finish = {args.outp, args.bias, args.other, args.partials, n, cut.slices};
-    // the constants between the block size and N are the product's alone
-    pad.dispatch<T>("matmul5_finish", {blocks(n / 8, 128)},
-                    {128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uint32_t(p.N), 0, 0, uint32_t(p.epilogue)}, finish,
-                    {.bytes = double(n) * (4.0 * cut.slices + 2.0 * sizeof(T))});
+    dispatch_finish<T>(pad, {args.outp, args.bias, args.other, args.partials, n, cut.slices}, p.N,
+                       p.epilogue);
+}
+
+template <class T>
+void finish_product(LaunchPad& pad, const PartialProduct<T>& p, int N, int C) {
+    if (p.slices == 1) return;
+    if (C % 8) fail("finish_product: rows of %d elements; a product in slices has a multiple of 8", C);
+    const size_t n = size_t(N) * C;
+    dispatch_finish<T>(pad,
+                       {pad.at(p.value, n), pad.at(p.bias, size_t(C)), 0,
+                        pad.at(p.partials, n * size_t(p.slices)), n, p.slices},
+                       C, p.bias ? EPILOGUE_BIAS : EPILOGUE_NONE);
 }
 
 template <class T>
@@ -281,6 +302,7 @@ void measure_tiles(LaunchPad& pad, const std::vector<MatrixProduct>& products) {
                                            MatmulMatrixArgs);                                    \
     template void finish_matrix_product<T>(LaunchPad&, const MatrixProduct&, const MatrixCut&,   \
                                            const MatmulMatrixArgs&);                             \
+    template void finish_product<T>(LaunchPad&, const PartialProduct<T>&, int, int);             \
     template std::vector<MatrixProduct> unmeasured_tiles<T>(const LaunchPad&,                    \
                                                             const std::vector<MatrixProduct>&);  \
     template void measure_tiles<T>(LaunchPad&, const std::vector<MatrixProduct>&);

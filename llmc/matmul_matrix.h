@@ -4,27 +4,29 @@
 #include <vector>
 
 #include "llmc/launchpad.h"
+#include "llmc/partial_product.h"
 #include "shaders/args.h"
 
 // A product (M, N) over K by one of the kernels matmul_forward5, matmul_dinp5 and matmul_dweight5.
 struct MatrixProduct {
     const char* kernel;
     int M, N, K;
-    int epilogue;  // EPILOGUE_... of shaders/args.h, but not EPILOGUE_PARTIAL
+    int epilogue;               // EPILOGUE_... of shaders/args.h, but not EPILOGUE_PARTIAL
+    bool left_partial = false;  // the next layer finishes it (llmc/partial_product.h), with at most a bias
 };
 // Those of a linear layer of N rows, C inputs and OC outputs: out, dinp, dweight.
-inline MatrixProduct forward5_product(int N, int C, int OC, int epilogue) {
-    return {"matmul_forward5", N, OC, C, epilogue};
+inline MatrixProduct forward5_product(int N, int C, int OC, int epilogue, bool left_partial = false) {
+    return {"matmul_forward5", N, OC, C, epilogue, left_partial};
 }
-inline MatrixProduct dinp5_product(int N, int C, int OC, int epilogue) {
-    return {"matmul_dinp5", N, C, OC, epilogue};
+inline MatrixProduct dinp5_product(int N, int C, int OC, int epilogue, bool left_partial = false) {
+    return {"matmul_dinp5", N, C, OC, epilogue, left_partial};
 }
 inline MatrixProduct dweight5_product(int N, int C, int OC, bool accumulate) {
     return {"matmul_dweight5", OC, C, N, accumulate ? EPILOGUE_ADD : EPILOGUE_NONE};
 }
 
 // How a product is cut: into tiles, which block_size names, and K into slices, each of slice_k but the last.
-// The partial results of several slices are added by a second kernel.
+// The partial results of several slices are added by a second kernel, or by the next layer's.
 struct MatrixCut {
     int block_size;
     int slices, slice_k;
@@ -60,6 +62,34 @@ void launch_matrix_product(LaunchPad& pad, const MatrixProduct& product, const M
 template <class T>
 void finish_matrix_product(LaunchPad& pad, const MatrixProduct& product, const MatrixCut& cut,
                            const MatmulMatrixArgs& args);
+
+// A product, ready to launch.
+template <class T>
+struct MatrixLaunch {
+    MatrixProduct product;
+    MatrixCut cut;
+    MatmulMatrixArgs args;
+
+    // K is sliced only where there is scratch for the partial results.
+    MatrixLaunch(LaunchPad& pad, const MatrixProduct& p, int block_size, float* scratch,
+                 const MatmulMatrixArgs& addresses)
+        : product(p), cut(cut_matrix_product<T>(pad, p, block_size, scratch != nullptr)), args(addresses) {
+        if (cut.slices > 1) args.partials = pad.at(scratch, partial_floats(product, cut));
+    }
+    void start(LaunchPad& pad) const { launch_matrix_product<T>(pad, product, cut, args); }
+    void finish(LaunchPad& pad) const { finish_matrix_product<T>(pad, product, cut, args); }
+    void run(LaunchPad& pad) const {
+        start(pad);
+        if (cut.slices > 1) pad.barrier();
+        finish(pad);
+    }
+    // Leaves the slices to the next layer. out, bias, scratch: what the addresses were made of.
+    PartialProduct<T> leave(LaunchPad& pad, T* out, const T* bias, const float* scratch) const {
+        start(pad);
+        if (cut.slices == 1) return {out};
+        return {out, scratch, cut.slices, bias};
+    }
+};
 
 // Of these products, those whose tiles were not measured on this device.
 template <class T>

@@ -412,6 +412,52 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsMatchDouble) {
     for_shapes<T>(is_software(*test_pads()[0]) ? some.first(1) : some, check_gelu<T>);
 }
 
+// A product that was left unfinished, when finish_product() has finished it: `want` within rounding, and to
+// the bit the partial results' sum in their order, plus bias (empty: none).
+template <class T>
+static void check_partial(LaunchPad& pad, const PartialProduct<T>& left, const DeviceArray<T>& value,
+                          const DeviceArray<float>& scratch, const std::vector<float>& bias,
+                          const std::vector<float>& want, int N, int C) {
+    ASSERT_GT(left.slices, 1) << "of so long sums";
+    EXPECT_EQ(left.partials, scratch.data);
+    EXPECT_EQ(left.bias != nullptr, !bias.empty());
+    const std::vector<float> partials = scratch.values();
+    finish_product(pad, left, N, C);
+    std::vector<float> sums(want.size());
+    for (size_t i = 0; i < sums.size(); i++) {
+        for (int slice = 0; slice < left.slices; slice++) sums[i] += partials[slice * sums.size() + i];
+        if (!bias.empty()) sums[i] += bias[i % C];
+    }
+    EXPECT_EQ(value.values(), rounded<T>(sums));
+    expect_close("finished", value.values(), want, tolerance<T>());
+}
+
+TYPED_TEST(Matmul, MatrixProductsAreLeftUnfinished) {
+    using T = TypeParam;
+    if (shapes_for_matrix_cores<T>().empty())
+        GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
+    const int N = 65, K = 1024, C = 72;
+    LaunchPad& pad = *test_pads()[0];
+    const MatmulCase<T> to(N, K, C), from(N, C, K);  // whose forward, and whose dinp, sum over K
+    {
+        DeviceArray<T> inp(pad, to.inp), weight(pad, to.weight), bias(pad, to.bias), out(pad, to.out.size());
+        DeviceArray<float> scratch(pad, matmul_forward_scratch<T>(&pad, N, K, C));
+        for (const bool has_bias : {true, false}) {
+            const auto left = matmul_forward_partial<T>(&pad, out, inp, weight,
+                                                        has_bias ? bias.data : nullptr, N, K, C, scratch);
+            check_partial<T>(pad, left, out, scratch, has_bias ? to.bias : std::vector<float>(),
+                             has_bias ? to.out : to.out_without_bias(), N, C);
+        }
+        const auto finished = matmul_forward_partial<T>(&pad, out, inp, weight, bias, N, K, C, nullptr);
+        EXPECT_EQ(finished.slices, 1) << "without scratch";
+        expect_close("out", out.values(), to.out, tolerance<T>());
+    }
+    DeviceArray<T> dout(pad, from.dout), weight(pad, from.weight), dinp(pad, from.dinp.size());
+    DeviceArray<float> scratch(pad, matmul_dinp_scratch<T>(&pad, N, C, K));
+    const auto left = matmul_backward_input_partial<T>(&pad, dinp, scratch, dout, weight, N, C, K);
+    check_partial<T>(pad, left, dinp, scratch, {}, from.dinp, N, C);
+}
+
 // Whole fragments may be converted by cutting bits off, which no tolerance of sums shows. One term each,
 // exact in fp32: what is stored must be as near to it as the type allows.
 TYPED_TEST(Matmul, MatrixResultsAreRoundedToNearest) {
