@@ -194,6 +194,7 @@ static LayernormBackwardArgs backward_args(LaunchPad& pad, T* dinp, T* dweight, 
             pad.at(dout, n * c),
             pad.at(inp, n * c),
             pad.at(weight, c),
+            0,
             pad.at(mean, n),
             pad.at(rstd, n),
             N,
@@ -256,31 +257,52 @@ static const uint32_t BACKWARD3_PACKS = 4;
 // Up to so many rows, reading them a second time takes less than a second kernel that waits for the first.
 static const int FEW_ROWS = 512;
 
+// The gradients of weight and bias where rows are few. Several slices are read by more workgroups of fewer
+// columns, since a multiprocessor has but so much of the cache's bandwidth; the order of the sums is the
+// same.
+template <class T>
+static void launch_few(LaunchPad& pad, const LayernormBackwardArgs& args, int slices) {
+    const uint32_t columns = slices > 1 ? 8 : 32, block = columns_block(pad) / 32 * columns;
+    const double bytes = sizeof(T) + (slices > 1 ? 4.0 * slices : sizeof(T));
+    pad.dispatch<T>("layernorm_backward3_few", {blocks(args.C, columns)},
+                    {block, 1, uint32_t(slices), columns}, args, {.bytes = bytes * args.N * args.C});
+}
+
+// Starts version 3, with dout in so many slices; false where it cannot take such rows.
+template <class T>
+static bool launch_backward3(LaunchPad& pad, LayernormBackwardArgs args, float* scratch, int slices,
+                             int block_size) {
+    const uint32_t pack = 16 / sizeof(T), block = uint32_t(block_size);
+    const uint32_t packs = uint32_t(blocks(uint32_t(args.C) / pack, block)), rows = packs == 1 ? 2 : 1;
+    if (wide_pack_width<T>(args.C, {args.dinp, args.added, args.dout, args.inp, args.weight}) != pack ||
+        packs > BACKWARD3_PACKS)
+        return false;
+    const bool few = args.N <= FEW_ROWS;
+    args.teams = int(std::min<uint64_t>(blocks(args.N, rows), BACKWARD3_TEAMS));
+    if (!few) args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, args.N, args.C));
+    const double bytes = 3 * sizeof(T) + (slices > 1 ? 4.0 * slices : sizeof(T));
+    pad.begin_group();
+    pad.dispatch<T>("layernorm_backward3", {uint64_t(args.teams)},
+                    {block, pack, uint32_t(slices), packs, rows}, args, {.bytes = bytes * args.N * args.C});
+    if (few) {
+        launch_few<T>(pad, args, slices);
+    } else {
+        pad.barrier();
+        add_teams<T>(pad, args);
+    }
+    pad.end_group();
+    return true;
+}
+
 template <class T>
 static void layernorm_backward3(LaunchPad& pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
                                 const T* dout, const T* inp, const T* weight, const float* mean,
                                 const float* rstd, int N, int C, int block_size) {
     LayernormBackwardArgs args =
         backward_args(pad, dinp, dweight, dbias, added, dout, inp, weight, mean, rstd, N, C);
-    const uint32_t pack = 16 / sizeof(T), block = uint32_t(block_size);
-    const uint32_t packs = uint32_t(blocks(uint32_t(C) / pack, block)), rows = packs == 1 ? 2 : 1;
-    if (wide_pack_width<T>(C, {args.dinp, args.added, args.dout, args.inp, args.weight}) != pack ||
-        packs > BACKWARD3_PACKS)
-        return layernorm_backward2(pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd,
-                                   N, C, block_size);
-    args.teams = int(std::min<uint64_t>(blocks(N, rows), BACKWARD3_TEAMS));
-    if (N > FEW_ROWS) args.scratch = pad.at(scratch, layernorm_backward_scratch(&pad, N, C));
-    pad.begin_group();
-    pad.dispatch<T>("layernorm_backward3", {uint64_t(args.teams)}, {block, pack, packs, rows}, args,
-                    moves<T>(4.0 * N * C));
-    if (N > FEW_ROWS) {
-        pad.barrier();
-        add_teams<T>(pad, args);
-    } else {
-        pad.dispatch<T>("layernorm_backward3_few", {blocks(C, 32)}, {columns_block(pad)}, args,
-                        moves<T>(2.0 * N * C));
-    }
-    pad.end_group();
+    if (!launch_backward3<T>(pad, args, scratch, 1, block_size))
+        layernorm_backward2(pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd, N, C,
+                            block_size);
 }
 
 template <class T>
@@ -325,6 +347,13 @@ void layernorm_forward(LaunchPad* pad, T* out, float* mean, float* rstd, const T
     layernorm_forward3(*pad, out, mean, rstd, inp, weight, bias, N, C, 128);
 }
 
+// One pack in each invocation, or as few as 256 of them can hold.
+template <class T>
+static int backward3_block(int C) {
+    const uint64_t packs = blocks(C, 16 / sizeof(T)), each = blocks(packs, 256);
+    return int(blocks(blocks(packs, each), 32) * 32);
+}
+
 template <class T>
 void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
                         const T* dout, const T* inp, const T* weight, const float* mean, const float* rstd,
@@ -333,11 +362,26 @@ void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* sc
     if (pad->device().type == DeviceType::software)  // where barriers cost more than reading twice
         return layernorm_backward1(*pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd,
                                    N, C, 64);
-    // one pack in each invocation, or as few as 256 of them can hold
-    const uint64_t packs = blocks(C, 16 / sizeof(T)), each = blocks(packs, 256);
-    const int block = int(blocks(blocks(packs, each), 32) * 32);
     layernorm_backward3(*pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd, N, C,
-                        block);
+                        backward3_block<T>(C));
+}
+
+template <class T>
+void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
+                        const PartialProduct<T>& dout, const T* inp, const T* weight, const float* mean,
+                        const float* rstd, int N, int C) {
+    if (dout.slices > 1) {
+        LayernormBackwardArgs args =
+            backward_args<T>(*pad, dinp, dweight, dbias, added, dout.value, inp, weight, mean, rstd, N, C);
+        args.partials = pad->at(dout.partials, size_t(dout.slices) * N * C);
+        // a gradient's product has no bias
+        if (!dout.bias && launch_backward3<T>(*pad, args, scratch, dout.slices, backward3_block<T>(C)))
+            return;
+        finish_product(*pad, dout, N, C);
+        pad->barrier();
+    }
+    layernorm_backward<T>(pad, dinp, dweight, dbias, scratch, added, dout.value, inp, weight, mean, rstd, N,
+                          C);
 }
 
 size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C) {
@@ -352,5 +396,7 @@ size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C) {
     template void layernorm_backward_cpu(T*, T*, T*, const T*, const T*, const T*, const T*, const float*,   \
                                          const float*, int, int);                                            \
     template void layernorm_backward(LaunchPad*, T*, T*, T*, float*, const T*, const T*, const T*, const T*, \
-                                     const float*, const float*, int, int);
+                                     const float*, const float*, int, int);                                  \
+    template void layernorm_backward(LaunchPad*, T*, T*, T*, float*, const T*, const PartialProduct<T>&,     \
+                                     const T*, const T*, const float*, const float*, int, int);
 FOR_EACH_REAL(INSTANTIATE)

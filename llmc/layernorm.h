@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "llmc/launchpad.h"
+#include "llmc/partial_product.h"
 
 // out (N,C); mean, rstd (N); inp (N,C); weight, bias (C). N = B*T rows.
 // pad: where to run; null means the CPU.
@@ -18,6 +19,12 @@ template <class T>
 void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
                         const T* dout, const T* inp, const T* weight, const float* mean, const float* rstd,
                         int N, int C);
+// The same of a product that may have been left unfinished, on the launchpad where its partials are; not in
+// this scratch.
+template <class T>
+void layernorm_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, float* scratch, const T* added,
+                        const PartialProduct<T>& dout, const T* inp, const T* weight, const float* mean,
+                        const float* rstd, int N, int C);
 size_t layernorm_backward_scratch(const LaunchPad* pad, int N, int C);  // floats; pad null (CPU): 0
 
 template <class T>

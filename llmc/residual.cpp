@@ -75,6 +75,8 @@ static FusedResidualLayernormForwardArgs fused_args(LaunchPad& pad, T* residual,
             pad.at(rstd, n),
             pad.at(inp1, n * c),
             pad.at(inp2, n * c),
+            0,
+            0,
             pad.at(weight, c),
             pad.at(bias, c),
             N,
@@ -90,21 +92,31 @@ static void fused_residual_layernorm_forward1(LaunchPad& pad, T* residual, T* no
                     args, moves<T>(4.0 * N * C));
 }
 
+// Starts version 2; false where a row does not fit in registers.
+template <class T>
+static bool launch_fused2(LaunchPad& pad, const FusedResidualLayernormForwardArgs& args, int slices,
+                          int block_size) {
+    const uint32_t width = wide_pack_width<T>(args.C, {args.residual, args.normed, args.inp1, args.inp2,
+                                                       args.product_bias, args.weight, args.bias});
+    const RowTeams teams = row_teams(pad.limits(), args.N, args.C / width, block_size);
+    if (teams.packs > MAX_ROW_PACKS) return false;
+    const double elements = double(args.N) * args.C;
+    Work work = moves<T>(4 * elements);
+    if (slices > 1) work.bytes += elements * (4.0 * slices - sizeof(T));  // they are read in place of inp2
+    pad.dispatch<T>("fused_residual_layernorm_forward2", {teams.groups},
+                    {teams.block, width, uint32_t(slices), teams.packs, args.product_bias != 0}, args, work);
+    return true;
+}
+
 template <class T>
 static void fused_residual_layernorm_forward2(LaunchPad& pad, T* residual, T* normed, float* mean,
                                               float* rstd, const T* inp1, const T* inp2, const T* weight,
                                               const T* bias, int N, int C, int block_size) {
     auto args = fused_args(pad, residual, normed, mean, rstd, inp1, inp2, weight, bias, N, C);
-    const uint32_t width =
-        wide_pack_width<T>(C, {args.residual, args.normed, args.inp1, args.inp2, args.weight, args.bias});
-    const RowTeams teams = row_teams(pad.limits(), N, C / width, block_size);
-    if (teams.packs > MAX_ROW_PACKS) {  // the row does not fit in registers
-        residual_forward(&pad, residual, inp1, inp2, size_t(N) * C);
-        pad.barrier();
-        return layernorm_forward(&pad, normed, mean, rstd, residual, weight, bias, N, C);
-    }
-    pad.dispatch<T>("fused_residual_layernorm_forward2", {teams.groups}, {teams.block, width, teams.packs},
-                    args, moves<T>(4.0 * N * C));
+    if (launch_fused2<T>(pad, args, 1, block_size)) return;
+    residual_forward(&pad, residual, inp1, inp2, size_t(N) * C);
+    pad.barrier();
+    layernorm_forward(&pad, normed, mean, rstd, residual, weight, bias, N, C);
 }
 
 template <class T>
@@ -149,6 +161,23 @@ void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, fl
                                       128);
 }
 
+template <class T>
+void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, float* mean, float* rstd,
+                                      const T* inp1, const PartialProduct<T>& inp2, const T* weight,
+                                      const T* bias, int N, int C) {
+    if (inp2.slices > 1) {
+        auto args = fused_args(*pad, residual, normed, mean, rstd, inp1, inp2.value, weight, bias, N, C);
+        args.partials = pad->at(inp2.partials, size_t(inp2.slices) * N * C);
+        args.product_bias = pad->at(inp2.bias, size_t(C));
+        // a subgroup to a workgroup, so that few rows reach every part of a large GPU
+        if (launch_fused2<T>(*pad, args, inp2.slices, 32)) return;
+        finish_product(*pad, inp2, N, C);
+        pad->barrier();
+    }
+    fused_residual_layernorm_forward<T>(pad, residual, normed, mean, rstd, inp1, inp2.value, weight, bias, N,
+                                        C);
+}
+
 #define INSTANTIATE(T)                                                                                       \
     template std::vector<KernelVersion<ResidualForward<T>>> residual_forward_versions();                     \
     template std::vector<KernelVersion<FusedResidualLayernormForward<T>>>                                    \
@@ -158,5 +187,7 @@ void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, fl
                                                        const T*, int, int);                                  \
     template void residual_forward(LaunchPad*, T*, const T*, const T*, size_t);                              \
     template void fused_residual_layernorm_forward(LaunchPad*, T*, T*, float*, float*, const T*, const T*,   \
-                                                   const T*, const T*, int, int);
+                                                   const T*, const T*, int, int);                            \
+    template void fused_residual_layernorm_forward(LaunchPad*, T*, T*, float*, float*, const T*,             \
+                                                   const PartialProduct<T>&, const T*, const T*, int, int);
 FOR_EACH_REAL(INSTANTIATE)

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "llmc/launchpad.h"
+#include "llmc/partial_product.h"
 
 // out (n) = inp1 (n) + inp2 (n); out may be either input. pad: where to run; null means the CPU.
 template <class T>
@@ -15,6 +16,12 @@ template <class T>
 void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, float* mean, float* rstd,
                                       const T* inp1, const T* inp2, const T* weight, const T* bias, int N,
                                       int C);
+
+// The same of a product that may have been left unfinished, on the launchpad where its partials are.
+template <class T>
+void fused_residual_layernorm_forward(LaunchPad* pad, T* residual, T* normed, float* mean, float* rstd,
+                                      const T* inp1, const PartialProduct<T>& inp2, const T* weight,
+                                      const T* bias, int N, int C);
 
 template <class T>
 void residual_forward_cpu(T* out, const T* inp1, const T* inp2, size_t n);

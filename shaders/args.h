@@ -235,6 +235,7 @@ struct LayernormBackwardArgs {
     Floats scratch;              // (teams, 2, C)
     Reals added;                 // (N, C), to be part of dinp; may be dinp; 0: nothing
     Reals dout, inp, weight;     // (N, C), (N, C), (C)
+    Floats partials;             // (slices, N, C), read in place of dout where there are several
     Floats mean, rstd;           // (N)
     int N, C;
     int teams;  // workgroups that share the rows
@@ -259,6 +260,8 @@ struct FusedResidualLayernormForwardArgs {
     Reals residual, normed;  // (N, C)
     Floats mean, rstd;       // (N)
     Reals inp1, inp2;        // (N, C)
+    Floats partials;         // (slices, N, C), read in place of inp2 where there are several
+    Reals product_bias;      // (C), then added; or 0
     Reals weight, bias;      // (C)
     int N, C;
 };

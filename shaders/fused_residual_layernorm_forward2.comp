@@ -1,25 +1,35 @@
 // Residual and LayerNorm: one subgroup adds one row and holds the sum in registers while it normalizes it, so that each
 // value is read once, 16 bytes at a time, and the sum is not read back. It is rounded before: the backward pass combines
-// the statistics with what was stored.
+// the statistics with what was stored. Where inp2 was left in slices, it is finished on the way.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "packs.glsl"
+#include "partial_product.glsl"
 
 layout(push_constant, scalar) uniform Push { FusedResidualLayernormForwardArgs args; };
 
-layout(constant_id = 2) const uint PACKS = 8;  // that an invocation holds: those of a row by the subgroup size
+layout(constant_id = 3) const uint PACKS = 8;     // that an invocation holds: those of a row by the subgroup size
+layout(constant_id = 4) const uint HAS_BIAS = 0;  // 1: the product's
+
+mat2x4 load_inp2(uint row, uint i) {
+    if (SLICES == 1) return load_wide(real_row(args.inp2, row, args.C), i);
+    mat2x4 product = add_slices(args.partials, row, args.N, args.C, i);
+    if (HAS_BIAS == 1) product += load_wide(args.product_bias, i);
+    return stored_wide(product);
+}
 
 void main() {
     const uint64_t row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;
     if (row >= uint64_t(args.N)) return;
     const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
-    Reals inp1 = real_row(args.inp1, row, args.C), inp2 = real_row(args.inp2, row, args.C);
+    Reals inp1 = real_row(args.inp1, row, args.C);
     Reals residual = real_row(args.residual, row, args.C), normed = real_row(args.normed, row, args.C);
     mat2x4 x[PACKS];
     float sum = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
-        const uint i = first + k * gl_SubgroupSize;
-        x[k] = i < packs ? stored_wide(load_wide(inp1, i) + load_wide(inp2, i)) : mat2x4(0);
+        // outside of the row the last pack once more: loads behind a condition would wait for each other
+        const uint i = first + k * gl_SubgroupSize, at = min(i, packs - 1);
+        x[k] = stored_wide(load_wide(inp1, at) + load_inp2(uint(row), at));
+        if (i >= packs) x[k] = mat2x4(0);
         sum += wide_sum(x[k]);
     }
     [[unroll]] for (uint k = 0; k < PACKS; k++) {

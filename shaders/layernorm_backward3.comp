@@ -1,20 +1,26 @@
 // LayerNorm backward in one pass, as version 2, but with 16-byte accesses in every storage type, ROWS rows at each
 // barrier, and the next rows' loads under way meanwhile. layernorm_backward2_weight adds the teams' rows of scratch up; where
-// there is no scratch, layernorm_backward3_few computes the gradients of weight and bias.
+// there is no scratch, layernorm_backward3_few computes the gradients of weight and bias. Where dout was left in slices, it
+// is finished on the way.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "packs.glsl"
+#include "partial_product.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
 
-layout(constant_id = 2) const uint PACKS = 1;  // of a row that an invocation holds, of 16 bytes
-layout(constant_id = 3) const uint ROWS = 2;   // at a time
+layout(constant_id = 3) const uint PACKS = 1;  // of a row that an invocation holds, of 16 bytes
+layout(constant_id = 4) const uint ROWS = 2;   // at a time
 const uint FIELDS = ROWS * PACKS;
 
 shared vec2 partial[2 * ROWS * BLOCK];
 
 uvec4 dout[FIELDS], inp[FIELDS], added[FIELDS];  // the next rows, as they lie in memory
 float mean[ROWS], rstd[ROWS];
+
+uvec4 load_dout(uint row, uint i) {
+    if (SLICES == 1) return load_raw(real_row(args.dout, row, args.C), i);
+    return raw_of(add_slices(args.partials, row, args.N, args.C, i));
+}
 
 // Rows `row` and those that follow; for what lies outside of the tensor, the last row or pack once more.
 void load_rows(uint row) {
@@ -27,7 +33,7 @@ void load_rows(uint row) {
         rstd[r] = args.rstd.x[at];
         [[unroll]] for (uint k = 0; k < PACKS; k++) {
             const uint i = min(gl_LocalInvocationID.x + k * BLOCK, packs - 1), field = r * PACKS + k;
-            dout[field] = load_raw(real_row(args.dout, at, args.C), i);
+            dout[field] = load_dout(at, i);
             inp[field] = load_raw(real_row(args.inp, at, args.C), i);
             added[field] = adds ? load_raw(real_row(args.added, at, args.C), i) : uvec4(0);
         }

@@ -163,6 +163,25 @@ inline void expect_close(const char* what, const std::vector<float>& got, const 
         << what << ": relative L2 error " << std::sqrt(error_squares / squares);
 }
 
+// Some partial results (slices,N,C) of a product, and what it is when it was finished: their sum, in fp32 and
+// in their order, plus bias (C) unless that is empty, rounded to T.
+template <class T>
+struct SlicedProduct {
+    int slices;
+    std::vector<float> partials, bias, value;
+    SlicedProduct(int slice_count, int N, int C, bool has_bias)
+        : slices(slice_count),
+          partials(random_values<float>(size_t(slices) * N * C, 11)),
+          bias(random_values<T>(C, 12)),
+          value(size_t(N) * C) {
+        for (size_t i = 0; i < value.size(); i++) {
+            for (int slice = 0; slice < slices; slice++) value[i] += partials[slice * value.size() + i];
+            if (has_bias) value[i] += bias[i % C];
+        }
+        value = rounded<T>(value);
+    }
+};
+
 // Calls check(pad, version, block_size) for each version and each of its block sizes, in each memory mode; in
 // the first one alone for the 16-bit types, since kernels know nothing of modes.
 template <class T = float, class Versions, class Check>

@@ -241,3 +241,54 @@ TYPED_TEST(Layernorm, TrainingFunctions) {
         expect_close("dbias", dbias.values(), c.dbias_after, tolerance<T>());
     }
 }
+
+struct SlicedCase {
+    int slices, N, C;
+    bool has_bias;
+};
+// Few rows, and more than are read a second time for the gradients of weight and bias. Those with a bias, and
+// rows that do not fit in registers, are finished first.
+static const SlicedCase sliced_cases[] = {{2, 1, 8, false},    {3, 7, 48, false},    {5, 131, 136, false},
+                                          {2, 600, 48, false}, {4, 1070, 24, false}, {1, 9, 48, false},
+                                          {32, 33, 24, false}, {3, 5, 72, true},     {2, 3, 8216, false}};
+
+// A product that was left in slices: the same bits as when it was finished first.
+TYPED_TEST(Layernorm, BackwardFinishesProducts) {
+    using T = TypeParam;
+    for (auto [slices, N, C, has_bias] : sliced_cases) {
+        SCOPED_TRACE(format_string("%d slices, N %d C %d", slices, N, C));
+        auto version = layernorm_backward_versions<T>()[2];
+        version.block_sizes = {int(blocks(std::min(C * sizeof(T) / 16, size_t(256)), 32) * 32)};
+        const BackwardCase<T> c(N, C);
+        const ForwardCase<T>& f = c.forward;
+        const SlicedProduct<T> product(slices, N, C, has_bias);
+        const bool on_the_way = slices > 1 && !has_bias && C < 4000;
+        auto check = [&, N = N, C = C, has_bias = has_bias](LaunchPad& pad, auto& finished_first, int block) {
+            DeviceArray<T> value(pad, product.value), inp(pad, f.inp), weight(pad, f.weight),
+                added(pad, c.added), want(pad, value.size), want_dweight(pad, c.dweight),
+                want_dbias(pad, c.dbias);
+            DeviceArray<float> mean(pad, f.mean), rstd(pad, f.rstd);
+            DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
+            finished_first.launch(pad, want, want_dweight, want_dbias, scratch, added, value, inp, weight,
+                                  mean, rstd, N, C, block);
+            DeviceArray<T> unread(pad, value.size), bias(pad, product.bias), dweight(pad, c.dweight),
+                dbias(pad, c.dbias);
+            DeviceArray<float> partials(pad, product.partials);
+            const PartialProduct<T> left = {product.slices == 1 ? value : unread, partials, product.slices,
+                                            has_bias ? bias.data : nullptr};
+            pad.begin_group();  // it must order its own kernels
+            layernorm_backward<T>(&pad, added, dweight, dbias, scratch, added, left, inp, weight, mean, rstd,
+                                  N, C);
+            pad.end_group();
+            expect_close("dinp", added.values(), want.values(), tolerance<T>());
+            expect_close("dweight", dweight.values(), want_dweight.values(), tolerance<T>());
+            expect_close("dbias", dbias.values(), want_dbias.values(), tolerance<T>());
+            // software devices take another version for what was finished first
+            if (pad.device().type == DeviceType::software && !on_the_way) return;
+            EXPECT_EQ(added.values(), want.values());
+            EXPECT_EQ(dweight.values(), want_dweight.values());
+            EXPECT_EQ(dbias.values(), want_dbias.values());
+        };
+        for_each_version<T>(std::vector{version}, check);
+    }
+}
