@@ -86,8 +86,9 @@ struct GPT2 {
     // then
     Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
     float *delta = nullptr, *scratch = nullptr;
-    float* dweight_scratch = nullptr;  // of the gradients of the parameters, which run beside others
-    float* stats = nullptr;            // loss, gradient norm, clip factor of the step at hand
+    float* layernorm_scratch = nullptr;  // of its backward pass, which may read a product left in scratch
+    float* dweight_scratch = nullptr;    // of the gradients of the parameters, which run beside others
+    float* stats = nullptr;              // loss, gradient norm, clip factor of the step at hand
     float* norm_scratch = nullptr;
     AdamWStep* adamw = nullptr;  // read by the kernels: it changes every step, and they are recorded once
 
@@ -100,12 +101,18 @@ struct GPT2 {
     const Real* weight(int tensor, int l = 0) const { return params[tensor] + layer_offset(tensor, l); }
     Real* grad(int tensor, int l = 0) const { return grads[tensor] + layer_offset(tensor, l); }
 
+    bool on_cpu(const char* layer) const {
+        return !pad || std::find(cpu_layers.begin(), cpu_layers.end(), layer) != cpu_layers.end();
+    }
     // The launchpad that a layer runs on; null where it is to run on the CPU.
     LaunchPad* on(const char* layer) const {
-        if (!pad || std::find(cpu_layers.begin(), cpu_layers.end(), layer) == cpu_layers.end()) return pad;
-        pad->commit(true);
+        if (!on_cpu(layer)) return pad;
+        if (pad) pad->commit(true);
         return nullptr;
     }
+    // Scratch for a product that the layer `next` is to finish; none where that runs on the CPU, which
+    // cannot.
+    float* scratch_until(const char* next) const { return on_cpu(next) ? nullptr : scratch; }
 };
 
 template <class Real>
@@ -193,7 +200,7 @@ void allocate_for_training(GPT2<Real>& g) {
     const int N = g.B * g.T, C = c.channels;
     g.buckets = memory.allocate<int>(encoder_bucket_ints(N), "buckets");
     g.delta = memory.allocate<float>(size_t(N) * c.num_heads, "delta");
-    size_t scratch = layernorm_backward_scratch(g.pad, N, C), dweight_scratch = 1;
+    size_t scratch = 1, dweight_scratch = 1;
     auto add_product = [&](int rows, int in, int out) {
         scratch = std::max({scratch, matmul_forward_scratch<Real>(g.pad, rows, in, out),
                             matmul_dinp_scratch<Real>(g.pad, rows, in, out)});
@@ -204,7 +211,9 @@ void allocate_for_training(GPT2<Real>& g) {
     add_product(g.logit_rows, C, c.padded_vocab_size);
     if (N % g.logit_rows)
         add_product(N % g.logit_rows, C, c.padded_vocab_size);  // the last chunk of the head
-    g.scratch = memory.allocate<float>(std::max<size_t>(scratch, 1), "scratch");
+    g.scratch = memory.allocate<float>(scratch, "scratch");
+    g.layernorm_scratch = memory.allocate<float>(std::max<size_t>(layernorm_backward_scratch(g.pad, N, C), 1),
+                                                 "scratch of layer norms");
     g.dweight_scratch = memory.allocate<float>(dweight_scratch, "scratch of weight gradients");
     g.norm_scratch = memory.allocate<float>(
         std::max<size_t>(global_norm_scratch(g.pad, g.gradient_slices), 1), "norm partial sums");
@@ -252,7 +261,9 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
 template <class Real>
 void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
                          const std::function<void(int layer)>& begin_layer = nullptr) {
-    float* scratch = B == g.B && T == g.T ? g.scratch : nullptr;  // it was made for that many rows
+    const bool has_scratch = B == g.B && T == g.T;  // it was made for that many rows
+    float *scratch = has_scratch ? g.scratch : nullptr,
+          *until_residual = has_scratch ? g.scratch_until("residual") : nullptr;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
     LayerActivations<Real>& first = g.layers[0];
     layernorm_forward(g.on("layernorm"), first.ln1, first.ln1_mean, first.ln1_rstd, g.encoded, g.weight(LN1W),
@@ -264,19 +275,21 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
         matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C,
                        scratch);
         attention_forward(g.on("attention"), a.atty, a.lse, a.qkv, B, T, C, NH);
-        matmul_forward(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l), g.weight(ATTPROJB, l), N, C,
-                       C, scratch);
+        const PartialProduct<Real> attproj =
+            matmul_forward_partial(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l),
+                                   g.weight(ATTPROJB, l), N, C, C, until_residual);
         fused_residual_layernorm_forward(g.on("residual"), a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd,
-                                         residual, g.branch, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
+                                         residual, attproj, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
         matmul_gelu_forward(g.on("matmul"), a.fch_gelu, a.fch, a.ln2, g.weight(FCW, l), g.weight(FCB, l), N,
                             C, 4 * C, scratch);
-        matmul_forward(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l), g.weight(FCPROJB, l), N,
-                       4 * C, C, scratch);
+        const PartialProduct<Real> fcproj =
+            matmul_forward_partial(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l),
+                                   g.weight(FCPROJB, l), N, 4 * C, C, until_residual);
         // the layer norm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
         fused_residual_layernorm_forward(g.on("residual"), a.residual3, last ? g.lnf : g.layers[l + 1].ln1,
                                          last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
-                                         last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, a.residual2, g.branch,
+                                         last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, a.residual2, fcproj,
                                          last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
                                          last ? g.weight(LNFB) : g.weight(LN1B, l + 1), N, C);
         residual = a.residual3;
@@ -326,9 +339,10 @@ template <class Real>
 void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
     const bool accumulate = gradients == Gradients::add;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, N = B * T;
-    layernorm_backward<Real>(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.scratch, nullptr,
-                             g.dbranch, g.layers[L - 1].residual3, g.weight(LNFW), g.lnf_mean, g.lnf_rstd, N,
-                             C);
+    float* until_layernorm = g.scratch_until("layernorm");
+    layernorm_backward<Real>(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.layernorm_scratch,
+                             nullptr, g.dbranch, g.layers[L - 1].residual3, g.weight(LNFW), g.lnf_mean,
+                             g.lnf_rstd, N, C);
     // What leads from gradient to gradient runs one after the other. The gradients of the parameters, which
     // nobody waits for, run beside those kernels that leave the most of a large GPU idle where rows are few.
     for (int l = L - 1; l >= 0; l--) {
@@ -342,12 +356,12 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward(g.on("layernorm"), a.ln2, a.ln2_mean, a.ln2_rstd, a.residual2,
                               g.weight(LN2W, l), g.weight(LN2B, l), N, C);
-        matmul_backward_input<Real>(g.on("matmul"), g.dbranch, g.scratch, g.dwide, g.weight(FCW, l), N, C,
-                                    4 * C);
+        const PartialProduct<Real> dln2 = matmul_backward_input_partial<Real>(
+            g.on("matmul"), g.dbranch, until_layernorm, g.dwide, g.weight(FCW, l), N, C, 4 * C);
         {
             const SideBySide group(g.pad);
             layernorm_backward<Real>(g.on("layernorm"), dresidual2, g.grad(LN2W, l), g.grad(LN2B, l),
-                                     g.scratch, g.dresidual, g.dbranch, a.residual2, g.weight(LN2W, l),
+                                     g.layernorm_scratch, g.dresidual, dln2, a.residual2, g.weight(LN2W, l),
                                      a.ln2_mean, a.ln2_rstd, N, C);
             matmul_backward_parameters<Real>(g.on("matmul"), g.grad(FCPROJW, l), g.grad(FCPROJB, l),
                                              g.dweight_scratch, g.dresidual, a.fch_gelu, N, 4 * C, C,
@@ -365,17 +379,18 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward(g.on("layernorm"), a.ln1, a.ln1_mean, a.ln1_rstd, residual, g.weight(LN1W, l),
                               g.weight(LN1B, l), N, C);
+        PartialProduct<Real> dln1;
         {
             const SideBySide group(g.pad);
-            matmul_backward_input<Real>(g.on("matmul"), g.dbranch, g.scratch, dqkv, g.weight(QKVW, l), N, C,
-                                        3 * C);
+            dln1 = matmul_backward_input_partial<Real>(g.on("matmul"), g.dbranch, until_layernorm, dqkv,
+                                                       g.weight(QKVW, l), N, C, 3 * C);
             matmul_backward_parameters<Real>(g.on("matmul"), g.grad(ATTPROJW, l), g.grad(ATTPROJB, l),
                                              g.dweight_scratch, dresidual2, a.atty, N, C, C, accumulate);
         }
         {
             const SideBySide group(g.pad);
             layernorm_backward<Real>(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l),
-                                     g.scratch, dresidual2, g.dbranch, residual, g.weight(LN1W, l),
+                                     g.layernorm_scratch, dresidual2, dln1, residual, g.weight(LN1W, l),
                                      a.ln1_mean, a.ln1_rstd, N, C);
             matmul_backward_parameters<Real>(g.on("matmul"), g.grad(QKVW, l), g.grad(QKVB, l),
                                              g.dweight_scratch, dqkv, a.ln1, N, C, 3 * C, accumulate);
@@ -389,17 +404,18 @@ template <class Real>
 std::vector<MatrixProduct> gpt2_matrix_products(const GPT2<Real>& g) {
     const int rows = g.B * g.T, C = g.config.channels, Vp = g.config.padded_vocab_size;
     std::vector<MatrixProduct> products;
-    auto add_layer = [&](int N, int in, int out, int forward, int backward) {
+    const bool left = true;  // to a layer norm
+    auto add_layer = [&](int n, int in, int out, int forward, bool out_left, int backward, bool dinp_left) {
         if (!g.pad || !on_matrix_cores<Real>(*g.pad, in, out)) return;
-        products.push_back(forward5_product(N, in, out, forward));
-        products.push_back(dinp5_product(N, in, out, backward));
-        products.push_back(dweight5_product(N, in, out, false));
+        products.push_back(forward5_product(n, in, out, forward, out_left));
+        products.push_back(dinp5_product(n, in, out, backward, dinp_left));
+        products.push_back(dweight5_product(n, in, out, false));
     };
-    add_layer(rows, C, 3 * C, EPILOGUE_BIAS, EPILOGUE_NONE);
-    add_layer(rows, C, C, EPILOGUE_BIAS, EPILOGUE_NONE);
-    add_layer(rows, C, 4 * C, EPILOGUE_GELU, EPILOGUE_NONE);
-    add_layer(rows, 4 * C, C, EPILOGUE_BIAS, EPILOGUE_GELU_SLOPE);
-    add_layer(g.logit_rows, C, Vp, EPILOGUE_NONE, EPILOGUE_NONE);
+    add_layer(rows, C, 3 * C, EPILOGUE_BIAS, !left, EPILOGUE_NONE, left);
+    add_layer(rows, C, C, EPILOGUE_BIAS, left, EPILOGUE_NONE, !left);
+    add_layer(rows, C, 4 * C, EPILOGUE_GELU, !left, EPILOGUE_NONE, left);
+    add_layer(rows, 4 * C, C, EPILOGUE_BIAS, left, EPILOGUE_GELU_SLOPE, !left);
+    add_layer(g.logit_rows, C, Vp, EPILOGUE_NONE, !left, EPILOGUE_NONE, !left);
     return products;
 }
 

@@ -52,6 +52,8 @@ TEST_F(MatrixCores, products) { run_tests("matmul_test", "Matmul"); }
 
 TEST_F(MatrixCores, attention) { run_tests("attention_test", "AttentionGpu"); }
 
+TEST_F(MatrixCores, step) { run_tests("train_step_test", "TrainStep"); }
+
 TEST_F(MatrixCores, peak) {
     const ProgramResult kernel = run("report_peak_test", {"--gtest_filter=ReportPeak.Matrix*"});
     EXPECT_NE(kernel.out.find("[  PASSED  ] 1 test"), std::string::npos) << kernel.out;

@@ -70,15 +70,15 @@ static void check_sum(GPT2<Real>& g, const std::vector<std::vector<float>>& expe
 
 // Two steps, of which a launchpad replays the second, with a learning rate of 0: both see the same weights.
 template <class Real>
-static void check_steps(LaunchPad* pad, int micro_steps) {
+static void check_steps(LaunchPad* pad, int micro_steps, const ModelConfig& c = config) {
     SCOPED_TRACE(format_string("%s, %d micro-steps", pad ? "device" : "CPU", micro_steps));
-    const auto g = make_model<Real>(pad);
+    const auto g = make_model<Real>(pad, c);
     const auto expected = zeroed_and_added(*g, micro_steps, 0, micro_steps);
     if (micro_steps == 2) check_sum(*g, expected);
     StepRunner<Real> runner = {*g, B, T, micro_steps, 0.1f};
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
-            const std::vector<float> garbage = nans(parameter_size(config, i));
+            const std::vector<float> garbage = nans(parameter_size(c, i));
             g->memory.upload_floats(g->grads[i], garbage.data(), garbage.size());
         }
         int micro = 0;
@@ -172,6 +172,27 @@ TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnADevice) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     const int messages = validation_message_count();
     for (int micro_steps : {1, 2}) check_steps<TypeParam>(test_pads()[0].get(), micro_steps);
+    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+}
+
+// On matrix cores, a model so wide that products are cut into slices, which the layer norms after them add
+// up.
+TYPED_TEST(TrainStep, MatrixProductsAreFinishedByLayerNorms) {
+    using Real = TypeParam;
+    if (test_pads().empty() || !test_pads()[0]->limits().template matrix<Real>())
+        GTEST_SKIP() << "no matrix cores for " << real_name<Real>() << " here";
+    LaunchPad* pad = test_pads()[0].get();
+    const ModelConfig wide = {19, 53, 128, 1, 2, 128};
+    const int messages = validation_message_count();
+    const auto g = make_model<Real>(pad, wide), on_cpu = make_model<Real>(nullptr, wide);
+    int in_slices = 0;
+    for (const MatrixProduct& product : gpt2_matrix_products(*g))
+        in_slices += product.left_partial && cut_matrix_product<Real>(*pad, product, 0, true).slices > 1;
+    EXPECT_GE(in_slices, 3) << "fcproj's result, the gradients of ln1 and ln2";
+    const auto got = zeroed_and_added(*g, 1, 0, 1), want = zeroed_and_added(*on_cpu, 1, 0, 1);
+    for (size_t i = 0; i < want.size(); i++)
+        expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
+    check_steps<Real>(pad, 2, wide);
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
