@@ -343,6 +343,10 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
     layernorm_backward<Real>(g.on("layernorm"), g.dresidual, g.grad(LNFW), g.grad(LNFB), g.layernorm_scratch,
                              nullptr, g.dbranch, g.layers[L - 1].residual3, g.weight(LNFW), g.lnf_mean,
                              g.lnf_rstd, N, C);
+    auto parameters = [&](int weight, int bias, int l, const Real* dout, const Real* inp, int in, int out) {
+        matmul_backward_parameters<Real>(g.on("matmul"), g.grad(weight, l), g.grad(bias, l),
+                                         g.dweight_scratch, dout, inp, N, in, out, accumulate);
+    };
     // What leads from gradient to gradient runs one after the other. The gradients of the parameters, which
     // nobody waits for, run beside those kernels that leave the most of a large GPU idle where rows are few.
     for (int l = L - 1; l >= 0; l--) {
@@ -363,9 +367,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
             layernorm_backward<Real>(g.on("layernorm"), dresidual2, g.grad(LN2W, l), g.grad(LN2B, l),
                                      g.layernorm_scratch, g.dresidual, dln2, a.residual2, g.weight(LN2W, l),
                                      a.ln2_mean, a.ln2_rstd, N, C);
-            matmul_backward_parameters<Real>(g.on("matmul"), g.grad(FCPROJW, l), g.grad(FCPROJB, l),
-                                             g.dweight_scratch, g.dresidual, a.fch_gelu, N, 4 * C, C,
-                                             accumulate);
+            parameters(FCPROJW, FCPROJB, l, g.dresidual, a.fch_gelu, 4 * C, C);
         }
         matmul_backward_input<Real>(g.on("matmul"), g.dbranch, g.scratch, dresidual2, g.weight(ATTPROJW, l),
                                     N, C, C);
@@ -373,27 +375,20 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
             const SideBySide group(g.pad);
             attention_backward<Real>(g.on("attention"), dqkv, g.delta, g.dbranch, a.atty, a.lse, a.qkv, B, T,
                                      C, NH);
-            matmul_backward_parameters<Real>(g.on("matmul"), g.grad(FCW, l), g.grad(FCB, l),
-                                             g.dweight_scratch, g.dwide, a.ln2, N, C, 4 * C, accumulate);
+            parameters(FCW, FCB, l, g.dwide, a.ln2, C, 4 * C);
         }
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward(g.on("layernorm"), a.ln1, a.ln1_mean, a.ln1_rstd, residual, g.weight(LN1W, l),
                               g.weight(LN1B, l), N, C);
-        PartialProduct<Real> dln1;
-        {
-            const SideBySide group(g.pad);
-            dln1 = matmul_backward_input_partial<Real>(g.on("matmul"), g.dbranch, until_layernorm, dqkv,
-                                                       g.weight(QKVW, l), N, C, 3 * C);
-            matmul_backward_parameters<Real>(g.on("matmul"), g.grad(ATTPROJW, l), g.grad(ATTPROJB, l),
-                                             g.dweight_scratch, dresidual2, a.atty, N, C, C, accumulate);
-        }
+        const PartialProduct<Real> dln1 = matmul_backward_input_partial<Real>(
+            g.on("matmul"), g.dbranch, until_layernorm, dqkv, g.weight(QKVW, l), N, C, 3 * C);
         {
             const SideBySide group(g.pad);
             layernorm_backward<Real>(g.on("layernorm"), g.dresidual, g.grad(LN1W, l), g.grad(LN1B, l),
                                      g.layernorm_scratch, dresidual2, dln1, residual, g.weight(LN1W, l),
                                      a.ln1_mean, a.ln1_rstd, N, C);
-            matmul_backward_parameters<Real>(g.on("matmul"), g.grad(QKVW, l), g.grad(QKVB, l),
-                                             g.dweight_scratch, dqkv, a.ln1, N, C, 3 * C, accumulate);
+            parameters(ATTPROJW, ATTPROJB, l, dresidual2, a.atty, C, C);
+            parameters(QKVW, QKVB, l, dqkv, a.ln1, C, 3 * C);
         }
     }
     encoder_backward(g.on("encoder"), g.grad(WTE), g.grad(WPE), g.dresidual, g.buckets, B, T, C);

@@ -541,21 +541,26 @@ void matmul_backward_parameters(LaunchPad* pad, T* dweight, T* dbias, float* scr
         return;
     }
     float* dbias_scratch = scratch + dweight_floats<T>(*pad, N, C, OC);
+    const int block_size3 = dweight_block_size3(N, C, OC);
     std::optional<MatrixLaunch<T>> matrix;
     Slices cut = {1, N}, dbias_cut = {1, N};
-    pad->begin_group();
-    if (on_matrix_cores<T>(*pad, C, OC)) {
+    if (on_matrix_cores<T>(*pad, C, OC))
         matrix.emplace(dweight5(*pad, dweight, scratch, dout, inp, N, C, OC, accumulate, 0));
+    else if (!is_software(*pad))
+        cut = dweight_slices(N, C, OC, block_size3);
+    if (dbias) dbias_cut = dbias_slices<T>(N, OC, 256);
+    const bool sliced = cut.count > 1 || dbias_cut.count > 1 || (matrix && matrix->cut.slices > 1);
+
+    pad->begin_group();
+    if (sliced) pad->barrier();  // what this runs beside may be a call that has the same scratch
+    if (matrix)
         matrix->start(*pad);
-    } else if (is_software(*pad)) {
+    else if (is_software(*pad))
         matmul_dweight4(*pad, dweight, scratch, dout, inp, N, C, OC, accumulate, 8);
-    } else {
-        const int block_size = dweight_block_size3(N, C, OC);
-        cut = dweight_partials(*pad, dweight, scratch, dout, inp, N, C, OC, accumulate, block_size);
-    }
-    if (dbias) dbias_cut = dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 256);
-    // the second steps, if there are any
-    if (cut.count > 1 || dbias_cut.count > 1 || (matrix && matrix->cut.slices > 1)) pad->barrier();
+    else
+        dweight_partials(*pad, dweight, scratch, dout, inp, N, C, OC, accumulate, block_size3);
+    if (dbias) dbias_partials(*pad, dbias, dbias_scratch, dout, N, OC, 256);
+    if (sliced) pad->barrier();
     if (matrix) matrix->finish(*pad);
     add_partials(*pad, dweight, scratch, size_t(OC) * C, cut.count, accumulate);
     if (dbias) add_partials(*pad, dbias, dbias_scratch, OC, dbias_cut.count, true);

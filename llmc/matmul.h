@@ -43,7 +43,8 @@ PartialProduct<T> matmul_backward_input_partial(LaunchPad* pad, T* dinp, float* 
                                                 const T* weight, int N, int C, int OC);
 
 // dweight (OC,C) = dout^T inp (N,C), whatever was there, or += that with `accumulate`. dbias (OC) += column
-// sums of dout, always; null: not computed. scratch: matmul_dweight_scratch() floats, likewise.
+// sums of dout, always; null: not computed. scratch: matmul_dweight_scratch() floats, likewise; calls in one
+// group may share it.
 template <class T>
 void matmul_backward_parameters(LaunchPad* pad, T* dweight, T* dbias, float* scratch, const T* dout,
                                 const T* inp, int N, int C, int OC, bool accumulate);

@@ -25,7 +25,6 @@ static const MatrixTiles matrix_tiles[] = {
     {128, 4, 4, 2, 2, 1, 2, 2, 264, 0.92}, {64, 2, 2, 2, 2, 1, 4, 0, 264, 0.65},
     {96, 2, 3, 2, 2, 2, 8, 0, 132, 1.2},   {32, 2, 2, 1, 2, 2, 8, 0, 132, 0.6}};
 
-static const uint32_t PANEL = 8;  // rows of tiles that workgroups walk together
 static const int MOST_SLICES = 32;
 static const double START_US = 3;   // what a workgroup takes to begin and to end
 static const double FINISH_US = 4;  // what the second kernel takes, besides its traffic
@@ -136,6 +135,13 @@ static bool fits(const LaunchPad& pad, const MatrixProduct& p, const MatrixTiles
            f.M * (t.sub_n / 8) % lanes == 0 && shared_bytes(p, t, f, may_slice) <= pad.limits().shared_bytes;
 }
 
+// Gradients of weights run beside other kernels (llmc/gpt2.h). Where their tiles are so few that those kernels
+// find room, tiles that take a whole multiprocessor each leave less of it.
+static bool crowds(const MatrixProduct& p, const MatrixTiles& tiles, const TileSizes& t, int slices) {
+    return !strcmp(p.kernel, "matmul_dweight5") && tiles.teams == 1 && tiles.at_once == 132 &&
+           count_tiles(p, t) * uint64_t(slices) < uint64_t(tiles.at_once);
+}
+
 // Under which name the quickest tiles are kept; a result that is added to shares those of one that is not. A
 // product that is left partial has other slices.
 template <class T>
@@ -145,16 +151,23 @@ static std::string name_of(const MatrixProduct& p) {
                          p.left_partial ? "/left" : "");
 }
 
+// Whether tiles can take the place of those of a cut, without a change in any bit of the result.
+template <class T>
+static bool replaces(const LaunchPad& pad, const MatrixProduct& p, const MatrixTiles& tiles,
+                     const MatrixCut& cut, bool may_slice) {
+    return tiles.teams == find_tiles(cut.block_size).teams && fits<T>(pad, p, tiles, may_slice) &&
+           !crowds(p, tiles, sizes_of(tiles, pad.limits().matrix<T>()), cut.slices);
+}
+
 // The tiles that were measured to be the quickest for a product, if they can take the place of the usual
 // ones.
 template <class T>
-static int measured_block_size(const LaunchPad& pad, const MatrixProduct& p, int usual, bool may_slice) {
+static int measured_block_size(const LaunchPad& pad, const MatrixProduct& p, const MatrixCut& usual,
+                               bool may_slice) {
     const int block_size = pad.measured(name_of<T>(p)).value_or(0);
     for (const MatrixTiles& tiles : matrix_tiles)
-        if (tiles.block_size == block_size && tiles.teams == find_tiles(usual).teams &&
-            fits<T>(pad, p, tiles, may_slice))
-            return block_size;
-    return usual;
+        if (tiles.block_size == block_size && replaces<T>(pad, p, tiles, usual, may_slice)) return block_size;
+    return usual.block_size;
 }
 
 template <class T>
@@ -169,12 +182,20 @@ MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product,
         const int most = may_slice ? std::clamp(int(blocks(product.K, 4 * t.k)), 1, MOST_SLICES) : 1;
         for (int slices = 1; slices <= most; slices++) {
             const MatrixCut cut = make_cut(product, f, tiles, slices);
+            if (!block_size && crowds(product, tiles, t, cut.slices)) continue;
             const double time = estimate(product, tiles, t, cut);
             if (time < best_time) best = cut, best_time = time;
         }
     }
-    if (!block_size) best.block_size = measured_block_size<T>(pad, product, best.block_size, may_slice);
+    if (!block_size) best.block_size = measured_block_size<T>(pad, product, best, may_slice);
     return best;
+}
+
+// Rows of tiles that workgroups walk together: of a product with a short K as many as run at once, of others
+// eight. On an H200, 65536 x 768 x 768: 282 -> 292 TFLOP/s, with K 3072 317 -> 314 (SPEED.md).
+static uint32_t panel_rows(const MatrixProduct& p, const MatrixTiles& tiles, const TileSizes& t) {
+    const uint32_t across = uint32_t(blocks(p.N, t.n));
+    return p.K > 1024 ? 8 : std::max(8u, uint32_t(tiles.at_once) / across);
 }
 
 template <class T>
@@ -188,7 +209,7 @@ void launch_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixC
     const int epilogue = cut.slices > 1 ? EPILOGUE_PARTIAL : p.epilogue;
     pad.dispatch<T>(p.kernel, {count_tiles(p, t) * uint64_t(cut.slices)},
                     {t.subgroups * t.teams * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k,
-                     t.sub_m, t.sub_n, tiles.early_steps, PANEL, uint32_t(p.M), uint32_t(p.N), uint32_t(p.K),
+                     t.sub_m, t.sub_n, tiles.early_steps, panel_rows(p, tiles, t), uint32_t(p.M), uint32_t(p.N), uint32_t(p.K),
                      !fills_tiles(p, t), uint32_t(epilogue), t.teams},
                     args, {.flops = 2.0 * p.M * p.N * p.K});
 }
@@ -280,7 +301,7 @@ void measure_tiles(LaunchPad& pad, const std::vector<MatrixProduct>& products) {
         double best_time = 1e30;
         int best = usual;
         for (const MatrixTiles& tiles : matrix_tiles) {
-            if (tiles.teams != find_tiles(usual).teams || !fits<T>(pad, p, tiles, true)) continue;
+            if (!replaces<T>(pad, p, tiles, cut, true)) continue;
             cut.block_size = tiles.block_size;
             const auto launch = [&] { launch_matrix_product<T>(pad, p, cut, operands.args); };
             warm_up(pad, launch, warm ? 0 : 0.5);  // compiles the kernel; the first time, raises the clock
