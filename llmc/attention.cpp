@@ -3,6 +3,7 @@
 #include "llmc/attention.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "llmc/packs.h"
 #include "shaders/args.h"
@@ -92,6 +93,17 @@ bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH) {
     return shape && attention_head_size(C, NH) % 16 == 0 && attention_head_size(C, NH) % (2 * shape.K) == 0;
 }
 
+// Sequences up to this one are short for the backward pass of version 3, where a stage's start counts: its
+// kernels compute delta by themselves. 0: never.
+static const int OWN_DELTA_LONGEST = 64;
+
+template <class T>
+bool attention_leaves_delta(const LaunchPad& pad, int seq_len, int C, int NH) {
+    const uint32_t packs = attention_head_size(C, NH) / 8;  // of 16 bytes, each with a lane
+    return attention_on_matrix_cores<T>(pad, C, NH) && seq_len <= OWN_DELTA_LONGEST &&
+           std::has_single_bit(packs) && packs <= pad.limits().subgroup_size;
+}
+
 // How a kernel of version 3 divides its work: the names are those of attention3.glsl.
 struct MatrixTiling {
     uint32_t block, fragments, step, chunk;
@@ -120,6 +132,10 @@ static BackwardTilings backward_tilings(const LaunchPad& pad, int block_size) {
     if (block_size == 256) return {{256, 1, 32, 32}, {256, 1, 32, 32}};
     return {{128, 1, 16, 16}, {128, 2, 32, 16}};
 }
+// For dq of short sequences: all keys in one step, which takes most of the shared memory, but there are few
+// workgroups then. Measured with heads of 64 on an H200 (d12, B=4, T=64: 3.32 -> 3.23 ms a step). 0: never.
+static const MatrixTiling ONE_TILE_DQ = {128, 1, 64, 32};
+static const int ONE_TILE_LONGEST = 64;
 
 // Bytes of shared memory that a kernel of version 3 needs at most: `tiles` tiles, patches of `sums` sums side
 // by side, and what belongs to rows.
@@ -132,24 +148,32 @@ static uint32_t shared_bytes(const MatrixTiling& t, uint32_t tiles, uint32_t sum
     return 16 * area + 4 * (2 * subgroups * rows + 4 * t.step + shape.M * shape.N + scratch);
 }
 
+// Whether the device can run a kernel of version 3 in that tiling.
+template <class T>
+static bool tiling_fits(const LaunchPad& pad, int products, const MatrixTiling& t, uint32_t hs) {
+    const uint32_t lanes = pad.limits().subgroup_size;
+    if (t.block % lanes != 0 || t.block < hs / 8) return false;
+    const uint32_t tiles = products == 2 ? 2 : 4, sums = products == 4 ? 2 : 1;
+    return shared_bytes(t, tiles, sums, matrix_shape<T>(pad), lanes, hs) <= pad.limits().shared_bytes;
+}
+
 // Starts a kernel of version 3; false: the shared memory has no room, or rows do not lie at multiples of 16
 // bytes.
 template <class T, class Args>
 static bool dispatch_matrix(LaunchPad& pad, const char* kernel, int products, MatrixTiling t,
-                            const Args& args, std::initializer_list<uint64_t> addresses) {
+                            const Args& args, std::initializer_list<uint64_t> addresses,
+                            bool own_delta = false) {
     const MatrixShape shape = matrix_shape<T>(pad);
     const uint32_t lanes = pad.limits().subgroup_size, hs = attention_head_size(args.C, args.NH);
     for (uint64_t address : addresses)
         if (address % 16 != 0) return false;
-    if (!attention_on_matrix_cores<T>(pad, args.C, args.NH) || t.block % lanes != 0 || t.block < hs / 8)
-        return false;
     if (hs > 64) t.fragments = 1;  // the registers have no room for two
-    const uint32_t tiles = products == 2 ? 2 : 4, sums = products == 4 ? 2 : 1;
-    if (shared_bytes(t, tiles, sums, shape, lanes, hs) > pad.limits().shared_bytes) return false;
+    if (!attention_on_matrix_cores<T>(pad, args.C, args.NH) || !tiling_fits<T>(pad, products, t, hs))
+        return false;
     const uint32_t rows = t.block / lanes * t.fragments * shape.M;
     pad.dispatch<T>(kernel, {uint64_t(args.B) * args.NH * blocks(args.T, rows)},
                     {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), lanes, t.fragments, t.step,
-                     t.chunk, shape.in_place, shape.row_components, shape.column_lanes},
+                     t.chunk, shape.in_place, shape.row_components, shape.column_lanes, own_delta},
                     args, score_work(args, products));
     return true;
 }
@@ -186,7 +210,7 @@ void attention_forward(LaunchPad* pad, T* out, float* lse, const T* qkv, int B, 
     attention_forward2(*pad, out, lse, qkv, B, seq_len, C, NH, best_block(*pad));
 }
 
-// delta, which the other kernels of every backward version read, and the wait for it.
+// delta, which the other kernels of every backward version read (but where own_delta), and the wait for it.
 template <class T>
 static void backward_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uint32_t hs) {
     const uint32_t block = 128, width = wide_pack_width<T>(hs, {args.dout, args.outp});
@@ -233,12 +257,18 @@ static void attention_backward3(LaunchPad& pad, T* dqkv, float* delta, const T* 
                                 int block_size) {
     const AttentionBackwardArgs args =
         backward_args(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH);
-    const auto [dkv, dq] = backward_tilings(pad, block_size);
+    const uint32_t hs = attention_head_size(C, NH);
+    auto [dkv, dq] = backward_tilings(pad, block_size);
+    const bool one_tile = seq_len <= ONE_TILE_LONGEST && hs <= 64 && block_size == 128 &&
+                          pad.device().type != DeviceType::software;
+    if (one_tile && tiling_fits<T>(pad, 3, ONE_TILE_DQ, hs)) dq = ONE_TILE_DQ;
     const std::initializer_list<uint64_t> addresses = {args.dqkv, args.dout, args.qkv};
-    backward_delta<T>(pad, args, attention_head_size(C, NH));
+    const bool own_delta = attention_leaves_delta<T>(pad, seq_len, C, NH) && args.outp % 16 == 0;
+    if (!own_delta) backward_delta<T>(pad, args, hs);
     pad.begin_group();
-    const bool done = dispatch_matrix<T>(pad, "attention_backward3_dkv", 4, dkv, args, addresses) &&
-                      dispatch_matrix<T>(pad, "attention_backward3_dq", 3, dq, args, addresses);
+    const bool done =
+        dispatch_matrix<T>(pad, "attention_backward3_dkv", 4, dkv, args, addresses, own_delta) &&
+        dispatch_matrix<T>(pad, "attention_backward3_dq", 3, dq, args, addresses, own_delta);
     pad.end_group();
     if (!done) attention_backward2(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, best_block(pad));
 }
@@ -276,5 +306,6 @@ void attention_backward(LaunchPad* pad, T* dqkv, float* delta, const T* dout, co
     template void attention_forward(LaunchPad*, T*, float*, const T*, int, int, int, int);               \
     template void attention_backward(LaunchPad*, T*, float*, const T*, const T*, const float*, const T*, \
                                      int, int, int, int);                                                \
-    template bool attention_on_matrix_cores<T>(const LaunchPad&, int, int);
+    template bool attention_on_matrix_cores<T>(const LaunchPad&, int, int);                              \
+    template bool attention_leaves_delta<T>(const LaunchPad&, int, int, int);
 FOR_EACH_REAL(INSTANTIATE)

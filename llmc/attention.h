@@ -15,7 +15,8 @@ template <class T>
 void attention_forward(LaunchPad* pad, T* out, float* lse, const T* qkv, int B, int seq_len, int C, int NH);
 
 // dqkv (B,T,3C), overwritten; delta (B,NH,T): scratch, receives the sum of dout * out over each head's
-// channels; dout, out (B,T,C), lse (B,NH,T) and qkv (B,T,3C) as in the forward pass.
+// channels, but where attention_leaves_delta(); dout, out (B,T,C), lse (B,NH,T) and qkv (B,T,3C) as in the
+// forward pass.
 template <class T>
 void attention_backward(LaunchPad* pad, T* dqkv, float* delta, const T* dout, const T* out, const float* lse,
                         const T* qkv, int B, int seq_len, int C, int NH);
@@ -43,6 +44,12 @@ std::vector<KernelVersion<AttentionBackward<T>>> attention_backward_versions();
 // multiplies matrices of T, and hs is a multiple of 16.
 template <class T>
 bool attention_on_matrix_cores(const LaunchPad& pad, int C, int NH);
+
+// Whether version 3 of the backward pass sums delta within its kernels and leaves the array as it was: on
+// matrix cores, where seq_len is at most 64 and hs a power of two. (An `out` that is not aligned to 16 bytes
+// keeps it from that.)
+template <class T>
+bool attention_leaves_delta(const LaunchPad& pad, int seq_len, int C, int NH);
 
 // hs = C / NH, or Error where the layer cannot run with these sizes.
 int attention_head_size(int C, int NH);

@@ -11,6 +11,8 @@
 //
 // The file that includes this defines TILES, the tiles in shared memory, and PATCH_PARTS, the sums of CHUNK columns that a
 // patch holds side by side.
+#extension GL_KHR_shader_subgroup_shuffle : require
+
 layout(constant_id = 4) const uint HS = 64;        // channels of a head
 layout(constant_id = 5) const uint C = 768;        // channels of a row
 layout(constant_id = 6) const uint LANES = 32;     // invocations of a subgroup
@@ -22,6 +24,9 @@ layout(constant_id = 10) const bool IN_PLACE = false;    // components of sums l
 // with the lanes whose numbers differ in the bits COLUMN_LANES alone.
 layout(constant_id = 11) const uint ROW_COMPONENTS = 4;
 layout(constant_id = 12) const uint COLUMN_LANES = 3;
+// Whether the backward kernels compute delta by themselves, for short sequences: a stage less. Only where the packs of a row
+// are a power of two and not more than LANES.
+layout(constant_id = 13) const bool OWN_DELTA = false;
 
 const uint SUBGROUPS = BLOCK / LANES;
 const uint ROWS = FRAGMENTS * FM;
@@ -81,10 +86,14 @@ FragmentSum load_places() {
 int row_of(float place) { return int(uint(place) / FN); }
 int column_of(float place) { return int(uint(place) % FN); }
 
+// The invocation's number among those that fetch. Where subgroups add what they fetched, packs of a row are with neighbours,
+// which nobody promises of the invocation's number in the workgroup.
+uint fetcher() { return OWN_DELTA ? gl_SubgroupID * LANES + gl_SubgroupInvocationID : gl_LocalInvocationID.x; }
+
 // Reads STEP rows from `first` on into the registers of the workgroup; rows past the last one are zeros.
 void fetch(inout uvec4 v[FETCHES], HeadRows h, uint first) {
-    const uint line = gl_LocalInvocationID.x / PACKS;
-    Reals8 p = pack_address(h, first + line, gl_LocalInvocationID.x % PACKS);
+    const uint line = fetcher() / PACKS;
+    Reals8 p = pack_address(h, first + line, fetcher() % PACKS);
     [[unroll]] for (uint n = 0; n < FETCHES; n++) {
         v[n] = uvec4(0);
         if (has_part(line, n) && first + line + n * LINES < h.count) v[n] = p.x[n * LINES * h.width];
@@ -93,7 +102,7 @@ void fetch(inout uvec4 v[FETCHES], HeadRows h, uint first) {
 
 // Writes them to the tile that starts at `at`.
 void put(uint at, uvec4 v[FETCHES]) {
-    const uint line = gl_LocalInvocationID.x / PACKS, to = at + line * STRIDE + gl_LocalInvocationID.x % PACKS;
+    const uint line = fetcher() / PACKS, to = at + line * STRIDE + fetcher() % PACKS;
     [[unroll]] for (uint n = 0; n < FETCHES; n++)
         if (has_part(line, n)) area[to + n * LINES * STRIDE] = v[n];
 }
@@ -126,6 +135,14 @@ void store_own(FragmentSum f[SUMS], HeadRows h, uint first) {
         }
         patch_barrier();
     }
+}
+
+// The product of two rows, of which each of PACKS neighbours in the subgroup has a pack: all of them get the same bits.
+float row_product(uvec4 a, uvec4 b) {
+    float sum = 0;
+    [[unroll]] for (uint i = 0; i < 4; i++) sum += dot(unpack(a[i]), unpack(b[i]));
+    [[unroll]] for (uint bit = 1; bit < PACKS; bit *= 2) sum += subgroupShuffleXor(sum, bit);
+    return sum;
 }
 
 // Rows `row` to row + FN - 1 of the tile at `at`, transposed: their channels k * FK to k * FK + FK - 1.

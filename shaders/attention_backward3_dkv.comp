@@ -12,7 +12,8 @@
 
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
-const uint STATS = (2 * STEP + BLOCK - 1) / BLOCK;
+const uint FETCHED_STARTS = OWN_DELTA ? STEP : 2 * STEP;  // of a step: those of both products, or of the scores alone
+const uint STATS = (FETCHED_STARTS + BLOCK - 1) / BLOCK;
 
 // What the sums of the two products start from, of each query: -lse / scale(), -delta. A query past the end has no
 // probabilities: its lse is huge.
@@ -25,14 +26,14 @@ void fetch_starts(inout float fetched[STATS], Floats lse, Floats delta, uint fir
     [[unroll]] for (uint n = 0; n < STATS; n++) {
         const uint i = gl_LocalInvocationID.x + n * BLOCK, t = first + i % STEP;
         fetched[n] = i < STEP ? -1e38 : 0;
-        if (i < 2 * STEP && t < T) fetched[n] = i < STEP ? -lse.x[t] / scale() : -delta.x[t];
+        if (i < FETCHED_STARTS && t < T) fetched[n] = i < STEP ? -lse.x[t] / scale() : -delta.x[t];
     }
 }
 
 void put_starts(uint side, float fetched[STATS]) {
     [[unroll]] for (uint n = 0; n < STATS; n++) {
         const uint i = gl_LocalInvocationID.x + n * BLOCK;
-        if (i < 2 * STEP) starts[side][i] = fetched[n];
+        if (i < FETCHED_STARTS) starts[side][i] = fetched[n];
     }
 }
 
@@ -98,25 +99,42 @@ void accumulate(uint side, uint c) {
     published_barrier();
 }
 
-uvec4 queries[FETCHES], douts[FETCHES];
+uvec4 queries[FETCHES], douts[FETCHES], outs[FETCHES];
 float fetched_starts[STATS];
 
-void fetch_step(HeadRows query, HeadRows dout, Floats lse, Floats delta, uint t) {
-    fetch(queries, query, t);
-    fetch(douts, dout, t);
-    fetch_starts(fetched_starts, lse, delta, t, query.count);
+// delta of the rows that douts and outs hold, to where put_starts() writes it otherwise.
+void put_own_delta(uint side) {
+    const uint line = fetcher() / PACKS;
+    [[unroll]] for (uint n = 0; n < FETCHES; n++) {
+        const float delta = row_product(douts[n], outs[n]);
+        if (has_part(line, n) && fetcher() % PACKS == 0) starts[side][STEP + line + n * LINES] = -delta;
+    }
+}
+
+// outp is read for delta alone, delta where it is computed already.
+struct Queries {
+    HeadRows query, dout, outp;
+    Floats lse, delta;
+};
+
+void fetch_step(Queries from, uint t) {
+    fetch(queries, from.query, t);
+    fetch(douts, from.dout, t);
+    if (OWN_DELTA) fetch(outs, from.outp, t);
+    fetch_starts(fetched_starts, from.lse, from.delta, t, from.query.count);
 }
 void put_step(uint side) {
     put(side * 2 * SECOND, queries);
     put(side * 2 * SECOND + SECOND, douts);
     put_starts(side, fetched_starts);
+    if (OWN_DELTA) put_own_delta(side);
 }
 
 // The queries from t on, whose tiles are on that side; those after them go to the other.
-void one_step(HeadRows query, HeadRows dout, Floats lse, Floats delta, uint row, uint t, bool masked, inout uint side) {
+void one_step(Queries from, uint row, uint t, bool masked, inout uint side) {
     barrier();
     put_step(1 - side);
-    fetch_step(query, dout, lse, delta, t + 2 * STEP);
+    fetch_step(from, t + 2 * STEP);
     [[dont_unroll]] for (uint c = 0; c < STEP; c += CHUNK) {
         multiply(side, c);
         differentiate(row, t + c, masked);
@@ -134,23 +152,23 @@ void main() {
     const uint64_t b = group / tiles / NH;
     const uint head = uint(group / tiles % NH) * PACKS;
     Reals sequence = real_row(args.qkv, b * T, 3 * C);
-    HeadRows query = HeadRows(sequence, 3 * C / 8, head, T);
-    HeadRows dout = HeadRows(real_row(args.dout, b * T, C), C / 8, head, T);
-    Floats lse = float_row(args.lse, group / tiles, T);
-    Floats delta = float_row(args.delta, group / tiles, T);
+    Queries from = Queries(HeadRows(sequence, 3 * C / 8, head, T),
+                           HeadRows(real_row(args.dout, b * T, C), C / 8, head, T),
+                           HeadRows(real_row(args.outp, b * T, C), C / 8, head, T),
+                           float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T));
 
     const uint start = first / STEP * STEP, square = min(first + keys, T);  // the masked queries come before `square`
-    fetch_step(query, dout, lse, delta, start);
+    fetch_step(from, start);
     put_places();
     load_own(k, HeadRows(sequence, 3 * C / 8, C / 8 + head, T), row);
     load_own(v, HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T), row);
     [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] = dv[i] = FragmentSum(0);
     barrier();
     put_step(0);
-    fetch_step(query, dout, lse, delta, start + STEP);
+    fetch_step(from, start + STEP);
     uint side = 0, t = start;
-    [[dont_unroll]] for (; t < square; t += STEP) one_step(query, dout, lse, delta, row, t, true, side);
-    [[dont_unroll]] for (; t < T; t += STEP) one_step(query, dout, lse, delta, row, t, false, side);
+    [[dont_unroll]] for (; t < square; t += STEP) one_step(from, row, t, true, side);
+    [[dont_unroll]] for (; t < T; t += STEP) one_step(from, row, t, false, side);
     barrier();
     [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] *= scale();
     Reals dsequence = real_row(args.dqkv, b * T, 3 * C);

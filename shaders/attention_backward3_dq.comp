@@ -15,13 +15,35 @@ shared float starts[2 * SUBGROUPS * ROWS];  // of each query: -lse / scale(), -d
 FragmentA q[FACTORS], dout[FACTORS];
 FragmentSum p_start[FRAGMENTS], ds_start[FRAGMENTS], p[SCORES], ds[SCORES], dq[SUMS];
 
+// The packs of dout and out that delta of the subgroup's queries is made of, OWN_LINES rows at once.
+const uint OWN_LINES = (LANES + PACKS - 1) / PACKS, OWN_FETCHES = (ROWS + OWN_LINES - 1) / OWN_LINES;
+uvec4 own_douts[OWN_FETCHES], own_outs[OWN_FETCHES];
+
+void fetch_own(inout uvec4 v[OWN_FETCHES], HeadRows h, uint first) {
+    [[unroll]] for (uint n = 0; n < OWN_FETCHES; n++) {
+        const uint line = gl_SubgroupInvocationID / PACKS + n * OWN_LINES;
+        v[n] = uvec4(0);
+        if (line < ROWS && first + line < h.count) v[n] = pack_address(h, first + line, gl_SubgroupInvocationID % PACKS).x[0];
+    }
+}
+
+// at: where in `starts` the subgroup's delta begins.
+void put_own_delta(uint at) {
+    [[unroll]] for (uint n = 0; n < OWN_FETCHES; n++) {
+        const uint line = gl_SubgroupInvocationID / PACKS + n * OWN_LINES;
+        const float delta = row_product(own_douts[n], own_outs[n]);
+        if (line < ROWS && gl_SubgroupInvocationID % PACKS == 0) starts[at + line] = -delta;
+    }
+}
+
 // Fills p_start and ds_start. row: the subgroup's first query.
 void load_starts(Floats lse, Floats delta, uint row, uint T) {
     const uint at = 2 * gl_SubgroupID * ROWS;
     for (uint i = gl_SubgroupInvocationID; i < ROWS; i += LANES) {
         starts[at + i] = row + i < T ? -lse.x[row + i] / scale() : -1e38;
-        starts[at + ROWS + i] = row + i < T ? -delta.x[row + i] : 0;
+        if (!OWN_DELTA) starts[at + ROWS + i] = row + i < T ? -delta.x[row + i] : 0;
     }
+    if (OWN_DELTA) put_own_delta(at + ROWS);
     patch_barrier();
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
         coopMatLoad(p_start[r], starts, at + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
@@ -108,12 +130,17 @@ void main() {
     Reals sequence = real_row(args.qkv, b * T, 3 * C);
     HeadRows key = HeadRows(sequence, 3 * C / 8, C / 8 + head, T);
     HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
+    HeadRows dout_rows = HeadRows(real_row(args.dout, b * T, C), C / 8, head, T);
 
     fetch(keys, key, 0);
     fetch(values, value, 0);
+    if (OWN_DELTA) {
+        fetch_own(own_douts, dout_rows, row);
+        fetch_own(own_outs, HeadRows(real_row(args.outp, b * T, C), C / 8, head, T), row);
+    }
     put_places();
     load_own(q, HeadRows(sequence, 3 * C / 8, head, T), row);
-    load_own(dout, HeadRows(real_row(args.dout, b * T, C), C / 8, head, T), row);
+    load_own(dout, dout_rows, row);
     load_starts(float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T), row, T);
     [[unroll]] for (uint i = 0; i < SUMS; i++) dq[i] = FragmentSum(0);
     barrier();

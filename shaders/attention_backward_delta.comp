@@ -1,6 +1,7 @@
-// Attention backward, first step of every version: delta = sum of dout * out over the channels of a head. A workgroup
-// computes HEADS elements, whose channels lie together in memory: neighbouring invocations read neighbouring packs, and
-// one invocation for each element adds what those of a head left in shared memory.
+// Attention backward, first step of every version (but of version 3 where sequences are short, OWN_DELTA of
+// attention3.glsl): delta = sum of dout * out over the channels of a head. A workgroup computes HEADS elements, whose
+// channels lie together in memory: neighbouring invocations read neighbouring packs, and one invocation for each element
+// adds what those of a head left in shared memory.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"

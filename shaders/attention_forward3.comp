@@ -9,7 +9,6 @@
 #define TILES 2
 #define PATCH_PARTS 1
 #include "attention3.glsl"
-#extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_KHR_shader_subgroup_vote : require
 
 layout(push_constant, scalar) uniform Push { AttentionForwardArgs args; };
