@@ -6,6 +6,7 @@
 // rows, losses and the optimizer's numbers are float always.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "llmc/memory.h"
 #include "llmc/model_config.h"
 #include "llmc/residual.h"
+#include "llmc/transpose.h"
 
 // ---------------------------------------------------------------------------------------------------------------
 // The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
@@ -79,6 +81,9 @@ struct GPT2 {
     Real* branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
     Real* lnf = nullptr;
     float *lnf_mean = nullptr, *lnf_rstd = nullptr;
+    // Of a layer's weights (OC,C) the transposes (C,OC), which its forward pass makes before it reads them; null:
+    // of none.
+    Real* transposed[NUM_PARAMETER_TENSORS] = {};
     int logit_rows = 0;       // rows of logits that are in memory at a time
     Real* logits = nullptr;   // (logit_rows, Vp); becomes their gradient
     float* losses = nullptr;  // (B,T)
@@ -177,6 +182,14 @@ void allocate_gradients(GPT2<Real>& g) {
     }
 }
 
+// The weights of a layer that are matrices, as (outputs, inputs).
+struct LayerMatrix {
+    int tensor, out, in;
+};
+inline std::array<LayerMatrix, 4> layer_matrices(int C) {
+    return {{{QKVW, 3 * C, C}, {ATTPROJW, C, C}, {FCW, 4 * C, C}, {FCPROJW, C, 4 * C}}};
+}
+
 // Gradients of parameters and activations, AdamW's moments, scratch.
 template <class Real>
 void allocate_for_training(GPT2<Real>& g) {
@@ -206,8 +219,7 @@ void allocate_for_training(GPT2<Real>& g) {
                             matmul_dinp_scratch<Real>(g.pad, rows, in, out)});
         dweight_scratch = std::max(dweight_scratch, matmul_dweight_scratch<Real>(g.pad, rows, in, out));
     };
-    for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}})
-        add_product(N, in, out);
+    for (const LayerMatrix& m : layer_matrices(C)) add_product(N, m.in, m.out);
     add_product(g.logit_rows, C, c.padded_vocab_size);
     if (N % g.logit_rows)
         add_product(N % g.logit_rows, C, c.padded_vocab_size);  // the last chunk of the head
@@ -250,11 +262,22 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
     g.logit_rows = choose_logit_rows(int(rows), sizeof(Real) * size_t(c.padded_vocab_size));
     const size_t logits = size_t(g.logit_rows) * c.padded_vocab_size;
     g.logits = memory.allocate<Real>(training ? std::max(logits, rows * 4 * C) : logits, "logits");
+    for (const LayerMatrix& m : layer_matrices(c.channels))
+        if (g.pad && transposing_pays<Real>(*g.pad, int(rows), m.in, m.out))
+            g.transposed[m.tensor] = memory.allocate<Real>(size_t(m.in) * m.out, "transposed weights");
     if (training) allocate_for_training(g);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
 // The forward pass
+
+template <class Real>
+void transpose_weights(GPT2<Real>& g, int l) {
+    const SideBySide group(g.pad);
+    for (const LayerMatrix& m : layer_matrices(g.config.channels))
+        if (g.transposed[m.tensor])
+            transpose(g.on("matmul"), g.transposed[m.tensor], g.weight(m.tensor, l), m.out, m.in);
+}
 
 // From g.encoded (B,T,C) to the normalized output of the last layer, g.lnf. `begin_layer` is called before
 // the commands of each layer.
@@ -271,20 +294,21 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
     const Real* residual = g.encoded;
     for (int l = 0; l < L; l++) {
         if (begin_layer) begin_layer(l);
+        transpose_weights(g, l);
         LayerActivations<Real>& a = g.layers[l];
         matmul_forward(g.on("matmul"), a.qkv, a.ln1, g.weight(QKVW, l), g.weight(QKVB, l), N, C, 3 * C,
-                       scratch);
+                       scratch, g.transposed[QKVW]);
         attention_forward(g.on("attention"), a.atty, a.lse, a.qkv, B, T, C, NH);
         const PartialProduct<Real> attproj =
             matmul_forward_partial(g.on("matmul"), g.branch, a.atty, g.weight(ATTPROJW, l),
-                                   g.weight(ATTPROJB, l), N, C, C, until_residual);
+                                   g.weight(ATTPROJB, l), N, C, C, until_residual, g.transposed[ATTPROJW]);
         fused_residual_layernorm_forward(g.on("residual"), a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd,
                                          residual, attproj, g.weight(LN2W, l), g.weight(LN2B, l), N, C);
         matmul_gelu_forward(g.on("matmul"), a.fch_gelu, a.fch, a.ln2, g.weight(FCW, l), g.weight(FCB, l), N,
-                            C, 4 * C, scratch);
+                            C, 4 * C, scratch, g.transposed[FCW]);
         const PartialProduct<Real> fcproj =
             matmul_forward_partial(g.on("matmul"), g.branch, a.fch_gelu, g.weight(FCPROJW, l),
-                                   g.weight(FCPROJB, l), N, 4 * C, C, until_residual);
+                                   g.weight(FCPROJB, l), N, 4 * C, C, until_residual, g.transposed[FCPROJW]);
         // the layer norm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
         fused_residual_layernorm_forward(g.on("residual"), a.residual3, last ? g.lnf : g.layers[l + 1].ln1,
@@ -402,7 +426,9 @@ std::vector<MatrixProduct> gpt2_matrix_products(const GPT2<Real>& g) {
     const bool left = true;  // to a layer norm
     auto add_layer = [&](int n, int in, int out, int forward, bool out_left, int backward, bool dinp_left) {
         if (!g.pad || !on_matrix_cores<Real>(*g.pad, in, out)) return;
-        products.push_back(forward5_product(n, in, out, forward, out_left));
+        products.push_back(transposing_pays<Real>(*g.pad, n, in, out)
+                               ? forward5_transposed_product(n, in, out, forward, out_left)
+                               : forward5_product(n, in, out, forward, out_left));
         products.push_back(dinp5_product(n, in, out, backward, dinp_left));
         products.push_back(dweight5_product(n, in, out, false));
     };

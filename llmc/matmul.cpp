@@ -254,22 +254,20 @@ static void matmul_dweight4(LaunchPad& pad, T* dweight, float* scratch, const T*
 // Version 5: on matrix cores, for T and rows that allow it, else version 3.
 static const int FALLBACK_BLOCK = 64;  // of version 3
 
-// bias and pre may be null; with pre, it gets the product, and out GELU of it.
+// bias, pre and transposed may be null; with pre, it gets the product, and out GELU of it.
 template <class T>
 static MatrixLaunch<T> forward5(LaunchPad& pad, T* out, T* pre, float* scratch, const T* inp, const T* weight,
-                                const T* bias, int N, int C, int OC, int block_size,
-                                bool left_partial = false) {
+                                const T* bias, int N, int C, int OC, int block_size, bool left_partial,
+                                const T* transposed) {
     const size_t n = N, c = C, oc = OC;
+    const int epilogue = pre ? EPILOGUE_GELU : bias ? EPILOGUE_BIAS : EPILOGUE_NONE;
     return {pad,
-            forward5_product(N, C, OC,
-                             pre    ? EPILOGUE_GELU
-                             : bias ? EPILOGUE_BIAS
-                                    : EPILOGUE_NONE,
-                             left_partial),
+            transposed ? forward5_transposed_product(N, C, OC, epilogue, left_partial)
+                       : forward5_product(N, C, OC, epilogue, left_partial),
             block_size,
             scratch,
-            {pad.at(out, n * oc), pad.at(inp, n * c), pad.at(weight, oc * c), pad.at(bias, oc),
-             pad.at(pre, n * oc)}};
+            {pad.at(out, n * oc), pad.at(inp, n * c), pad.at(transposed ? transposed : weight, oc * c),
+             pad.at(bias, oc), pad.at(pre, n * oc)}};
 }
 
 // pre may be null; with it, dinp is multiplied by the slope of GELU there.
@@ -300,7 +298,7 @@ static void matmul_forward5(LaunchPad& pad, T* out, const T* inp, const T* weigh
                             int C, int OC, int block_size) {
     if (!on_matrix_cores<T>(pad, C, OC))
         return matmul_forward3(pad, out, inp, weight, bias, N, C, OC, FALLBACK_BLOCK);
-    forward5<T>(pad, out, nullptr, nullptr, inp, weight, bias, N, C, OC, block_size).run(pad);
+    forward5<T>(pad, out, nullptr, nullptr, inp, weight, bias, N, C, OC, block_size, false, nullptr).run(pad);
 }
 
 template <class T>
@@ -431,19 +429,20 @@ static int dweight_block_size3(int N, int C, int OC) {
 
 template <class T>
 void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
-                    int OC, float* scratch) {
+                    int OC, float* scratch, const T* transposed) {
     if (!pad) return matmul_forward_cpu(out, inp, weight, bias, N, C, OC);
     if (on_matrix_cores<T>(*pad, C, OC))
-        return forward5<T>(*pad, out, nullptr, scratch, inp, weight, bias, N, C, OC, 0).run(*pad);
+        return forward5<T>(*pad, out, nullptr, scratch, inp, weight, bias, N, C, OC, 0, false, transposed)
+            .run(*pad);
     if (is_software(*pad)) return matmul_forward4(*pad, out, inp, weight, bias, N, C, OC, 8);
     matmul_forward3(*pad, out, inp, weight, bias, N, C, OC, block_size3(*pad, N, OC));
 }
 
 template <class T>
 void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
-                         int C, int OC, float* scratch) {
+                         int C, int OC, float* scratch, const T* transposed) {
     if (pad && on_matrix_cores<T>(*pad, C, OC))
-        return forward5(*pad, out, pre, scratch, inp, weight, bias, N, C, OC, 0).run(*pad);
+        return forward5(*pad, out, pre, scratch, inp, weight, bias, N, C, OC, 0, false, transposed).run(*pad);
     matmul_forward(pad, pre, inp, weight, bias, N, C, OC);
     if (pad) pad->barrier();
     gelu_forward(pad, out, pre, size_t(N) * OC);
@@ -451,9 +450,9 @@ void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* 
 
 template <class T>
 PartialProduct<T> matmul_forward_partial(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias,
-                                         int N, int C, int OC, float* scratch) {
+                                         int N, int C, int OC, float* scratch, const T* transposed) {
     if (pad && on_matrix_cores<T>(*pad, C, OC))
-        return forward5<T>(*pad, out, nullptr, scratch, inp, weight, bias, N, C, OC, 0, true)
+        return forward5<T>(*pad, out, nullptr, scratch, inp, weight, bias, N, C, OC, 0, true, transposed)
             .leave(*pad, out, bias, scratch);
     matmul_forward(pad, out, inp, weight, bias, N, C, OC);
     return {out};
@@ -572,11 +571,12 @@ void matmul_backward_parameters(LaunchPad* pad, T* dweight, T* dbias, float* scr
     template std::vector<KernelVersion<MatmulDinp<T>>> matmul_dinp_versions();                              \
     template std::vector<KernelVersion<MatmulDweight<T>>> matmul_dweight_versions();                        \
     template std::vector<KernelVersion<MatmulDbias<T>>> matmul_dbias_versions();                            \
-    template void matmul_forward(LaunchPad*, T*, const T*, const T*, const T*, int, int, int, float*);      \
+    template void matmul_forward(LaunchPad*, T*, const T*, const T*, const T*, int, int, int, float*,       \
+                                 const T*);                                                                 \
     template void matmul_gelu_forward(LaunchPad*, T*, T*, const T*, const T*, const T*, int, int, int,      \
-                                      float*);                                                              \
+                                      float*, const T*);                                                    \
     template PartialProduct<T> matmul_forward_partial(LaunchPad*, T*, const T*, const T*, const T*, int,    \
-                                                      int, int, float*);                                    \
+                                                      int, int, float*, const T*);                          \
     template PartialProduct<T> matmul_backward_input_partial(LaunchPad*, T*, float*, const T*, const T*,    \
                                                              int, int, int);                                \
     template size_t matmul_forward_scratch<T>(const LaunchPad*, int, int, int);                             \

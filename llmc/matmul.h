@@ -9,22 +9,24 @@
 
 // out (N,OC) = inp (N,C) weight (OC,C)^T + bias (OC). bias may be null.
 // pad: where to run; null means the CPU. scratch: matmul_forward_scratch() floats, contents undefined before
-// and after, or null; with it, products of few rows are quicker on some devices.
+// and after, or null; with it, products of few rows are quicker on some devices. transposed (C,OC): the
+// transpose of weight, where it is at hand; on matrix cores it is read instead.
 template <class T>
 void matmul_forward(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias, int N, int C,
-                    int OC, float* scratch = nullptr);
+                    int OC, float* scratch = nullptr, const T* transposed = nullptr);
 
 // The same, then GELU: pre (N,OC) = inp weight^T + bias, out = gelu(pre). On matrix cores it is one kernel.
 template <class T>
 void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* weight, const T* bias, int N,
-                         int C, int OC, float* scratch = nullptr);
+                         int C, int OC, float* scratch = nullptr, const T* transposed = nullptr);
 
 // matmul_forward, but where it pays the next layer is left to finish the product (N,OC), whose value is out
 // then. scratch holds what is left until that layer has run, on the same launchpad. Without scratch, without
 // matrix cores and on the CPU, out holds the result at once.
 template <class T>
 PartialProduct<T> matmul_forward_partial(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias,
-                                         int N, int C, int OC, float* scratch);
+                                         int N, int C, int OC, float* scratch,
+                                         const T* transposed = nullptr);
 
 template <class T>
 size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC);

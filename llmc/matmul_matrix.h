@@ -18,6 +18,11 @@ struct MatrixProduct {
 inline MatrixProduct forward5_product(int N, int C, int OC, int epilogue, bool left_partial = false) {
     return {"matmul_forward5", N, OC, C, epilogue, left_partial};
 }
+// out from the transpose of the weights, which lie as dinp's kernel reads them.
+inline MatrixProduct forward5_transposed_product(int N, int C, int OC, int epilogue,
+                                                 bool left_partial = false) {
+    return {"matmul_dinp5", N, OC, C, epilogue, left_partial};
+}
 inline MatrixProduct dinp5_product(int N, int C, int OC, int epilogue, bool left_partial = false) {
     return {"matmul_dinp5", N, C, OC, epilogue, left_partial};
 }
@@ -36,6 +41,10 @@ struct MatrixCut {
 // pieces.
 template <class T>
 bool on_matrix_cores(const LaunchPad& pad, int C, int OC);
+
+// Whether forward products of N rows are so much quicker from transposed weights that transposing them pays.
+template <class T>
+bool transposing_pays(const LaunchPad& pad, int N, int C, int OC);
 
 // A kernel's block sizes, for the tables of versions. They name tiles; how many invocations a workgroup has
 // follows from the device's subgroups.

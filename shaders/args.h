@@ -124,6 +124,11 @@ const int EPILOGUE_GELU_SLOPE = 3;  // outp = a b * GELU'(other)
 const int EPILOGUE_ADD = 4;         // outp += a b
 const int EPILOGUE_PARTIAL = 5;     // partials[slice] = a b over that slice
 
+struct TransposeArgs {
+    Reals outp, inp;  // (columns, rows), (rows, columns)
+    int rows, columns;
+};
+
 struct MatmulDbiasArgs {
     Reals dbias;      // (OC), added to
     Floats partials;  // (splits, OC), written instead where splits > 1

@@ -12,6 +12,7 @@
 
 #include "llmc/gelu.h"
 #include "llmc/matmul_matrix.h"
+#include "llmc/transpose.h"
 #include "tests/layer_test.h"
 #include "tests/run_program.h"
 #include "tests/simd_levels.h"
@@ -340,6 +341,12 @@ static void check_training_functions(const MatmulCase<T>& c, int N, int C, int O
         expect_close("out without bias", out.values(), c.out_without_bias(), tolerance<T>());
         matmul_forward<T>(pad.get(), out, inp, weight, bias, N, C, OC);
         expect_close("out", out.values(), c.out, tolerance<T>());
+        if (C % 8 == 0 && OC % 8 == 0) {
+            DeviceArray<T> transposed(*pad, c.weight.size()), from_transposed(*pad, c.out.size());
+            transpose<T>(pad.get(), transposed, weight, OC, C);
+            matmul_forward<T>(pad.get(), from_transposed, inp, weight, bias, N, C, OC, nullptr, transposed);
+            expect_close("out from transposed weights", from_transposed.values(), c.out, tolerance<T>());
+        }
         matmul_backward<T>(pad.get(), dinp, dweight, dbias, dout, inp, weight, N, C, OC, false);
         expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
         expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());

@@ -196,6 +196,28 @@ TYPED_TEST(TrainStep, MatrixProductsAreFinishedByLayerNorms) {
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
+// On matrix cores, the forward pass from transposed weights, which only large batches get by themselves: the
+// loss and gradients of the CPU; and it is those weights that are read.
+TYPED_TEST(TrainStep, MatrixTransposedWeightsGiveTheSameGradients) {
+    using Real = TypeParam;
+    if (test_pads().empty() || !test_pads()[0]->limits().template matrix<Real>())
+        GTEST_SKIP() << "no matrix cores for " << real_name<Real>() << " here";
+    const int messages = validation_message_count();
+    const ModelConfig two_layers = {19, 53, 128, 2, 2, 64};
+    const auto g = make_model<Real>(test_pads()[0].get(), two_layers),
+               on_cpu = make_model<Real>(nullptr, two_layers);
+    for (const LayerMatrix& m : layer_matrices(two_layers.channels))
+        g->transposed[m.tensor] = g->memory.template allocate<Real>(size_t(m.in) * m.out, "test");
+    const auto got = zeroed_and_added(*g, 1, 0, 1), want = zeroed_and_added(*on_cpu, 1, 0, 1);
+    for (size_t i = 0; i < want.size(); i++)
+        expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
+    std::vector<float> first(1), expected(1);
+    g->memory.download_floats(first.data(), g->transposed[FCW] + 1, 1);  // of the layer that came last
+    g->memory.download_floats(expected.data(), g->weight(FCW, 1) + two_layers.channels, 1);
+    EXPECT_EQ(first, expected);
+    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+}
+
 // Whatever the model's shape, each weight of a layer but the first and each element of wte is updated beside
 // one stage of one layer.
 TEST(UpdateBesideLayers, HasEveryElementOnce) {

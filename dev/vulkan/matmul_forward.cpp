@@ -1,5 +1,6 @@
 // Benchmark of matmul_forward: see bench.h for how to run it.
 #include "llmc/matmul.h"
+#include "llmc/transpose.h"
 
 #include "dev/vulkan/bench.h"
 
@@ -26,11 +27,26 @@ static void register_shape(int N, int C, int OC) {
                               [=] { version.launch(*bench().pad, out, inp, weight, bias, N, C, OC, block); };
                       });
         }
-    bench_gpu(format_string("matmul_gelu_forward/%s/%s", real_name<T>(), shape.c_str()), work, [=] {
-        T *inp = bench_array<T>(n * c), *weight = bench_array<T>(oc * c), *bias = bench_array<T>(oc),
-          *out = bench_array<T>(n * oc), *pre = bench_array<T>(n * oc);
-        return [=] { matmul_gelu_forward<T>(bench().pad.get(), out, pre, inp, weight, bias, N, C, OC); };
-    });
+    // What training calls; weights also transposed before, as it does where rows are many.
+    for (const bool gelu : {false, true})
+        for (const bool transposed : {false, true})
+            bench_gpu(format_string("matmul%s_forward%s/%s/%s", gelu ? "_gelu" : "",
+                                    transposed ? "_transposed" : "", real_name<T>(), shape.c_str()),
+                      work, [=] {
+                          T *inp = bench_array<T>(n * c), *weight = bench_array<T>(oc * c),
+                            *bias = bench_array<T>(oc), *out = bench_array<T>(n * oc),
+                            *pre = gelu ? bench_array<T>(n * oc) : nullptr, *turned = bench_array<T>(oc * c);
+                          LaunchPad* pad = bench().pad.get();
+                          transpose<T>(pad, turned, weight, OC, C);
+                          const T* at_hand = transposed ? turned : nullptr;
+                          return [=] {
+                              if (gelu)
+                                  matmul_gelu_forward<T>(pad, out, pre, inp, weight, bias, N, C, OC, nullptr,
+                                                         at_hand);
+                              else
+                                  matmul_forward<T>(pad, out, inp, weight, bias, N, C, OC, nullptr, at_hand);
+                          };
+                      });
 }
 
 // GPT-2 124M at B=4 T=64, B=4 T=1024, B=64 T=1024: the four products of a layer, and a chunk of the head.
