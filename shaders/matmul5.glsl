@@ -36,11 +36,8 @@ const uint A_LINES = A_K_MAJOR ? TILE_K : TILE_M, A_CHUNKS = (A_K_MAJOR ? TILE_M
 const uint B_LINES = B_K_MAJOR ? TILE_K : TILE_N, B_CHUNKS = (B_K_MAJOR ? TILE_N : TILE_K) / 8;
 const uint A_STRIDE = A_CHUNKS + 1, B_STRIDE = B_CHUNKS + 1;
 const uint A_SIZE = A_LINES * A_STRIDE, FACTORS = A_SIZE + B_LINES * B_STRIDE;
-// Where a line of b has three times a power of two of chunks (96 columns), it is fetched in thirds, which invocations
-// share evenly.
-const uint B_THIRDS = B_CHUNKS % 3 == 0 ? 3 : 1, B_SPAN = B_CHUNKS / B_THIRDS;
-const uint A_STEP = BLOCK / A_CHUNKS, B_STEP = BLOCK / B_SPAN;  // lines that the workgroup fetches at once
-const uint A_PARTS = A_LINES / A_STEP, B_PARTS = B_LINES / B_STEP * B_THIRDS;
+const uint A_STEP = BLOCK / A_CHUNKS, B_STEP = BLOCK / B_CHUNKS;  // lines that the workgroup fetches at once
+const uint A_PARTS = A_LINES / A_STEP, B_PARTS = B_LINES / B_STEP;
 const uint A_ADVANCE = TILE_K * (A_K_MAJOR ? M : 1) * REAL_BYTES, B_ADVANCE = TILE_K * (B_K_MAJOR ? N : 1) * REAL_BYTES;
 const uint A_LAYOUT = A_K_MAJOR ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
 const uint B_LAYOUT = B_K_MAJOR ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
@@ -77,9 +74,7 @@ uint line_of(uint i, uint chunks, uint at_once) {
     return chunks == 4 ? (i & ~7u) | (i & 1u) << 2 | (i & 7u) >> 1 : chunks == 2 ? (i & ~7u) | (i & 3u) << 1 | (i & 7u) >> 2 : i;
 }
 uvec2 place_a() { return uvec2(line_of(gl_LocalInvocationID.x / A_CHUNKS, A_CHUNKS, A_STEP), gl_LocalInvocationID.x % A_CHUNKS); }
-uvec2 place_b() { return uvec2(line_of(gl_LocalInvocationID.x / B_SPAN, B_SPAN, B_STEP), gl_LocalInvocationID.x % B_SPAN); }
-uint b_line(uint part) { return part / B_THIRDS * B_STEP; }  // lines and chunks from there to a part
-uint b_chunk(uint part) { return part % B_THIRDS * B_SPAN; }
+uvec2 place_b() { return uvec2(line_of(gl_LocalInvocationID.x / B_CHUNKS, B_CHUNKS, B_STEP), gl_LocalInvocationID.x % B_CHUNKS); }
 
 // Address of an operand's chunk; its lines are `width` elements long.
 uint64_t chunk_address(Reals p, uint line, uint width, uint chunk) {
@@ -95,16 +90,16 @@ void fetch_round(uint64_t a, uint64_t b, Place p, uint k) {
         fetched_a[i] = !GUARDED || inside ? Reals8(a).x[i * A_STEP * (A_K_MAJOR ? M : K) / 8] : uvec4(0);
     }
     [[unroll]] for (uint i = 0; i < B_PARTS; i++) {
-        const uint line = place_b().x + b_line(i), chunk = place_b().y + b_chunk(i);
+        const uint line = place_b().x + i * B_STEP, chunk = place_b().y;
         const bool inside = B_K_MAJOR ? k + line < p.end && p.n / 8 + chunk < N / 8 : p.n + line < N && k / 8 + chunk < K / 8;
-        fetched_b[i] = !GUARDED || inside ? Reals8(b).x[b_line(i) * (B_K_MAJOR ? N : K) / 8 + b_chunk(i)] : uvec4(0);
+        fetched_b[i] = !GUARDED || inside ? Reals8(b).x[i * B_STEP * (B_K_MAJOR ? N : K) / 8] : uvec4(0);
     }
 }
 
 void publish_round() {
     const uint a_at = place_a().x * A_STRIDE + place_a().y, b_at = A_SIZE + place_b().x * B_STRIDE + place_b().y;
     [[unroll]] for (uint i = 0; i < A_PARTS; i++) tile[a_at + i * A_STEP * A_STRIDE] = fetched_a[i];
-    [[unroll]] for (uint i = 0; i < B_PARTS; i++) tile[b_at + b_line(i) * B_STRIDE + b_chunk(i)] = fetched_b[i];
+    [[unroll]] for (uint i = 0; i < B_PARTS; i++) tile[b_at + i * B_STEP * B_STRIDE] = fetched_b[i];
 }
 
 void multiply_step(FragmentA a[DOWN], FragmentB b[ACROSS]) {

@@ -3,10 +3,8 @@
 
 #include <omp.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <optional>
 #include <span>
 
@@ -419,40 +417,6 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsMatchDouble) {
     if (some.empty()) GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
     for_shapes<T>(some, check_training_functions<T>);
     for_shapes<T>(is_software(*test_pads()[0]) ? some.first(1) : some, check_gelu<T>);
-}
-
-// dinp with GELU's slope behind it, by tiles of every size (on a software device, which takes seconds to
-// compile the large ones, by the smaller): those of as many teams give the same bits.
-template <class T>
-static void check_dinp_tiles(const MatmulCase<T>& c, int N, int C, int OC) {
-    LaunchPad& pad = *test_pads()[0];
-    const std::vector<float> pre = random_values<T>(c.dinp.size(), 9);
-    std::vector<float> want(pre.size());
-    gelu_backward_cpu(want.data(), pre.data(), c.dinp.data(), want.size());
-    DeviceArray<T> dout(pad, c.dout), weight(pad, c.weight), x(pad, pre);
-    const auto at = [&](const DeviceArray<T>& array) { return pad.at(array.data, array.size); };
-    std::map<int, std::vector<float>> first;  // by teams
-    for (int block_size : matrix_block_sizes("matmul_dinp5")) {
-        if (is_software(pad) && block_size > 96) continue;
-        SCOPED_TRACE(format_string("block size %d", block_size));
-        DeviceArray<T> dinp(pad, want.size());
-        MatrixLaunch<T>(pad, dinp5_product(N, C, OC, EPILOGUE_GELU_SLOPE), block_size, nullptr,
-                        {at(dinp), at(dout), at(weight), 0, at(x)})
-            .run(pad);
-        expect_close("dinp", dinp.values(), want, 2 * tolerance<T>());
-        std::vector<float>& expected = first[matrix_teams(block_size)];
-        if (expected.empty()) expected = dinp.values();
-        EXPECT_EQ(dinp.values(), expected);
-    }
-    EXPECT_EQ(first.size(), 2u);
-}
-
-// Shapes that fill tiles of 64 x 96 (32 x 48 where fragments are 8 wide), and that no tile divides.
-TYPED_TEST(Matmul, MatrixTilesOfDinpAgree) {
-    using T = TypeParam;
-    if (shapes_for_matrix_cores<T>().empty())
-        GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
-    for_shapes<T>(std::array{Shape{64, 96, 256}, Shape{75, 104, 136}}, check_dinp_tiles<T>);
 }
 
 // A product that was left unfinished, when finish_product() has finished it: `want` within rounding, and to
