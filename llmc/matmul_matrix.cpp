@@ -197,11 +197,12 @@ MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product,
     return best;
 }
 
-// Rows of tiles that workgroups walk together: of a product with a short K as many as run at once, of others
-// eight. On an H200, 65536 x 768 x 768: 282 -> 292 TFLOP/s, with K 3072 317 -> 314 (SPEED.md).
+// Rows of tiles that workgroups walk together: eight, or, where K is short, as many, of a power of two, as run
+// at once. On an H200, 65536 x 768 x 768: 282 -> 292 TFLOP/s with 32, but 273 with 44 (SPEED.md).
 static uint32_t panel_rows(const MatrixProduct& p, const MatrixTiles& tiles, const TileSizes& t) {
-    const uint32_t across = uint32_t(blocks(p.N, t.n));
-    return p.K > 1024 ? 8 : std::max(8u, uint32_t(tiles.at_once) / across);
+    uint32_t rows = 8;
+    while (p.K <= 1024 && 2 * rows * blocks(p.N, t.n) <= uint32_t(tiles.at_once)) rows *= 2;
+    return rows;
 }
 
 template <class T>
