@@ -98,12 +98,12 @@ Spread matrix_rate(LaunchPad& pad, const MatrixLoad& load, int repeats) {
 template Spread matrix_rate<bf16>(LaunchPad&, const MatrixLoad&, int);
 template Spread matrix_rate<fp16>(LaunchPad&, const MatrixLoad&, int);
 
-void raise_clock(LaunchPad& pad) {
+void raise_clock(LaunchPad& pad, double seconds) {
     if (is_software(pad)) return;
     Memory memory(&pad);
     const PeakFmaArgs args = {pad.at(memory.allocate<float>(1 << 20, "peak"), 1 << 20), 256};
     warm_up(
-        pad, [&] { pad.dispatch("peak_fma", {1 << 12}, {256}, args); }, 0.5);
+        pad, [&] { pad.dispatch("peak_fma", {1 << 12}, {256}, args); }, seconds);
 }
 
 size_t large_copy_bytes(const LaunchPad& pad) {

@@ -66,4 +66,4 @@ double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch, d
 // An idle GPU runs at a fraction of its clock and takes a while to rise: launches until `seconds` have
 // passed.
 void warm_up(LaunchPad& pad, const std::function<void()>& launch, double seconds);
-void raise_clock(LaunchPad& pad);  // half a second of multiply-adds; nothing on a software device
+void raise_clock(LaunchPad& pad, double seconds = 0.5);  // multiply-adds; nothing on a software device

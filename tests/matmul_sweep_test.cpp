@@ -114,7 +114,8 @@ TEST(TimeBudget, LeavesOutWhatTakesTooLong) {
 
 TEST(MatmulSweep, GivesFiguresForEachTypeAndSize) {
     for (const std::string& device : report_devices()) {
-        const ReportFile file = run_report("matmul_sweep", device, {"--sizes", "24,50"});
+        const ReportFile file =
+            run_report("matmul_sweep", device, {"--sizes", "24,50", "--precision", "fp32,bf16,fp16"});
         ASSERT_EQ(file.printed.status, 0);
         const bool gpu = device != "cpu";
         const Table& rates = file.table("matmul");

@@ -196,6 +196,41 @@ TEST(ReportResults, ARunWritesWhatItPrints) {
         EXPECT_GT(machine.at(name).get<uint64_t>(), 0u) << name;
 }
 
+// Steps are measured while there is time for one as long as those before of at most its size; others are
+// named.
+TEST(ReportResults, StepsWithoutTimeAreLeftOut) {
+    for (const bool limited : {true, false}) {
+        TemporaryFolder folder;
+        std::string done;
+        std::vector<std::string> arguments = {"--json", folder / "a.json"};
+        if (limited) arguments.insert(arguments.end(), {"--seconds", "0.5"});
+        testing::internal::CaptureStdout();
+        const int status = run_with(arguments, [&](ReportRun& run) {
+            const auto sleeping = [&](const std::string& name, double size, int milliseconds,
+                                      double expected = 0) {
+                const auto sleep = [&] { usleep(useconds_t(1000 * milliseconds)), done += name; };
+                return run.step(name, size, sleep, expected);
+            };
+            EXPECT_TRUE(sleeping("a", 1, 1));
+            EXPECT_EQ(sleeping("b", 1, 1, 100), !limited);  // told that it takes long
+            EXPECT_TRUE(sleeping("c", 10, 280));
+            EXPECT_EQ(sleeping("d", 10, 1), !limited);
+            EXPECT_TRUE(sleeping("e", 9, 1));
+            EXPECT_EQ(sleeping("f", 11, 1), !limited);
+            run.tables = {example()};
+        });
+        const std::string out = testing::internal::GetCapturedStdout();
+        ASSERT_EQ(status, 0);
+        EXPECT_EQ(done, limited ? "ace" : "abcdef");
+        EXPECT_EQ(out.find("left out: no time for 3 of the measurements: b; d; f\n") != std::string::npos,
+                  limited)
+            << out;
+        const json written = json::parse(read_whole_file(folder / "a.json"));
+        EXPECT_EQ(written.at("left_out"), limited ? json({"b", "d", "f"}) : json::array());
+        EXPECT_EQ(written.at("tables").size(), 1u);
+    }
+}
+
 TEST(ReportResults, ARunThatFailsWritesNothing) {
     TemporaryFolder folder;
     std::string file = folder / "a.json";

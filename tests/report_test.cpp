@@ -302,15 +302,18 @@ TEST(Report, Refusals) {
     write_whole_file(good, {nasty_report().dump()});
     write_whole_file(folder / "text.json", {"not JSON"});
     write_whole_file(folder / "other.json", {"{\"context\": {}, \"benchmarks\": []}"});
-    json broken = nasty_report();
+    json broken = nasty_report(), numbers = broken;
     broken["programs"][0]["tables"][0]["rows"][3].erase(0);
     write_whole_file(folder / "broken.json", {broken.dump()});
+    numbers["programs"][0]["left_out"] = {1, 2};
+    write_whole_file(folder / "numbers.json", {numbers.dump()});
     const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
         {"--compare", {"--compare", good}},
         {"missing.json", {"--compare", good, folder / "missing.json"}},
         {"not JSON", {"--compare", good, folder / "text.json"}},
         {"not a report", {"--compare", folder / "other.json", good}},
         {"broken.json: sweep: table products", {"--compare", good, folder / "broken.json"}},
+        {"numbers.json: sweep: \"left_out\"", {"--page", folder / "numbers.json"}},
         {"not a report", {"--page", folder / "other.json"}},
         {"excludes", {"--page", good, "--compare", good, good}},
         {"--only", {"--only", "peek", "--out", out}},
@@ -357,8 +360,11 @@ TEST(Report, RunsThePrograms) {
     const ProgramResult result =
         fake.run({"--device", "cpu", "--quick", "--only", "dispatch_overhead", "peak"});
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(read_text(fake.folder / "arguments"),
-              "--device cpu --json " + fake.out + "/peak.json --quick\n");
+    // all time but most of the other's share
+    const std::string arguments = read_text(fake.folder / "arguments");
+    const std::string usual = "--device cpu --json " + fake.out + "/peak.json --quick --seconds ";
+    ASSERT_TRUE(arguments.starts_with(usual)) << arguments;
+    EXPECT_NEAR(stod(arguments.substr(usual.size())), 55 - 0.8 * 55 / 3, 1);
     const json report = fake.written();
     ASSERT_EQ(report.at("programs").size(), 2u);
     EXPECT_TRUE(report.at("quick"));
@@ -371,6 +377,29 @@ TEST(Report, RunsThePrograms) {
     EXPECT_EQ(read_text(fake.out + "/report.html"), page);
 }
 
+// What a program had no time for is no failure, and stands in its section.
+TEST(Report, WhatWasLeftOutIsOnThePage) {
+    FakePrograms fake;
+    json part = nasty_report()["programs"][1];
+    part["left_out"] = {"sizes <100>", "sizes 200"};
+    write_whole_file(fake.part, {part.dump()});
+    fake.add("peak", fake.copy);
+    const ProgramResult result = fake.run({"--only", "peak"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("left out: no time for 2 of its measurements"), std::string::npos)
+        << result.out;
+    EXPECT_EQ(fake.written().at("programs")[0].at("left_out"), part["left_out"]);
+    const std::string page = read_text(fake.out + "/report.html");
+    EXPECT_EQ(xml_fault(page), "");
+    EXPECT_NE(page.find("Left out: no time"), std::string::npos);
+    EXPECT_NE(page.find("<li>sizes &lt;100&gt;</li><li>sizes 200</li>"), std::string::npos);
+    EXPECT_EQ(count_of(page, "role=\"alert\""), 0u);
+    part.erase("left_out");
+    write_whole_file(fake.part, {part.dump()});
+    EXPECT_EQ(fake.run({"--only", "peak"}).out.find("left out"), std::string::npos);
+    EXPECT_EQ(read_text(fake.out + "/report.html").find("Left out"), std::string::npos);
+}
+
 TEST(Report, ProgramsThatFailAreOnThePage) {
     FakePrograms fake;
     std::filesystem::create_directories(fake.out);
@@ -381,7 +410,7 @@ TEST(Report, ProgramsThatFailAreOnThePage) {
              "sleep 5 &\necho 'some warning' >&2\necho 'matmul_sweep: wrong at <50>' >&2\nexit 1\n");
     fake.add("elementwise_sweep", "echo $$ >" + fake.folder / "pid\necho 'size 77' >&2\nexec sleep 100\n");
     fake.add("dispatch_overhead", "[ \"$3\" = --json ] && echo '{\"program\": 1}' >\"$4\"\n");
-    const ProgramResult result = fake.run({"--seconds", "5"});
+    const ProgramResult result = fake.run({"--seconds", "1"});
     EXPECT_EQ(result.status, 1);
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
     EXPECT_NE(result.err.find("failed: matmul_sweep, elementwise_sweep, dispatch_overhead, train_benchmark;"),

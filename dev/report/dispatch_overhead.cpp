@@ -11,6 +11,7 @@
 #include "dev/report/chain.h"
 #include "dev/report/launch_times.h"
 #include "dev/report/results.h"
+#include "dev/report/sweep.h"
 #include "llmc/clock.h"
 #include "shaders/args.h"
 
@@ -21,13 +22,15 @@ static Cell microseconds(const Spread& seconds) {
 // --- dispatches ---
 
 static std::string dispatch_note(double dependent, double independent, double alone) {
-    return format_string(
+    std::string note =
         "Medians. gpu: by GPU timestamps; wall: until the host knows that all have finished; host: until its "
-        "calls "
-        "have returned. At the largest number, replayed: %.3g us for a dispatch that waits for the one "
-        "before, %.3g "
-        "us for one that does not, on the GPU; %.3g us to record, submit and wait for a single one.",
-        dependent * 1e6, independent * 1e6, alone * 1e6);
+        "calls have returned.";
+    if (dependent > 0 && independent > 0 && alone > 0)  // or there was no time
+        note += format_string(
+            " At the largest number, replayed: %.3g us for a dispatch that waits for the one before, %.3g "
+            "us for one that does not, on the GPU; %.3g us to record, submit and wait for a single one.",
+            dependent * 1e6, independent * 1e6, alone * 1e6);
+    return note;
 }
 
 static void measure_dispatches(ReportRun& run) {
@@ -43,10 +46,13 @@ static void measure_dispatches(ReportRun& run) {
     double dependent = 0, independent = 0, alone = 0;
     raise_clock(pad);
     for (const LaunchWay way : launch_ways) {
-        run.progress(format_string("dispatches: %s", launch_way_name(way)));
         for (const int count : {1, 10, 100, 1000, 10000}) {
             if (count > (!run.options.quick ? 10000 : run.software() ? 100 : 1000)) continue;
-            const LaunchCost cost = launch_cost(pad, way, count, run.options.quick ? 5 : 11);
+            LaunchCost cost;
+            const bool done =
+                run.step(format_string("dispatches: %s, %d", launch_way_name(way), count), count,
+                         [&] { cost = launch_cost(pad, way, count, run.options.quick ? 5 : 11); });
+            if (!done) continue;
             table.rows.push_back({launch_way_name(way), count, microseconds(cost.gpu),
                                   microseconds(cost.wall), microseconds(cost.host), cost.wall.count});
             if (way == LaunchWay::replayed) dependent = cost.gpu.median;
@@ -72,7 +78,7 @@ struct ChainEffort {
 static std::vector<int> chain_sizes(const ReportRun& run) {
     if (!run.options.quick) return {16, 32, 64, 128, 256, 512, 1024, 2048};
     if (run.software()) return {16, 64, 256};
-    return {16, 64, 256, 1024};
+    return {16, 128, 1024};
 }
 
 static ChainEffort chain_effort(const ReportRun& run, const Chain& chain) {
@@ -82,7 +88,7 @@ static ChainEffort chain_effort(const ReportRun& run, const Chain& chain) {
         const double least = run.options.quick ? 10 : 30, most = run.options.quick ? 50 : 1000;
         return {CHAIN_PERIOD, int(std::clamp(rounds, least, most)) / CHAIN_PERIOD * CHAIN_PERIOD, 1.0};
     }
-    return run.options.quick ? ChainEffort{100, 1000, 0.1} : ChainEffort{100, 10000, 2.0};
+    return run.options.quick ? ChainEffort{100, 300, 0.1} : ChainEffort{100, 10000, 2.0};
 }
 
 struct CpuResult {
@@ -157,6 +163,7 @@ struct Wins {
 };
 
 static std::string wins_text(const Wins& wins) {
+    if (wins.sizes.empty()) return wins.form + " was not measured";
     if (wins.winning.empty()) return wins.form + " at no size";
     const int first = wins.winning.front(), last = wins.winning.back();
     if (last == wins.sizes.back()) return format_string("%s from n = %d on", wins.form.c_str(), first);
@@ -177,6 +184,31 @@ static std::string chain_note(const std::vector<Wins>& all) {
     return text + ".";
 }
 
+// One size, the CPU first, then each form, a row each.
+static void measure_chain_size(ReportRun& run, const Chain& chain, const std::string& spoil, Table& table,
+                               std::vector<Wins>& wins) {
+    const int n = chain.n;
+    const ChainEffort effort = chain_effort(run, chain);
+    const double start = now();
+    const CpuResult cpu = measure_cpu(chain, effort);
+    table.rows.push_back(
+        {"CPU", n, microseconds(cpu.seconds), nullptr, cpu.rounds, cpu.seconds.count, cpu.threads, nullptr});
+    if (run.pad) raise_clock_after(*run.pad, now() - start, run.options.quick);
+    for (Wins& w : wins) {
+        const ChainForm form = chain_forms[&w - wins.data()];
+        if (!ChainOnGpu::possible(*run.pad, chain, form)) {
+            table.rows.push_back({w.form, n, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr});
+            continue;
+        }
+        const GpuResult gpu = measure_gpu(*run.pad, chain, form, effort, cpu, spoil);
+        const double speed_up = cpu.seconds.median / gpu.seconds.median;
+        w.sizes.push_back(n);
+        if (speed_up > 1) w.winning.push_back(n);
+        table.rows.push_back({w.form, n, microseconds(gpu.seconds), speed_up, cpu.rounds, gpu.seconds.count,
+                              nullptr, gpu.error});
+    }
+}
+
 static void measure_chain(ReportRun& run, int batch, const std::string& spoil, Table& crossover) {
     Table table = {
         batch == 1 ? "chain_vector" : "chain_batch",
@@ -193,32 +225,14 @@ static void measure_chain(ReportRun& run, int batch, const std::string& spoil, T
     std::vector<Wins> wins;
     if (run.pad)
         for (const ChainForm form : chain_forms) wins.push_back({chain_form_name(form)});
-    for (const int n : chain_sizes(run)) {
-        run.progress(format_string("chain of n = %d, batch %d", n, batch));
-        const Chain chain = make_chain(n, batch);
-        const ChainEffort effort = chain_effort(run, chain);
-        const CpuResult cpu = measure_cpu(chain, effort);
-        table.rows.push_back({"CPU", n, microseconds(cpu.seconds), nullptr, cpu.rounds, cpu.seconds.count,
-                              cpu.threads, nullptr});
-        if (run.pad) raise_clock(*run.pad);  // it fell while the CPU was at work
-        for (Wins& w : wins) {
-            const ChainForm form = chain_forms[&w - wins.data()];
-            if (!ChainOnGpu::possible(*run.pad, chain, form)) {
-                table.rows.push_back({w.form, n, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr});
-                continue;
-            }
-            const GpuResult gpu = measure_gpu(*run.pad, chain, form, effort, cpu, spoil);
-            const double speed_up = cpu.seconds.median / gpu.seconds.median;
-            w.sizes.push_back(n);
-            if (speed_up > 1) w.winning.push_back(n);
-            table.rows.push_back({w.form, n, microseconds(gpu.seconds), speed_up, cpu.rounds,
-                                  gpu.seconds.count, nullptr, gpu.error});
-        }
-    }
+    for (const int n : chain_sizes(run))
+        run.step(format_string("chain of n = %d, batch %d", n, batch), n,
+                 [&] { measure_chain_size(run, make_chain(n, batch), spoil, table, wins); });
     table.note = chain_note(wins);
     for (const Wins& w : wins)
         crossover.rows.push_back({w.form, batch, w.winning.empty() ? Cell() : Cell(w.winning.front()),
-                                  w.winning.empty() ? Cell() : Cell(w.winning.back()), w.sizes.back()});
+                                  w.winning.empty() ? Cell() : Cell(w.winning.back()),
+                                  w.sizes.empty() ? Cell() : Cell(w.sizes.back())});
     run.tables.push_back(table);
     run.plots.push_back(
         {table.name, format_string("Microseconds per round, batch %d", batch), "n", "round", "form"});

@@ -105,10 +105,16 @@ struct SizeTimes {
 };
 
 template <class T>
+static void measure_cpu(Sweep& sweep, Operation operation, size_t n, SizeTimes& times) {
+    Arrays<T> arrays(operation, n, nullptr);
+    times.cpu = cpu_seconds([&] { arrays.launch(); }, sweep.run.options.quick ? 0.01 : 0.1);
+}
+
+template <class T>
 static void measure_gpu(Sweep& sweep, Operation operation, size_t n, SizeTimes& times) {
     Arrays<T> arrays(operation, n, sweep.run.pad.get());
     times.gpu = gpu_seconds(
-        *sweep.run.pad, [&] { arrays.launch(); }, sweep.run.options.quick ? 0.02 : 0.1);
+        *sweep.run.pad, [&] { arrays.launch(); }, sweep.run.options.quick);
     Arrays<T> reference(operation, std::min(n, PERIOD), nullptr);
     reference.launch();
     Difference difference;
@@ -154,26 +160,28 @@ template <class T>
 static void measure_operation(Sweep& sweep, Operation operation) {
     const bool quick = sweep.run.options.quick;
     TimeBudget cpu_budget = {quick ? 0.1 : 2.0}, gpu_budget = {quick ? 0.1 : 1.0};
+    // to make larger arrays takes the host too long for a quick run
+    const double most_on_cpu = quick ? 3e8 : std::numeric_limits<double>::infinity();
     std::vector<Race> in_a_row, single;
     for (const double size : sweep.options.sizes) {
         size_t n = size_t(size);
         if (operation == RESIDUAL_LAYERNORM) n = std::max<size_t>(1, n / C) * C;
         const double bytes = bytes_moved(operation, n, sizeof(T)), largest = double(n) * sizeof(T);
-        const bool cpu = cpu_budget.allows(bytes) && fits(nullptr, bytes, largest, 0.5);
+        const bool cpu =
+            bytes <= most_on_cpu && cpu_budget.allows(bytes) && fits(nullptr, bytes, largest, 0.5);
         const bool gpu =
             sweep.run.pad && gpu_budget.allows(bytes) && fits(sweep.run.pad.get(), bytes, largest, 0.8);
-        sweep.run.progress(
-            format_string("%s, %s, %g elements", operation_names[operation], real_name<T>(), size));
         SizeTimes times;
-        if (cpu) {
-            Arrays<T> arrays(operation, n, nullptr);
-            times.cpu = cpu_seconds([&] { arrays.launch(); }, quick ? 0.01 : 0.1);
-            cpu_budget.took(bytes, times.cpu);
-        }
-        if (gpu) {
-            measure_gpu<T>(sweep, operation, n, times);
-            gpu_budget.took(bytes, times.gpu.in_a_row);
-        }
+        const auto measure_it = [&] {
+            if (cpu) measure_cpu<T>(sweep, operation, n, times);
+            if (gpu) measure_gpu<T>(sweep, operation, n, times);
+        };
+        if (!sweep.run.step(
+                format_string("%s, %s, %g elements", operation_names[operation], real_name<T>(), size), size,
+                measure_it))
+            continue;
+        if (cpu) cpu_budget.took(bytes, times.cpu);
+        if (gpu) gpu_budget.took(bytes, times.gpu.in_a_row);
         add_rows<T>(sweep, operation, size, n, times);
         in_a_row.push_back({size, times.gpu.in_a_row, times.cpu});
         single.push_back({size, times.gpu.single, times.cpu});
@@ -229,14 +237,18 @@ static void measure_type(Sweep& sweep) {
     sweep.run.tables.push_back(sweep.rates);
 }
 
+static std::vector<double> usual_sizes(const ReportRun& run) {
+    if (!run.options.quick) return {1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9};
+    if (run.software()) return {1e3, 1e4, 1e5};
+    return {1e4, 1e6, 1e8};  // what waits for launches, what fits into caches, and memory
+}
+
 static void measure(ReportRun& run, SweepOptions options) {
-    if (options.sizes.empty())
-        for (int power = 3; power <= (!run.options.quick ? 9 : run.software() ? 5 : 8); power++)
-            options.sizes.push_back(std::pow(10, power));
+    if (options.sizes.empty()) options.sizes = usual_sizes(run);
     Sweep sweep = {run, options};
     sweep.compared = compared_table();
     run.progress("peaks of the device");
-    sweep.peaks = measure_sweep_peaks(run.pad.get());
+    sweep.peaks = measure_sweep_peaks(run.pad.get(), run.options.quick);
     for (const std::string& precision : options.precisions) {
         if (precision == "fp32") measure_type<float>(sweep);
         if (precision == "bf16") measure_type<bf16>(sweep);

@@ -196,6 +196,17 @@ static std::string seconds_text(double seconds) {
     return format_string("%d min %d s", int(std::lround(seconds)) / 60, int(std::lround(seconds)) % 60);
 }
 
+// What there was no time for; nothing where there was enough.
+static std::string left_out_list(const ReportPart& part) {
+    if (part.left_out.empty()) return "";
+    std::string html =
+        "<details class=\"card\" open=\"open\"><summary>Left out: no time " +
+        tag("span", format_string("%zu measurements", part.left_out.size()), "class=\"quiet\"") +
+        "</summary>\n<ul>";
+    for (const std::string& what : part.left_out) html += tag("li", what);
+    return html + "</ul>\n</details>\n";
+}
+
 static std::string part_section(const ReportPart& part, std::string& problem) {
     std::string html =
         "<section id=\"" + escape_html(part.program) + "\">\n" + tag("h2", part.program) + "\n";
@@ -210,7 +221,8 @@ static std::string part_section(const ReportPart& part, std::string& problem) {
     if (!part.tables.empty()) html += "<div class=\"tables\">\n";
     for (const Table& table : part.tables)
         html += table_card(table, std::find(drawn.begin(), drawn.end(), table.name) != drawn.end());
-    return html + (part.tables.empty() ? "" : "</div>\n") + "</section>\n";
+    if (!part.tables.empty()) html += "</div>\n";
+    return html + left_out_list(part) + "</section>\n";
 }
 
 // --- the machine ---

@@ -44,27 +44,29 @@ static const char* factors_name(int factors) {
                                         : "powers of two";
 }
 
+// Compiling one takes seconds on a software device, and up to one on a GPU: quick runs try few. The rounds
+// alone make no other kernel.
+static std::vector<MatrixLoad> matrix_loads(const ReportRun& run) {
+    const MatrixLoad usual = {4, 4, 4}, long_life = {4, 4, 4, 1024};
+    const MatrixLoad uniform = {4, 4, 4, 256, UNIFORM_FACTORS}, scattered = {4, 4, 4, 256, SCATTERED_FACTORS};
+    if (run.software()) return {usual, scattered};
+    if (run.options.quick) return {usual, long_life, scattered};
+    return {usual,     {2, 4, 4}, {8, 4, 4}, long_life, uniform,
+            scattered, {4, 2, 4}, {8, 2, 4}, {4, 2, 2}, {8, 2, 2}};
+}
+
 // Every configuration of peak_matrix, a row each; returns the best.
 template <class T>
 static BestLoad try_matrix_loads(ReportRun& run, Table& table) {
     BestLoad best;
-    const MatrixLoad sixteen[] = {{4, 4, 4},
-                                  {2, 4, 4},
-                                  {8, 4, 4},
-                                  {4, 4, 4, 1024},
-                                  {4, 4, 4, 256, UNIFORM_FACTORS},
-                                  {4, 4, 4, 256, SCATTERED_FACTORS}};
-    const MatrixLoad fewer[] = {{4, 2, 4}, {8, 2, 4}, {4, 2, 2}, {8, 2, 2}};
-    std::vector<MatrixLoad> loads(std::begin(sixteen), std::end(sixteen));
-    if (run.software()) loads = {loads.front(), loads.back()};  // each takes seconds to compile there
-    if (!run.software() && !run.options.quick) loads.insert(loads.end(), std::begin(fewer), std::end(fewer));
-    for (const MatrixLoad& load : loads) {
+    for (const MatrixLoad& load : matrix_loads(run)) {
         const uint32_t block = uint32_t(load.subgroups) * run.pad->limits().subgroup_size;
         if (!run.pad->limits().matrix<T>() || block > run.pad->limits().max_block) continue;
-        run.progress(format_string("matrix cores, %s: %d subgroups, %d sums%s", real_name<T>(),
-                                   load.subgroups, load.down * load.across,
-                                   load.factors == POWERS_OF_TWO ? "" : ", other factors"));
-        const Spread rate = matrix_rate<T>(*run.pad, load, repeats(run));
+        const std::string what =
+            format_string("matrix cores, %s: %d subgroups, %d sums%s", real_name<T>(), load.subgroups,
+                          load.down * load.across, load.factors == POWERS_OF_TWO ? "" : ", other factors");
+        Spread rate;
+        if (!run.step(what, 0, [&] { rate = matrix_rate<T>(*run.pad, load, repeats(run)); })) continue;
         std::vector<Cell> row = {real_name<T>(), load.subgroups, load.down * load.across, load.rounds,
                                  factors_name(load.factors)};
         add_spread(row, rate, 1e12);
@@ -77,6 +79,7 @@ static BestLoad try_matrix_loads(ReportRun& run, Table& table) {
 template <class T>
 static void add_matrix_row(ReportRun& run, Table& arithmetic, Table& configurations) {
     const BestLoad best = try_matrix_loads<T>(run, configurations);
+    if (!best.rate.count && run.pad->limits().matrix<T>()) return;  // no time
     std::vector<Cell> row = {"GPU", format_string("%s matrix cores", real_name<T>())};
     add_spread(row, best.rate, 1e12);
     const MatrixShape shape = run.pad->limits().matrix<T>();
@@ -88,9 +91,11 @@ static void add_matrix_row(ReportRun& run, Table& arithmetic, Table& configurati
     arithmetic.rows.push_back(row);
 }
 
-static void add_cpu_arithmetic(const ReportRun& run, Table& table) {
+static void add_cpu_arithmetic(ReportRun& run, Table& table) {
     auto add = [&](const char* what, double (*rate)(double), const char* how) {
-        const Spread spread = repeated(repeats(run), 2.0, [&] { return rate(0.1); });
+        Spread spread;
+        const auto measure = [&] { spread = repeated(repeats(run), 2.0, [&] { return rate(0.1); }); };
+        if (!run.step(format_string("%s, CPU", what), 0, measure)) return;
         std::vector<Cell> row = {"CPU", what};
         add_spread(row, spread.median > 0 ? spread : Spread(), 1e12);
         row.push_back(spread.median > 0 ? how : "the CPU has no instruction for it");
@@ -120,11 +125,12 @@ static void measure_arithmetic(ReportRun& run) {
         "data, are slower than powers of two; uniform ones, with one number in all components, show "
         "what it costs where the compiler keeps them in one register."};
     if (run.pad) {
-        run.progress("fp32 multiply-adds");
-        std::vector<Cell> row = {"GPU", "fp32 multiply-add"};
-        add_spread(row, fma_rate(*run.pad, repeats(run)), 1e12);
-        row.push_back("16 sums an invocation, 256 invocations a workgroup");
-        arithmetic.rows.push_back(row);
+        run.step("fp32 multiply-add, GPU", 0, [&] {
+            std::vector<Cell> row = {"GPU", "fp32 multiply-add"};
+            add_spread(row, fma_rate(*run.pad, repeats(run)), 1e12);
+            row.push_back("16 sums an invocation, 256 invocations a workgroup");
+            arithmetic.rows.push_back(row);
+        });
         add_matrix_row<bf16>(run, arithmetic, configurations);
         add_matrix_row<fp16>(run, arithmetic, configurations);
     }
@@ -138,10 +144,13 @@ static void measure_arithmetic(ReportRun& run) {
 
 // --- memory ---
 
-static std::vector<size_t> copy_sizes(const ReportRun& run) {
-    const size_t most = run.pad ? large_copy_bytes(*run.pad) : run.options.quick ? 64 << 20 : 256 << 20;
+static std::vector<size_t> copy_sizes(const ReportRun& run, bool on_cpu) {
+    const bool quick = run.options.quick;
+    size_t most = run.pad ? large_copy_bytes(*run.pad) : quick ? 64 << 20 : 256 << 20;
+    if (quick && on_cpu) most = std::min<size_t>(most, 256 << 20);  // to make 1 GiB takes the host too long
+    const size_t times = !quick ? 4 : run.software() ? 16 : 64;
     std::vector<size_t> sizes;
-    for (size_t bytes = 64 << 10; bytes < most; bytes *= run.options.quick ? 16 : 4) sizes.push_back(bytes);
+    for (size_t bytes = 64 << 10; bytes < most; bytes *= times) sizes.push_back(bytes);
     sizes.push_back(most);
     return sizes;
 }
@@ -161,12 +170,15 @@ static void measure_copies(ReportRun& run, Table& bandwidth) {
         "overlapped: 16 that do not wait for each other, which shows the caches where arrays are small. "
         "CPU: each thread its part, again and again."};
     auto add = [&](const char* where, const auto& rate_of) {
-        for (const size_t bytes : copy_sizes(run)) {
-            run.progress(format_string("copies, %s: %zu bytes", where, bytes));
-            const Spread rate = rate_of(bytes);
+        const std::vector<size_t> sizes = copy_sizes(run, !strcmp(where, "CPU"));
+        for (const size_t bytes : sizes) {
+            Spread rate;
+            if (!run.step(format_string("copies, %s: %zu bytes", where, bytes), double(bytes),
+                          [&] { rate = rate_of(bytes); }))
+                continue;
             table.rows.push_back(
                 {where, bytes, rate.median / 1e9, 2e6 * double(bytes) / rate.median, rate.count});
-            if (bytes != copy_sizes(run).back() || !strcmp(where, "GPU, overlapped")) continue;
+            if (bytes != sizes.back() || !strcmp(where, "GPU, overlapped")) continue;
             std::vector<Cell> row = {where, "copy (read + write)"};
             add_spread(row, rate, 1e9);
             row.push_back(format_string("arrays of %zu MiB", bytes >> 20));
@@ -240,8 +252,10 @@ static void measure_transfers(ReportRun& run, Table& bandwidth) {
             memory_mode_name(run.pad->memory_mode()) + ": " + transfer_way(run.pad->memory_mode()) + "."};
     const size_t most = run.software() ? 16 << 20 : run.options.quick ? 64 << 20 : 256 << 20;
     for (size_t bytes = 4 << 10; bytes <= most; bytes *= run.options.quick ? 16 : 4) {
-        run.progress(format_string("host and device: %zu bytes", bytes));
-        const TransferTimes times = transfer_times(run, bytes);
+        TransferTimes times;
+        if (!run.step(format_string("host and device: %zu bytes", bytes), double(bytes),
+                      [&] { times = transfer_times(run, bytes); }))
+            continue;
         for (const bool up : {true, false}) {
             const Spread& seconds = up ? times.up : times.down;
             const char* direction = up ? "host to device" : "device to host";
@@ -269,18 +283,21 @@ static void measure_memory(ReportRun& run) {
     bandwidth.columns.push_back({"configuration"});
     measure_copies(run, bandwidth);
     if (run.pad) {
-        run.progress("shared memory");
-        raise_clock(*run.pad);  // it fell while the CPU copied
-        std::vector<Cell> row = {"GPU", "shared memory of workgroups (read)"};
-        add_spread(row, shared_rate(*run.pad, repeats(run)), 1e9);
-        row.push_back("16 bytes an access, all workgroups together");
-        bandwidth.rows.push_back(row);
+        run.step("shared memory", 0, [&] {
+            raise_clock(*run.pad);  // it fell while the CPU copied
+            std::vector<Cell> row = {"GPU", "shared memory of workgroups (read)"};
+            add_spread(row, shared_rate(*run.pad, repeats(run)), 1e9);
+            row.push_back("16 bytes an access, all workgroups together");
+            bandwidth.rows.push_back(row);
+        });
         measure_transfers(run, bandwidth);
     }
-    std::vector<Cell> row = {"CPU", "in place (read + write)"};
-    add_spread(row, repeated(repeats(run), 2.0, cpu_memory_rate), 1e9);
-    row.push_back("128 MiB, all threads");
-    bandwidth.rows.push_back(row);
+    run.step("memory, CPU", 0, [&] {
+        std::vector<Cell> row = {"CPU", "in place (read + write)"};
+        add_spread(row, repeated(repeats(run), 2.0, cpu_memory_rate), 1e9);
+        row.push_back("128 MiB, all threads");
+        bandwidth.rows.push_back(row);
+    });
     bandwidth.note = "Medians of the repetitions.";
     run.tables.insert(run.tables.begin() + 1, bandwidth);  // the summary stands before what it sums up
 }
@@ -299,13 +316,16 @@ static void measure_launches(ReportRun& run) {
         add_spread(row, seconds, 1e-6);
         table.rows.push_back(row);
     };
-    run.progress("launches");
-    raise_clock(*run.pad);  // it fell while the host copied
-    auto cost = [&](LaunchWay way, int count) { return launch_cost(*run.pad, way, count, 3 * repeats(run)); };
-    add("dependent dispatch, GPU", cost(LaunchWay::replayed, many).gpu);
-    add("independent dispatch, GPU", cost(LaunchWay::replayed_independent, many).gpu);
-    add("recording a dispatch, host", cost(LaunchWay::dependent, many).host);
-    add("record, submit and wait", cost(LaunchWay::alone, 10).wall);
+    run.step("launches", 0, [&] {
+        raise_clock(*run.pad);  // it fell while the host copied
+        auto cost = [&](LaunchWay way, int count) {
+            return launch_cost(*run.pad, way, count, 3 * repeats(run));
+        };
+        add("dependent dispatch, GPU", cost(LaunchWay::replayed, many).gpu);
+        add("independent dispatch, GPU", cost(LaunchWay::replayed_independent, many).gpu);
+        add("recording a dispatch, host", cost(LaunchWay::dependent, many).host);
+        add("record, submit and wait", cost(LaunchWay::alone, 10).wall);
+    });
     run.tables.push_back(table);
 }
 

@@ -13,7 +13,7 @@ static json part_to_json(const ReportPart& part) {
     for (const Plot& plot : part.plots) plots.push_back(plot_to_json(plot));
     return {{"program", part.program}, {"what", part.what},       {"command", part.command},
             {"error", part.error},     {"seconds", part.seconds}, {"device", part.device},
-            {"tables", tables},        {"plots", plots}};
+            {"tables", tables},        {"plots", plots},          {"left_out", part.left_out}};
 }
 
 static ReportPart part_from_json(const json& object, const std::string& where) {
@@ -31,6 +31,11 @@ static ReportPart part_from_json(const json& object, const std::string& where) {
     for (const json& plot : member(object, "plots", json::value_t::array, here))
         part.plots.push_back(plot_from_json(plot, here));
     check_plots(part.plots, part.tables, here);
+    if (object.contains("left_out"))  // files of earlier versions have none
+        for (const json& what : member(object, "left_out", json::value_t::array, here)) {
+            if (!what.is_string()) fail("%s: \"left_out\" holds something else than texts", here.c_str());
+            part.left_out.push_back(what);
+        }
     return part;
 }
 

@@ -10,6 +10,7 @@ struct ReportPart {
     nlohmann::json device;  // as describe_machine() gives it; null where the program failed
     std::vector<Table> tables = {};
     std::vector<Plot> plots = {};
+    std::vector<std::string> left_out = {};  // what there was no time to measure
 };
 
 struct Report {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "data/command_line.h"
+#include "llmc/clock.h"
 #include "llmc/file.h"
 #include "llmc/openmp_waiting.h"
 
@@ -102,6 +102,29 @@ void ReportRun::progress(const std::string& what) const {
     if (isatty(STDERR_FILENO) || getenv("REPORT_PROGRESS")) fprintf(stderr, "%s\n", what.c_str());
 }
 
+double ReportRun::seconds_left() const { return end - now(); }
+
+bool ReportRun::step(const std::string& what, double size, const std::function<void()>& measure,
+                     double expected) {
+    const double start = now();
+    for (const Step& before : steps)
+        if (before.size <= size) expected = std::max(expected, before.seconds);
+    if (start + expected > end) {
+        left_out.push_back(what);
+        return false;
+    }
+    progress(what);
+    measure();
+    steps.push_back({size, now() - start});
+    return true;
+}
+
+static std::string left_out_text(const std::vector<std::string>& left_out) {
+    std::string text = format_string("left out: no time for %zu of the measurements", left_out.size());
+    for (size_t i = 0; i < left_out.size(); i++) text += (i ? "; " : ": ") + left_out[i];
+    return text;
+}
+
 static void open_device(ReportRun& run, const char* name) {
     if (run.options.threads > 0) omp_set_num_threads(run.options.threads);
     const DeviceChoice choice = choose_device(run.options.device);
@@ -132,20 +155,24 @@ int run_report_program(const char* name, const char* what, int argc, char** argv
                    "threads of the CPU (0: as OMP_NUM_THREADS says, or all cores)")
         ->check(CLI::Range(0, 1 << 16))
         ->capture_default_str();
+    app.add_option("--seconds", run.options.seconds,
+                   "that it may take; it leaves out what no longer fits (0: as many as it needs)")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     if (add_options) add_options(app);
     return run_command_line(app, argc, argv, [&] {
-        const auto start = std::chrono::steady_clock::now();
+        const double start = now();
+        if (run.options.seconds > 0) run.end = start + run.options.seconds;
         open_device(run, name);
         measure(run);
-        const double seconds =
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         json file = {{"program", name},
                      {"what", what},
                      {"command", command_text(argc, argv)},
                      {"device", describe_machine(run.pad.get())},
-                     {"seconds", seconds},
+                     {"seconds", now() - start},
                      {"tables", json::array()},
-                     {"plots", json::array()}};
+                     {"plots", json::array()},
+                     {"left_out", run.left_out}};
         for (const Table& table : run.tables) {
             file["tables"].push_back(table_to_json(table));
             table_from_json(file["tables"].back(), name);  // what a reader would refuse is not written
@@ -153,6 +180,7 @@ int run_report_program(const char* name, const char* what, int argc, char** argv
         for (const Plot& plot : run.plots) file["plots"].push_back(plot_to_json(plot));
         check_plots(run.plots, run.tables, name);
         for (const Table& table : run.tables) printf("\n%s", table_text(table).c_str());
+        if (!run.left_out.empty()) printf("\n%s\n", left_out_text(run.left_out).c_str());
         if (!run.options.json.empty()) write_whole_file(run.options.json, {file.dump(1), "\n"});
     });
 }

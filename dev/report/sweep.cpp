@@ -50,9 +50,14 @@ double cpu_seconds(const std::function<void()>& run, double at_least) {
     return *std::min_element(seconds.begin(), seconds.end());
 }
 
-GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, double at_least) {
+void raise_clock_after(LaunchPad& pad, double idle, bool quick) {
+    raise_clock(pad, quick ? std::min(0.5, 2 * idle) : 0.5);
+}
+
+GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool quick) {
     // the clock of a GPU that waits for the CPU falls: an H200's within a second
     static double last_used = 0;
+    const double at_least = quick ? 0.02 : 0.1;
     const auto single = [&] {
         launch();
         pad.commit(true);
@@ -60,7 +65,7 @@ GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, doub
     single();  // compiles the kernel
     const double first = timed(single);
     if (first > 1) return {pad.gpu_seconds(launch), first};
-    if (now() - last_used > 0.1) raise_clock(pad);
+    if (const double idle = now() - last_used; idle > 0.1) raise_clock_after(pad, idle, quick);
     if (pad.device().type != DeviceType::software) warm_up(pad, launch, 0.05);
     std::vector<double> batches(5);
     for (double& seconds : batches) seconds = seconds_per_launch(pad, launch, at_least / 5);
@@ -69,8 +74,9 @@ GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, doub
     return found;
 }
 
-SweepPeaks measure_sweep_peaks(LaunchPad* pad) {
-    SweepPeaks peaks = {{cpu_memory_rate(), cpu_fma_rate(0.3), cpu_bf16_rate(0.3), 0}, {}};
+SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick) {
+    const double seconds = quick ? 0.1 : 0.3;
+    SweepPeaks peaks = {{cpu_memory_rate(), cpu_fma_rate(seconds), cpu_bf16_rate(seconds), 0}, {}};
     if (!pad) return peaks;
     peaks.gpu = measure_peaks(*pad);
     if (pad->device().type != DeviceType::software) return peaks;

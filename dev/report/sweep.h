@@ -30,15 +30,19 @@ struct GpuSeconds {
     double in_a_row;  // on the GPU, of a launch among many that wait for each other
     double single;    // by the host's clock: to launch, to submit, to wait
 };
-// `launch` appends one run.
-GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, double at_least);
+// `launch` appends one run. quick: a fifth of the launches.
+GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool quick);
+
+// Before the GPU's turn, after `idle` seconds without work: half a second of it; with `quick` no more than
+// twice the time that it was idle, since its clock takes about a second to fall.
+void raise_clock_after(LaunchPad& pad, double idle, bool quick);
 
 // What the CPU does at most, its products of bf16 pairs as bf16_matrix_rate, and what the GPU does; a
 // software device is held against the CPU that it runs on.
 struct SweepPeaks {
     Peaks cpu, gpu;
 };
-SweepPeaks measure_sweep_peaks(LaunchPad* pad);
+SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick);
 
 // The most flops per second that products of T can reach.
 template <class T>
