@@ -14,7 +14,7 @@
 
 #include "llmc/checkpoint.h"
 #include "llmc/debug_state.h"
-#include "llmc/gpt2.h"
+#include "llmc/gpt2_update.h"
 #include "llmc/openmp_waiting.h"
 
 // The largest errors that pass: relative L2 of tensors, relative of losses.

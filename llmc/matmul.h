@@ -25,8 +25,7 @@ void matmul_gelu_forward(LaunchPad* pad, T* out, T* pre, const T* inp, const T* 
 // matrix cores and on the CPU, out holds the result at once.
 template <class T>
 PartialProduct<T> matmul_forward_partial(LaunchPad* pad, T* out, const T* inp, const T* weight, const T* bias,
-                                         int N, int C, int OC, float* scratch,
-                                         const T* transposed = nullptr);
+                                         int N, int C, int OC, float* scratch, const T* transposed = nullptr);
 
 template <class T>
 size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC);

@@ -141,8 +141,8 @@ static bool fits(const LaunchPad& pad, const MatrixProduct& p, const MatrixTiles
            f.M * (t.sub_n / 8) % lanes == 0 && shared_bytes(p, t, f, may_slice) <= pad.limits().shared_bytes;
 }
 
-// Gradients of weights run beside other kernels (llmc/gpt2.h). Where their tiles are so few that those kernels
-// find room, tiles that take a whole multiprocessor each leave less of it.
+// Gradients of weights run beside other kernels (llmc/gpt2.h). Where their tiles are so few that those
+// kernels find room, tiles that take a whole multiprocessor each leave less of it.
 static bool crowds(const MatrixProduct& p, const MatrixTiles& tiles, const TileSizes& t, int slices) {
     return !strcmp(p.kernel, "matmul_dweight5") && tiles.teams == 1 && tiles.at_once == 132 &&
            count_tiles(p, t) * uint64_t(slices) < uint64_t(tiles.at_once);
@@ -197,8 +197,8 @@ MatrixCut cut_matrix_product(const LaunchPad& pad, const MatrixProduct& product,
     return best;
 }
 
-// Rows of tiles that workgroups walk together: eight, or, where K is short, as many, of a power of two, as run
-// at once. On an H200, 65536 x 768 x 768: 282 -> 292 TFLOP/s with 32, but 273 with 44 (SPEED.md).
+// Rows of tiles that workgroups walk together: eight, or, where K is short, as many, of a power of two, as
+// run at once. On an H200, 65536 x 768 x 768: 282 -> 292 TFLOP/s with 32, but 273 with 44 (SPEED.md).
 static uint32_t panel_rows(const MatrixProduct& p, const MatrixTiles& tiles, const TileSizes& t) {
     uint32_t rows = 8;
     while (p.K <= 1024 && 2 * rows * blocks(p.N, t.n) <= uint32_t(tiles.at_once)) rows *= 2;
@@ -216,8 +216,8 @@ void launch_matrix_product(LaunchPad& pad, const MatrixProduct& p, const MatrixC
     const int epilogue = cut.slices > 1 ? EPILOGUE_PARTIAL : p.epilogue;
     pad.dispatch<T>(p.kernel, {count_tiles(p, t) * uint64_t(cut.slices)},
                     {t.subgroups * t.teams * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k,
-                     t.sub_m, t.sub_n, tiles.early_steps, panel_rows(p, tiles, t), uint32_t(p.M), uint32_t(p.N), uint32_t(p.K),
-                     !fills_tiles(p, t), uint32_t(epilogue), t.teams},
+                     t.sub_m, t.sub_n, tiles.early_steps, panel_rows(p, tiles, t), uint32_t(p.M),
+                     uint32_t(p.N), uint32_t(p.K), !fills_tiles(p, t), uint32_t(epilogue), t.teams},
                     args, {.flops = 2.0 * p.M * p.N * p.K});
 }
 
@@ -325,7 +325,7 @@ void measure_tiles(LaunchPad& pad, const std::vector<MatrixProduct>& products) {
 
 #define INSTANTIATE(T)                                                                           \
     template bool on_matrix_cores<T>(const LaunchPad&, int, int);                                \
-    template bool transposing_pays<T>(const LaunchPad&, int, int, int);                                \
+    template bool transposing_pays<T>(const LaunchPad&, int, int, int);                          \
     template MatrixCut cut_matrix_product<T>(const LaunchPad&, const MatrixProduct&, int, bool); \
     template void launch_matrix_product<T>(LaunchPad&, const MatrixProduct&, const MatrixCut&,   \
                                            MatmulMatrixArgs);                                    \

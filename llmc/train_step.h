@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "llmc/gpt2.h"
+#include "llmc/gpt2_update.h"
 #include "llmc/loss_scaling.h"
 #include "llmc/progress.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 #include "llmc/launchpad.h"
 
-// out (columns,rows) = inp (rows,columns), transposed. Both sizes are multiples of 8, and both addresses of 16
-// bytes. pad: where to run; null means the CPU.
+// out (columns,rows) = inp (rows,columns), transposed. Both sizes are multiples of 8, and both addresses of
+// 16 bytes. pad: where to run; null means the CPU.
 template <class T>
 void transpose(LaunchPad* pad, T* out, const T* inp, int rows, int columns);
 

@@ -15,7 +15,7 @@
 
 #include "llmc/clock.h"
 #include "llmc/cpu_times.h"
-#include "llmc/gpt2.h"
+#include "llmc/gpt2_update.h"
 #include "llmc/initialize.h"
 #include "llmc/openmp_waiting.h"
 #include "llmc/peak_cpu.h"
