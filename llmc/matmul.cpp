@@ -472,7 +472,8 @@ static size_t scratch5(const LaunchPad& pad, MatrixProduct product) {
 template <class T>
 size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC) {
     if (!pad || !on_matrix_cores<T>(*pad, C, OC)) return 0;
-    return scratch5<T>(*pad, forward5_product(N, C, OC, EPILOGUE_BIAS));
+    return std::max(scratch5<T>(*pad, forward5_product(N, C, OC, EPILOGUE_BIAS)),
+                    scratch5<T>(*pad, forward5_transposed_product(N, C, OC, EPILOGUE_BIAS)));
 }
 
 template <class T>
