@@ -7,11 +7,10 @@
 // overwritten.
 template <class Real>
 void gpt2_zero_gradients(GPT2<Real>& g) {
-    if (g.pad) g.pad->begin_group();  // they are independent of each other
+    const SideBySide group(g.pad);  // they are independent of each other
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
         if (!is_overwritten(i)) g.memory.zero(g.grads[i], parameter_size(g.config, i));
     g.memory.zero(g.stats, 4);
-    if (g.pad) g.pad->end_group();
 }
 
 // The gradients' global norm into g.stats[1]; into [2] the factor that clips them to max_norm (0: not
@@ -46,11 +45,9 @@ void update_elements(GPT2<Real>& g, const Elements& e, float weight_decay, bool 
 // changes. Weight decay as above.
 template <class Real>
 void gpt2_update(GPT2<Real>& g, float weight_decay, bool decay_all = false) {
-    LaunchPad* pad = g.on("adamw");
-    if (pad) pad->begin_group();  // the tensors are independent of each other
+    const SideBySide group(g.on("adamw"));  // the tensors are independent of each other
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
         update_elements(g, {i, 0, parameter_size(g.config, i)}, weight_decay, decay_all);
-    if (pad) pad->end_group();
 }
 
 // The weights of a layer's linear layers.
