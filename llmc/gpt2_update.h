@@ -1,5 +1,5 @@
-// GPT-2's update: gradients zeroed before a step, their norm after it, and AdamW, by itself or beside the next
-// step's forward pass.
+// GPT-2's update: gradients zeroed before a step, their norm after it, and AdamW, by itself or beside the
+// next step's forward pass.
 #pragma once
 #include "llmc/gpt2.h"
 

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "llmc/clock.h"
 #include "llmc/memory.h"
@@ -11,6 +12,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <arm_neon.h>
 #endif
 
 static const int ROUNDS = 20000;
@@ -60,6 +63,21 @@ __attribute__((target("avx512f,avx512bf16"))) static float chains_bf16(float f) 
 #else
 static float chains_base(float f) { return multiply_and_add<Float4>(f); }
 static Chains fma_chains() { return {4, chains_base}; }
+#if defined(__aarch64__) && defined(__linux__)
+__attribute__((target("arch=armv8.2-a+bf16"))) static float chains_bf16(float f) {
+    float32x4_t sums[CHAINS];
+    for (int i = 0; i < CHAINS; i++) sums[i] = vdupq_n_f32(float(i));
+    // the upper half of a float is a bf16; both of a pair
+    const uint32_t half = std::bit_cast<uint32_t>(f) >> 16;
+    const bfloat16x8_t pairs = vreinterpretq_bf16_u32(vdupq_n_u32(half | half << 16));
+    for (int round = 0; round < ROUNDS; round++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++) sums[i] = vbfdotq_f32(sums[i], pairs, pairs);
+    float total = 0;
+    for (const float32x4_t& sum : sums) total += sum[0];
+    return total;
+}
+#endif
 #endif
 
 // Flops per second of all threads, from the best of several batches, each started by all at once.
@@ -81,7 +99,9 @@ double cpu_fma_rate(double seconds) { return rate(fma_chains(), seconds); }
 
 double cpu_bf16_rate(double seconds) {
 #if defined(__x86_64__)
-    if (simd_level() >= SIMD_AVX512_BF16) return rate({32, chains_bf16}, seconds);
+    if (simd_level() >= SIMD_BF16) return rate({32, chains_bf16}, seconds);
+#elif defined(__aarch64__) && defined(__linux__)
+    if (simd_level() >= SIMD_BF16) return rate({8, chains_bf16}, seconds);
 #endif
     (void)seconds;
     return 0;

@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <arm_neon.h>
 #endif
 
 // MR rows by NV vectors: MR * NV + NV + 1 registers. Its loops over rows and vectors must vanish for the sums
@@ -101,7 +103,7 @@ static const KernelSet avx512_set = {12, 32, false, {kernel_avx512<4>, kernel_av
 template <class T>
 const KernelSet& best_kernels() {
     const SimdLevel level = simd_level();
-    if (level >= SIMD_AVX512_BF16 && std::is_same_v<T, bf16>) return pairs_set;
+    if (level >= SIMD_BF16 && std::is_same_v<T, bf16>) return pairs_set;
     return level >= SIMD_AVX512 ? avx512_set : level >= SIMD_AVX2 ? avx2_set : base_set;
 }
 #else
@@ -113,8 +115,50 @@ void kernel_base(float* tile, const KernelInput& in) {
 }
 static const KernelSet base_set = {6, 12, false, {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
 
+#if defined(__aarch64__) && defined(__linux__)
+// As kernel_pairs() above, with Arm's instruction.
+template <int MR>
+__attribute__((target("arch=armv8.2-a+bf16"))) void kernel_pairs(float* tile, const KernelInput& in) {
+    constexpr int POINTERS = (MR + 2) / 3;
+    float32x4_t sums[MR][3] = {};
+    if (in.add)
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++)
+#pragma GCC unroll 3
+            for (int j = 0; j < 3; j++) sums[i][j] = vld1q_f32(tile + (i * 3 + j) * 4);
+    const size_t a_row = in.a_row, a_unit = in.a_unit;
+    const float* b = in.b;
+    const char* a[POINTERS];
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
+    for (int u = 0; u < in.units; u++, b += 12) {
+        const bfloat16x8_t row[3] = {vreinterpretq_bf16_f32(vld1q_f32(b)),
+                                     vreinterpretq_bf16_f32(vld1q_f32(b + 4)),
+                                     vreinterpretq_bf16_f32(vld1q_f32(b + 8))};
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            uint32_t pair;
+            memcpy(&pair, a[i / 3] + (i % 3) * a_row, sizeof pair);
+            const bfloat16x8_t pairs = vreinterpretq_bf16_u32(vdupq_n_u32(pair));
+#pragma GCC unroll 3
+            for (int j = 0; j < 3; j++) sums[i][j] = vbfdotq_f32(sums[i][j], pairs, row[j]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < 3; j++) vst1q_f32(tile + (i * 3 + j) * 4, sums[i][j]);
+}
+static const KernelSet pairs_set = {6, 12, true, {kernel_pairs<2>, kernel_pairs<4>, kernel_pairs<6>}};
+#endif
+
 template <class T>
 const KernelSet& best_kernels() {
+#if defined(__aarch64__) && defined(__linux__)
+    if (simd_level() >= SIMD_BF16 && std::is_same_v<T, bf16>) return pairs_set;
+#endif
     return base_set;
 }
 #endif

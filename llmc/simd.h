@@ -17,8 +17,9 @@ typedef float Float4 __attribute__((vector_size(16)));
 typedef float Float8 __attribute__((vector_size(32)));
 typedef float Float16 __attribute__((vector_size(64)));
 
-// For products, whose kernels are chosen by hand. BASE: SSE2 or NEON. Each has what those before it have.
-enum SimdLevel { SIMD_BASE, SIMD_AVX2, SIMD_AVX512, SIMD_AVX512_BF16 };
+// For products, whose kernels are chosen by hand. BASE: SSE2 or NEON. BF16: AVX512_BF16, or Arm's FEAT_BF16
+// (looked for on Linux), which knows nothing between. Each has what those before it have.
+enum SimdLevel { SIMD_BASE, SIMD_AVX2, SIMD_AVX512, SIMD_BF16 };
 
 // The best that the CPU has, or the limit if that is less.
 SimdLevel simd_level();

@@ -14,5 +14,5 @@ void for_each_simd_level(Check check) {
         limit_simd(SimdLevel(level));
         check();
     }
-    limit_simd(SIMD_AVX512_BF16);
+    limit_simd(SIMD_BF16);
 }
