@@ -98,7 +98,8 @@ inline std::vector<std::vector<Elements>> cut_evenly(const std::vector<Elements>
     return cut;
 }
 
-const int LAYER_STAGES = 7;  // of a layer's forward pass, at the least
+// Stages of a layer's forward pass, at the least; those of many rows take long enough for all of an update.
+const int LAYER_STAGES = 7, MANY_ROWS = 8192;
 
 // gpt2_update and gpt2_forward on a launchpad, to the bit, in less time: AdamW is bound by memory, and the
 // forward pass of a small batch by the time that its stages take to begin and to end. So the weights of a
@@ -120,10 +121,11 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T) {
                                 g.stats + 1};
     encoder_forward_updated(pad, g.encoded, g.inputs, g.weight(WTE), g.weight(WPE), due, B, T,
                             g.config.channels);
+    const int parts = B * T < MANY_ROWS ? LAYER_STAGES : 1;
     gpt2_forward_layers(g, B, T, [&](int l) {
         pad.finish_background();
         pad.begin_background();
-        for (const auto& part : cut_evenly(updated_beside_layer(g.config, l), LAYER_STAGES)) update_all(part);
+        for (const auto& part : cut_evenly(updated_beside_layer(g.config, l), parts)) update_all(part);
         pad.end_background();
     });
     pad.finish_background();
