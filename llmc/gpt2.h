@@ -48,12 +48,22 @@ struct LayerActivations {
 // 2^16 may differ in its last bit.
 enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM };
 
+// The weights of a layer that are matrices, as (outputs, inputs).
+struct LayerMatrix {
+    int tensor, out, in;
+};
+inline std::array<LayerMatrix, 4> layer_matrices(int C) {
+    return {{{QKVW, 3 * C, C}, {ATTPROJW, C, C}, {FCW, 4 * C, C}, {FCPROJW, C, 4 * C}}};
+}
+
 // What becomes of the gradients of the linear layers' weights, wte among them: the first micro-step
 // overwrites them, so that nobody has to zero the most of all memory, and later ones add to them. The other
 // parameters' are added to always.
 enum class Gradients { none, overwrite, add };
 inline bool is_layer_weight(int tensor) {
-    return tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
+    for (const LayerMatrix& m : layer_matrices(1))
+        if (m.tensor == tensor) return true;
+    return false;
 }
 inline bool is_overwritten(int tensor) { return tensor == WTE || is_layer_weight(tensor); }
 
@@ -180,14 +190,6 @@ void allocate_gradients(GPT2<Real>& g) {
             at += size(first);
         }
     }
-}
-
-// The weights of a layer that are matrices, as (outputs, inputs).
-struct LayerMatrix {
-    int tensor, out, in;
-};
-inline std::array<LayerMatrix, 4> layer_matrices(int C) {
-    return {{{QKVW, 3 * C, C}, {ATTPROJW, C, C}, {FCW, 4 * C, C}, {FCPROJW, C, 4 * C}}};
 }
 
 // Gradients of parameters and activations, AdamW's moments, scratch.

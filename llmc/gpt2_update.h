@@ -53,9 +53,9 @@ void gpt2_update(GPT2<Real>& g, float weight_decay, bool decay_all = false) {
 // The weights of a layer's linear layers.
 inline std::vector<Elements> layer_weights(const ModelConfig& c, int layer) {
     std::vector<Elements> all;
-    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
-        const size_t n = parameter_layer_size(c, tensor);
-        if (is_layer_weight(tensor)) all.push_back({tensor, layer * n, n});
+    for (const LayerMatrix& m : layer_matrices(c.channels)) {
+        const size_t n = parameter_layer_size(c, m.tensor);
+        all.push_back({m.tensor, layer * n, n});
     }
     return all;
 }

@@ -6,7 +6,7 @@
 // not k_major is transposed. CMakeLists.txt allows fused multiply-adds in this file.
 //
 // Panels consist of units of 32 bits: a float, or a pair of bf16 that follow each other in K, for the
-// instruction that multiplies pairs (AVX512_BF16; it takes subnormal numbers for zeros).
+// instruction that multiplies pairs (AVX512_BF16 and Arm's BF16; they take subnormal numbers for zeros).
 #include "llmc/product_cpu.h"
 
 #include <omp.h>
