@@ -346,6 +346,12 @@ struct FakePrograms {
         write_whole_file(folder / name, {"#!/bin/sh\n" + script});
         std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
     }
+    // Writes the program's number into the file "pid", which is there whole or not at all, whenever it is
+    // killed.
+    std::string leave_pid() const {
+        const std::string pid = folder / "pid";
+        return "echo $$ >" + pid + ".new && mv " + pid + ".new " + pid + "\n";
+    }
     ProgramResult run(std::vector<std::string> more, const SendSignal& signal = {}) {
         more.insert(more.begin(), {program, "--programs", folder.path, "--out", out});
         return run_program(more, signal);
@@ -408,7 +414,7 @@ TEST(Report, ProgramsThatFailAreOnThePage) {
     // something that it leaves behind keeps its output open
     fake.add("matmul_sweep",
              "sleep 5 &\necho 'some warning' >&2\necho 'matmul_sweep: wrong at <50>' >&2\nexit 1\n");
-    fake.add("elementwise_sweep", "echo $$ >" + fake.folder / "pid\necho 'size 77' >&2\nexec sleep 100\n");
+    fake.add("elementwise_sweep", fake.leave_pid() + "echo 'size 77' >&2\nexec sleep 100\n");
     fake.add("dispatch_overhead", "[ \"$3\" = --json ] && echo '{\"program\": 1}' >\"$4\"\n");
     const ProgramResult result = fake.run({"--seconds", "1"});
     EXPECT_EQ(result.status, 1);
@@ -438,7 +444,7 @@ TEST(Report, ProgramsThatFailAreOnThePage) {
 TEST(Report, ASignalStopsTheProgramToo) {
     FakePrograms fake;
     fake.add("peak", fake.copy);
-    fake.add("matmul_sweep", "echo $$ >" + fake.folder / "pid\nexec sleep 100\n");
+    fake.add("matmul_sweep", fake.leave_pid() + "exec sleep 100\n");
     const ProgramResult result = fake.run({}, {SIGTERM, "peak", 0});
     EXPECT_EQ(result.status, 1);
     EXPECT_NE(result.err.find("stopped by signal 15"), std::string::npos) << result.err;
