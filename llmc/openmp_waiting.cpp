@@ -1,10 +1,30 @@
 // The setting of GNU's OpenMP library: see openmp_waiting.h.
 #include "llmc/openmp_waiting.h"
 
+#include <omp.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
+
+// Where threads are bound to places (OMP_PROC_BIND, GOMP_CPU_AFFINITY), OpenMP has bound the first to its own
+// when main() begins, and a program begun from there would find that place alone: gives it all of them back.
+static void leave_place() {
+#ifdef __linux__
+    if (omp_get_proc_bind() == omp_proc_bind_false) return;
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (int place = 0; place < omp_get_num_places(); place++) {
+        std::vector<int> cpus(size_t(omp_get_place_num_procs(place)));
+        omp_get_place_proc_ids(place, cpus.data());
+        for (int cpu : cpus)
+            if (cpu < CPU_SETSIZE) CPU_SET(cpu, &all);
+    }
+    if (CPU_COUNT(&all) > 0) sched_setaffinity(0, sizeof all, &all);  // where that fails, it stays there
+#endif
+}
 
 void wait_briefly(char** argv) {
     std::error_code none;
@@ -12,5 +32,6 @@ void wait_briefly(char** argv) {
     if (self.filename() != std::filesystem::path(argv[0]).filename()) return;  // started through a loader
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
     if (setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;  // SPEED.md says what others do
-    execv(self.c_str(), argv);                             // where that fails, it goes on as it is
+    leave_place();
+    execv(self.c_str(), argv);  // where that fails, it goes on as it is
 }

@@ -27,3 +27,25 @@ TEST(wait_briefly, sets_what_is_not_set) {
     EXPECT_EQ(begins_with(ours, {"OMP_WAIT_POLICY=passive"}), 0);
     EXPECT_EQ(begins_with("GOMP_SPINCOUNT = '77'", {"GOMP_SPINCOUNT=77"}), 1);  // it did not begin again
 }
+
+// Threads that are bound have the same places after it has begun again: not the first thread's alone.
+TEST(wait_briefly, keeps_places) {
+    const std::vector<std::string> argv = {"env",
+                                           "-u",
+                                           "OMP_WAIT_POLICY",
+                                           "-u",
+                                           "GOMP_SPINCOUNT",
+                                           "-u",
+                                           "OMP_PLACES",
+                                           "OMP_DISPLAY_ENV=verbose",
+                                           "OMP_PROC_BIND=close",
+                                           BINARY_DIR "/train_gpt2",
+                                           "--help"};
+    const std::string err = run_program(argv).err, name = "OMP_PLACES = ";
+    if (err.find("GOMP_SPINCOUNT") == std::string::npos) GTEST_SKIP() << "another OpenMP library than GNU's";
+    std::vector<std::string> places;
+    for (size_t at = 0; (at = err.find(name, at)) != std::string::npos; at++)
+        places.push_back(err.substr(at, err.find('\n', at) - at));
+    ASSERT_EQ(places.size(), 2u) << err;
+    EXPECT_EQ(places[0], places[1]);
+}
