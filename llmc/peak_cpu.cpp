@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "llmc/amx.h"
 #include "llmc/clock.h"
 #include "llmc/memory.h"
 #include "llmc/simd.h"
@@ -60,6 +61,30 @@ __attribute__((target("avx512f,avx512bf16"))) static float chains_bf16(float f) 
     for (const __m512& sum : sums) total += sum[0];
     return total;
 }
+// Four chains of instructions in turn, as long as the others together.
+__attribute__((target("amx-tile,amx-bf16"))) static float chains_amx(float f) {
+    const uint32_t half = std::bit_cast<uint32_t>(f) >> 16;
+    uint32_t pairs[16 * 16];
+    std::fill_n(pairs, 16 * 16, half | half << 16);
+    asm volatile("" : : "r"(pairs) : "memory");  // the instructions below read it, which g++ 12 does not know
+    float sums[16 * 16];
+    begin_tiles();
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, pairs, 64);
+    _tile_loadd(5, pairs, 64);
+    for (int i = 0; i < CHAINS * ROUNDS; i += 4) {
+        _tile_dpbf16ps(0, 4, 5);
+        _tile_dpbf16ps(1, 4, 5);
+        _tile_dpbf16ps(2, 4, 5);
+        _tile_dpbf16ps(3, 4, 5);
+    }
+    _tile_stored(0, sums, 64);
+    end_tiles();
+    return sums[0];
+}
 #else
 static float chains_base(float f) { return multiply_and_add<Float4>(f); }
 static Chains fma_chains() { return {4, chains_base}; }
@@ -99,6 +124,7 @@ double cpu_fma_rate(double seconds) { return rate(fma_chains(), seconds); }
 
 double cpu_bf16_rate(double seconds) {
 #if defined(__x86_64__)
+    if (simd_level() >= SIMD_AMX) return rate({16 * 16 * 32, chains_amx}, seconds);
     if (simd_level() >= SIMD_BF16) return rate({32, chains_bf16}, seconds);
 #elif defined(__aarch64__) && defined(__linux__)
     if (simd_level() >= SIMD_BF16) return rate({8, chains_bf16}, seconds);

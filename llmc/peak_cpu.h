@@ -6,7 +6,8 @@
 // best of its tenths counts, since another program may be at work.
 double cpu_fma_rate(double seconds = 0.05);
 
-// The same for products of pairs of bf16 (AVX512_BF16); 0 where the CPU has no such instruction.
+// The same for products of pairs of bf16 (AMX, AVX512_BF16, Arm's BF16); 0 where the CPU has no such
+// instruction.
 double cpu_bf16_rate(double seconds = 0.05);
 
 // Reading and writing an array of 128 MiB in place, by all threads: bytes per second, both counted.

@@ -6,7 +6,9 @@
 // not k_major is transposed. CMakeLists.txt allows fused multiply-adds in this file.
 //
 // Panels consist of units of 32 bits: a float, or a pair of bf16 that follow each other in K, for the
-// instruction that multiplies pairs (AVX512_BF16 and Arm's BF16; they take subnormal numbers for zeros).
+// instructions that multiply pairs (AVX512_BF16, AMX and Arm's BF16; they take subnormal numbers for zeros).
+// AMX multiplies blocks of units and has no broadcast: rows of a must be consecutive for it, so that a
+// k_major a is transposed.
 #include "llmc/product_cpu.h"
 
 #include <omp.h>
@@ -97,26 +99,56 @@ struct Rows {
 };
 
 // Rows of a that are packed at a time: where a is k_major, so many that whole cache lines are read.
-static int group_rows(int mr, bool k_major) { return k_major ? 4 * mr : mr; }
+static constexpr int MAX_GROUP = 64;
+static int group_rows(int mr, bool k_major) { return k_major ? std::min(4 * mr, MAX_GROUP) : mr; }
 
-// A group of `rows` rows of a: (STRETCH, group_rows()) where it is k_major; else rows as they are, which the
-// kernel reads from where they lie if they hold units and their lines do not crowd in a few sets of the
-// cache. Rows that are missing are zero.
+// `units`, and what fills up their last block.
+static int whole_blocks(int units, int block) { return int(blocks(units, block)) * block; }
+
+// Rows of a k_major operand, turned so that each is consecutive: dst (rows, ROW_STRIDE).
 template <class Units, class T>
-static Rows pack_rows(float* dst, int mr, const Stretch<T>& s, size_t row, int rows) {
+static void turn_rows(float* dst, const Stretch<T>& s, size_t row, int rows) {
+    constexpr int SOME = 16;  // units at a time, which stay in the first cache
+    float across[SOME * MAX_GROUP];
+    const T* src = s.at(row);
+    for (int k = 0; k < s.kc; k += SOME * Units::per_unit, dst += SOME) {
+        const int kc = std::min(SOME * Units::per_unit, s.kc - k);
+        if (kc < SOME * Units::per_unit || rows % 4) std::fill_n(across, SOME * MAX_GROUP, 0.0f);
+        Units::across(across, MAX_GROUP, src + k * s.x.ld, s.x.ld, kc, rows);
+        for (int i = 0; i < rows; i += 4)
+            for (int u = 0; u < SOME; u += 4) {
+                const float* from = across + u * MAX_GROUP + i;
+                const Float4 r[4] = {load4(from), load4(from + MAX_GROUP), load4(from + 2 * MAX_GROUP),
+                                     load4(from + 3 * MAX_GROUP)};
+                transpose4(dst + size_t(i) * ROW_STRIDE + u, ROW_STRIDE, r);
+            }
+    }
+}
+
+// A group of `rows` rows of a: (STRETCH, group_rows()) where it is k_major and the kernel reads columns; else
+// consecutive rows, which the kernel reads from where they lie if they hold units, in whole blocks, and their
+// lines do not crowd in a few sets of the cache. What is missing, rows and units, is zero.
+template <class Units, class T>
+static Rows pack_rows(float* dst, const KernelSet& set, const Stretch<T>& s, size_t row, int rows) {
     const T* src = s.at(row);
     const size_t stride = s.x.ld * sizeof(T);
-    if (s.x.k_major) {
-        const int width = group_rows(mr, true);
-        if (rows % mr) std::fill_n(dst, size_t(STRETCH) * width, 0.0f);
+    const int units = s.template units<Units>(), units_read = whole_blocks(units, set.block);
+    if (s.x.k_major && set.block == 1) {
+        const int width = group_rows(set.mr, true);
+        if (rows % set.mr) std::fill_n(dst, size_t(STRETCH) * width, 0.0f);
         Units::across(dst, width, src, s.x.ld, s.kc, rows);
         return {reinterpret_cast<const char*>(dst), sizeof(float), width * sizeof(float)};
     }
-    const int third = mr / 3;
-    if (Units::lie_ready(s.kc) && stride % 2048 && rows % third == 0)
+    if (!s.x.k_major && Units::lie_ready(s.kc) && units == units_read && stride % 2048 &&
+        rows % set.step == 0)
         return {reinterpret_cast<const char*>(src), stride, sizeof(float)};
-    Units::along(dst, ROW_STRIDE, src, s.x.ld, rows, s.kc);
-    for (int i = rows; i % third; i++) std::fill_n(dst + size_t(i) * ROW_STRIDE, STRETCH, 0.0f);
+    if (s.x.k_major)
+        turn_rows<Units>(dst, s, row, rows);
+    else
+        Units::along(dst, ROW_STRIDE, src, s.x.ld, rows, s.kc);
+    for (int i = 0; i < rows && units < units_read; i++)
+        std::fill_n(dst + size_t(i) * ROW_STRIDE + units, units_read - units, 0.0f);
+    for (int i = rows; i % set.step; i++) std::fill_n(dst + size_t(i) * ROW_STRIDE, STRETCH, 0.0f);
     return {reinterpret_cast<const char*>(dst), ROW_STRIDE * sizeof(float), sizeof(float)};
 }
 
@@ -142,20 +174,20 @@ static void transpose_panel(float* dst, int nr, const Stretch<T>& s, size_t colu
             std::fill(dst + size_t(u) * nr + columns, dst + size_t(u + 1) * nr, 0.0f);
 }
 
-// All panels of a tile's columns, one after the other.
+// All panels of a tile's columns, one after the other; what fills up the last block of units is zero.
 template <class Units, class T>
-static void pack_columns(float* dst, int nr, const Stretch<T>& s, size_t column, int columns) {
-    const int units = s.template units<Units>();
-    if (!s.x.k_major) {
-        for (int c = 0; c < columns; c += nr)
-            transpose_panel<Units>(dst + size_t(c) * units, nr, s, column + c, std::min(nr, columns - c));
-        return;
-    }
+static void pack_columns(float* dst, const KernelSet& set, const Stretch<T>& s, size_t column, int columns) {
+    const int units = s.template units<Units>(), units_read = whole_blocks(units, set.block), nr = set.nr;
     for (int c = 0; c < columns; c += nr) {
         const int n = std::min(nr, columns - c);
-        float* panel = dst + size_t(c) * units;
-        if (n < nr) std::fill_n(panel, size_t(units) * nr, 0.0f);
-        Units::across(panel, nr, s.at(column) + c, s.x.ld, s.kc, n);
+        float* panel = dst + size_t(c) * units_read;
+        if (!s.x.k_major) {
+            transpose_panel<Units>(panel, nr, s, column + c, n);
+        } else {
+            if (n < nr) std::fill_n(panel, size_t(units) * nr, 0.0f);
+            Units::across(panel, nr, s.at(column) + c, s.x.ld, s.kc, n);
+        }
+        std::fill_n(panel + size_t(units) * nr, size_t(units_read - units) * nr, 0.0f);
     }
 }
 
@@ -204,9 +236,8 @@ static inline __attribute__((always_inline)) void store_columns(T* dst, size_t l
 }
 template <class T>
 static inline void store_rows(T* dst, size_t ld, float* tile, int nr, const Part& part, bool add) {
-    if (part.columns == MAX_NR)
-        return store_columns(dst, ld, tile, nr, part.rows, MAX_NR, add);  // constants are
-    if (part.columns == MAX_MR) return store_columns(dst, ld, tile, nr, part.rows, MAX_MR, add);  // quicker
+    if (part.columns == 32) return store_columns(dst, ld, tile, nr, part.rows, 32, add);  // constants are
+    if (part.columns == 12) return store_columns(dst, ld, tile, nr, part.rows, 12, add);  // quicker
     store_columns(dst, ld, tile, nr, part.rows, part.columns, add);
 }
 SIMD_CLONES static void store(float* dst, size_t ld, float* tile, int nr, const Part& part, bool add) {
@@ -219,14 +250,14 @@ SIMD_CLONES static void store(fp16* dst, size_t ld, float* tile, int nr, const P
     store_rows(dst, ld, tile, nr, part, add);
 }
 
-// tile (mr, nr) with a bias for each of `rows` rows, transposed: dst (nr, MAX_MR).
-static void turn_tile(float* dst, const float* tile, int nr, int rows, const float* bias) {
+// tile (mr, nr) with a bias for each of `rows` rows, transposed: dst (nr, ld).
+static void turn_tile(float* dst, int ld, const float* tile, int nr, int rows, const float* bias) {
     for (int i = 0; i < rows; i += 4)
         for (int j = 0; j < nr; j += 4) {
             Float4 r[4] = {};
             for (int k = 0; k < std::min(4, rows - i); k++)
                 r[k] = load4(tile + (i + k) * nr + j) + bias[i + k];
-            transpose4(dst + j * MAX_MR + i, MAX_MR, r);
+            transpose4(dst + j * ld + i, ld, r);
         }
 }
 
@@ -239,8 +270,9 @@ static void store_tile(const Result<T>& result, const Part& part, float* tile, c
                      result.add);
     for (int i = 0; i < part.rows && result.bias; i++) bias[i] = float(result.bias[part.row + i]);
     if (result.transposed) {
-        turn_tile(turned, tile, set.nr, part.rows, bias);
-        return store(result.p + part.column * result.ld + part.row, result.ld, turned, MAX_MR,
+        const int ld = whole_blocks(set.mr, 4);
+        turn_tile(turned, ld, tile, set.nr, part.rows, bias);
+        return store(result.p + part.column * result.ld + part.row, result.ld, turned, ld,
                      {part.column, part.row, part.columns, part.rows}, result.add);
     }
     for (int i = 0; i < part.rows; i++)
@@ -285,17 +317,18 @@ template <class Units, class T>
 static void add_stretch(TileMemory& memory, const Product<T>& x, const Part& tile, const Stretch<T>& of_a,
                         const Stretch<T>& of_b, const Stretch<T>& next, float* sums, size_t sums_step) {
     const KernelSet& set = x.set;
-    const int units = of_a.template units<Units>(), group = group_rows(set.mr, x.a.k_major);
+    const int units = whole_blocks(of_a.template units<Units>(), set.block),
+              group = group_rows(set.mr, x.a.k_major);
     const int calls_each = int(blocks(tile.columns, set.nr)),
               calls = int(blocks(tile.rows, set.mr)) * calls_each;
     const bool last = of_a.k0 + of_a.kc == x.K;
     float *a_panels = memory.a.data(), *b_panels = memory.b.data();
-    pack_columns<Units>(b_panels, set.nr, of_b, tile.column, tile.columns);
+    pack_columns<Units>(b_panels, set, of_b, tile.column, tile.columns);
     Ahead next_columns = next.kc ? Ahead(next, tile.column, tile.columns, calls) : Ahead();
     for (int g = 0; g < tile.rows; g += group) {
         const int rows_here = std::min(group, tile.rows - g),
                   rows_after = std::min(group, tile.rows - g - rows_here);
-        const Rows from = pack_rows<Units>(a_panels, set.mr, of_a, tile.row + g, rows_here);
+        const Rows from = pack_rows<Units>(a_panels, set, of_a, tile.row + g, rows_here);
         Ahead next_rows(of_a, tile.row + g + rows_here, rows_after,
                         int(blocks(rows_here, set.mr)) * calls_each);
         for (int i = 0; i < rows_here; i += set.mr) {
@@ -322,17 +355,19 @@ template <class Units, class T>
 static void compute_tile(TileMemory& memory, const Product<T>& x, const Part& tile) {
     const size_t stretch = size_t(STRETCH) * Units::per_unit, mr = x.set.mr, nr = x.set.nr,
                  columns = blocks(tile.columns, nr) * nr;
-    TileMemory::at_least(memory.a, size_t(ROW_STRIDE) * group_rows(MAX_MR, true));
+    TileMemory::at_least(memory.a, size_t(ROW_STRIDE) * MAX_GROUP);
     TileMemory::at_least(memory.b, columns * STRETCH);
     const size_t sums_step =
         x.K > stretch ? mr * nr : 0;  // sums need no memory but one call's if it does all of K
     float* sums =
         TileMemory::at_least(memory.sums, sums_step ? blocks(tile.rows, mr) * mr * columns : mr * nr);
+    if (x.set.begin) x.set.begin();
     for (size_t k0 = 0; k0 < x.K; k0 += stretch) {
         const int kc = int(std::min(stretch, x.K - k0)), next_kc = int(std::min(stretch, x.K - k0 - kc));
         add_stretch<Units>(memory, x, tile, Stretch<T>{x.a, k0, kc}, Stretch<T>{x.b, k0, kc},
                            Stretch<T>{x.b, k0 + kc, next_kc}, sums, sums_step);
     }
+    if (x.set.end) x.set.end();
 }
 
 struct TileShape {

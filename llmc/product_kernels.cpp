@@ -5,6 +5,8 @@
 
 #include <type_traits>
 
+#include "llmc/amx.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
@@ -95,15 +97,57 @@ __attribute__((target("avx512f,avx512bf16"))) void kernel_pairs(float* tile, con
         for (int j = 0; j < 2; j++) _mm512_storeu_ps(tile + (i * 2 + j) * 16, sums[i][j]);
 }
 
-static const KernelSet avx512_set = {12, 32, false, {kernel_avx512<4>, kernel_avx512<8>, kernel_avx512<12>}},
-                       avx2_set = {6, 16, false, {kernel_avx2<2>, kernel_avx2<4>, kernel_avx2<6>}},
-                       base_set = {6, 8, false, {kernel_base<2>, kernel_base<4>, kernel_base<6>}},
-                       pairs_set = {12, 32, true, {kernel_pairs<4>, kernel_pairs<8>, kernel_pairs<12>}};
+// AMX multiplies 16 rows of a, of 16 pairs each, with 16 units of 16 columns of b. Registers 0 to 3 hold
+// sums, 4 and 5 rows of a, 6 and 7 columns of b.
+template <int MR>
+__attribute__((target("amx-tile,amx-bf16"))) void kernel_amx(float* tile, const KernelInput& in) {
+    const int row = 32 * sizeof(float);  // bytes, of the tile and of b
+    const char *upper = in.a, *lower = in.a + 16 * in.a_row, *b = reinterpret_cast<const char*>(in.b);
+    float* below = tile + 16 * 32;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (in.add) {
+        _tile_loadd(0, tile, row);
+        _tile_loadd(1, tile + 16, row);
+    }
+    if (in.add && MR == 32) {
+        _tile_loadd(2, below, row);
+        _tile_loadd(3, below + 16, row);
+    }
+    for (int u = 0; u < in.units; u += 16, upper += 64, lower += 64, b += 16 * row) {
+        _tile_loadd(4, upper, in.a_row);
+        _tile_loadd(6, b, row);
+        _tile_loadd(7, b + 64, row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if constexpr (MR == 32) {
+            _tile_loadd(5, lower, in.a_row);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, tile, row);
+    _tile_stored(1, tile + 16, row);
+    if constexpr (MR == 32) {
+        _tile_stored(2, below, row);
+        _tile_stored(3, below + 16, row);
+    }
+}
+
+static const KernelSet avx512_set = {12,    32, 4,
+                                     false, 1,  {kernel_avx512<4>, kernel_avx512<8>, kernel_avx512<12>}},
+                       avx2_set = {6, 16, 2, false, 1, {kernel_avx2<2>, kernel_avx2<4>, kernel_avx2<6>}},
+                       base_set = {6, 8, 2, false, 1, {kernel_base<2>, kernel_base<4>, kernel_base<6>}},
+                       pairs_set = {12, 32, 4, true, 1, {kernel_pairs<4>, kernel_pairs<8>, kernel_pairs<12>}},
+                       amx_set = {32,          32,       16, true, 16, {kernel_amx<16>, kernel_amx<32>},
+                                  begin_tiles, end_tiles};
 
 template <class T>
 const KernelSet& best_kernels() {
     const SimdLevel level = simd_level();
-    if (level >= SIMD_BF16 && std::is_same_v<T, bf16>) return pairs_set;
+    if (level >= SIMD_BF16 && std::is_same_v<T, bf16>) return level >= SIMD_AMX ? amx_set : pairs_set;
     return level >= SIMD_AVX512 ? avx512_set : level >= SIMD_AVX2 ? avx2_set : base_set;
 }
 #else
@@ -113,7 +157,7 @@ template <int MR>
 void kernel_base(float* tile, const KernelInput& in) {
     multiply_panels<Float4, MR, 3>(tile, in);
 }
-static const KernelSet base_set = {6, 12, false, {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
+static const KernelSet base_set = {6, 12, 2, false, 1, {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
 
 #if defined(__aarch64__) && defined(__linux__)
 // As kernel_pairs() above, with Arm's instruction.
@@ -151,7 +195,7 @@ __attribute__((target("arch=armv8.2-a+bf16"))) void kernel_pairs(float* tile, co
 #pragma GCC unroll 3
         for (int j = 0; j < 3; j++) vst1q_f32(tile + (i * 3 + j) * 4, sums[i][j]);
 }
-static const KernelSet pairs_set = {6, 12, true, {kernel_pairs<2>, kernel_pairs<4>, kernel_pairs<6>}};
+static const KernelSet pairs_set = {6, 12, 2, true, 1, {kernel_pairs<2>, kernel_pairs<4>, kernel_pairs<6>}};
 #endif
 
 template <class T>

@@ -7,10 +7,10 @@
 #include "llmc/real.h"
 #include "llmc/simd.h"
 
-constexpr int MAX_MR = 12, MAX_NR = 32;
+constexpr int MAX_MR = 32, MAX_NR = 32;
 
 // tile (mr, nr) = a b, or tile + a b where `add`. A unit is a float, or a pair of bf16. Unit u of row i of a
-// is at a[u * a_unit + i * a_row], of which one is 1; b: (units, nr).
+// is at a + u * a_unit + i * a_row, of which one is the size of a unit; b: (units, nr).
 struct KernelInput {
     const char* a;         // of floats, or of pairs
     size_t a_row, a_unit;  // bytes
@@ -21,20 +21,20 @@ struct KernelInput {
 using Kernel = void(float* tile, const KernelInput& in);
 
 struct KernelSet {
-    int mr, nr;  // mr is a multiple of 3, nr of 4
+    int mr, nr;  // nr is a multiple of 4
+    int step;    // mr is one to three of these
     bool pairs;  // a unit is a pair
-    // For a third, two thirds and all of mr rows (the last panel may have few).
-    Kernel* run[3];
+    int block;   // units come in multiples of it, filled up with zeros; where it is not 1, a_unit is a unit
+    Kernel* run[3];  // for one, two and three steps of rows (the last panel may have few)
+    void (*begin)() = nullptr, (*end)() = nullptr;  // what a thread calls before and after them
 };
 
 // The best for operands of T, which are pairs where T is bf16 and the CPU multiplies those; those for floats.
 template <class T>
 const KernelSet& best_kernels();
 
-// The kernel for so many rows, of which the last few may be made up: its rows are a multiple of mr / 3.
-inline Kernel* kernel_for(const KernelSet& set, int rows) {
-    return set.run[(rows * 3 + set.mr - 1) / set.mr - 1];
-}
+// The kernel for so many rows, of which the last few may be made up: its rows are a multiple of `step`.
+inline Kernel* kernel_for(const KernelSet& set, int rows) { return set.run[(rows - 1) / set.step]; }
 
 // dst (rows, n) as floats, its rows dst_ld apart, src's ld.
 void copy_to_floats(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n);

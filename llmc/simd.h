@@ -18,11 +18,15 @@ typedef float Float8 __attribute__((vector_size(32)));
 typedef float Float16 __attribute__((vector_size(64)));
 
 // For products, whose kernels are chosen by hand. BASE: SSE2 or NEON. BF16: AVX512_BF16, or Arm's FEAT_BF16
-// (looked for on Linux), which knows nothing between. Each has what those before it have.
-enum SimdLevel { SIMD_BASE, SIMD_AVX2, SIMD_AVX512, SIMD_BF16 };
+// (looked for on Linux), which knows nothing between. AMX: its tiles of bf16, where Linux lets a process use
+// them. Each has what those before it have.
+enum SimdLevel { SIMD_BASE, SIMD_AVX2, SIMD_AVX512, SIMD_BF16, SIMD_AMX };
 
-// The best that the CPU has, or the limit if that is less.
+// The best that the CPU has.
+SimdLevel best_simd_level();
+
+// What products run on: the best, unless another was chosen.
 SimdLevel simd_level();
 
-// So that tests can walk all levels; products that run at the time keep theirs.
-void limit_simd(SimdLevel most);
+// For tests, which walk all levels. One that the CPU lacks ends the program when a product runs.
+void choose_simd_level(SimdLevel level);

@@ -236,29 +236,74 @@ static void check_threads(int N, int C, int OC) {
 }
 TEST(MatmulCpu, ThreadsDoNotChangeResults) {
     check_threads<float>(130, 801, 390);
-    check_threads<bf16>(130, 801, 390);
+    for_each_simd_level([] { check_threads<bf16>(130, 801, 390); });
     check_threads<float>(1, 40, 77);
 }
 
 // What is not a number or infinite stays so, and touches no other row or column.
-TEST(MatmulCpu, NanAndInfinityPassThrough) {
+TYPED_TEST(Matmul, NanAndInfinityPassThroughOnTheCpu) {
+    using T = TypeParam;
     const int N = 30, C = 70, OC = 50;
     const float infinity = std::numeric_limits<float>::infinity();
-    std::vector<float> inp(N * C, 1.0f), weight(OC * C, 1.0f), out(N * OC);
-    inp[3 * C + 5] = std::numeric_limits<float>::quiet_NaN();
-    inp[7 * C + 6] = infinity;
-    weight[9 * C + 69] = -infinity;
+    std::vector<T> inp(N * C, T(1.0f)), weight(OC * C, T(1.0f)), out(N * OC);
+    inp[3 * C + 5] = T(std::numeric_limits<float>::quiet_NaN());
+    inp[7 * C + 6] = T(infinity);
+    weight[9 * C + 69] = T(-infinity);
     for_each_simd_level([&] {
-        matmul_forward_cpu<float>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
+        matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
         for (int n = 0; n < N; n++)
             for (int o = 0; o < OC; o++) {
-                const float got = out[n * OC + o];
+                const float got = float(out[n * OC + o]);
                 if (n == 3 || (n == 7 && o == 9))  // infinity minus infinity
                     EXPECT_TRUE(std::isnan(got)) << n << " " << o;
                 else
                     EXPECT_EQ(got, n == 7 ? infinity : o == 9 ? -infinity : float(C)) << n << " " << o;
             }
     });
+}
+
+// Panels of operands are kept from product to product: what an earlier one left there stays out of the next,
+// whose rows, columns and K fill no panel.
+TYPED_TEST(Matmul, NanDoesNotOutliveItsProductOnTheCpu) {
+    using T = TypeParam;
+    const int few = 64, many = 800, N = 37, C = 41, OC = 43;
+    const std::vector<T> nan(size_t(few) * many, T(std::numeric_limits<float>::quiet_NaN()));
+    std::vector<T> ignored(nan.size());
+    const MatmulCase<T> c(N, C, OC);
+    const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
+                         dout = from_floats<T>(c.dout);
+    for_each_simd_level([&] {
+        auto leave_nan = [&] {
+            matmul_forward_cpu<T>(ignored.data(), nan.data(), nan.data(), nullptr, few, many, few);
+            matmul_dweight_cpu<T>(ignored.data(), nan.data(), nan.data(), many, few, few, false);
+        };
+        std::vector<T> out(c.out.size()), dinp(c.dinp.size()), dweight(c.dweight.size());
+        leave_nan();
+        matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
+        leave_nan();
+        matmul_dinp_cpu(dinp.data(), dout.data(), weight.data(), N, C, OC);
+        leave_nan();
+        matmul_dweight_cpu(dweight.data(), dout.data(), inp.data(), N, C, OC, false);
+        expect_close("out", to_floats(out), c.out_without_bias(), tolerance<T>(1e-6));
+        expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
+        expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
+    });
+}
+
+// Products of bf16 are what AMX is for; where it is emulated it can be counted.
+TEST(MatmulCpu, Bf16RunsOnAmx) {
+    if (!AmxEmulator::is_possible()) GTEST_SKIP() << "this CPU has AMX, or cannot emulate it";
+    const AmxEmulator emulator;
+    choose_simd_level(SIMD_AMX);
+    const int N = 64, C = 128, OC = 96;
+    const long before = AmxEmulator::count();
+    std::vector<float> x(N * C), w(OC * C), y(N * OC);
+    matmul_forward_cpu<float>(y.data(), x.data(), w.data(), nullptr, N, C, OC);
+    EXPECT_EQ(AmxEmulator::count(), before);
+    std::vector<bf16> x16(N * C), w16(OC * C), y16(N * OC);
+    matmul_forward_cpu<bf16>(y16.data(), x16.data(), w16.data(), nullptr, N, C, OC);
+    EXPECT_GE(AmxEmulator::count() - before, N / 16 * OC / 16 * C / 32);  // products of tiles alone
+    choose_simd_level(best_simd_level());
 }
 
 template <class T, class Versions>
