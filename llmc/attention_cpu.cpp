@@ -5,7 +5,6 @@
 // this file.
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "llmc/attention.h"
 #include "llmc/cpu_times.h"
@@ -21,12 +20,12 @@ static int round_up(int n, int multiple) { return (n + multiple - 1) / multiple 
 
 // Memory that a thread keeps until it ends, and carves into arrays anew for each task.
 struct Arena {
-    std::vector<float> memory;
+    LineFloats memory;
     size_t used = 0;
 
     // Room for n floats in all.
     void open(size_t n) {
-        if (memory.size() < n + 16 * 32) memory.resize(n + 16 * 32);
+        memory.at_least(n + 16 * 32);
         used = 0;
     }
     float* take(size_t n) {

@@ -139,13 +139,13 @@ static Rows pack_rows(float* dst, const KernelSet& set, const Stretch<T>& s, siz
         Units::across(dst, width, src, s.x.ld, s.kc, rows);
         return {reinterpret_cast<const char*>(dst), sizeof(float), width * sizeof(float)};
     }
-    if (!s.x.k_major && Units::lie_ready(s.kc) && units == units_read && stride % 2048 &&
-        rows % set.step == 0)
-        return {reinterpret_cast<const char*>(src), stride, sizeof(float)};
-    if (s.x.k_major)
+    if (s.x.k_major) {
         turn_rows<Units>(dst, s, row, rows);
-    else
+    } else {
+        if (Units::lie_ready(s.kc) && units == units_read && stride % 2048 && rows % set.step == 0)
+            return {reinterpret_cast<const char*>(src), stride, sizeof(float)};
         Units::along(dst, ROW_STRIDE, src, s.x.ld, rows, s.kc);
+    }
     for (int i = 0; i < rows && units < units_read; i++)
         std::fill_n(dst + size_t(i) * ROW_STRIDE + units, units_read - units, 0.0f);
     for (int i = rows; i % set.step; i++) std::fill_n(dst + size_t(i) * ROW_STRIDE, STRETCH, 0.0f);
@@ -296,12 +296,7 @@ static void prefetch_tile(const Result<T>& result, const Part& part) {
 
 // What a thread needs; each keeps its own until it ends.
 struct TileMemory {
-    std::vector<float> a, b,
-        sums;  // panels of rows, of columns; sums so far, a kernel call's after the other's
-    static float* at_least(std::vector<float>& v, size_t n) {
-        if (v.size() < n) v.resize(n);
-        return v.data();
-    }
+    LineFloats a, b, sums;  // panels of rows, of columns; sums so far, a kernel call's after the other's
 };
 
 template <class T>
@@ -355,12 +350,11 @@ template <class Units, class T>
 static void compute_tile(TileMemory& memory, const Product<T>& x, const Part& tile) {
     const size_t stretch = size_t(STRETCH) * Units::per_unit, mr = x.set.mr, nr = x.set.nr,
                  columns = blocks(tile.columns, nr) * nr;
-    TileMemory::at_least(memory.a, size_t(ROW_STRIDE) * MAX_GROUP);
-    TileMemory::at_least(memory.b, columns * STRETCH);
+    memory.a.at_least(size_t(ROW_STRIDE) * MAX_GROUP);
+    memory.b.at_least(columns * STRETCH);
     const size_t sums_step =
         x.K > stretch ? mr * nr : 0;  // sums need no memory but one call's if it does all of K
-    float* sums =
-        TileMemory::at_least(memory.sums, sums_step ? blocks(tile.rows, mr) * mr * columns : mr * nr);
+    float* sums = memory.sums.at_least(sums_step ? blocks(tile.rows, mr) * mr * columns : mr * nr);
     if (x.set.begin) x.set.begin();
     for (size_t k0 = 0; k0 < x.K; k0 += stretch) {
         const int kc = int(std::min(stretch, x.K - k0)), next_kc = int(std::min(stretch, x.K - k0 - kc));

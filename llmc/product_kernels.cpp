@@ -136,13 +136,25 @@ __attribute__((target("amx-tile,amx-bf16"))) void kernel_amx(float* tile, const 
     }
 }
 
-static const KernelSet avx512_set = {12,    32, 4,
-                                     false, 1,  {kernel_avx512<4>, kernel_avx512<8>, kernel_avx512<12>}},
-                       avx2_set = {6, 16, 2, false, 1, {kernel_avx2<2>, kernel_avx2<4>, kernel_avx2<6>}},
-                       base_set = {6, 8, 2, false, 1, {kernel_base<2>, kernel_base<4>, kernel_base<6>}},
-                       pairs_set = {12, 32, 4, true, 1, {kernel_pairs<4>, kernel_pairs<8>, kernel_pairs<12>}},
-                       amx_set = {32,          32,       16, true, 16, {kernel_amx<16>, kernel_amx<32>},
-                                  begin_tiles, end_tiles};
+static const KernelSet base_set = {
+    .mr = 6, .nr = 8, .step = 2, .run = {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
+static const KernelSet avx2_set = {
+    .mr = 6, .nr = 16, .step = 2, .run = {kernel_avx2<2>, kernel_avx2<4>, kernel_avx2<6>}};
+static const KernelSet avx512_set = {
+    .mr = 12, .nr = 32, .step = 4, .run = {kernel_avx512<4>, kernel_avx512<8>, kernel_avx512<12>}};
+static const KernelSet pairs_set = {.mr = 12,
+                                    .nr = 32,
+                                    .step = 4,
+                                    .pairs = true,
+                                    .run = {kernel_pairs<4>, kernel_pairs<8>, kernel_pairs<12>}};
+static const KernelSet amx_set = {.mr = 32,
+                                  .nr = 32,
+                                  .step = 16,
+                                  .pairs = true,
+                                  .block = 16,
+                                  .run = {kernel_amx<16>, kernel_amx<32>},
+                                  .begin = begin_tiles,
+                                  .end = end_tiles};
 
 template <class T>
 const KernelSet& best_kernels() {
@@ -157,7 +169,8 @@ template <int MR>
 void kernel_base(float* tile, const KernelInput& in) {
     multiply_panels<Float4, MR, 3>(tile, in);
 }
-static const KernelSet base_set = {6, 12, 2, false, 1, {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
+static const KernelSet base_set = {
+    .mr = 6, .nr = 12, .step = 2, .run = {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
 
 #if defined(__aarch64__) && defined(__linux__)
 // As kernel_pairs() above, with Arm's instruction.
@@ -195,7 +208,8 @@ __attribute__((target("arch=armv8.2-a+bf16"))) void kernel_pairs(float* tile, co
 #pragma GCC unroll 3
         for (int j = 0; j < 3; j++) vst1q_f32(tile + (i * 3 + j) * 4, sums[i][j]);
 }
-static const KernelSet pairs_set = {6, 12, 2, true, 1, {kernel_pairs<2>, kernel_pairs<4>, kernel_pairs<6>}};
+static const KernelSet pairs_set = {
+    .mr = 6, .nr = 12, .step = 2, .pairs = true, .run = {kernel_pairs<2>, kernel_pairs<4>, kernel_pairs<6>}};
 #endif
 
 template <class T>

@@ -2,7 +2,9 @@
 // instruction set, and what brings operands into the order in which those read them.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "llmc/real.h"
 #include "llmc/simd.h"
@@ -21,12 +23,12 @@ struct KernelInput {
 using Kernel = void(float* tile, const KernelInput& in);
 
 struct KernelSet {
-    int mr, nr;  // nr is a multiple of 4
-    int step;    // mr is one to three of these
-    bool pairs;  // a unit is a pair
-    int block;   // units come in multiples of it, filled up with zeros; where it is not 1, a_unit is a unit
-    Kernel* run[3];  // for one, two and three steps of rows (the last panel may have few)
-    void (*begin)() = nullptr, (*end)() = nullptr;  // what a thread calls before and after them
+    int mr, nr;          // nr is a multiple of 4
+    int step;            // mr is one to three of these
+    bool pairs = false;  // a unit is a pair
+    int block = 1;  // units come in multiples of it, filled up with zeros; unless it is 1, a_unit is a unit
+    Kernel* run[3] = {};  // for one, two and three steps of rows (the last panel may have few)
+    void (*begin)() = nullptr, (*end)() = nullptr;  // what a thread calls before and after them, or null
 };
 
 // The best for operands of T, which are pairs where T is bf16 and the CPU multiplies those; those for floats.
@@ -35,6 +37,25 @@ const KernelSet& best_kernels();
 
 // The kernel for so many rows, of which the last few may be made up: its rows are a multiple of `step`.
 inline Kernel* kernel_for(const KernelSet& set, int rows) { return set.run[(rows - 1) / set.step]; }
+
+// Memory for panels and tiles, which a thread keeps from product to product: kernels read and write whole
+// cache lines, and it begins with one.
+class LineFloats {
+   public:
+    // Room for n floats; what was there may be lost.
+    float* at_least(size_t n) {
+        if (memory.size() < n + LINE) memory.resize(n + LINE);
+        return data();
+    }
+    float* data() {
+        const size_t over = reinterpret_cast<uintptr_t>(memory.data()) / sizeof(float) % LINE;
+        return memory.data() + (LINE - over) % LINE;
+    }
+
+   private:
+    static constexpr size_t LINE = 64 / sizeof(float);
+    std::vector<float> memory;
+};
 
 // dst (rows, n) as floats, its rows dst_ld apart, src's ld.
 void copy_to_floats(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n);
