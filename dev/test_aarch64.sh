@@ -33,13 +33,14 @@ fused=$(sed -n '/^set_source_files_properties(llmc\/product_kernels/,/PROPERTIES
 export -f compile
 export out fused
 library=$(ls llmc/*.cpp | grep -vE 'tensorboard|tokenizer|corpus|text_(stream|reader)')
-sources=($library build/embedded_shaders.cpp /usr/src/googletest/googletest/src/gtest{-all,_main}.cc test_gpt2.cpp
+sources=($library build/embedded_shaders.cpp tests/amx_emulator.cpp /usr/src/googletest/googletest/src/gtest{-all,_main}.cc test_gpt2.cpp
   "${tests[@]/#/tests/}")
 printf '%s\n' "${sources[@]/%_test/_test.cpp}" | xargs -P "$(nproc)" -I{} bash -c 'compile {}'
 rm -f $out/libllmc.a
-aarch64-linux-gnu-ar rcs $out/libllmc.a $out/llmc_*.o $out/build_embedded_shaders.cpp.o
-link() {  # -w: of what a static program cannot do
-  aarch64-linux-gnu-g++ -static -fopenmp -Wl,-w -o "$out/$1" "${@:2}" $out/libllmc.a -ldl -lpthread
+aarch64-linux-gnu-ar rcs $out/libllmc.a $out/llmc_*.o $out/{build_embedded_shaders,tests_amx_emulator}.cpp.o
+link() {  # quiet about what a static program cannot do
+  aarch64-linux-gnu-g++ -static -fopenmp -o "$out/$1" "${@:2}" $out/libllmc.a -ldl -lpthread 2> $out/link.log ||
+    { cat $out/link.log; exit 1; }
 }
 
 export LLMC_TEST_DEVICE=none

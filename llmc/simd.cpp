@@ -10,11 +10,12 @@
 #include <unistd.h>
 #endif
 
+#if defined(__x86_64__)
 // Whether the CPU has AMX for bf16, and the kernel gives its registers to this process. They are large, so
 // Linux keeps them only for processes that ask (Documentation/arch/x86/xstate.rst); it refuses where a
 // thread's signal stack is too small for them.
 static bool may_use_amx() {
-#if defined(__x86_64__) && defined(__linux__)
+#ifdef __linux__
     const long ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18;
     const unsigned AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24;
     unsigned a, b, c, d;
@@ -24,6 +25,7 @@ static bool may_use_amx() {
     return false;
 #endif
 }
+#endif
 
 static SimdLevel find_level() {
 #if defined(__x86_64__)
