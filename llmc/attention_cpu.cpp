@@ -16,8 +16,6 @@ static const int QUERY_PANELS = 8;  // of the forward pass, to which the same ke
 static const int QUERY_BLOCK = 96;  // queries that the backward pass takes at a time; a multiple of every mr
 static const int ROWS_AFTER = MAX_MR;  // that kernels may read, and write, past the last row
 
-static int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 // Memory that a thread keeps until it ends, and carves into arrays anew for each task.
 struct Arena {
     LineFloats memory;

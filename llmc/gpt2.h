@@ -428,9 +428,8 @@ std::vector<MatrixProduct> gpt2_matrix_products(const GPT2<Real>& g) {
     const bool left = true;  // to a layer norm
     auto add_layer = [&](int n, int in, int out, int forward, bool out_left, int backward, bool dinp_left) {
         if (!g.pad || !on_matrix_cores<Real>(*g.pad, in, out)) return;
-        products.push_back(transposing_pays<Real>(*g.pad, n, in, out)
-                               ? forward5_transposed_product(n, in, out, forward, out_left)
-                               : forward5_product(n, in, out, forward, out_left));
+        products.push_back(
+            forward5_product(n, in, out, forward, out_left, transposing_pays<Real>(*g.pad, n, in, out)));
         products.push_back(dinp5_product(n, in, out, backward, dinp_left));
         products.push_back(dweight5_product(n, in, out, false));
     };

@@ -262,8 +262,7 @@ static MatrixLaunch<T> forward5(LaunchPad& pad, T* out, T* pre, float* scratch, 
     const size_t n = N, c = C, oc = OC;
     const int epilogue = pre ? EPILOGUE_GELU : bias ? EPILOGUE_BIAS : EPILOGUE_NONE;
     return {pad,
-            transposed ? forward5_transposed_product(N, C, OC, epilogue, left_partial)
-                       : forward5_product(N, C, OC, epilogue, left_partial),
+            forward5_product(N, C, OC, epilogue, left_partial, transposed != nullptr),
             block_size,
             scratch,
             {pad.at(out, n * oc), pad.at(inp, n * c), pad.at(transposed ? transposed : weight, oc * c),
@@ -473,7 +472,7 @@ template <class T>
 size_t matmul_forward_scratch(const LaunchPad* pad, int N, int C, int OC) {
     if (!pad || !on_matrix_cores<T>(*pad, C, OC)) return 0;
     return std::max(scratch5<T>(*pad, forward5_product(N, C, OC, EPILOGUE_BIAS)),
-                    scratch5<T>(*pad, forward5_transposed_product(N, C, OC, EPILOGUE_BIAS)));
+                    scratch5<T>(*pad, forward5_product(N, C, OC, EPILOGUE_BIAS, false, true)));
 }
 
 template <class T>

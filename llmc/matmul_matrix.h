@@ -15,13 +15,10 @@ struct MatrixProduct {
     bool left_partial = false;  // the next layer finishes it (llmc/partial_product.h), with at most a bias
 };
 // Those of a linear layer of N rows, C inputs and OC outputs: out, dinp, dweight.
-inline MatrixProduct forward5_product(int N, int C, int OC, int epilogue, bool left_partial = false) {
-    return {"matmul_forward5", N, OC, C, epilogue, left_partial};
-}
-// out from the transpose of the weights, which lie as dinp's kernel reads them.
-inline MatrixProduct forward5_transposed_product(int N, int C, int OC, int epilogue,
-                                                 bool left_partial = false) {
-    return {"matmul_dinp5", N, OC, C, epilogue, left_partial};
+// The transpose of the weights lies as dinp's kernel reads them.
+inline MatrixProduct forward5_product(int N, int C, int OC, int epilogue, bool left_partial = false,
+                                      bool from_transposed = false) {
+    return {from_transposed ? "matmul_dinp5" : "matmul_forward5", N, OC, C, epilogue, left_partial};
 }
 inline MatrixProduct dinp5_product(int N, int C, int OC, int epilogue, bool left_partial = false) {
     return {"matmul_dinp5", N, C, OC, epilogue, left_partial};

@@ -4,11 +4,11 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "llmc/amx.h"
 #include "llmc/clock.h"
 #include "llmc/memory.h"
+#include "llmc/real.h"
 #include "llmc/simd.h"
 
 #if defined(__x86_64__)
@@ -34,6 +34,12 @@ __attribute__((always_inline)) inline float multiply_and_add(float factor) {
     return total;
 }
 
+// A pair of bf16 that are both f.
+[[maybe_unused]] static uint32_t bf16_pair(float f) {
+    const uint32_t bits = bf16(f).bits;
+    return bits | bits << 16;
+}
+
 struct Chains {
     int lanes;                   // multiply-adds of one instruction
     float (*run)(float factor);  // CHAINS * ROUNDS instructions
@@ -53,7 +59,7 @@ static Chains fma_chains() {
 __attribute__((target("avx512f,avx512bf16"))) static float chains_bf16(float f) {
     __m512 sums[CHAINS];
     for (int i = 0; i < CHAINS; i++) sums[i] = _mm512_set1_ps(float(i));
-    const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_set1_ps(f), _mm512_set1_ps(f));
+    const __m512bh pairs = __m512bh(_mm512_set1_epi32(int(bf16_pair(f))));
     for (int round = 0; round < ROUNDS; round++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++) sums[i] = _mm512_dpbf16_ps(sums[i], pairs, pairs);
@@ -63,9 +69,8 @@ __attribute__((target("avx512f,avx512bf16"))) static float chains_bf16(float f) 
 }
 // Four chains of instructions in turn, as long as the others together.
 __attribute__((target("amx-tile,amx-bf16"))) static float chains_amx(float f) {
-    const uint32_t half = std::bit_cast<uint32_t>(f) >> 16;
     uint32_t pairs[16 * 16];
-    std::fill_n(pairs, 16 * 16, half | half << 16);
+    std::fill_n(pairs, 16 * 16, bf16_pair(f));
     asm volatile("" : : "r"(pairs) : "memory");  // the instructions below read it, which g++ 12 does not know
     float sums[16 * 16];
     begin_tiles();
@@ -92,9 +97,7 @@ static Chains fma_chains() { return {4, chains_base}; }
 __attribute__((target("arch=armv8.2-a+bf16"))) static float chains_bf16(float f) {
     float32x4_t sums[CHAINS];
     for (int i = 0; i < CHAINS; i++) sums[i] = vdupq_n_f32(float(i));
-    // the upper half of a float is a bf16; both of a pair
-    const uint32_t half = std::bit_cast<uint32_t>(f) >> 16;
-    const bfloat16x8_t pairs = vreinterpretq_bf16_u32(vdupq_n_u32(half | half << 16));
+    const bfloat16x8_t pairs = vreinterpretq_bf16_u32(vdupq_n_u32(bf16_pair(f)));
     for (int round = 0; round < ROUNDS; round++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++) sums[i] = vbfdotq_f32(sums[i], pairs, pairs);

@@ -102,13 +102,11 @@ struct Rows {
 static constexpr int MAX_GROUP = 64;
 static int group_rows(int mr, bool k_major) { return k_major ? std::min(4 * mr, MAX_GROUP) : mr; }
 
-// `units`, and what fills up their last block.
-static int whole_blocks(int units, int block) { return int(blocks(units, block)) * block; }
-
-// Rows of a k_major operand, turned so that each is consecutive: dst (rows, ROW_STRIDE).
+// Rows of a k_major operand, turned so that each is consecutive: dst (rows, ROW_STRIDE). What fills up their
+// last block of units is zero.
 template <class Units, class T>
 static void turn_rows(float* dst, const Stretch<T>& s, size_t row, int rows) {
-    constexpr int SOME = 16;  // units at a time, which stay in the first cache
+    constexpr int SOME = 16;  // units at a time, which stay in the first cache: whole blocks
     float across[SOME * MAX_GROUP];
     const T* src = s.at(row);
     for (int k = 0; k < s.kc; k += SOME * Units::per_unit, dst += SOME) {
@@ -132,7 +130,7 @@ template <class Units, class T>
 static Rows pack_rows(float* dst, const KernelSet& set, const Stretch<T>& s, size_t row, int rows) {
     const T* src = s.at(row);
     const size_t stride = s.x.ld * sizeof(T);
-    const int units = s.template units<Units>(), units_read = whole_blocks(units, set.block);
+    const int units = s.template units<Units>(), units_read = round_up(units, set.block);
     if (s.x.k_major && set.block == 1) {
         const int width = group_rows(set.mr, true);
         if (rows % set.mr) std::fill_n(dst, size_t(STRETCH) * width, 0.0f);
@@ -145,9 +143,9 @@ static Rows pack_rows(float* dst, const KernelSet& set, const Stretch<T>& s, siz
         if (Units::lie_ready(s.kc) && units == units_read && stride % 2048 && rows % set.step == 0)
             return {reinterpret_cast<const char*>(src), stride, sizeof(float)};
         Units::along(dst, ROW_STRIDE, src, s.x.ld, rows, s.kc);
+        for (int i = 0; i < rows && units < units_read; i++)
+            std::fill_n(dst + size_t(i) * ROW_STRIDE + units, units_read - units, 0.0f);
     }
-    for (int i = 0; i < rows && units < units_read; i++)
-        std::fill_n(dst + size_t(i) * ROW_STRIDE + units, units_read - units, 0.0f);
     for (int i = rows; i % set.step; i++) std::fill_n(dst + size_t(i) * ROW_STRIDE, STRETCH, 0.0f);
     return {reinterpret_cast<const char*>(dst), ROW_STRIDE * sizeof(float), sizeof(float)};
 }
@@ -177,7 +175,7 @@ static void transpose_panel(float* dst, int nr, const Stretch<T>& s, size_t colu
 // All panels of a tile's columns, one after the other; what fills up the last block of units is zero.
 template <class Units, class T>
 static void pack_columns(float* dst, const KernelSet& set, const Stretch<T>& s, size_t column, int columns) {
-    const int units = s.template units<Units>(), units_read = whole_blocks(units, set.block), nr = set.nr;
+    const int units = s.template units<Units>(), units_read = round_up(units, set.block), nr = set.nr;
     for (int c = 0; c < columns; c += nr) {
         const int n = std::min(nr, columns - c);
         float* panel = dst + size_t(c) * units_read;
@@ -270,7 +268,7 @@ static void store_tile(const Result<T>& result, const Part& part, float* tile, c
                      result.add);
     for (int i = 0; i < part.rows && result.bias; i++) bias[i] = float(result.bias[part.row + i]);
     if (result.transposed) {
-        const int ld = whole_blocks(set.mr, 4);
+        const int ld = round_up(set.mr, 4);
         turn_tile(turned, ld, tile, set.nr, part.rows, bias);
         return store(result.p + part.column * result.ld + part.row, result.ld, turned, ld,
                      {part.column, part.row, part.columns, part.rows}, result.add);
@@ -312,7 +310,7 @@ template <class Units, class T>
 static void add_stretch(TileMemory& memory, const Product<T>& x, const Part& tile, const Stretch<T>& of_a,
                         const Stretch<T>& of_b, const Stretch<T>& next, float* sums, size_t sums_step) {
     const KernelSet& set = x.set;
-    const int units = whole_blocks(of_a.template units<Units>(), set.block),
+    const int units = round_up(of_a.template units<Units>(), set.block),
               group = group_rows(set.mr, x.a.k_major);
     const int calls_each = int(blocks(tile.columns, set.nr)),
               calls = int(blocks(tile.rows, set.mr)) * calls_each;
@@ -349,12 +347,12 @@ static void add_stretch(TileMemory& memory, const Product<T>& x, const Part& til
 template <class Units, class T>
 static void compute_tile(TileMemory& memory, const Product<T>& x, const Part& tile) {
     const size_t stretch = size_t(STRETCH) * Units::per_unit, mr = x.set.mr, nr = x.set.nr,
-                 columns = blocks(tile.columns, nr) * nr;
+                 columns = size_t(round_up(tile.columns, x.set.nr));
     memory.a.at_least(size_t(ROW_STRIDE) * MAX_GROUP);
     memory.b.at_least(columns * STRETCH);
     const size_t sums_step =
         x.K > stretch ? mr * nr : 0;  // sums need no memory but one call's if it does all of K
-    float* sums = memory.sums.at_least(sums_step ? blocks(tile.rows, mr) * mr * columns : mr * nr);
+    float* sums = memory.sums.at_least(sums_step ? size_t(round_up(tile.rows, x.set.mr)) * columns : mr * nr);
     if (x.set.begin) x.set.begin();
     for (size_t k0 = 0; k0 < x.K; k0 += stretch) {
         const int kc = int(std::min(stretch, x.K - k0)), next_kc = int(std::min(stretch, x.K - k0 - kc));

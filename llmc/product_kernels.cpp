@@ -111,10 +111,10 @@ __attribute__((target("amx-tile,amx-bf16"))) void kernel_amx(float* tile, const 
     if (in.add) {
         _tile_loadd(0, tile, row);
         _tile_loadd(1, tile + 16, row);
-    }
-    if (in.add && MR == 32) {
-        _tile_loadd(2, below, row);
-        _tile_loadd(3, below + 16, row);
+        if constexpr (MR == 32) {
+            _tile_loadd(2, below, row);
+            _tile_loadd(3, below + 16, row);
+        }
     }
     for (int u = 0; u < in.units; u += 16, upper += 64, lower += 64, b += 16 * row) {
         _tile_loadd(4, upper, in.a_row);

@@ -35,6 +35,8 @@ struct KernelSet {
 template <class T>
 const KernelSet& best_kernels();
 
+inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+
 // The kernel for so many rows, of which the last few may be made up: its rows are a multiple of `step`.
 inline Kernel* kernel_for(const KernelSet& set, int rows) { return set.run[(rows - 1) / set.step]; }
 

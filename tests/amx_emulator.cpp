@@ -7,12 +7,12 @@
 #include <ucontext.h>
 
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "llmc/amx.h"
+#include "llmc/real.h"
 
 namespace {
 struct Tile {
@@ -82,9 +82,9 @@ float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysi
 // Even and odd numbers of pairs have sums of their own, which are added to the tile's in the end.
 void multiply(Tile& sums, const Tile& a, const Tile& b, int rows, int pairs, int columns) {
     auto number = [](const uint8_t* p) {
-        uint16_t bits;
-        memcpy(&bits, p, sizeof bits);
-        return flushed(std::bit_cast<float>(uint32_t(bits) << 16));
+        bf16 x;
+        memcpy(&x, p, sizeof x);
+        return flushed(x);
     };
     for (int i = 0; i < rows; i++) {
         float parts[16][2] = {};
@@ -161,9 +161,7 @@ AmxEmulator::AmxEmulator() {
 AmxEmulator::~AmxEmulator() {
     if (is_possible()) sigaction(SIGILL, &before, nullptr);
 }
-bool AmxEmulator::is_possible() {
-    return best_simd_level() >= SIMD_AVX512 && best_simd_level() < SIMD_AMX;
-}
+bool AmxEmulator::is_possible() { return best_simd_level() >= SIMD_AVX512 && best_simd_level() < SIMD_AMX; }
 long AmxEmulator::count() { return done; }
 #else
 AmxEmulator::AmxEmulator() = default;

@@ -305,12 +305,13 @@ static void measure_memory(ReportRun& run) {
 // --- launches ---
 
 static void measure_launches(ReportRun& run) {
-    Table table = {"launches",
-                   "The start of a kernel",
-                   joined({{"what", "", true}}, spread_columns("time", "us", Better::less)),
-                   {},
-                   "Medians, for one dispatch, each repetition recorded anew: the same dispatches take up to a "
-                   "twentieth longer in one recording than in another. dispatch_overhead has more."};
+    Table table = {
+        "launches",
+        "The start of a kernel",
+        joined({{"what", "", true}}, spread_columns("time", "us", Better::less)),
+        {},
+        "Medians, for one dispatch, each repetition recorded anew: the same dispatches take up to a "
+        "twentieth longer in one recording than in another. dispatch_overhead has more."};
     const int many = run.options.quick && run.software() ? 50 : 1000;
     auto add = [&](const std::string& what, const Spread& seconds) {
         std::vector<Cell> row = {what};
@@ -323,7 +324,8 @@ static void measure_launches(ReportRun& run) {
             return launch_cost(*run.pad, way, count, 3 * repeats(run));
         };
         auto recorded_anew = [&](LaunchWay way) {
-            return repeated(3 * repeats(run), 2.0, [&] { return launch_cost(*run.pad, way, many, 3).gpu.median; });
+            return repeated(3 * repeats(run), 2.0,
+                            [&] { return launch_cost(*run.pad, way, many, 3).gpu.median; });
         };
         add("dependent dispatch, GPU", recorded_anew(LaunchWay::replayed));
         add("independent dispatch, GPU", recorded_anew(LaunchWay::replayed_independent));
