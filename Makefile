@@ -1,59 +1,77 @@
-# Short commands; `make` alone lists them. They work on a fresh Debian 12 or 13 or Ubuntu 24.04: dev/setup.sh installs
-# what is missing. What CMake does is in CMakeLists.txt and CMakePresets.json.
+# Short commands; `make` alone lists them. They work on a fresh Debian 12 or 13 or Ubuntu 24.04: dev/setup.sh
+# installs what is missing. The build itself is in CMakeLists.txt and CMakePresets.json.
 
 FUZZ_SECONDS ?= $(if $(CI),60,5)
+PREFIX ?= /usr/local
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
-setup: ## install what is missing: packages by apt, newer shader tools in .tools/
+setup: ## install what is missing: packages with apt, newer shader tools in .tools/
 	@dev/setup.sh
 
-build: setup ## compile everything into build/
-	@$(call cmake_build,release,build)
-
-train: text build ## train a small GPT-2 on a generated corpus, 5 minutes on 2 cores; TEXT=file.txt: on your text; ARGS=...
+train: text ## train a small GPT-2 on a generated corpus; TEXT=file.txt: on your text; ARGS=options
+	@dev/setup.sh train
+	@$(call build_programs,train_gpt2 make_corpus prepare_data)
 	@dev/train.sh $(ARGS)
 
 text:
 	@dev/train.sh check
 
-test: newer-mesa browser build sanitize fuzz ## run all tests: readers fuzzed, CPU and services under sanitizers, all under Vulkan's validation
+build: setup ## build everything in build/
+	@$(call cmake_build,$(if $(CI),ci,release),build)
+
+install: ## install the programs as vulkan-gpt2-train, ... in PREFIX/bin; PREFIX=/usr/local
+	@dev/setup.sh train
+	@$(call build_programs,train_gpt2 generate eval make_corpus prepare_data)
+	@cmake --install build --prefix $(PREFIX)
+
+test: newer-mesa browser build sanitize fuzz ## run all tests, also under sanitizers and with fuzzed files
 	@ctest --preset release
 
-fuzz: setup ## feed broken files to every reader, under sanitizers, for FUZZ_SECONDS each: 5, in CI 60
+fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each
 	@if dev/setup.sh fuzz; then $(call cmake_build,fuzz,build-fuzz) && fuzz/run.sh build-fuzz $(FUZZ_SECONDS); \
-	else [ -z "$(CI)" ] && echo "make fuzz: left out, for lack of clang"; fi
+	else [ -z "$(CI)" ] && echo "make fuzz: skipped, since clang is missing"; fi
 
-# a software device with matrix cores; without it, and without CI=1, their tests say that they are left out
+# A software device with cooperative matrices. Without it, their tests are skipped, unless CI=1.
 newer-mesa: setup
-	@dev/setup.sh newer-mesa || { [ -z "$(CI)" ] && echo "make test: goes on without the tests of matrix cores"; }
+	@dev/setup.sh newer-mesa || { [ -z "$(CI)" ] && echo "make test: skips the tests of cooperative matrices"; }
 
-# the report's page is looked at in a browser; elsewhere than in CI only if there is one
+# A browser for the test of the report's page; installed only in CI.
 browser: setup
 	@[ -z "$(CI)" ] || dev/setup.sh chromium
 
-bench: build ## run every layer's benchmark, results in build/bench/*.json; ARGS=--benchmark_filter=...
+bench: build ## run every layer's benchmark; results in build/bench/*.json; ARGS=--benchmark_filter=...
 	@dev/bench.sh $(ARGS)
 
-report: build ## measure the device in 10 minutes: runs/report/report.html; QUICK=1: in 1; ARGS=--device ...
+report: build ## measure the device in 10 minutes: runs/report/report.html; QUICK=1: 1 minute; ARGS=options
 	@build/report $(if $(QUICK),--quick) $(ARGS)
 
-sanitize: setup ## CPU and service tests with address and undefined-behaviour sanitizers, in build-sanitize/
+sanitize: setup ## run the CPU tests with address and undefined-behaviour sanitizers, in build-sanitize/
 	@$(call cmake_build,sanitize,build-sanitize)
 	@ctest --preset sanitize
 
-debug: setup ## compile without optimization into build-debug/
+debug: setup ## build without optimization in build-debug/
 	@$(call cmake_build,debug,build-debug)
 
-format: ## lay out the C++ files by .clang-format
+format: ## format the C++ files with clang-format
 	@command -v clang-format >/dev/null || { echo "make format: install the package clang-format" >&2; exit 1; }
 	@git ls-files '*.cpp' '*.h' ':!shaders' | xargs -r clang-format -i
 
-clean: ## remove the build folders (.tools/, data/ and runs/ stay)
+clean: ## remove the build folders; .tools/, data/ and runs/ stay
 	rm -rf build build-debug build-sanitize build-fuzz
 
-# cmake_build PRESET,FOLDER: configures where that was not done since the presets changed, then builds
-cmake_build = { [ $(2)/build.ninja -nt CMakePresets.json ] || cmake --preset $(1); } && cmake --build --preset $(1)
+# configure PRESET,FOLDER: also notes the preset in the folder
+configure = cmake --preset $(1) && echo $(1) >$(2)/preset
 
-.PHONY: help text setup newer-mesa browser build train test fuzz bench report sanitize debug format clean
+# cmake_build PRESET,FOLDER: configures if the presets changed or the folder was configured by another one,
+# then builds
+cmake_build = { { [ $(2)/build.ninja -nt CMakePresets.json ] && grep -qsx $(1) $(2)/preset; } || \
+	{ $(call configure,$(1),$(2)); }; } && cmake --build --preset $(1)
+
+# build_programs TARGETS: builds only these, in build/ as it is configured, else without tests and benchmarks
+build_programs = { [ build/build.ninja -nt CMakePresets.json ] || \
+	{ $(call configure,programs,build); }; } && cmake --build build --target $(1)
+
+.PHONY: help setup train text build install test fuzz newer-mesa browser bench report sanitize debug format \
+	clean

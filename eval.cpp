@@ -1,43 +1,44 @@
-// Evaluates a trained GPT-2 without training it: loss, perplexity and bits per byte on token shards, and
-// HellaSwag.
+// Evaluates a trained GPT-2: loss, perplexity and bits per byte on token shards, and HellaSwag.
 //
 //     eval -e model.bin -i 'data/fineweb_val_*.bin'
 //     eval -e model.safetensors --hellaswag hellaswag_val.bin --device gpu --precision bf16 -b 32
 //
-// Every token of the shards but each shard's first is predicted once, from those before it in its stretch of
-// T tokens; the last, short stretch of a shard counts as well.
+// A shard is divided into sequences of T tokens, the last of which may be shorter. Every token except a
+// shard's first is predicted once, from the tokens before it in its sequence.
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <optional>
 
-#include "data/command_line.h"
-#include "llmc/dataloader.h"
-#include "llmc/evaluate.h"
-#include "llmc/openmp_waiting.h"
-#include "llmc/token_file.h"
-#include "llmc/trained_model.h"
+#include "llmc/data/token_file.h"
+#include "llmc/launchpad/open_device.h"
+#include "llmc/program/command_line.h"
+#include "llmc/program/start_program.h"
+#include "llmc/run/evaluate.h"
+#include "llmc/run/progress.h"
+#include "llmc/run/trained_model.h"
 
-struct Options {
+struct EvalOptions {
     ModelOptions model;
     std::string data, hellaswag;
-    int batch = 4, sequence = 0, most_batches = -1;
+    int batch = 4, sequence = 0, max_batches = -1;
 };
 
-// What shards were predicted with: sums over tokens.
+// Sums over the predicted tokens.
 struct Score {
     double nats = 0;
-    uint64_t tokens = 0, bytes = 0;  // bytes of text; end-of-text has none
+    uint64_t tokens = 0, bytes = 0;  // bytes of text, without end-of-text tokens
 };
 
-// Stretches of T tokens of the shards, B at a time.
-struct Stretches {
+// Reads the shards as sequences of T tokens, B at a time.
+struct Sequences {
     const std::vector<TokenShard>& shards;
     int B, T, vocab_size;
     size_t shard = 0;
-    uint64_t at = 0;  // first token of the next stretch
+    uint64_t at = 0;  // first token of the next sequence
 
-    // Fills inputs and targets (B,T), and how many positions of each row hold a token (B); false: none are
-    // left.
+    // Fills inputs and targets (B,T), and counts (B) with the number of tokens in each row. Returns false if
+    // no sequence is left.
     bool next(std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& counts) {
         std::fill(inputs.begin(), inputs.end(), 0);
         std::fill(targets.begin(), targets.end(), 0);
@@ -58,14 +59,14 @@ struct Stretches {
 };
 
 template <class Real>
-static Score score_shards(GPT2<Real>& g, const std::vector<TokenShard>& shards, int most_batches,
+static Score score_shards(GPT2<Real>& g, const std::vector<TokenShard>& shards, int max_batches,
                           const std::optional<Tokenizer>& tokenizer) {
     const int B = g.B, T = g.T;
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size()), counts(B);
     std::vector<float> losses(inputs.size());
-    Stretches stretches = {shards, B, T, g.config.vocab_size};
+    Sequences sequences = {.shards = shards, .B = B, .T = T, .vocab_size = g.config.vocab_size};
     Score score;
-    for (int batch = 0; batch != most_batches && stretches.next(inputs, targets, counts); batch++) {
+    for (int batch = 0; batch != max_batches && sequences.next(inputs, targets, counts); batch++) {
         gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
         gpt2_forward(g, B, T);
         gpt2_head(g, B, T, 1, Gradients::none);
@@ -89,60 +90,50 @@ static void print_score(const Score& score) {
     if (score.bytes)
         printf("%f bits per byte\n", score.nats / std::log(2) / double(score.bytes));
     else
-        printf("bits per byte: not known without the tokenizer (--tokenizer)\n");
-}
-
-// The tokenizer counts bytes; it may be missing where nobody asked for it.
-static std::optional<Tokenizer> try_tokenizer(const ModelOptions& options, const ModelConfig& config) {
-    try {
-        return find_tokenizer(options, config);
-    } catch (const Error&) {
-        if (!options.tokenizer.empty()) throw;
-        return std::nullopt;
-    }
+        printf("bits per byte: unknown without the tokenizer (--tokenizer)\n");
 }
 
 template <class Real>
-static void evaluate(const Options& options, const ModelConfig& config) {
-    const std::optional<Tokenizer> tokenizer = try_tokenizer(options.model, config);
+static void evaluate(const EvalOptions& options, const ModelConfig& config) {
+    const std::optional<Tokenizer> tokenizer = find_model_tokenizer(options.model, config);  // counts bytes
     std::vector<TokenShard> shards;
     if (!options.data.empty()) shards = open_token_shards(options.data);
     uint64_t tokens = 0;
     for (const TokenShard& shard : shards) tokens = std::max(tokens, shard.tokens);
     if (!options.data.empty() && tokens < 2)
-        fail("'%s' has no shard of two tokens: there is nothing to predict", options.data.c_str());
+        fail("'%s' has no shard of at least two tokens: there is nothing to predict", options.data.c_str());
     std::vector<HellaSwagExample> examples;
     if (!options.hellaswag.empty()) examples = read_hellaswag(options.hellaswag, config.vocab_size);
 
-    const auto pad = open_device(options.model);
+    const auto pad = open_device(options.model.device, {}, stderr);
     const auto g = load_model<Real>(options.model, config, pad.get());
     gpt2_allocate(*g, options.batch, options.sequence, false);
-    if (!shards.empty()) print_score(score_shards(*g, shards, options.most_batches, tokenizer));
+    if (!shards.empty()) print_score(score_shards(*g, shards, options.max_batches, tokenizer));
     if (examples.empty()) return;
-    print_hellaswag(hellaswag_right(*g, examples), examples.size());
+    print_hellaswag(hellaswag_correct(*g, examples), examples.size());
 }
 
-static void add_options(CLI::App& app, Options& o) {
+static void add_options(CLI::App& app, EvalOptions& o) {
     add_model_options(app, o.model);
     app.add_option("-i,--data", o.data, "token shards: a file or a quoted glob pattern");
-    app.add_option("--hellaswag", o.hellaswag, "HellaSwag's file, as prepare_data hellaswag makes it");
-    app.add_option("-b,--batch-size", o.batch, "sequences at a time (B)")
+    app.add_option("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag");
+    app.add_option("-b,--batch-size", o.batch, "sequences per batch (B)")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
-    app.add_option("-t,--sequence-length", o.sequence, "tokens of a sequence (T; 0: the model's max_seq_len)")
+    app.add_option("-t,--sequence-length", o.sequence, "tokens per sequence (T; 0: the model's max_seq_len)")
         ->check(CLI::Range(0, 1 << 20))
         ->capture_default_str();
-    app.add_option("-m,--max-batches", o.most_batches, "batches of the shards at most (-1: all)")
+    app.add_option("-m,--max-batches", o.max_batches, "most batches to evaluate (-1: all)")
         ->check(CLI::Range(-1, 1 << 30))
         ->capture_default_str();
 }
 
 int main(int argc, char** argv) {
-    wait_briefly(argv);
-    Options options;
-    CLI::App app("Evaluates a trained GPT-2 on token shards and on HellaSwag.", "eval");
-    add_options(app, options);
-    return run_command_line(app, argc, argv, [&] {
+    start_program(argv);
+    EvalOptions options;
+    CommandLine line("eval", "Evaluates a trained GPT-2 on token shards and on HellaSwag.");
+    add_options(*line.app, options);
+    return line.run(argc, argv, [&] {
         if (options.data.empty() && options.hellaswag.empty())
             fail("nothing to evaluate on: give token shards with -i, or --hellaswag FILE");
         const ModelConfig config = find_config(options.model);
@@ -151,7 +142,7 @@ int main(int argc, char** argv) {
             fail("-t %d is more than the model's max_seq_len %d", options.sequence, config.max_seq_len);
         if (int64_t(options.batch) * options.sequence > 1 << 30)
             fail("-b %d times -t %d is more than 2^30 tokens", options.batch, options.sequence);
-        if (options.most_batches == 0) fail("-m 0: at least one batch is needed");
-        with_precision(options.model, [&]<class Real>(Real) { evaluate<Real>(options, config); });
+        if (options.max_batches == 0) fail("-m 0: at least one batch is needed");
+        with_precision(options.model.precision, [&]<class Real>(Real) { evaluate<Real>(options, config); });
     });
 }

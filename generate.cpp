@@ -1,28 +1,28 @@
-// Writes text with a trained GPT-2, token by token, printed as it comes.
+// Generates text with a trained GPT-2 and prints it token by token.
 //
 //     generate -e gpt2_124M.bin "Once upon a time"
 //     generate -e model.safetensors --file prompt.txt -n 200 --temperature 0.8 --top-k 40 --seed 7
 //     echo "To be" | generate -e model.bin -
 //
-// Standard output gets the text and nothing else; device and speed are said on standard error. The same seed
-// gives the same text on the same device.
-#include <unistd.h>
-
-#include <chrono>
+// Standard output gets only the text; device and speed go to standard error. The same seed gives the same
+// text on the same device.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
 
-#include "data/command_line.h"
-#include "llmc/decoder.h"
-#include "llmc/file.h"
-#include "llmc/openmp_waiting.h"
-#include "llmc/sampler.h"
-#include "llmc/text_stream.h"
-#include "llmc/trained_model.h"
+#include "llmc/base/clock.h"
+#include "llmc/base/file.h"
+#include "llmc/data/text_stream.h"
+#include "llmc/launchpad/open_device.h"
+#include "llmc/model/decoder.h"
+#include "llmc/program/command_line.h"
+#include "llmc/program/start_program.h"
+#include "llmc/run/sampler.h"
+#include "llmc/run/trained_model.h"
 
-struct Options {
+struct GenerateOptions {
     ModelOptions model;
     std::string prompt, prompt_file;
     int tokens = 128;
@@ -31,14 +31,14 @@ struct Options {
     bool no_echo = false, ignore_end = false;
 };
 
-// The end of a file's last line is the editor's or echo's, not the prompt's.
+// A newline at the end comes from an editor or echo and is not part of the prompt.
 static std::string without_line_end(std::string text) {
     if (text.ends_with('\n')) text.pop_back();
     if (text.ends_with('\r')) text.pop_back();
     return text;
 }
 
-static std::string read_prompt(const Options& options) {
+static std::string read_prompt(const GenerateOptions& options) {
     if (!options.prompt_file.empty() && !options.prompt.empty())
         fail("--file and a prompt on the command line are both given: leave one out");
     if (!options.prompt_file.empty()) return without_line_end(read_whole_file(options.prompt_file, 1 << 30));
@@ -46,7 +46,7 @@ static std::string read_prompt(const Options& options) {
     return without_line_end({std::istreambuf_iterator<char>(std::cin), {}});
 }
 
-// The prompt's tokens after end-of-text, with which every document that a model is trained on begins.
+// The prompt's tokens after an end-of-text token, which starts every document in the training data.
 static std::vector<int> prompt_tokens(Tokenizer& tokenizer, const std::string& prompt) {
     std::vector<uint16_t> encoded = {uint16_t(tokenizer.end_of_text)};
     tokenizer.encode(prompt, encoded);
@@ -54,22 +54,21 @@ static std::vector<int> prompt_tokens(Tokenizer& tokenizer, const std::string& p
 }
 
 template <class Real>
-static void generate(const Options& options, const ModelConfig& config, Tokenizer& tokenizer,
+static void generate(const GenerateOptions& options, const ModelConfig& config, Tokenizer& tokenizer,
                      const std::string& prompt) {
-    using Clock = std::chrono::steady_clock;
-    const auto pad = open_device(options.model);
+    const auto pad = open_device(options.model.device, {}, stderr);
     const auto g = load_model<Real>(options.model, config, pad.get());
     Decoder<Real> decoder(*g, config.max_seq_len);
     TextStream text;
     if (!options.no_echo) text.write(prompt);
     const std::vector<int> tokens = prompt_tokens(tokenizer, prompt);
-    const auto start = Clock::now();
+    const double start = now();
     decoder.append(tokens.data(), int(tokens.size()));
     std::vector<float> logits(config.vocab_size);
     decoder.read_logits(logits.data());
-    const auto begun = Clock::now();
+    const double first_token = now();
     uint64_t coins = 1295 + options.seed;  // with the default seed 1337, llm.c's
-    if (coins == 0) coins = 1;             // which the generator could not leave
+    if (coins == 0) coins = 1;             // the generator cannot leave the state 0
     int count = 0;
     for (; count < options.tokens; count++) {
         const int token = sample_token(logits.data(), config.vocab_size, random_f32(coins), options.sampler);
@@ -80,47 +79,53 @@ static void generate(const Options& options, const ModelConfig& config, Tokenize
     }
     text.finish();
     text.write("\n");
-    const std::chrono::duration<double> reading = begun - start, writing = Clock::now() - begun;
+    const double reading = first_token - start, writing = now() - first_token;
     fprintf(stderr, "%zu tokens read in %.2f s, %d written in %.2f s: %.1f tokens/s\n", tokens.size(),
-            reading.count(), count, writing.count(), count / std::max(writing.count(), 1e-9));
+            reading, count, writing, count / std::max(writing, 1e-9));
 }
 
-static void add_options(CLI::App& app, Options& o) {
+static void add_options(CLI::App& app, GenerateOptions& o) {
     add_model_options(app, o.model);
     app.add_option("PROMPT", o.prompt,
-                   "what the text begins with; -: read it from standard input, without the last line's end");
-    app.add_option("--file", o.prompt_file, "read the prompt from this file, likewise");
-    app.add_option("-n,--tokens", o.tokens, "most tokens to write")
+                   "text to continue; -: read it from standard input, without a newline at its end");
+    app.add_option("--file", o.prompt_file, "read the prompt from this file, without a newline at its end");
+    app.add_option("-n,--tokens", o.tokens, "most tokens to generate")
         ->check(CLI::Range(0, 1 << 30))
         ->capture_default_str();
     app.add_option("--temperature", o.sampler.temperature,
-                   "logits are divided by it: below 1 likelier tokens, 0 always the likeliest")
+                   "divides the logits; 0: always the likeliest token")
         ->check(CLI::Range(0.0f, 1e3f))
         ->capture_default_str();
-    app.add_option("--top-k", o.sampler.top_k, "draw among the k likeliest tokens (0: all)")
+    app.add_option("--top-k", o.sampler.top_k, "sample from the k likeliest tokens (0: all)")
         ->check(CLI::Range(0, 1 << 30))
         ->capture_default_str();
     app.add_option("--top-p", o.sampler.top_p,
-                   "draw among the fewest likeliest tokens whose probabilities add up to p")
+                   "sample from the smallest set of likeliest tokens whose probabilities add up to p")
         ->check(CLI::Range(0.0f, 1.0f))
         ->capture_default_str();
     app.add_option("--seed", o.seed, "the same seed gives the same text on the same device")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     app.add_flag("--no-echo", o.no_echo, "do not print the prompt");
-    app.add_flag("--ignore-end", o.ignore_end, "go on with a new document where the model ends one");
+    app.add_flag("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
 }
 
 int main(int argc, char** argv) {
-    wait_briefly(argv);
-    Options options;
-    CLI::App app("Writes text with a trained GPT-2, on the CPU or on any Vulkan device.", "generate");
-    add_options(app, options);
-    return run_command_line(app, argc, argv, [&] {
+    start_program(argv);
+    GenerateOptions options;
+    CommandLine line("generate", "Generates text with a trained GPT-2, on the CPU or on any Vulkan device.");
+    add_options(*line.app, options);
+    return line.run(argc, argv, [&] {
         const ModelConfig config = find_config(options.model);
-        Tokenizer tokenizer = find_tokenizer(options.model, config);
+        std::optional<Tokenizer> tokenizer = find_model_tokenizer(options.model, config);
+        if (!tokenizer)
+            fail(
+                "no tokenizer of %d tokens for %s: name one with --tokenizer (prepare_data --make-tokenizer "
+                "makes "
+                "gpt2_tokenizer.bin)",
+                config.vocab_size, options.model.model.c_str());
         const std::string prompt = read_prompt(options);
-        with_precision(options.model,
-                       [&]<class Real>(Real) { generate<Real>(options, config, tokenizer, prompt); });
+        with_precision(options.model.precision,
+                       [&]<class Real>(Real) { generate<Real>(options, config, *tokenizer, prompt); });
     });
 }

@@ -1,31 +1,35 @@
-// Checks the whole model against PyTorch's numbers: logits, loss, the gradient of every parameter and, with a
-// losses file, ten AdamW steps. dev/make_reference.py writes such files for any shape; llm.c's own debug
-// state works too.
+// Checks the whole model against PyTorch: logits, loss, the gradient of every parameter and, with a losses
+// file, ten AdamW steps. dev/make_reference.py writes such files for any shape; llm.c's debug state works,
+// too.
 //
 //     test_gpt2 [--device D] [--precision P] [--losses FILE] MODEL.bin STATE.bin
 //
-// Without files it takes the small reference in tests/reference. Exits 0 only if everything is within the
-// limits below.
+// Without files it uses the small reference in tests/reference. Exits with 0 only if every error is within
+// the limits below.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 
-#include "llmc/checkpoint.h"
-#include "llmc/debug_state.h"
-#include "llmc/gpt2_update.h"
-#include "llmc/openmp_waiting.h"
+#include "llmc/base/precision.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/launchpad/open_device.h"
+#include "llmc/model/debug_state.h"
+#include "llmc/model/gpt2_update.h"
+#include "llmc/program/command_line.h"
+#include "llmc/program/start_program.h"
 
-// The largest errors that pass: relative L2 of tensors, relative of losses.
+// The largest errors that pass: the relative L2 error of tensors, the relative error of losses.
 struct ErrorLimits {
     double logits, gradients, loss;
 };
 
-// In fp32 the sums' own errors are what is seen, and GPUs have their own exp. In 16 bits it is the rounding
-// of what is stored, u = 2^-8 (bf16) or 2^-11 (fp16) relative at most: models of 2 and 3 layers show 2.0 u in
-// the logits, 3.4 u in the worst gradient and 0.18 u in the worst of ten losses, alike in both types, on the
-// CPU and on lavapipe. The limits are twice that; errors of more layers add up as random ones do.
+// In fp32, errors come from the order of summation and from a GPU's own exp. In 16 bits they come from
+// rounding when values are stored, by at most u = 2^-8 (bf16) or 2^-11 (fp16), relative. Models of 2 and 3
+// layers show errors of 2.0 u in the logits, 3.4 u in the worst gradient and 0.18 u in the worst of ten
+// losses, in both types, on the CPU and on lavapipe. The limits are twice that and grow with the square root
+// of the depth, as independent errors do.
 template <class Real>
 static ErrorLimits error_limits(bool gpu, int layers) {
     const double tensors = gpu ? 5e-5 : 1e-5;
@@ -35,7 +39,7 @@ static ErrorLimits error_limits(bool gpu, int layers) {
     return {4 * u * depth, 7 * u * depth, 0.4 * u * depth};
 }
 
-// What was compared so far; a NaN anywhere fails.
+// The result of all comparisons so far. A NaN fails.
 struct Verdict {
     bool passed = true;
 
@@ -61,7 +65,7 @@ struct Verdict {
     }
 };
 
-// Forward and backward on the state's batch; returns the loss. Fills logits (B,T,V) unless null.
+// Runs forward and backward on the state's batch and returns the loss. Fills logits (B,T,V) unless null.
 template <class Real>
 static float forward_backward(GPT2<Real>& g, const DebugState& s, std::vector<float>* logits) {
     const int V = g.config.vocab_size, Vp = g.config.padded_vocab_size;
@@ -94,8 +98,8 @@ static void check_gradients(GPT2<Real>& g, const DebugState& s, double limit, Ve
     }
 }
 
-// The optimizer settings of llm.c's test: lr 1e-4, betas 0.9 and 0.999, eps 1e-8, decay 0.01 on everything,
-// no clipping.
+// Runs AdamW steps with the settings of llm.c's test: lr 1e-4, betas 0.9 and 0.999, eps 1e-8, weight decay
+// 0.01 on all parameters, no clipping.
 template <class Real>
 static void check_training(GPT2<Real>& g, const DebugState& s, const std::vector<double>& losses,
                            double limit, Verdict& verdict) {
@@ -108,23 +112,19 @@ static void check_training(GPT2<Real>& g, const DebugState& s, const std::vector
     }
 }
 
+struct TestOptions {
+    std::string device = "auto", precision = "fp32", losses, model, state;
+};
+
 template <class Real>
-static bool check_model(const std::string& device, const std::string& model, const std::string& state_path,
-                        const std::string& losses_path) {
-    const ModelConfig config = read_model_header(model);
-    const DebugState s = read_debug_state(state_path, config);
-    const std::vector<double> losses = losses_path.empty() ? std::vector<double>() : read_losses(losses_path);
-    const DeviceChoice choice = choose_device(device);
-    std::unique_ptr<LaunchPad> pad;
-    if (choice.device) {
-        LaunchPadOptions options;
-        options.device = std::to_string(choice.device->index);
-        pad = std::make_unique<LaunchPad>(options);
-    }
-    printf("%s in %s on %s\n", model.c_str(), real_name<Real>(),
-           pad ? pad->device().name.c_str() : "the CPU");
+static bool check_model(const TestOptions& o) {
+    const ModelConfig config = read_model_header(o.model);
+    const DebugState s = read_debug_state(o.state, config);
+    const std::vector<double> losses = o.losses.empty() ? std::vector<double>() : read_losses(o.losses);
+    const auto pad = open_device(o.device);
+    printf("model: %s in %s\n", o.model.c_str(), real_name<Real>());
     GPT2<Real> g(config, pad.get(), true);
-    read_model(model, parameter_writer(g));
+    read_model(o.model, parameter_writer(g));
     gpt2_allocate(g, s.B, s.T, true);
     const ErrorLimits limits = error_limits<Real>(pad != nullptr, config.num_layers);
     Verdict verdict;
@@ -137,8 +137,7 @@ static bool check_model(const std::string& device, const std::string& model, con
     return verdict.passed;
 }
 
-// The folder of the reference that comes with the source: from the current folder, or beside the build
-// folder.
+// The folder of the reference in the source tree: below the current folder, or beside the build folder.
 static std::filesystem::path reference_folder() {
     std::error_code ignored;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
@@ -147,39 +146,36 @@ static std::filesystem::path reference_folder() {
     fail("tests/reference is not here: run from the project's folder, or give MODEL.bin and STATE.bin");
 }
 
-int main(int argc, char** argv) {
-    wait_briefly(argv);
-    std::string device = "auto", precision = "fp32", losses, model, state;
-    CLI::App app("Checks the model against PyTorch's numbers.", "test_gpt2");
+static void add_options(CLI::App& app, TestOptions& o) {
     app.set_help_flag("--help", "show this text");
-    app.add_option("--device", device,
-                   "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
+    app.add_option("--device", o.device,
+                   "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
-    app.add_option("--precision", precision, "fp32, bf16 or fp16")
-        ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+    app.add_option("--precision", o.precision, "fp32, bf16 or fp16")
+        ->check(CLI::IsMember(precision_names()))
         ->capture_default_str();
-    app.add_option("--losses", losses, "losses of ten AdamW steps, to be checked too");
-    CLI::Option* first = app.add_option("MODEL", model, "llm.c checkpoint, such as gpt2_124M.bin");
-    CLI::Option* second = app.add_option("STATE", state, "debug state, such as gpt2_124M_debug_state.bin");
-    first->needs(second);
-    try {
-        app.parse(argc, argv);
-        if (model.empty()) {
+    app.add_option("--losses", o.losses, "losses of ten AdamW steps, to check them, too");
+    CLI::Option* model = app.add_option("MODEL", o.model, "llm.c checkpoint, such as gpt2_124M.bin");
+    CLI::Option* state = app.add_option("STATE", o.state, "debug state, such as gpt2_124M_debug_state.bin");
+    model->needs(state);
+}
+
+int main(int argc, char** argv) {
+    start_program(argv);
+    TestOptions options;
+    bool passed = true;
+    CommandLine line("test_gpt2", "Checks the model against PyTorch.");
+    add_options(*line.app, options);
+    const int status = line.run(argc, argv, [&] {
+        if (options.model.empty()) {
             const std::filesystem::path folder = reference_folder();
-            model = (folder / "tiny.bin").string();
-            state = (folder / "tiny_debug_state.bin").string();
-            losses = (folder / "tiny_losses.txt").string();
+            options.model = folder / "tiny.bin";
+            options.state = folder / "tiny_debug_state.bin";
+            options.losses = folder / "tiny_losses.txt";
         }
-        const auto check = precision == "bf16"   ? check_model<bf16>
-                           : precision == "fp16" ? check_model<fp16>
-                                                 : check_model<float>;
-        const bool passed = check(device, model, state, losses);
+        passed =
+            with_precision(options.precision, [&]<class Real>(Real) { return check_model<Real>(options); });
         printf("%s\n", passed ? "all within the limits" : "FAILED: see the lines above");
-        return passed ? 0 : 1;
-    } catch (const CLI::Success& help) {
-        return app.exit(help);
-    } catch (const std::exception& error) {
-        fprintf(stderr, "test_gpt2: %s\n", error.what());
-        return 1;
-    }
+    });
+    return passed ? status : 1;
 }

@@ -1,4 +1,4 @@
-# Writes OUTPUT, a C++ file that holds every SPIR-V file of FILES as an array of words; llmc/shaders.h declares
+# Writes OUTPUT, a C++ file that holds every SPIR-V file of FILES as an array of words; llmc/launchpad/shaders.h declares
 # what it defines. Run as: cmake -DOUTPUT=... -DFILES="a.spv;b.spv" -P embed.cmake
 set(arrays "")
 set(table "")
@@ -10,5 +10,5 @@ foreach(file ${FILES})
   string(APPEND arrays "static const uint32_t ${name}[] = {${words}};\n")
   string(APPEND table "    {\"${name}\", ${name}, sizeof ${name}},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"llmc/shaders.h\"\n${arrays}\
+file(WRITE ${OUTPUT} "#include \"llmc/launchpad/shaders.h\"\n${arrays}\
 const EmbeddedShader embedded_shaders[] = {\n${table}    {nullptr, nullptr, 0},\n};\n")

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Fetches llm.c's ready-made files and published models; a second run fetches only what is missing or was cut short.
-#     data/download.sh starter [DIR]           GPT-2 124M, its debug state, tokenizer, tinyshakespeare, HellaSwag
-#     data/download.sh gpt2 SIZE [DIR]         Hugging Face's GPT-2, SIZE gpt2, gpt2-medium, gpt2-large or gpt2-xl
-#     data/download.sh fineweb N [DIR]         FineWeb tokens: the validation shard and N (1-1028) shards for training
-#     data/download.sh fineweb-edu N [DIR]     FineWeb-Edu tokens: the same, 1-1001 shards of 200 MB each
-# DIR is where they go: data/NAME by default. BASE_URL=... takes them from another server's folder.
+# Downloads llm.c's ready-made files and published models. A second run downloads only missing and incomplete
+# files.
+#     data/download.sh starter [DIR]        GPT-2 124M, its debug state, tokenizer, tinyshakespeare, HellaSwag
+#     data/download.sh gpt2 SIZE [DIR]      Hugging Face's gpt2, gpt2-medium, gpt2-large or gpt2-xl
+#     data/download.sh fineweb N [DIR]      FineWeb tokens: the validation shard, 1-1028 training shards
+#     data/download.sh fineweb-edu N [DIR]  FineWeb-Edu tokens: likewise, 1-1001 shards of 200 MB each
+# DIR is the target folder, data/NAME by default. BASE_URL=... downloads from another server's folder.
 set -u
 
 hub=https://huggingface.co/datasets
 fail() { echo "download.sh: $*" >&2; exit 1; }
 
-# The size that the server tells, after its redirections; nothing when it has no such file or does not answer.
+# Prints the size that the server reports, after redirects; nothing if it has no such file or does not answer.
 remote_size() {
     local headers
     headers=$(curl --silent --fail --head --location --connect-timeout 20 "$1") || return
@@ -19,74 +20,79 @@ remote_size() {
 
 local_size() { if [ -f "$1" ]; then wc -c <"$1" | tr -d ' '; else echo 0; fi; }
 
-# int32 number $2 of the file's header
+# prints int32 number $2 of the header of file $1
 header_int() { od -A n -t d4 -j $((4 * $2)) -N 4 "$1" | tr -d ' '; }
 
-# A file of the right size must also be of the right kind, and a shard as long as its header says. JSON begins with a
-# brace, safetensors with a number of 8 bytes and JSON.
+# Checks the format of a complete file, and that a shard has the length its header says. JSON begins with a
+# brace, safetensors with 8 bytes and a brace.
 check_header() {
     local file=$1 name=$2 magic=$3
     if [ "$magic" = json ] || [ "$magic" = safetensors ]; then
         local at=1; [ "$magic" = json ] || at=9
-        [ "$(tail -c +$at "$file" | head -c 1 | tr -d '\0')" = "{" ] || { rm -f "$file"; fail "$name: is no $magic; deleted"; }
+        [ "$(tail -c +$at "$file" | head -c 1 | tr -d '\0')" = "{" ] ||
+            { rm -f "$file"; fail "$name is not a $magic file; deleted"; }
         return
     fi
     local found; found=$(header_int "$file" 0)
-    [ "$found" = "$magic" ] || { rm -f "$file"; fail "$name: starts with ${found:-nothing}, not $magic; deleted"; }
+    [ "$found" = "$magic" ] ||
+        { rm -f "$file"; fail "$name starts with ${found:-nothing} instead of $magic; deleted"; }
     if [ "$magic" = 20240520 ]; then
         local tokens; tokens=$(header_int "$file" 2)
         [ "$(local_size "$file")" = $((1024 + 2 * tokens)) ] ||
-            { rm -f "$file"; fail "$name: its size does not fit the $tokens tokens of its header; deleted"; }
+            { rm -f "$file"; fail "$name does not fit the $tokens tokens of its header; deleted"; }
     fi
 }
 
-# Fetches NAME into DIR by way of DIR/NAME.part, which a later run goes on with.
+# Downloads NAME to DIR/NAME.part, which a later run resumes, and renames it to DIR/NAME.
 fetch() {
     local name=$1 magic=$2 url=$base/$1 file=$dir/$1 part=$dir/$1.part size attempt status=0
     size=$(remote_size "$url")
-    [ "${size:-0}" -gt 0 ] || fail "$name: no answer with a size from $url: is there a network, and such a file?"
+    [ "${size:-0}" -gt 0 ] || fail "$name: $url gives no size; check the network and the address"
     if [ "$(local_size "$file")" = "$size" ]; then
         check_header "$file" "$name" "$magic"
         echo "$name: already there"
         return
     fi
-    [ "$(local_size "$file")" -lt "$size" ] || fail "$file is longer than the server's $size bytes: move it away"
-    if [ -f "$file" ]; then mv "$file" "$part"; fi  # cut short by something else
+    [ "$(local_size "$file")" -lt "$size" ] ||
+        fail "$file is longer than the server's $size bytes; move or remove it"
+    if [ -f "$file" ]; then mv "$file" "$part"; fi  # incomplete
     [ "$(local_size "$part")" -le "$size" ] || rm -f "$part"
     for attempt in 1 2 3; do
         [ "$(local_size "$part")" = "$size" ] && break
         [ "$attempt" = 1 ] || sleep "${RETRY_SECONDS:-5}"
         curl --silent --fail --location --connect-timeout 20 --continue-at - --output "$part" "$url"
         status=$?
-        [ $status = 33 ] && rm -f "$part"  # the server cannot go on in the middle: from the start then
+        [ $status = 33 ] && rm -f "$part"  # the server cannot resume; start over
     done
     local got; got=$(local_size "$part")
-    [ "$got" = "$size" ] || fail "$name: only $got of $size bytes came (curl status $status); run it again to go on"
+    [ "$got" = "$size" ] ||
+        fail "$name: received only $got of $size bytes (curl status $status); run again to resume"
     check_header "$part" "$name" "$magic"
     mv "$part" "$file" || fail "cannot write $file"
     echo "$name: $size bytes"
 }
 
-# The validation shard and the first N training shards, whose names start with PREFIX.
+# Downloads the validation shard and the first N training shards; their names start with PREFIX.
 fetch_shards() {
     local prefix=$1 count=$2 most=$3 i
-    case $count in '' | *[!0-9]*) fail "how many shards? a number from 1 to $most, not '$count'" ;; esac
-    { [ "$count" -ge 1 ] && [ "$count" -le "$most" ]; } || fail "there are 1 to $most training shards, not $count"
+    case $count in '' | *[!0-9]*) count=0 ;; esac
+    { [ "$count" -ge 1 ] && [ "$count" -le "$most" ]; } ||
+        fail "the number of training shards must be from 1 to $most, not '$2'"
     fetch "${prefix}_val_000000.bin" 20240520
     for i in $(seq 1 "$count"); do fetch "$(printf '%s_train_%06d.bin' "$prefix" "$i")" 20240520; done
 }
 
-# Sets base (the server's folder) and dir (ours).
+# Sets base (the server's folder) and dir (the local one).
 from() {
     base=${BASE_URL:-$hub/$1/resolve/main}
     base=${base%/}
     dir=$2
-    mkdir -p "$dir" 2>/dev/null || fail "cannot make the folder $dir"
+    mkdir -p "$dir" 2>/dev/null || fail "cannot create the folder $dir"
     [ -w "$dir" ] || fail "cannot write to the folder $dir"
 }
 
 usage="usage: download.sh starter [DIR] | gpt2 SIZE [DIR] | fineweb N [DIR] | fineweb-edu N [DIR]"
-command -v curl >/dev/null || fail "curl is needed: install the package curl"
+command -v curl >/dev/null || fail "curl not found: install the package curl"
 here=$(dirname "$0")
 case ${1:-} in
     starter)
@@ -104,7 +110,7 @@ case ${1:-} in
         [ $# -le 3 ] || fail "$usage"
         case ${2:-} in
             gpt2 | gpt2-medium | gpt2-large | gpt2-xl) ;;
-            *) fail "which one? gpt2, gpt2-medium, gpt2-large or gpt2-xl, not '${2:-}'" ;;
+            *) fail "SIZE must be gpt2, gpt2-medium, gpt2-large or gpt2-xl, not '${2:-}'" ;;
         esac
         hub=https://huggingface.co from "openai-community/$2" "${3:-$here/$2}"
         fetch config.json json

@@ -1,11 +1,11 @@
-// prepare_data: text files to the token shards that train_gpt2 reads.
+// prepare_data: turns text files into the token shards that train_gpt2 reads.
 //     prepare_data --tokenizer gpt2_tokenizer.bin --split-documents blank-line --val-tokens 32768
 //                  --out data --name shakespeare tinyshakespeare.txt
-// writes data/shakespeare_val.bin and data/shakespeare_train.bin; with --field text the files are JSONL. All
-// threads tokenize; the tokens are the same for any number of them.
+// writes data/shakespeare_val.bin and data/shakespeare_train.bin. With --field text, the files are JSONL. All
+// threads tokenize; their number does not change the tokens.
 //     prepare_data hellaswag --tokenizer gpt2_tokenizer.bin --out hellaswag_val.bin hellaswag_val.jsonl
-// makes llm.c's HellaSwag file. With --make-tokenizer it instead makes gpt2_tokenizer.bin from the two files
-// that GPT-2's vocabulary was published as.
+// makes llm.c's HellaSwag file. --make-tokenizer makes gpt2_tokenizer.bin from the two files in which GPT-2's
+// vocabulary was published.
 #include <omp.h>
 
 #include <algorithm>
@@ -14,14 +14,15 @@
 #include <filesystem>
 #include <set>
 
-#include "data/command_line.h"
 #include "data/progress_bar.h"
-#include "llmc/error.h"
-#include "llmc/file.h"
-#include "llmc/hellaswag.h"
-#include "llmc/text_reader.h"
-#include "llmc/token_file.h"
-#include "llmc/tokenizer.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/data/text_reader.h"
+#include "llmc/data/token_file.h"
+#include "llmc/data/tokenizer.h"
+#include "llmc/program/command_line.h"
+#include "llmc/program/start_program.h"
 
 struct Options {
     std::vector<std::string> files;
@@ -31,8 +32,8 @@ struct Options {
     std::string hellaswag;  // the JSONL file of the subcommand
 };
 
-// Collects tokens and writes them as PREFIX.bin or, when there are more than `limit`, as PREFIX_000000.bin
-// and so on. The first shard waits in memory until it is known which.
+// Collects tokens and writes them to PREFIX.bin or, if there are more than `limit`, to PREFIX_000000.bin and
+// so on. The first shard stays in memory until its name is known.
 struct ShardWriter {
     std::string prefix;
     uint64_t limit, total = 0;
@@ -62,7 +63,7 @@ struct ShardWriter {
     }
 };
 
-// Tokens as a stream: the first val_tokens go to one writer, the others to the second.
+// Splits the stream of tokens: the first val_tokens go to `val`, the others to `train`.
 struct Preparation {
     int end_of_text;
     uint64_t val_tokens;
@@ -85,8 +86,8 @@ struct Preparation {
     }
 };
 
-// Tokenizes blocks, each with one of the tokenizers, since one is not for two threads at once. The first
-// error in the blocks' order is thrown.
+// Tokenizes the blocks in parallel, with one tokenizer per thread, since a tokenizer is not thread-safe.
+// Throws the first error in the order of the blocks.
 static std::vector<EncodedBlock> encode_all(const std::vector<TextBlock>& blocks, const TextFormat& format,
                                             std::vector<Tokenizer>& tokenizers) {
     std::vector<EncodedBlock> encoded(blocks.size());
@@ -104,14 +105,14 @@ static std::vector<EncodedBlock> encode_all(const std::vector<TextBlock>& blocks
     return encoded;
 }
 
-// One line for each file that is not UTF-8. It may be meant so, and its bytes have tokens all the same.
+// Prints a note for each file that is not UTF-8. This is not an error: every byte has a token.
 static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, std::set<std::string>& noted) {
     if (encoded.not_utf8 == std::string::npos || !noted.insert(block.path).second) return;
-    fprintf(
-        stderr,
-        "prepare_data: note: %s is not UTF-8 at byte %llu; its bytes are taken as they are (iconv converts "
-        "text of other encodings)\n",
-        block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
+    fprintf(stderr,
+            "prepare_data: note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (iconv converts "
+            "other "
+            "encodings)\n",
+            block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
 }
 
 static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
@@ -133,7 +134,8 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
     }
 }
 
-// Deletes shards that an earlier run left under the same name, which a glob would mix with the new ones.
+// Deletes shards that an earlier run left under the same name, because a glob would mix them with the new
+// ones.
 static void remove_stale_shards(const Options& options, const std::vector<std::string>& written) {
     std::set<std::filesystem::path> fresh(written.begin(), written.end());
     for (const auto& entry : std::filesystem::directory_iterator(options.out)) {
@@ -153,13 +155,13 @@ static void check_options(const Options& options) {
     if (options.files.empty()) fail("no text file is given");
     if (options.out.empty() || options.name.empty()) fail("--out DIR and --name NAME are needed");
     if (options.name.find('/') != std::string::npos)
-        fail("--name %s: a name has no slash", options.name.c_str());
+        fail("--name %s: the name must not contain a slash", options.name.c_str());
     if (options.shard_tokens < 1 || options.shard_tokens > max_shard_tokens)
         fail("--shard-tokens is %llu, not in 1 to %llu", (unsigned long long)options.shard_tokens,
              (unsigned long long)max_shard_tokens);
     for (const std::string& file : options.files)
         if (file.ends_with(".jsonl") && options.field.empty())
-            fail("%s: say with --field which field of the JSON objects holds the text, such as --field text",
+            fail("%s: name the field of the JSON objects that holds the text, as in --field text",
                  file.c_str());
 }
 
@@ -177,10 +179,10 @@ static void prepare(const Options& options) {
                         {prefix + "_val", options.shard_tokens},
                         {prefix + "_train", options.shard_tokens}};
     add_files(work, reader, tokenizers);
-    if (work.bytes == 0) fail("%s: no text in it", options.files[0].c_str());
+    if (work.bytes == 0) fail("%s has no text", options.files[0].c_str());
     if (work.train.total == 0)
-        fail("all %llu tokens of the text fit into --val-tokens %llu: none are left to train on",
-             (unsigned long long)work.val.total, (unsigned long long)options.val_tokens);
+        fail("--val-tokens %llu takes all %llu tokens of the text; none are left to train on",
+             (unsigned long long)options.val_tokens, (unsigned long long)work.val.total);
     work.val.finish();
     work.train.finish();
     std::vector<std::string> written = work.val.written;
@@ -188,7 +190,7 @@ static void prepare(const Options& options) {
     remove_stale_shards(options, written);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const uint64_t total = work.val.total + work.train.total;
-    printf("%llu bytes, %llu tokens, %.2f bytes a token, %.1f MB/s\n", (unsigned long long)work.bytes,
+    printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
            (unsigned long long)total, double(work.bytes) / double(total),
            1e-6 * double(work.bytes) / seconds);
 }
@@ -205,7 +207,7 @@ static void prepare_hellaswag(const Options& options) {
         examples.push_back(
             parse_hellaswag(std::string_view(text).substr(start, end - start), where, tokenizer));
     }
-    if (examples.empty()) fail("%s: no examples in it", options.hellaswag.c_str());
+    if (examples.empty()) fail("%s has no examples", options.hellaswag.c_str());
     write_hellaswag(options.out, examples);
     printf("%s: %zu examples\n", options.out.c_str(), examples.size());
 }
@@ -213,37 +215,38 @@ static void prepare_hellaswag(const Options& options) {
 static void make_tokenizer(const Options& options) {
     if (options.vocab.empty() || options.encoder.empty())
         fail("--make-tokenizer needs --vocab vocab.bpe and --encoder encoder.json");
-    if (!options.files.empty()) fail("--make-tokenizer takes no text file: %s", options.files[0].c_str());
+    if (!options.files.empty())
+        fail("--make-tokenizer reads no text file, but %s is given", options.files[0].c_str());
     Tokenizer tokenizer = make_gpt2_tokenizer(options.vocab, options.encoder);
     write_tokenizer(tokenizer, options.make_tokenizer);
     printf("%s: %d tokens\n", options.make_tokenizer.c_str(), tokenizer.vocab_size());
 }
 
 int main(int argc, char** argv) {
+    start_program(argv);
     Options options;
-    CLI::App app("Turns text files into token shards DIR/NAME_train.bin and DIR/NAME_val.bin.",
-                 "prepare_data");
-    app.add_option("FILE", options.files, "text files, each a document or more");
-    app.add_option("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
-    app.add_option("--split-documents", options.split, "blank-line: end-of-text also after every blank line")
-        ->check(CLI::IsMember({"blank-line"}));
-    app.add_option("--field", options.field, "the files are JSONL: this field of each object is a document");
-    app.add_option("--val-tokens", options.val_tokens, "so many tokens at the start are for validation (0)")
-        ->check(CLI::NonNegativeNumber);
-    app.add_option("--shard-tokens", options.shard_tokens, "most tokens of one shard (100000000)")
-        ->check(CLI::NonNegativeNumber);
-    app.add_option("--out", options.out, "folder for the shards, made if missing");
-    app.add_option("--name", options.name, "the shards' name");
-    app.add_option("--make-tokenizer", options.make_tokenizer,
-                   "write GPT-2's tokenizer file, and nothing else");
-    app.add_option("--vocab", options.vocab, "vocab.bpe, for --make-tokenizer");
-    app.add_option("--encoder", options.encoder, "encoder.json, for --make-tokenizer");
-    CLI::App* hellaswag = app.add_subcommand("hellaswag", "Turns HellaSwag's JSONL into llm.c's file.");
-    hellaswag->add_option("FILE", options.hellaswag, "hellaswag_val.jsonl, as published")->required();
-    hellaswag->add_option("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
-    hellaswag->add_option("--out", options.out, "the file to write")->required();
-    return run_command_line(app, argc, argv, [&] {
-        if (hellaswag->parsed())
+    CommandLine line("prepare_data",
+                     "Turns text files into token shards DIR/NAME_train.bin and DIR/NAME_val.bin.");
+    line.add("FILE", options.files, "text files, each of one or more documents");
+    line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
+    line.add_choice("--split-documents", options.split, {"blank-line"},
+                    "blank-line: put end-of-text after every blank line, too");
+    line.add("--field", options.field, "the files are JSONL; this field of each object is a document");
+    line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation (0)");
+    line.add("--shard-tokens", options.shard_tokens, "maximum tokens in a shard (100000000)");
+    line.add("--out", options.out, "folder for the shards, created if missing");
+    line.add("--name", options.name, "name of the shards");
+    line.add("--make-tokenizer", options.make_tokenizer, "only write GPT-2's tokenizer to this file");
+    line.add("--vocab", options.vocab, "vocab.bpe, for --make-tokenizer");
+    line.add("--encoder", options.encoder, "encoder.json, for --make-tokenizer");
+    CommandLine hellaswag = line.add_subcommand("hellaswag", "Turns HellaSwag's JSONL into llm.c's file.");
+    hellaswag.add("FILE", options.hellaswag, "hellaswag_val.jsonl, as published");
+    hellaswag.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
+    hellaswag.add("--out", options.out, "file to write");
+    hellaswag.require("FILE");
+    hellaswag.require("--out");
+    return line.run(argc, argv, [&] {
+        if (hellaswag.given())
             prepare_hellaswag(options);
         else if (options.make_tokenizer.empty())
             prepare(options);

@@ -1,5 +1,4 @@
-// A line on standard error that says how far the work is, where that is a terminal; nothing is printed
-// elsewhere.
+// A progress bar on standard error; prints nothing if that is not a terminal.
 #pragma once
 #include <unistd.h>
 
@@ -13,7 +12,7 @@ struct ProgressBar {
     bool terminal = isatty(STDERR_FILENO);
     Clock::time_point start = Clock::now(), last = start;
 
-    // done of total bytes (0: not known); draws five times a second at most.
+    // `done` of `total` bytes (0: unknown) are processed. Draws at most five times per second.
     void show(uint64_t done, uint64_t total) {
         const auto now = Clock::now();
         if (!terminal || now - last < std::chrono::milliseconds(200)) return;
@@ -31,7 +30,7 @@ struct ProgressBar {
                 std::string(filled, '#').c_str(), std::string(width - filled, ' ').c_str(), 100 * share,
                 1e-6 * rate, left / 60, left % 60);
     }
-    ~ProgressBar() {  // also where the work ended with an error
+    ~ProgressBar() {  // clears the line, also after an error
         if (terminal && last != start) fprintf(stderr, "\r\x1b[K");
     }
 };

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs every benchmark program of build/ and keeps its results as build/bench/NAME.json. Run by `make bench`, or as:
+# Runs every benchmark program in build/ and saves its results to build/bench/NAME.json. Run by `make bench`,
+# or as:
 #   dev/bench.sh [--benchmark_filter=... or any other option of Google Benchmark]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,4 +13,4 @@ for program in build/bench_*; do
     echo "== $name"
     "$program" --benchmark_out="build/bench/$name.json" --benchmark_out_format=json "$@"
 done
-[ $found = 1 ] || { echo "bench.sh: no build/bench_* program; run make build" >&2; exit 1; }
+[ $found = 1 ] || { echo "bench.sh: there is no build/bench_* program; run make build" >&2; exit 1; }

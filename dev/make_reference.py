@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Writes what PyTorch computes for a GPT-2 model, in llm.c's formats, for test_gpt2 to be measured against.
+r"""Writes reference results of a GPT-2 model, computed by PyTorch, in llm.c's formats, for test_gpt2.
 
-    dev/make_reference.py --layers 3 --heads 3 --channels 48 --max-seq-len 96 --vocab 300 --random-all --out odd48
+    dev/make_reference.py --layers 3 --heads 3 --channels 48 --max-seq-len 96 --vocab 300 --random-all \
+        --out odd48
     dev/make_reference.py --descriptor d12 --out d12
     dev/make_reference.py --check MODEL.bin STATE.bin [--losses LOSSES.txt]
 
-The first two write NAME.bin (checkpoint, version 3), NAME_debug_state.bin (tokens, targets, logits, loss, gradients,
-computed in float32), NAME_debug_state_f64.bin (the same computed in float64, then rounded), and NAME_losses.txt
-(step, float32 loss, float64 loss before each of ten AdamW updates on that batch: learning rate 1e-4, betas 0.9 and
-0.999, eps 1e-8, weight decay 0.01 on every tensor, the settings of llm.c's test_gpt2). The third recomputes a pair of
-files in float64 and fails where it differs. Needs PyTorch 1.13 or newer with numpy; the CPU is enough (with Debian's
-python3-torch also install libopenblas0: the plain BLAS that it comes with takes many minutes for d12).
+The first two commands write:
+    NAME.bin                  checkpoint, version 3
+    NAME_debug_state.bin      tokens, targets, logits, loss and gradients, computed in float32
+    NAME_debug_state_f64.bin  the same, computed in float64 and rounded to float32
+    NAME_losses.txt           step, float32 loss and float64 loss before each of ten AdamW updates
+The updates, all on that batch, use the settings of llm.c's test_gpt2: learning rate 1e-4, betas 0.9 and
+0.999, eps 1e-8, weight decay 0.01 on every tensor. The third command recomputes a pair of files in float64
+and fails if they differ. Needs PyTorch 1.13 or newer with numpy; a CPU suffices. With Debian's python3-torch
+also install libopenblas0: the default BLAS takes many minutes for d12.
 """
 import argparse
 import math
@@ -36,13 +40,14 @@ def fail(message):
 def tensor_shapes(config):
     """The shape of each of llm.c's 16 tensors, in the order of its files."""
     L, C = config["layers"], config["channels"]
-    shapes = [(config["padded_vocab"], C), (config["max_seq_len"], C), (L, C), (L, C), (L, 3 * C, C), (L, 3 * C),
-              (L, C, C), (L, C), (L, C), (L, C), (L, 4 * C, C), (L, 4 * C), (L, C, 4 * C), (L, C), (C,), (C,)]
+    shapes = [(config["padded_vocab"], C), (config["max_seq_len"], C),
+              (L, C), (L, C), (L, 3 * C, C), (L, 3 * C), (L, C, C), (L, C),
+              (L, C), (L, C), (L, 4 * C, C), (L, 4 * C), (L, C, 4 * C), (L, C), (C,), (C,)]
     return dict(zip(NAMES, shapes))
 
 
 def draw_parameters(config, seed, random_all):
-    """GPT-2's initialization in PyTorch's order; with random_all every element is random, no bias 0 and no scale 1."""
+    """Draws GPT-2's initial parameters in PyTorch's order. random_all: biases and LayerNorm weights, too."""
     generator = torch.Generator().manual_seed(seed)
     shapes = tensor_shapes(config)
     params = {name: torch.zeros(shape) for name, shape in shapes.items()}
@@ -59,7 +64,7 @@ def draw_parameters(config, seed, random_all):
     for name in NAMES:
         if name.startswith("ln") and name.endswith("w"):
             params[name].fill_(1.0)
-    if random_all:  # layers that matter: attention far from uniform, every bias and scale seen
+    if random_all:  # makes attention far from uniform, and every bias and LayerNorm weight matter
         for name in NAMES:
             if name.endswith("b"):
                 draw(params[name], 0.1)
@@ -71,7 +76,7 @@ def draw_parameters(config, seed, random_all):
 
 
 def forward(params, config, tokens):
-    """Logits (B, T, V) of tokens (B, T)."""
+    """The logits (B, T, V) of tokens (B, T)."""
     B, T = tokens.shape
     C, NH = config["channels"], config["heads"]
     wte = params["wte"][:config["vocab"]]
@@ -92,7 +97,7 @@ def forward(params, config, tokens):
 
 
 def compute(params, config, inputs, targets, dtype):
-    """One forward and backward pass in dtype, then ten updates: logits, loss, gradients, the ten losses."""
+    """Logits, loss and gradients of the first of ten training steps in dtype, and the losses of all ten."""
     params = {name: value.to(dtype, copy=True).requires_grad_() for name, value in params.items()}
     optimizer = torch.optim.AdamW(params.values(), lr=1e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     losses, first = [], None
@@ -121,8 +126,8 @@ def floats(tensor):
 
 def write_model(path, params, config):
     with open(path, "wb") as file:
-        file.write(header(MODEL_MAGIC, 3, config["max_seq_len"], config["vocab"], config["layers"], config["heads"],
-                          config["channels"], config["padded_vocab"]))
+        file.write(header(MODEL_MAGIC, 3, config["max_seq_len"], config["vocab"], config["layers"],
+                          config["heads"], config["channels"], config["padded_vocab"]))
         for name in NAMES:
             file.write(floats(params[name]))
 
@@ -141,7 +146,8 @@ def write_state(path, inputs, targets, logits, loss, gradients):
 def make(arguments, config):
     B, T = arguments.batch, arguments.seq
     params = draw_parameters(config, arguments.seed, arguments.random_all)
-    tokens = torch.randint(config["vocab"], (B * T + 1,), generator=torch.Generator().manual_seed(arguments.seed + 1))
+    generator = torch.Generator().manual_seed(arguments.seed + 1)
+    tokens = torch.randint(config["vocab"], (B * T + 1,), generator=generator)
     inputs, targets = tokens[:-1].view(B, T), tokens[1:].view(B, T)
     write_model(arguments.out + ".bin", params, config)
     losses = []
@@ -150,8 +156,9 @@ def make(arguments, config):
         write_state(f"{arguments.out}_debug_state{suffix}.bin", inputs, targets, logits, loss, gradients)
         losses.append(steps)
     with open(arguments.out + "_losses.txt", "w") as file:
-        file.write(f"# {Path(arguments.out).name}: mean loss before each AdamW update; lr 0.0001 betas 0.9 0.999 "
-                   "eps 1e-08 weight_decay 0.01 on every tensor\n# step float32 float64\n")
+        file.write(f"# {Path(arguments.out).name}: mean loss before each AdamW update; "
+                   "lr 0.0001 betas 0.9 0.999 eps 1e-08 weight_decay 0.01 on every tensor\n"
+                   "# step float32 float64\n")
         for step, pair in enumerate(zip(*losses)):
             file.write("%d %.9f %.12f\n" % (step, *pair))
     print(f"{arguments.out}: {sum(p.numel() for p in params.values())} parameters, losses "
@@ -164,7 +171,7 @@ def read_ints(path, magic, version):
     data = np.fromfile(path, "<u1")
     ints = data[:1024].view("<i4") if data.size >= 1024 else np.zeros(2, "<i4")
     if ints[0] != magic or ints[1] != version:
-        fail(f"{path} begins with {ints[0]}, version {ints[1]}; expected {magic}, version {version}")
+        fail(f"{path} has magic number {ints[0]}, version {ints[1]}; expected {magic}, version {version}")
     if data.size % 4 != 0:
         fail(f"{path} is truncated")
     return ints, data[1024:].view("<i4")
@@ -177,7 +184,7 @@ def take_tensors(path, values, config):
         params[name] = torch.from_numpy(values[at:at + count].astype("f4")).view(shape)
         at += count
     if at != values.size:
-        fail(f"{path} holds {values.size} values where {at} belong")
+        fail(f"{path} has {values.size} values instead of {at}")
     return params
 
 
@@ -195,7 +202,7 @@ def check(model_path, state_path, losses_path, limit):
     ints, values = read_ints(state_path, STATE_MAGIC, 2)
     B, T, V = int(ints[2]), int(ints[3]), config["vocab"]
     if B < 1 or not 1 <= T <= config["max_seq_len"] or values.size < 2 * B * T + B * T * V + 1:
-        fail(f"{state_path} is truncated, or not of this model")
+        fail(f"{state_path} is truncated or belongs to another model")
     tokens = torch.from_numpy(values[:2 * B * T].astype("i8")).view(2, B, T)
     if tokens.min() < 0 or tokens.max() >= V:
         fail(f"{state_path} has tokens outside the model's vocabulary of {V}")
@@ -216,7 +223,7 @@ def check(model_path, state_path, losses_path, limit):
     for name, error in errors.items():
         print(f"{name:10s} {error:.2e}{'' if error <= limit else '  TOO LARGE'}")
     if not all(error <= limit for error in errors.values()):
-        fail(f"{state_path} differs from what PyTorch computes by more than {limit:.0e}")
+        fail(f"{state_path} differs from PyTorch's results by more than {limit:.0e}")
 
 
 def check_config(config):
@@ -229,35 +236,38 @@ def check_config(config):
 
 
 def apply_descriptor(arguments):
-    """The shapes behind gpt2:dN and gpt3:cN are read from the one table of them, the library's."""
-    table = (Path(__file__).resolve().parent.parent / "llmc/model_config.cpp").read_text()
+    """Sets the sizes of gpt2:dN or gpt3:cN, read from the library's table of them."""
+    table = (Path(__file__).resolve().parent.parent / "llmc/model/model_config.cpp").read_text()
     shapes = dict(re.findall(r'\{"(gpt\d:\w+)", ([\d, ]+)\}', table))
     name = "gpt2:" + arguments.descriptor if arguments.descriptor.startswith("d") else arguments.descriptor
     if name not in shapes:
-        fail(f"descriptor '{arguments.descriptor}' is unknown; accepted are {', '.join(shapes)}")
+        fail(f"unknown descriptor '{arguments.descriptor}'; known: {', '.join(shapes)}")
     sizes = map(int, shapes[name].split(","))
     arguments.max_seq_len, arguments.layers, arguments.heads, arguments.channels = sizes
     arguments.vocab = 50257
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("layers", 2), ("heads", 2), ("channels", 32), ("max-seq-len", 64), ("vocab", 300),
                           ("batch", 4), ("seq", None), ("seed", 42)):
-        parser.add_argument("--" + name, type=int, default=default, metavar="N",
-                            help=f"default {default}" if default else "default: 64, or max-seq-len if that is less")
-    parser.add_argument("--descriptor", metavar="NAME", help="d12, gpt3:c768, ...: sets the five sizes of the model")
-    parser.add_argument("--random-all", action="store_true", help="random biases and layer norms, larger weights")
-    parser.add_argument("--out", metavar="NAME", help="path and name of the four files, without .bin")
+        text = f"default {default}" if default else "default: 64, or max-seq-len if that is less"
+        parser.add_argument("--" + name, type=int, default=default, metavar="N", help=text)
+    parser.add_argument("--descriptor", metavar="NAME",
+                        help="d12, gpt3:c768, ...: sets the five sizes of the model")
+    parser.add_argument("--random-all", action="store_true",
+                        help="random biases and LayerNorm weights, larger matrices")
+    parser.add_argument("--out", metavar="NAME", help="path and name of the four files, without extension")
     parser.add_argument("--check", nargs=2, metavar=("MODEL.bin", "STATE.bin"))
-    parser.add_argument("--losses", metavar="FILE", help="with --check: compare the ten losses too")
+    parser.add_argument("--losses", metavar="FILE", help="with --check: also compare the ten losses")
     parser.add_argument("--limit", type=float, default=1e-5, help="with --check: largest relative difference")
     arguments = parser.parse_args()
     if arguments.check:
         check(*arguments.check, arguments.losses, arguments.limit)
         return
     if not arguments.out:
-        fail("--out NAME or --check MODEL.bin STATE.bin is needed")
+        fail("give --out NAME or --check MODEL.bin STATE.bin")
     if arguments.descriptor:
         apply_descriptor(arguments)
     arguments.seq = arguments.seq or min(64, arguments.max_seq_len)

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Draws what runs have logged, with gnuplot: loss (training and validation), learning rate, norm of the gradient and
-# tokens a second, one below the other, for one run or several. Run as:
+# Plots the logs of one or more runs with gnuplot: training and validation loss, learning rate, gradient norm
+# and tokens per second, in panels from top to bottom. Run as:
 #   dev/plot.sh [--floor NATS] [--out PICTURE.svg|PICTURE.png] FOLDER...
-# FOLDER holds the metrics.csv of a run, or at least main.log, llm.c's, which has no tokens a second. The picture is
-# loss.svg in the first folder unless named. --floor draws a line at the entropy of the corpus and prints how far the
-# last validation loss is from it.
+# FOLDER contains the metrics.csv of a run, or llm.c's main.log, which has no tokens per second. The default
+# picture is loss.svg in the first folder. --floor draws a line at the entropy of the corpus and prints the
+# distance of the last validation loss from it.
 set -euo pipefail
 die() { echo "plot.sh: $*" >&2; exit 1; }
 usage="usage: dev/plot.sh [--floor NATS] [--out PICTURE.svg|PICTURE.png] FOLDER..."
@@ -13,7 +13,8 @@ floor='' picture=''
 while [[ ${1:-} = --* ]]; do
     case $1 in
         --floor)
-            [[ ${2:-} =~ ^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$ ]] || die "--floor needs a number, not '${2:-}'"
+            [[ ${2:-} =~ ^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$ ]] ||
+                die "--floor needs a number, not '${2:-}'"
             floor=$2 ;;
         --out) picture=${2:-} ;;
         *) die "unknown option $1; $usage" ;;
@@ -31,28 +32,29 @@ esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# extract FOLDER PREFIX: writes PREFIX.train, .val, .rate, .norm and .speed, each of lines "step value". What is no
-# number, such as a norm that is not finite, and damaged lines are left out.
+# extract FOLDER PREFIX: writes PREFIX.train, .val, .rate, .norm and .speed, with lines "step value". Skips
+# damaged lines and values that are not finite numbers.
 extract() {
     local number='-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?'
     local columns=(train:2 rate:3 norm:4 speed:5 val:7) names=(train:trl rate:lr norm:norm val:tel) pair
     if [ -r "$1/metrics.csv" ]; then
         for pair in "${columns[@]}"; do
-            LC_ALL=C awk -F, -v c="${pair#*:}" -v number="^$number\$" '$1 ~ /^[0-9]+$/ && $c ~ number { print $1, $c }' \
-                "$1/metrics.csv" >"$2.${pair%:*}"
+            LC_ALL=C awk -F, -v c="${pair#*:}" -v number="^$number\$" \
+                '$1 ~ /^[0-9]+$/ && $c ~ number { print $1, $c }' "$1/metrics.csv" >"$2.${pair%:*}"
         done
     elif [ -r "$1/main.log" ]; then
         : >"$2.speed"
         for pair in "${names[@]}"; do
-            LC_ALL=C sed -nE "s/^s:([0-9]+) (.* )?${pair#*:}:($number)( .*)?\$/\1 \3/p" "$1/main.log" >"$2.${pair%:*}"
+            LC_ALL=C sed -nE "s/^s:([0-9]+) (.* )?${pair#*:}:($number)( .*)?\$/\1 \3/p" "$1/main.log" \
+                >"$2.${pair%:*}"
         done
     else
         die "no readable metrics.csv or main.log in $1"
     fi
-    [ -s "$2.train" ] || [ -s "$2.val" ] || die "the logs in $1 hold no losses"
+    [ -s "$2.train" ] || [ -s "$2.val" ] || die "the logs in $1 contain no losses"
 }
 
-# curves SUFFIX STYLE: adds each run's curve to the array plots
+# curves SUFFIX STYLE TITLE: adds the curve of each run to the array plots
 colours=('#2c6fbb' '#c0392b' '#27803b' '#8e44ad' '#d68910' '#117a8b' '#7f8c8d' '#000000')
 curves() {
     local i
@@ -62,15 +64,15 @@ curves() {
     done
 }
 
-# panel LABEL SETTINGS: keeps what is in plots as the next panel
+# panel LABEL SETTINGS: turns the array plots into the next panel
 panel() {
     [ ${#plots[@]} -gt 0 ] || return 0
-    local IFS=,
-    panels+=("$2"$'\n'"set ylabel '$1'"$'\n'"plot ${plots[*]}"$'\n'"unset logscale y; set ytics auto; set yrange [*:*]")
+    local IFS=, reset='unset logscale y; set ytics auto; set yrange [*:*]'
+    panels+=("$2"$'\n'"set ylabel '$1'"$'\n'"plot ${plots[*]}"$'\n'"$reset")
     plots=()
 }
 
-# draw: all panels one below the other, the first one, of the loss, twice as high as the others
+# draw: all panels from top to bottom; the first one, the loss, is twice as high as the others
 draw() {
     local i unit top=1 height
     unit=$(awk -v n=${#panels[@]} 'BEGIN { print 1 / (n + 1) }')
@@ -91,16 +93,16 @@ done
 curves train 'lines lw 1' training
 curves val 'linespoints lw 2 pt 7 ps 0.5' validation
 if [ -n "$floor" ]; then
-    plots+=("$floor with lines lw 2 dt 2 lc rgb '#444444' title 'entropy of the corpus: $(printf %.4f "$floor")'")
+    plots+=("$floor with lines lw 2 dt 2 lc rgb '#444444' title 'corpus entropy: $(printf %.4f "$floor")'")
 fi
 panel 'loss (nats per token)' 'set logscale y
 set ytics (0.01,0.02,0.05,0.1,0.15,0.2,0.3,0.5,0.7,1,1.5,2,3,4,5,7,10)'
 curves rate 'lines lw 2' 'learning rate'
 panel 'learning rate' 'set yrange [0:*]'
-curves norm 'lines lw 1' 'norm of the gradient'
-panel 'norm' 'set logscale y'
-curves speed 'lines lw 1' 'tokens a second'
-panel 'tokens a second' 'set yrange [0:*]'
+curves norm 'lines lw 1' 'gradient norm'
+panel 'gradient norm' 'set logscale y'
+curves speed 'lines lw 1' 'tokens per second'
+panel 'tokens per second' 'set yrange [0:*]'
 gnuplot 2>"$work/warnings" <<END || die "gnuplot failed: $(head -1 "$work/warnings")"
 set terminal $terminal
 set output '$work/picture'
@@ -116,7 +118,9 @@ unset multiplot
 END
 mv "$work/picture" "$picture"
 if [ -n "$floor" ] && [ -s "$work/0.val" ]; then
-    tail -n 1 "$work/0.val" | awk -v floor="$floor" \
-        '{ printf "validation loss %.4f, entropy of the corpus %.4f: %.4f nats per token left\n", $2, floor, $2 - floor }'
+    tail -n 1 "$work/0.val" | awk -v floor="$floor" '{
+        printf "validation loss %.4f, corpus entropy %.4f: ", $2, floor
+        printf "%.4f nats per token above it\n", $2 - floor
+    }'
 fi
 echo "plot: $picture"

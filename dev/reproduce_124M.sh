@@ -1,20 +1,23 @@
 #!/bin/bash
-# Reproduces GPT-2 124M on 10 billion tokens of FineWeb, with the settings of llm.c's run_gpt2_124M.sh: downloads what is
-# missing, then trains; given again after a stop or a crash, it goes on from the newest checkpoint. Run as:
-#   [SHARDS=100] [DATA=data] [BUILD=build] dev/reproduce_124M.sh [options of train_gpt2, which come last and so win, e.g. -b 16]
-# Results are in runs/gpt2_124M, unless -o says otherwise.
+# Reproduces GPT-2 124M on 10 billion tokens of FineWeb, with the settings of llm.c's run_gpt2_124M.sh.
+# Downloads missing files, then trains. Run again after a stop or a crash, it resumes from the newest
+# checkpoint. Options of train_gpt2 override those below. Run as:
+#   [SHARDS=100] [DATA=data] [BUILD=build] dev/reproduce_124M.sh [-b 16 or other options of train_gpt2]
+# Results go to runs/gpt2_124M, unless -o names another folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=${DATA:-data} shards=${SHARDS:-100}
 trainer=${BUILD:-build}/train_gpt2
-[[ $shards =~ ^[1-9][0-9]*$ ]] || { echo "reproduce_124M.sh: SHARDS: a number from 1 to 1028, not '$shards'" >&2; exit 1; }
-[ -x "$trainer" ] || { echo "reproduce_124M.sh: no $trainer: run 'make build' first" >&2; exit 1; }
+die() { echo "reproduce_124M.sh: $*" >&2; exit 1; }
+[[ $shards =~ ^[1-9][0-9]*$ ]] || die "SHARDS must be a number from 1 to 1028, not '$shards'"
+[ -x "$trainer" ] || die "there is no $trainer: run 'make build' first"
 
-# each download ends with the file that is asked for here; without network a run can go on
-[ -f "$data/fineweb/fineweb_train_$(printf %06d "$shards").bin" ] || data/download.sh fineweb "$shards" "$data/fineweb"
+# checks the file that each download writes last, so that a run can resume without a network
+[ -f "$data/fineweb/fineweb_train_$(printf %06d "$shards").bin" ] ||
+    data/download.sh fineweb "$shards" "$data/fineweb"
 [ -f "$data/starter/gpt2_124M_debug_state.bin" ] || data/download.sh starter "$data/starter"
 
-# 524,288 tokens a step, however many of them fit into memory at once (-b)
+# 524,288 tokens per step (-d), whatever the micro-batch (-b)
 exec "$trainer" -i "$data/fineweb/fineweb_train_*.bin" -j "$data/fineweb/fineweb_val_*.bin" \
     --tokenizer "$data/starter/gpt2_tokenizer.bin" --hellaswag-file "$data/starter/hellaswag_val.bin" \
     -e d12 --precision bf16 -b 64 -t 1024 -d 524288 -r 0 -c 0.1 -l 0.0006 -q 0 -u 700 \

@@ -1,19 +1,20 @@
 #!/bin/bash
-# Installs what the build, the tests and the plots need, on Debian 12 or later and Ubuntu 24.04 or later. What is
-# there already is left alone: a second run calls nothing. Run as:
-#   dev/setup.sh               packages by apt (with sudo where not root), and a newer glslang in .tools/ if needed
-#   dev/setup.sh fuzz          also clang with its libFuzzer, for fuzz/
-#   dev/setup.sh chromium      also Chromium, in which a test looks at the report's page; on Debian alone, which packages it
-#   dev/setup.sh newer-mesa    also a newer Mesa in .tools/: .tools/bin/with-newer-mesa PROGRAM ARGS... runs on it
-# On a system without apt, or with no network, one line says what is missing and the exit code is 1.
+# Installs what the build, the tests and the plots need, on Debian 12 or later and Ubuntu 24.04 or later.
+# Leaves alone what is already installed, so a second run does nothing. Run as:
+#   dev/setup.sh             packages with apt (with sudo unless root), a newer glslang in .tools/ if needed
+#   dev/setup.sh train       the same without what only tests and benchmarks need
+#   dev/setup.sh fuzz        also clang with libFuzzer, for fuzz/
+#   dev/setup.sh chromium    also Chromium, in which a test opens the report's page; only on Debian
+#   dev/setup.sh newer-mesa  also a newer Mesa in .tools/: .tools/bin/with-newer-mesa PROGRAM ARGS...
+# Without apt or a network, prints one line that names what is missing and exits with 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
 log=$tools/setup.log
 suite=forky  # the Debian release that has glslang >= 15.3 and Mesa >= 26.1
-glslang_wanted=15.3  # the first with GL_EXT_bfloat16
+glslang_wanted=15.3  # first release with GL_EXT_bfloat16
 
-# Debian's package, and what shows that it (or the same thing from elsewhere) is installed
+# Each line: Debian's package, and how to see that it is installed, from Debian or elsewhere
 needs='
 g++                      command  g++
 cmake                    command  cmake
@@ -24,8 +25,6 @@ glslang-tools            command  glslangValidator
 gnuplot-nox              command  gnuplot
 curl                     command  curl
 libvulkan-dev            header   vulkan/vulkan.h
-libgtest-dev             header   gtest/gtest.h
-libbenchmark-dev         header   benchmark/benchmark.h
 libpcre2-dev             header   pcre2.h
 nlohmann-json3-dev       header   nlohmann/json.hpp
 libxxhash-dev            header   xxhash.h
@@ -33,6 +32,10 @@ libcli11-dev             header   CLI/CLI.hpp
 libprotobuf-dev          header   google/protobuf/message_lite.h
 protobuf-compiler        command  protoc
 mesa-vulkan-drivers      file     /usr/share/vulkan/icd.d/lvp_icd*.json
+'
+test_needs='
+libgtest-dev             header   gtest/gtest.h
+libbenchmark-dev         header   benchmark/benchmark.h
 vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
 '
 
@@ -40,7 +43,7 @@ say() { echo "setup: $*"; }
 die() { echo "setup: $*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null; }
 
-# Prints the packages of the table that are not there. One compiler call sees all headers.
+# Prints the packages of the table $needs that are missing. One compiler call checks all headers.
 missing_packages() {
     local package kind what headers=''
     while read -r package kind what; do
@@ -61,24 +64,25 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# apt_install PACKAGE...: all output goes to the log
+# apt_install PACKAGE...: logs all output
 apt_install() {
     have apt-get || die "no apt on this system; install by hand (Debian's names): $*"
     [ "$(id -u)" = 0 ] || have sudo || die "neither root nor sudo; have installed: $*"
     say "installing $*"
     local options=(-y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
-    # update also fails when some unrelated source is broken, so the installation alone decides
+    # an unrelated broken source also fails the update, so only the installation counts
     if ! { as_root apt-get "${options[@]}" update ||
         true
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install --no-install-recommends "$@"
+        as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get "${options[@]}" install --no-install-recommends "$@"
     } >>"$log" 2>&1 </dev/null; then
         die "apt could not install $* (network? log: $log)"
     fi
 }
 
-# Prints the address of a Debian archive: on Debian the one that this machine's apt uses, in whichever format it is
-# written down, so that a mirror stays a mirror; elsewhere the official one, as python-apt's list of distributions has it.
-# The variable DEBIAN_MIRROR overrides both.
+# Prints the address of a Debian archive: on Debian the one that apt is configured with, in any format, so
+# that mirrors stay in use; elsewhere the official one, from python-apt's list of distributions.
+# DEBIAN_MIRROR overrides both.
 debian_archive() {
     local ID='' VERSION_CODENAME='' origin release component uri
     if [ -n "${DEBIAN_MIRROR:-}" ]; then
@@ -88,17 +92,18 @@ debian_archive() {
     . /etc/os-release
     if [ "$ID" = debian ]; then
         while IFS='|' read -r origin release component uri; do
-            # apt knows the origin once it has the lists; before that it prints the question
+            # before apt has the lists, it prints the format string instead of the origin
             if [[ $origin == Debian || $origin == '$('* ]] && [[ $component == main ]] &&
                 [[ $release == "$VERSION_CODENAME" || $release == *stable || $release == testing ]]; then
                 echo "$uri"
                 return
             fi
-        done < <(apt-get indextargets 'Identifier: Packages' --format '$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)')
+        done < <(apt-get indextargets 'Identifier: Packages' \
+            --format '$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)')
     fi
     local list=/usr/share/python-apt/templates/Debian.info
     [ -e $list ] || apt_install python-apt-common >&2
-    [ -e $list ] || die "the address of a Debian archive is not known here: set DEBIAN_MIRROR to one"
+    [ -e $list ] || die "the address of a Debian archive is unknown here: set DEBIAN_MIRROR"
     uri=$(sed -n '/^BaseURI: /{s///p;q}' $list)  # signatures are checked: plain http needs no certificates
     echo "http://${uri#*://}"
 }
@@ -113,14 +118,14 @@ debian_keyring() {
     done
 }
 
-# unpack_newer FOLDER PACKAGE...: unpacks packages of $suite, with all that they depend on down to the C library,
-# in .tools/FOLDER. apt downloads them with sources, lists and package state of their own (nothing counts as
-# installed), so it resolves the dependencies and checks the signatures, and the system stays as it is. The age of
-# the lists is not checked: a mirror that was frozen some time ago will do.
+# unpack_newer FOLDER PACKAGE...: unpacks packages of $suite and all their dependencies, down to the C
+# library, in .tools/FOLDER. apt downloads them with separate sources, lists and package state, in which
+# nothing counts as installed. So it resolves dependencies and checks signatures, but does not change the
+# system. The age of the lists is not checked, so an old mirror works, too.
 unpack_newer() {
     local name=$1 folder=$tools/$1 work=$tools/$1.partial archive keyring deb
     shift
-    have apt-get || die "no apt on this system; install a newer $name by hand, one of Debian $suite's age or later"
+    have apt-get || die "no apt on this system; install a newer $name by hand, as in Debian $suite or later"
     [ -n "$(debian_keyring)" ] || apt_install debian-archive-keyring
     keyring=$(debian_keyring)
     archive=$(debian_archive)
@@ -148,12 +153,12 @@ unpack_newer() {
     rm -rf "$work"
 }
 
-# loader FOLDER: the dynamic loader of an unpacked folder, as a path below it
+# loader FOLDER: the dynamic loader in an unpacked folder, as a path relative to it
 loader() {
     (cd "$tools/$1" && compgen -G 'usr/lib/*-linux-gnu/ld-linux-*.so.*' | head -1)
 }
 
-# write_script NAME: standard input becomes .tools/bin/NAME, complete or not at all
+# write_script NAME: writes standard input to .tools/bin/NAME, complete or not at all
 write_script() {
     mkdir -p "$tools/bin"
     cat >"$tools/bin/$1.partial"
@@ -173,7 +178,7 @@ newer_glslang() {
     local ld name
     unpack_newer glslang glslang-tools spirv-tools
     ld=$(loader glslang)
-    for name in spirv-val spirv-opt glslang; do  # glslang last: once it is there, all are
+    for name in spirv-val spirv-opt glslang; do  # glslang last: if it exists, all do
         write_script "$name" <<END
 #!/bin/sh
 # Written by dev/setup.sh: $name of Debian $suite, on the C library unpacked with it.
@@ -189,16 +194,17 @@ newer_mesa() {
     local ld json
     unpack_newer mesa mesa-vulkan-drivers vulkan-validationlayers vulkan-tools
     ld=$(loader mesa)
-    find "$tools/mesa/usr" -name 'libvulkan_*.so' ! -name 'libvulkan_lvp.so' -delete  # drivers of real devices
-    # a bare file name is searched along the library path, so the folder can be moved
+    find "$tools/mesa/usr" -name 'libvulkan_*.so' ! -name 'libvulkan_lvp.so' -delete  # hardware drivers
+    # a bare file name is found on the library path, so the folder can be moved
     sed -i 's#\("library_path": *"\).*/#\1#' "$tools"/mesa/usr/share/vulkan/*/*.json
     json=$(cd "$tools/mesa" && compgen -G 'usr/share/vulkan/icd.d/lvp_icd*.json' | head -1)
     write_script with-newer-mesa <<END
 #!/bin/sh
-# with-newer-mesa PROGRAM ARGS...: runs PROGRAM on lavapipe, the Vulkan loader and the validation layer of Debian
-# $suite, and on the C library unpacked with them. vulkaninfo is there too. Written by dev/setup.sh.
+# with-newer-mesa PROGRAM ARGS...: runs PROGRAM on lavapipe, the Vulkan loader and the validation layer of
+# Debian $suite, and on the C library unpacked with them. vulkaninfo is there too. Written by dev/setup.sh.
 top=\$(cd "\$(dirname "\$0")/../mesa" && pwd)
-program=\$(PATH=\$top/usr/bin:\$PATH; command -v "\$1") || { echo "with-newer-mesa: no program \$1" >&2; exit 127; }
+program=\$(PATH=\$top/usr/bin:\$PATH; command -v "\$1") ||
+    { echo "with-newer-mesa: no program \$1" >&2; exit 127; }
 shift
 export VK_DRIVER_FILES="\$top/$json" VK_ICD_FILENAMES="\$top/$json"
 export VK_LAYER_PATH="\$top/usr/share/vulkan/explicit_layer.d"
@@ -207,16 +213,17 @@ exec "\$top/$ld" --library-path "\$top/${ld%/*}" "\$program" "\$@"
 END
 }
 
-# Whether clang++ can build a fuzz program.
+# Whether clang++ can build a fuzzer.
 fuzzer_works() {
-    have clang++ && clang++ -fsanitize=fuzzer,address,undefined -x c++ -o "$tools/fuzzer-works" - 2>>"$log" <<'END'
+    have clang++ &&
+        clang++ -fsanitize=fuzzer,address,undefined -x c++ -o "$tools/fuzzer-works" - 2>>"$log" <<'END'
 #include <cstddef>
 #include <cstdint>
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) { return 0; }
 END
 }
 
-# libFuzzer and the sanitizers' runtime are in a package that is named after clang's version.
+# libFuzzer and the sanitizer runtimes are in a package named after clang's version.
 fuzzer() {
     fuzzer_works && return
     have clang++ || apt_install clang
@@ -224,7 +231,7 @@ fuzzer() {
     fuzzer_works || die "clang++ cannot build with -fsanitize=fuzzer (see $log)"
 }
 
-# Ubuntu's package of that name asks for a snap, which a container cannot have.
+# Ubuntu's package of that name needs snap, which does not run in containers.
 chromium_browser() {
     local ID=''
     . /etc/os-release
@@ -233,15 +240,17 @@ chromium_browser() {
 }
 
 case ${1:-} in
-    '' | chromium | fuzz | newer-mesa) ;;
-    *) die "unknown word $1; usage: dev/setup.sh [chromium | fuzz | newer-mesa]" ;;
+    train) ;;
+    '' | chromium | fuzz | newer-mesa) needs+=$test_needs ;;
+    *) die "unknown word $1; usage: dev/setup.sh [train | chromium | fuzz | newer-mesa]" ;;
 esac
 mkdir -p "$tools"
 mapfile -t packages < <(missing_packages)
 if [ ${#packages[@]} -gt 0 ]; then
     apt_install "${packages[@]}"
 fi
-if [ ! -x "$tools/bin/glslang" ] && ! version_at_least "$(glslang_version glslangValidator)" "$glslang_wanted"; then
+if [ ! -x "$tools/bin/glslang" ] &&
+    ! version_at_least "$(glslang_version glslangValidator)" "$glslang_wanted"; then
     newer_glslang
 fi
 if [ "${1:-}" = chromium ]; then

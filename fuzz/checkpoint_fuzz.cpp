@@ -1,7 +1,7 @@
-// llm.c's model checkpoints, and what a model is checked against: debug states and losses.
+// llm.c's model checkpoints, and test_gpt2's reference data: debug states and losses.
 #include "fuzz/fuzz.h"
 #include "fuzz/seeds.h"
-#include "llmc/debug_state.h"
+#include "llmc/model/debug_state.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const InputFile file(text_of(data, size));

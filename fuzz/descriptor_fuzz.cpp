@@ -1,6 +1,6 @@
 // Descriptors of models, such as d12 and custom:layers=4,...
 #include "fuzz/fuzz.h"
-#include "llmc/model_config.h"
+#include "llmc/model/model_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     expect_no_crash([&] {

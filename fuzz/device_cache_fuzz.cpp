@@ -1,5 +1,5 @@
-// What is kept of a device: the driver's compiled kernels, and what was measured. The input is read as a
-// file, and behind the checksum that it should have.
+// The device cache: the driver's compiled pipelines, and measurements. The input is read as it is, and with a
+// valid checksum added.
 #include "fuzz/fuzz.h"
 #include "fuzz/seeds.h"
 
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string sealed = seal(all);
     require(unseal(sealed) == all);
     read_both(sealed);
-    sealed[size * 7 % sealed.size()] ^= char(1 + size % 255);  // damage anywhere is seen
+    sealed[size * 7 % sealed.size()] ^= char(1 + size % 255);  // damage anywhere is detected
     require(unseal(sealed).empty());
     return 0;
 }

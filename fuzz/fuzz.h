@@ -1,6 +1,6 @@
-// What the fuzz programs share. Each defines LLVMFuzzerTestOneInput, which gives the bytes to a reader as a
-// file; an Error is the right answer to most of them. Crashes, sanitizer reports, other exceptions and large
-// allocations are findings.
+// Shared by the fuzz programs. Each defines LLVMFuzzerTestOneInput(), which passes the bytes to a reader as a
+// file. Most inputs are invalid, so an Error is expected. Crashes, sanitizer reports, other exceptions and
+// large allocations are findings.
 #pragma once
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "llmc/error.h"
+#include "llmc/base/error.h"
 
 // A file in memory.
 struct InputFile {
@@ -28,7 +28,7 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
     return {reinterpret_cast<const char*>(data), size};
 }
 
-// Runs the reader; Errors are caught.
+// Runs the reader and ignores Errors.
 template <class Reader>
 void expect_no_crash(Reader reader) {
     try {
@@ -37,7 +37,7 @@ void expect_no_crash(Reader reader) {
     }
 }
 
-// What must always hold.
+// Aborts unless the condition holds.
 inline void require(bool holds) {
     if (!holds) abort();
 }

@@ -1,6 +1,6 @@
-// HellaSwag's files, and the rows that are made of them.
+// HellaSwag's files, and the batch rows made from them.
 #include "fuzz/fuzz.h"
-#include "llmc/hellaswag.h"
+#include "llmc/data/hellaswag.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const InputFile file(text_of(data, size));

@@ -3,9 +3,9 @@
 #include <fstream>
 
 #include "fuzz/fuzz.h"
-#include "llmc/hugging_face.h"
+#include "llmc/files/hugging_face.h"
 
-// A folder that goes with the process.
+// A folder, removed at exit.
 struct Folder {
     std::string path = (std::filesystem::temp_directory_path() / "fuzz-XXXXXX").string();
     Folder() { require(mkdtemp(path.data())); }

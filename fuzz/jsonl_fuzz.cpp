@@ -1,8 +1,8 @@
-// JSONL with documents or with HellaSwag's examples, and plain text: what goes in comes out of the tokens.
+// JSONL with documents or HellaSwag's examples, and plain text, which the tokens must reproduce.
 #include "fuzz/fuzz.h"
-#include "llmc/hellaswag.h"
-#include "llmc/text_reader.h"
-#include "llmc/text_stream.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/data/text_reader.h"
+#include "llmc/data/text_stream.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static Tokenizer bytes = open_tokenizer("bytes");

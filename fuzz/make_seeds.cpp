@@ -1,24 +1,24 @@
-// make_seeds FOLDER: writes small, valid files into FOLDER/<fuzz program>/, by the project's own writers:
-// what the fuzz programs start from.
+// make_seeds FOLDER: writes the seed files of the fuzz programs to FOLDER/<fuzz program>/. Nearly all are
+// small, valid files from the project's own writers.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "data/corpus.h"
 #include "dev/report/report_file.h"
 #include "fuzz/seeds.h"
-#include "llmc/corpus.h"
-#include "llmc/error.h"
-#include "llmc/file.h"
-#include "llmc/hellaswag.h"
-#include "llmc/hugging_face.h"
-#include "llmc/token_file.h"
-#include "llmc/tokenizer.h"
-#include "llmc/train_options.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/data/token_file.h"
+#include "llmc/data/tokenizer.h"
+#include "llmc/files/hugging_face.h"
+#include "llmc/run/train_options.h"
 
 static std::string folder;
 
-// The path of a new seed.
+// Returns the path for a new seed.
 static std::string seed(const std::string& program, const std::string& name) {
     std::filesystem::create_directories(folder + "/" + program);
     return folder + "/" + program + "/" + name;
@@ -92,10 +92,10 @@ static void make_runs() {
     const std::string dir = folder + "/run";
     write_seed_checkpoint(dir);
     const nlohmann::json content =
-        nlohmann::json::parse(read_whole_file(run_path(dir, seed_step)))["content"];
+        parse_json_object(read_whole_file(run_path(dir, seed_step)), dir)["content"];
     std::filesystem::remove_all(dir);
-    write_whole_file(seed("run_folder_fuzz", "run"), {content.dump()});
-    write_whole_file(seed("run_state_fuzz", "five_steps"), {content["run"].dump()});
+    write_whole_file(seed("run_folder_fuzz", "run"), {json_text(content)});
+    write_whole_file(seed("run_state_fuzz", "five_steps"), {json_text(content["run"])});
     write_whole_file(seed("run_folder_fuzz", "log"),
                      {"s:0 tel:10.9877\ns:0 trl:10.9877 lr:0.000300 norm:1.23\ns:7 eval:0.2999\n"});
     write_whole_file(seed("run_folder_fuzz", "metrics"),
@@ -108,6 +108,26 @@ static void make_runs() {
     parse_options(int(argv.size()), argv.data(), options);
     for (const char* program : {"options_fuzz", "run_folder_fuzz"})
         write_whole_file(seed(program, "effective"), {options.effective});
+}
+
+// JSON nested deeper than any reader accepts, as a file and as a member of a valid object. It is shorter than
+// the longest input (run.sh's -max_len).
+static void make_deep_json() {
+    const size_t depth = 20000;
+    const std::string open(depth, '['), close(depth, ']'), nul(1, '\0');
+    std::string objects;
+    for (size_t i = 0; i < depth / 2; i++) objects += R"({"a":)";
+    for (const char* program : {"jsonl_fuzz", "hugging_face_fuzz", "vocabulary_fuzz", "run_folder_fuzz",
+                                "run_state_fuzz", "report_fuzz"}) {
+        write_whole_file(seed(program, "deep_array"), {R"({"text": )", open, close, "}", nul});
+        write_whole_file(seed(program, "deep_object"), {objects, "0", std::string(depth / 2, '}'), nul});
+        write_whole_file(seed(program, "deep_unclosed"), {open});
+    }
+    write_whole_file(seed("hugging_face_fuzz", "deep_type"), {R"({"model_type": )", open, close, "}", nul});
+    const std::string header = R"({"a": )" + open + close + "}";
+    const uint64_t length = header.size();
+    write_whole_file(seed("safetensors_fuzz", "deep"),
+                     {std::string_view(reinterpret_cast<const char*>(&length), sizeof length), header});
 }
 
 static void make_device_caches() {
@@ -129,7 +149,7 @@ static void make_reports() {
     table.rows = {{"copy", 64, 3840.5}, {"copy", 1024, nullptr}, {"host", 64, 4.25}};
     const ReportPart part = {"peak",       "measures",
                              "build/peak", "",
-                             1.5,          {{"cpu", "x"}, {"gpu", nullptr}},
+                             1.5,          Machine{{}, {{"cpu", "x"}}},
                              {table},      {{"peaks", "Rates", "n", "rate", "what"}}};
     const Report report = {"2026-01-02", "build/report", true, {part, {"matmul_sweep", "", "", "it failed"}}};
     write_whole_file(seed("report_fuzz", "report"), {report_to_json(report).dump()});
@@ -147,6 +167,7 @@ int main(int argc, char** argv) {
         make_debug_state();
         make_data();
         make_runs();
+        make_deep_json();
         make_device_caches();
         make_reports();
     } catch (const Error& error) {

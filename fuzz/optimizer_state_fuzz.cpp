@@ -1,7 +1,7 @@
-// llm.c's optimizer states, and the data position in them.
+// llm.c's optimizer states, and resuming from their data position.
 #include "fuzz/fuzz.h"
 #include "fuzz/seeds.h"
-#include "llmc/checkpoint.h"
+#include "llmc/files/checkpoint.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static const InputFile shard(seed_shard());

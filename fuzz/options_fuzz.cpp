@@ -1,6 +1,6 @@
-// Files of the trainer's options (--config).
+// Option files of the trainer (--config).
 #include "fuzz/fuzz.h"
-#include "llmc/train_options.h"
+#include "llmc/run/train_options.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const InputFile file(text_of(data, size));

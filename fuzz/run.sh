@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs every fuzz program of a build folder for so many seconds, as many at a time as there are cores, from the seeds
-# that make_seeds writes and what earlier runs found (BUILD/corpus/). A finding stops with 1 and is kept in
-# BUILD/findings/; BUILD/fuzz/<program> FILE runs it again.
+# Runs every fuzz program of a build folder for SECONDS each, one per core at a time. They start from the
+# seeds of make_seeds and the inputs of earlier runs (BUILD/corpus/). A finding gives status 1 and is kept in
+# BUILD/findings/; BUILD/fuzz/<program> FILE reproduces it.
 #     fuzz/run.sh [BUILD [SECONDS]]
 set -euo pipefail
 build=$(cd "${1:-build-fuzz}" && pwd)
@@ -10,19 +10,19 @@ mkdir -p "$build/findings" "$build/corpus"
 "$build/fuzz/make_seeds" "$build/seeds"
 export OMP_NUM_THREADS=1
 
-# Files of 64 KB at most, so an allocation of 256 MB is one that a header asked for.
+# Inputs have at most 64 KiB, so an allocation of 256 MB is one that an unchecked header asked for.
 fuzz_one() {
     local program=$1 name log
     name=$(basename "$program")
     log=$build/findings/$name.log
     mkdir -p "$build/corpus/$name"
-    if "$program" -max_total_time="$seconds" -max_len=65536 -malloc_limit_mb=256 -timeout=20 -rss_limit_mb=2048 \
-        -print_final_stats=1 -artifact_prefix="$build/findings/$name-" "$build/corpus/$name" "$build/seeds/$name" \
-        >"$log" 2>&1; then
-        echo "fuzz: $name: $(awk '/number_of_executed_units/ { print $2 }' "$log") files, nothing found"
+    if "$program" -max_total_time="$seconds" -max_len=65536 -malloc_limit_mb=256 -timeout=20 \
+        -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$build/findings/$name-" \
+        "$build/corpus/$name" "$build/seeds/$name" >"$log" 2>&1; then
+        echo "fuzz: $name: $(awk '/number_of_executed_units/ { print $2 }' "$log") inputs, no findings"
     else
         grep -E 'ERROR|SUMMARY|runtime error|Test unit written' "$log" | head -5 || tail -5 "$log"
-        echo "fuzz: $name: FOUND SOMETHING, see $log" >&2
+        echo "fuzz: $name: FAILED, see $log" >&2
         return 1
     fi
 }

@@ -1,19 +1,17 @@
-// The files of a run's folder that a resumed run reads beside the checkpoint: run_....json, behind the
-// checksum that it should have, its logs and its options.
+// Files in a run's folder that a resumed run reads besides the checkpoint: run_....json (given a valid
+// checksum), the logs and the options.
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "fuzz/fuzz.h"
 #include "fuzz/seeds.h"
-#include "llmc/checksum.h"
-#include "llmc/log_lines.h"
-#include "llmc/run_state.h"
-#include "llmc/train_options.h"
+#include "llmc/base/checksum.h"
+#include "llmc/base/json.h"
+#include "llmc/run/log_lines.h"
+#include "llmc/run/run_state.h"
+#include "llmc/run/train_options.h"
 
-using nlohmann::json;
-
-// A folder with a checkpoint, gone at exit.
+// A folder with a checkpoint, removed at exit.
 struct Folder {
     std::string path = (std::filesystem::temp_directory_path() / "run_folder_fuzz.XXXXXX").string();
     Folder() {
@@ -29,12 +27,14 @@ static void write_text(const std::string& path, std::string_view text) {
 }
 
 static void read_run(const std::string& folder, std::string_view all) {
-    const json content = json::parse(all, nullptr, false);
     const std::string path = run_path(folder, seed_step);
-    if (content.is_discarded())
+    try {
+        const nlohmann::json content = parse_json_object(all, "input");
+        const std::string checksum = checksum_of(json_text(content));
+        write_text(path, json_text(nlohmann::json{{"checksum", checksum}, {"content", content}}));
+    } catch (const Error&) {  // not a JSON object
         write_text(path, all);
-    else
-        write_text(path, json{{"checksum", checksum_of(content.dump())}, {"content", content}}.dump());
+    }
     expect_no_crash([&] { run_state_from_json(check_checkpoint(folder, seed_step), path); });
 }
 

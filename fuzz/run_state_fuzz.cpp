@@ -1,6 +1,6 @@
-// The state of a run that a checkpoint keeps as JSON: what is read and written again stays the same.
+// The run state in a checkpoint, as JSON: reading and writing it again does not change it.
 #include "fuzz/fuzz.h"
-#include "llmc/run_state.h"
+#include "llmc/run/run_state.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     expect_no_crash([&] {

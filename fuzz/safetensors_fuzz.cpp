@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "fuzz/fuzz.h"
-#include "llmc/safetensors.h"
+#include "llmc/files/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const InputFile input(text_of(data, size));

@@ -1,13 +1,13 @@
-// What the seeds are made of, where a fuzz program must know it too.
+// The parts of the seeds that the fuzz programs need, too.
 #pragma once
 #include <cstring>
 #include <string>
 
-#include "llmc/checkpoint.h"
-#include "llmc/device_cache.h"
-#include "llmc/run_state.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/launchpad/device_cache.h"
+#include "llmc/run/run_state.h"
 
-// The model of the optimizer states that are read.
+// The model that the optimizer states belong to.
 inline const ModelConfig seed_config = {4, 6, 8, 1, 2, 4};
 
 // A token shard of 18 tokens.
@@ -22,7 +22,7 @@ inline void fill_seed(int tensor, size_t offset, float* values, size_t count) {
     for (size_t i = 0; i < count; i++) values[i] = float(tensor) + 0.25f * float((offset + i) % 5);
 }
 
-// A checkpoint of step seed_step in the folder, and the text of its run_....json's content.
+// Writes a checkpoint of step seed_step to the folder.
 inline const int seed_step = 7;
 inline void write_seed_checkpoint(const std::string& folder) {
     RunState run;
@@ -40,7 +40,7 @@ inline void write_seed_checkpoint(const std::string& folder) {
         false, run_state_to_json(run));
 }
 
-// The device whose pipelines are read.
+// The device that the cached pipelines belong to.
 inline const VkPhysicalDeviceProperties seed_device = [] {
     VkPhysicalDeviceProperties device = {};
     device.vendorID = 0x10005;

@@ -1,8 +1,8 @@
-// Token shards, and the data loader on them.
+// Token shards, and the data loader reading them.
 #include <vector>
 
 #include "fuzz/fuzz.h"
-#include "llmc/dataloader.h"
+#include "llmc/data/dataloader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const InputFile file(text_of(data, size));

@@ -1,6 +1,7 @@
-// What the versions of AdamW, and the encoder that runs ahead of it, share: the update of one parameter (llmc/adamw.h),
-// and the store of the result, which is rounded at random where the storage type has 16 bits, with the CPU's random bits
-// (llmc/adamw.cpp, llmc/real.h). The file that includes this includes util.glsl or packs.glsl before.
+// Shared by the versions of AdamW and by encoder_forward_updated: the update of a parameter
+// (llmc/layers/adamw.h), and the store of the result. 16-bit parameters are rounded stochastically, with the
+// same random bits as on the CPU (llmc/layers/adamw.cpp, llmc/base/real.h). Include util.glsl or packs.glsl
+// first.
 
 // The finalizer of MurmurHash3.
 uint hash(uint x) {
@@ -9,7 +10,7 @@ uint hash(uint x) {
     return x ^ (x >> 16);
 }
 
-// The factor of the gradients; false: nothing is to be changed.
+// Sets scale to the factor of the gradients. Returns false if the update is to be skipped.
 bool gradient_scale(Floats norm_and_scale, out float scale) {
     scale = 1;
     if (uint64_t(norm_and_scale) == 0) return true;
@@ -17,8 +18,8 @@ bool gradient_scale(Floats norm_and_scale, out float scale) {
     return is_finite(norm_and_scale.x[0]) && scale != 0;
 }
 
-// Updates m and v, and returns the new parameters. Precise: a compiler that fused multiplications and additions in one
-// kernel, and others in the next, would give them different bits.
+// Updates m and v, and returns the new parameters. Precise, because several kernels must compute
+// bit-identical results, and a compiler may fuse different multiply-adds in each of them.
 vec4 update(AdamWStep s, float weight_decay, vec4 param, inout vec4 m, inout vec4 v, vec4 g) {
     precise const vec4 new_m = s.beta1 * m + (1 - s.beta1) * g;
     precise const vec4 new_v = s.beta2 * v + (1 - s.beta2) * g * g;
@@ -29,8 +30,9 @@ vec4 update(AdamWStep s, float weight_decay, vec4 param, inout vec4 m, inout vec
     return now;
 }
 
-// store_random stores v as element or elements number i of p, which are the tensor's elements from `element` on; seed is
-// the step's. stored_random4 is what loading would then give back.
+// store_random() stores v to p.x[i], and store_random4() to the first four elements of p. `element` is the
+// index of the (first) element in its tensor, seed the step's. stored_random4() returns what a load would
+// then give.
 #ifdef REAL_FP32
 void store_random(Reals p, uint i, float v, uint seed, uint64_t element) { store(p, i, v); }
 void store_random4(Reals p, vec4 v, uint seed, uint64_t element) { store4(p, 0, v); }

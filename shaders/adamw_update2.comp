@@ -1,5 +1,5 @@
-// AdamW: one invocation updates four parameters with 16-byte accesses; the invocation after the last whole four takes
-// the rest, of up to three. Needs aligned arrays.
+// AdamW: one invocation updates four parameters with 16-byte accesses. If n is not a multiple of 4, the last
+// invocation updates the remaining one to three. Arrays must be aligned to four elements.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -14,7 +14,8 @@ void main() {
     const AdamWStep s = args.step.x[0];
     const bool has_master = uint64_t(args.master) != 0;
     Reals params = real_row(args.params, quad, 4), grads = real_row(args.grads, quad, 4);
-    Floats m = float_row(args.m, quad, 4), v = float_row(args.v, quad, 4), master = float_row(args.master, quad, 4);
+    Floats m = float_row(args.m, quad, 4), v = float_row(args.v, quad, 4);
+    Floats master = float_row(args.master, quad, 4);
     if (first + 4 <= args.n) {
         Floats4 m4 = Floats4(uint64_t(m)), v4 = Floats4(uint64_t(v)), master4 = Floats4(uint64_t(master));
         vec4 new_m = m4.x[0], new_v = v4.x[0];

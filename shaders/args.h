@@ -1,16 +1,17 @@
-// Argument blocks of the kernels, read by C++ (llmc/*.cpp) and by GLSL (shaders/*.comp), at most 128 bytes each.
-// Both sides lay them out alike: 8-byte device addresses first, then 4-byte numbers.
+// Kernel arguments, shared by C++ and GLSL and passed as push constants: at most 128 bytes each. The layout
+// is the same on both sides, because 8-byte device addresses come first and 4-byte values last.
 //
-// Reals holds the storage type of parameters, activations and gradients: every kernel is built for each, with
-// REAL_FP32, REAL_BF16 or REAL_FP16 defined. Floats is fp32 always: statistics, losses, optimizer state. Shapes stand
-// beside each address; B T C V Vp NH as in llm.c.
+// Reals is an array of the storage type of parameters, activations and gradients. Every kernel is built for
+// each storage type, with REAL_FP32, REAL_BF16 or REAL_FP16 defined. Floats is always fp32: statistics,
+// losses, optimizer state. The comment of an address gives its shape, with B T C V Vp NH as in llm.c; N and
+// num_rows are numbers of rows, B T during training.
 #ifndef ARGS_H
 #define ARGS_H
 
-// What the optimizer reads from memory, since it changes from step to step: see llmc/adamw.h.
+// Read by the optimizer from memory, since it changes from step to step: see llmc/layers/adamw.h.
 struct AdamWStep {
     float learning_rate, beta1, beta2, beta1_correction, beta2_correction, eps;
-    uint32_t seed;  // of the random bits that round 16-bit parameters
+    uint32_t seed;  // of the stochastic rounding of 16-bit parameters
 };
 
 #ifdef __cplusplus
@@ -40,11 +41,12 @@ struct PeakCopyArgs {
 };
 
 struct MatrixLayoutArgs {
-    Floats sums, factors;  // (invocations of a subgroup, components): elements' numbers, row by row
+    Floats accumulators, operands;  // (invocations of a subgroup, components): row-major element indices in the
+                                    // accumulator and in operand A
     int components;
 };
 
-// Factors of peak_matrix.
+// Operand values of peak_matrix.
 const int POWERS_OF_TWO = 0, SCATTERED_FACTORS = 1, UNIFORM_FACTORS = 2;
 
 struct PeakFmaArgs {
@@ -52,17 +54,17 @@ struct PeakFmaArgs {
     int rounds;
 };
 
-// Of the chain that dev/report/chain.h describes: rounds of a product and five pointwise operations.
+// The kernel chain of dev/report/chain.h: rounds of one matmul and five pointwise operations.
 struct ChainArgs {
-    Floats next, state;   // (BATCH, n): after the round and before it
-    Floats x;             // (BATCH, n): between the kernels of a round
+    Floats next, state;   // (BATCH, n): after and before the round
+    Floats x;             // (BATCH, n): passed between the kernels of a round
     Floats weight;        // (n, n)
     Floats inputs;        // (CHAIN_PERIOD, n)
     Floats gain, leak;    // (n)
     int n;
-    int round, rounds;    // the first one's number, how many
+    int round, rounds;    // index of the first round, number of rounds
 };
-const int CHAIN_PERIOD = 10;  // rounds after which the inputs come again
+const int CHAIN_PERIOD = 10;  // rounds after which the inputs repeat
 const int CHAIN_ADD = 0;      // x += input
 const int CHAIN_TANH = 1;     // x = tanh(x)
 const int CHAIN_SCALE = 2;    // x *= gain
@@ -93,36 +95,38 @@ struct MatmulDinpArgs {
 
 struct MatmulDweightArgs {
     Reals dweight;    // (OC, C)
-    Floats partials;  // (splits, OC, C), written instead where splits > 1
+    Floats partials;  // (splits, OC, C): written instead of dweight if splits > 1
     Reals dout, inp;  // (N, OC), (N, C)
     int N, C, OC;
-    int splits;       // of the rows; slice_rows in each, the last one may have fewer
-    int slice_rows;
-    int accumulate;   // 1: dweight is added to; 0: overwritten
+    int splits;       // of the rows
+    int slice_rows;   // rows per split; the last split may have fewer
+    int accumulate;   // 1: add to dweight; 0: overwrite it
 };
 
-// Of the products on matrix cores (matmul5.glsl): outp (M, N) = a b over K, in the layouts that the kernel's file says.
+// Cooperative-matrix GEMMs (matmul5.glsl): outp (M, N) = a b, summed over K. The operand layouts are those of
+// the kernel's name.
 struct MatmulMatrixArgs {
     Reals outp;       // (M, N)
     Reals a, b;
-    Reals bias;       // (N) where EPILOGUE says so
-    Reals other;      // (M, N): what EPILOGUE says
-    Floats partials;  // (slices, M, N)
-    int slices;       // of K; slice_k in each, the last one may have fewer
-    int slice_k;
+    Reals bias;       // (N), used by some epilogues
+    Reals other;      // (M, N): see the epilogue
+    Floats partials;  // (slices, M, N): split-K partial sums
+    int slices;       // splits of K
+    int slice_k;      // of K per split; the last split may have less
 };
+// Reduces split-K partial sums and applies the epilogue.
 struct MatmulFinishArgs {
     Reals outp, bias, other;  // as above
     Floats partials;          // (slices, n)
     uint64_t n;               // M N
-    int slices;
+    int slices;               // splits of K
 };
 const int EPILOGUE_NONE = 0;        // outp = a b
 const int EPILOGUE_BIAS = 1;        // outp = a b + bias
 const int EPILOGUE_GELU = 2;        // other = a b + bias, outp = GELU(other)
 const int EPILOGUE_GELU_SLOPE = 3;  // outp = a b * GELU'(other)
 const int EPILOGUE_ADD = 4;         // outp += a b
-const int EPILOGUE_PARTIAL = 5;     // partials[slice] = a b over that slice
+const int EPILOGUE_PARTIAL = 5;     // partials[split] = a b, summed over that split of K
 
 struct TransposeArgs {
     Reals outp, inp;  // (columns, rows), (rows, columns)
@@ -130,8 +134,8 @@ struct TransposeArgs {
 };
 
 struct MatmulDbiasArgs {
-    Reals dbias;      // (OC), added to
-    Floats partials;  // (splits, OC), written instead where splits > 1
+    Reals dbias;      // (OC) +=
+    Floats partials;  // (splits, OC): written instead of dbias if splits > 1
     Reals dout;       // (N, OC)
     int N, OC;
     int splits, slice_rows;  // as above
@@ -152,9 +156,9 @@ struct AttentionForwardArgs {
 };
 
 struct CachedAttentionForwardArgs {
-    Reals outp;       // (N, C)
-    Reals qkv;        // (first + N, 3 C)
-    int first, N, C, NH;
+    Reals outp;       // (num_rows, C)
+    Reals qkv;        // (first + num_rows, 3 C)
+    int first, num_rows, C, NH;
 };
 
 struct AttentionBackwardArgs {
@@ -167,23 +171,23 @@ struct AttentionBackwardArgs {
 };
 
 struct FusedClassifierArgs {
-    Reals logits;         // (N, Vp), becomes its gradient
-    Floats losses;        // (N)
-    Ints targets;         // (N)
+    Reals logits;         // (num_rows, Vp), overwritten by their gradients
+    Floats losses;        // (num_rows)
+    Ints targets;         // (num_rows)
     float dloss;
-    int N, V, Vp;
-    int write_gradients;  // 0: leave the logits
+    int num_rows, V, Vp;
+    int write_gradients;  // 0: keep the logits
 };
 
 struct SumLossesArgs {
-    Floats total;   // (1), added to
+    Floats total;   // (1) +=
     Floats losses;  // (n)
     int n;
     float scale;
 };
 
 struct GlobalNormArgs {
-    Floats partials;  // (groups): sum of squares of each piece
+    Floats partials;  // (chunks): sum of squares of each chunk
     Reals grads;      // (n)
     uint64_t n;
 };
@@ -191,59 +195,59 @@ struct GlobalNormArgs {
 struct GlobalNormFinishArgs {
     Floats norm_and_scale;  // (2)
     Floats partials;        // (n)
-    Floats loss;            // (1), or 0
+    Floats loss;            // (1), or null
     int n;
     float max_norm, unscale;
 };
 
 struct AdamWArgs {
     Reals params;           // (n)
-    Floats master;          // (n), or 0
+    Floats master;          // (n), or null
     Floats m, v;            // (n)
     Reals grads;            // (n)
     AdamWSteps step;        // (1)
-    Floats norm_and_scale;  // (2), or 0
-    uint64_t n, first;      // elements, and the number in their tensor of the first one
+    Floats norm_and_scale;  // (2), or null
+    uint64_t n, first;      // number of elements, index of the first one in its tensor
     float weight_decay;
 };
 
 struct EncoderForwardArgs {
-    Reals outp;      // (N, C)
-    Ints inp;        // (N)
+    Reals outp;      // (num_rows, C)
+    Ints inp;        // (num_rows)
     Reals wte, wpe;  // (Vp, C), (T, C)
-    int N, T, C;     // N = B T
+    int num_rows, T, C;
 };
 
 struct EncoderForwardUpdatedArgs {
-    Reals outp;             // (N, C)
-    Ints inp;               // (N)
+    Reals outp;             // (num_rows, C)
+    Ints inp;               // (num_rows)
     Reals wte, wpe;         // (Vp, C), (T, C)
-    Floats master, m, v;    // (Vp, C); master may be 0
+    Floats master, m, v;    // (Vp, C); master may be null
     Reals grads;            // (Vp, C)
     AdamWSteps step;        // (1)
-    Floats norm_and_scale;  // (2), or 0
-    int N, T, C;            // N = B T
+    Floats norm_and_scale;  // (2), or null
+    int num_rows, T, C;
     float weight_decay;
 };
 
 struct EncoderBackwardArgs {
     Reals dwte, dwpe;  // (Vp, C), (T, C)
     Reals dout;        // (B, T, C)
-    Ints buckets;      // as build_encoder_buckets() of llmc/encoder.h lays them out
+    Ints buckets;      // laid out by build_encoder_buckets() of llmc/layers/encoder.h
     int B, T, C;
-    int lists;  // the grid holds this many buckets at once and walks through the rest
+    int grid_buckets;  // buckets that the grid covers at once: the stride of its loop over all of them
 };
-const int LONG_BUCKET = 32;  // positions; encoder_backward2 gives a longer bucket to whole workgroups
+const int LONG_BUCKET = 32;  // positions; encoder_backward2 assigns whole workgroups to longer buckets
 
 struct LayernormBackwardArgs {
     Reals dinp, dweight, dbias;  // (N, C), (C), (C)
     Floats scratch;              // (teams, 2, C)
-    Reals added;                 // (N, C), to be part of dinp; may be dinp; 0: nothing
+    Reals added;                 // (N, C): added to dinp, and may be dinp itself; or null
     Reals dout, inp, weight;     // (N, C), (N, C), (C)
-    Floats partials;             // (slices, N, C), read in place of dout where there are several
+    Floats partials;             // (splits, N, C): split-K partial sums, read instead of dout if splits > 1
     Floats mean, rstd;           // (N)
     int N, C;
-    int teams;  // workgroups that share the rows
+    int teams;  // number of workgroups, which share the rows
 };
 
 struct GeluForwardArgs {
@@ -265,8 +269,8 @@ struct FusedResidualLayernormForwardArgs {
     Reals residual, normed;  // (N, C)
     Floats mean, rstd;       // (N)
     Reals inp1, inp2;        // (N, C)
-    Floats partials;         // (slices, N, C), read in place of inp2 where there are several
-    Reals product_bias;      // (C), then added; or 0
+    Floats partials;         // (splits, N, C): split-K partial sums, read instead of inp2 if splits > 1
+    Reals product_bias;      // (C): added to the reduced partials; or null
     Reals weight, bias;      // (C)
     int N, C;
 };

@@ -1,59 +1,63 @@
-// What the attention kernels on matrix cores share. A subgroup owns ROWS rows of its workgroup's (queries, or keys in
-// the kernel for dk and dv), whose factors stay in its registers; the rows that they meet pass through tiles in shared
-// memory, STEP at a time. Rows that the mask leaves whole come in a loop of their own, without masks and branches.
+// Shared code of the attention kernels on cooperative matrices. A subgroup owns ROWS rows of its workgroup's
+// queries (of its keys in the kernel for dk and dv) and keeps them in registers as operand fragments. The
+// rows of the other kind stream through tiles in shared memory, TILE_ROWS rows per iteration of the main
+// loop. Tiles that the causal mask does not touch have a loop of their own, without masking.
 //
-// Where the components of a fragment lie in registers is the device's secret, but the launchpad looks at it (matrix_layout.h). Where
-// sums lie as factors do, which is so on NVIDIA's devices, sums become factors in their registers, elsewhere through the
-// subgroup's patch of shared memory.
+// The register layout of a fragment is implementation-defined; the launchpad probes it at start-up
+// (matrix_layout.h). If accumulators have the layout of operand A, as on NVIDIA's devices, an accumulator
+// becomes an operand in registers. Otherwise it passes through the subgroup's staging buffer in shared
+// memory.
 //
-// An H200 runs two workgroups on a multiprocessor if their shared memory stays under 24 KiB, and three under 16 KiB;
-// with one, attention takes 1.5 times as long.
+// On an H200, two workgroups fit on an SM if their shared memory stays under 24 KiB, and three under 16 KiB.
+// With a single one, attention takes 1.5 times as long.
 //
-// The file that includes this defines TILES, the tiles in shared memory, and PATCH_PARTS, the sums of CHUNK columns that a
-// patch holds side by side.
+// The including file defines TILES, the number of tiles in shared memory, and STAGING_PARTS, the number of
+// accumulator chunks (CHUNK columns each) that a staging buffer holds side by side.
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-layout(constant_id = 4) const uint HS = 64;        // channels of a head
-layout(constant_id = 5) const uint C = 768;        // channels of a row
-layout(constant_id = 6) const uint LANES = 32;     // invocations of a subgroup
-layout(constant_id = 7) const uint FRAGMENTS = 2;  // of rows that a subgroup owns
-layout(constant_id = 8) const uint STEP = 32;      // rows of a tile
-layout(constant_id = 9) const uint CHUNK = 32;     // of these, what a subgroup takes at once
-layout(constant_id = 10) const bool IN_PLACE = false;    // components of sums lie where those of factors do
-// Components of a sum whose numbers agree in the bits ROW_COMPONENTS belong to the same row, and the rest of the row is
-// with the lanes whose numbers differ in the bits COLUMN_LANES alone.
+layout(constant_id = 4) const uint HS = 64;        // channels per head
+layout(constant_id = 5) const uint C = 768;        // channels per row
+layout(constant_id = 6) const uint LANES = 32;     // invocations per subgroup
+layout(constant_id = 7) const uint FRAGMENTS = 2;  // row fragments that a subgroup owns
+layout(constant_id = 8) const uint TILE_ROWS = 32;  // rows per tile
+layout(constant_id = 9) const uint CHUNK = 32;     // rows of a tile that a subgroup processes at once
+layout(constant_id = 10) const bool IN_PLACE = false;  // accumulators have the register layout of operand A
+// Components of an accumulator whose indices agree in the bits ROW_COMPONENTS belong to one row. The rest of
+// the row is held by the invocations whose numbers differ only in the bits COLUMN_LANES.
 layout(constant_id = 11) const uint ROW_COMPONENTS = 4;
 layout(constant_id = 12) const uint COLUMN_LANES = 3;
-// Whether the backward kernels compute delta by themselves, for short sequences: a stage less. Only where the packs of a row
-// are a power of two and not more than LANES.
-layout(constant_id = 13) const bool OWN_DELTA = false;
+// Whether the backward kernels compute delta themselves, which saves a dispatch for short sequences. The
+// packs of a row must be a power of two, and at most LANES.
+layout(constant_id = 13) const bool FUSED_DELTA = false;
 
 const uint SUBGROUPS = BLOCK / LANES;
 const uint ROWS = FRAGMENTS * FM;
-const uint PACKS = HS / 8;          // 16 bytes each, in a row
-const uint STRIDE = PACKS + 1;      // of a tile's rows, so that 8 of them start in different banks
-const uint SECOND = STEP * STRIDE;  // where the second tile starts
-const uint DEEP = HS / FK, WIDE = HS / FN;  // fragments along a row, as a factor and as a sum
-const uint FACTORS = FRAGMENTS * DEEP, SUMS = FRAGMENTS * WIDE;
+const uint PACKS = HS / 8;      // packs of 16 bytes per row: the unit of the sizes and strides below
+const uint STRIDE = PACKS + 1;  // of a tile's rows; the padding avoids bank conflicts
+const uint TILE_SIZE = TILE_ROWS * STRIDE;
+const uint K_FRAGMENTS = HS / FK;  // operand fragments along a row
+const uint N_FRAGMENTS = HS / FN;  // accumulator fragments along a row
+const uint OPERANDS = FRAGMENTS * K_FRAGMENTS, ACCUMULATORS = FRAGMENTS * N_FRAGMENTS;
 const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
-const uint COMPONENTS = FM * FN / LANES;  // of a sum, in an invocation
-const uint LINES = BLOCK / PACKS;   // rows that the workgroup fetches at once; invocations may be left over
-const uint FETCHES = (STEP + LINES - 1) / LINES;
+const uint COMPONENTS = FM * FN / LANES;  // of an accumulator, per invocation
+const uint ROWS_PER_LOAD = BLOCK / PACKS;  // of the workgroup; some invocations may be idle
+const uint LOADS = (TILE_ROWS + ROWS_PER_LOAD - 1) / ROWS_PER_LOAD;
 
-// A patch, in units of 16 bytes, holds ROWS rows of REAL.
-const uint PATCH_STRIDE = PATCH_PARTS * CHUNK / 8 + 1, PATCH = IN_PLACE ? 0 : ROWS * PATCH_STRIDE;
-// Before and after the loop over tiles, a subgroup's own rows pass through the same memory, FM of them at a time.
-const uint OWN = FM * STRIDE, BETWEEN = TILES * SECOND + SUBGROUPS * PATCH;
+// A staging buffer holds ROWS rows of REAL.
+const uint STAGING_STRIDE = STAGING_PARTS * CHUNK / 8 + 1;
+const uint STAGING_SIZE = IN_PLACE ? 0 : ROWS * STAGING_STRIDE;
+// The prologue and the epilogue reuse this memory for the subgroup's own rows, FM of them at a time.
+const uint OWN_SIZE = FM * STRIDE, MAIN_LOOP_SIZE = TILES * TILE_SIZE + SUBGROUPS * STAGING_SIZE;
 
-shared uvec4 area[BETWEEN > SUBGROUPS * OWN ? BETWEEN : SUBGROUPS * OWN];
-shared float places[FM * FN];  // row * FN + column
+shared uvec4 smem[MAIN_LOOP_SIZE > SUBGROUPS * OWN_SIZE ? MAIN_LOOP_SIZE : SUBGROUPS * OWN_SIZE];
+shared float positions[FM * FN];  // row * FN + column
 
-const float LOG2E = 1.44269504, LN2 = 0.69314718, HIDDEN = -1e30;
+const float LOG2E = 1.44269504, LN2 = 0.69314718, MASKED = -1e30;
 
 float scale() { return 1 / sqrt(float(HS)); }
-float scale2() { return LOG2E * scale(); }  // makes scores powers of 2
+float scale2() { return LOG2E * scale(); }  // for exp2
 
-// Rows of one head: row t starts at t * width + offset of p, in units of 16 bytes, and there are `count`.
+// `count` rows of one head: row t starts at t * width + offset of p, in units of 16 bytes.
 struct HeadRows {
     Reals p;
     uint width, offset, count;
@@ -63,104 +67,115 @@ Reals8 pack_address(HeadRows h, uint row, uint pack) {
     return Reals8(uint64_t(h.p) + uint64_t(row * h.width + h.offset + pack) * 16);
 }
 
-uint own_patch() { return TILES * SECOND + gl_SubgroupID * PATCH; }
+uint staging_buffer() { return TILES * TILE_SIZE + gl_SubgroupID * STAGING_SIZE; }
 
-// Ends writes of a subgroup to its part of shared memory, or its reads.
-void patch_barrier() {
+// Orders the accesses of a subgroup to its part of shared memory.
+void subgroup_memory_barrier() {
     controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
 }
 
-// Whether an invocation whose first row of a tile is `line` has a part number n of it.
-bool has_part(uint line, uint n) {
-    return (BLOCK % PACKS == 0 || line < LINES) && (STEP % LINES == 0 || line + n * LINES < STEP);
+// Whether an invocation whose first row of a tile is `tile_row` has an n-th load.
+bool has_load(uint tile_row, uint n) {
+    return (BLOCK % PACKS == 0 || tile_row < ROWS_PER_LOAD) &&
+           (TILE_ROWS % ROWS_PER_LOAD == 0 || tile_row + n * ROWS_PER_LOAD < TILE_ROWS);
 }
 
-void put_places() {
-    for (uint i = gl_LocalInvocationID.x; i < FM * FN; i += BLOCK) places[i] = i;
+void store_positions() {
+    for (uint i = gl_LocalInvocationID.x; i < FM * FN; i += BLOCK) positions[i] = i;
 }
-FragmentSum load_places() {
+FragmentSum load_positions() {
     FragmentSum f;
-    coopMatLoad(f, places, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+    coopMatLoad(f, positions, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
     return f;
 }
-int row_of(float place) { return int(uint(place) / FN); }
-int column_of(float place) { return int(uint(place) % FN); }
+int row_of(float position) { return int(uint(position) / FN); }
+int column_of(float position) { return int(uint(position) % FN); }
 
-// The invocation's number among those that fetch. Where subgroups add what they fetched, packs of a row are with neighbours,
-// which nobody promises of the invocation's number in the workgroup.
-uint fetcher() { return OWN_DELTA ? gl_SubgroupID * LANES + gl_SubgroupInvocationID : gl_LocalInvocationID.x; }
+// The number by which an invocation picks its packs. With FUSED_DELTA, subgroups reduce what they loaded, so
+// adjacent invocations of a subgroup must hold the packs of a row. Vulkan does not guarantee that for
+// gl_LocalInvocationID.
+uint loader() {
+    return FUSED_DELTA ? gl_SubgroupID * LANES + gl_SubgroupInvocationID : gl_LocalInvocationID.x;
+}
 
-// Reads STEP rows from `first` on into the registers of the workgroup; rows past the last one are zeros.
-void fetch(inout uvec4 v[FETCHES], HeadRows h, uint first) {
-    const uint line = fetcher() / PACKS;
-    Reals8 p = pack_address(h, first + line, fetcher() % PACKS);
-    [[unroll]] for (uint n = 0; n < FETCHES; n++) {
+// Loads TILE_ROWS rows from `first` on into the workgroup's registers; rows past the last one are zero.
+void prefetch(inout uvec4 v[LOADS], HeadRows h, uint first) {
+    const uint tile_row = loader() / PACKS;
+    Reals8 p = pack_address(h, first + tile_row, loader() % PACKS);
+    [[unroll]] for (uint n = 0; n < LOADS; n++) {
         v[n] = uvec4(0);
-        if (has_part(line, n) && first + line + n * LINES < h.count) v[n] = p.x[n * LINES * h.width];
+        if (has_load(tile_row, n) && first + tile_row + n * ROWS_PER_LOAD < h.count)
+            v[n] = p.x[n * ROWS_PER_LOAD * h.width];
     }
 }
 
-// Writes them to the tile that starts at `at`.
-void put(uint at, uvec4 v[FETCHES]) {
-    const uint line = fetcher() / PACKS, to = at + line * STRIDE + fetcher() % PACKS;
-    [[unroll]] for (uint n = 0; n < FETCHES; n++)
-        if (has_part(line, n)) area[to + n * LINES * STRIDE] = v[n];
+// Stores what prefetch() loaded to the tile at `at`.
+void store_tile(uint at, uvec4 v[LOADS]) {
+    const uint tile_row = loader() / PACKS, to = at + tile_row * STRIDE + loader() % PACKS;
+    [[unroll]] for (uint n = 0; n < LOADS; n++)
+        if (has_load(tile_row, n)) smem[to + n * ROWS_PER_LOAD * STRIDE] = v[n];
 }
 
-// The subgroup's rows, `first` and on, as factors; rows past the last one are zeros.
-void load_own(inout FragmentA a[FACTORS], HeadRows h, uint first) {
-    const uint own = gl_SubgroupID * OWN;
+// Loads the subgroup's rows, from `first` on, as operands; rows past the last one are zero.
+void load_owned_rows(inout FragmentA a[OPERANDS], HeadRows h, uint first) {
+    const uint own = gl_SubgroupID * OWN_SIZE;
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
         for (uint i = gl_SubgroupInvocationID; i < FM * PACKS; i += LANES) {
             const uint row = first + r * FM + i / PACKS;
-            area[own + i / PACKS * STRIDE + i % PACKS] = row < h.count ? pack_address(h, row, i % PACKS).x[0] : uvec4(0);
+            smem[own + i / PACKS * STRIDE + i % PACKS] =
+                row < h.count ? pack_address(h, row, i % PACKS).x[0] : uvec4(0);
         }
-        patch_barrier();
-        [[unroll]] for (uint k = 0; k < DEEP; k++)
-            coopMatLoad(a[r * DEEP + k], area, own + k * FK / 8, STRIDE, gl_CooperativeMatrixLayoutRowMajor);
-        patch_barrier();
+        subgroup_memory_barrier();
+        [[unroll]] for (uint k = 0; k < K_FRAGMENTS; k++)
+            coopMatLoad(a[r * K_FRAGMENTS + k], smem, own + k * FK / 8, STRIDE,
+                        gl_CooperativeMatrixLayoutRowMajor);
+        subgroup_memory_barrier();
     }
 }
 
-// Stores sums as the subgroup's rows, but for rows past the last one.
-void store_own(FragmentSum f[SUMS], HeadRows h, uint first) {
-    const uint own = gl_SubgroupID * OWN;
+// Stores accumulators as the subgroup's rows, from `first` on; skips rows past the last one.
+void store_owned_rows(FragmentSum f[ACCUMULATORS], HeadRows h, uint first) {
+    const uint own = gl_SubgroupID * OWN_SIZE;
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-        [[unroll]] for (uint j = 0; j < WIDE; j++)
-            coopMatStore(round_fragment(f[r * WIDE + j]), area, own + j * FN / 8, STRIDE, gl_CooperativeMatrixLayoutRowMajor);
-        patch_barrier();
+        [[unroll]] for (uint j = 0; j < N_FRAGMENTS; j++)
+            coopMatStore(round_fragment(f[r * N_FRAGMENTS + j]), smem, own + j * FN / 8, STRIDE,
+                         gl_CooperativeMatrixLayoutRowMajor);
+        subgroup_memory_barrier();
         for (uint i = gl_SubgroupInvocationID; i < FM * PACKS; i += LANES) {
             const uint row = first + r * FM + i / PACKS;
-            if (row < h.count) pack_address(h, row, i % PACKS).x[0] = area[own + i / PACKS * STRIDE + i % PACKS];
+            if (row < h.count)
+                pack_address(h, row, i % PACKS).x[0] = smem[own + i / PACKS * STRIDE + i % PACKS];
         }
-        patch_barrier();
+        subgroup_memory_barrier();
     }
 }
 
-// The product of two rows, of which each of PACKS neighbours in the subgroup has a pack: all of them get the same bits.
-float row_product(uvec4 a, uvec4 b) {
+// The dot product of two rows, distributed over PACKS adjacent invocations of the subgroup. All of them get
+// the same bits.
+float row_dot(uvec4 a, uvec4 b) {
     float sum = 0;
     [[unroll]] for (uint i = 0; i < 4; i++) sum += dot(unpack(a[i]), unpack(b[i]));
     [[unroll]] for (uint bit = 1; bit < PACKS; bit *= 2) sum += subgroupShuffleXor(sum, bit);
     return sum;
 }
 
-// Rows `row` to row + FN - 1 of the tile at `at`, transposed: their channels k * FK to k * FK + FK - 1.
-FragmentB tile_transposed(uint at, uint row, uint k) {
+// K fragment k of the transpose of rows row to row + FN - 1 of the tile at `at`.
+FragmentB load_tile_transposed(uint at, uint row, uint k) {
     FragmentB b;
-    coopMatLoad(b, area, at + row * STRIDE + k * FK / 8, STRIDE, gl_CooperativeMatrixLayoutColumnMajor);
+    coopMatLoad(b, smem, at + row * STRIDE + k * FK / 8, STRIDE, gl_CooperativeMatrixLayoutColumnMajor);
     return b;
 }
-// Rows `row` to row + FK - 1 of the tile at `at`: their channels j * FN to j * FN + FN - 1.
-FragmentB tile_rows(uint at, uint row, uint j) {
+// Column fragment j of rows row to row + FK - 1 of the tile at `at`.
+FragmentB load_tile(uint at, uint row, uint j) {
     FragmentB b;
-    coopMatLoad(b, area, at + row * STRIDE + j * FN / 8, STRIDE, gl_CooperativeMatrixLayoutRowMajor);
+    coopMatLoad(b, smem, at + row * STRIDE + j * FN / 8, STRIDE, gl_CooperativeMatrixLayoutRowMajor);
     return b;
 }
 
-// What converts to REAL exactly, or is rounded well by it. These numbers are many: ties are rounded away from zero, and a
-// NaN may get lost, which is another number's business to report.
-float rounded(float v) {
+// Rounds v to bf16, to which conversions truncate (cooperative_matrix.glsl); conversions to fp16 round. This
+// runs for every score, so it is cheaper than round_fragment(): ties round away from zero, and a NaN may be
+// lost. A NaN also reaches other results, which report it.
+float round_component(float v) {
 #ifdef REAL_BF16
     return uintBitsToFloat((floatBitsToUint(v) + 0x8000u) & 0xffff0000u);
 #else
@@ -168,27 +183,29 @@ float rounded(float v) {
 #endif
 }
 
-// Sums become factors: each is published, at row fragment r and column fragment j, and after a patch_barrier() taken as
-// a factor. Where that happens in place, nothing need be done before.
-void publish(FragmentSum f, uint r, uint j) {
+// Accumulators become A operands: stage() stores each, at row fragment r and column fragment j, to the
+// staging buffer, and after staging_barrier() as_operand() loads it. With IN_PLACE, as_operand() converts in
+// registers and the other two do nothing.
+void stage(FragmentSum f, uint r, uint j) {
     if (IN_PLACE) return;
-    [[unroll]] for (uint i = 0; i < f.length(); i++) f[i] = rounded(f[i]);
-    coopMatStore(FragmentResult(f), area, own_patch() + r * FM * PATCH_STRIDE + j * FN / 8, PATCH_STRIDE,
-                 gl_CooperativeMatrixLayoutRowMajor);
+    [[unroll]] for (uint i = 0; i < f.length(); i++) f[i] = round_component(f[i]);
+    coopMatStore(FragmentResult(f), smem, staging_buffer() + r * FM * STAGING_STRIDE + j * FN / 8,
+                 STAGING_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
 }
-// Row fragment r of the sums, their columns k * FK to k * FK + FK - 1; in the patch they begin at fragment `part`.
-FragmentA as_factor(FragmentSum sums[SCORES], uint r, uint k, uint part) {
+// Row fragment r and K fragment k of the accumulators, which begin at column fragment `part` of the staging
+// buffer.
+FragmentA as_operand(FragmentSum accumulators[SCORES], uint r, uint k, uint part) {
     FragmentA a;
     if (IN_PLACE) {
-        const uint s = r * COLUMNS + min(k, COLUMNS - 1);  // k: in place, FN is FK
-        [[unroll]] for (uint i = 0; i < COMPONENTS; i++) a[i] = REAL(rounded(sums[s][i]));
+        const uint s = r * COLUMNS + min(k, COLUMNS - 1);  // with IN_PLACE, FN equals FK
+        [[unroll]] for (uint i = 0; i < COMPONENTS; i++) a[i] = REAL(round_component(accumulators[s][i]));
     } else {
-        coopMatLoad(a, area, own_patch() + r * FM * PATCH_STRIDE + part * FN / 8 + k * FK / 8, PATCH_STRIDE,
-                    gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(a, smem, staging_buffer() + r * FM * STAGING_STRIDE + part * FN / 8 + k * FK / 8,
+                    STAGING_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
     }
     return a;
 }
-// Ends a subgroup's writes to its patch, or its reads, where it has one.
-void published_barrier() {
-    if (!IN_PLACE) patch_barrier();
+// Orders a subgroup's accesses to its staging buffer, if it has one.
+void staging_barrier() {
+    if (!IN_PLACE) subgroup_memory_barrier();
 }

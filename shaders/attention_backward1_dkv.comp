@@ -1,5 +1,5 @@
-// Attention backward, plain port: one invocation computes the gradients of one key and its value, over the queries
-// from it on.
+// Attention backward pass, plain port: one invocation computes the gradients of one key and one value. It
+// loops over the queries that see them.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

@@ -1,4 +1,5 @@
-// Attention backward, plain port: one invocation computes the gradient of one query, over the keys up to it.
+// Attention backward pass, plain port: one invocation computes the gradient of one query. It loops over the
+// keys that the query sees.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

@@ -1,6 +1,6 @@
-// Attention backward, tiled: one workgroup computes the gradients of 64 keys and their values of one head, over the
-// queries from them on, 64 at a time. Rows of its tiles are keys and columns queries, so that the scores come out
-// transposed, as dv += p^T dout and dk += ds^T q need them.
+// Attention backward pass, tiled: one workgroup computes the gradients of 64 keys and values of one head. It
+// loops over the queries that see them, in tiles of 64. Rows of its score tiles are keys and columns are
+// queries: it computes the transposed scores that dv += p^T dout and dk += ds^T q need.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -24,8 +24,8 @@ void main() {
     Floats delta = float_row(args.delta, group / tiles, T);
     const float scale = 1.0 / sqrt(float(HS));
 
-    vec4 dk[SUMS], dv[SUMS];
-    [[unroll]] for (uint i = 0; i < SUMS; i++) dk[i] = dv[i] = vec4(0);
+    vec4 dk[ACCUMULATORS], dv[ACCUMULATORS];
+    [[unroll]] for (uint i = 0; i < ACCUMULATORS; i++) dk[i] = dv[i] = vec4(0);
     for (uint query = first; query < T; query += TILE) {
         float scores[SCORES], dscores[SCORES];
         multiply(scores, k, first, q, query);
@@ -35,20 +35,21 @@ void main() {
             const float lse_t = t < T ? lse.x[t] * LOG2E : 1e38, delta_t = t < T ? delta.x[t] : 0;
             [[unroll]] for (uint r = 0; r < ROWS; r++) {
                 const uint i = r * COLUMNS + c;
-                const bool seen = query > first || row_of(r) <= column_of(c);
-                scores[i] = seen ? exp2(scores[i] * scale * LOG2E - lse_t) : 0;
+                const bool visible = query > first || row_of(r) <= column_of(c);
+                scores[i] = visible ? exp2(scores[i] * scale * LOG2E - lse_t) : 0;
                 dscores[i] = scores[i] * (dscores[i] - delta_t) * scale;
             }
         }
         barrier();
-        publish(scores);
+        store_scores(scores);
         accumulate(dv, dout, query);
         barrier();
-        publish(dscores);
+        store_scores(dscores);
         accumulate(dk, q, query);
     }
     Reals dsequence = real_row(args.dqkv, b * T, 3 * C);
-    HeadRows dkey = HeadRows(dsequence, 3 * C, C + head, T), dvalue = HeadRows(dsequence, 3 * C, 2 * C + head, T);
+    HeadRows dkey = HeadRows(dsequence, 3 * C, C + head, T);
+    HeadRows dvalue = HeadRows(dsequence, 3 * C, 2 * C + head, T);
     [[unroll]] for (uint r = 0; r < ROWS; r++)
         [[unroll]] for (uint w = 0; w < WIDE; w++) {
             store_quad(dkey, first + row_of(r), quad_of(w), dk[r * WIDE + w]);

@@ -1,5 +1,6 @@
-// Attention backward, tiled: one workgroup computes the gradients of 64 queries of one head, over the keys up to them,
-// 64 at a time, from three products of tiles held in registers: the scores, dp = dout v^T, and dq += ds k.
+// Attention backward pass, tiled: one workgroup computes the gradients of 64 queries of one head. It loops
+// over the keys that they see, in tiles of 64. Three GEMMs per iteration accumulate in registers: the scores
+// q k^T, dp = dout v^T, and dq += ds k.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -11,7 +12,7 @@ void main() {
     const uint T = args.T, C = args.C, NH = args.NH, tiles = (T + TILE - 1) / TILE;
     const uint64_t group = group_index();
     if (group >= uint64_t(args.B) * NH * tiles) return;
-    const uint first = (tiles - 1 - uint(group % tiles)) * TILE;  // the longest rows start first
+    const uint first = (tiles - 1 - uint(group % tiles)) * TILE;  // the longest loops start first
     const uint64_t b = group / tiles / NH;
     const uint head = uint(group / tiles % NH) * HS;
     Reals sequence = real_row(args.qkv, b * T, 3 * C);
@@ -23,8 +24,8 @@ void main() {
     Floats all_delta = float_row(args.delta, group / tiles, T);
     const float scale = 1.0 / sqrt(float(HS));
 
-    float lse[ROWS], delta[ROWS];  // lse in units of log 2, for exp2
-    vec4 dq[SUMS];
+    float lse[ROWS], delta[ROWS];  // lse in base 2, for exp2
+    vec4 dq[ACCUMULATORS];
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         const uint row = min(first + row_of(r), T - 1);
         lse[r] = all_lse.x[row] * LOG2E;
@@ -38,12 +39,12 @@ void main() {
         [[unroll]] for (uint r = 0; r < ROWS; r++)
             [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
                 const uint i = r * COLUMNS + c;
-                const bool seen = key < first || column_of(c) <= row_of(r);
-                const float p = seen ? exp2(scores[i] * scale * LOG2E - lse[r]) : 0;
+                const bool visible = key < first || column_of(c) <= row_of(r);
+                const float p = visible ? exp2(scores[i] * scale * LOG2E - lse[r]) : 0;
                 dscores[i] = p * (dscores[i] - delta[r]) * scale;
             }
         barrier();
-        publish(dscores);
+        store_scores(dscores);
         accumulate(dq, k, key);
     }
     HeadRows dquery = HeadRows(real_row(args.dqkv, b * T, 3 * C), 3 * C, head, T);

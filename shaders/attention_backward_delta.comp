@@ -1,7 +1,7 @@
-// Attention backward, first step of every version (but of version 3 where sequences are short, OWN_DELTA of
-// attention3.glsl): delta = sum of dout * out over the channels of a head. A workgroup computes HEADS elements, whose
-// channels lie together in memory: neighbouring invocations read neighbouring packs, and one invocation for each element
-// adds what those of a head left in shared memory.
+// Attention backward pass, first kernel: delta = sum of dout * out over the channels of a head. Every version
+// runs it, except version 3 on short sequences (FUSED_DELTA of attention3.glsl). A workgroup computes HEADS
+// elements of delta, whose channels are contiguous in memory. Adjacent invocations load adjacent packs and
+// store partial sums to shared memory; one invocation per element adds them up.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -10,9 +10,9 @@ layout(constant_id = 2) const uint HS = 64;
 layout(constant_id = 3) const uint HEADS = 64;
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
-const uint LANES = HS / WIDTH;  // packs of a head
-const uint STRIDE = LANES + 1;  // apart in shared memory, so that heads lie in different banks
-const uint PACKS = (HEADS * LANES + BLOCK - 1) / BLOCK;  // of an invocation
+const uint LANES = HS / WIDTH;  // packs per head
+const uint STRIDE = LANES + 1;  // of a head in shared memory; the padding avoids bank conflicts
+const uint PACKS = (HEADS * LANES + BLOCK - 1) / BLOCK;  // per invocation
 
 shared float partial[HEADS * STRIDE];
 
@@ -22,7 +22,7 @@ void main() {
     if (first >= all) return;
     const uint heads = uint(min(all - first, uint64_t(HEADS)));
     Reals dout = real_row(args.dout, first, HS), outp = real_row(args.outp, first, HS);
-    mat2x4 a[PACKS], b[PACKS];  // all of them under way before the first is used
+    mat2x4 a[PACKS], b[PACKS];  // all loads are in flight before the first is used
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint pack = min(k * BLOCK + id, heads * LANES - 1);
         a[k] = load_wide(dout, pack);
@@ -30,7 +30,8 @@ void main() {
     }
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint pack = k * BLOCK + id;
-        if (pack < heads * LANES) partial[pack / LANES * STRIDE + pack % LANES] = wide_sum(matrixCompMult(a[k], b[k]));
+        if (pack < heads * LANES)
+            partial[pack / LANES * STRIDE + pack % LANES] = wide_sum(matrixCompMult(a[k], b[k]));
     }
     barrier();
     for (uint head = id; head < heads; head += BLOCK) {

@@ -1,5 +1,5 @@
-// Attention, plain port: one invocation computes one query of one head, going through the keys up to it one by one
-// with a running maximum and sum.
+// Attention, plain port: one invocation computes one query of one head. It loops over the keys that the query
+// sees, with an online softmax: a running maximum and sum.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -14,10 +14,10 @@ void main() {
     const uint t = uint(row % T), head = uint(row / T % NH) * HS;
     const uint64_t sequence = row / T / NH * T;
     Reals query = real_row(args.qkv, sequence + t, 3 * C);
-    float q[HS], sums[HS];
+    float q[HS], accumulators[HS];
     for (uint c = 0; c < HS; c++) {
         q[c] = load(query, head + c) / sqrt(float(HS));
-        sums[c] = 0;
+        accumulators[c] = 0;
     }
     float maximum = -1e38, sum = 0;
     for (uint j = 0; j <= t; j++) {
@@ -26,11 +26,12 @@ void main() {
         for (uint c = 0; c < HS; c++) score += q[c] * load(key, C + head + c);
         const float larger = max(maximum, score);
         const float factor = exp(maximum - larger), p = exp(score - larger);
-        for (uint c = 0; c < HS; c++) sums[c] = sums[c] * factor + p * load(key, 2 * C + head + c);
+        for (uint c = 0; c < HS; c++)
+            accumulators[c] = accumulators[c] * factor + p * load(key, 2 * C + head + c);
         sum = sum * factor + p;
         maximum = larger;
     }
     Reals outp = real_row(args.outp, sequence + t, C);
-    for (uint c = 0; c < HS; c++) store(outp, head + c, sums[c] / sum);
+    for (uint c = 0; c < HS; c++) store(outp, head + c, accumulators[c] / sum);
     float_row(args.lse, row, 1).x[0] = maximum + log(sum);
 }

@@ -1,5 +1,5 @@
-// Encoder backward, plain port, the gradient of the token embedding: one invocation sums one channel of one bucket.
-// The position embedding is encoder_backward_position's.
+// Encoder backward, plain port: the gradient of the token embedding. One invocation sums one channel of one
+// bucket. encoder_backward_position computes the gradient of the position embedding.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

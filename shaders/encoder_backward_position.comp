@@ -1,5 +1,5 @@
-// Encoder backward, the gradient of the position embedding: one invocation sums one pack of channels of one position
-// over the B sequences.
+// Encoder backward: the gradient of the position embedding. One invocation sums one pack of channels of one
+// position over the B sequences.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"

@@ -1,5 +1,5 @@
-// Encoder: one workgroup computes one position with 16-byte accesses; version 1 divides 64-bit numbers in every
-// invocation to find its row.
+// Encoder: one workgroup computes one position with 16-byte accesses. This avoids the 64-bit divisions that
+// each invocation of version 1 needs to find its row.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -8,7 +8,7 @@ layout(push_constant, scalar) uniform Push { EncoderForwardArgs args; };
 
 void main() {
     const uint row = group_index(), C = args.C;
-    if (row >= args.N) return;
+    if (row >= args.num_rows) return;
     Reals token = real_row(args.wte, uint64_t(args.inp.x[row]), C);
     Reals position = real_row(args.wpe, row % args.T, C);
     Reals outp = real_row(args.outp, row, C);

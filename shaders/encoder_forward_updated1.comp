@@ -1,5 +1,6 @@
-// Encoder ahead of AdamW: one workgroup computes one position from its row of wte as adamw_update2 will leave it. It stores
-// the encoding alone: several positions may have the same token, and the update itself is somebody else's.
+// Encoder ahead of a pending AdamW update: one workgroup computes one position from its row of wte, as
+// adamw_update2 will leave it. It does not store the updated row: several positions may share a token, and
+// adamw_update() runs on its own.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -14,13 +15,14 @@ vec4 load_floats(Floats p, uint i) {
 
 void main() {
     const uint row = group_index(), C = args.C;
-    if (row >= args.N) return;
+    if (row >= args.num_rows) return;
     const uint64_t token = uint64_t(args.inp.x[row]);
     float scale;
     const bool changes = gradient_scale(args.norm_and_scale, scale), has_master = uint64_t(args.master) != 0;
     const AdamWStep s = args.step.x[0];
     Reals wte = real_row(args.wte, token, C), grads = real_row(args.grads, token, C);
-    Floats m = float_row(args.m, token, C), v = float_row(args.v, token, C), master = float_row(args.master, token, C);
+    Floats m = float_row(args.m, token, C), v = float_row(args.v, token, C);
+    Floats master = float_row(args.master, token, C);
     Reals position = real_row(args.wpe, row % args.T, C), outp = real_row(args.outp, row, C);
     for (uint i = gl_LocalInvocationID.x; i < C / WIDTH; i += BLOCK) {
         vec4 param = changes && has_master ? load_floats(master, i) : load_pack(wte, i);

@@ -1,31 +1,32 @@
-// Softmax and cross-entropy, plain port: one invocation takes one row of V logits, in three passes over it. Eight logits
-// a turn of the loop: Mesa's software devices silently end a loop when an invocation has made 65,535 turns in all.
+// Softmax and cross-entropy, plain port: one invocation makes three passes over one row of V logits. The
+// loops are unrolled by 8, because Mesa's software devices silently end an invocation's loops after 65,535
+// iterations in total.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { FusedClassifierArgs args; };
 
-const uint TURN = 8;
+const uint UNROLL = 8;
 
 void main() {
     const uint64_t row = global_index();
-    if (row >= uint64_t(args.N)) return;
+    if (row >= uint64_t(args.num_rows)) return;
     const uint V = args.V, target = int_row(args.targets, row, 1).x[0];
     Reals logits = real_row(args.logits, row, args.Vp);
     float largest = load(logits, 0);
-    for (uint first = 0; first < V; first += TURN)
-        [[unroll]] for (uint i = 0; i < TURN; i++)
+    for (uint first = 0; first < V; first += UNROLL)
+        [[unroll]] for (uint i = 0; i < UNROLL; i++)
             if (first + i < V) largest = max(largest, load(logits, first + i));
     float sum = 0;
-    for (uint first = 0; first < V; first += TURN)
-        [[unroll]] for (uint i = 0; i < TURN; i++)
+    for (uint first = 0; first < V; first += UNROLL)
+        [[unroll]] for (uint i = 0; i < UNROLL; i++)
             if (first + i < V) sum += exp(load(logits, first + i) - largest);
     float_row(args.losses, row, 1).x[0] = log(sum) + largest - load(logits, target);
     if (args.write_gradients == 0) return;
     const float factor = args.dloss / sum;
-    for (uint first = 0; first < args.Vp; first += TURN)
-        [[unroll]] for (uint i = 0; i < TURN; i++) {
+    for (uint first = 0; first < args.Vp; first += UNROLL)
+        [[unroll]] for (uint i = 0; i < UNROLL; i++) {
             const uint c = first + i;
             const float gradient = c < V ? exp(load(logits, c) - largest) * factor : 0;
             if (c < args.Vp) store(logits, c, c == target ? gradient - args.dloss : gradient);

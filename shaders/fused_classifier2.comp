@@ -1,6 +1,6 @@
-// Softmax and cross-entropy: one workgroup takes one row, neighbouring invocations neighbouring columns. Maximum and
-// sum come from one pass: each invocation rescales its sum whenever its maximum grows ("online" softmax), so the
-// row is read twice, where version 1 reads it three times.
+// Softmax and cross-entropy: one workgroup per row, with coalesced accesses. Maximum and sum come from one
+// pass: each invocation rescales its sum whenever its maximum grows (online softmax). So the row is read
+// twice, where version 1 reads it three times.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -9,7 +9,7 @@ layout(push_constant, scalar) uniform Push { FusedClassifierArgs args; };
 
 void main() {
     const uint row = group_index();
-    if (row >= args.N) return;
+    if (row >= args.num_rows) return;
     const uint V = args.V, target = args.targets.x[row], first = gl_LocalInvocationID.x;
     Reals logits = real_row(args.logits, row, args.Vp);
     float largest = -3.4e38, sum = 0;  // finite: -inf - -inf would be NaN
@@ -20,7 +20,7 @@ void main() {
     }
     const float row_largest = block_max(largest);
     const float row_sum = block_sum(sum * exp(largest - row_largest));
-    // the invocation that will overwrite the target's logit is the one that may read it
+    // only the invocation that overwrites the target's logit below may read it
     if (first == target % BLOCK) args.losses.x[row] = log(row_sum) + row_largest - load(logits, target);
     if (args.write_gradients == 0) return;
     const float factor = args.dloss / row_sum;

@@ -1,5 +1,5 @@
-// Residual and LayerNorm, plain port: one invocation adds one row of C channels, then normalizes it as
-// layernorm_forward1 does, reading back what it wrote.
+// Residual and LayerNorm, plain port: one invocation adds one row of C channels, then reads the
+// sum back and normalizes it as layernorm_forward1 does.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

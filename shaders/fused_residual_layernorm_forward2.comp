@@ -1,20 +1,21 @@
-// Residual and LayerNorm: one subgroup adds one row and holds the sum in registers while it normalizes it, so that each
-// value is read once, 16 bytes at a time, and the sum is not read back. It is rounded before: the backward pass combines
-// the statistics with what was stored. Where inp2 was left in slices, it is finished on the way.
+// Residual and LayerNorm: one subgroup adds one row and normalizes the sum while it is in registers. Each
+// input is read once, with 16-byte accesses, and the sum is not read back. The sum is rounded to the storage
+// type before the statistics are computed: the backward pass combines them with the stored sum. If inp2 is an
+// unreduced split-K result, this kernel reduces it as it loads it.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "partial_product.glsl"
+#include "split_k.glsl"
 
 layout(push_constant, scalar) uniform Push { FusedResidualLayernormForwardArgs args; };
 
-layout(constant_id = 3) const uint PACKS = 8;     // that an invocation holds: those of a row by the subgroup size
-layout(constant_id = 4) const uint HAS_BIAS = 0;  // 1: the product's
+layout(constant_id = 3) const uint PACKS = 8;     // of a row, per invocation of the subgroup
+layout(constant_id = 4) const uint HAS_BIAS = 0;  // 1: the split-K GEMM has a bias
 
 mat2x4 load_inp2(uint row, uint i) {
-    if (SLICES == 1) return load_wide(real_row(args.inp2, row, args.C), i);
-    mat2x4 product = add_slices(args.partials, row, args.N, args.C, i);
-    if (HAS_BIAS == 1) product += load_wide(args.product_bias, i);
-    return stored_wide(product);
+    if (SPLITS == 1) return load_wide(real_row(args.inp2, row, args.C), i);
+    mat2x4 sum = reduce_split_k(args.partials, row, args.N, args.C, i);
+    if (HAS_BIAS == 1) sum += load_wide(args.product_bias, i);
+    return stored_wide(sum);
 }
 
 void main() {
@@ -26,7 +27,7 @@ void main() {
     mat2x4 x[PACKS];
     float sum = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
-        // outside of the row the last pack once more: loads behind a condition would wait for each other
+        // Past the end of the row, load the last pack again: conditional loads would run one after another.
         const uint i = first + k * gl_SubgroupSize, at = min(i, packs - 1);
         x[k] = stored_wide(load_wide(inp1, at) + load_inp2(uint(row), at));
         if (i >= packs) x[k] = mat2x4(0);

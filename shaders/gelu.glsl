@@ -1,36 +1,38 @@
-// GELU and its derivative: llmc/gelu.h has the formula. With u beyond 40 in magnitude the exponential is left out, and
-// x^2 is capped where it no longer matters, so that no finite x meets an infinity; a NaN passes through the products
-// with x.
-const float GELU_SCALE = 0.7978845608, GELU_CUBE = 0.044715;  // sqrt(2/pi), and the factor of x^3
+// GELU and its derivative; llmc/layers/gelu.h has the formula. No finite x overflows, because x^2 is capped
+// where it no longer matters and the exponential is replaced by 0 for |u| >= 40. NaN propagates through the
+// multiplications by x.
+const float GELU_SCALE = 0.7978845608, GELU_CUBE = 0.044715;  // sqrt(2/pi), and the coefficient of x^3
 
-// exp(-2 |u|) and 1 / (1 + exp(-2 u)), from which both follow.
+// exp(-2 |u|) and sigmoid(2 u) = 1 / (1 + exp(-2 u)), from which GELU and its derivative follow.
 struct GeluParts {
-    float decay, share;
+    float exponential, sigmoid;
 };
 GeluParts gelu_parts(float x, float xx) {
     const float u = x * (GELU_SCALE + GELU_SCALE * GELU_CUBE * xx);
-    const float decay = abs(u) < 40 ? exp(-2 * abs(u)) : 0;
-    return GeluParts(decay, (u < 0 ? decay : 1) / (1 + decay));
+    const float exponential = abs(u) < 40 ? exp(-2 * abs(u)) : 0;
+    return GeluParts(exponential, (u < 0 ? exponential : 1) / (1 + exponential));
 }
 
-float gelu(float x) { return x * gelu_parts(x, min(x * x, 100)).share; }
+float gelu(float x) { return x * gelu_parts(x, min(x * x, 100)).sigmoid; }
 
 float gelu_slope(float x) {
     const float xx = min(x * x, 100);
     const GeluParts p = gelu_parts(x, xx);
-    const float bell = p.decay / ((1 + p.decay) * (1 + p.decay));  // share * (1 - share)
-    const float capped = abs(x) > 100 ? 100 : x;  // bell is 0 there, but not in whichever order a compiler multiplies
-    return p.share + 2 * capped * bell * (GELU_SCALE + 3 * GELU_SCALE * GELU_CUBE * xx);
+    // sigmoid * (1 - sigmoid)
+    const float sigmoid_slope = p.exponential / ((1 + p.exponential) * (1 + p.exponential));
+    // sigmoid_slope is 0 there, but a compiler may multiply in an order that overflows first
+    const float capped = abs(x) > 100 ? 100 : x;
+    return p.sigmoid + 2 * capped * sigmoid_slope * (GELU_SCALE + 3 * GELU_SCALE * GELU_CUBE * xx);
 }
 
-// The same for results that are rounded to 16 bits: one exponential and one reciprocal each. For large negative x the
-// exponential is infinite, and its reciprocal 0.
-float quick_share(float x, float xx) {
+// Faster versions for results that are rounded to 16 bits: one exponential and one reciprocal each. For large
+// negative x the exponential is infinite, and its reciprocal 0.
+float quick_sigmoid(float x, float xx) {
     const float LOG2E = 1.442695041;
     return 1 / (1 + exp2(x * (-2 * LOG2E * GELU_SCALE + xx * (-2 * LOG2E * GELU_SCALE * GELU_CUBE))));
 }
-float quick_gelu(float x) { return x * quick_share(x, min(x * x, 100)); }
+float quick_gelu(float x) { return x * quick_sigmoid(x, min(x * x, 100)); }
 float quick_gelu_slope(float x) {
-    const float xx = min(x * x, 100), share = quick_share(x, xx);
-    return share + x * (share - share * share) * (2 * GELU_SCALE + 6 * GELU_SCALE * GELU_CUBE * xx);
+    const float xx = min(x * x, 100), sigmoid = quick_sigmoid(x, xx);
+    return sigmoid + x * (sigmoid - sigmoid * sigmoid) * (2 * GELU_SCALE + 6 * GELU_SCALE * GELU_CUBE * xx);
 }

@@ -1,5 +1,5 @@
-// GELU: one invocation computes one pack of elements with 16-byte accesses, where version 1 needs four or eight times
-// as many memory instructions; the last one takes what is left of a pack.
+// GELU: one invocation computes one pack of elements with 16-byte accesses; version 1 needs four or eight
+// times as many memory instructions. The last invocation computes an incomplete pack element by element.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -7,7 +7,8 @@
 
 layout(push_constant, scalar) uniform Push { GeluForwardArgs args; };
 
-// In 16 bits by the formula of the products on matrix cores, so that recomputing what they made gives the same bits.
+// The 16-bit types use the formula of the cooperative-matrix GEMMs' epilogue, so that recomputing GELU is
+// bit-identical to the output of that epilogue.
 #ifdef REAL_FP32
 float gelu1(float x) { return gelu(x); }
 #else

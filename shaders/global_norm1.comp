@@ -1,22 +1,22 @@
-// Sums of squares, plain port: one invocation sums one piece of PIECE elements, in rows of 128 that are summed apart,
-// since 16384 additions in a row would lose three digits.
+// Sums of squares, plain port: one invocation sums one chunk of CHUNK elements. It sums segments of 128
+// elements separately, because 16384 successive additions would lose three decimal digits.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { GlobalNormArgs args; };
-layout(constant_id = 1) const uint PIECE = 16384;
+layout(constant_id = 1) const uint CHUNK = 16384;
 
 void main() {
-    const uint64_t piece = global_index();
-    if (piece * PIECE >= args.n) return;
-    Reals grads = real_row(args.grads, piece, PIECE);
-    const uint count = uint(min(args.n - piece * PIECE, uint64_t(PIECE)));
+    const uint64_t chunk = global_index();
+    if (chunk * CHUNK >= args.n) return;
+    Reals grads = real_row(args.grads, chunk, CHUNK);
+    const uint count = uint(min(args.n - chunk * CHUNK, uint64_t(CHUNK)));
     float sum = 0;
     for (uint start = 0; start < count; start += 128) {
-        float row = 0;
-        for (uint i = start; i < min(start + 128, count); i++) row += load(grads, i) * load(grads, i);
-        sum += row;
+        float segment = 0;
+        for (uint i = start; i < min(start + 128, count); i++) segment += load(grads, i) * load(grads, i);
+        sum += segment;
     }
-    float_row(args.partials, piece, 1).x[0] = sum;
+    float_row(args.partials, chunk, 1).x[0] = sum;
 }

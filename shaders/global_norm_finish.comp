@@ -1,4 +1,4 @@
-// One workgroup adds the sums of squares of all pieces and writes the norm and the factor that clips it.
+// One workgroup adds the sums of squares of all chunks, and computes the norm and the factor that clips it.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

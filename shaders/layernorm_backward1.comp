@@ -1,5 +1,5 @@
-// LayerNorm backward, plain port, the gradient of the input: one invocation computes one row of C channels in two
-// passes. The gradients of weight and bias are layernorm_backward1_weight's.
+// LayerNorm backward, plain port, the gradient of the input: one invocation computes one row of
+// C channels in two passes. layernorm_backward1_weight computes the gradients of weight and bias.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

@@ -1,4 +1,5 @@
-// LayerNorm backward, plain port, the gradients of weight and bias: one invocation sums one channel over the N rows.
+// LayerNorm backward, plain port, the gradients of weight and bias: one invocation sums one
+// channel over the N rows.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

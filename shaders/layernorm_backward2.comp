@@ -1,35 +1,36 @@
-// LayerNorm backward in one pass: a workgroup walks through its share of the rows with 16-byte accesses, each value read
-// once, and keeps its part of the gradients of weight and bias in registers until it writes them to its row of
-// scratch. layernorm_backward2_weight adds those up; version 1 reads dout and inp three times.
+// LayerNorm backward in one pass: a workgroup iterates over its share of the rows and reads each value once,
+// with 16-byte accesses. It accumulates the gradients of weight and bias of its rows in registers, and writes
+// them to its row of scratch at the end; layernorm_backward2_weight adds up these rows. Version 1 reads dout
+// and inp three times.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
 
-layout(constant_id = 2) const uint PACKS = 4;  // of a row that an invocation holds
+layout(constant_id = 2) const uint PACKS = 4;  // of a row, per invocation
 
-shared vec2 partial[2 * BLOCK];
+shared vec2 subgroup_sums[2 * BLOCK];
 
-// Sums over the workgroup. Two sets of partial sums take turns, so that one barrier does.
-vec2 row_sums(vec2 v, uint turn) {
+// Sums over the workgroup. subgroup_sums is double-buffered, so one barrier per iteration is enough.
+vec2 row_sums(vec2 v, uint iteration) {
     v = subgroupAdd(v);
-    const uint first = (turn % 2) * BLOCK;
-    if (subgroupElect()) partial[first + gl_SubgroupID] = v;
+    const uint first = (iteration % 2) * BLOCK;
+    if (subgroupElect()) subgroup_sums[first + gl_SubgroupID] = v;
     barrier();
     vec2 sum = vec2(0);
-    for (uint i = 0; i < gl_NumSubgroups; i++) sum += partial[first + i];
+    for (uint i = 0; i < gl_NumSubgroups; i++) sum += subgroup_sums[first + i];
     return sum;
 }
 
 void main() {
-    const uint team = group_index(), C = args.C, packs = C / WIDTH, first = gl_LocalInvocationID.x;
-    if (team >= args.teams) return;
+    const uint group = group_index(), C = args.C, packs = C / WIDTH, first = gl_LocalInvocationID.x;
+    if (group >= args.teams) return;
     vec4 dweight[PACKS], dbias[PACKS];
     [[unroll]] for (uint k = 0; k < PACKS; k++) dweight[k] = dbias[k] = vec4(0);
     const bool adds = uint64_t(args.added) != 0;
-    uint turn = 0;
-    for (uint row = team; row < args.N; row += args.teams) {
+    uint iteration = 0;
+    for (uint row = group; row < args.N; row += args.teams) {
         Reals dinp = real_row(args.dinp, row, C), added = real_row(args.added, row, C);
         Reals dout = real_row(args.dout, row, C), inp = real_row(args.inp, row, C);
         const float mean = args.mean.x[row], rstd = args.rstd.x[row];
@@ -46,13 +47,13 @@ void main() {
             d[k] = g * load_pack(args.weight, i);
             sums += vec2(pack_sum(d[k]), pack_sum(d[k] * norm[k]));
         }
-        sums = row_sums(sums, turn++) / C;
+        sums = row_sums(sums, iteration++) / C;
         [[unroll]] for (uint k = 0; k < PACKS; k++) {
             const uint i = first + k * BLOCK;
             if (i < packs) store_pack(dinp, i, before[k] + (d[k] - sums.x - norm[k] * sums.y) * rstd);
         }
     }
-    Floats scratch = float_row(args.scratch, team, 2 * C);
+    Floats scratch = float_row(args.scratch, group, 2 * C);
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * BLOCK;
         for (uint j = 0; i < packs && j < WIDTH; j++) {

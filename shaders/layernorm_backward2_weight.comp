@@ -1,5 +1,6 @@
-// LayerNorm backward, the gradients of weight and bias: one workgroup adds up 32 columns of scratch
-// (teams, 2 C). Each slice of 32 invocations sums every so many teams; then the slices are added in order.
+// LayerNorm backward, the gradients of weight and bias: one workgroup sums 32 columns of scratch, to which
+// every workgroup of layernorm_backward2 or 3 has written one row. `lanes` invocations share a column: each of
+// them sums every lanes-th row, then the first one adds up their sums in order.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -7,18 +8,18 @@
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
 
 const uint COLUMNS = 32;
-shared float partial[BLOCK];
+shared float sums[BLOCK];
 
 void main() {
-    const uint id = gl_LocalInvocationID.x, slice = id / COLUMNS, slices = BLOCK / COLUMNS, C = args.C;
+    const uint id = gl_LocalInvocationID.x, lane = id / COLUMNS, lanes = BLOCK / COLUMNS, C = args.C;
     const uint column = group_index() * COLUMNS + id % COLUMNS;
     float sum = 0;
-    for (uint team = slice; team < args.teams && column < 2 * C; team += slices)
-        sum += float_row(args.scratch, team, 2 * C).x[column];
-    partial[id] = sum;
+    for (uint row = lane; row < args.teams && column < 2 * C; row += lanes)
+        sum += float_row(args.scratch, row, 2 * C).x[column];
+    sums[id] = sum;
     barrier();
-    if (slice > 0 || column >= 2 * C) return;
-    for (uint i = 1; i < slices; i++) sum += partial[i * COLUMNS + id];
+    if (lane > 0 || column >= 2 * C) return;
+    for (uint i = 1; i < lanes; i++) sum += sums[i * COLUMNS + id];
     if (column < C)
         store(args.dweight, column, load(args.dweight, column) + sum);
     else

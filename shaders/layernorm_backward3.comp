@@ -1,28 +1,28 @@
-// LayerNorm backward in one pass, as version 2, but with 16-byte accesses in every storage type, ROWS rows at each
-// barrier, and the next rows' loads under way meanwhile. layernorm_backward2_weight adds the teams' rows of scratch up; where
-// there is no scratch, layernorm_backward3_few computes the gradients of weight and bias. Where dout was left in slices, it
-// is finished on the way.
+// LayerNorm backward in one pass, as version 2, but with 16-byte accesses for all storage types, ROWS rows
+// per iteration, and the rows of the next iteration prefetched. layernorm_backward2_weight adds up the
+// workgroups' rows of scratch; without scratch, layernorm_backward3_few computes the gradients of weight and
+// bias. If dout is an unreduced split-K result, this kernel reduces it as it loads it.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "partial_product.glsl"
+#include "split_k.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
 
-layout(constant_id = 3) const uint PACKS = 1;  // of a row that an invocation holds, of 16 bytes
-layout(constant_id = 4) const uint ROWS = 2;   // at a time
+layout(constant_id = 3) const uint PACKS = 1;  // of 16 bytes, of a row, per invocation
+layout(constant_id = 4) const uint ROWS = 2;   // per iteration
 const uint FIELDS = ROWS * PACKS;
 
-shared vec2 partial[2 * ROWS * BLOCK];
+shared vec2 subgroup_sums[2 * ROWS * BLOCK];
 
-uvec4 dout[FIELDS], inp[FIELDS], added[FIELDS];  // the next rows, as they lie in memory
+uvec4 dout[FIELDS], inp[FIELDS], added[FIELDS];  // prefetched rows, as raw 16-byte packs
 float mean[ROWS], rstd[ROWS];
 
 uvec4 load_dout(uint row, uint i) {
-    if (SLICES == 1) return load_raw(real_row(args.dout, row, args.C), i);
-    return raw_of(add_slices(args.partials, row, args.N, args.C, i));
+    if (SPLITS == 1) return load_raw(real_row(args.dout, row, args.C), i);
+    return raw_of(reduce_split_k(args.partials, row, args.N, args.C, i));
 }
 
-// Rows `row` and those that follow; for what lies outside of the tensor, the last row or pack once more.
+// Prefetches ROWS rows from `row` on. Rows and packs outside of the tensor repeat the last one.
 void load_rows(uint row) {
     if (row >= args.N) return;
     const uint packs = args.C * REAL_BYTES / 16;
@@ -41,21 +41,21 @@ void load_rows(uint row) {
 }
 
 void main() {
-    const uint team = group_index(), C = args.C, packs = C * REAL_BYTES / 16, id = gl_LocalInvocationID.x;
-    if (team >= args.teams) return;
+    const uint group = group_index(), C = args.C, packs = C * REAL_BYTES / 16, id = gl_LocalInvocationID.x;
+    if (group >= args.teams) return;
     vec4 weight[PACKS * RAW_FOURS], dweight[PACKS * RAW_FOURS], dbias[PACKS * RAW_FOURS];
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uvec4 raw = load_raw(args.weight, min(id + k * BLOCK, packs - 1));
         [[unroll]] for (uint j = 0; j < RAW_FOURS; j++) weight[k * RAW_FOURS + j] = unpack_raw(raw, j);
     }
     [[unroll]] for (uint k = 0; k < PACKS * RAW_FOURS; k++) dweight[k] = dbias[k] = vec4(0);
-    uint turn = 0;
-    load_rows(team * ROWS);
-    for (uint row = team * ROWS; row < args.N; row += args.teams * ROWS, turn++) {
+    uint iteration = 0;
+    load_rows(group * ROWS);
+    for (uint row = group * ROWS; row < args.N; row += args.teams * ROWS, iteration++) {
         vec4 norm[FIELDS * RAW_FOURS], d[FIELDS * RAW_FOURS];
         uvec4 before[FIELDS];
         float scale[ROWS];
-        const uint first = turn % 2 * ROWS * BLOCK;  // two sets of partial sums take turns, so that one barrier does
+        const uint first = iteration % 2 * ROWS * BLOCK;  // double-buffered: one barrier per iteration
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             vec2 sums = vec2(0);
             scale[r] = rstd[r];
@@ -74,19 +74,20 @@ void main() {
                 }
             }
             sums = subgroupAdd(sums);
-            if (subgroupElect()) partial[first + r * BLOCK + gl_SubgroupID] = sums;
+            if (subgroupElect()) subgroup_sums[first + r * BLOCK + gl_SubgroupID] = sums;
         }
         load_rows(row + args.teams * ROWS);
         barrier();
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             vec2 sums = vec2(0);
-            for (uint i = 0; i < gl_NumSubgroups; i++) sums += partial[first + r * BLOCK + i];
+            for (uint i = 0; i < gl_NumSubgroups; i++) sums += subgroup_sums[first + r * BLOCK + i];
             sums /= C;
             [[unroll]] for (uint k = 0; k < PACKS; k++) {
                 vec4 result[RAW_FOURS];
                 [[unroll]] for (uint j = 0; j < RAW_FOURS; j++) {
                     const uint f = (r * PACKS + k) * RAW_FOURS + j;
-                    result[j] = unpack_raw(before[r * PACKS + k], j) + (d[f] - sums.x - norm[f] * sums.y) * scale[r];
+                    result[j] = unpack_raw(before[r * PACKS + k], j) +
+                                (d[f] - sums.x - norm[f] * sums.y) * scale[r];
                 }
                 if (row + r < args.N && id + k * BLOCK < packs)
                     store_raw(real_row(args.dinp, row + r, C), id + k * BLOCK, result);
@@ -94,7 +95,7 @@ void main() {
         }
     }
     if (uint64_t(args.scratch) == 0) return;
-    Floats scratch = float_row(args.scratch, team, 2 * C);
+    Floats scratch = float_row(args.scratch, group, 2 * C);
     [[unroll]] for (uint k = 0; k < PACKS; k++)
         for (uint j = 0; id + k * BLOCK < packs && j < 4 * RAW_FOURS; j++) {
             const uint c = (id + k * BLOCK) * 4 * RAW_FOURS + j;

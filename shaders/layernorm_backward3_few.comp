@@ -1,40 +1,42 @@
-// LayerNorm backward, the gradients of weight and bias where rows are few: one workgroup adds up COLUMNS columns, reading
-// every row again, so that it need not wait for the kernel that computes dinp and no second kernel need wait for it.
-// Each part of COLUMNS invocations sums every so many rows; then the parts are added in order. Where dout was left in
-// slices, it is finished on the way.
+// LayerNorm backward, the gradients of weight and bias if there are few rows: one workgroup sums COLUMNS
+// columns and reads every row again. It thus runs concurrently with layernorm_backward3, and no second kernel
+// has to wait for either. `lanes` invocations share a column: each of them sums every lanes-th row, then the
+// first one adds up their sums in order. If dout is an unreduced split-K result, this kernel reduces it as it
+// loads it.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "partial_product.glsl"
+#include "split_k.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
 
 layout(constant_id = 3) const uint COLUMNS = 32;
-const uint AT_ONCE = 4;  // rows whose loads are under way together
-shared vec2 partial[BLOCK];
+const uint UNROLL = 4;  // rows whose loads are in flight together
+shared vec2 lane_sums[BLOCK];
 
 float load_dout(uint row, uint column) {
-    if (SLICES == 1) return load(real_row(args.dout, row, args.C), column);
-    return stored(add_slices(args.partials, row, args.N, args.C, column)[0]).x;
+    if (SPLITS == 1) return load(real_row(args.dout, row, args.C), column);
+    return stored(reduce_split_k(args.partials, row, args.N, args.C, column)[0]).x;
 }
 
 void main() {
-    const uint id = gl_LocalInvocationID.x, part = id / COLUMNS, parts = BLOCK / COLUMNS, C = args.C;
+    const uint id = gl_LocalInvocationID.x, lane = id / COLUMNS, lanes = BLOCK / COLUMNS, C = args.C;
     const uint column = group_index() * COLUMNS + id % COLUMNS, from = min(column, C - 1);
     vec2 sums = vec2(0);  // for dweight, dbias
-    for (uint first = part; first < args.N; first += AT_ONCE * parts) {
-        vec2 terms[AT_ONCE];
-        [[unroll]] for (uint k = 0; k < AT_ONCE; k++) {
-            const uint row = min(first + k * parts, args.N - 1);
+    for (uint first = lane; first < args.N; first += UNROLL * lanes) {
+        vec2 terms[UNROLL];
+        [[unroll]] for (uint k = 0; k < UNROLL; k++) {
+            const uint row = min(first + k * lanes, args.N - 1);
             const float g = load_dout(row, from);
-            terms[k] = vec2(g * (load(real_row(args.inp, row, C), from) - args.mean.x[row]) * args.rstd.x[row], g);
+            terms[k] =
+                vec2(g * (load(real_row(args.inp, row, C), from) - args.mean.x[row]) * args.rstd.x[row], g);
         }
-        [[unroll]] for (uint k = 0; k < AT_ONCE; k++)
-            if (first + k * parts < args.N) sums += terms[k];
+        [[unroll]] for (uint k = 0; k < UNROLL; k++)
+            if (first + k * lanes < args.N) sums += terms[k];
     }
-    partial[id] = sums;
+    lane_sums[id] = sums;
     barrier();
-    if (part > 0 || column >= C) return;
-    for (uint i = 1; i < parts; i++) sums += partial[i * COLUMNS + id];
+    if (lane > 0 || column >= C) return;
+    for (uint i = 1; i < lanes; i++) sums += lane_sums[i * COLUMNS + id];
     store(args.dweight, column, load(args.dweight, column) + sums.x);
     store(args.dbias, column, load(args.dbias, column) + sums.y);
 }

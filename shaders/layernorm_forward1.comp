@@ -1,4 +1,4 @@
-// LayerNorm, plain port: one invocation computes one row of C channels, in three passes over it.
+// LayerNorm, plain port: one invocation computes one row of C channels in three passes.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

@@ -1,5 +1,5 @@
-// LayerNorm: one workgroup computes one row. Neighbouring invocations read neighbouring channels, so that memory is
-// read in whole lines, where version 1 strides by a row; sums go through subgroups.
+// LayerNorm: one workgroup computes one row. Neighbouring invocations read neighbouring channels, so accesses
+// are coalesced; in version 1 they are a row apart. Sums are subgroup reductions.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

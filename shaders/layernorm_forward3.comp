@@ -1,12 +1,12 @@
-// LayerNorm: one subgroup computes one row and holds it in registers, so that memory is read once, 16 bytes at a time,
-// and nobody waits at a barrier; versions 1 and 2 read each row three times.
+// LayerNorm: one subgroup computes one row and keeps it in registers. Each row is read once, with 16-byte
+// accesses, and there are no barriers. Versions 1 and 2 read each row three times.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormForwardArgs args; };
 
-layout(constant_id = 2) const uint PACKS = 8;  // that an invocation holds: those of a row by the subgroup size
+layout(constant_id = 2) const uint PACKS = 8;  // of a row, per invocation of the subgroup
 
 void main() {
     const uint64_t row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;

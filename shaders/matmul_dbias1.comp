@@ -1,4 +1,4 @@
-// dbias += column sums of dout, plain port: one invocation sums one column.
+// dbias += the column sums of dout, plain port: one invocation sums one column.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

@@ -1,6 +1,7 @@
-// Column sums of dout in two steps: a workgroup sums 32 packs of columns over a slice of the rows, which its lanes
-// share and add up through shared memory, and matmul_sum adds the slices. Version 1 has OC invocations at work; this
-// has as many as the device wants, with 16-byte reads. With a single slice it adds to dbias itself.
+// dbias += the column sums of dout, in two steps. A workgroup sums 32 packs of columns over one split of
+// the rows: LANES invocations share a pack and reduce their sums through shared memory. Then matmul_sum
+// reduces the splits. Version 1 runs only OC invocations; this version runs as many as the device needs,
+// with 16-byte loads. With a single split, it adds to dbias itself.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -9,7 +10,7 @@ layout(push_constant, scalar) uniform Push { MatmulDbiasArgs args; };
 
 const uint COLUMNS = 32;  // packs
 const uint LANES = BLOCK / COLUMNS;
-const uint UNDER_WAY = 8;  // reads of an invocation at a time
+const uint LOADS = 8;  // in flight at once, per invocation
 
 shared vec4 partial[BLOCK * FOURS];
 
@@ -21,11 +22,11 @@ void main() {
     const uint end = min((split + 1) * args.slice_rows, args.N);
     mat2x4 sum = mat2x4(0);
     uint row = split * args.slice_rows + id / COLUMNS;
-    for (; inside && row + (UNDER_WAY - 1) * LANES < end; row += UNDER_WAY * LANES) {
-        mat2x4 values[UNDER_WAY];
-        [[unroll]] for (uint k = 0; k < UNDER_WAY; k++)
+    for (; inside && row + (LOADS - 1) * LANES < end; row += LOADS * LANES) {
+        mat2x4 values[LOADS];
+        [[unroll]] for (uint k = 0; k < LOADS; k++)
             values[k] = load_wide(real_row(args.dout, row + k * LANES, args.OC), pack);
-        [[unroll]] for (uint k = 0; k < UNDER_WAY; k++) sum += values[k];
+        [[unroll]] for (uint k = 0; k < LOADS; k++) sum += values[k];
     }
     for (; inside && row < end; row += LANES) sum += load_wide(real_row(args.dout, row, args.OC), pack);
     [[unroll]] for (uint k = 0; k < FOURS; k++) partial[k * BLOCK + id] = sum[k];

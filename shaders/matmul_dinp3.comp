@@ -1,4 +1,4 @@
-// dinp = dout weight, blocked for registers: see matmul3.glsl.
+// dinp = dout weight with register blocking: see matmul3.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -7,13 +7,14 @@
 layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
 
 void main() {
-    const TilePlace tile = tile_place(args.N, C, 1);
+    const Tile tile = find_tile(args.N, C, 1);
     if (tile.outside) return;
-    product(Operand(args.dout, args.N, OC, false), Operand(args.weight, C, C, true), tile, 0, OC);
-    if (team() != 0) return;
+    multiply(Operand(args.dout, args.N, OC, false), Operand(args.weight, C, C, true), tile, 0, OC);
+    if (k_group() != 0) return;
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         [[unroll]] for (uint j = 0; j < 2; j++) {
             const uint row = tile.row + row_in_tile(i), column = tile.column + column_in_tile(j);
-            if (row < args.N && column < C) store_four(real_row(args.dinp, row, C), column, sums[i][j], C);
+            if (row < args.N && column < C)
+                store_four(real_row(args.dinp, row, C), column, accumulators[i][j], C);
         }
 }

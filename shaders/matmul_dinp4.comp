@@ -1,4 +1,4 @@
-// dinp = dout weight, for subgroups that are CPU vectors: see matmul4.glsl.
+// dinp = dout weight on software devices: see matmul4.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -9,12 +9,12 @@ layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
 void main() {
     const uint C = args.C, OC = args.OC;
     if (tile_row(C) >= args.N) return;
-    product(Operand(args.dout, args.N, OC, 1), Operand(args.weight, C, 1, C), OC);
+    multiply(Operand(args.dout, args.N, OC, 1), Operand(args.weight, C, 1, C), OC);
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         const uint column = tile_column(C, c);
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             const uint row = tile_row(C) + r;
-            if (row < args.N && column < C) store(real_row(args.dinp, row, C), column, sums[r][c]);
+            if (row < args.N && column < C) store(real_row(args.dinp, row, C), column, accumulators[r][c]);
         }
     }
 }

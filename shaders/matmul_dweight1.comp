@@ -1,4 +1,4 @@
-// dweight = dout^T inp, or += with accumulate; plain port: one invocation computes one element of dweight, over all rows.
+// dweight = dout^T inp, or += if args.accumulate, plain port: one invocation computes one element of dweight.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

@@ -1,5 +1,6 @@
-// dweight = dout^T inp, or += with accumulate, blocked for registers: see matmul3.glsl. The sum over the rows can be
-// long and dweight small, so the rows are cut into slices; matmul_sum adds their partial products in a fixed order.
+// dweight = dout^T inp, or += if args.accumulate, with register blocking: see matmul3.glsl. K is the number
+// of rows here and may be large while dweight is small. The kernel then uses split-K, and matmul_sum
+// reduces the partial sums in a fixed order.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -22,19 +23,20 @@ void store_partial4(Floats p, uint column, vec4 v) {
 }
 
 void main() {
-    const TilePlace tile = tile_place(OC, C, args.splits);
+    const Tile tile = find_tile(OC, C, args.splits);
     if (tile.outside) return;
     const uint first = tile.split * args.slice_rows, end = min(first + args.slice_rows, args.N);
-    product(Operand(args.dout, OC, OC, true), Operand(args.inp, C, C, true), tile, first, end);
-    if (team() != 0) return;
+    multiply(Operand(args.dout, OC, OC, true), Operand(args.inp, C, C, true), tile, first, end);
+    if (k_group() != 0) return;
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         [[unroll]] for (uint j = 0; j < 2; j++) {
             const uint row = tile.row + row_in_tile(i), column = tile.column + column_in_tile(j);
             if (row < OC && column < C) {
                 if (args.splits > 1)
-                    store_partial4(float_row(args.partials, uint64_t(tile.split) * OC + row, C), column, sums[i][j]);
+                    store_partial4(float_row(args.partials, uint64_t(tile.split) * OC + row, C), column,
+                                   accumulators[i][j]);
                 else
-                    store4_or_add(real_row(args.dweight, row, C), column, sums[i][j]);
+                    store4_or_add(real_row(args.dweight, row, C), column, accumulators[i][j]);
             }
         }
 }

@@ -1,4 +1,4 @@
-// dweight = dout^T inp, or += with accumulate, for subgroups that are CPU vectors: see matmul4.glsl.
+// dweight = dout^T inp, or += if args.accumulate, on software devices: see matmul4.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -9,15 +9,15 @@ layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
 void main() {
     const uint C = args.C, OC = args.OC;
     if (tile_row(C) >= OC) return;
-    product(Operand(args.dout, OC, 1, OC), Operand(args.inp, C, 1, C), args.N);
+    multiply(Operand(args.dout, OC, 1, OC), Operand(args.inp, C, 1, C), args.N);
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         const uint column = tile_column(C, c);
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             const uint row = tile_row(C) + r;
             Reals dweight = real_row(args.dweight, row, C);
             if (row >= OC || column >= C) continue;
-            if (args.accumulate != 0) sums[r][c] += load(dweight, column);
-            store(dweight, column, sums[r][c]);
+            if (args.accumulate != 0) accumulators[r][c] += load(dweight, column);
+            store(dweight, column, accumulators[r][c]);
         }
     }
 }

@@ -1,4 +1,4 @@
-// out = inp weight^T + bias, blocked for registers: see matmul3.glsl.
+// out = inp weight^T + bias with register blocking: see matmul3.glsl.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -7,10 +7,10 @@
 layout(push_constant, scalar) uniform Push { MatmulForwardArgs args; };
 
 void main() {
-    const TilePlace tile = tile_place(args.N, OC, 1);
+    const Tile tile = find_tile(args.N, OC, 1);
     if (tile.outside) return;
-    product(Operand(args.inp, args.N, C, false), Operand(args.weight, OC, C, false), tile, 0, C);
-    if (team() != 0) return;
+    multiply(Operand(args.inp, args.N, C, false), Operand(args.weight, OC, C, false), tile, 0, C);
+    if (k_group() != 0) return;
     [[unroll]] for (uint j = 0; j < 2; j++) {
         const uint column = tile.column + column_in_tile(j);
         vec4 bias = vec4(0);
@@ -18,7 +18,8 @@ void main() {
             bias = load_four(uint64_t(args.bias) + column * REAL_BYTES, OC - column);
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
             const uint row = tile.row + row_in_tile(i);
-            if (row < args.N && column < OC) store_four(real_row(args.outp, row, OC), column, sums[i][j] + bias, OC);
+            if (row < args.N && column < OC)
+                store_four(real_row(args.outp, row, OC), column, accumulators[i][j] + bias, OC);
         }
     }
 }

@@ -1,6 +1,6 @@
-// outp = the sum of `splits` partial results, or += with accumulate, in a fixed order: the second step of the products that split the
-// rows. One invocation sums one pack of elements; or, where few elements have many partial results, LANES of them share
-// it, each of which takes every so many splits.
+// outp = the sum of `splits` partial sums, or += if args.accumulate, in a fixed order: the second step of
+// kernels that split the rows. One invocation reduces one pack of elements. If few elements have many
+// splits, LANES invocations share a pack, and each of them takes every LANES-th split.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -8,7 +8,7 @@
 layout(push_constant, scalar) uniform Push { MatmulSumArgs args; };
 
 layout(constant_id = 2) const uint LANES = 1;
-const uint PACKS = BLOCK / LANES;  // of the workgroup
+const uint PACKS = BLOCK / LANES;  // per workgroup
 
 shared vec4 partial[BLOCK];
 
@@ -23,9 +23,10 @@ void main() {
     const bool inside = pack < args.n / WIDTH;
     vec4 sum = vec4(0);
     for (uint split = id / PACKS; inside && split < args.splits; split += 8 * LANES) {
-        vec4 values[8];  // eight reads under way at a time
+        vec4 values[8];  // eight loads in flight at once
         [[unroll]] for (uint j = 0; j < 8; j++)
-            values[j] = split + j * LANES < args.splits ? load_partial(split + j * LANES, uint(pack)) : vec4(0);
+            values[j] =
+                split + j * LANES < args.splits ? load_partial(split + j * LANES, uint(pack)) : vec4(0);
         [[unroll]] for (uint j = 0; j < 8; j++) sum += values[j];
     }
     if (LANES > 1) {

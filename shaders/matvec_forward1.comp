@@ -1,5 +1,6 @@
-// out = weight inp + bias for a single row: one subgroup computes one number of it. Its lanes read neighbouring packs of
-// the weight's row, which is read once and in whole lines; that is what the time goes into.
+// out = weight inp + bias for a single row: one subgroup computes one output. The time is that of reading the
+// weight, so adjacent invocations load adjacent packs of its row: accesses are coalesced, and each weight is
+// read once.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"

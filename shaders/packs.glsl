@@ -1,11 +1,12 @@
-// Packs: a kernel with a path for wide accesses and a plain one is written once, over packs of WIDTH neighbouring elements. The
-// launcher sets WIDTH, specialization constant 1, by pack_width() of llmc/packs.h: 4 where addresses and row lengths
-// allow accesses of four elements, else 1; then y, z and w of a pack are unused, and the compiler drops them.
+// Packs: one kernel source serves vector accesses and scalar accesses. It operates on packs of WIDTH
+// neighbouring elements. The launcher sets WIDTH, specialization constant 1, by pack_width() of
+// llmc/layers/packs.h: 4 if addresses and row lengths allow accesses of four elements, else 1. With 1, the
+// compiler removes the unused y, z and w.
 #include "util.glsl"
 
 layout(constant_id = 1) const uint WIDTH = 4;
 
-// Pack number i of p: elements WIDTH i to WIDTH i + WIDTH - 1.
+// Pack i of p: elements WIDTH * i to WIDTH * i + WIDTH - 1.
 vec4 load_pack(Reals p, uint i) {
     if (WIDTH == 4) return load4(p, i);
     return vec4(load(p, i), 0, 0, 0);
@@ -17,8 +18,8 @@ void store_pack(Reals p, uint i, vec4 v) {
         store(p, i, v.x);
 }
 
-// The same for kernels that also have a path for packs of eight (wide_pack_width() of llmc/packs.h), which fill 16 bytes
-// in the 16-bit types. Narrower packs leave the second column unused.
+// Wide packs, whose WIDTH may also be 8 (wide_pack_width() of llmc/layers/packs.h): eight elements of a
+// 16-bit type fill 16 bytes. Narrower packs leave the second column unused.
 mat2x4 load_wide(Reals p, uint i) {
     if (WIDTH == 8) return load8(p, i);
     return mat2x4(load_pack(p, i), vec4(0));
@@ -30,12 +31,15 @@ void store_wide(Reals p, uint i, mat2x4 v) {
         store_pack(p, i, v[0]);
 }
 
-// The same for kernels that compute so much that rounding counts: ties go away from zero, which bf16 has quicker.
+// store_wide() for compute-bound kernels, where rounding costs time. For bf16, ties round away from zero, which
+// takes fewer instructions.
 void store_wide_quickly(Reals p, uint i, mat2x4 v) {
 #ifdef REAL_BF16
     uvec4 rounded[2];
     [[unroll]] for (uint k = 0; k < 2; k++) {
-        const vec4 unit = uintBitsToFloat(floatBitsToUint(v[k]) & 0xff800000u);  // its power of two; NaN and infinity stay
+        // Adds half a unit in the last place of bf16. `unit` is v rounded down to a power of two, with its
+        // sign; NaN and infinity stay what they are.
+        const vec4 unit = uintBitsToFloat(floatBitsToUint(v[k]) & 0xff800000u);
         rounded[k] = floatBitsToUint(fma(unit, vec4(1.0 / 256), v[k]));
     }
     const uvec2 low = (rounded[0].xz >> 16) | (rounded[0].yw & 0xffff0000u);
@@ -59,8 +63,8 @@ mat2x4 stored_wide(mat2x4 v) { return mat2x4(stored(v[0]), stored(v[1])); }
 float pack_sum(vec4 v) { return WIDTH == 1 ? v.x : (v.x + v.y) + (v.z + v.w); }
 float wide_sum(mat2x4 v) { return WIDTH == 8 ? pack_sum(v[0]) + pack_sum(v[1]) : pack_sum(v[0]); }
 
-// 16 bytes as they lie in memory, for loads that shall be under way while something else is computed: a pack that were
-// unpacked at once would be waited for at once. RAW_FOURS times four elements.
+// Raw packs: 16 bytes as stored in memory, RAW_FOURS times four elements. Use them to prefetch: the kernel
+// waits for a load only when it unpacks the pack.
 const uint RAW_FOURS = 4 / REAL_BYTES;
 #ifdef REAL_FP32
 uvec4 load_raw(Reals p, uint i) { return floatBitsToUint(load4(p, i)); }

@@ -1,4 +1,4 @@
-// Adds up the losses, plain port: the first invocation does all of it.
+// Sum of the losses, plain port: one invocation adds all of them.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

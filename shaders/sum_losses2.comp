@@ -1,5 +1,5 @@
-// Adds up the losses: the invocations of one workgroup, each every BLOCK-th of them. One workgroup is enough for the
-// rows of a step, and keeps the order of the additions fixed.
+// Sum of the losses by one workgroup, each invocation adding every BLOCK-th loss. One workgroup is fast
+// enough for the rows of a step, and makes the order of the additions fixed.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"

@@ -1,5 +1,5 @@
-// What every kernel includes: extensions, argument types, the number of its workgroup, loads and stores of the
-// storage type, 64-bit row offsets, and sums over a workgroup.
+// Included by every kernel: extensions, argument types, workgroup and invocation indices, loads and stores of
+// the storage type, 64-bit row offsets, and reductions over a workgroup.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
 #extension GL_EXT_scalar_block_layout : require
@@ -15,15 +15,15 @@
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(constant_id = 0) const uint BLOCK = 64;  // invocations in a workgroup
 
-// The number of this workgroup in a one-dimensional grid, which the launchpad may have folded into two; it can
-// come out larger than the grid asked for, so every kernel compares it with its sizes.
+// The index of this workgroup in a one-dimensional grid. The launchpad may fold the grid into two dimensions,
+// which can add workgroups: every kernel checks the index against its sizes.
 uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-// The number of this invocation in such a grid; 64 bits, since tensors may have more than 2^32 elements.
+// The index of this invocation in such a grid; 64 bits, because tensors may have more than 2^32 elements.
 uint64_t global_index() { return uint64_t(group_index()) * BLOCK + gl_LocalInvocationID.x; }
 
-// Elements of the storage type, read and written as float: one, or four neighbours (number 4 i to 4 i + 3 of p, where
-// p is aligned to four elements), or eight, as two columns of four. Rounding is to nearest, ties to even. stored() is
-// what loading gives back of v.
+// Elements of the storage type, loaded and stored as float: one, four (elements 4 * i to 4 * i + 3 of p,
+// which is aligned to four elements) or eight, as two columns of four. Stores round to nearest, ties to even.
+// stored() rounds v as a store followed by a load would.
 #ifdef REAL_FP32
 const uint REAL_BYTES = 4;
 float load(Reals p, uint i) { return p.x[i]; }
@@ -65,27 +65,28 @@ void store8(Reals p, uint i, mat2x4 v) {
     Reals8(uint64_t(p)).x[i] = uvec4(pack(v[0].xy), pack(v[0].zw), pack(v[1].xy), pack(v[1].zw));
 }
 vec4 stored(vec4 v) {
-    // NVIDIA's compiler drops a conversion to fp16 and back, unless it does not know a number in between; grids are flat
+    // NVIDIA's compiler removes a conversion to fp16 and back, unless a value unknown to it intervenes. No
+    // grid has more than one workgroup in z, so this one is zero.
     const uint zero = gl_NumWorkGroups.z - 1;
     return vec4(unpack(pack(v.xy) ^ zero), unpack(pack(v.zw) ^ zero));
 }
 #endif
 
-// p advanced by row * width elements, which may pass 2^32. (GLSL does not overload on buffer references.)
+// p advanced by row * width elements, which may exceed 2^32. (glslang cannot overload on buffer references.)
 Reals real_row(Reals p, uint64_t row, uint width) { return Reals(uint64_t(p) + row * width * REAL_BYTES); }
 Floats float_row(Floats p, uint64_t row, uint width) { return Floats(uint64_t(p) + row * width * 4); }
 Ints int_row(Ints p, uint64_t row, uint width) { return Ints(uint64_t(p) + row * width * 4); }
 
-// Neither NaN nor infinite, told by the bits: compilers may assume that isnan() is never true.
+// Neither NaN nor infinite. Tests the bits, because compilers may assume that isnan() is never true.
 bool is_finite(float v) { return (floatBitsToUint(v) & 0x7f800000u) != 0x7f800000u; }
 
-// Sums over the workgroup; every invocation calls them and gets the result. The order of the additions is fixed,
-// so the same device gives the same bits. A subgroup may be as small as one invocation.
+// Reductions over the workgroup: every invocation calls them and gets the result. The order of the additions
+// is fixed, so results are bitwise reproducible on a device. A subgroup may be as small as one invocation.
 shared float block_scratch[1024];
 
 float block_sum(float v) {
     v = subgroupAdd(v);
-    barrier();  // the scratch may still be read by the call before
+    barrier();  // invocations may still read the sums of the previous call
     if (subgroupElect()) block_scratch[gl_SubgroupID] = v;
     barrier();
     float sum = 0;

@@ -1,6 +1,6 @@
-// AdamW over several steps: the CPU version against a reference in double, every GPU version against the CPU
-// version; and what the random rounding of 16-bit parameters does.
-#include "llmc/adamw.h"
+// AdamW over several steps: the CPU version against a reference in double, and every GPU version against the
+// CPU version; the stochastic rounding of 16-bit parameters.
+#include "llmc/layers/adamw.h"
 
 #include "tests/layer_test.h"
 
@@ -11,26 +11,33 @@ static const float LEARNING_RATE = 1e-3f, BETA1 = 0.9f, BETA2 = 0.95f, EPS = 1e-
 
 static AdamWStep step_number(int t) { return adamw_step(LEARNING_RATE * float(t), BETA1, BETA2, EPS, t); }
 
-template <class T = float>
+template <class Real = float>
 static std::vector<float> gradients_of_step(size_t n, int t) {
-    return random_values<T>(n, uint32_t(100 + t));
+    return random_values<Real>(n, uint32_t(100 + t));
 }
 
-// Numbers that T represents, and what the CPU version in fp32 makes of them.
-template <class T>
+// Parameters that are exact in Real, and the result of the CPU version in fp32.
+template <class Real>
 struct AdamWCase {
     std::vector<float> start, params, m, v;
     AdamWCase(size_t n, float weight_decay, const float* norm_and_scale)
-        : start(random_values<T>(n, 1)), params(start), m(n, 0.0f), v(n, 0.0f) {
+        : start(random_values<Real>(n, 1)), params(start), m(n, 0.0f), v(n, 0.0f) {
         for (int t = 1; t <= STEPS; t++) {
             const AdamWStep step = step_number(t);
-            const std::vector<float> grads = gradients_of_step<T>(n, t);
-            adamw_update_cpu<float>(params.data(), nullptr, m.data(), v.data(), grads.data(), n, &step,
-                                    weight_decay, norm_and_scale);
+            const std::vector<float> grads = gradients_of_step<Real>(n, t);
+            adamw_update_cpu<float>({.params = params.data(),
+                                     .master = nullptr,
+                                     .m = m.data(),
+                                     .v = v.data(),
+                                     .grads = grads.data(),
+                                     .n = n,
+                                     .step = &step,
+                                     .weight_decay = weight_decay,
+                                     .norm_and_scale = norm_and_scale});
         }
     }
-    std::vector<float> change(
-        const std::vector<float>& now) const {  // the parameters themselves hide an error
+    // Tests compare changes, since errors are small relative to the parameters themselves.
+    std::vector<float> change(const std::vector<float>& now) const {
         std::vector<float> difference(now);
         for (size_t i = 0; i < now.size(); i++) difference[i] -= start[i];
         return difference;
@@ -67,8 +74,8 @@ TEST(AdamW, CpuMatchesDouble) {
             }
         }
         SCOPED_TRACE(format_string("weight decay %g", double(decay)));
-        expect_close("change", c.change(c.params), c.change({p.begin(), p.end()}),
-                     2e-5);  // params are rounded
+        // the tolerance allows for the rounding of the parameters
+        expect_close("change", c.change(c.params), c.change({p.begin(), p.end()}), 2e-5);
         expect_close("m", c.m, {m.begin(), m.end()}, 1e-6);
         expect_close("v", c.v, {v.begin(), v.end()}, 1e-6);
     }
@@ -81,16 +88,47 @@ TEST(AdamW, DecayShows) {
     EXPECT_GT(difference / 1000, 5e-4);  // 15 learning rates of 1e-3 times 0.1 times |param|
 }
 
-// Parameters on a device and what belongs to them. The arrays begin `shift` elements past aligned memory, and
-// an element is behind them, so that one too many shows.
-template <class T>
-struct Device {
+// AdamW's arrays in host memory, for the CPU version.
+template <class Real>
+struct HostArrays {
+    std::vector<Real> params, grads;
+    std::vector<float> master, m, v;
+    HostArrays(const std::vector<float>& start, const std::vector<float>& gradients)
+        : params(from_floats<Real>(start)),
+          grads(from_floats<Real>(gradients)),
+          master(start),
+          m(start.size(), 0.0f),
+          v(m) {}
+    // The elements begin..end.
+    AdamWUpdate<Real> range(size_t begin, size_t end, const AdamWStep& step, bool with_master = false,
+                            const float* norm_and_scale = nullptr) {
+        return {.params = params.data() + begin,
+                .master = with_master ? master.data() + begin : nullptr,
+                .m = m.data() + begin,
+                .v = v.data() + begin,
+                .grads = grads.data() + begin,
+                .n = end - begin,
+                .first = begin,
+                .step = &step,
+                .weight_decay = DECAY,
+                .norm_and_scale = norm_and_scale};
+    }
+    AdamWUpdate<Real> all(const AdamWStep& step, bool with_master = false,
+                          const float* norm_and_scale = nullptr) {
+        return range(0, params.size(), step, with_master, norm_and_scale);
+    }
+};
+
+// AdamW's arrays on a device. Parameters and gradients begin `shift` elements past aligned memory; guard
+// elements around the parameters show accesses out of bounds.
+template <class Real>
+struct DeviceArrays {
     LaunchPad& pad;
     size_t n, shift;
-    DeviceArray<T> params, grads;
+    DeviceArray<Real> params, grads;
     DeviceArray<float> master, m, v;
     AdamWStep* step;
-    Device(LaunchPad& p, const std::vector<float>& start, size_t shift_ = 0)
+    DeviceArrays(LaunchPad& p, const std::vector<float>& start, size_t shift_ = 0)
         : pad(p),
           n(start.size()),
           shift(shift_),
@@ -100,14 +138,27 @@ struct Device {
           m(p, std::vector<float>(n, 0.0f)),
           v(p, std::vector<float>(n, 0.0f)),
           step(p.allocate<AdamWStep>(1, "step")) {}
-    ~Device() { pad.free(step); }
-    template <class Version>
-    void update(const Version& version, int block, const AdamWStep& now, const std::vector<float>& g,
-                bool with_master, const float* norm) {
+    ~DeviceArrays() { pad.free(step); }
+    void upload(const AdamWStep& now, const std::vector<float>& gradients) {
         pad.upload(step, &now, sizeof now);
-        pad.upload(grads + shift, from_floats<T>(g).data(), n * sizeof(T));
-        version.launch(pad, params + shift, with_master ? master + shift : nullptr, m, v, grads + shift, n,
-                       step, DECAY, norm, 0, block);
+        pad.upload(grads + shift, from_floats<Real>(gradients).data(), n * sizeof(Real));
+    }
+    // The elements begin..end.
+    AdamWUpdate<Real> range(size_t begin, size_t end, bool with_master = false,
+                            const float* norm_and_scale = nullptr) const {
+        return {.params = params + shift + begin,
+                .master = with_master ? master + shift + begin : nullptr,
+                .m = m + begin,
+                .v = v + begin,
+                .grads = grads + shift + begin,
+                .n = end - begin,
+                .first = begin,
+                .step = step,
+                .weight_decay = DECAY,
+                .norm_and_scale = norm_and_scale};
+    }
+    AdamWUpdate<Real> all(bool with_master = false, const float* norm_and_scale = nullptr) const {
+        return range(0, n, with_master, norm_and_scale);
     }
     template <class Array>
     std::vector<float> values(const Array& array) const {
@@ -126,93 +177,103 @@ struct Device {
     }
 };
 
-// The distance from v to the next number of T; of fp16's subnormals where v is small.
-template <class T>
+// The distance between neighbours of Real at v, subnormals of fp16 included.
+template <class Real>
 static float spacing(float v) {
-    const int digits = std::is_same_v<T, bf16> ? 8 : std::is_same_v<T, fp16> ? 11 : 24;
+    const int digits = std::is_same_v<Real, bf16> ? 8 : std::is_same_v<Real, fp16> ? 11 : 24;
     const float step = std::ldexp(1.0f, std::ilogb(v) + 1 - digits);
-    return std::is_same_v<T, fp16> ? std::max(step, 0x1p-24f) : step;
+    return std::is_same_v<Real, fp16> ? std::max(step, 0x1p-24f) : step;
 }
 
-// Random rounding amplifies a last bit of fp32 that differs to one of T, but seldom: the random bits must lie
-// between.
-template <class T>
+// Stochastic rounding can amplify a difference in the last bit of fp32 to the last bit of Real. This is rare,
+// since the random bits must lie between the two results.
+template <class Real>
 static void expect_nearly_equal(const std::vector<float>& got, const std::vector<float>& want) {
     size_t different = 0;
     for (size_t i = 0; i < want.size(); i++) {
         different += got[i] != want[i];
-        ASSERT_TRUE(std::abs(got[i] - want[i]) <= 2 * spacing<T>(want[i]))
+        ASSERT_TRUE(std::abs(got[i] - want[i]) <= 2 * spacing<Real>(want[i]))
             << i << ": " << got[i] << " " << want[i];
     }
     EXPECT_LE(different, 1 + want.size() / 50);
 }
 
-template <class T>
+template <class Real>
 struct AdamWTyped : testing::Test {};
 TYPED_TEST_SUITE(AdamWTyped, RealTypes);
 
-// Without master weights 16-bit parameters take another path in each step than the case's, in fp32: those are
-// compared with the CPU version of the same type.
+static const std::vector<float> NORM_AND_SCALE = {4.0f, 0.25f};
+
+// Compares STEPS steps of a version with the CPU version: of fp32 (c), or of the same type (want) for 16-bit
+// parameters without master weights, which diverge from fp32 in each step.
+template <class Real>
+static void check_steps(LaunchPad& pad, const KernelVersion<AdamWUpdate<Real>>& version, int block_size,
+                        const AdamWCase<Real>& c, const std::vector<float>& want, bool scaled, size_t shift) {
+    const size_t n = c.start.size();
+    DeviceArray<float> norm(pad, NORM_AND_SCALE);
+    const float* norm_and_scale = scaled ? norm.data : nullptr;
+    DeviceArrays<Real> plain(pad, c.start, shift), mastered(pad, c.start, shift);
+    const bool is_float = std::is_same_v<Real, float>;
+    for (int t = 1; t <= STEPS; t++) {
+        const std::vector<float> grads = gradients_of_step<Real>(n, t);
+        plain.upload(step_number(t), grads);
+        version.launch(pad, plain.all(false, norm_and_scale), block_size);
+        if (is_float) continue;
+        mastered.upload(step_number(t), grads);
+        version.launch(pad, mastered.all(true, norm_and_scale), block_size);
+    }
+    expect_close("m", plain.m.values(), c.m, 1e-6);
+    expect_close("v", plain.v.values(), c.v, 1e-6);
+    const std::vector<float> params = plain.values(plain.params);
+    if (is_float) return expect_close("change", c.change(params), c.change(c.params), 2e-5);
+    expect_nearly_equal<Real>(params, want);
+    expect_close("m", mastered.m.values(), c.m, 1e-6);
+    expect_close("v", mastered.v.values(), c.v, 1e-6);
+    const std::vector<float> master = mastered.values(mastered.master),
+                             copies = mastered.values(mastered.params);
+    // the rounding of the weights is large relative to their changes
+    expect_close("change of the master weights", c.change(master), c.change(c.params), 1e-4);
+    for (size_t i = 0; i < n; i++) ASSERT_LT(std::abs(copies[i] - master[i]), spacing<Real>(master[i]));
+}
+
 TYPED_TEST(AdamWTyped, GpuMatchesCpu) {
-    using T = TypeParam;
-    const bool is_float = std::is_same_v<T, float>;
-    const std::vector<float> norm_values = {4.0f, 0.25f};
+    using Real = TypeParam;
     for (size_t n : {1, 3, 5, 17, 129, 768, 4099})
         for (bool scaled : {false, true})
             for (size_t shift : {0, 1}) {
-                if (shift && (scaled || n != 129)) continue;  // unaligned: not the path of wide accesses
-                const AdamWCase<T> c(n, DECAY, scaled ? norm_values.data() : nullptr);
-                std::vector<T> want = from_floats<T>(c.start);
-                std::vector<float> m(n, 0.0f), v(n, 0.0f);
+                if (shift && (scaled || n != 129)) continue;  // unaligned: no wide accesses
+                SCOPED_TRACE(format_string("n %zu, shift %zu", n, shift));
+                const float* norm_and_scale = scaled ? NORM_AND_SCALE.data() : nullptr;
+                const AdamWCase<Real> c(n, DECAY, norm_and_scale);
+                HostArrays<Real> host(c.start, c.start);
                 for (int t = 1; t <= STEPS; t++) {
                     const AdamWStep now = step_number(t);
-                    const std::vector<T> grads = from_floats<T>(gradients_of_step<T>(n, t));
-                    adamw_update_cpu<T>(want.data(), nullptr, m.data(), v.data(), grads.data(), n, &now,
-                                        DECAY, scaled ? norm_values.data() : nullptr);
+                    host.grads = from_floats<Real>(gradients_of_step<Real>(n, t));
+                    adamw_update_cpu(host.all(now, false, norm_and_scale));
                 }
-                SCOPED_TRACE(format_string("n %zu, shift %zu", n, shift));
-                for_each_version<T>(adamw_update_versions<T>(), [&](LaunchPad& pad, auto& version,
-                                                                    int block) {
-                    DeviceArray<float> norm(pad, norm_values);
-                    Device<T> plain(pad, c.start, shift), mastered(pad, c.start, shift);
-                    for (int t = 1; t <= STEPS; t++) {
-                        const std::vector<float> grads = gradients_of_step<T>(n, t);
-                        const float* scale = scaled ? norm.data : nullptr;
-                        plain.update(version, block, step_number(t), grads, false, scale);
-                        if (!is_float) mastered.update(version, block, step_number(t), grads, true, scale);
-                    }
-                    expect_close("m", plain.m.values(), c.m, 1e-6);
-                    expect_close("v", plain.v.values(), c.v, 1e-6);
-                    const std::vector<float> got = plain.values(plain.params);
-                    if (is_float) return expect_close("change", c.change(got), c.change(c.params), 2e-5);
-                    expect_nearly_equal<T>(got, to_floats(want));
-                    expect_close("m", mastered.m.values(), c.m, 1e-6);
-                    expect_close("v", mastered.v.values(), c.v, 1e-6);
-                    const std::vector<float> master = mastered.values(mastered.master),
-                                             copies = mastered.values(mastered.params);
-                    // differences of weights, whose last bits weigh more in them
-                    expect_close("change of the master weights", c.change(master), c.change(c.params), 1e-4);
-                    for (size_t i = 0; i < n; i++)
-                        ASSERT_LT(std::abs(copies[i] - master[i]), spacing<T>(master[i]));
-                });
+                const std::vector<float> want = to_floats(host.params);
+                auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+                    check_steps<Real>(pad, version, block_size, c, want, scaled, shift);
+                };
+                for_each_version<Real>(adamw_update_versions<Real>(), check);
             }
 }
 
-// Updates whose arithmetic is exact (a learning rate of 0 leaves the master weights), n copies of one number:
-// parameters on CPU and GPU have the same bits.
-template <class T>
+// Rounds n copies of a value: an update whose arithmetic is exact, since a learning rate of 0 keeps the
+// master weights. The parameters on CPU and GPU must be bit-identical.
+template <class Real>
 static std::vector<float> rounded_copies(float value, size_t n, int t) {
     const AdamWStep now = adamw_step(0, BETA1, BETA2, EPS, t);
-    std::vector<float> master(n, value), m(n, 0.0f), v(n, 0.0f);
-    std::vector<T> params(n, T(0.0f)), grads(n, T(1.0f));
-    adamw_update_cpu<T>(params.data(), master.data(), m.data(), v.data(), grads.data(), n, &now, DECAY,
-                        nullptr);
-    for (float kept : master) EXPECT_TRUE(kept == value || std::isnan(value));
-    const std::vector<float> got = to_floats(params);
-    for_each_version<T>(adamw_update_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-        if (block != version.block_sizes[0]) return;
-        Device<T> device(pad, std::vector<float>(n, value));
-        device.update(version, block, now, std::vector<float>(n, 1.0f), true, nullptr);
+    const std::vector<float> ones(n, 1.0f);
+    HostArrays<Real> host(std::vector<float>(n, value), ones);
+    adamw_update_cpu(host.all(now, true));
+    for (float kept : host.master) EXPECT_TRUE(kept == value || std::isnan(value));
+    const std::vector<float> got = to_floats(host.params);
+    for_each_version<Real>(adamw_update_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+        if (block_size != version.configs[0]) return;
+        DeviceArrays<Real> device(pad, std::vector<float>(n, value));
+        device.upload(now, ones);
+        version.launch(pad, device.all(true), block_size);
         const std::vector<float> here = device.values(device.params);
         for (size_t i = 0; i < n; i++)
             ASSERT_TRUE(here[i] == got[i] || (std::isnan(here[i]) && std::isnan(got[i])))
@@ -221,51 +282,45 @@ static std::vector<float> rounded_copies(float value, size_t n, int t) {
     return got;
 }
 
-// A tensor that is updated piece by piece has the bits of one that is updated whole, random ones included; a
-// piece may begin anywhere.
-TYPED_TEST(AdamWTyped, PiecesGiveTheSameBits) {
-    using T = TypeParam;
-    const size_t n = 40000, cut = 17000;
+// A tensor that is updated in parts is bit-identical to one that is updated at once, stochastic rounding
+// included. A part may begin anywhere.
+TYPED_TEST(AdamWTyped, PartsAreBitIdentical) {
+    using Real = TypeParam;
+    const size_t n = 40000, middle = 17000;
     const AdamWStep now = step_number(3);
-    const std::vector<float> start = random_values<T>(n, 1), g = gradients_of_step<T>(n, 1);
-    std::vector<T> whole = from_floats<T>(start), pieces = whole;
-    const std::vector<T> grads = from_floats<T>(g);
-    std::vector<float> m(n, 0.0f), v(m), m2(m), v2(m);
-    adamw_update_cpu<T>(whole.data(), nullptr, m.data(), v.data(), grads.data(), n, &now, DECAY, nullptr);
-    for (const auto& [first, end] : {std::pair<size_t, size_t>{0, cut}, {cut, n}})
-        adamw_update_cpu<T>(pieces.data() + first, nullptr, m2.data() + first, v2.data() + first,
-                            grads.data() + first, end - first, &now, DECAY, nullptr, first);
-    EXPECT_EQ(to_floats(pieces), to_floats(whole));
-    for_each_version<T>(adamw_update_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-        if (block != version.block_sizes[0]) return;
-        Device<T> device(pad, start);
-        device.update(version, block, now, g, false, nullptr);
-        const std::vector<float> expected = device.values(device.params);
-        Device<T> other(pad, start);
-        pad.upload(other.step, &now, sizeof now);
-        pad.upload(other.grads, grads.data(), n * sizeof(T));
-        for (const auto& [first, end] : {std::pair<size_t, size_t>{0, cut}, {cut, n}})
-            version.launch(pad, other.params + first, nullptr, other.m + first, other.v + first,
-                           other.grads + first, end - first, other.step, DECAY, nullptr, first, block);
-        EXPECT_EQ(other.values(other.params), expected);
+    const std::vector<float> start = random_values<Real>(n, 1), grads = gradients_of_step<Real>(n, 1);
+    HostArrays<Real> whole(start, grads), parts(start, grads);
+    adamw_update_cpu(whole.all(now));
+    adamw_update_cpu(parts.range(0, middle, now));
+    adamw_update_cpu(parts.range(middle, n, now));
+    EXPECT_EQ(to_floats(parts.params), to_floats(whole.params));
+    for_each_version<Real>(adamw_update_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+        if (block_size != version.configs[0]) return;
+        DeviceArrays<Real> device(pad, start), other(pad, start);
+        device.upload(now, grads);
+        other.upload(now, grads);
+        version.launch(pad, device.all(), block_size);
+        version.launch(pad, other.range(0, middle), block_size);
+        version.launch(pad, other.range(middle, n), block_size);
+        EXPECT_EQ(other.values(other.params), device.values(device.params));
     });
 }
 
-template <class T>
+template <class Real>
 struct AdamWRandom : testing::Test {};
 TYPED_TEST_SUITE(AdamWRandom, SmallTypes);
 
-// The mean of n numbers that are rounded up with probability p has a standard deviation of sqrt(p (1-p) / n)
-// spacings; 4.5 of them are passed once in 150,000 tries.
+// The mean of n values that are rounded up with probability p has a standard deviation of sqrt(p (1-p) / n)
+// spacings. An error of 4.5 standard deviations has a probability of 1 in 150,000.
 TYPED_TEST(AdamWRandom, RoundingIsUnbiased) {
-    using T = TypeParam;
+    using Real = TypeParam;
     const size_t n = 40003;
     for (float scale : {1.0f, -1.0f, 0x1.8p-3f, 0x1p-15f, 0x1p-24f, 3000.0f})
         for (float value : {1.0003f, 1.0012f, 1.0071f, 1.93f}) {
             value *= scale;
             SCOPED_TRACE(value);
-            const std::vector<float> got = rounded_copies<T>(value, n, 3);
-            const double unit = double(spacing<T>(value));
+            const std::vector<float> got = rounded_copies<Real>(value, n, 3);
+            const double unit = double(spacing<Real>(value));
             const double low = std::floor(double(value) / unit) * unit, up = (double(value) - low) / unit;
             double sum = 0;
             for (float r : got) {
@@ -276,97 +331,96 @@ TYPED_TEST(AdamWRandom, RoundingIsUnbiased) {
         }
 }
 
-TYPED_TEST(AdamWRandom, RepresentedNumbersStay) {
-    using T = TypeParam;
+TYPED_TEST(AdamWRandom, ExactValuesStay) {
+    using Real = TypeParam;
     const float inf = std::numeric_limits<float>::infinity();
     for (float value : {0.0f, 1.0f, -1.0f, 0x1.02p0f, 0x1.fep-14f, 0x1p-14f, 0x1p-24f, 65280.0f})
-        for (float r : rounded_copies<T>(value, 1000, 1)) ASSERT_EQ(r, value);
-    for (float r : rounded_copies<T>(NAN, 10, 1)) ASSERT_TRUE(std::isnan(r));
+        for (float r : rounded_copies<Real>(value, 1000, 1)) ASSERT_EQ(r, value);
+    for (float r : rounded_copies<Real>(NAN, 10, 1)) ASSERT_TRUE(std::isnan(r));
     for (uint32_t random : {0u, 1u, 0x8000u, 0xffffu, 0xffffffffu}) {
-        EXPECT_EQ(float(round_randomly<T>(inf, random)), inf);
-        EXPECT_EQ(float(round_randomly<T>(-inf, random)), -inf);
-        EXPECT_TRUE(std::isnan(float(round_randomly<T>(NAN, random))));
-        EXPECT_TRUE(std::isnan(float(round_randomly<T>(std::bit_cast<float>(0x7f800001u), random))));
+        EXPECT_EQ(float(round_randomly<Real>(inf, random)), inf);
+        EXPECT_EQ(float(round_randomly<Real>(-inf, random)), -inf);
+        EXPECT_TRUE(std::isnan(float(round_randomly<Real>(NAN, random))));
+        EXPECT_TRUE(std::isnan(float(round_randomly<Real>(std::bit_cast<float>(0x7f800001u), random))));
         for (int bits = 0; bits < 0x10000; bits++) {
-            T t;
+            Real t;
             t.bits = uint16_t(bits);
             if (std::isnan(float(t))) continue;
-            ASSERT_EQ(round_randomly<T>(float(t), random).bits, bits);
+            ASSERT_EQ(round_randomly<Real>(float(t), random).bits, bits);
         }
     }
     EXPECT_EQ(float(round_randomly<fp16>(1e5f, 0)), inf);
 }
 
-// Each step draws new random bits, the same ones in each run; changes far below the spacing add up over
+// Each step has random bits of its own, the same in each run. Changes far below the spacing add up over
 // steps.
 TYPED_TEST(AdamWRandom, StepsDiffer) {
-    using T = TypeParam;
-    const std::vector<float> first = rounded_copies<T>(1.0021f, 1000, 1),
-                             second = rounded_copies<T>(1.0021f, 1000, 2);
+    using Real = TypeParam;
+    const std::vector<float> first = rounded_copies<Real>(1.0021f, 1000, 1),
+                             second = rounded_copies<Real>(1.0021f, 1000, 2);
     EXPECT_NE(first, second);
-    EXPECT_EQ(first, rounded_copies<T>(1.0021f, 1000, 1));
+    EXPECT_EQ(first, rounded_copies<Real>(1.0021f, 1000, 1));
     const size_t n = 5000;
-    std::vector<T> params(n, T(1.0f)), grads(n, T(1.0f));
-    std::vector<float> m(n, 0.0f), v(n, 0.0f);
-    for (int t = 1; t <= 100; t++) {  // of 2e-5, where the spacing below 1 is 4e-3 or 5e-4
+    const std::vector<float> ones(n, 1.0f);
+    HostArrays<Real> host(ones, ones);
+    for (int t = 1; t <= 100; t++) {  // changes of 2e-5; the spacing below 1 is 4e-3 or 5e-4
         const AdamWStep now = adamw_step(2e-5f, BETA1, BETA2, EPS, t);
-        adamw_update_cpu<T>(params.data(), nullptr, m.data(), v.data(), grads.data(), n, &now, 0, nullptr);
+        AdamWUpdate<Real> update = host.all(now);
+        update.weight_decay = 0;
+        adamw_update_cpu(update);
     }
     double sum = 0;
-    for (T p : params) sum += double(float(p));
+    for (Real p : host.params) sum += double(float(p));
     EXPECT_NEAR(sum / n, 1 - 100 * 2e-5, 4 * 0.004 / std::sqrt(double(n)));
 }
 
-TEST(AdamW, MasterWeightsAreForSmallTypes) {
-    float x[4] = {1, 1, 1, 1};
+TEST(AdamW, RejectsMasterWeightsOfFloats) {
+    HostArrays<float> host({1}, {1});
     const AdamWStep now = step_number(1);
-    EXPECT_THROW(adamw_update<float>(nullptr, x, x + 1, x + 2, x + 3, x, 1, &now, 0, nullptr), Error);
+    EXPECT_THROW(adamw_update<float>(nullptr, host.all(now, true)), Error);
 }
 
-TYPED_TEST(AdamWTyped, SkipsWhereTheNormIsNotFiniteOrTheScaleIsZero) {
-    using T = TypeParam;
+TYPED_TEST(AdamWTyped, SkipsIfTheNormIsNotFiniteOrTheScaleIsZero) {
+    using Real = TypeParam;
     const size_t n = 50;
     const AdamWStep now = step_number(1);
-    const std::vector<float> start = random_values<T>(n, 1), zero(n, 0.0f), grads = nans(n);
-    const bool with_master = !std::is_same_v<T, float>;
-    // the last: what global_norm() says of a loss that is not finite
+    const std::vector<float> start = random_values<Real>(n, 1), zero(n, 0.0f), grads = nans(n);
+    const bool with_master = !std::is_same_v<Real, float>;
+    // a finite norm with a scale of 0: the result of global_norm() for a loss that is not finite
     for (float norm :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1.0f}) {
-        const std::vector<float> norm_values = {norm, 0.0f};
-        std::vector<T> params = from_floats<T>(start), g = from_floats<T>(grads);
-        std::vector<float> master = start, m = zero, v = zero;
-        adamw_update_cpu<T>(params.data(), with_master ? master.data() : nullptr, m.data(), v.data(),
-                            g.data(), n, &now, DECAY, norm_values.data());
-        EXPECT_EQ(to_floats(params), start);
-        EXPECT_EQ(master, start);
-        EXPECT_EQ(m, zero);
-        EXPECT_EQ(v, zero);
-        for_each_version<T>(adamw_update_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<float> device_norm(pad, norm_values);
-            Device<T> device(pad, start);
-            device.update(version, block, now, grads, with_master, device_norm);
+        const std::vector<float> norm_and_scale = {norm, 0.0f};
+        HostArrays<Real> host(start, grads);
+        adamw_update_cpu(host.all(now, with_master, norm_and_scale.data()));
+        EXPECT_EQ(to_floats(host.params), start);
+        EXPECT_EQ(host.master, start);
+        EXPECT_EQ(host.m, zero);
+        EXPECT_EQ(host.v, zero);
+        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+            DeviceArray<float> device_norm(pad, norm_and_scale);
+            DeviceArrays<Real> device(pad, start);
+            device.upload(now, grads);
+            version.launch(pad, device.all(with_master, device_norm), block_size);
             EXPECT_EQ(device.values(device.params), start);
             EXPECT_EQ(device.values(device.master), start);
             EXPECT_EQ(device.m.values(), zero);
             EXPECT_EQ(device.v.values(), zero);
-        });
+        };
+        for_each_version<Real>(adamw_update_versions<Real>(), check);
     }
 }
 
 TYPED_TEST(AdamWTyped, TrainingFunction) {
-    using T = TypeParam;
+    using Real = TypeParam;
     const size_t n = 100;
     const AdamWStep now = step_number(1);
-    const AdamWCase<T> c(n, DECAY, nullptr);
-    std::vector<T> want = from_floats<T>(c.start), grads = from_floats<T>(gradients_of_step<T>(n, 1));
-    std::vector<float> m(n, 0.0f), v(n, 0.0f);
-    adamw_update<T>(nullptr, want.data(), nullptr, m.data(), v.data(), grads.data(), n, &now, DECAY, nullptr);
+    const std::vector<float> start = random_values<Real>(n, 1), grads = gradients_of_step<Real>(n, 1);
+    HostArrays<Real> host(start, grads);
+    adamw_update<Real>(nullptr, host.all(now));
     for (const auto& pad : test_pads()) {
-        Device<T> device(*pad, c.start);
-        pad->upload(device.step, &now, sizeof now);
-        pad->upload(device.grads, grads.data(), n * sizeof(T));
-        adamw_update<T>(pad.get(), device.params, nullptr, device.m, device.v, device.grads, n, device.step,
-                        DECAY, nullptr);
-        expect_nearly_equal<T>(device.values(device.params), to_floats(want));
+        DeviceArrays<Real> device(*pad, start);
+        device.upload(now, grads);
+        adamw_update(pad.get(), device.all());
+        expect_nearly_equal<Real>(device.values(device.params), to_floats(host.params));
     }
 }

@@ -1,6 +1,6 @@
 #include "tests/amx_emulator.h"
 
-#include "llmc/simd.h"
+#include "llmc/cpu/simd.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <signal.h>
@@ -11,23 +11,23 @@
 #include <cstdint>
 #include <cstring>
 
-#include "llmc/amx.h"
-#include "llmc/real.h"
+#include "llmc/base/real.h"
+#include "llmc/cpu/amx.h"
 
 namespace {
 struct Tile {
     uint8_t rows[16][64];
 };
-thread_local TileShapes shapes;
+thread_local TileConfig config;
 thread_local Tile tiles[8];
-std::atomic<long> done;
-struct sigaction before;
+std::atomic<long> emulated;
+struct sigaction previous_action;
 
-// An instruction with a three-byte VEX prefix in the map 0F 38, from its first byte.
+// A decoded instruction with a three-byte VEX prefix in the map 0F 38.
 struct Instruction {
-    uint8_t prefix, opcode, reg, rm, source;  // prefix: 0 none, 1 66, 2 F3, 3 F2; source: vvvv
+    uint8_t prefix, opcode, reg, rm, source;  // prefix: 0 none, 1 66h, 2 F3h, 3 F2h; source: vvvv
     bool has_memory;
-    uint64_t address, index;  // where it has memory; index: scaled, apart from the address
+    uint64_t address, index;  // of the memory operand; index: scaled, not part of address
     int length;
 };
 
@@ -37,12 +37,12 @@ uint64_t general_register(const ucontext_t* context, int number) {
     return uint64_t(context->uc_mcontext.gregs[order[number]]);
 }
 
-// False: another kind of instruction.
+// Returns false for any other kind of instruction.
 bool decode(Instruction& in, const ucontext_t* context) {
     const uint64_t start = uint64_t(context->uc_mcontext.gregs[REG_RIP]);
     const uint8_t* bytes = reinterpret_cast<const uint8_t*>(start);
     if (bytes[0] != 0xC4 || (bytes[1] & 0x1F) != 2 || (bytes[2] & 0x84) != 0) return false;
-    const int more_index = bytes[1] & 0x40 ? 0 : 8, more_base = bytes[1] & 0x20 ? 0 : 8;
+    const int index_extension = bytes[1] & 0x40 ? 0 : 8, base_extension = bytes[1] & 0x20 ? 0 : 8;
     in = {};
     in.prefix = bytes[2] & 3;
     in.source = ~bytes[2] >> 3 & 15;
@@ -53,17 +53,17 @@ bool decode(Instruction& in, const ucontext_t* context) {
     in.has_memory = mode != 3;
     in.length = 5;
     if (!in.has_memory) return true;
-    bool has_base = true, from_next = false;
-    int base = rm + more_base;
+    bool has_base = true, rip_relative = false;
+    int base = rm + base_extension;
     if (rm == 4) {
         const uint8_t sib = bytes[in.length++];
-        const int index = (sib >> 3 & 7) + more_index;
+        const int index = (sib >> 3 & 7) + index_extension;
         if (index != 4) in.index = general_register(context, index) << (sib >> 6);
-        base = (sib & 7) + more_base;
+        base = (sib & 7) + base_extension;
         has_base = !((sib & 7) == 5 && mode == 0);
     } else if (rm == 5 && mode == 0) {
         has_base = false;
-        from_next = true;
+        rip_relative = true;
     }
     if (has_base) in.address = general_register(context, base);
     if (mode == 1) in.address += uint64_t(int64_t(int8_t(bytes[in.length++])));
@@ -73,67 +73,69 @@ bool decode(Instruction& in, const ucontext_t* context) {
         in.address += uint64_t(int64_t(offset));
         in.length += 4;
     }
-    if (from_next) in.address += start + uint64_t(in.length);
+    if (rip_relative) in.address += start + uint64_t(in.length);
     return true;
 }
 
-float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+float flush_subnormal(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 
-// Even and odd numbers of pairs have sums of their own, which are added to the tile's in the end.
-void multiply(Tile& sums, const Tile& a, const Tile& b, int rows, int pairs, int columns) {
-    auto number = [](const uint8_t* p) {
+// TDPBF16PS: the even and the odd elements of the pairs have separate partial sums, which are added to the
+// accumulators at the end.
+void multiply(Tile& accumulators, const Tile& a, const Tile& b, int rows, int pairs, int columns) {
+    auto element = [](const uint8_t* p) {
         bf16 x;
         memcpy(&x, p, sizeof x);
-        return flushed(x);
+        return flush_subnormal(x);
     };
     for (int i = 0; i < rows; i++) {
-        float parts[16][2] = {};
+        float partial[16][2] = {};
         for (int k = 0; k < pairs; k++)
             for (int j = 0; j < columns; j++)
                 for (int half = 0; half < 2; half++) {
-                    const float x = number(a.rows[i] + 4 * k + 2 * half),
-                                y = number(b.rows[k] + 4 * j + 2 * half);
-                    parts[j][half] = flushed(float(double(x) * double(y) + double(parts[j][half])));
+                    const float x = element(a.rows[i] + 4 * k + 2 * half),
+                                y = element(b.rows[k] + 4 * j + 2 * half);
+                    partial[j][half] =
+                        flush_subnormal(float(double(x) * double(y) + double(partial[j][half])));
                 }
         for (int j = 0; j < columns; j++) {
             float sum;
-            memcpy(&sum, sums.rows[i] + 4 * j, sizeof sum);
-            sum = flushed(flushed(sum) + flushed(parts[j][0] + parts[j][1]));
-            memcpy(sums.rows[i] + 4 * j, &sum, sizeof sum);
+            memcpy(&sum, accumulators.rows[i] + 4 * j, sizeof sum);
+            sum = flush_subnormal(flush_subnormal(sum) + flush_subnormal(partial[j][0] + partial[j][1]));
+            memcpy(accumulators.rows[i] + 4 * j, &sum, sizeof sum);
         }
     }
 }
 
-bool run(const Instruction& in) {
+bool execute(const Instruction& in) {
     const int reg = in.reg;
     uint8_t* memory = reinterpret_cast<uint8_t*>(in.address);
     if (in.opcode == 0x49 && in.prefix == 0) {  // ldtilecfg, tilerelease
         if (in.has_memory)
-            memcpy(&shapes, memory, sizeof shapes);
+            memcpy(&config, memory, sizeof config);
         else
-            shapes = {};
+            config = {};
         memset(tiles, 0, sizeof tiles);
         return true;
     }
-    if (shapes.palette != 1) return false;  // which the CPU refuses, too
-    if (in.opcode == 0x49 && in.prefix == 3 && !in.has_memory) {
+    if (config.palette != 1) return false;                        // not configured: the CPU faults, too
+    if (in.opcode == 0x49 && in.prefix == 3 && !in.has_memory) {  // tilezero
         tiles[reg] = {};
         return true;
     }
-    if (in.opcode == 0x4B && in.prefix == 3 && in.has_memory) {
+    if (in.opcode == 0x4B && in.prefix == 3 && in.has_memory) {  // tileloadd
         tiles[reg] = {};
-        for (int i = 0; i < shapes.rows[reg]; i++)
-            memcpy(tiles[reg].rows[i], memory + uint64_t(i) * in.index, shapes.row_bytes[reg]);
+        for (int i = 0; i < config.rows[reg]; i++)
+            memcpy(tiles[reg].rows[i], memory + uint64_t(i) * in.index, config.row_bytes[reg]);
         return true;
     }
-    if (in.opcode == 0x4B && in.prefix == 2 && in.has_memory) {
-        for (int i = 0; i < shapes.rows[reg]; i++)
-            memcpy(memory + uint64_t(i) * in.index, tiles[reg].rows[i], shapes.row_bytes[reg]);
+    if (in.opcode == 0x4B && in.prefix == 2 && in.has_memory) {  // tilestored
+        for (int i = 0; i < config.rows[reg]; i++)
+            memcpy(memory + uint64_t(i) * in.index, tiles[reg].rows[i], config.row_bytes[reg]);
         return true;
     }
-    if (in.opcode == 0x5C && in.prefix == 2 && !in.has_memory && in.source < 8) {
-        multiply(tiles[reg], tiles[in.rm], tiles[in.source], shapes.rows[reg], shapes.row_bytes[in.rm] / 4,
-                 shapes.row_bytes[reg] / 4);
+    if (in.opcode == 0x5C && in.prefix == 2 && !in.has_memory && in.source < 8) {  // tdpbf16ps
+        multiply(tiles[reg], tiles[in.rm], tiles[in.source], config.rows[reg], config.row_bytes[in.rm] / 4,
+                 config.row_bytes[reg] / 4);
         return true;
     }
     return false;
@@ -142,11 +144,11 @@ bool run(const Instruction& in) {
 void handle(int, siginfo_t*, void* data) {
     ucontext_t* context = static_cast<ucontext_t*>(data);
     Instruction in;
-    if (decode(in, context) && run(in)) {
+    if (decode(in, context) && execute(in)) {
         context->uc_mcontext.gregs[REG_RIP] += in.length;
-        done++;
+        emulated++;
     } else {
-        signal(SIGILL, SIG_DFL);  // it comes again, and ends the program
+        signal(SIGILL, SIG_DFL);  // the instruction faults again, which ends the program
     }
 }
 }  // namespace
@@ -156,13 +158,13 @@ AmxEmulator::AmxEmulator() {
     struct sigaction action = {};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO;
-    sigaction(SIGILL, &action, &before);
+    sigaction(SIGILL, &action, &previous_action);
 }
 AmxEmulator::~AmxEmulator() {
-    if (is_possible()) sigaction(SIGILL, &before, nullptr);
+    if (is_possible()) sigaction(SIGILL, &previous_action, nullptr);
 }
 bool AmxEmulator::is_possible() { return best_simd_level() >= SIMD_AVX512 && best_simd_level() < SIMD_AMX; }
-long AmxEmulator::count() { return done; }
+long AmxEmulator::count() { return emulated; }
 #else
 AmxEmulator::AmxEmulator() = default;
 AmxEmulator::~AmxEmulator() = default;

@@ -1,6 +1,6 @@
-// Attention: a reference in double, checked itself by finite differences; the CPU version against the
-// reference, and every GPU version against the CPU version.
-#include "llmc/attention.h"
+// Attention: finite differences check a reference in double, the reference checks the CPU version, and the
+// CPU version checks every GPU version.
+#include "llmc/layers/attention.h"
 
 #include <algorithm>
 #include <array>
@@ -11,67 +11,70 @@
 struct Shape {
     int B, T, C, NH;
 };
-// Head sizes 1, 5, 5, 48, 64, 128, 79; sequences around the tiles of 48 and 64 rows.
+// Head sizes 1, 5, 5, 48, 64, 128, 79; sequences just below and above multiples of the tile sizes.
 static const Shape shapes[] = {{1, 1, 1, 1},     {2, 7, 15, 3},   {1, 97, 10, 2},  {2, 33, 96, 2},
                                {1, 130, 128, 2}, {1, 40, 128, 1}, {2, 129, 158, 2}};
-// For the 16-bit types, whose kernels differ from the fp32 ones in their loads and stores alone: heads of 5
-// channels, which have no quads, and of 64.
+// For the 16-bit types, whose kernels differ from the fp32 ones only in loads and stores: heads of 5
+// channels, which cannot be accessed in quads, and of 64.
 static const Shape short_shapes[] = {{2, 67, 15, 3}, {1, 130, 128, 2}};
 
-template <class T>
+template <class Real>
 static std::vector<Shape> gpu_shapes() {
-    if (std::is_same_v<T, float>) return {std::begin(shapes), std::end(shapes)};
+    if (std::is_same_v<Real, float>) return {std::begin(shapes), std::end(shapes)};
     return {std::begin(short_shapes), std::end(short_shapes)};
 }
 
-// Whether to run a version with this block size: the later ones only in fp32 and with heads of 5 channels,
-// since compiling a tiled kernel takes a software device seconds.
-template <class T, class Version>
-static bool worth_running(const Version& version, int block, Shape s) {
-    return block == version.block_sizes[0] || (std::is_same_v<T, float> && s.C / s.NH == 5);
+// Whether to run a version with this block size. Block sizes other than the default run only in fp32 with
+// heads of 5 channels, since a software device compiles a tiled kernel for seconds.
+template <class Real, class Version>
+static bool worth_running(const Version& version, int block_size, Shape s) {
+    return block_size == version.configs[0] || (std::is_same_v<Real, float> && s.C / s.NH == 5);
 }
 
 struct Reference {
     std::vector<double> out, lse, dqkv, delta;
 };
 
-// Textbook attention and its derivative, with the whole matrix of probabilities of one head at a time.
-static Reference reference(const std::vector<double>& qkv, const std::vector<double>& dout, Shape s) {
-    const int B = s.B, T = s.T, C = s.C, NH = s.NH;
-    const int hs = C / NH;
+// Adds row t of one head to r: textbook attention and its derivative. `part` 0, 1, 2 is q, k, v.
+static void add_reference_row(Reference& r, const std::vector<double>& qkv, const std::vector<double>& dout,
+                              Shape s, int b, int h, int t) {
+    const int T = s.T, C = s.C, hs = s.C / s.NH;
     const double scale = 1 / std::sqrt(double(hs));
-    Reference r = {std::vector<double>(size_t(B) * T * C), std::vector<double>(size_t(B) * NH * T),
-                   std::vector<double>(qkv.size()), std::vector<double>(size_t(B) * NH * T)};
-    for (int b = 0; b < B; b++)
-        for (int h = 0; h < NH; h++)
-            for (int t = 0; t < T; t++) {
-                const size_t row = size_t(b) * T + t, stat = (size_t(b) * NH + h) * T + t;
-                auto at = [&](int part, int u) { return (size_t(b) * T + u) * 3 * C + part * C + h * hs; };
-                std::vector<double> p(t + 1), dp(t + 1, 0.0);
-                double largest = -INFINITY, sum = 0;
-                for (int u = 0; u <= t; u++) {
-                    for (int c = 0; c < hs; c++) p[u] += scale * qkv[at(0, t) + c] * qkv[at(1, u) + c];
-                    largest = std::max(largest, p[u]);
-                }
-                for (double score : p) sum += std::exp(score - largest);
-                r.lse[stat] = largest + std::log(sum);
-                for (int u = 0; u <= t; u++) {
-                    p[u] = std::exp(p[u] - r.lse[stat]);
-                    for (int c = 0; c < hs; c++) {
-                        const double g = dout[row * C + h * hs + c], v = qkv[at(2, u) + c];
-                        r.out[row * C + h * hs + c] += p[u] * v;
-                        r.dqkv[at(2, u) + c] += p[u] * g;
-                        dp[u] += g * v;
-                    }
-                    r.delta[stat] += p[u] * dp[u];
-                }
-                for (int u = 0; u <= t; u++)
-                    for (int c = 0; c < hs; c++) {
-                        const double ds = p[u] * (dp[u] - r.delta[stat]) * scale;
-                        r.dqkv[at(0, t) + c] += ds * qkv[at(1, u) + c];
-                        r.dqkv[at(1, u) + c] += ds * qkv[at(0, t) + c];
-                    }
-            }
+    const size_t row = (size_t(b) * T + t) * C + h * hs, stat = (size_t(b) * s.NH + h) * T + t;
+    auto at = [&](int part, int u) { return (size_t(b) * T + u) * 3 * C + part * C + h * hs; };
+    std::vector<double> p(t + 1), dp(t + 1, 0.0);
+    double largest = -INFINITY, sum = 0;
+    for (int u = 0; u <= t; u++) {
+        for (int c = 0; c < hs; c++) p[u] += scale * qkv[at(0, t) + c] * qkv[at(1, u) + c];
+        largest = std::max(largest, p[u]);
+    }
+    for (double score : p) sum += std::exp(score - largest);
+    r.lse[stat] = largest + std::log(sum);
+    for (int u = 0; u <= t; u++) {
+        p[u] = std::exp(p[u] - r.lse[stat]);
+        for (int c = 0; c < hs; c++) {
+            const double g = dout[row + c], v = qkv[at(2, u) + c];
+            r.out[row + c] += p[u] * v;
+            r.dqkv[at(2, u) + c] += p[u] * g;
+            dp[u] += g * v;
+        }
+        r.delta[stat] += p[u] * dp[u];
+    }
+    for (int u = 0; u <= t; u++)
+        for (int c = 0; c < hs; c++) {
+            const double ds = p[u] * (dp[u] - r.delta[stat]) * scale;
+            r.dqkv[at(0, t) + c] += ds * qkv[at(1, u) + c];
+            r.dqkv[at(1, u) + c] += ds * qkv[at(0, t) + c];
+        }
+}
+
+static Reference reference(const std::vector<double>& qkv, const std::vector<double>& dout, Shape s) {
+    const size_t num_rows = size_t(s.B) * s.T;
+    Reference r = {std::vector<double>(num_rows * s.C), std::vector<double>(num_rows * s.NH),
+                   std::vector<double>(qkv.size()), std::vector<double>(num_rows * s.NH)};
+    for (int b = 0; b < s.B; b++)
+        for (int h = 0; h < s.NH; h++)
+            for (int t = 0; t < s.T; t++) add_reference_row(r, qkv, dout, s, b, h, t);
     return r;
 }
 
@@ -79,28 +82,42 @@ static std::vector<float> to_float(const std::vector<double>& v) {
     return std::vector<float>(v.begin(), v.end());
 }
 
-// Inputs that T represents, and the results of the CPU version in fp32. The backward pass gets `out` as the
-// forward pass leaves it, rounded to T.
-template <class T>
+// Inputs that Real represents exactly, and the results of the CPU version in fp32. As in training, the
+// backward pass reads `out` rounded to Real.
+template <class Real>
 struct Case {
     Shape s;
     std::vector<float> qkv, dout, out, lse, dqkv, delta;
     Case(Shape shape, float scale)
         : s(shape),
-          qkv(random_values<T>(size_t(s.B) * s.T * 3 * s.C, 1, scale)),
-          dout(random_values<T>(size_t(s.B) * s.T * s.C, 2)),
+          qkv(random_values<Real>(size_t(s.B) * s.T * 3 * s.C, 1, scale)),
+          dout(random_values<Real>(size_t(s.B) * s.T * s.C, 2)),
           out(nans(dout.size())),
           lse(nans(size_t(s.B) * s.NH * s.T)),
           dqkv(nans(qkv.size())),
           delta(nans(lse.size())) {
-        attention_forward_cpu(out.data(), lse.data(), qkv.data(), s.B, s.T, s.C, s.NH);
-        attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), rounded<T>(out).data(), lse.data(),
-                               qkv.data(), s.B, s.T, s.C, s.NH);
+        attention_forward_cpu<float>({.out = out.data(),
+                                      .lse = lse.data(),
+                                      .qkv = qkv.data(),
+                                      .B = s.B,
+                                      .T = s.T,
+                                      .C = s.C,
+                                      .NH = s.NH});
+        attention_backward_cpu<float>({.dqkv = dqkv.data(),
+                                       .delta = delta.data(),
+                                       .dout = dout.data(),
+                                       .out = rounded<Real>(out).data(),
+                                       .lse = lse.data(),
+                                       .qkv = qkv.data(),
+                                       .B = s.B,
+                                       .T = s.T,
+                                       .C = s.C,
+                                       .NH = s.NH});
     }
     std::string name() const { return format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH); }
 };
 
-// q, k and v of dqkv apart: a wrong one of small size would hide behind the others.
+// Compares dq, dk and dv separately: a wrong one of small magnitude would otherwise go unnoticed.
 static void expect_gradients_close(const std::vector<float>& got, const std::vector<float>& want, int C,
                                    double tolerance) {
     const char* names[] = {"dq", "dk", "dv"};
@@ -112,7 +129,7 @@ static void expect_gradients_close(const std::vector<float>& got, const std::vec
                 g.push_back(got[i]);
                 w.push_back(want[i]);
             }
-        // With one key the softmax is constant: dq and dk are zero but for rounding.
+        // With one key the softmax is constant: dq and dk are zero except for rounding errors.
         const bool zero = std::all_of(w.begin(), w.end(), [](float x) { return std::abs(x) < 1e-5f; });
         if (zero)
             for (float x : g)
@@ -122,7 +139,7 @@ static void expect_gradients_close(const std::vector<float>& got, const std::vec
     }
 }
 
-// The loss is sum(out * weights): its derivative by every element of qkv, by central differences.
+// Central differences of the loss sum(out * weights) by every element of qkv.
 TEST(AttentionReference, MatchesFiniteDifferences) {
     for (Shape s : {Shape{1, 1, 1, 1}, Shape{2, 7, 15, 3}, Shape{1, 9, 8, 2}}) {
         const Case<float> c(s, 1.0f);
@@ -146,13 +163,13 @@ TEST(AttentionReference, MatchesFiniteDifferences) {
     }
 }
 
-// Inputs of size 30 make scores in the hundreds and more, whose exponentials overflow unless the maximum is
-// taken off first. Their rounding, about 1e-7 of the score, comes back as a relative error of the
-// probabilities.
+// Inputs of size 30 give scores in the hundreds and more, whose exponentials overflow unless the maximum is
+// subtracted first. The rounding error of a score, about 1e-7 of it, becomes a relative error of the
+// probability.
 TEST(Attention, CpuMatchesDouble) {
     std::vector<Shape> some(std::begin(shapes), std::end(shapes));
-    some.push_back(
-        {1, 300, 80, 1});  // more than a block of queries and several of keys, a head of 2.5 panels
+    // More than one block of queries, several blocks of keys, and a head of 2.5 channel panels.
+    some.push_back({1, 300, 80, 1});
     for (Shape s : some)
         for (float scale : {1.0f, 30.0f})
             for_each_simd_level([&] {
@@ -168,225 +185,270 @@ TEST(Attention, CpuMatchesDouble) {
             });
 }
 
-// The results of the CPU version for 16-bit inputs are those for the same inputs in fp32, rounded.
+// For 16-bit inputs, the CPU version rounds the results that it has for the same inputs in fp32.
 TEST(Attention, CpuMatchesItselfInFp32) {
     const Case<bf16> c({2, 49, 34, 2}, 1.0f);
-    const auto [B, T, C, NH] = c.s;
+    const Shape s = c.s;
     std::vector<bf16> out(c.out.size()), dqkv(c.dqkv.size());
     const std::vector<bf16> qkv = from_floats<bf16>(c.qkv), dout = from_floats<bf16>(c.dout);
     std::vector<float> lse = nans(c.lse.size()), delta = nans(c.delta.size());
-    attention_forward_cpu(out.data(), lse.data(), qkv.data(), B, T, C, NH);
-    attention_backward_cpu(dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(), qkv.data(), B, T,
-                           C, NH);
+    attention_forward_cpu<bf16>(
+        {.out = out.data(), .lse = lse.data(), .qkv = qkv.data(), .B = s.B, .T = s.T, .C = s.C, .NH = s.NH});
+    attention_backward_cpu<bf16>({.dqkv = dqkv.data(),
+                                  .delta = delta.data(),
+                                  .dout = dout.data(),
+                                  .out = out.data(),
+                                  .lse = lse.data(),
+                                  .qkv = qkv.data(),
+                                  .B = s.B,
+                                  .T = s.T,
+                                  .C = s.C,
+                                  .NH = s.NH});
     expect_close("out", to_floats(out), c.out, tolerance<bf16>());
     expect_close("lse", lse, c.lse, 1e-6);
     expect_close("delta", delta, c.delta, 1e-6);
-    expect_gradients_close(to_floats(dqkv), c.dqkv, C, tolerance<bf16>());
+    expect_gradients_close(to_floats(dqkv), c.dqkv, s.C, tolerance<bf16>());
 }
 
-template <class T>
+template <class Real>
 struct AttentionGpu : testing::Test {};
 TYPED_TEST_SUITE(AttentionGpu, RealTypes);
 
-template <class T>
-static void check_forward(const Case<T>& c, LaunchPad& pad, AttentionForward<T>* launch, int block,
+template <class Real>
+static AttentionForward<Real> forward_params(Shape s, Real* out, float* lse, const Real* qkv) {
+    return {.out = out, .lse = lse, .qkv = qkv, .B = s.B, .T = s.T, .C = s.C, .NH = s.NH};
+}
+
+template <class Real>
+static void check_forward(const Case<Real>& c, LaunchPad& pad,
+                          const KernelVersion<AttentionForward<Real>>& version, int block_size,
                           double fp32_tolerance) {
-    const auto [B, seq_len, C, NH] = c.s;
-    DeviceArray<T> qkv(pad, c.qkv), out(pad, c.out.size());
+    DeviceArray<Real> qkv(pad, c.qkv), out(pad, c.out.size());
     DeviceArray<float> lse(pad, c.lse.size());
-    launch(pad, out, lse, qkv, B, seq_len, C, NH, block);
-    expect_close("out", out.values(), c.out, tolerance<T>(fp32_tolerance));
+    version.launch(pad, forward_params<Real>(c.s, out, lse, qkv), block_size);
+    expect_close("out", out.values(), c.out, tolerance<Real>(fp32_tolerance));
     expect_close("lse", lse.values(), c.lse, 2e-6);
 }
 
-template <class T>
-static void check_backward(const Case<T>& c, LaunchPad& pad, AttentionBackward<T>* launch, int block,
-                           bool own_delta = false) {
-    const auto [B, seq_len, C, NH] = c.s;
-    DeviceArray<T> qkv(pad, c.qkv), out(pad, c.out), dout(pad, c.dout), dqkv(pad, c.dqkv.size());
+template <class Real>
+static void check_backward(const Case<Real>& c, LaunchPad& pad,
+                           const KernelVersion<AttentionBackward<Real>>& version, int block_size,
+                           bool skips_delta = false) {
+    DeviceArray<Real> qkv(pad, c.qkv), out(pad, c.out), dout(pad, c.dout), dqkv(pad, c.dqkv.size());
     DeviceArray<float> lse(pad, c.lse), delta(pad, c.delta.size());
     pad.begin_group();  // the launcher must order its own kernels
-    launch(pad, dqkv, delta, dout, out, lse, qkv, B, seq_len, C, NH, block);
+    version.launch(pad,
+                   {.dqkv = dqkv,
+                    .delta = delta,
+                    .dout = dout,
+                    .out = out,
+                    .lse = lse,
+                    .qkv = qkv,
+                    .B = c.s.B,
+                    .T = c.s.T,
+                    .C = c.s.C,
+                    .NH = c.s.NH},
+                   block_size);
     pad.end_group();
     const std::vector<float> sums = delta.values();
-    if (own_delta)
+    if (skips_delta)
         EXPECT_TRUE(std::all_of(sums.begin(), sums.end(), [](float x) { return std::isnan(x); }));
     else
         expect_close("delta", sums, c.delta);
-    expect_gradients_close(dqkv.values(), c.dqkv, C, tolerance<T>());
+    expect_gradients_close(dqkv.values(), c.dqkv, c.s.C, tolerance<Real>());
 }
 
-// Whether a version runs on matrix cores, where they are: it has shapes of its own.
+// Whether a version runs on tensor cores; these versions have shapes of their own.
 template <class Version>
-static bool is_matrix_version(const Version& version) {
+static bool uses_tensor_cores(const Version& version) {
     return strchr(version.name, '3');
 }
 
 TYPED_TEST(AttentionGpu, ForwardMatchesCpu) {
-    using T = TypeParam;
-    for (Shape s : gpu_shapes<T>())
+    using Real = TypeParam;
+    for (Shape s : gpu_shapes<Real>())
         for (float scale : {1.0f, 30.0f}) {
-            const Case<T> c(s, scale);
+            const Case<Real> c(s, scale);
             SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
-            for_each_version<T>(
-                attention_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-                    if (!is_matrix_version(version) && worth_running<T>(version, block, s))
-                        check_forward<T>(c, pad, version.launch, block, scale > 1 ? 2e-4 : 1e-5);
-                });
+            auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+                if (!uses_tensor_cores(version) && worth_running<Real>(version, block_size, s))
+                    check_forward<Real>(c, pad, version, block_size, scale > 1 ? 2e-4 : 1e-5);
+            };
+            for_each_version<Real>(attention_forward_versions<Real>(), check);
         }
 }
 
 TYPED_TEST(AttentionGpu, BackwardMatchesCpu) {
-    using T = TypeParam;
-    for (Shape s : gpu_shapes<T>()) {
-        const Case<T> c(s, 1.0f);
+    using Real = TypeParam;
+    for (Shape s : gpu_shapes<Real>()) {
+        const Case<Real> c(s, 1.0f);
         SCOPED_TRACE(c.name());
-        for_each_version<T>(attention_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            if (!is_matrix_version(version) && worth_running<T>(version, block, s))
-                check_backward<T>(c, pad, version.launch, block);
-        });
+        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+            if (!uses_tensor_cores(version) && worth_running<Real>(version, block_size, s))
+                check_backward<Real>(c, pad, version, block_size);
+        };
+        for_each_version<Real>(attention_backward_versions<Real>(), check);
     }
 }
 
-// Head sizes 64, 80, 96, 128; sequences of one row, below, at and past the tiles; more heads and sequences
-// than one.
-static const Shape matrix_shapes[] = {{1, 1, 64, 1},  {2, 17, 160, 2},  {1, 65, 192, 3},
-                                      {2, 64, 96, 1}, {1, 130, 256, 2}, {2, 259, 128, 2}};
+// Head sizes 64, 80, 96, 128; sequences of one row, and just below, at and above multiples of the tile sizes;
+// several heads and sequences.
+static const Shape tensor_core_shapes[] = {{1, 1, 64, 1},  {2, 17, 160, 2},  {1, 65, 192, 3},
+                                           {2, 64, 96, 1}, {1, 130, 256, 2}, {2, 259, 128, 2}};
 
-// A software device, which takes long to compile these kernels, runs two shapes, each with some of its
-// tilings.
-template <class T>
-static bool worth_running_matrix(const LaunchPad& pad, int block, Shape s) {
-    if (!attention_on_matrix_cores<T>(pad, s.C, s.NH)) return false;
+// A software device compiles these kernels slowly, so it runs two shapes, each with one block size.
+template <class Real>
+static bool worth_running_tensor_cores(const LaunchPad& pad, int block_size, Shape s) {
+    if (!attention_on_tensor_cores<Real>(pad, s.C, s.NH)) return false;
     if (pad.device().type != DeviceType::software) return true;
-    return (block == 128 && s.T == 17) || (block == 64 && s.T == 65);
-}
-
-// The probabilities and the gradients of the scores are rounded to T on their way from one product to the
-// next, as the inputs are: each adds its own error to that of the result's rounding.
-template <class T>
-static double matrix_tolerance() {
-    return 2 * tolerance<T>();
+    return (block_size == 128 && s.T == 17) || (block_size == 64 && s.T == 65);
 }
 
 TYPED_TEST(AttentionGpu, MatrixForwardMatchesCpu) {
-    using T = TypeParam;
-    for (Shape s : matrix_shapes)
-        for (float scale : {1.0f, 4.0f}) {  // scores to 5 and to 80
-            const Case<T> c(s, scale);
+    using Real = TypeParam;
+    for (Shape s : tensor_core_shapes)
+        for (float scale : {1.0f, 4.0f}) {  // scores up to 5 and up to 80
+            const Case<Real> c(s, scale);
             SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
-            for_each_version<T>(attention_forward_versions<T>(),
-                                [&](LaunchPad& pad, auto& version, int block) {
-                                    if (is_matrix_version(version) && worth_running_matrix<T>(pad, block, s))
-                                        check_forward<T>(c, pad, version.launch, block, 1e-5);
-                                });
+            auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+                if (uses_tensor_cores(version) && worth_running_tensor_cores<Real>(pad, block_size, s))
+                    check_forward<Real>(c, pad, version, block_size, 1e-5);
+            };
+            for_each_version<Real>(attention_forward_versions<Real>(), check);
         }
 }
 
-// Where a query has one key, its probability is 1: the first row of out is that of v, to the last bit.
+// The probability of a query's only key is 1, so the first row of out is bit-identical to that of v.
 TYPED_TEST(AttentionGpu, MatrixForwardCopiesTheFirstValue) {
-    using T = TypeParam;
-    for (const auto [B, seq_len, C, NH] : {Shape{3, 1, 160, 2}, Shape{2, 17, 160, 2}}) {
-        const Case<T> c({B, seq_len, C, NH}, 1.0f);
+    using Real = TypeParam;
+    for (const Shape s : {Shape{3, 1, 160, 2}, Shape{2, 17, 160, 2}}) {
+        const Case<Real> c(s, 1.0f);
         SCOPED_TRACE(c.name());
-        for_each_version<T>(attention_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            if (!is_matrix_version(version) || !worth_running_matrix<T>(pad, block, {2, 17, C, NH})) return;
-            DeviceArray<T> qkv(pad, c.qkv), out(pad, c.out.size());
+        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+            const Shape run_as = {2, 17, s.C, s.NH};
+            if (!uses_tensor_cores(version) || !worth_running_tensor_cores<Real>(pad, block_size, run_as))
+                return;
+            DeviceArray<Real> qkv(pad, c.qkv), out(pad, c.out.size());
             DeviceArray<float> lse(pad, c.lse.size());
-            version.launch(pad, out, lse, qkv, B, seq_len, C, NH, block);
+            version.launch(pad, forward_params<Real>(s, out, lse, qkv), block_size);
             const auto got = out.values();
-            for (int b = 0; b < B; b++)
-                for (int i = 0; i < C; i++) {
-                    const size_t row = size_t(b) * seq_len;
-                    EXPECT_EQ(float(got[row * C + i]), c.qkv[row * 3 * C + 2 * C + i])
+            for (int b = 0; b < s.B; b++)
+                for (int i = 0; i < s.C; i++) {
+                    const size_t row = size_t(b) * s.T;
+                    EXPECT_EQ(float(got[row * s.C + i]), c.qkv[row * 3 * s.C + 2 * s.C + i])
                         << "at " << b << ", " << i;
                 }
-        });
+        };
+        for_each_version<Real>(attention_forward_versions<Real>(), check);
     }
 }
 
 TYPED_TEST(AttentionGpu, MatrixBackwardMatchesCpu) {
-    using T = TypeParam;
-    for (Shape s : matrix_shapes)
+    using Real = TypeParam;
+    for (Shape s : tensor_core_shapes)
         for (float scale : {1.0f, 4.0f}) {
-            const Case<T> c(s, scale);
+            const Case<Real> c(s, scale);
             SCOPED_TRACE(format_string("%s, inputs of size %g", c.name().c_str(), scale));
-            for_each_version<T>(attention_backward_versions<T>(),
-                                [&](LaunchPad& pad, auto& version, int block) {
-                                    if (is_matrix_version(version) && worth_running_matrix<T>(pad, block, s))
-                                        check_backward<T>(c, pad, version.launch, block,
-                                                          attention_leaves_delta<T>(pad, s.T, s.C, s.NH));
-                                });
+            auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+                if (uses_tensor_cores(version) && worth_running_tensor_cores<Real>(pad, block_size, s))
+                    check_backward<Real>(c, pad, version, block_size,
+                                         attention_skips_delta<Real>(pad, s.T, s.C, s.NH));
+            };
+            for_each_version<Real>(attention_backward_versions<Real>(), check);
         }
 }
 
-// Short sequences, whose delta is summed on the way, and the first ones that are not; heads of 32, 64, 96 and
-// 128. A software device, which compiles for long, leaves out large ones; its subgroups of 8 could not add
-// rows of heads of 128. A step's queries are fewer than T, so most of them arrive while others are
-// multiplied.
+// Short sequences, for which the kernels compute delta themselves, and the shortest one for which they do
+// not; heads of 32, 64, 96 and 128. A tile has fewer queries than T, so most queries are prefetched during
+// the GEMMs of earlier ones. A software device compiles slowly, so it skips large heads. Its subgroups of 8
+// invocations are too small for delta of heads of 128.
 TYPED_TEST(AttentionGpu, MatrixBackwardOfShortSequences) {
-    using T = TypeParam;
-    const auto version = attention_backward_versions<T>()[2];
-    for (const auto [C, NH, block] :
+    using Real = TypeParam;
+    const auto version = attention_backward_versions<Real>()[2];
+    for (const auto [C, NH, block_size] :
          {std::array{128, 2, 128}, std::array{32, 1, 64}, std::array{96, 1, 128}, std::array{256, 2, 128}})
-        for (int seq_len : {1, 17, 64, 65}) {
-            const Case<T> c({2, seq_len, C, NH}, 1.0f);
+        for (int T : {1, 17, 64, 65}) {
+            const Case<Real> c({2, T, C, NH}, 1.0f);
             SCOPED_TRACE(c.name());
             for (const auto& pad : test_pads()) {
                 const bool software = pad->device().type == DeviceType::software;
-                if (!attention_on_matrix_cores<T>(*pad, C, NH) || pad != test_pads()[0]) continue;
-                if (software && C / NH > (seq_len > 64 ? 32 : 64)) continue;
-                const bool own_delta = attention_leaves_delta<T>(*pad, seq_len, C, NH);
-                EXPECT_EQ(own_delta, seq_len <= 64 && C != 96);
+                if (!attention_on_tensor_cores<Real>(*pad, C, NH) || pad != test_pads()[0]) continue;
+                if (software && C / NH > (T > 64 ? 32 : 64)) continue;
+                const bool skips_delta = attention_skips_delta<Real>(*pad, T, C, NH);
+                EXPECT_EQ(skips_delta, T <= 64 && C != 96);
                 const int messages = validation_message_count();
-                check_backward<T>(c, *pad, version.launch, block, own_delta);
+                check_backward<Real>(c, *pad, version, block_size, skips_delta);
                 EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
             }
         }
 }
 
-// As on devices whose sums lie in other places than factors, and must pass through shared memory to become
-// some.
-TYPED_TEST(AttentionGpu, MatrixThroughPatches) {
-    using T = TypeParam;
+// Emulates a device on which accumulators and operands have different layouts: accumulators become operands
+// through staging buffers in shared memory.
+TYPED_TEST(AttentionGpu, MatrixThroughStagingBuffers) {
+    using Real = TypeParam;
     if (test_device() == "none") return;
     LaunchPadOptions options = test_options();
     options.in_place = false;
     LaunchPad pad(options);
-    const Case<T> c({2, 17, 160, 2}, 1.0f);
-    if (!worth_running_matrix<T>(pad, 128, c.s)) return;
+    const Case<Real> c({2, 17, 160, 2}, 1.0f);
+    if (!worth_running_tensor_cores<Real>(pad, 128, c.s)) return;
     const int messages = validation_message_count();
-    check_forward<T>(c, pad, attention_forward_versions<T>()[2].launch, 128, 1e-5);
-    check_backward<T>(c, pad, attention_backward_versions<T>()[2].launch, 128,
-                      attention_leaves_delta<T>(pad, c.s.T, c.s.C, c.s.NH));
+    check_forward<Real>(c, pad, attention_forward_versions<Real>()[2], 128, 1e-5);
+    check_backward<Real>(c, pad, attention_backward_versions<Real>()[2], 128,
+                         attention_skips_delta<Real>(pad, c.s.T, c.s.C, c.s.NH));
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
-// What training calls, with inputs that are not aligned to four elements: heads of 48 channels cannot be read
-// in quads then. (Heads of 5 channels never can, and their kernels are compiled already.)
+// The functions that training calls, with inputs that are not aligned to four elements. In fp32, this rules
+// out quads for heads of 48 channels. The 16-bit types run heads of 5 channels, which never allow quads and
+// whose kernels other tests have compiled.
 TYPED_TEST(AttentionGpu, TrainingFunctions) {
-    using T = TypeParam;
-    const Case<T> c(std::is_same_v<T, float> ? Shape{2, 33, 96, 2} : Shape{2, 67, 15, 3}, 1.0f);
-    const auto [B, seq_len, C, NH] = c.s;
+    using Real = TypeParam;
+    const Case<Real> c(std::is_same_v<Real, float> ? Shape{2, 33, 96, 2} : Shape{2, 67, 15, 3}, 1.0f);
+    const Shape s = c.s;
     std::vector<float> shifted(c.qkv);
     shifted.insert(shifted.begin(), 0.0f);
     for (const auto& pad : test_pads()) {
-        DeviceArray<T> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size());
+        DeviceArray<Real> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size());
         DeviceArray<float> lse(*pad, c.lse.size()), delta(*pad, c.delta.size());
-        DeviceArray<T> dqkv(*pad, c.dqkv.size());
-        attention_forward<T>(pad.get(), out, lse, qkv + 1, B, seq_len, C, NH);
-        attention_backward<T>(pad.get(), dqkv, delta, dout, out, lse, qkv + 1, B, seq_len, C, NH);
-        expect_close("out", out.values(), c.out, tolerance<T>());
-        expect_gradients_close(dqkv.values(), c.dqkv, C, tolerance<T>());
-        if (!std::is_same_v<T, float>) break;  // as in for_each_version()
+        DeviceArray<Real> dqkv(*pad, c.dqkv.size());
+        attention_forward<Real>(pad.get(), forward_params<Real>(s, out, lse, qkv + 1));
+        attention_backward<Real>(pad.get(), {.dqkv = dqkv,
+                                             .delta = delta,
+                                             .dout = dout,
+                                             .out = out,
+                                             .lse = lse,
+                                             .qkv = qkv + 1,
+                                             .B = s.B,
+                                             .T = s.T,
+                                             .C = s.C,
+                                             .NH = s.NH});
+        expect_close("out", out.values(), c.out, tolerance<Real>());
+        expect_gradients_close(dqkv.values(), c.dqkv, s.C, tolerance<Real>());
+        if (!std::is_same_v<Real, float>) break;  // as in for_each_version()
     }
 }
 
 TEST(Attention, RefusesHeadsItCannotRun) {
     float x[1024];
-    EXPECT_THROW(attention_forward<float>(nullptr, x, x, x, 1, 1, 10, 3), Error);
-    EXPECT_THROW(attention_forward<float>(nullptr, x, x, x, 1, 1, 10, 0), Error);
-    EXPECT_THROW(attention_backward<float>(nullptr, x, x, x, x, x, x, 1, 1, 258, 2), Error);
-    for (const auto& pad : test_pads())
-        EXPECT_THROW(attention_forward<float>(pad.get(), x, x, x, 1, 1, 129, 1), Error);
+    const AttentionForward<float> forward = {.out = x, .lse = x, .qkv = x, .B = 1, .T = 1, .C = 10, .NH = 3};
+    AttentionForward<float> no_heads = forward, large_heads = forward;
+    no_heads.NH = 0;
+    large_heads.C = 129;
+    large_heads.NH = 1;
+    EXPECT_THROW(attention_forward<float>(nullptr, forward), Error);
+    EXPECT_THROW(attention_forward<float>(nullptr, no_heads), Error);
+    EXPECT_THROW(attention_backward<float>(nullptr, {.dqkv = x,
+                                                     .delta = x,
+                                                     .dout = x,
+                                                     .out = x,
+                                                     .lse = x,
+                                                     .qkv = x,
+                                                     .B = 1,
+                                                     .T = 1,
+                                                     .C = 258,
+                                                     .NH = 2}),
+                 Error);
+    for (const auto& pad : test_pads()) EXPECT_THROW(attention_forward<float>(pad.get(), large_heads), Error);
 }

@@ -1,70 +1,85 @@
-// Attention of the newest rows over kept ones: the same rows as attention_forward() gives for the whole
-// sequence, wherever it is cut.
-#include "llmc/cached_attention.h"
+// Cached attention gives the same rows as attention_forward() does for the whole sequence, wherever the new
+// rows begin.
+#include "llmc/layers/cached_attention.h"
 
-#include "llmc/attention.h"
+#include "llmc/layers/attention.h"
 #include "tests/layer_test.h"
 
 struct Shape {
-    int seq_len, C, NH;
+    int T, C, NH;
 };
 static const Shape shapes[] = {{1, 1, 1}, {5, 6, 2}, {65, 48, 3}, {70, 64, 1}, {131, 256, 2}};
 
-// The whole sequence, its attention, and the places where it is cut.
-template <class T>
+// The whole sequence, its attention, and the rows at which the new rows begin.
+template <class Real>
 struct Case {
     std::vector<float> qkv, out;
     std::vector<int> firsts;
-    Case(const Shape& s)
-        : qkv(random_values<T>(size_t(s.seq_len) * 3 * s.C, 1)), out(size_t(s.seq_len) * s.C) {
-        std::vector<float> lse(size_t(s.NH) * s.seq_len);
-        attention_forward_cpu(out.data(), lse.data(), qkv.data(), 1, s.seq_len, s.C, s.NH);
-        firsts = {0, s.seq_len / 2, s.seq_len - 1};
+    Case(const Shape& s) : qkv(random_values<Real>(size_t(s.T) * 3 * s.C, 1)), out(size_t(s.T) * s.C) {
+        std::vector<float> lse(size_t(s.NH) * s.T);
+        attention_forward_cpu<float>({.out = out.data(),
+                                      .lse = lse.data(),
+                                      .qkv = qkv.data(),
+                                      .B = 1,
+                                      .T = s.T,
+                                      .C = s.C,
+                                      .NH = s.NH});
+        firsts = {0, s.T / 2, s.T - 1};
     }
     std::vector<float> rows_from(int first, int C) const {
         return std::vector<float>(out.begin() + size_t(first) * C, out.end());
     }
 };
 
-template <class T>
+template <class Real>
 struct CachedAttention : testing::Test {};
 TYPED_TEST_SUITE(CachedAttention, RealTypes);
 
 TYPED_TEST(CachedAttention, CpuMatchesWholeAttention) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (const Shape& s : shapes) {
-        const Case<T> c(s);
-        const std::vector<T> qkv = from_floats<T>(c.qkv);
+        const Case<Real> c(s);
+        const std::vector<Real> qkv = from_floats<Real>(c.qkv);
         for (int first : c.firsts) {
-            SCOPED_TRACE(format_string("T %d C %d NH %d first %d", s.seq_len, s.C, s.NH, first));
-            const int N = s.seq_len - first;
-            std::vector<T> out = from_floats<T>(nans(size_t(N) * s.C));
-            cached_attention_forward_cpu(out.data(), qkv.data(), first, N, s.C, s.NH);
-            expect_close("out", to_floats(out), c.rows_from(first, s.C), tolerance<T>());
+            SCOPED_TRACE(format_string("T %d C %d NH %d first %d", s.T, s.C, s.NH, first));
+            const int num_rows = s.T - first;
+            std::vector<Real> out = from_floats<Real>(nans(size_t(num_rows) * s.C));
+            cached_attention_forward_cpu<Real>({.out = out.data(),
+                                                .qkv = qkv.data(),
+                                                .first = first,
+                                                .num_rows = num_rows,
+                                                .C = s.C,
+                                                .NH = s.NH});
+            expect_close("out", to_floats(out), c.rows_from(first, s.C), tolerance<Real>());
         }
     }
 }
 
 TYPED_TEST(CachedAttention, GpuMatchesWholeAttention) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (const Shape& s : shapes) {
-        const Case<T> c(s);
-        SCOPED_TRACE(format_string("T %d C %d NH %d", s.seq_len, s.C, s.NH));
-        auto check = [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> qkv(pad, c.qkv);
+        const Case<Real> c(s);
+        SCOPED_TRACE(format_string("T %d C %d NH %d", s.T, s.C, s.NH));
+        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+            DeviceArray<Real> qkv(pad, c.qkv);
             for (int first : c.firsts) {
-                const int N = s.seq_len - first;
-                DeviceArray<T> out(pad, size_t(N) * s.C);
-                version.launch(pad, out, qkv, first, N, s.C, s.NH, block);
-                expect_close("out", out.values(), c.rows_from(first, s.C), tolerance<T>());
+                const int num_rows = s.T - first;
+                DeviceArray<Real> out(pad, size_t(num_rows) * s.C);
+                version.launch(
+                    pad, {.out = out, .qkv = qkv, .first = first, .num_rows = num_rows, .C = s.C, .NH = s.NH},
+                    block_size);
+                expect_close("out", out.values(), c.rows_from(first, s.C), tolerance<Real>());
             }
         };
-        for_each_version<T>(cached_attention_forward_versions<T>(), check);
+        for_each_version<Real>(cached_attention_forward_versions<Real>(), check);
     }
 }
 
 TEST(CachedAttentionSizes, RefusesHeadsThatItCannotHold) {
     float x[3 * 258] = {};
-    EXPECT_THROW(cached_attention_forward<float>(nullptr, x, x, 0, 1, 129, 1), Error);
-    EXPECT_THROW(cached_attention_forward<float>(nullptr, x, x, 0, 1, 5, 2), Error);
+    CachedAttentionForward<float> p = {.out = x, .qkv = x, .first = 0, .num_rows = 1, .C = 129, .NH = 1};
+    EXPECT_THROW(cached_attention_forward<float>(nullptr, p), Error);
+    p.C = 5;
+    p.NH = 2;
+    EXPECT_THROW(cached_attention_forward<float>(nullptr, p), Error);
 }

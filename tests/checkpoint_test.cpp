@@ -1,5 +1,5 @@
-// Checkpoint files: exact bytes, round trips, PyTorch's reference files, and every kind of damaged file.
-#include "llmc/checkpoint.h"
+// Checkpoint files: exact bytes, round trips, a reference file, and every kind of damaged file.
+#include "llmc/files/checkpoint.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 #include <cstring>
 #include <filesystem>
 
-#include "llmc/error.h"
-#include "llmc/file.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
 static const ModelConfig small = {6, 10, 16, 2, 2, 4};
 
-// A value that tells where it belongs, and that bf16 holds exactly for the model tensors (kind 0).
+// A value that identifies its position; exact in bf16 for the model tensors (kind 0).
 static float value_at(int kind, int tensor, size_t i) {
     return float(kind * 100 + tensor) + float(i % 7) * 0.125f;
 }
@@ -44,9 +44,9 @@ static OptimizerState small_state(bool master, bool shuffled) {
     return state;
 }
 
-template <typename T>
-static T at(const std::string& bytes, size_t offset) {
-    T value{};
+template <typename Number>
+static Number at(const std::string& bytes, size_t offset) {
+    Number value{};
     if (offset + sizeof value <= bytes.size()) memcpy(&value, bytes.data() + offset, sizeof value);
     return value;
 }
@@ -55,7 +55,7 @@ static void poke(std::string& bytes, size_t offset, int32_t value) {
     memcpy(&bytes[offset], &value, sizeof value);
 }
 
-// Every element must come exactly once and hold what was written.
+// Checks that every element arrives exactly once with the value that was written.
 static void expect_model(const std::string& path) {
     size_t seen = 0;
     read_model(path, [&](int tensor, size_t offset, const float* values, size_t count) {
@@ -85,7 +85,7 @@ TEST(Checkpoint, Bf16) {
     EXPECT_EQ(std::filesystem::file_size(folder / "m.bin"), 1024 + 2 * num_parameters(small));
     EXPECT_EQ(at<int32_t>(read_whole_file(folder / "m.bin"), 4), 5);
     expect_model(folder / "m.bin");
-    // rounding: to nearest, ties to even, infinities and NaN kept
+    // rounds to nearest, ties to even; keeps infinities and NaN
     const float values[] = {1.00390625f, 1.01171875f, -1.0039064f, 3.4e38f, INFINITY, NAN};
     const float rounded[] = {1.0f, 1.015625f, -1.0078125f, INFINITY, INFINITY, NAN};
     write_model(
@@ -103,7 +103,7 @@ TEST(Checkpoint, Bf16) {
     });
 }
 
-// Every pattern of 16 bits: what a bf16 file holds comes back to the byte, also by way of an fp32 file.
+// Every 16-bit pattern in a bf16 file survives a round trip bit for bit, also through an fp32 file.
 TEST(Checkpoint, Bf16FilesSurviveReadingAndWriting) {
     TemporaryFolder folder;
     const ModelConfig config = {6, 4096, 4096, 2, 2, 16};
@@ -112,7 +112,7 @@ TEST(Checkpoint, Bf16FilesSurviveReadingAndWriting) {
     std::string bytes = read_whole_file(folder / "m.bin");
     for (uint32_t i = 0; i < 65536; i++) {
         const bool nan = (i & 0x7fff) > 0x7f80;
-        const uint16_t pattern = uint16_t(nan ? i | 0x40 : i);  // a signalling NaN comes back as a quiet one
+        const uint16_t pattern = uint16_t(nan ? i | 0x40 : i);  // a signalling NaN becomes a quiet one
         memcpy(&bytes[1024 + 2 * i], &pattern, 2);
     }
     write_whole_file(folder / "m.bin", {bytes});
@@ -135,9 +135,9 @@ TEST(Checkpoint, Bf16FilesSurviveReadingAndWriting) {
     EXPECT_EQ(read_whole_file(folder / "back.bin"), bytes);
 }
 
-TEST(Checkpoint, LargeTensorsComeInPieces) {
+TEST(Checkpoint, LargeTensorsAreReadInChunks) {
     TemporaryFolder folder;
-    ModelConfig config = {1, 1100000, 1100000, 1, 1, 4};  // wte has 4.4 million elements, a piece 4.2
+    ModelConfig config = {1, 1100000, 1100000, 1, 1, 4};  // wte has 4.4 million elements, a chunk at most 4.2
     size_t pieces = 0;
     write_model(folder / "m.bin", config, [&](int tensor, size_t offset, float* values, size_t count) {
         EXPECT_LE(count, tensor_chunk);
@@ -278,7 +278,7 @@ TEST(Checkpoint, OptimizerStateBytes) {
     bytes = read_whole_file(folder / "fresh.bin");
     EXPECT_EQ(at<uint64_t>(bytes, 80), 13371337u);  // llm.c's first rng_state
     EXPECT_EQ(at<uint64_t>(bytes, 88), 13371337u);
-    EXPECT_EQ(at<uint64_t>(bytes, 128), 0u);  // the first sample is still to be drawn
+    EXPECT_EQ(at<uint64_t>(bytes, 128), 0u);  // no sample has been drawn yet
 }
 
 TEST(Checkpoint, DamagedStatesAreRefused) {
@@ -350,7 +350,24 @@ TEST(Checkpoint, DirectoryOfCheckpoints) {
     EXPECT_FALSE(std::filesystem::exists(dir + "/model_00000100.bin"));
     EXPECT_FALSE(std::filesystem::exists(dir + "/state_00000100_00000.bin"));
     EXPECT_EQ(find_latest_checkpoint(dir).step, 20);
-    delete_checkpoint(dir, 100);  // twice is no error
+    delete_checkpoint(dir, 100);  // repeating it is not an error
+}
+
+// Without a limit, computing the checksum of such a file overflows the stack.
+TEST(Checkpoint, DeeplyNestedRunFileIsRefused) {
+    TemporaryFolder folder;
+    const OptimizerState state = small_state(false, false);
+    write_checkpoint(folder.path, small, state, read_small, read_small_moment);
+    EXPECT_EQ(find_latest_checkpoint(folder.path).step, state.step);
+    const std::string path = run_path(folder.path, state.step);
+    const int depth = 100000;
+    write_whole_file(
+        path, {R"({"checksum": "", "content": )", std::string(depth, '['), std::string(depth, ']'), "}"});
+    EXPECT_EQ(message_of([&] { check_checkpoint(folder.path, state.step); }),
+              path + " has JSON nested deeper than 64 levels, which is refused");
+    const FoundCheckpoint found = find_latest_checkpoint(folder.path);
+    EXPECT_EQ(found.step, -1);
+    EXPECT_EQ(found.broken.size(), 1u);
 }
 
 TEST(Checkpoint, FailedWriteLeavesNoDoneAndNoDebris) {
@@ -361,7 +378,7 @@ TEST(Checkpoint, FailedWriteLeavesNoDoneAndNoDebris) {
     EXPECT_THROW(write_checkpoint(folder.path, small, state, broken, read_small_moment), Error);
     EXPECT_EQ(find_latest_checkpoint(folder.path).step, -1);
     EXPECT_FALSE(std::filesystem::exists(model_path(folder.path, state.step) + ".tmp"));
-    expect_model(model_path(folder.path, state.step));  // the old file is whole
+    expect_model(model_path(folder.path, state.step));  // the old file is intact
     write_whole_file(folder / "file", {"x"});
     EXPECT_THROW(write_checkpoint(folder / "file", small, state, read_small, read_small_moment), Error);
     if (std::filesystem::exists("/dev/full")) {

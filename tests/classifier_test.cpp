@@ -1,38 +1,50 @@
-// The fused classifier: the CPU version against softmax and cross-entropy in double and finite differences of
-// it, every type's CPU and GPU versions against the CPU version in fp32; and the sum of the losses.
-#include "llmc/classifier.h"
+// The fused classifier: the CPU version against softmax and cross-entropy in double, and against their finite
+// differences; the CPU and GPU versions of every storage type against the CPU version in fp32. The sum of the
+// losses.
+#include "llmc/layers/classifier.h"
 
 #include <algorithm>
 
 #include "tests/layer_test.h"
 
 struct Shape {
-    int N, V, Vp;
+    int num_rows, V, Vp;
 };
-// 1 and 3 columns; padding or none; rows of whole vec4 and not; a last row and column that are alone in a
-// workgroup
+// 1 and 3 columns; padding or none; rows that are whole vec4s or not; a last row or column that is alone in a
+// workgroup.
 static const Shape shapes[] = {{1, 1, 1},        {3, 3, 4},       {7, 5, 5},         {5, 17, 20},
                                {33, 48, 48},     {130, 61, 64},   {4, 129, 132},     {3, 129, 131},
                                {3, 769, 1024},   {2, 5001, 5008}, {5, 16381, 16384}, {2, 20001, 20004},
                                {2, 50257, 50304}};
 static const float DLOSS = 0.25f;
 
-// Logits that T represents, and what the CPU version in fp32 makes of them.
-template <class T>
+template <class Real>
+static FusedClassifier<Real> params(const Shape& shape, Real* logits, float* losses, const int* targets,
+                                    bool write_gradients) {
+    return {.logits = logits,
+            .losses = losses,
+            .targets = targets,
+            .dloss = DLOSS,
+            .num_rows = shape.num_rows,
+            .V = shape.V,
+            .Vp = shape.Vp,
+            .write_gradients = write_gradients};
+}
+
+// Logits that are exact in Real, and the results of the CPU version in fp32.
+template <class Real>
 struct ClassifierCase {
     std::vector<float> logits, gradients, losses;
     std::vector<int> targets;
-    ClassifierCase(const Shape& shape, uint32_t seed = 1)
-        : logits(random_values<T>(size_t(shape.N) * shape.Vp, seed, 3.0f)),
-          gradients(logits),
-          losses(nans(shape.N)),
-          targets(random_integers(shape.N, seed + 1, shape.V)) {
-        targets[shape.N - 1] = shape.V - 1;
-        for (int row = 0; row < shape.N; row++)  // padding that leaks in shows
-            for (int c = shape.V; c < shape.Vp; c++) logits[size_t(row) * shape.Vp + c] = 100;
+    ClassifierCase(const Shape& s, uint32_t seed = 1)
+        : logits(random_values<Real>(size_t(s.num_rows) * s.Vp, seed, 3.0f)),
+          losses(nans(s.num_rows)),
+          targets(random_integers(s.num_rows, seed + 1, s.V)) {
+        targets[s.num_rows - 1] = s.V - 1;
+        for (int row = 0; row < s.num_rows; row++)  // large padding, which shows if it is used
+            for (int c = s.V; c < s.Vp; c++) logits[size_t(row) * s.Vp + c] = 100;
         gradients = logits;
-        fused_classifier_cpu(gradients.data(), losses.data(), targets.data(), DLOSS, shape.N, shape.V,
-                             shape.Vp, true);
+        fused_classifier_cpu(params<float>(s, gradients.data(), losses.data(), targets.data(), true));
     }
 };
 
@@ -48,18 +60,18 @@ static double loss_in_double(const float* x, int V, int target, double shift_of_
 TEST(FusedClassifier, CpuMatchesDouble) {
     for (const Shape& shape : shapes) {
         const ClassifierCase<float> c(shape);
-        std::vector<float> losses(shape.N), gradients(c.logits.size(), 0.0f);
-        for (int row = 0; row < shape.N; row++) {
+        std::vector<float> losses(shape.num_rows), gradients(c.logits.size(), 0.0f);
+        for (int row = 0; row < shape.num_rows; row++) {
             const float* x = &c.logits[size_t(row) * shape.Vp];
             losses[row] = float(loss_in_double(x, shape.V, c.targets[row]));
             for (int i = 0; i < shape.V; i++)
                 gradients[size_t(row) * shape.Vp + i] =
                     float(DLOSS * (std::exp(-loss_in_double(x, shape.V, i)) - (i == c.targets[row] ? 1 : 0)));
         }
-        SCOPED_TRACE(format_string("N %d V %d Vp %d", shape.N, shape.V, shape.Vp));
+        SCOPED_TRACE(format_string("%d rows, V %d Vp %d", shape.num_rows, shape.V, shape.Vp));
         expect_close("losses", c.losses, losses, 1e-6);
         if (shape.V > 1) expect_close("gradients", c.gradients, gradients, 1e-6);
-        for (int row = 0; row < shape.N; row++)
+        for (int row = 0; row < shape.num_rows; row++)
             for (int i = shape.V; i < shape.Vp; i++) ASSERT_EQ(c.gradients[size_t(row) * shape.Vp + i], 0.0f);
         if (shape.V > 2000) break;  // the reference above takes V^2 operations
     }
@@ -70,7 +82,7 @@ TEST(FusedClassifier, CpuMatchesFiniteDifferences) {
     const ClassifierCase<float> c(shape);
     std::vector<float> differences(c.logits.size(), 0.0f);
     const double h = 1e-5;
-    for (int row = 0; row < shape.N; row++) {
+    for (int row = 0; row < shape.num_rows; row++) {
         const float* x = &c.logits[size_t(row) * shape.Vp];
         for (int i = 0; i < shape.V; i++)
             differences[size_t(row) * shape.Vp + i] =
@@ -82,128 +94,142 @@ TEST(FusedClassifier, CpuMatchesFiniteDifferences) {
     expect_close("gradients", c.gradients, differences, 1e-6);
 }
 
-template <class T>
+template <class Real>
 struct FusedClassifierTyped : testing::Test {};
 TYPED_TEST_SUITE(FusedClassifierTyped, RealTypes);
 
 TYPED_TEST(FusedClassifierTyped, MatchesFloat) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (const Shape& shape : shapes) {
-        const ClassifierCase<T> c(shape);
-        SCOPED_TRACE(format_string("N %d V %d Vp %d", shape.N, shape.V, shape.Vp));
-        std::vector<T> on_cpu = from_floats<T>(c.logits);
-        std::vector<float> cpu_losses = nans(shape.N);
-        fused_classifier_cpu(on_cpu.data(), cpu_losses.data(), c.targets.data(), DLOSS, shape.N, shape.V,
-                             shape.Vp, false);
-        EXPECT_EQ(to_floats(on_cpu), c.logits) << "without gradients the logits must stay";
-        fused_classifier_cpu(on_cpu.data(), cpu_losses.data(), c.targets.data(), DLOSS, shape.N, shape.V,
-                             shape.Vp, true);
+        const ClassifierCase<Real> c(shape);
+        SCOPED_TRACE(format_string("%d rows, V %d Vp %d", shape.num_rows, shape.V, shape.Vp));
+        std::vector<Real> on_cpu = from_floats<Real>(c.logits);
+        std::vector<float> cpu_losses = nans(shape.num_rows);
+        fused_classifier_cpu(params<Real>(shape, on_cpu.data(), cpu_losses.data(), c.targets.data(), false));
+        EXPECT_EQ(to_floats(on_cpu), c.logits) << "without gradients, the logits must not change";
+        fused_classifier_cpu(params<Real>(shape, on_cpu.data(), cpu_losses.data(), c.targets.data(), true));
         EXPECT_EQ(cpu_losses, c.losses);
-        EXPECT_EQ(to_floats(on_cpu), rounded<T>(c.gradients));
-        for_each_version<T>(fused_classifier_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> logits(pad, c.logits);
-            DeviceArray<float> losses(pad, shape.N);
-            DeviceArray<int> targets(pad, c.targets);
-            version.launch(pad, logits, losses, targets, DLOSS, shape.N, shape.V, shape.Vp, false, block);
-            expect_close("losses", losses.values(), c.losses);
-            EXPECT_TRUE(logits.values() == c.logits) << "without gradients the logits must stay";
-            pad.fill(losses, 0x7fc00000, shape.N * sizeof(float));
-            version.launch(pad, logits, losses, targets, DLOSS, shape.N, shape.V, shape.Vp, true, block);
-            expect_close("losses", losses.values(), c.losses);
-            const std::vector<float> gradients = logits.values();
-            if (shape.V > 1) expect_close("gradients", gradients, c.gradients, tolerance<T>());
-            for (int row = 0; row < shape.N; row++)
-                for (int i = shape.V; i < shape.Vp; i++)
-                    ASSERT_EQ(gradients[size_t(row) * shape.Vp + i], 0.0f);
-        });
+        EXPECT_EQ(to_floats(on_cpu), rounded<Real>(c.gradients));
+        for_each_version<Real>(
+            fused_classifier_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+                DeviceArray<Real> logits(pad, c.logits);
+                DeviceArray<float> losses(pad, shape.num_rows);
+                DeviceArray<int> targets(pad, c.targets);
+                version.launch(pad, params<Real>(shape, logits, losses, targets, false), block_size);
+                expect_close("losses", losses.values(), c.losses);
+                EXPECT_TRUE(logits.values() == c.logits) << "without gradients, the logits must not change";
+                pad.fill(losses, 0x7fc00000, shape.num_rows * sizeof(float));
+                version.launch(pad, params<Real>(shape, logits, losses, targets, true), block_size);
+                expect_close("losses", losses.values(), c.losses);
+                const std::vector<float> gradients = logits.values();
+                if (shape.V > 1) expect_close("gradients", gradients, c.gradients, tolerance<Real>());
+                for (int row = 0; row < shape.num_rows; row++)
+                    for (int i = shape.V; i < shape.Vp; i++)
+                        ASSERT_EQ(gradients[size_t(row) * shape.Vp + i], 0.0f);
+            });
     }
 }
 
-// Rows that begin 1 or 4 elements past aligned memory must not take the path of packs, or not that of eight.
-TYPED_TEST(FusedClassifierTyped, GpuTakesUnalignedLogits) {
-    using T = TypeParam;
+// Rows that begin 1 or 4 elements past aligned memory rule out accesses of four or of eight elements.
+TYPED_TEST(FusedClassifierTyped, UnalignedLogits) {
+    using Real = TypeParam;
     const Shape shape = {3, 30, 32};
-    const ClassifierCase<T> c(shape);
+    const ClassifierCase<Real> c(shape);
     for (size_t shift : {1, 4})
-        for_each_version<T>(fused_classifier_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            std::vector<float> shifted(shift, 7.0f);
-            shifted.insert(shifted.end(), c.logits.begin(), c.logits.end());
-            DeviceArray<T> logits(pad, shifted);
-            DeviceArray<float> losses(pad, shape.N);
-            DeviceArray<int> targets(pad, c.targets);
-            version.launch(pad, logits + shift, losses, targets, DLOSS, shape.N, shape.V, shape.Vp, true,
-                           block);
-            const std::vector<float> gradients = logits.values();
-            EXPECT_EQ(gradients[shift - 1], 7.0f);
-            expect_close("gradients", {gradients.begin() + long(shift), gradients.end()}, c.gradients,
-                         tolerance<T>());
-            expect_close("losses", losses.values(), c.losses);
-        });
+        for_each_version<Real>(
+            fused_classifier_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+                std::vector<float> shifted(shift, 7.0f);
+                shifted.insert(shifted.end(), c.logits.begin(), c.logits.end());
+                DeviceArray<Real> logits(pad, shifted);
+                DeviceArray<float> losses(pad, shape.num_rows);
+                DeviceArray<int> targets(pad, c.targets);
+                version.launch(pad, params<Real>(shape, logits + shift, losses, targets, true), block_size);
+                const std::vector<float> gradients = logits.values();
+                EXPECT_EQ(gradients[shift - 1], 7.0f);
+                expect_close("gradients", {gradients.begin() + long(shift), gradients.end()}, c.gradients,
+                             tolerance<Real>());
+                expect_close("losses", losses.values(), c.losses);
+            });
 }
 
 TYPED_TEST(FusedClassifierTyped, TrainingFunction) {
-    using T = TypeParam;
+    using Real = TypeParam;
     const Shape shape = {5, 61, 64};
-    const ClassifierCase<T> c(shape);
+    const ClassifierCase<Real> c(shape);
     for (const auto& pad : test_pads()) {
-        DeviceArray<T> logits(*pad, c.logits);
-        DeviceArray<float> losses(*pad, shape.N);
+        DeviceArray<Real> logits(*pad, c.logits);
+        DeviceArray<float> losses(*pad, shape.num_rows);
         DeviceArray<int> targets(*pad, c.targets);
-        fused_classifier<T>(pad.get(), logits, losses, targets, DLOSS, shape.N, shape.V, shape.Vp, true);
+        fused_classifier<Real>(pad.get(), params<Real>(shape, logits, losses, targets, true));
         expect_close("losses", losses.values(), c.losses);
-        expect_close("gradients", logits.values(), c.gradients, tolerance<T>());
+        expect_close("gradients", logits.values(), c.gradients, tolerance<Real>());
     }
 }
 
-// Large logits must not overflow; minus infinity is a column of probability 0; NaN and infinity show in the
-// loss.
+// Large logits must not overflow, minus infinity means a probability of 0, and NaN and infinity give a loss
+// that is not finite.
 TYPED_TEST(FusedClassifierTyped, ExtremeLogits) {
-    using T = TypeParam;
-    const int N = 5, V = 6, Vp = 8;
+    using Real = TypeParam;
+    const int num_rows = 5, V = 6, Vp = 8;
     const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-    const float lowest = float(T(std::is_same_v<T, fp16> ? -6e4f : -1e30f));
-    const float first = float(T(30000.0f)), second = float(T(std::is_same_v<T, bf16> ? 29760.0f : 29984.0f));
-    std::vector<float> logits(N * Vp, 0.0f);
+    const float lowest = float(Real(std::is_same_v<Real, fp16> ? -6e4f : -1e30f));
+    const float first = float(Real(30000.0f)),
+                second = float(Real(std::is_same_v<Real, bf16> ? 29760.0f : 29984.0f));
+    std::vector<float> logits(num_rows * Vp, 0.0f);
     logits[0] = first, logits[1] = second;
     logits[Vp + 2] = -inf;
     logits[2 * Vp + 3] = nan;
     logits[3 * Vp + 5] = inf;
     logits[4 * Vp + 1] = lowest;
-    const std::vector<int> target_values(N, 1);
+    const std::vector<int> target_values(num_rows, 1);
     auto check = [&](const std::vector<float>& losses, const std::vector<float>& gradients) {
         EXPECT_NEAR(losses[0], first - second, 1e-3);
         EXPECT_NEAR(losses[1], std::log(5.0), 1e-5);
         EXPECT_NEAR(gradients[Vp + 2], 0.0, 1e-30);
-        EXPECT_NEAR(gradients[Vp + 3], 0.2, tolerance<T>(1e-6));
+        EXPECT_NEAR(gradients[Vp + 3], 0.2, tolerance<Real>(1e-6));
         EXPECT_FALSE(std::isfinite(losses[2]));
         EXPECT_FALSE(std::isfinite(losses[3]));
         EXPECT_NEAR(losses[4] / -lowest, 1, 1e-4);
     };
-    std::vector<T> gradients = from_floats<T>(logits);
-    std::vector<float> losses = nans(N);
-    fused_classifier_cpu<T>(gradients.data(), losses.data(), target_values.data(), 1.0f, N, V, Vp, true);
+    FusedClassifier<Real> p = {.logits = nullptr,
+                               .losses = nullptr,
+                               .targets = target_values.data(),
+                               .dloss = 1.0f,
+                               .num_rows = num_rows,
+                               .V = V,
+                               .Vp = Vp,
+                               .write_gradients = true};
+    std::vector<Real> gradients = from_floats<Real>(logits);
+    std::vector<float> losses = nans(num_rows);
+    p.logits = gradients.data();
+    p.losses = losses.data();
+    fused_classifier_cpu(p);
     check(losses, to_floats(gradients));
-    for_each_version<T>(fused_classifier_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> device_logits(pad, logits);
-        DeviceArray<float> device_losses(pad, N);
-        DeviceArray<int> targets(pad, target_values);
-        version.launch(pad, device_logits, device_losses, targets, 1.0f, N, V, Vp, true, block);
-        check(device_losses.values(), device_logits.values());
-    });
+    for_each_version<Real>(fused_classifier_versions<Real>(),
+                           [&](LaunchPad& pad, auto& version, int block_size) {
+                               DeviceArray<Real> device_logits(pad, logits);
+                               DeviceArray<float> device_losses(pad, num_rows);
+                               DeviceArray<int> targets(pad, target_values);
+                               p.logits = device_logits;
+                               p.losses = device_losses;
+                               p.targets = targets;
+                               version.launch(pad, p, block_size);
+                               check(device_losses.values(), device_logits.values());
+                           });
 }
 
 TEST(SumLosses, AddsUp) {
     for (int n : {1, 3, 33, 1024, 2049, 4100}) {
         std::vector<float> values = random_values(size_t(n), 5);
         double want = 7;
-        for (float& v : values) want += 0.5 * double(v = std::abs(v));  // as losses are: nothing cancels
+        for (float& v : values) want += 0.5 * double(v = std::abs(v));  // positive, like losses
         SCOPED_TRACE(format_string("n %d", n));
         std::vector<float> total = {7.0f};
-        sum_losses_cpu(total.data(), values.data(), n, 0.5f);
+        sum_losses_cpu({.total = total.data(), .losses = values.data(), .n = n, .scale = 0.5f});
         expect_close("total", total, {float(want)}, 1e-6);
-        for_each_version(sum_losses_versions(), [&](LaunchPad& pad, auto& version, int block) {
+        for_each_version(sum_losses_versions(), [&](LaunchPad& pad, auto& version, int block_size) {
             DeviceArray<float> losses(pad, values), sum(pad, std::vector<float>{7.0f});
-            version.launch(pad, sum, losses, n, 0.5f, block);
+            version.launch(pad, {.total = sum, .losses = losses, .n = n, .scale = 0.5f}, block_size);
             expect_close("total", sum.values(), {float(want)}, 2e-6);
         });
     }

@@ -1,18 +1,18 @@
-// The corpus: its stories are read back to the same choices, the grammar refuses stories that break its
-// rules, and make_corpus's numbers are those of the text that it wrote, as prepare_data tokenizes it.
-#include "llmc/corpus.h"
+// The corpus: stories parse to the choices that wrote them, the grammar rejects stories that break its rules,
+// and make_corpus's numbers match the text, as prepare_data tokenizes it.
+#include "data/corpus.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
-#include "llmc/error.h"
-#include "llmc/file.h"
-#include "llmc/token_file.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/data/token_file.h"
 #include "tests/run_program.h"
 
 static const std::string make_corpus = BINARY_DIR "/make_corpus", prepare_data = BINARY_DIR "/prepare_data";
@@ -24,14 +24,14 @@ static std::string with(std::string text, const std::string& from, const std::st
     return position == std::string::npos ? text : text.replace(position, from.size(), to);
 }
 
-TEST(corpus, stories_are_read_back_to_the_same_choices) {
+TEST(corpus, stories_parse_to_the_same_choices) {
     std::mt19937_64 random(3);
     std::set<std::string> words;
     size_t shortest = 1000, longest = 0, bytes = 0;
     double nats = 0;
     for (int i = 0; i < 20000; i++) {
         Story story = write_story(random);
-        Story read = read_story(story.text + "One sunny day");  // what follows is not the story's concern
+        Story read = read_story(story.text + "One sunny day");  // the next story is ignored
         ASSERT_EQ(read.text, story.text);
         ASSERT_EQ(read.nats, story.nats);
         ASSERT_EQ(read.choices, story.choices);
@@ -51,8 +51,8 @@ TEST(corpus, stories_are_read_back_to_the_same_choices) {
     EXPECT_LT(nats / double(bytes), 0.2);
 }
 
-// The probabilities that nats are made of are those that the stories are written with: how often a story
-// occurs that has a given start is what the grammar says (within four standard deviations).
+// Stories are drawn with the probabilities that the entropy assumes: the frequencies of some beginnings are
+// within four standard deviations of the grammar's probabilities.
 TEST(corpus, choices_are_as_likely_as_counted) {
     std::mt19937_64 random(4);
     const int stories = 20000;
@@ -77,8 +77,8 @@ TEST(corpus, choices_are_as_likely_as_counted) {
     expect_share(girl, once, 0.5);
 }
 
-// A story written by hand, and stories that differ from it in one fact.
-TEST(corpus, the_grammar_knows_what_it_told) {
+// A hand-written story is accepted; variants with one wrong fact are rejected.
+TEST(corpus, the_grammar_remembers_facts) {
     const std::string story =
         "There was once a shy girl called Mia. She was in the garden. She had a red ball. She put the ball "
         "behind "
@@ -108,14 +108,15 @@ TEST(corpus, the_grammar_knows_what_it_told) {
         EXPECT_THROW(read_story(with(story, from, to)), Error) << from << " -> " << to;
     EXPECT_THROW(read_story(""), Error);
     EXPECT_THROW(read_story(story.substr(0, story.size() / 2)), Error);
-    // With a rarer name for the girl, 14 in place of 21, and that name left out of those whom she can meet.
+    // A rarer name for the girl (weight 14 instead of 21), which is also excluded from the people she can
+    // meet.
     int names = 0;
     for (int i = 0; i < 26; i++) names += 2 * (1 + 40 / (i + 2));
     EXPECT_NEAR(read_story(with(with(story, "Mia", "Lily"), "Mia", "Lily")).nats - read.nats,
                 std::log(21.0 / 14) + std::log((names - 14.0) / (names - 21.0)), 1e-9);
 }
 
-TEST(corpus, sums_are_right_and_pronouns_clear) {
+TEST(corpus, sums_are_correct_and_pronouns_unambiguous) {
     const std::string sums =
         "One sunny day, Ben was at school. He counted his apples: three. He found nine more. Now he had "
         "twelve "
@@ -131,7 +132,7 @@ TEST(corpus, sums_are_right_and_pronouns_clear) {
     EXPECT_THROW(read_story(with(story, "Ben had ten shells left", "Ben had nine shells left")), Error);
     EXPECT_THROW(read_story(with(story, "Ben had ten shells. ", "Ben had ten apples. ")), Error);
     EXPECT_THROW(read_story(with(story, "Then Ben had", "Then he had")), Error);  // Tom could be meant
-    EXPECT_THROW(read_story(sums), Error);                                        // a boy is no she
+    EXPECT_THROW(read_story(sums), Error);                                        // "she" cannot be a boy
 
     const std::string gifts =
         "It was a cold day. Anna was at the market. She met Leo. She had a red ball, and Leo had a blue "
@@ -147,8 +148,8 @@ TEST(corpus, sums_are_right_and_pronouns_clear) {
                  Error);
 }
 
-// The same seed gives the same text on every machine and with every compiler.
-TEST(corpus, a_seed_s_text_is_fixed) {
+// A seed gives the same text on every machine and with every compiler.
+TEST(corpus, the_text_of_a_seed_is_fixed) {
     std::mt19937_64 random(1);
     EXPECT_EQ(
         write_story(random).text,
@@ -160,8 +161,7 @@ TEST(corpus, a_seed_s_text_is_fixed) {
 
 static uint64_t tokens_in(const std::string& path) { return open_token_shard(path).tokens; }
 
-// Makes a corpus and compares each of its numbers with the text and with the shards that prepare_data makes
-// of it.
+// Makes a corpus and compares its numbers with the text and with the shards that prepare_data makes of it.
 static void check_numbers(const std::string& tokenizer) {
     TemporaryFolder folder;
     ProgramResult made = run_program({make_corpus, "--out", folder / "c.txt", "--bytes", "100000", "--seed",
@@ -204,9 +204,9 @@ static void check_numbers(const std::string& tokenizer) {
     EXPECT_EQ(first, tokenizer == "bytes" ? 256 : 50256);
 }
 
-TEST(corpus, program_s_numbers_are_the_text_s_in_bytes) { check_numbers("bytes"); }
+TEST(corpus, program_s_numbers_match_the_text_in_bytes) { check_numbers("bytes"); }
 
-TEST(corpus, program_s_numbers_are_the_text_s_in_gpt2_tokens) {
+TEST(corpus, program_s_numbers_match_the_text_in_gpt2_tokens) {
     const std::string tokenizer = SOURCE_DIR "/../shared/data/gpt2_tokenizer.bin";
     if (!std::filesystem::exists(tokenizer)) GTEST_SKIP() << "no ../shared/data/gpt2_tokenizer.bin";
     check_numbers(tokenizer);
@@ -221,8 +221,14 @@ TEST(corpus, program_checks_stories) {
     ProgramResult checked = run_program({make_corpus, "--check", folder / "sample.txt"});
     EXPECT_EQ(checked.status, 0) << checked.err;
     EXPECT_NE(checked.out.find("3 of 4 stories"), std::string::npos) << checked.out;
-    EXPECT_NE(checked.out.find("story 4 is no story of the grammar: at byte 4"), std::string::npos)
+    EXPECT_NE(checked.out.find("story 4 is not a story of the grammar: byte 4"), std::string::npos)
         << checked.out;
+}
+
+TEST(corpus, program_prints_its_version) {
+    const ProgramResult result = run_program({make_corpus, "--version"});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(result.out.rfind("make_corpus ", 0), 0u) << result.out;
 }
 
 TEST(corpus, program_s_bad_input_gives_one_line_and_status_1) {

@@ -1,5 +1,5 @@
 // The data loader: order, epochs, shards of all sizes, exact resume, and bad data.
-#include "llmc/dataloader.h"
+#include "llmc/data/dataloader.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <numeric>
 #include <set>
 
-#include "llmc/error.h"
-#include "llmc/file.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -20,7 +20,7 @@ static void write_counting(const std::string& path, uint64_t count, uint16_t fir
     write_token_shard(path, tokens.data(), count);
 }
 
-// The inputs of the next batch; targets must be one further.
+// Returns the inputs of the next batch and checks that the targets are shifted by one token.
 static std::vector<int> next_inputs(DataLoader& loader, int batch_tokens, int* fresh = nullptr) {
     std::vector<int> inputs(batch_tokens, -1), targets(batch_tokens, -1);
     const int count = loader.next_batch(inputs.data(), targets.data());
@@ -63,14 +63,14 @@ TEST(DataLoader, InOrder) {
     EXPECT_EQ(next_firsts(exact, 24, 2), (std::vector<int>{0, 0}));
 }
 
-TEST(DataLoader, ShuffleCoversEveryChunkOnceAnEpoch) {
+TEST(DataLoader, ShuffleCoversEverySampleOncePerEpoch) {
     TemporaryFolder folder;
     write_counting(folder / "a.bin", 161);
     write_counting(folder / "b.bin", 85, 1000);
     write_counting(folder / "c.bin", 41, 2000);
     DataLoader loader(folder / "*.bin", 2, 4, 3000, true), same(folder / "*.bin", 2, 4, 3000, true);
     std::vector<int> epochs[3];
-    EXPECT_EQ(loader.num_batches(), 20u + 10 + 5 + 1);  // 85 tokens leave 4
+    EXPECT_EQ(loader.num_batches(), 20u + 10 + 5 + 1);  // 85 tokens leave 4 over
     for (auto& epoch : epochs) {
         epoch = next_firsts(loader, 8, 35);
         EXPECT_EQ(epoch, next_firsts(same, 8, 35));
@@ -87,8 +87,8 @@ TEST(DataLoader, ShuffleCoversEveryChunkOnceAnEpoch) {
     EXPECT_NE(next_firsts(other, 8, 35), epochs[0]);
 }
 
-// Every token but each shard's first is drawn as a target once an epoch, whatever the sizes, and before any
-// is drawn again.
+// For all sizes, every token except each shard's first is drawn as a target once per epoch, before any is
+// drawn again.
 TEST(DataLoader, NoTokenIsDropped) {
     TemporaryFolder folder;
     const int sizes[] = {61, 100, 33, 47, 90};
@@ -113,7 +113,7 @@ TEST(DataLoader, NoTokenIsDropped) {
         }
 }
 
-// A run that goes on with other batches draws the rest of the epoch's tokens, none twice.
+// A run that resumes with another batch size draws the rest of the epoch's tokens, none twice.
 TEST(DataLoader, BatchSizeMayChange) {
     TemporaryFolder folder;
     write_counting(folder / "a.bin", 200);
@@ -140,7 +140,7 @@ TEST(DataLoader, BatchSizeMayChange) {
         }
 }
 
-// A shard of more than 2^31 bytes, all but its end a hole in the file.
+// A sparse shard of more than 2^31 bytes; only its end is stored.
 TEST(DataLoader, ShardsOverTwoGigabytes) {
     TemporaryFolder folder;
     const uint64_t tokens = (uint64_t(1) << 30) + 100;
@@ -151,7 +151,7 @@ TEST(DataLoader, ShardsOverTwoGigabytes) {
     write_whole_file(folder / "a.bin", {bytes});
     std::error_code error;
     std::filesystem::resize_file(folder / "a.bin", 1024 + 2 * tokens, error);
-    if (error) GTEST_SKIP() << "no files with holes here: " << error.message();
+    if (error) GTEST_SKIP() << "no sparse files here: " << error.message();
     File file(fopen((folder / "a.bin").c_str(), "r+b"));
     fseeko(file.get(), off_t(1024 + 2 * (tokens - 5)), SEEK_SET);
     const uint16_t end[] = {1, 2, 3, 4, 5};
@@ -184,9 +184,9 @@ TEST(DataLoader, SmallShardsAreJoined) {
     write_counting(folder / "a.bin", 5);
     write_counting(folder / "b.bin", 0);
     write_counting(folder / "c.bin", 3, 5);
-    write_counting(folder / "d.bin", 9, 8);  // a-d: 17 tokens in a row, two batches
+    write_counting(folder / "d.bin", 9, 8);  // a to d: 17 consecutive tokens, two batches
     write_counting(folder / "e.bin", 9, 100);
-    write_counting(folder / "f.bin", 8, 109);  // too small alone, joined to e: 17 tokens
+    write_counting(folder / "f.bin", 8, 109);  // too small, joined to e: 17 tokens
     DataLoader loader(folder / "*.bin", 2, 4, 1000, false);
     EXPECT_EQ(loader.num_batches(), 4u);
     EXPECT_EQ(next_firsts(loader, 8, 5), (std::vector<int>{0, 8, 100, 108, 0}));
@@ -196,7 +196,7 @@ TEST(DataLoader, ResumeIsExact) {
     TemporaryFolder folder;
     write_counting(folder / "a.bin", 161);
     write_counting(folder / "b.bin", 85, 1000);
-    write_counting(folder / "c.bin", 41, 2000);  // unequal shards: llm.c could not resume these
+    write_counting(folder / "c.bin", 41, 2000);  // unequal shards, which llm.c cannot resume
     for (bool shuffled : {false, true}) {
         DataLoader loader(folder / "*.bin", 2, 4, 3000, shuffled);
         for (int step = 0; step < 80; step++) {
@@ -211,8 +211,8 @@ TEST(DataLoader, ResumeIsExact) {
     }
 }
 
-// The numbers that llm.c's files hold: the sample to be drawn next, which at a shard's end is their number;
-// only the draw after it begins the next shard.
+// llm.c's files hold the next sample to draw. At the end of a shard it equals the number of samples; only the
+// next draw begins the next shard.
 TEST(DataLoader, PositionsCountAsInLlmC) {
     TemporaryFolder folder;
     write_counting(folder / "a.bin", 25);
@@ -245,7 +245,7 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     EXPECT_THROW(loader.resume(ordered.position()), Error);
     EXPECT_THROW(ordered.resume(good), Error);
     DataLoader larger(folder / "a.bin", 4, 4, 3000, true);
-    DataPosition llmcs = good;  // llm.c's files do not say how many tokens a sample has
+    DataPosition llmcs = good;  // llm.c's files do not store the tokens per sample
     llmcs.sample_tokens = 0;
     EXPECT_NE(message_of([&] { larger.resume(llmcs); }).find("the same data files"), std::string::npos);
     DataLoader fresh(folder / "a.bin", 4, 4, 3000, true);

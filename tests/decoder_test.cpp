@@ -1,11 +1,11 @@
-// Text that grows token by token gives the logits that the whole model gives, at each position, wherever the
-// text is cut, on the CPU and on a device, and past the end of the cache.
-#include "llmc/decoder.h"
+// Generation with the cache gives the logits of the whole model at each position, however the text is divided
+// into pieces, on the CPU and on a device, and past the end of the cache.
+#include "llmc/model/decoder.h"
 
-#include "llmc/initialize.h"
+#include "llmc/model/initialize.h"
 #include "tests/layer_test.h"
 
-// A model of random weights, all of them large enough to matter: initialize_parameters() leaves biases 0.
+// A model of random weights that all matter: initialize_parameters() leaves biases 0.
 template <class Real>
 static std::unique_ptr<GPT2<Real>> make_model(const ModelConfig& config, LaunchPad* pad) {
     auto g = std::make_unique<GPT2<Real>>(config, pad, false);
@@ -20,7 +20,7 @@ static std::unique_ptr<GPT2<Real>> make_model(const ModelConfig& config, LaunchP
     return g;
 }
 
-// The logits (count, V) of all positions by the full forward pass, on the CPU.
+// The logits (tokens, V) of all positions from a full forward pass on the CPU.
 template <class Real>
 static std::vector<float> whole_logits(const ModelConfig& config, const std::vector<int>& tokens) {
     const auto g = make_model<Real>(config, nullptr);
@@ -39,7 +39,7 @@ static std::vector<float> whole_logits(const ModelConfig& config, const std::vec
 
 static const ModelConfig odd = {37, 53, 64, 3, 3, 48};
 
-// The text in the pieces whose sizes are given; each piece's last logits against the whole model's.
+// Appends text in pieces of the given sizes, and compares the logits after each with the whole model's.
 template <class Real>
 static void check_pieces(LaunchPad* pad, const std::vector<int>& pieces) {
     int length = 0;
@@ -57,11 +57,11 @@ static void check_pieces(LaunchPad* pad, const std::vector<int>& pieces) {
         const auto row = expected.begin() + size_t(at - 1) * odd.vocab_size;
         expect_close(format_string("logits after %d tokens", at).c_str(), got,
                      std::vector<float>(row, row + odd.vocab_size),
-                     4 * tolerance<Real>(5e-6));  // in 16 bits the two ways round at different places
+                     4 * tolerance<Real>(5e-6));  // in 16 bits, the two round at different points
     }
 }
 
-template <class T>
+template <class Real>
 struct DecoderOf : testing::Test {};
 TYPED_TEST_SUITE(DecoderOf, RealTypes);
 
@@ -81,8 +81,7 @@ TYPED_TEST(DecoderOf, LogitsAreTheWholeModelsOnDevice) {
     }
 }
 
-// Past the cache's end the text is what its last tokens alone are, those that were kept and those that came
-// since.
+// When the cache is full, the logits are those of the kept tokens and what came after them alone.
 TEST(Decoder, TextsLongerThanTheCache) {
     const std::vector<int> tokens = random_integers(100, 9, odd.vocab_size);
     const auto g = make_model<float>(odd, nullptr);
@@ -104,7 +103,7 @@ TEST(Decoder, TextsLongerThanTheCache) {
     }
     EXPECT_EQ(most, 16u);
     decoder.clear();
-    decoder.append(tokens.data(), 100);  // a prompt that does not fit either
+    decoder.append(tokens.data(), 100);  // a prompt longer than the cache
     EXPECT_EQ(decoder.tokens, std::vector<int>(tokens.end() - 8, tokens.end()));
 }
 
@@ -112,7 +111,7 @@ TEST(Decoder, RefusesMoreThanTheModelsPositions) {
     const auto g = make_model<float>(odd, nullptr);
     EXPECT_THROW(Decoder<float>(*g, 38), Error);
     EXPECT_THROW(Decoder<float>(*g, 0), Error);
-    Decoder<float> shortest(*g, 1);  // each token alone
+    Decoder<float> shortest(*g, 1);  // the cache holds one token
     const int tokens[] = {3, 4, 5};
     shortest.append(tokens, 3);
     shortest.append(tokens, 1);

@@ -1,6 +1,6 @@
-// The files that are kept of a device: what was written is read; what is damaged, cut short, of an earlier
-// format or another device's is not there.
-#include "llmc/device_cache.h"
+// Tests of the cache files of a device: their contents are read as written. A file that is damaged,
+// truncated, of an earlier format or of another device counts as missing.
+#include "llmc/launchpad/device_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ static VkPhysicalDeviceProperties some_device() {
     return device;
 }
 
-// As the driver of the device begins its data.
+// Pipeline cache data that begins with the device's header, as a driver writes it.
 static std::string driver_data(const VkPhysicalDeviceProperties& device) {
     uint32_t numbers[4] = {32, VK_PIPELINE_CACHE_HEADER_VERSION_ONE, device.vendorID, device.deviceID};
     std::string data(reinterpret_cast<char*>(numbers), sizeof numbers);
@@ -32,13 +32,13 @@ TEST(DeviceCache, PipelinesAreReadAsWritten) {
     EXPECT_EQ(pipelines_in(seal(data.substr(0, 32)), some_device()), data.substr(0, 32));
 }
 
-TEST(DeviceCache, DamagedPipelinesAreNotThere) {
+TEST(DeviceCache, DamagedPipelinesAreIgnored) {
     const std::string data = driver_data(some_device()), file = seal(data);
     for (size_t length = 0; length < file.size(); length++)
         EXPECT_EQ(pipelines_in(file.substr(0, length), some_device()), "") << length;
     EXPECT_EQ(pipelines_in(file + "x", some_device()), "");
     EXPECT_EQ(pipelines_in(data, some_device()), "");
-    EXPECT_EQ(pipelines_in(std::string(8, '\x11') + data, some_device()), "");  // a checksum of 8 bytes
+    EXPECT_EQ(pipelines_in(std::string(8, '\x11') + data, some_device()), "");  // an 8-byte checksum
     for (size_t i = 0; i < file.size(); i++) {
         std::string damaged = file;
         damaged[i] = char(damaged[i] ^ 0x10);
@@ -46,7 +46,7 @@ TEST(DeviceCache, DamagedPipelinesAreNotThere) {
     }
 }
 
-TEST(DeviceCache, OthersPipelinesAreNotThere) {
+TEST(DeviceCache, PipelinesOfOtherDevicesAreIgnored) {
     const VkPhysicalDeviceProperties device = some_device();
     VkPhysicalDeviceProperties others[] = {device, device, device};
     others[0].vendorID++;
@@ -54,7 +54,7 @@ TEST(DeviceCache, OthersPipelinesAreNotThere) {
     others[2].pipelineCacheUUID[VK_UUID_SIZE - 1]++;
     for (const VkPhysicalDeviceProperties& other : others)
         EXPECT_EQ(pipelines_in(seal(driver_data(device)), other), "");
-    for (size_t at : {0, 4}) {  // the length of the header, its version
+    for (size_t at : {0, 4}) {  // header length, header version
         std::string data = driver_data(device);
         data[at] = '\x7f';
         EXPECT_EQ(pipelines_in(seal(data), device), "");
@@ -63,26 +63,26 @@ TEST(DeviceCache, OthersPipelinesAreNotThere) {
     EXPECT_EQ(pipelines_in(seal(""), device), "");
 }
 
-TEST(DeviceCache, MeasuredNumbersAreReadAsWritten) {
+TEST(DeviceCache, MeasurementsAreReadAsWritten) {
     for (const Measured& measured :
          {Measured{}, Measured{{"a", 0}},
-          Measured{{"matmul_forward5_bf16/64x768/epilogue0", 256}, {"b", -2147483647}}})
+          Measured{{"matmul5_nt_bf16/64x768x768/epilogue0", 256}, {"b", -2147483647}}})
         EXPECT_EQ(measured_in(measured_file(measured)), measured);
     EXPECT_EQ(measured_file({{"b", 2}, {"a", 1}}), seal("a 1\nb 2\n"));
 }
 
-TEST(DeviceCache, DamagedMeasurementsAreNotThere) {
+TEST(DeviceCache, DamagedMeasurementsAreIgnored) {
     const std::string file = measured_file({{"a", 64}, {"b", 256}});
     for (size_t length = 0; length < file.size(); length++)
         EXPECT_TRUE(measured_in(file.substr(0, length)).empty()) << length;
-    EXPECT_TRUE(measured_in("a 64\nb 256\n").empty());  // as earlier versions wrote them
+    EXPECT_TRUE(measured_in("a 64\nb 256\n").empty());  // the format of earlier versions
     for (const char* line :
          {"a", "a ", " 1", "a 1 ", "a  1", "a 1x", "a 99999999999", "a b 1", "", "\xff\xfe"})
         EXPECT_TRUE(measured_in(seal("c 3\n" + std::string(line) + "\n")).empty()) << line;
     EXPECT_TRUE(measured_in(seal("a 1\nb 2")).empty());
 }
 
-TEST(DeviceCache, WhatCannotBeReadIsNotThere) {
+TEST(DeviceCache, UnreadableFilesCountAsMissing) {
     TemporaryFolder folder;
     EXPECT_EQ(read_cache_file(folder / "missing"), "");
     EXPECT_EQ(read_cache_file(folder.path), "");

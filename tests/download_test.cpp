@@ -1,5 +1,5 @@
-// data/download.sh against a small web server in this process: whole files, resumed ones, servers that break
-// off, cannot resume, lie or lack the file, and files that are not what their names say.
+// data/download.sh against a small web server in this process: complete and resumed downloads, servers that
+// break the connection, cannot resume, report wrong sizes or lack the file, and files of the wrong format.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -11,18 +11,18 @@
 #include <map>
 #include <thread>
 
-#include "llmc/error.h"
-#include "llmc/file.h"
-#include "llmc/hellaswag.h"
-#include "llmc/tokenizer.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/data/tokenizer.h"
 #include "tests/run_program.h"
 
-// Serves files from memory, one connection after the other.
+// Serves files from memory, one connection at a time.
 struct WebServer {
     std::map<std::string, std::string> files;
     bool ranges = true;            // honours Range requests
-    size_t break_off = SIZE_MAX;   // ends each connection after so many bytes of a body
-    std::atomic<size_t> sent = 0;  // bytes of bodies
+    size_t break_off = SIZE_MAX;   // closes each connection after this many bytes of a body
+    std::atomic<size_t> sent = 0;  // total bytes of bodies
     int listener = -1, port = 0;
     std::thread thread;
 
@@ -126,7 +126,7 @@ struct download : testing::Test {
     }
 };
 
-TEST_F(download, fetches_once) {
+TEST_F(download, downloads_once) {
     expect_complete(fineweb());
     size_t all = server.files[val].size() + server.files[train].size();
     EXPECT_EQ(server.sent, all);
@@ -134,7 +134,7 @@ TEST_F(download, fetches_once) {
     EXPECT_EQ(server.sent, all);
 }
 
-TEST_F(download, goes_on_where_it_stopped) {
+TEST_F(download, resumes_where_it_stopped) {
     const size_t have = 60000;
     write_whole_file(folder / (train + ".part"), {server.files[train].substr(0, have)});
     expect_complete(fineweb());
@@ -147,50 +147,50 @@ TEST_F(download, completes_a_truncated_file) {
     EXPECT_EQ(server.sent, server.files[val].size() + server.files[train].size() - 100);
 }
 
-TEST_F(download, goes_on_when_the_connection_breaks) {
+TEST_F(download, retries_when_the_connection_breaks) {
     server.break_off = 40000;
     expect_complete(fineweb());
 }
 
-TEST_F(download, gives_up_when_it_keeps_breaking_and_goes_on_later) {
+TEST_F(download, gives_up_after_three_attempts_and_resumes_later) {
     server.break_off = 10000;
-    expect_failure(fineweb(), "only 30000 of 101024 bytes came");
+    expect_failure(fineweb(), "received only 30000 of 101024 bytes");
     EXPECT_FALSE(std::filesystem::exists(folder / train));
     server.break_off = SIZE_MAX;
     expect_complete(fineweb());
 }
 
-TEST_F(download, starts_over_where_the_server_cannot_resume) {
+TEST_F(download, starts_over_if_the_server_cannot_resume) {
     server.ranges = false;
     write_whole_file(folder / (train + ".part"), {server.files[train].substr(0, 5000)});
     expect_complete(fineweb());
 }
 
-TEST_F(download, an_overlong_part_is_fetched_anew) {
+TEST_F(download, an_overlong_part_is_downloaded_again) {
     write_whole_file(folder / (train + ".part"), {server.files[train], "surplus"});
     expect_complete(fineweb());
 }
 
-TEST_F(download, refuses_files_that_are_something_else) {
+TEST_F(download, refuses_files_of_the_wrong_format) {
     server.files[train] = shard(50000, 20240801);
-    expect_failure(fineweb(), "starts with 20240801, not 20240520");
+    expect_failure(fineweb(), "starts with 20240801 instead of 20240520");
     server.files[train] = shard(50000) + "xx";
     expect_failure(fineweb(), "does not fit the 50000 tokens");
     server.files[train] = "";
-    expect_failure(fineweb(), "no answer with a size");
+    expect_failure(fineweb(), "gives no size");
     EXPECT_FALSE(std::filesystem::exists(folder / train));
     EXPECT_FALSE(std::filesystem::exists(folder / (train + ".part")));
 }
 
-TEST_F(download, says_what_is_wrong) {
+TEST_F(download, explains_errors) {
     write_whole_file(folder / val, {server.files[val], "mine"});
     expect_failure(fineweb(), "is longer than the server's");
     EXPECT_EQ(read_whole_file(folder / val).size(), server.files[val].size() + 4);
     std::filesystem::remove(folder / val);
     server.files.erase(train);
-    expect_failure(fineweb(), train + ": no answer");
+    expect_failure(fineweb(), train + ": http");
     write_whole_file(folder / "file", {""});
-    expect_failure(run({"fineweb", "1", folder / "file"}), "cannot make the folder");
+    expect_failure(run({"fineweb", "1", folder / "file"}), "cannot create the folder");
     for (const char* count : {"0", "1029", "-1", "x", ""})
         expect_failure(run({"fineweb", count, folder.path}), "1 to 1028");
     expect_failure(run({"fineweb-edu", "1002", folder.path}), "1 to 1001");
@@ -198,8 +198,8 @@ TEST_F(download, says_what_is_wrong) {
     expect_failure(run({"everything"}), "usage");
     expect_failure(run({"starter", folder.path, "surplus"}), "usage");
     int port = server.port;
-    server.port = 1;  // nobody answers there
-    expect_failure(fineweb(), "no answer");
+    server.port = 1;  // nothing listens there
+    expect_failure(fineweb(), "gives no size");
     server.port = port;
 }
 
@@ -224,15 +224,14 @@ TEST_F(download, hugging_faces_gpt2) {
         EXPECT_TRUE(read_whole_file(folder / name) == bytes) << name;
     server.files["model.safetensors"] = "<html>not found</html>           ";
     std::filesystem::remove(folder / "model.safetensors");
-    expect_failure(run({"gpt2", "gpt2-medium", folder.path}), "model.safetensors: is no safetensors");
+    expect_failure(run({"gpt2", "gpt2-medium", folder.path}), "model.safetensors is not a safetensors file");
     EXPECT_FALSE(std::filesystem::exists(folder / "model.safetensors"));
     expect_failure(run({"gpt2", "gpt3", folder.path}), "gpt2-xl, not 'gpt3'");
-    expect_failure(run({"gpt2"}), "which one?");
+    expect_failure(run({"gpt2"}), "SIZE must be");
 }
 
-// The whole of dev/reproduce_124M.sh, with a smaller model and fewer tokens; the second time without a
-// server.
-TEST_F(download, reproduce_124M_downloads_trains_and_goes_on) {
+// Runs dev/reproduce_124M.sh with a smaller model and fewer tokens; the second time without a server.
+TEST_F(download, reproduce_124M_downloads_trains_and_resumes) {
     Tokenizer words;
     for (int i = 0; i < 50257; i++) words.tokens.push_back(format_string("w%d", i));
     words.end_of_text = 50256;
@@ -286,7 +285,7 @@ TEST(reproduce_124M, wrong_use_gives_one_line) {
     TemporaryFolder folder;
     for (const auto& [setting, says] : {std::pair{"SHARDS=x", "not 'x'"},
                                         {"SHARDS=010", "not '010'"},
-                                        {"SHARDS=1029", "1 to 1028 training shards, not 1029"},
+                                        {"SHARDS=1029", "from 1 to 1028, not '1029'"},
                                         {"BUILD=/nowhere", "run 'make build' first"}}) {
         const ProgramResult result = run_program({"env", "BUILD=" BINARY_DIR, "DATA=" + folder.path, setting,
                                                   SOURCE_DIR "/dev/reproduce_124M.sh"});

@@ -1,10 +1,10 @@
-// Differences between results, and the program that measures elementwise operations.
+// Differences between results, and the program that measures memory-bound operations.
 #include "dev/report/difference.h"
 #include "tests/layer_test.h"
 #include "tests/message_of.h"
 #include "tests/report_program.h"
 
-TEST(Difference, OfKnownNumbers) {
+TEST(Difference, KnownValues) {
     const std::vector<float> want = {3, -4, 0, 0}, got = {3, -4, 0, 1};
     Difference difference;
     add_difference(difference, got.data(), want.data(), 2, 2.5);
@@ -16,7 +16,7 @@ TEST(Difference, OfKnownNumbers) {
     EXPECT_DOUBLE_EQ(root_mean_square(want.data(), 4), 2.5);
 }
 
-TEST(Difference, NothingThatIsNotFinitePasses) {
+TEST(Difference, NonFiniteValuesExceedEveryLimit) {
     for (float bad : {NAN, INFINITY, -INFINITY})
         for (int side : {0, 1}) {
             std::vector<float> values[2] = {{1, 2, 3}, {1, 2, 3}};
@@ -28,11 +28,11 @@ TEST(Difference, NothingThatIsNotFinitePasses) {
         }
     EXPECT_EQ(message_of([] { check_limit("it", "error", 1e-3, 1e-3); }), "");
     EXPECT_EQ(message_of([] { check_limit("add of 7", "error", 0.5, 1e-3); }),
-              "add of 7: the GPU's result is wrong: its error is 0.5, the limit 0.001");
+              "add of 7: wrong result of the GPU: the error is 0.5, the limit is 0.001");
 }
 
-// A result may be rounded to either side: one unit in the last place passes, two do not.
-template <class T>
+// Results may be rounded differently: one unit in the last place passes, two do not.
+template <class Real>
 struct Rounding : testing::Test {};
 TYPED_TEST_SUITE(Rounding, RealTypes);
 TYPED_TEST(Rounding, OneUnitPasses) {
@@ -47,7 +47,7 @@ TYPED_TEST(Rounding, OneUnitPasses) {
     }
 }
 
-TEST(ElementwiseSweep, GivesFiguresForEachOperation) {
+TEST(ElementwiseSweep, MeasuresEachOperation) {
     for (const std::string& device : report_devices()) {
         const ReportFile file = run_report("elementwise_sweep", device, {"--sizes", "1000,5000"});
         ASSERT_EQ(file.printed.status, 0);
@@ -55,20 +55,20 @@ TEST(ElementwiseSweep, GivesFiguresForEachOperation) {
         for (const char* name : {"elementwise_fp32", "elementwise_bf16"}) {
             const Table& rates = file.table(name);
             EXPECT_EQ(rates.rows.size(), gpu ? 12u : 6u);
-            for (const char* column : {"time", "rate", "of copying"}) expect_positive(rates, column);
+            for (const char* column : {"time", "rate", "of copy bandwidth"}) expect_positive(rates, column);
         }
         if (!gpu) continue;
         const Table& compared = file.table("elementwise_compared");
         ASSERT_EQ(compared.rows.size(), 12u);
-        for (const char* column : {"CPU", "GPU", "GPU, single", "speed-up"})
+        for (const char* column : {"CPU", "GPU, queued", "GPU, synchronous", "speed-up"})
             expect_positive(compared, column);
-        for (const char* what : {"add, fp32", "GELU, bf16", "residual + layernorm, bf16"})
-            EXPECT_NE(compared.note.find(std::string(what) + ", one after another: "), std::string::npos)
+        for (const char* what : {"add, fp32", "GELU, bf16", "residual + LayerNorm, bf16"})
+            EXPECT_NE(compared.note.find(std::string(what) + ": crossover size queued: "), std::string::npos)
                 << compared.note;
     }
 }
 
-// More than one period of the inputs, on the device that is quick to do so.
+// More than one period of the inputs, on the GPU only, to save time.
 TEST(ElementwiseSweep, ComparesManyPeriods) {
     if (report_devices().size() < 2) GTEST_SKIP() << "no Vulkan device";
     const ReportFile file =
@@ -77,6 +77,6 @@ TEST(ElementwiseSweep, ComparesManyPeriods) {
     const Table& compared = file.table("elementwise_compared");
     for (size_t row = 0; row < compared.rows.size(); row++) {
         ASSERT_TRUE(cell_of(compared, row, "largest error").is_number());
-        EXPECT_LT(cell_of(compared, row, "largest error").get<double>(), 1e-5);
+        EXPECT_LT(cell_of(compared, row, "largest error").number(), 1e-5);
     }
 }

@@ -1,40 +1,52 @@
-// Encoder: the buckets, the CPU versions against plain sums in double, every
-// type's CPU and GPU versions against those in fp32, the one that runs ahead of AdamW against the one after.
-#include "llmc/encoder.h"
+// Encoder: the buckets; the CPU versions against plain sums in double; the CPU and GPU versions of every
+// storage type against those in fp32; encoder_forward_updated() against encoder_forward() after
+// adamw_update().
+#include "llmc/layers/encoder.h"
 
 #include "tests/layer_test.h"
 
 struct Shape {
     int B, T, C, V;
-    int often;  // one in so many tokens is number 2, as frequent words are; 0: none
+    int often;  // every so many tokens, token 2, like a frequent word; 0: never
 };
 static const Shape shapes[] = {{1, 1, 1, 3, 0},    {2, 3, 5, 4, 0},     {3, 7, 48, 11, 2},
                                {2, 33, 129, 9, 3}, {4, 300, 17, 50, 2}, {3, 25, 768, 1000, 4}};
 
-// Numbers that T represents, and what the CPU versions in fp32 make of them.
-template <class T = float>
+// Inputs that are exact in Real, and the results of the CPU versions in fp32.
+template <class Real = float>
 struct Case {
     std::vector<int> inp, buckets;
     std::vector<float> wte, wpe, out, dout, dwte, dwpe, dwte_after, dwpe_after;
     explicit Case(const Shape& s)
         : inp(random_integers(size_t(s.B) * s.T, 1, s.V)),
           buckets(encoder_bucket_ints(s.B * s.T)),
-          wte(random_values<T>(size_t(s.V) * s.C, 2)),
-          wpe(random_values<T>(size_t(s.T) * s.C, 3)),
+          wte(random_values<Real>(size_t(s.V) * s.C, 2)),
+          wpe(random_values<Real>(size_t(s.T) * s.C, 3)),
           out(nans(inp.size() * s.C)),
-          dout(random_values<T>(out.size(), 4)),
-          dwte(random_values<T>(wte.size(), 5)),
-          dwpe(random_values<T>(wpe.size(), 6)) {
+          dout(random_values<Real>(out.size(), 4)),
+          dwte(random_values<Real>(wte.size(), 5)),
+          dwpe(random_values<Real>(wpe.size(), 6)) {
         for (size_t i = 0; s.often && i < inp.size(); i += s.often) inp[i] = 2;
-        encoder_forward<float>(nullptr, out.data(), inp.data(), wte.data(), wpe.data(), s.B, s.T, s.C);
+        encoder_forward<float>(nullptr, {.out = out.data(),
+                                         .inp = inp.data(),
+                                         .wte = wte.data(),
+                                         .wpe = wpe.data(),
+                                         .B = s.B,
+                                         .T = s.T,
+                                         .C = s.C});
         run_backward(s);
     }
     void run_backward(const Shape& s) {
         build_encoder_buckets(buckets.data(), inp.data(), int(inp.size()));
         dwte_after = dwte;
         dwpe_after = dwpe;
-        encoder_backward<float>(nullptr, dwte_after.data(), dwpe_after.data(), dout.data(), buckets.data(),
-                                s.B, s.T, s.C);
+        encoder_backward<float>(nullptr, {.dwte = dwte_after.data(),
+                                          .dwpe = dwpe_after.data(),
+                                          .dout = dout.data(),
+                                          .buckets = buckets.data(),
+                                          .B = s.B,
+                                          .T = s.T,
+                                          .C = s.C});
     }
 };
 
@@ -51,7 +63,7 @@ TEST(EncoderBuckets, KnownBatch) {
                                 0, 2, 5, 1, 4, 6, 3, 7}));
 }
 
-TEST(EncoderBuckets, AllAlikeAndAllDifferent) {
+TEST(EncoderBuckets, OneTokenAndDistinctTokens) {
     for (int distinct : {1, 100}) {
         std::vector<int> inp(100), buckets(encoder_bucket_ints(100));
         for (int i = 0; i < 100; i++) inp[i] = (99 - i) % distinct;
@@ -93,42 +105,53 @@ TEST(EncoderBackward, CpuMatchesPlainSums) {
     }
 }
 
-template <class T>
+template <class Real>
 struct Encoder : testing::Test {};
 TYPED_TEST_SUITE(Encoder, RealTypes);
 
-// One rounding on either side: the sums are equal.
+// Equality, since the fp32 result is rounded once.
 TYPED_TEST(Encoder, ForwardMatchesFloat) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (const Shape& s : shapes) {
         SCOPED_TRACE(describe(s));
-        const Case<T> c(s);
-        std::vector<T> on_cpu(c.out.size(), T(NAN));
-        encoder_forward_cpu<T>(on_cpu.data(), c.inp.data(), from_floats<T>(c.wte).data(),
-                               from_floats<T>(c.wpe).data(), s.B, s.T, s.C);
-        EXPECT_EQ(to_floats(on_cpu), rounded<T>(c.out));
-        for_each_version<T>(encoder_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+        const Case<Real> c(s);
+        const std::vector<Real> wte_values = from_floats<Real>(c.wte), wpe_values = from_floats<Real>(c.wpe);
+        std::vector<Real> on_cpu(c.out.size(), Real(NAN));
+        encoder_forward_cpu<Real>({.out = on_cpu.data(),
+                                   .inp = c.inp.data(),
+                                   .wte = wte_values.data(),
+                                   .wpe = wpe_values.data(),
+                                   .B = s.B,
+                                   .T = s.T,
+                                   .C = s.C});
+        EXPECT_EQ(to_floats(on_cpu), rounded<Real>(c.out));
+        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
             DeviceArray<int> inp(pad, c.inp);
-            DeviceArray<T> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size());
-            version.launch(pad, out, inp, wte, wpe, s.B, s.T, s.C, block);
-            EXPECT_EQ(out.values(), rounded<T>(c.out));
-        });
+            DeviceArray<Real> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size());
+            version.launch(pad,
+                           {.out = out, .inp = inp, .wte = wte, .wpe = wpe, .B = s.B, .T = s.T, .C = s.C},
+                           block_size);
+            EXPECT_EQ(out.values(), rounded<Real>(c.out));
+        };
+        for_each_version<Real>(encoder_forward_versions<Real>(), check);
     }
 }
 
-// A token embedding whose update is due, on a device; the arrays begin `shift` elements past aligned memory.
-template <class T>
-struct DueCase {
+// A token embedding with a pending update, on a device. The arrays begin `shift` elements past aligned
+// memory.
+template <class Real>
+struct PendingUpdate {
     LaunchPad& pad;
     const Shape& s;
-    const Case<T>& c;
+    const Case<Real>& c;
     size_t n, shift;
     bool with_master;
     DeviceArray<int> inp;
-    DeviceArray<T> wte, wpe, grads;
+    DeviceArray<Real> wte, wpe, grads;
     DeviceArray<float> master, m, v;
     AdamWStep* step;
-    DueCase(LaunchPad& p, const Shape& shape, const Case<T>& values, bool with_master_, size_t shift_ = 0)
+    PendingUpdate(LaunchPad& p, const Shape& shape, const Case<Real>& values, bool with_master_,
+                  size_t shift_ = 0)
         : pad(p),
           s(shape),
           c(values),
@@ -136,9 +159,9 @@ struct DueCase {
           shift(shift_),
           with_master(with_master_),
           inp(p, c.inp),
-          wte(p, random_values<T>(n + shift, 2)),
+          wte(p, random_values<Real>(n + shift, 2)),
           wpe(p, c.wpe),
-          grads(p, random_values<T>(n + shift, 7)),
+          grads(p, random_values<Real>(n + shift, 7)),
           master(p, random_values(n + shift, 8)),
           m(p, random_values(n + shift, 9)),
           v(p, squares(random_values(n + shift, 10))),
@@ -146,175 +169,208 @@ struct DueCase {
         const AdamWStep now = adamw_step(0.1f, 0.9f, 0.95f, 1e-8f, 3);
         pad.upload(step, &now, sizeof now);
     }
-    ~DueCase() { pad.free(step); }
+    ~PendingUpdate() { pad.free(step); }
     static std::vector<float> squares(std::vector<float> values) {
         for (float& x : values) x *= x;
         return values;
     }
-    float* master_or_null() const { return with_master ? master + shift : nullptr; }
 
-    template <class Version>
-    std::vector<float> encode_ahead(const Version& version, int block, const float* norm) const {
-        DeviceArray<T> out(pad, c.out.size());
-        const AdamWDue<T> due = {master_or_null(), m + shift, v + shift, grads + shift, step, 0.1f, norm};
-        version.launch(pad, out, inp, wte + shift, wpe, due, s.B, s.T, s.C, block);
-        return out.values();
+    EncoderForward<Real> encoder(Real* out) const {
+        return {.out = out, .inp = inp, .wte = wte + shift, .wpe = wpe, .B = s.B, .T = s.T, .C = s.C};
+    }
+    AdamWUpdate<Real> update(const float* norm_and_scale) const {
+        return {.params = wte + shift,
+                .master = with_master ? master + shift : nullptr,
+                .m = m + shift,
+                .v = v + shift,
+                .grads = grads + shift,
+                .n = n,
+                .step = step,
+                .weight_decay = 0.1f,
+                .norm_and_scale = norm_and_scale};
+    }
+    // What the model passes: params and n are not needed.
+    EncoderForwardUpdated<Real> encoder_updated(Real* out, const float* norm_and_scale) const {
+        EncoderForwardUpdated<Real> p = {.encoder = encoder(out), .wte_update = update(norm_and_scale)};
+        p.wte_update.params = nullptr;
+        p.wte_update.n = 0;
+        return p;
     }
     std::vector<float> encode() const {
-        DeviceArray<T> out(pad, c.out.size());
-        encoder_forward<T>(&pad, out, inp, wte + shift, wpe, s.B, s.T, s.C);
+        DeviceArray<Real> out(pad, c.out.size());
+        encoder_forward(&pad, encoder(out));
         return out.values();
-    }
-    void update(const float* norm) const {
-        adamw_update<T>(&pad, wte + shift, master_or_null(), m + shift, v + shift, grads + shift, n, step,
-                        0.1f, norm);
     }
     std::vector<std::vector<float>> tensors() const {
         return {wte.values(), grads.values(), master.values(), m.values(), v.values()};
     }
 };
 
-// The encoding ahead of the update has the bits of the one after it, and the first writes nothing else.
-// changes: whether the update is one, and not skipped.
-template <class T, class Version>
-static void check_ahead(const DueCase<T>& due, const Version& version, int block, const float* norm,
-                        bool changes) {
-    const auto before = due.tensors();
-    const std::vector<float> old = due.encode(), ahead = due.encode_ahead(version, block, norm);
-    EXPECT_TRUE(due.tensors() == before) << "more than the encoding was written";
-    due.update(norm);
-    EXPECT_EQ(ahead, due.encode());
-    EXPECT_EQ(ahead != old, changes);
+// Encoding with the pending update is bit-identical to encoding after it, and writes nothing but the
+// encoding. changes: whether the update changes anything, that is, it is not skipped.
+template <class Real>
+static void check_updated(const PendingUpdate<Real>& pending,
+                          const KernelVersion<EncoderForwardUpdated<Real>>& version, int block_size,
+                          const float* norm_and_scale, bool changes) {
+    const auto tensors_before = pending.tensors();
+    const std::vector<float> before = pending.encode();
+    DeviceArray<Real> out(pending.pad, before.size());
+    version.launch(pending.pad, pending.encoder_updated(out, norm_and_scale), block_size);
+    const std::vector<float> updated = out.values();
+    EXPECT_TRUE(pending.tensors() == tensors_before) << "the kernel wrote more than the encoding";
+    adamw_update(&pending.pad, pending.update(norm_and_scale));
+    EXPECT_EQ(updated, pending.encode());
+    EXPECT_EQ(updated != before, changes);
 }
 
-TYPED_TEST(Encoder, ForwardAheadOfAdamWIsForwardAfterIt) {
-    using T = TypeParam;
+TYPED_TEST(Encoder, ForwardUpdatedIsForwardAfterAdamW) {
+    using Real = TypeParam;
     for (Shape s : shapes) {
         s.V = std::min(s.V, 50);
         SCOPED_TRACE(describe(s));
-        const Case<T> c(s);
-        for_each_version<T>(encoder_forward_updated_versions<T>(),
-                            [&](LaunchPad& pad, auto& version, int block) {
-                                DeviceArray<float> norm(pad, std::vector<float>{4.0f, 0.25f});
-                                for (bool with_master : {false, true}) {
-                                    if (with_master && std::is_same_v<T, float>) continue;
-                                    check_ahead<T>({pad, s, c, with_master}, version, block, nullptr, true);
-                                    check_ahead<T>({pad, s, c, with_master}, version, block, norm, true);
-                                }
-                            });
+        const Case<Real> c(s);
+        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+            DeviceArray<float> norm(pad, std::vector<float>{4.0f, 0.25f});
+            for (bool with_master : {false, true}) {
+                if (with_master && std::is_same_v<Real, float>) continue;
+                check_updated<Real>({pad, s, c, with_master}, version, block_size, nullptr, true);
+                check_updated<Real>({pad, s, c, with_master}, version, block_size, norm, true);
+            }
+        };
+        for_each_version<Real>(encoder_forward_updated_versions<Real>(), check);
     }
 }
 
-TYPED_TEST(Encoder, ForwardAheadOfASkippedAdamW) {
-    using T = TypeParam;
+TYPED_TEST(Encoder, ForwardUpdatedWithASkippedUpdate) {
+    using Real = TypeParam;
     const Shape s = {2, 9, 48, 5, 2};
-    const Case<T> c(s);
+    const Case<Real> c(s);
     const float inf = std::numeric_limits<float>::infinity();
-    for_each_version<T>(encoder_forward_updated_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+    auto check = [&](LaunchPad& pad, auto& version, int block_size) {
         for (const auto& [norm, scale] : {std::pair{1.0f, 0.0f}, {NAN, 0.5f}, {inf, 0.5f}}) {
             DeviceArray<float> values(pad, std::vector<float>{norm, scale});
             for (bool with_master : {false, true})
-                if (!with_master || !std::is_same_v<T, float>)
-                    check_ahead<T>({pad, s, c, with_master}, version, block, values, false);
+                if (!with_master || !std::is_same_v<Real, float>)
+                    check_updated<Real>({pad, s, c, with_master}, version, block_size, values, false);
         }
-    });
+    };
+    for_each_version<Real>(encoder_forward_updated_versions<Real>(), check);
 }
 
-// Addresses that rule out wide accesses, and rows far enough in wte for numbers of elements above 2^16.
-TYPED_TEST(Encoder, ForwardAheadOfAdamWUnaligned) {
-    using T = TypeParam;
+// Addresses that rule out 16-byte accesses, and rows of wte whose element indices exceed 2^16.
+TYPED_TEST(Encoder, ForwardUpdatedUnaligned) {
+    using Real = TypeParam;
+    const bool with_master = !std::is_same_v<Real, float>;
     for (const Shape& s : {Shape{2, 40, 16, 5, 2}, {2, 40, 48, 3000, 0}}) {
-        const Case<T> c(s);
-        for_each_version<T>(encoder_forward_updated_versions<T>(), [&](LaunchPad& pad, auto& version,
-                                                                       int block) {
+        const Case<Real> c(s);
+        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
             for (size_t shift : {0, 1, 4})
-                check_ahead<T>({pad, s, c, !std::is_same_v<T, float>, shift}, version, block, nullptr, true);
-        });
+                check_updated<Real>({pad, s, c, with_master, shift}, version, block_size, nullptr, true);
+        };
+        for_each_version<Real>(encoder_forward_updated_versions<Real>(), check);
     }
+}
+
+// Runs a version of the backward pass and compares its gradients. dout is read from `shift` elements past
+// aligned memory.
+template <class Real>
+static void check_backward(LaunchPad& pad, const KernelVersion<EncoderBackward<Real>>& version,
+                           int block_size, const Shape& s, const Case<Real>& c, size_t shift = 0) {
+    std::vector<float> dout_values(shift, 77.0f);
+    dout_values.insert(dout_values.end(), c.dout.begin(), c.dout.end());
+    DeviceArray<int> buckets(pad, c.buckets);
+    DeviceArray<Real> dout(pad, dout_values), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
+    version.launch(
+        pad,
+        {.dwte = dwte, .dwpe = dwpe, .dout = dout + shift, .buckets = buckets, .B = s.B, .T = s.T, .C = s.C},
+        block_size);
+    expect_close("dwte", dwte.values(), c.dwte_after, tolerance<Real>(2e-6));
+    expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<Real>(2e-6));
 }
 
 TYPED_TEST(Encoder, BackwardMatchesFloat) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (const Shape& s : shapes) {
         SCOPED_TRACE(describe(s));
-        const Case<T> c(s);
-        std::vector<T> dwte_cpu = from_floats<T>(c.dwte), dwpe_cpu = from_floats<T>(c.dwpe);
-        encoder_backward_cpu<T>(dwte_cpu.data(), dwpe_cpu.data(), from_floats<T>(c.dout).data(),
-                                c.buckets.data(), s.B, s.T, s.C);
-        EXPECT_EQ(to_floats(dwte_cpu), rounded<T>(c.dwte_after));
-        EXPECT_EQ(to_floats(dwpe_cpu), rounded<T>(c.dwpe_after));
-        for_each_version<T>(encoder_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<int> buckets(pad, c.buckets);
-            DeviceArray<T> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
-            version.launch(pad, dwte, dwpe, dout, buckets, s.B, s.T, s.C, block);
-            expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
-            expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<T>(2e-6));
-        });
+        const Case<Real> c(s);
+        const std::vector<Real> dout = from_floats<Real>(c.dout);
+        std::vector<Real> dwte_cpu = from_floats<Real>(c.dwte), dwpe_cpu = from_floats<Real>(c.dwpe);
+        encoder_backward_cpu<Real>({.dwte = dwte_cpu.data(),
+                                    .dwpe = dwpe_cpu.data(),
+                                    .dout = dout.data(),
+                                    .buckets = c.buckets.data(),
+                                    .B = s.B,
+                                    .T = s.T,
+                                    .C = s.C});
+        EXPECT_EQ(to_floats(dwte_cpu), rounded<Real>(c.dwte_after));
+        EXPECT_EQ(to_floats(dwpe_cpu), rounded<Real>(c.dwpe_after));
+        for_each_version<Real>(encoder_backward_versions<Real>(),
+                               [&](LaunchPad& pad, auto& version, int block_size) {
+                                   check_backward<Real>(pad, version, block_size, s, c);
+                               });
     }
 }
 
-// More buckets than the grids of encoder_backward2 hold at once: 9000 short ones, then 300 long ones.
+// More buckets than the grids of encoder_backward2 cover at once: 9000 short ones, then 300 long ones.
 TYPED_TEST(Encoder, BackwardManyBuckets) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (const Shape& s : {Shape{1, 9000, 3, 9000, 0}, {50, 240, 4, 300, 0}}) {
         SCOPED_TRACE(describe(s));
-        Case<T> c(s);
+        Case<Real> c(s);
         for (size_t i = 0; i < c.inp.size(); i++) c.inp[i] = int(i) % s.V;
         c.run_backward(s);
-        for_each_version<T>(encoder_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<int> buckets(pad, c.buckets);
-            DeviceArray<T> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
-            version.launch(pad, dwte, dwpe, dout, buckets, s.B, s.T, s.C, block);
-            expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
-        });
+        for_each_version<Real>(encoder_backward_versions<Real>(),
+                               [&](LaunchPad& pad, auto& version, int block_size) {
+                                   check_backward<Real>(pad, version, block_size, s, c);
+                               });
     }
 }
 
-// Addresses that rule out accesses of 16 bytes, and (4 elements past aligned memory) those of eight elements.
+// Addresses that rule out accesses of four elements (1 element past aligned memory) or of eight (4 elements).
 TYPED_TEST(Encoder, UnalignedAddresses) {
-    using T = TypeParam;
+    using Real = TypeParam;
     const Shape s = {2, 40, 16, 5, 2};
-    const Case<T> c(s);
+    const Case<Real> c(s);
     for (size_t shift : {1, 4}) {
-        std::vector<float> shifted(shift, 77.0f);
-        shifted.insert(shifted.end(), c.dout.begin(), c.dout.end());
-        for_each_version<T>(encoder_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
+        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
             DeviceArray<int> inp(pad, c.inp);
-            DeviceArray<T> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size() + shift);
-            version.launch(pad, out + shift, inp, wte, wpe, s.B, s.T, s.C, block);
+            DeviceArray<Real> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size() + shift);
+            version.launch(
+                pad, {.out = out + shift, .inp = inp, .wte = wte, .wpe = wpe, .B = s.B, .T = s.T, .C = s.C},
+                block_size);
             const std::vector<float> got = out.values();
             EXPECT_TRUE(std::isnan(got[shift - 1]));
-            EXPECT_EQ(std::vector<float>(got.begin() + long(shift), got.end()), rounded<T>(c.out));
-        });
-        for_each_version<T>(encoder_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<int> buckets(pad, c.buckets);
-            DeviceArray<T> dout(pad, shifted), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
-            version.launch(pad, dwte, dwpe, dout + shift, buckets, s.B, s.T, s.C, block);
-            expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
-            expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<T>(2e-6));
-        });
+            EXPECT_EQ(std::vector<float>(got.begin() + long(shift), got.end()), rounded<Real>(c.out));
+        };
+        for_each_version<Real>(encoder_forward_versions<Real>(), check);
+        for_each_version<Real>(encoder_backward_versions<Real>(),
+                               [&](LaunchPad& pad, auto& version, int block_size) {
+                                   check_backward<Real>(pad, version, block_size, s, c, shift);
+                               });
     }
 }
 
 TYPED_TEST(Encoder, TrainingFunctions) {
-    using T = TypeParam;
+    using Real = TypeParam;
     const Shape s = {2, 40, 48, 5, 2};
-    const Case<T> c(s);
+    const Case<Real> c(s);
     for (const auto& pad : test_pads()) {
         DeviceArray<int> inp(*pad, c.inp), buckets(*pad, c.buckets);
-        DeviceArray<T> wte(*pad, c.wte), wpe(*pad, c.wpe), out(*pad, c.out.size()), dout(*pad, c.dout);
-        DeviceArray<T> dwte(*pad, c.dwte), dwpe(*pad, c.dwpe);
-        encoder_forward<T>(pad.get(), out, inp, wte, wpe, s.B, s.T, s.C);
-        encoder_backward<T>(pad.get(), dwte, dwpe, dout, buckets, s.B, s.T, s.C);
-        EXPECT_EQ(out.values(), rounded<T>(c.out));
-        const DueCase<T> due(*pad, s, c, false);
-        DeviceArray<T> ahead(*pad, c.out.size());
-        encoder_forward_updated<T>(*pad, ahead, due.inp, due.wte, due.wpe,
-                                   {nullptr, due.m, due.v, due.grads, due.step, 0.1f, nullptr}, s.B, s.T,
-                                   s.C);
-        due.update(nullptr);
-        EXPECT_EQ(ahead.values(), due.encode());
-        expect_close("dwte", dwte.values(), c.dwte_after, tolerance<T>(2e-6));
-        expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<T>(2e-6));
+        DeviceArray<Real> wte(*pad, c.wte), wpe(*pad, c.wpe), out(*pad, c.out.size()), dout(*pad, c.dout);
+        DeviceArray<Real> dwte(*pad, c.dwte), dwpe(*pad, c.dwpe);
+        encoder_forward<Real>(pad.get(),
+                              {.out = out, .inp = inp, .wte = wte, .wpe = wpe, .B = s.B, .T = s.T, .C = s.C});
+        encoder_backward<Real>(
+            pad.get(),
+            {.dwte = dwte, .dwpe = dwpe, .dout = dout, .buckets = buckets, .B = s.B, .T = s.T, .C = s.C});
+        EXPECT_EQ(out.values(), rounded<Real>(c.out));
+        expect_close("dwte", dwte.values(), c.dwte_after, tolerance<Real>(2e-6));
+        expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<Real>(2e-6));
+
+        const PendingUpdate<Real> pending(*pad, s, c, false);
+        DeviceArray<Real> updated(*pad, c.out.size());
+        encoder_forward_updated(*pad, pending.encoder_updated(updated, nullptr));
+        adamw_update(pad.get(), pending.update(nullptr));
+        EXPECT_EQ(updated.values(), pending.encode());
     }
 }

@@ -1,15 +1,15 @@
-// The program eval: loss, perplexity and bits per byte against numbers that are known, shards whose ends fill
-// no batch, HellaSwag, and bad input.
+// The program eval: loss, perplexity and bits per byte against known values, shards whose ends do not fill a
+// batch, HellaSwag, and bad input.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "llmc/checkpoint.h"
-#include "llmc/file.h"
-#include "llmc/gpt2.h"
-#include "llmc/hellaswag.h"
-#include "llmc/initialize.h"
-#include "llmc/token_file.h"
+#include "llmc/base/file.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/data/token_file.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/model/gpt2.h"
+#include "llmc/model/initialize.h"
 #include "tests/run_program.h"
 
 static const std::string program = BINARY_DIR "/eval";
@@ -21,7 +21,7 @@ static std::vector<uint16_t> some_tokens(size_t count) {
     return tokens;
 }
 
-// The mean loss over stretches of T tokens, one at a time.
+// The sum of the losses over sequences of T tokens, one at a time.
 static double expected_nats(const std::vector<uint16_t>& tokens, int T) {
     GPT2<float> g(parse_descriptor(tiny), nullptr, false);
     initialize_parameters(g.config, 42, parameter_writer(g));
@@ -76,7 +76,7 @@ TEST(Eval, HellaSwagOfACheckpoint) {
     std::vector<HellaSwagExample> examples;
     for (int i = 0; i < 5; i++) examples.push_back({i % 4, {1, 2}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}});
     write_hellaswag(folder / "h.bin", examples);
-    // a model of zeros finds all endings alike, and takes the first: right twice
+    // a model of zeros finds all endings equally likely and takes the first, which is correct twice
     const ProgramResult result =
         run_program({program, "-e", folder / "zero.bin", "--hellaswag", folder / "h.bin", "--device", "cpu"});
     EXPECT_EQ(result.status, 0) << result.err;

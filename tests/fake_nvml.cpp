@@ -1,6 +1,5 @@
-// A library that answers as NVIDIA's management library does, for tests/power_test.cpp: three GPUs, two of
-// the same name. The GPU at index i takes 100 W more than the one before, and has used 1 kJ more each time it
-// is asked.
+// A fake of NVIDIA's management library for tests/power_test.cpp: three GPUs, two of the same name. The GPU
+// at index i draws 100 (i + 1) W, and its energy counter advances by 1 kJ at each reading.
 #include <cstdio>
 #include <cstring>
 
@@ -8,7 +7,7 @@ extern "C" {
 
 struct Gpu {
     const char *name, *pci;
-    unsigned index, asked;
+    unsigned index, readings;
 };
 static Gpu gpus[] = {{"Fake A", "00000000:01:00.0", 0, 0},
                      {"Fake B", "00000000:02:00.0", 1, 0},
@@ -32,10 +31,10 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* pci, Gpu** gpu) {
 int nvmlDeviceGetName(Gpu* gpu, char* name, unsigned length) {
     return snprintf(name, length, "%s", gpu->name), 0;
 }
-// Not supported by the first one, as by old GPUs.
+// Not supported by the first GPU, as on old GPUs.
 int nvmlDeviceGetTotalEnergyConsumption(Gpu* gpu, unsigned long long* millijoules) {
     if (gpu->index == 0) return 3;
-    return *millijoules = 1000000ull * ++gpu->asked, 0;
+    return *millijoules = 1000000ull * ++gpu->readings, 0;
 }
 int nvmlDeviceGetPowerUsage(Gpu* gpu, unsigned* milliwatts) {
     return *milliwatts = 100000 * (gpu->index + 1), 0;

@@ -1,6 +1,7 @@
-// GELU: the CPU versions against references in double (backward: finite differences too), every type's
-// CPU and GPU versions against the CPU version in fp32, and what happens to NaN and to very large numbers.
-#include "llmc/gelu.h"
+// GELU: the CPU versions against references in double (backward: finite differences), the CPU and GPU
+// versions of every storage type against the CPU version in fp32, and the results for NaN and for very large
+// values.
+#include "llmc/layers/gelu.h"
 
 #include <algorithm>
 
@@ -14,10 +15,10 @@ static double gelu(double x) {
 
 static double gelu_slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
 
-// n numbers of about GPT-2's activations, and one in four far larger.
-template <class T = float>
+// n values of the size of GPT-2's activations, one in four far larger.
+template <class Real = float>
 static std::vector<float> inputs(size_t n) {
-    std::vector<float> values = random_values<T>(n, 1, 1.5f);
+    std::vector<float> values = random_values<Real>(n, 1, 1.5f);
     for (size_t i = 0; i < n; i += 4) values[i] *= 8;
     return values;
 }
@@ -26,9 +27,10 @@ TEST(GeluForward, CpuMatchesDouble) {
     std::vector<float> inp, out;
     for (float x = -8; x < 12; x += 0.001f) inp.push_back(x);
     out = nans(inp.size());
-    gelu_forward_cpu(out.data(), inp.data(), inp.size());
+    gelu_forward_cpu<float>({.out = out.data(), .inp = inp.data(), .n = inp.size()});
     for (size_t i = 0; i < inp.size(); i++) {
-        // Relative to the value: below -5 the exponent's own rounding, |2 u| * 2^-24, is amplified.
+        // relative error: for negative x, the exponential amplifies the rounding of its argument, |2 u| *
+        // 2^-24
         const double u = std::sqrt(2 / M_PI) * (inp[i] + 0.044715 * std::pow(double(inp[i]), 3));
         const double want = inp[i] / (1 + std::exp(-2 * u));
         const double allowed = std::abs(want) * (5e-7 + 2e-7 * std::max(0.0, -2 * u)) + 1e-34;
@@ -40,62 +42,67 @@ TEST(GeluForward, CpuMatchesDouble) {
 TEST(GeluBackward, CpuMatchesFiniteDifferences) {
     const std::vector<float> inp = inputs(20000), dout = random_values(20000, 2);
     std::vector<float> dinp = nans(inp.size()), want(inp.size());
-    gelu_backward_cpu(dinp.data(), inp.data(), dout.data(), inp.size());
+    gelu_backward_cpu<float>({.dinp = dinp.data(), .inp = inp.data(), .dout = dout.data(), .n = inp.size()});
     for (size_t i = 0; i < inp.size(); i++) want[i] = float(dout[i] * gelu_slope(inp[i]));
     expect_close("dinp", dinp, want, 1e-6);
 }
 
-template <class T>
+template <class Real>
 struct Gelu : testing::Test {};
 TYPED_TEST_SUITE(Gelu, RealTypes);
 
 TYPED_TEST(Gelu, ForwardMatchesFloat) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (size_t n : sizes) {
         SCOPED_TRACE(format_string("n %zu", n));
-        const std::vector<float> x = inputs<T>(n);
+        const std::vector<float> x = inputs<Real>(n);
         std::vector<float> want = nans(n);
-        gelu_forward_cpu(want.data(), x.data(), n);
-        std::vector<T> on_cpu(n, T(NAN));
-        gelu_forward_cpu<T>(on_cpu.data(), from_floats<T>(x).data(), n);
-        EXPECT_EQ(to_floats(on_cpu), rounded<T>(want));
-        for_each_version<T>(gelu_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> inp(pad, x), out(pad, n + 1);
-            version.launch(pad, out, inp, n, block);
-            std::vector<float> got = out.values();
-            EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
-            got.pop_back();
-            expect_close("out", got, want, tolerance<T>(2e-6));
-            version.launch(pad, inp, inp, n, block);
-            expect_close("out in place of inp", inp.values(), want, tolerance<T>(2e-6));
-        });
+        gelu_forward_cpu<float>({.out = want.data(), .inp = x.data(), .n = n});
+        const std::vector<Real> inp_values = from_floats<Real>(x);
+        std::vector<Real> on_cpu(n, Real(NAN));
+        gelu_forward_cpu<Real>({.out = on_cpu.data(), .inp = inp_values.data(), .n = n});
+        EXPECT_EQ(to_floats(on_cpu), rounded<Real>(want));
+        for_each_version<Real>(
+            gelu_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+                DeviceArray<Real> inp(pad, x), out(pad, n + 1);
+                version.launch(pad, {.out = out, .inp = inp, .n = n}, block_size);
+                std::vector<float> got = out.values();
+                EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
+                got.pop_back();
+                expect_close("out", got, want, tolerance<Real>(2e-6));
+                version.launch(pad, {.out = inp, .inp = inp, .n = n}, block_size);
+                expect_close("out in place of inp", inp.values(), want, tolerance<Real>(2e-6));
+            });
     }
 }
 
 TYPED_TEST(Gelu, BackwardMatchesFloat) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (size_t n : sizes) {
         SCOPED_TRACE(format_string("n %zu", n));
-        const std::vector<float> x = inputs<T>(n), dy = random_values<T>(n, 2);
+        const std::vector<float> x = inputs<Real>(n), dy = random_values<Real>(n, 2);
         std::vector<float> want = nans(n);
-        gelu_backward_cpu(want.data(), x.data(), dy.data(), n);
-        std::vector<T> on_cpu(n, T(NAN));
-        gelu_backward_cpu<T>(on_cpu.data(), from_floats<T>(x).data(), from_floats<T>(dy).data(), n);
-        EXPECT_EQ(to_floats(on_cpu), rounded<T>(want));
-        for_each_version<T>(gelu_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> inp(pad, x), dout(pad, dy), dinp(pad, n + 1);
-            version.launch(pad, dinp, inp, dout, n, block);
-            std::vector<float> got = dinp.values();
-            EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
-            got.pop_back();
-            expect_close("dinp", got, want, tolerance<T>(2e-6));
-            version.launch(pad, dout, inp, dout, n, block);
-            expect_close("dinp in place of dout", dout.values(), want, tolerance<T>(2e-6));
-        });
+        gelu_backward_cpu<float>({.dinp = want.data(), .inp = x.data(), .dout = dy.data(), .n = n});
+        const std::vector<Real> inp_values = from_floats<Real>(x), dout_values = from_floats<Real>(dy);
+        std::vector<Real> on_cpu(n, Real(NAN));
+        gelu_backward_cpu<Real>(
+            {.dinp = on_cpu.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
+        EXPECT_EQ(to_floats(on_cpu), rounded<Real>(want));
+        for_each_version<Real>(
+            gelu_backward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+                DeviceArray<Real> inp(pad, x), dout(pad, dy), dinp(pad, n + 1);
+                version.launch(pad, {.dinp = dinp, .inp = inp, .dout = dout, .n = n}, block_size);
+                std::vector<float> got = dinp.values();
+                EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
+                got.pop_back();
+                expect_close("dinp", got, want, tolerance<Real>(2e-6));
+                version.launch(pad, {.dinp = dout, .inp = inp, .dout = dout, .n = n}, block_size);
+                expect_close("dinp in place of dout", dout.values(), want, tolerance<Real>(2e-6));
+            });
     }
 }
 
-// NaN stays NaN; the largest numbers give themselves (or 0) and a slope of 1 (or 0), on every version.
+// NaN gives NaN. Large positive x gives x and a slope of 1, large negative x gives 0 and a slope of 0.
 static void check_extremes(const std::vector<float>& x, const std::vector<float>& y,
                            const std::vector<float>& dx) {
     for (size_t i = 0; i < x.size(); i++) {
@@ -110,47 +117,49 @@ static void check_extremes(const std::vector<float>& x, const std::vector<float>
 }
 
 TYPED_TEST(Gelu, Extremes) {
-    using T = TypeParam;
-    const float largest = std::is_same_v<T, fp16>   ? 65504.0f
-                          : std::is_same_v<T, bf16> ? 0x1.fep127f
-                                                    : std::numeric_limits<float>::max();
+    using Real = TypeParam;
+    const float largest = std::is_same_v<Real, fp16>   ? 65504.0f
+                          : std::is_same_v<Real, bf16> ? 0x1.fep127f
+                                                       : std::numeric_limits<float>::max();
     std::vector<float> x = {20, -20, 1e4f, -1e4f, 1e13f, -1e13f, 1e20f, -1e20f, largest, -largest, NAN, 0};
-    for (float& v : x) v = float(T(std::isnan(v) ? v : std::clamp(v, -largest, largest)));
+    for (float& v : x) v = float(Real(std::isnan(v) ? v : std::clamp(v, -largest, largest)));
     const std::vector<float> ones(x.size(), 1.0f);
-    const size_t n = x.size() - 1;  // gelu'(0) is a half
-    std::vector<T> y(x.size(), T(NAN)), dx(y), inp_values = from_floats<T>(x),
-                                               dout_values = from_floats<T>(ones);
-    gelu_forward_cpu<T>(y.data(), inp_values.data(), n);
-    gelu_backward_cpu<T>(dx.data(), inp_values.data(), dout_values.data(), n);
+    const size_t n = x.size() - 1;  // without the last, since gelu'(0) is 1/2
+    std::vector<Real> y(x.size(), Real(NAN)), dx(y), inp_values = from_floats<Real>(x),
+                                                     dout_values = from_floats<Real>(ones);
+    gelu_forward_cpu<Real>({.out = y.data(), .inp = inp_values.data(), .n = n});
+    gelu_backward_cpu<Real>(
+        {.dinp = dx.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
     const std::vector<float> inputs_used(x.begin(), x.end() - 1);
     check_extremes(inputs_used, to_floats(y), to_floats(dx));
-    const auto backward = gelu_backward_versions<T>();
-    for_each_version<T>(gelu_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> inp(pad, x), out(pad, x.size()), dout(pad, ones), dinp(pad, x.size());
-        version.launch(pad, out, inp, n, block);
+    const auto backward = gelu_backward_versions<Real>();
+    for_each_version<Real>(gelu_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+        DeviceArray<Real> inp(pad, x), out(pad, x.size()), dout(pad, ones), dinp(pad, x.size());
+        version.launch(pad, {.out = out, .inp = inp, .n = n}, block_size);
         for (const auto& b : backward) {
-            b.launch(pad, dinp, inp, dout, n, block);
+            b.launch(pad, {.dinp = dinp, .inp = inp, .dout = dout, .n = n}, block_size);
             check_extremes(inputs_used, out.values(), dinp.values());
         }
     });
 }
 
-// Addresses that rule out accesses of 16 bytes, and (4 elements past aligned memory) those of eight elements;
-// and the functions that training calls.
+// The functions that training calls, with addresses that rule out accesses of four elements (1 element past
+// aligned memory) or of eight (4 elements).
 TYPED_TEST(Gelu, UnalignedAddressesAndTrainingFunctions) {
-    using T = TypeParam;
+    using Real = TypeParam;
     for (size_t shift : {1, 4}) {
         const size_t n = 1000;
-        const std::vector<float> x = inputs<T>(n + shift), dy = random_values<T>(n + shift, 2);
+        const std::vector<float> x = inputs<Real>(n + shift), dy = random_values<Real>(n + shift, 2);
         std::vector<float> y = nans(n), dx = nans(n);
-        gelu_forward<float>(nullptr, y.data(), x.data() + shift, n);
-        gelu_backward<float>(nullptr, dx.data(), x.data() + shift, dy.data() + shift, n);
+        gelu_forward<float>(nullptr, {.out = y.data(), .inp = x.data() + shift, .n = n});
+        gelu_backward<float>(nullptr,
+                             {.dinp = dx.data(), .inp = x.data() + shift, .dout = dy.data() + shift, .n = n});
         for (const auto& pad : test_pads()) {
-            DeviceArray<T> inp(*pad, x), out(*pad, n), dout(*pad, dy), dinp(*pad, n);
-            gelu_forward<T>(pad.get(), out, inp + shift, n);
-            gelu_backward<T>(pad.get(), dinp, inp + shift, dout + shift, n);
-            expect_close("out", out.values(), y, tolerance<T>(2e-6));
-            expect_close("dinp", dinp.values(), dx, tolerance<T>(2e-6));
+            DeviceArray<Real> inp(*pad, x), out(*pad, n), dout(*pad, dy), dinp(*pad, n);
+            gelu_forward<Real>(pad.get(), {.out = out, .inp = inp + shift, .n = n});
+            gelu_backward<Real>(pad.get(), {.dinp = dinp, .inp = inp + shift, .dout = dout + shift, .n = n});
+            expect_close("out", out.values(), y, tolerance<Real>(2e-6));
+            expect_close("dinp", dinp.values(), dx, tolerance<Real>(2e-6));
         }
     }
 }

@@ -1,11 +1,11 @@
-// The program generate: where the prompt comes from, that the same seed gives the same text, texts longer
-// than the model's positions, and bad input. Printing by whole characters.
+// The program generate: prompts from all sources, reproducible texts, texts longer than the model's context,
+// and bad input. The stream that prints whole characters.
 #include <gtest/gtest.h>
 
-#include "llmc/file.h"
-#include "llmc/hugging_face.h"
-#include "llmc/initialize.h"
-#include "llmc/text_stream.h"
+#include "llmc/base/file.h"
+#include "llmc/data/text_stream.h"
+#include "llmc/files/hugging_face.h"
+#include "llmc/model/initialize.h"
 #include "tests/run_program.h"
 
 static const std::string program = BINARY_DIR "/generate";
@@ -17,7 +17,7 @@ static ProgramResult generate(std::vector<std::string> arguments) {
     return run_program(arguments);
 }
 
-TEST(TextStream, NeverEndsWithinACharacter) {
+TEST(TextStream, NeverSplitsACharacter) {
     const std::pair<const char*, size_t> cases[] = {{"", 0},
                                                     {"a", 1},
                                                     {"\xc3", 0},
@@ -52,7 +52,7 @@ TEST(TextStream, EveryByteArrives) {
     EXPECT_EQ(read_text(path), all);
 }
 
-TEST(TextStream, SaysWhereTheTextCannotGo) {
+TEST(TextStream, ReportsWriteErrors) {
     File full(fopen("/dev/full", "wb"));
     if (!full) GTEST_SKIP() << "no /dev/full";
     TextStream stream = {full.get()};
@@ -86,7 +86,7 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     EXPECT_EQ(generate({"-n", "5"}).status, 0);  // a new document
 }
 
-TEST(Generate, SameSeedSameTextAlsoPastTheModelsPositions) {
+TEST(Generate, SameSeedSameTextAlsoPastTheContext) {
     auto text = [](const std::string& seed) {
         return generate({"-n", "300", "--ignore-end", "--seed", seed, "To be"}).out;
     };
@@ -96,7 +96,7 @@ TEST(Generate, SameSeedSameTextAlsoPastTheModelsPositions) {
     EXPECT_NE(text("8"), first);
 }
 
-TEST(Generate, SamplingOptionsAreHeard) {
+TEST(Generate, SamplingOptionsHaveAnEffect) {
     auto text = [](std::vector<std::string> options) {
         options.insert(options.end(), {"-n", "60", "--ignore-end", "To be"});
         return generate(options).out;
@@ -108,7 +108,7 @@ TEST(Generate, SamplingOptionsAreHeard) {
     EXPECT_NE(text({"--top-k", "5"}), text({}));
 }
 
-TEST(Generate, ReadsHuggingFacesFiles) {
+TEST(Generate, ReadsHuggingFaceFiles) {
     TemporaryFolder folder;
     const ModelConfig config = parse_descriptor(tiny);
     std::vector<std::vector<float>> tensors;

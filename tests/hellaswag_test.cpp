@@ -1,7 +1,7 @@
-// HellaSwag: files to the byte, damaged ones, the published JSONL, and the count of right answers against one
-// example after the other.
-#include "llmc/hellaswag.h"
-#include "llmc/evaluate.h"
+// HellaSwag: exact file format, damaged files, the published JSONL, and the count of correct answers compared
+// with running the examples one by one.
+#include "llmc/data/hellaswag.h"
+#include "llmc/run/evaluate.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <cstring>
 #include <random>
 
-#include "llmc/file.h"
-#include "llmc/initialize.h"
+#include "llmc/base/file.h"
+#include "llmc/model/initialize.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -26,7 +26,7 @@ static bool same(const HellaSwagExample& a, const HellaSwagExample& b) {
     return a.label == b.label && a.context == b.context && a.endings == b.endings;
 }
 
-TEST(HellaSwag, FileIsLlmcsToTheByte) {
+TEST(HellaSwag, FileEqualsLlmcs) {
     TemporaryFolder folder;
     write_hellaswag(folder / "h.bin", two);
     const std::string bytes = read_whole_file(folder / "h.bin");
@@ -66,12 +66,13 @@ TEST(HellaSwag, DamagedFilesAreRefused) {
             memcpy(&bad[4 * field], &value, 4);
             expect_refused(bad, "header " + std::to_string(field) + " = " + std::to_string(value));
         }
-    // all words that say something about others: start, bytes, number, label, 4, lengths; and a token
+    // all words that describe others (start, bytes, index, label, 4, lengths), and a token
     for (int word : {0, 1, 2, 3, 4, 5, 8, 10, 13, 15, 18, 19, 20, 21})
         for (uint16_t value : {uint16_t(10), uint16_t(65534), uint16_t(0)}) {
             std::string bad = good;
             if (word == 21 && value == 0) continue;
-            if ((word == 2 || word == 3 || word == 18) && value == 0) continue;  // right, and a token
+            if ((word == 2 || word == 3 || word == 18) && value == 0)
+                continue;  // correct values, and a token
             memcpy(&bad[1024 + 2 * word], &value, 2);
             expect_refused(bad, "word " + std::to_string(word) + " = " + std::to_string(value));
         }
@@ -129,7 +130,7 @@ static std::vector<uint16_t> random_tokens(std::mt19937& random, int most) {
     return tokens;
 }
 
-// The ending with the least mean loss, each run by itself with as much context as fits into T.
+// The ending with the lowest mean loss, run one by one with as much context as fits into T.
 static int best_ending(GPT2<float>& g, const HellaSwagExample& example, int T) {
     int best = 0;
     double least = INFINITY;
@@ -152,9 +153,9 @@ static int best_ending(GPT2<float>& g, const HellaSwagExample& example, int T) {
     return best;
 }
 
-TEST(HellaSwag, RightAnswersAreThoseOfOneExampleAfterTheOther) {
+TEST(HellaSwag, CorrectAnswersEqualThoseOfSingleExamples) {
     std::mt19937 random(3);
-    for (const int T : {30, 96}) {  // contexts that fit, and some that do not
+    for (const int T : {30, 96}) {  // with some contexts that do not fit, and with all fitting
         const auto single = make_model(1, 96);
         std::vector<HellaSwagExample> right, wrong;
         for (int i = 0; i < 25; i++) {
@@ -167,11 +168,11 @@ TEST(HellaSwag, RightAnswersAreThoseOfOneExampleAfterTheOther) {
         }
         for (const int B : {1, 3, 4}) {
             const auto g = make_model(B, T);
-            EXPECT_EQ(hellaswag_right(*g, right), 25) << "B " << B << " T " << T;
-            EXPECT_EQ(hellaswag_right(*g, wrong), 0) << "B " << B << " T " << T;
+            EXPECT_EQ(hellaswag_correct(*g, right), 25) << "B " << B << " T " << T;
+            EXPECT_EQ(hellaswag_correct(*g, wrong), 0) << "B " << B << " T " << T;
         }
         if (T < 96) continue;
         const auto g = make_model(1, 20);
-        EXPECT_NE(message_of([&] { hellaswag_right(*g, right); }).find("ending"), std::string::npos);
+        EXPECT_NE(message_of([&] { hellaswag_correct(*g, right); }).find("ending"), std::string::npos);
     }
 }

@@ -1,23 +1,23 @@
-// Safetensors files and Hugging Face's GPT-2: exact bytes, round trips, and every kind of damaged file.
-#include "llmc/hugging_face.h"
+// Safetensors files and Hugging Face's GPT-2: round trips, layout, and every kind of damaged file.
+#include "llmc/files/hugging_face.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
-#include "llmc/file.h"
-#include "llmc/model_file.h"
-#include "llmc/real.h"
-#include "llmc/safetensors.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/base/real.h"
+#include "llmc/files/model_file.h"
+#include "llmc/files/safetensors.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
 using nlohmann::json;
 static const ModelConfig small = {6, 10, 128, 2, 2, 4};
 
-// A value that differs between neighbours in both directions, and that bf16 holds exactly.
+// A value that differs between neighbours in both dimensions and is exact in bf16.
 static float value_at(int tensor, size_t i) { return float(tensor % 4 * 64 + int(i % 61)) * 0.25f; }
 
 static bool is_padding(int tensor, size_t i) { return tensor == WTE && i >= 10u * 4; }
@@ -33,7 +33,7 @@ static bool same_shape(const ModelConfig& a, const ModelConfig& b) {
            a.num_heads == b.num_heads && a.channels == b.channels;
 }
 
-// Every element must come exactly once and hold what was written.
+// Checks that every element arrives exactly once with the value that was written.
 static void expect_small(const std::string& path) {
     ASSERT_TRUE(same_shape(read_model_file_header(path), small));
     std::vector<std::vector<int>> seen;
@@ -49,7 +49,7 @@ static void expect_small(const std::string& path) {
         EXPECT_TRUE(std::all_of(tensor.begin(), tensor.end(), [](int n) { return n == 1; }));
 }
 
-// A safetensors file as its three parts, to be changed and written again.
+// The parts of a safetensors file, to change and write back.
 struct Parts {
     json header;
     std::string data;
@@ -88,8 +88,8 @@ TEST(HuggingFace, RoundTripInBothTypes) {
     }
 }
 
-// What PyTorch's Conv1D does with the numbers, written out: out[j] = sum_i in[i] * w[i][j].
-TEST(HuggingFace, LinearWeightsLieTransposed) {
+// PyTorch's Conv1D computes out[j] = sum_i in[i] * w[i][j].
+TEST(HuggingFace, LinearWeightsAreTransposed) {
     TemporaryFolder folder;
     write_hugging_face(folder.path, small, read_small);
     const SafetensorsFile file = open_safetensors(folder / "model.safetensors");
@@ -109,7 +109,7 @@ TEST(HuggingFace, LinearWeightsLieTransposed) {
     EXPECT_EQ(config["vocab_size"], 10);
 }
 
-TEST(HuggingFace, NamesWithPrefixAndHeadAndMasksAreTaken) {
+TEST(HuggingFace, PrefixHeadAndMasksAreAccepted) {
     TemporaryFolder folder;
     write_hugging_face(folder.path, small, read_small);
     const std::string path = folder / "model.safetensors";
@@ -119,7 +119,7 @@ TEST(HuggingFace, NamesWithPrefixAndHeadAndMasksAreTaken) {
         renamed[name == "__metadata__" ? name : "transformer." + name] = item;
     parts.header = renamed;
     parts.add("transformer.h.0.attn.bias", {1, 1, 6, 6});
-    // the head's own copy of the token embedding
+    // the head has its own copy of the token embedding
     const auto offsets = parts.header["transformer.wte.weight"]["data_offsets"];
     const uint64_t begin = offsets[0], end = offsets[1], at = parts.data.size();
     parts.header["lm_head.weight"] = {
@@ -175,7 +175,7 @@ TEST(HuggingFace, OtherModelsAreRefused) {
     const Parts whole(path);
     for (const char* name :
          {"wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.1.mlp.c_proj.bias", "ln_f.bias"}) {
-        Parts parts = whole;  // the tensor's place remains, under a name that nothing knows
+        Parts parts = whole;  // keep the tensor's data under an unknown name
         parts.header["other"] = parts.header[name];
         parts.header.erase(name);
         parts.write(path);
@@ -185,6 +185,38 @@ TEST(HuggingFace, OtherModelsAreRefused) {
     more.add("score.weight", {2, 4});
     more.write(path);
     EXPECT_NE(message_of([&] { read_hugging_face_header(path); }).find("score.weight"), std::string::npos);
+}
+
+// Without a limit, printing such a value in a message overflows the stack.
+TEST(HuggingFace, DeeplyNestedJsonIsRefused) {
+    TemporaryFolder folder;
+    write_hugging_face(folder.path, small, read_small);
+    const std::string path = folder / "model.safetensors", config = folder / "config.json";
+    auto expect_refused = [&](const std::string& file) {
+        const std::string message = message_of([&] { read_hugging_face_header(path); });
+        EXPECT_NE(message.find(file), std::string::npos) << message.substr(0, 200);
+        EXPECT_NE(message.find("nested deeper than 64 levels"), std::string::npos) << message.substr(0, 200);
+        EXPECT_EQ(count_lines(message), 1);
+    };
+    const int depth = 100000;
+    const std::string open(depth, '['), close(depth, ']');
+    write_whole_file(config, {R"({"n_head": 2, "model_type": )", open, close, "}"});
+    expect_refused(config);
+    write_whole_file(config, {open});
+    expect_refused(config);
+    const std::string header = R"({"a": )" + open + close + "}";
+    const uint64_t length = header.size();
+    write_whole_file(path, {{reinterpret_cast<const char*>(&length), 8}, header});
+    expect_refused(path);
+}
+
+TEST(HuggingFace, MessagesDoNotPrintArraysAndObjects) {
+    TemporaryFolder folder;
+    write_hugging_face(folder.path, small, read_small);
+    const std::string config = folder / "config.json";
+    write_whole_file(config, {R"({"n_head": 2, "model_type": [["llama"]]})"});
+    EXPECT_EQ(message_of([&] { read_hugging_face_header(folder / "model.safetensors"); }),
+              config + ": model_type is an array; only \"gpt2\" is supported");
 }
 
 TEST(Safetensors, DamagedFilesAreRefused) {

@@ -1,33 +1,22 @@
-// The launchpad's surroundings: choosing devices, what it says where memory, a driver or the Vulkan loader is
-// missing, and that the validation layer, which all GPU tests lean on, really listens.
+// Tests of device selection, of the errors when memory, a driver or the Vulkan loader is missing, and of the
+// validation layer, on which all GPU tests rely.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
-#include "llmc/launchpad_internal.h"
+#include "llmc/launchpad/internal.h"
 #include "tests/layer_test.h"
+#include "tests/message_of.h"
 
 static bool validation_wanted() {
     const char* validation = getenv("LAUNCHPAD_VALIDATION");
     return !validation || strcmp(validation, "0") != 0;
 }
 
-// The message of the Error that the action throws; empty where it throws none.
-template <class Action>
-static std::string message_of(Action action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
+static void expect_error(const std::string& part, const std::function<void()>& action) {
+    const std::string message = message_of(action);
+    EXPECT_NE(message.find(part), std::string::npos) << "message: '" << message << "'";
 }
-
-#define EXPECT_SAYS(part, ...)                                                              \
-    do {                                                                                    \
-        const std::string message = message_of([&] { __VA_ARGS__; });                       \
-        EXPECT_NE(message.find(part), std::string::npos) << "message: '" << message << "'"; \
-    } while (0)
 
 TEST(ChooseDevice, Requests) {
     if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
@@ -49,7 +38,7 @@ TEST(ChooseDevice, Requests) {
         EXPECT_NE(automatic.device->type, DeviceType::software);
         EXPECT_EQ(choose_device("gpu").device->index, automatic.device->index);
     } else {
-        EXPECT_SAYS(devices[0].name, choose_device("gpu"));  // names what there is
+        expect_error(devices[0].name, [] { choose_device("gpu"); });  // lists the devices
     }
     if (!devices[0].missing.empty()) return;
     EXPECT_EQ(choose_device("0").device->index, 0);
@@ -59,8 +48,8 @@ TEST(ChooseDevice, Requests) {
     EXPECT_EQ(choose_device(name.substr(0, 5)).device->name.substr(0, 3), devices[0].name.substr(0, 3));
     for (const char* nonsense : {"no such device", "", "9999", "99999999999999999999", "-1", "0x0"}) {
         SCOPED_TRACE(nonsense);
-        EXPECT_SAYS("no device", choose_device(nonsense));
-        EXPECT_SAYS(devices[0].name, choose_device(nonsense));
+        expect_error("no device", [&] { choose_device(nonsense); });
+        expect_error(devices[0].name, [&] { choose_device(nonsense); });
     }
 }
 
@@ -68,7 +57,7 @@ TEST(ChooseDevice, LaunchPadRefusesTheCpu) {
     if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     LaunchPadOptions options;
     options.device = "cpu";
-    EXPECT_SAYS("needs a Vulkan device", LaunchPad pad(options));
+    expect_error("needs a Vulkan device", [&] { LaunchPad pad(options); });
 }
 
 TEST(Errors, OutOfMemory) {
@@ -85,13 +74,13 @@ TEST(Errors, OutOfMemory) {
                 EXPECT_TRUE(names_size || bytes != size_t(1) << 40) << message;
             }
         EXPECT_EQ(validation_message_count(), messages);
-        pad->free(pad->allocate(1000, "small"));  // and the launchpad goes on
+        pad->free(pad->allocate(1000, "small"));  // the launchpad remains usable
     }
 }
 
-// --- child processes: gtest starts the program anew for each, so that Vulkan is not loaded yet ---
+// --- child processes: gtest restarts the program for each, so that Vulkan is not loaded yet ---
 
-// Prints the error that listing devices gives, and what "auto" makes of it; ends with 3.
+// Prints the error of list_devices() and the device that "auto" chooses. Exits with status 3.
 [[noreturn]] static void list_and_exit() {
     fprintf(stderr, "list: %s\n", message_of([] { list_devices(); }).c_str());
     const DeviceChoice choice = choose_device("auto");
@@ -115,7 +104,7 @@ TEST_F(DeviceDeathTest, NoDriver) {
         testing::ExitedWithCode(3), "list: the Vulkan loader found no driver.*\nauto: the CPU");
 }
 
-// A library that is none, where the dynamic linker looks first, stands for a machine without a Vulkan loader.
+// Simulates a machine without a Vulkan loader: the dynamic linker finds an invalid library first.
 TEST_F(DeviceDeathTest, NoLoader) {
     std::string directory = (std::filesystem::temp_directory_path() / "no-vulkan.XXXXXX").string();
     ASSERT_TRUE(mkdtemp(directory.data()));
@@ -129,8 +118,7 @@ TEST_F(DeviceDeathTest, NoLoader) {
     std::filesystem::remove_all(directory);
 }
 
-// A device opened under the validation layer by Vulkan calls alone, since the launchpad makes no mistakes on
-// purpose.
+// A device under the validation layer, opened by Vulkan calls: the launchpad offers no way to make a mistake.
 struct RawDevice {
     Vulkan vk = open_vulkan(true);
     VkDevice device = VK_NULL_HANDLE;
@@ -180,7 +168,7 @@ struct RawDevice {
     }
 };
 
-// Ends with 0 where the validation layer has said something since `before`.
+// Exits with status 0 if the validation layer has printed a message since `before`, else with 1.
 [[noreturn]] static void exit_by_messages(int before) { _Exit(validation_message_count() > before ? 0 : 1); }
 
 [[noreturn]] static void make_empty_buffer() {
@@ -202,11 +190,13 @@ struct RawDevice {
 }
 
 TEST_F(DeviceDeathTest, ValidationListens) {
-    if (test_device() == "none" || !validation_wanted()) GTEST_SKIP() << "without a device or validation";
+    if (test_device() == "none" || !validation_wanted())
+        GTEST_SKIP() << "needs a device and the validation layer";
     EXPECT_EXIT(make_empty_buffer(), testing::ExitedWithCode(0), "validation: .*VkBufferCreateInfo-size");
 }
 
 TEST_F(DeviceDeathTest, SynchronizationValidationListens) {
-    if (test_device() == "none" || !validation_wanted()) GTEST_SKIP() << "without a device or validation";
+    if (test_device() == "none" || !validation_wanted())
+        GTEST_SKIP() << "needs a device and the validation layer";
     EXPECT_EXIT(read_without_a_barrier(), testing::ExitedWithCode(0), "validation: .*READ.AFTER.WRITE");
 }

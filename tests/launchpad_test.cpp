@@ -1,8 +1,8 @@
-// The launchpad on every memory mode of the test device: memory, addresses, moving bytes, dispatch, groups,
-// recording, time, the pipeline cache. Devices, errors and the validation layer are in
-// launchpad_device_test.cpp.
+// Tests of the launchpad in every memory mode of the test device: memory, addresses, copies, scratch memory,
+// dispatches, groups, deferred commands, unreduced results, recordings, dry runs, timing, and the pipeline
+// cache. launchpad_device_test.cpp tests devices, errors and the validation layer.
 //
-// Two kernels serve as probes: peak_copy copies n vec4, and sum_losses1 does total[0] += scale * sum(values).
+// The tests use two kernels: peak_copy copies n vec4, and sum_losses1 does total[0] += scale * sum(values).
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "llmc/classifier.h"
+#include "llmc/base/ceil_div.h"
 #include "shaders/args.h"
 #include "tests/layer_test.h"
 
-// Calls check(pad) for each memory mode; the validation layer must stay silent.
+// Calls check(pad) in each memory mode. A message of the validation layer is a failure.
 template <class Check>
 static void for_each_mode(Check check) {
     for (const auto& pad : test_pads()) {
@@ -44,8 +44,8 @@ static void add_to(LaunchPad& pad, float* total, const float* values, int n, flo
 
 static void copy_vec4(LaunchPad& pad, float* to, const float* from, int vec4s, uint32_t block) {
     const PeakCopyArgs args = {pad.at(to, size_t(vec4s) * 4), pad.at(from, size_t(vec4s) * 4), vec4s};
-    pad.dispatch("peak_copy", {blocks(vec4s, block)}, {block}, args,
-                 Work{32.0 * vec4s, 5.0 * vec4s});  // flops: any number
+    pad.dispatch("peak_copy", {ceil_div(vec4s, block)}, {block}, args,
+                 Work{32.0 * vec4s, 5.0 * vec4s});  // an arbitrary number of flops
 }
 
 static std::vector<char> some_bytes(size_t n, uint32_t seed) {
@@ -54,13 +54,10 @@ static std::vector<char> some_bytes(size_t n, uint32_t seed) {
     return bytes;
 }
 
+// Options of a new launchpad on the same device, in the same memory mode.
 static LaunchPadOptions fresh_options(const LaunchPad& like) {
-    LaunchPadOptions options;
-    options.device = test_device();
+    LaunchPadOptions options = test_options();
     options.memory = like.memory_mode();
-    options.check_pointers = true;
-    options.validation = !getenv("LAUNCHPAD_VALIDATION") || strcmp(getenv("LAUNCHPAD_VALIDATION"), "0") != 0;
-    options.cache_directory = "none";
     return options;
 }
 
@@ -104,14 +101,14 @@ TEST(Memory, Addresses) {
 
 TEST(Memory, UploadAndDownload) {
     for_each_mode([](LaunchPad& pad) {
-        const size_t room = (40 << 20) + 64;
-        char* p = static_cast<char*>(pad.allocate(room, "test"));
+        const size_t capacity = (40 << 20) + 64;
+        char* p = static_cast<char*>(pad.allocate(capacity, "test"));
         for (size_t bytes :
              {size_t(1), size_t(2), size_t(4), size_t(7), size_t(64), size_t(4095), size_t(65536 + 4),
               size_t(4 << 20), size_t((4 << 20) + 4), size_t((16 << 20) + 1), size_t(40 << 20)})
             for (size_t offset : {0, 1, 4, 7}) {
                 SCOPED_TRACE(format_string("%zu bytes at offset %zu", bytes, offset));
-                const size_t end = std::min(offset + bytes + 64, room) / 4 * 4;
+                const size_t end = std::min(offset + bytes + 64, capacity) / 4 * 4;
                 pad.fill(p, 0x55555555, end);
                 const std::vector<char> bytes_in = some_bytes(bytes, uint32_t(offset));
                 pad.upload(p + offset, bytes_in.data(), bytes);
@@ -127,10 +124,10 @@ TEST(Memory, UploadAndDownload) {
             }
         pad.upload(p, nullptr, 0);
         pad.download(nullptr, p, 0);
-        expect_error("not inside live", [&] { pad.upload(p + 1, some_bytes(room, 0).data(), room); });
+        expect_error("not inside live", [&] { pad.upload(p + 1, some_bytes(capacity, 0).data(), capacity); });
         expect_error("not inside live", [&] {
-            std::vector<char> v(room);
-            pad.download(v.data(), p + 64, room);
+            std::vector<char> v(capacity);
+            pad.download(v.data(), p + 64, capacity);
         });
         pad.free(p);
     });
@@ -138,15 +135,15 @@ TEST(Memory, UploadAndDownload) {
 
 TEST(Memory, StreamOrder) {
     for_each_mode([](LaunchPad& pad) {
-        for (int n : {4, 300000}) {  // an upload inside the command buffer, and one that is not
+        for (int n : {4, 1 << 21}) {  // one upload that fits into the command buffer, one that does not
             DeviceArray<float> total(pad, std::vector<float>{0.0f}), values(pad, n);
             float want = 0;
-            for (int round = 1; round <= 5; round++) {
-                std::vector<float> now = std::vector<float>(size_t(n), float(round));
-                pad.upload(values, now.data(), now.size() * sizeof(float));
-                now.assign(now.size(), -100.0f);  // the launchpad must have taken its copy
+            for (int i = 1; i <= 5; i++) {
+                std::vector<float> source = std::vector<float>(size_t(n), float(i));
+                pad.upload(values, source.data(), source.size() * sizeof(float));
+                source.assign(source.size(), -100.0f);  // upload() has copied the values
                 add_to(pad, total, values, 4);
-                want += 4.0f * float(round);
+                want += 4.0f * float(i);
             }
             EXPECT_EQ(total.values()[0], want);
         }
@@ -175,9 +172,9 @@ TEST(Memory, CopyAndFill) {
 TEST(Memory, RegisteredMemory) {
     for_each_mode([](LaunchPad& pad) {
         std::vector<float> program(5001, 1.0f);
-        float* values = program.data() + 1;  // not even aligned to 16 bytes
+        float* values = program.data() + 1;  // aligned to 4 bytes only
         pad.register_buffer(values, 3000 * sizeof(float));
-        float* second = program.data() + 3100;  // usually begins in a page that is registered already
+        float* second = program.data() + 3100;  // usually shares a page with the first range
         pad.register_buffer(second, 4);
         DeviceArray<float> total(pad, std::vector<float>{0.0f});
         add_to(pad, total, values, 3000);
@@ -185,7 +182,7 @@ TEST(Memory, RegisteredMemory) {
         values[2999] = 11.0f;
         add_to(pad, total, values, 3000);
         EXPECT_EQ(total.values()[0], 6010.0f);
-        add_to(pad, second, values, 3000);  // a kernel writes the program's memory
+        add_to(pad, second, values, 3000);  // a kernel writes to host memory
         pad.commit(true);
         EXPECT_EQ(*second, 3011.0f);
         pad.upload(values, total.values().data(), 4);
@@ -214,12 +211,12 @@ TEST(Memory, ReadbackPlacement) {
         pad.fill(loss, 0, 64);
         add_to(pad, loss, values, 100);
         pad.commit(true);
-        EXPECT_EQ(loss[0], 50.0f);  // the host may read it in every mode
+        EXPECT_EQ(loss[0], 50.0f);  // host-readable in every mode
         pad.free(loss);
     });
 }
 
-// Whether the kernel finds nothing readable at p: it then refuses to write it into a pipe.
+// Whether reading p would fault. The operating system tells by refusing to write p into a pipe.
 static bool faults(const void* p) {
     int ends[2];
     if (pipe(ends)) return false;
@@ -237,9 +234,81 @@ TEST(Memory, StagedMemoryFaultsWhenTouched) {
     });
 }
 
+// Requests for a slot share its memory, which grows if a request needs more.
+TEST(Scratch, GrowsAndIsShared) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        const uint64_t before = pad.allocated_bytes();
+        EXPECT_EQ(pad.scratch(Scratch::norm, 0), nullptr);
+        EXPECT_EQ(pad.allocated_bytes(), before);
+        float* small = pad.scratch(Scratch::norm, 100);
+        EXPECT_NE(pad.at(small, 100), 0u);
+        const uint64_t small_bytes = pad.allocated_bytes() - before;
+        EXPECT_GE(small_bytes, 100 * sizeof(float));
+        for (size_t floats : {1, 50, 100}) EXPECT_EQ(pad.scratch(Scratch::norm, floats), small);
+        EXPECT_EQ(pad.allocated_bytes(), before + small_bytes);
+        EXPECT_NE(pad.scratch(Scratch::gemm, 100), small);
+        EXPECT_EQ(pad.allocated_bytes(), before + 2 * small_bytes);
+
+        float* large = pad.scratch(Scratch::norm, 5000);
+        EXPECT_NE(pad.at(large, 5000), 0u);
+        // Without a recording that may use it, the old memory has been freed.
+        EXPECT_LT(pad.allocated_bytes(), before + 2 * small_bytes + 5000 * sizeof(float));
+        for (size_t floats : {1, 100, 5000}) EXPECT_EQ(pad.scratch(Scratch::norm, floats), large);
+        EXPECT_EQ(pad.scratch(Scratch::norm, 0), nullptr);
+        pad.fill(large, 0x3f800000, 5000 * sizeof(float));
+        DeviceArray<float> total(pad, std::vector<float>{0.0f});
+        add_to(pad, total, large, 5000);
+        EXPECT_EQ(total.values()[0], 5000.0f);
+    });
+}
+
+// A recording that used a slot before it grew still replays correctly, and does not touch the new memory.
+TEST(Scratch, RecordingsKeepTheirMemory) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        DeviceArray<float> values(pad, std::vector<float>{1, 2, 3}), total(pad, std::vector<float>{0.0f});
+        float* small = pad.scratch(Scratch::norm, 4);
+        pad.begin_recording();
+        pad.fill(small, 0, 16);
+        add_to(pad, small, values, 3);
+        add_to(pad, total, small, 1);
+        Recording* recording = pad.end_recording();
+        const size_t n = 100000;
+        float* large = pad.scratch(Scratch::norm, n);
+        EXPECT_NE(large, small);
+        pad.fill(large, 0x40000000, n * sizeof(float));
+        for (int i = 0; i < 3; i++) pad.replay(recording);
+        EXPECT_EQ(total.values()[0], 18.0f);
+        std::vector<float> kept(n);
+        pad.download(kept.data(), large, n * sizeof(float));
+        EXPECT_EQ(kept, std::vector<float>(n, 2.0f));
+        pad.forget(recording);
+    });
+}
+
+TEST(Scratch, GrowsInsideARecording) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        DeviceArray<float> values(pad, std::vector<float>{1, 2, 3}), total(pad, std::vector<float>{0.0f});
+        pad.begin_recording();
+        float* small = pad.scratch(Scratch::layernorm, 4);
+        pad.fill(small, 0, 16);
+        add_to(pad, small, values, 3);
+        float* large = pad.scratch(Scratch::layernorm, 5000);
+        EXPECT_NE(large, small);
+        pad.copy(large + 4999, small, 4);
+        add_to(pad, total, large + 4999, 1);
+        Recording* recording = pad.end_recording();
+        for (int i = 0; i < 3; i++) pad.replay(recording);
+        EXPECT_EQ(total.values()[0], 18.0f);
+        pad.forget(recording);
+    });
+}
+
 TEST(Commands, LongGridsFold) {
     for_each_mode([](LaunchPad& pad) {
-        const int n = 65535 * 2 + 7;  // workgroups of one invocation; a dimension may hold 65535
+        const int n = 65535 * 2 + 7;  // workgroups of one invocation; the usual limit of a dimension is 65535
         const std::vector<float> values = random_values(size_t(n) * 4, 1);
         DeviceArray<float> from(pad, values), to(pad, values.size() + 1);
         copy_vec4(pad, to, from, n, 1);
@@ -286,7 +355,7 @@ TEST(Commands, GroupsAndBarriers) {
         add_to(pad, c, a, 1);
         pad.barrier();
         add_to(pad, c, b, 1, 2.0f);
-        pad.begin_group();  // part of the one that is open
+        pad.begin_group();  // nested
         pad.end_group();
         pad.end_group();
         add_to(pad, b, c, 1);
@@ -297,27 +366,27 @@ TEST(Commands, GroupsAndBarriers) {
     });
 }
 
-// What reverse_groups is for: a barrier that a group lacks shows, and one that is there holds.
+// reverse_groups exposes a missing barrier inside a group, and respects one that is there.
 TEST(Commands, ReversedGroups) {
     for_each_mode([](LaunchPad& pad) {
-        for (const bool waits : {true, false}) {
+        for (const bool with_barrier : {true, false}) {
             DeviceArray<float> one(pad, std::vector<float>{1.0f}), a(pad, std::vector<float>{0.0f}),
                 b(pad, std::vector<float>{0.0f});
             pad.begin_group();
             add_to(pad, a, one, 1);
-            if (waits) pad.barrier();
+            if (with_barrier) pad.barrier();
             add_to(pad, b, a, 1);
             pad.end_group();
             EXPECT_EQ(a.values()[0], 1.0f);
             if (pad.device().type == DeviceType::software) {
-                EXPECT_EQ(b.values()[0], waits ? 1.0f : 0.0f);
+                EXPECT_EQ(b.values()[0], with_barrier ? 1.0f : 0.0f);
             }
         }
     });
 }
 
-// Background dispatches, and groups of them, read what came before them, and are done where
-// finish_background() says so, however few or many stages they run beside; recorded or not.
+// Background dispatches, and groups of them, see the results of earlier commands. They are complete after
+// finish_background(), for any number of dispatch levels that they run beside, recorded or not.
 TEST(Commands, Background) {
     for_each_mode([](LaunchPad& pad) {
         const int n = 1000, copies = 5;
@@ -326,9 +395,9 @@ TEST(Commands, Background) {
         float* z = pad.allocate<float>(n * 4, "z");
         auto copy = [&](float* to, float* from) {
             const PeakCopyArgs args = {pad.at(to, n * 4), pad.at(from, n * 4), n};
-            pad.dispatch("peak_copy", {blocks(n, 64)}, {64}, args);
+            pad.dispatch("peak_copy", {ceil_div(n, 64)}, {64}, args);
         };
-        for (const int stages : {0, 2, 9})
+        for (const int levels : {0, 2, 9})
             for (const bool recorded : {false, true}) {
                 pad.fill(y, 0, size_t(copies) * n * 16);
                 pad.fill(x, 0x3f800000, n * 16);
@@ -340,13 +409,13 @@ TEST(Commands, Background) {
                 pad.begin_group();
                 for (int i = 1; i < 3; i++) copy(y + i * n * 4, y + 3 * n * 4);
                 pad.end_group();
-                pad.begin_group();  // of none
+                pad.begin_group();  // an empty one
                 pad.end_group();
                 pad.end_background();
-                for (int i = 0; i < stages; i++) copy(z, x);
+                for (int i = 0; i < levels; i++) copy(z, x);
                 pad.finish_background();
                 copy(y + 4 * n * 4, y + 2 * n * 4);
-                pad.begin_background();  // left to the end of the recording, or to download()
+                pad.begin_background();  // finished by end_recording() or download()
                 copy(z, y + 4 * n * 4);
                 pad.end_background();
                 if (recorded) {
@@ -355,10 +424,10 @@ TEST(Commands, Background) {
                     pad.forget(recording);
                 }
                 std::vector<float> got(size_t(copies) * n * 4), last(n * 4);
-                pad.download(got.data(), y, got.size() * 4);
                 pad.download(last.data(), z, last.size() * 4);
-                EXPECT_EQ(got, std::vector<float>(got.size(), 1.0f)) << stages << " stages";
-                EXPECT_EQ(last, std::vector<float>(last.size(), 1.0f)) << stages << " stages";
+                pad.download(got.data(), y, got.size() * 4);
+                EXPECT_EQ(got, std::vector<float>(got.size(), 1.0f)) << levels << " levels";
+                EXPECT_EQ(last, std::vector<float>(last.size(), 1.0f)) << levels << " levels";
             }
         pad.begin_background();
         expect_error("a background or a group is open", [&] { pad.begin_background(); });
@@ -383,13 +452,206 @@ TEST(Commands, CommitAndWait) {
             EXPECT_GT(ticket, last);
             last = ticket;
         }
-        EXPECT_EQ(pad.commit(), last);  // nothing new to send
+        EXPECT_EQ(pad.commit(), last);  // nothing to submit
         pad.wait(last);
         EXPECT_EQ(total[0], 50.0f);
         pad.wait(last - 10);
         pad.wait(0);
         expect_error("nothing was committed", [&] { pad.wait(last + 1); });
         pad.free(total);
+    });
+}
+
+// run_deferred() takes the oldest commands first, until their work adds up to the largest one waiting.
+TEST(Deferred, OldestFirstUntilTheLargest) {
+    struct Example {
+        std::vector<double> flops;
+        std::vector<size_t> done;  // number of commands that have run after each run_deferred()
+    };
+    for_each_mode([](LaunchPad& pad) {
+        for (const Example& example :
+             {Example{{}, {0, 0}}, Example{{5}, {1, 1}}, Example{{2, 2, 2}, {1, 2, 3, 3}},
+              Example{{1, 4, 2, 3}, {2, 4, 4}}, Example{{1, 1, 1, 9}, {4, 4}},
+              Example{{9, 1, 1, 1}, {1, 2, 3, 4, 4}}, Example{{3, 1, 1, 3, 4}, {2, 4, 5, 5}}}) {
+            std::vector<size_t> order, expected;
+            for (size_t i = 0; i < example.flops.size(); i++) {
+                pad.defer(example.flops[i], [&order, i] { order.push_back(i); });
+                expected.push_back(i);
+            }
+            EXPECT_TRUE(order.empty());
+            pad.begin_group();
+            for (size_t done : example.done) {
+                pad.run_deferred();
+                EXPECT_EQ(order.size(), done);
+            }
+            pad.end_group();
+            EXPECT_EQ(order, expected);
+        }
+    });
+}
+
+// Deferred commands may read what commands before defer() wrote; a group runs them beside its own.
+TEST(Deferred, RunBesideAGroup) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), a(pad, std::vector<float>{0.0f});
+        DeviceArray<float> b(pad, std::vector<float>{0.0f}), c(pad, std::vector<float>{0.0f});
+        add_to(pad, a, one, 1, 3.0f);
+        pad.defer(1, [&] { add_to(pad, b, a, 1, 2.0f); });
+        add_to(pad, c, one, 1);
+        pad.begin_group();
+        add_to(pad, c, a, 1);
+        pad.run_deferred();
+        pad.end_group();
+        add_to(pad, c, b, 1, 10.0f);
+        EXPECT_EQ(b.values()[0], 6.0f);
+        EXPECT_EQ(c.values()[0], 64.0f);
+    });
+}
+
+// commit(), begin_recording() and download() run what is left; so does end_recording(), which records it.
+TEST(Deferred, TheRestRunsInTheEnd) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f});
+        DeviceArray<float> a(pad, std::vector<float>{0.0f}), b(pad, std::vector<float>{0.0f});
+        int runs = 0;
+        auto defer_two = [&] {
+            for (float* total : {a.data, b.data})
+                pad.defer(1, [&, total] {
+                    add_to(pad, total, one, 1);
+                    runs++;
+                });
+        };
+        defer_two();
+        pad.commit(true);
+        EXPECT_EQ(runs, 2);
+        EXPECT_EQ(a.values()[0], 1.0f);
+        defer_two();
+        EXPECT_EQ(a.values()[0], 2.0f);  // downloads
+        EXPECT_EQ(b.values()[0], 2.0f);
+        EXPECT_EQ(runs, 4);
+        defer_two();
+        pad.begin_recording();
+        EXPECT_EQ(runs, 6);
+        defer_two();
+        Recording* recording = pad.end_recording();
+        EXPECT_EQ(runs, 8);
+        EXPECT_EQ(b.values()[0], 3.0f);
+        for (int i = 0; i < 5; i++) pad.replay(recording);
+        EXPECT_EQ(a.values()[0], 8.0f);
+        EXPECT_EQ(b.values()[0], 8.0f);
+        EXPECT_EQ(runs, 8);
+        pad.forget(recording);
+    });
+}
+
+// An unreduced result: 0 until its reduction adds up the partial sums, which it counts.
+struct UnreducedSum {
+    LaunchPad& pad;
+    DeviceArray<float> value, partials;
+    int reductions = 0;
+    explicit UnreducedSum(LaunchPad& p)
+        : pad(p), value(p, std::vector<float>{0.0f}), partials(p, std::vector<float>{1, 2, 3}) {}
+    void leave() {
+        pad.leave_unreduced({.value = value.data, .partials = partials.data, .splits = 3, .reduce = [this] {
+                                 reductions++;
+                                 add_to(pad, value, partials, 3);
+                             }});
+    }
+};
+
+TEST(Unreduced, IsTakenOnce) {
+    for_each_mode([](LaunchPad& pad) {
+        UnreducedSum sum(pad), other(pad);
+        EXPECT_EQ(pad.take_unreduced(sum.value.data).value, nullptr);
+        sum.leave();
+        EXPECT_EQ(pad.take_unreduced(other.value.data).value, nullptr);
+        EXPECT_EQ(pad.take_unreduced(nullptr).value, nullptr);
+        const Unreduced taken = pad.take_unreduced(sum.value.data);
+        EXPECT_EQ(taken.value, sum.value.data);
+        EXPECT_EQ(taken.partials, sum.partials.data);
+        EXPECT_EQ(taken.bias, nullptr);
+        EXPECT_EQ(taken.splits, 3);
+        EXPECT_EQ(pad.take_unreduced(sum.value.data).value, nullptr);
+        EXPECT_EQ(pad.take_unreduced(nullptr).value, nullptr);
+        pad.commit(true);
+        EXPECT_EQ(sum.value.values()[0], 0.0f);
+        EXPECT_EQ(sum.reductions, 0);
+        taken.reduce();
+        EXPECT_EQ(sum.value.values()[0], 6.0f);
+    });
+}
+
+// at(), copy(), download() and commit() reduce it, once.
+TEST(Unreduced, AccessReducesIt) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> copied(pad, 1);
+        for (const char* access : {"at", "copy", "download", "commit"}) {
+            SCOPED_TRACE(access);
+            UnreducedSum sum(pad);
+            sum.leave();
+            pad.at(sum.partials.data, 3);
+            pad.at(copied.data, 1);
+            pad.fill(copied, 0, 4);
+            EXPECT_EQ(sum.reductions, 0);
+            float got = 0;
+            if (!strcmp(access, "at")) pad.at(sum.value.data, 1);
+            if (!strcmp(access, "copy")) pad.copy(copied, sum.value, 4);
+            if (!strcmp(access, "download")) pad.download(&got, sum.value, 4);
+            if (!strcmp(access, "commit")) pad.commit();
+            EXPECT_EQ(sum.reductions, 1);
+            EXPECT_EQ(pad.take_unreduced(sum.value.data).value, nullptr);
+            EXPECT_EQ(sum.value.values()[0], 6.0f);
+            EXPECT_EQ(copied.values()[0], !strcmp(access, "copy") ? 6.0f : 0.0f);
+            EXPECT_EQ(got, !strcmp(access, "download") ? 6.0f : 0.0f);
+            EXPECT_EQ(sum.reductions, 1);
+        }
+    });
+}
+
+// Inside a group, the reduction waits for the partial sums, and the reader waits for the reduction.
+TEST(Unreduced, ReductionInsideAGroup) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        UnreducedSum sum(pad);
+        pad.begin_group();
+        add_to(pad, sum.partials, one, 1);
+        sum.leave();
+        add_to(pad, total, sum.value, 1);
+        pad.end_group();
+        EXPECT_EQ(total.values()[0], 7.0f);
+        EXPECT_EQ(sum.reductions, 1);
+    });
+}
+
+TEST(Unreduced, TheNextOneReducesTheFirst) {
+    for_each_mode([](LaunchPad& pad) {
+        UnreducedSum first(pad), second(pad);
+        first.leave();
+        second.leave();
+        EXPECT_EQ(first.reductions, 1);
+        EXPECT_EQ(second.reductions, 0);
+        EXPECT_EQ(pad.take_unreduced(first.value.data).value, nullptr);
+        EXPECT_EQ(first.value.values()[0], 6.0f);
+        EXPECT_EQ(second.value.values()[0], 6.0f);
+        EXPECT_EQ(first.reductions, 1);
+        EXPECT_EQ(second.reductions, 1);
+    });
+}
+
+TEST(Unreduced, EndRecordingReducesIt) {
+    for_each_mode([](LaunchPad& pad) {
+        UnreducedSum before(pad), sum(pad);
+        before.leave();
+        pad.begin_recording();
+        EXPECT_EQ(before.reductions, 1);
+        sum.leave();
+        Recording* recording = pad.end_recording();
+        EXPECT_EQ(sum.reductions, 1);
+        for (int i = 0; i < 4; i++) pad.replay(recording);
+        EXPECT_EQ(before.value.values()[0], 6.0f);
+        EXPECT_EQ(sum.value.values()[0], 24.0f);
+        EXPECT_EQ(sum.reductions, 1);
+        pad.forget(recording);
     });
 }
 
@@ -408,8 +670,8 @@ TEST(Recording, ReplaysManyTimes) {
         EXPECT_EQ(total.values()[0], 120.0f);
         EXPECT_EQ(copied.values()[0], 240.0f);
         float want = 120;
-        for (float v :
-             {10.0f, 20.0f, 30.0f}) {  // contents that change between replays, as the learning rate does
+        // The contents of memory may change between replays, as the learning rate does.
+        for (float v : {10.0f, 20.0f, 30.0f}) {
             pad.upload(values + 1, &v, 4);
             pad.replay(recording);
             add_to(pad, total, values, 1);
@@ -445,31 +707,251 @@ TEST(Recording, Misuse) {
     });
 }
 
-// With check_pointers a replay looks whether the memory it was recorded with still lives.
+// With check_pointers, replay() checks that the memory of the recorded commands has not been freed.
 TEST(Recording, ReplayAfterFree) {
     for_each_mode([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
         auto record = [&](auto commands) {
-            float* doomed = pad.allocate<float>(1, "doomed");
-            pad.at(doomed, 1);
-            pad.dispatch("sum_losses1", {0}, {1}, SumLossesArgs{pad.at(doomed, 1), 0, 0, 0});  // does not run
+            float* freed = pad.allocate<float>(1, "freed");
+            pad.at(freed, 1);
+            pad.dispatch("sum_losses1", {0}, {1},
+                         SumLossesArgs{pad.at(freed, 1), 0, 0, 0});  // an empty grid: not recorded
             pad.begin_recording();
-            commands(doomed);
+            commands(freed);
             Recording* recording = pad.end_recording();
             pad.replay(recording);
-            pad.free(doomed);
+            pad.free(freed);
             return recording;
         };
-        Recording* kernel = record([&](float* doomed) { add_to(pad, doomed, one, 1); });
-        Recording* fill = record([&](float* doomed) { pad.fill(doomed, 0, 4); });
-        Recording* copy = record([&](float* doomed) { pad.copy(total, doomed, 4); });
-        Recording* innocent = record([&](float*) { add_to(pad, total, one, 1); });
+        Recording* kernel = record([&](float* freed) { add_to(pad, freed, one, 1); });
+        Recording* fill = record([&](float* freed) { pad.fill(freed, 0, 4); });
+        Recording* copy = record([&](float* freed) { pad.copy(total, freed, 4); });
+        Recording* unaffected = record([&](float*) { add_to(pad, total, one, 1); });
         for (Recording* recording : {kernel, fill, copy}) {
             expect_error("have been freed", [&] { pad.replay(recording); });
             pad.forget(recording);
         }
-        pad.replay(innocent);
-        pad.forget(innocent);
+        pad.replay(unaffected);
+        pad.forget(unaffected);
+    });
+}
+
+// --- dry runs ---
+
+// Keeps the arguments of all calls of a progress callback.
+struct Progress {
+    std::vector<std::pair<int, int>> calls;
+    LaunchPad::ProgressCallback callback() {
+        return [this](int done, int total) { calls.push_back({done, total}); };
+    }
+};
+using Calls = std::vector<std::pair<int, int>>;
+
+// No command runs or allocates memory. What deferred commands and reductions need is included.
+TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        float* nowhere = reinterpret_cast<float*>(4096);  // not allocated
+        const uint64_t allocated = pad.allocated_bytes();
+        EXPECT_FALSE(pad.dry_running());
+        const Needs needs = pad.dry_run([&] {
+            EXPECT_TRUE(pad.dry_running());
+            add_to(pad, total, one, 1);
+            add_to(pad, nowhere, one, 1);
+            pad.begin_group();
+            copy_vec4(pad, nowhere, nowhere, 5, 64);
+            copy_vec4(pad, nowhere, nowhere, 7, 32);
+            pad.barrier();
+            pad.end_group();
+            pad.begin_background();
+            copy_vec4(pad, nowhere, nowhere, 9, 64);
+            pad.end_background();
+            pad.finish_background();
+            pad.fill(total, 0x3f800000, 4);
+            pad.copy(total, one, 4);
+            float* scratch = pad.scratch(Scratch::gemm, 100);
+            EXPECT_NE(scratch, nullptr);
+            EXPECT_EQ(uintptr_t(scratch) % 64, 0u);
+            EXPECT_NE(pad.at(scratch, 100), 0u);
+            EXPECT_EQ(pad.at<float>(nullptr, 1), 0u);
+            pad.scratch(Scratch::gemm, 70);
+            pad.scratch(Scratch::norm, 7);
+            EXPECT_EQ(pad.scratch(Scratch::norm, 0), nullptr);
+            pad.defer(1, [&] { copy_vec4(pad, nowhere, nowhere, 1, 16); });
+            pad.leave_unreduced(
+                {.value = nowhere, .reduce = [&] { copy_vec4(pad, nowhere, nowhere, 1, 8); }});
+            pad.dispatch("peak_copy", {0}, {128}, PeakCopyArgs{});  // an empty grid needs no kernel
+            pad.commit(true);
+        });
+        EXPECT_FALSE(pad.dry_running());
+        EXPECT_EQ(total.values()[0], 0.0f);
+        EXPECT_EQ(pad.allocated_bytes(), allocated);
+        EXPECT_EQ(pad.num_uncompiled(), 0);
+
+        for (int slot = 0; slot < NUM_SCRATCH_SLOTS; slot++)
+            EXPECT_EQ(needs.scratch[slot], slot == int(Scratch::gemm)   ? 400u
+                                           : slot == int(Scratch::norm) ? 28u
+                                                                        : 0u);
+        EXPECT_EQ(needs.scratch_bytes(), 428u);
+        std::vector<std::string> kernels;
+        for (const auto& [key, constants] : needs.kernels) {
+            ASSERT_EQ(constants.size(), 1u);
+            kernels.push_back(
+                format_string("%s %u", key.c_str(), constants[0]));  // the key ends its name with 0
+        }
+        std::sort(kernels.begin(), kernels.end());
+        EXPECT_EQ(kernels,
+                  (std::vector<std::string>{"peak_copy_fp32 16", "peak_copy_fp32 32", "peak_copy_fp32 64",
+                                            "peak_copy_fp32 8", "sum_losses1_fp32 1"}));
+        EXPECT_TRUE(needs.untuned.empty());
+    });
+}
+
+TEST(DryRun, PrepareAllocatesAndCompileBuilds) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        DeviceArray<float> values(pad, random_values(4000, 1)), copied(pad, 4000);
+        DeviceArray<float> total(pad, std::vector<float>{0.0f});
+        auto commands = [&] {
+            add_to(pad, total, pad.scratch(Scratch::gemm, 3), 0);
+            copy_vec4(pad, copied, values, 1000, 64);
+            copy_vec4(pad, copied, values, 1000, 32);
+            pad.scratch(Scratch::parameters, 5000);
+        };
+        const Needs needs = pad.dry_run(commands);
+        pad.prepare(needs);
+        const uint64_t allocated = pad.allocated_bytes();
+        EXPECT_EQ(pad.num_uncompiled(), 3);
+        EXPECT_EQ(pad.num_untuned(), 0);
+        pad.prepare(needs);
+        EXPECT_EQ(pad.num_uncompiled(), 3);
+        Progress progress;
+        pad.compile(progress.callback());
+        EXPECT_EQ(progress.calls, (Calls{{0, 3}, {1, 3}, {2, 3}}));
+        EXPECT_EQ(pad.num_uncompiled(), 0);
+        pad.prepare(needs);  // everything has been built
+        EXPECT_EQ(pad.num_uncompiled(), 0);
+        pad.compile(progress.callback());
+        EXPECT_EQ(progress.calls.size(), 3u);
+        pad.compile();
+
+        commands();
+        EXPECT_TRUE(copied.values() == values.values());
+        EXPECT_EQ(total.values()[0], 0.0f);
+        EXPECT_EQ(pad.allocated_bytes(), allocated);
+        // A kernel that has run is not built again.
+        copy_vec4(pad, copied, values, 1000, 16);
+        pad.prepare(pad.dry_run([&] { copy_vec4(pad, copied, values, 1000, 16); }));
+        EXPECT_EQ(pad.num_uncompiled(), 0);
+    });
+}
+
+TEST(DryRun, CompileNamesAMissingKernel) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        pad.prepare(pad.dry_run([&] { pad.dispatch("peak_cpy", {1}, {64}, PeakCopyArgs{}); }));
+        expect_error("no kernel is named 'peak_cpy_fp32'", [&] { pad.compile(); });
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        add_to(pad, total, one, 1);
+        EXPECT_EQ(total.values()[0], 1.0f);
+    });
+}
+
+TEST(DryRun, Misuse) {
+    for_each_mode([](LaunchPad& pad) {
+        const char* message = "a dry run, a recording or a group is open";
+        auto refused = [&] { expect_error(message, [&] { pad.dry_run([] { ADD_FAILURE(); }); }); };
+        bool ran = false;
+        pad.dry_run([&] {
+            refused();
+            EXPECT_TRUE(pad.dry_running());
+            ran = true;
+        });
+        EXPECT_TRUE(ran);
+        pad.begin_recording();
+        refused();
+        pad.forget(pad.end_recording());
+        pad.begin_group();
+        refused();
+        pad.end_group();
+        EXPECT_FALSE(pad.dry_running());
+    });
+}
+
+// Deferred work runs before a dry run. An error inside the dry run leaves nothing behind.
+TEST(DryRun, ErrorsLeaveTheLaunchPadUsable) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        const uint64_t allocated = pad.allocated_bytes();
+        const int uncompiled = pad.num_uncompiled(), untuned = pad.num_untuned();
+        int runs = 0;
+        pad.defer(1, [&] {
+            runs++;
+            EXPECT_FALSE(pad.dry_running());
+            add_to(pad, total, one, 1);
+        });
+        expect_error("stop here", [&] {
+            pad.dry_run([&] {
+                EXPECT_EQ(runs, 1);
+                pad.begin_group();
+                add_to(pad, total, one, 1, 100.0f);
+                pad.scratch(Scratch::gemm, 1 << 20);
+                pad.note_untuned("choice", [] { ADD_FAILURE(); });
+                pad.defer(1, [] { ADD_FAILURE() << "deferred in a dry run that failed"; });
+                pad.leave_unreduced({.value = total.data, .reduce = [] { ADD_FAILURE(); }});
+                fail("stop here");
+            });
+        });
+        EXPECT_FALSE(pad.dry_running());
+        EXPECT_EQ(pad.allocated_bytes(), allocated);
+        EXPECT_EQ(pad.num_uncompiled(), uncompiled);
+        EXPECT_EQ(pad.num_untuned(), untuned);
+        add_to(pad, total, one, 1);
+        EXPECT_EQ(total.values()[0], 2.0f);
+        EXPECT_TRUE(pad.dry_run([] {}).kernels.empty());
+        expect_error("no group is open", [&] { pad.end_group(); });
+    });
+}
+
+// Each choice of a dry run is measured once, in the order of the names.
+TEST(DryRun, TuneMeasuresEachChoiceOnce) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPadOptions options = fresh_options(like);
+        options.timestamps = true;
+        LaunchPad pad(options);
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        std::vector<std::string> measured;
+        auto measure = [&](const char* name) {
+            measured.push_back(name);
+            EXPECT_FALSE(pad.dry_running());
+            add_to(pad, total, one, 1);
+            pad.keep_measured(name, 64);
+        };
+        const Needs needs = pad.dry_run([&] {
+            pad.note_untuned("b", [&] { measure("b"); });
+            pad.note_untuned("a", [&] { measure("a"); });
+            pad.note_untuned("b", [] { ADD_FAILURE() << "noted already"; });
+        });
+        pad.note_untuned("c", [] { ADD_FAILURE() << "not in a dry run"; });
+        EXPECT_EQ(needs.untuned.size(), 2u);
+        EXPECT_EQ(pad.num_untuned(), 0);
+        pad.prepare(needs);
+        pad.prepare(needs);
+        EXPECT_EQ(pad.num_untuned(), 2);
+        EXPECT_TRUE(measured.empty());
+        EXPECT_FALSE(pad.measured("a"));
+        Progress progress;
+        pad.tune(progress.callback());
+        EXPECT_EQ(measured, (std::vector<std::string>{"a", "b"}));
+        EXPECT_EQ(progress.calls, (Calls{{0, 2}, {1, 2}}));
+        EXPECT_EQ(pad.num_untuned(), 0);
+        EXPECT_EQ(pad.measured("a"), 64);
+        EXPECT_TRUE(pad.kernel_times().empty());  // tuning does not count
+        pad.tune(progress.callback());
+        pad.tune();
+        EXPECT_EQ(progress.calls.size(), 2u);
+        EXPECT_EQ(total.values()[0], 2.0f);
     });
 }
 
@@ -481,8 +963,8 @@ TEST(Time, KernelTimesCountCalls) {
     LaunchPad pad(options);
     DeviceArray<float> from(pad, random_values(4000, 1)), to(pad, 4000), total(pad, std::vector<float>{0.0f});
     for (int i = 0; i < 3; i++) copy_vec4(pad, to, from, 1000, 64);
-    for (int i = 0; i < 1500; i++)
-        add_to(pad, total, from, 1);  // more than a command buffer has timestamps for
+    // more dispatches than a command buffer has timestamps for
+    for (int i = 0; i < 1500; i++) add_to(pad, total, from, 1);
     pad.begin_recording();
     copy_vec4(pad, to, from, 1000, 64);
     copy_vec4(pad, to, from, 1000, 32);
@@ -512,7 +994,7 @@ TEST(Time, GpuSeconds) {
         EXPECT_TRUE(seconds > 0 && seconds < 60) << seconds;
         expect_error("no kernel is named",
                      [&] { pad.gpu_seconds([&] { pad.dispatch("nonsense", {1}, {64}, PeakCopyArgs{}); }); });
-        EXPECT_TRUE(to.values() == from.values());  // and the launchpad goes on
+        EXPECT_TRUE(to.values() == from.values());  // the launchpad remains usable
     });
 }
 
@@ -555,6 +1037,25 @@ static void run_with_cache(const std::string& directory) {
     EXPECT_EQ(total.values()[0], 2.0f);
 }
 
+TEST(PipelineCache, MeasurementsAreKeptBesideIt) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const CacheDirectory cache;
+    LaunchPadOptions options = fresh_options(*test_pads()[0]);
+    options.cache_directory = (cache.path / "deeper").string();
+    {
+        LaunchPad pad(options);
+        EXPECT_FALSE(pad.measured("choice/1"));
+        pad.keep_measured("choice/1", 64);
+        pad.keep_measured("choice/2", -1);
+        pad.keep_measured("choice/1", 128);
+        EXPECT_EQ(pad.measured("choice/1"), 128);
+    }
+    LaunchPad again(options);
+    EXPECT_EQ(again.measured("choice/1"), 128);
+    EXPECT_EQ(again.measured("choice/2"), -1);
+    EXPECT_FALSE(again.measured("choice"));
+}
+
 TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     const int messages = validation_message_count();
@@ -563,10 +1064,10 @@ TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {
     EXPECT_TRUE(std::filesystem::exists(cache.path / "deeper" / "still"));
     std::filesystem::remove_all(cache.path / "deeper");
     run_with_cache(cache.path.string());
-    ASSERT_EQ(cache.files().size(), 1u);  // and no temporary file
+    ASSERT_EQ(cache.files().size(), 1u);  // no temporary file is left
     const std::filesystem::path file = cache.files()[0];
     const size_t size = std::filesystem::file_size(file);
-    EXPECT_GE(size, 40u);  // a checksum and the header of Vulkan's cache, which lavapipe 22.3 leaves at that
+    EXPECT_GE(size, 40u);  // a checksum and the header of Vulkan's cache: all that lavapipe 22.3 writes
     run_with_cache(cache.path.string());
     std::string bytes(size, '\0');
     std::ifstream(file, std::ios::binary).read(bytes.data(), std::streamsize(size));
@@ -580,6 +1081,6 @@ TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {
         std::ofstream(file, std::ios::binary) << bytes.substr(0, length);
         run_with_cache(cache.path.string());
     }
-    run_with_cache("/proc/no such place");  // cannot be written: no cache, no error
+    run_with_cache("/proc/no such folder");  // not writable: there is no cache, and no error
     EXPECT_EQ(validation_message_count(), messages);
 }

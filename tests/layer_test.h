@@ -1,9 +1,9 @@
-// What the layer tests share: a launchpad for each memory mode of the test device, random inputs, tensors on
-// the device that start as NaN, and a comparison that NaN cannot pass.
+// Helpers of the layer tests: a launchpad for each memory mode of the test device, random inputs, device
+// arrays that start as NaN, and a comparison that fails on NaN.
 //
-// LLMC_TEST_DEVICE names the device (as --device does); "none" leaves only the CPU parts of the tests.
-// Without it the first Vulkan device is taken, a software one included. Validation is on unless
-// LAUNCHPAD_VALIDATION=0.
+// LLMC_TEST_DEVICE names the device, as --device does; "none" runs only the CPU parts of the tests. By
+// default, the tests use the first Vulkan device, even if it is a software device. The validation layer is on
+// unless LAUNCHPAD_VALIDATION=0.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -15,8 +15,9 @@
 #include <memory>
 #include <random>
 
-#include "llmc/launchpad.h"
-#include "llmc/vulkan.h"
+#include "llmc/launchpad/launchpad.h"
+#include "llmc/launchpad/vulkan.h"
+#include "llmc/layers/kernel_version.h"
 
 inline std::string test_device() {
     const char* name = getenv("LLMC_TEST_DEVICE");
@@ -25,7 +26,7 @@ inline std::string test_device() {
 
 using LaunchPads = std::vector<std::unique_ptr<LaunchPad>>;
 
-// The device under the validation layer, with every check of the launchpad's own.
+// The test device with the validation layer and all checks of the launchpad itself.
 inline LaunchPadOptions test_options() {
     const char* validation = getenv("LAUNCHPAD_VALIDATION");
     LaunchPadOptions options;
@@ -46,7 +47,7 @@ inline LaunchPads make_test_pads() {
         try {
             made.push_back(std::make_unique<LaunchPad>(options));
         } catch (const Error& error) {
-            // a discrete GPU has no unified memory; anything else is a failure
+            // A discrete GPU has no unified memory; any other error is a failure.
             if (mode != MemoryMode::unified || !strstr(error.what(), "unified memory")) throw;
         }
     }
@@ -58,52 +59,53 @@ inline LaunchPads& kept_test_pads() {
     return pads;
 }
 
-// One launchpad for each memory mode that the device can have, made at first use; empty where
+// One launchpad for each memory mode that the device supports, made at first use; empty if
 // LLMC_TEST_DEVICE=none.
 inline const LaunchPads& test_pads() { return kept_test_pads(); }
 
-// Closes them before main() returns: the statics of drivers and layers may go before the tests' own.
+// Closes the launchpads before main() returns: static objects of drivers and layers may be destroyed before
+// those of the tests.
 struct CloseTestPads : testing::Environment {
     void TearDown() override { kept_test_pads().clear(); }
 };
 inline testing::Environment* const close_test_pads = testing::AddGlobalTestEnvironment(new CloseTestPads);
 
-// The storage types: a layer's tests are TYPED_TESTs over them. Tensors are held as floats that T represents
-// exactly (random_values<T>, rounded<T>), so that one reference in fp32 or double serves every type, within
-// tolerance<T>().
+// The storage types: a layer's tests are TYPED_TESTs over them. Tensors are held as floats that Real
+// represents exactly (random_values<Real>, rounded<Real>), so that one reference in fp32 or double serves all
+// types, within tolerance<Real>().
 using RealTypes = testing::Types<float, bf16, fp16>;
 
-template <class T>
+template <class Element>
 std::vector<float> rounded(std::vector<float> values) {
-    for (float& v : values) v = float(T(v));
+    for (float& v : values) v = float(Element(v));
     return values;
 }
 
-// Relative L2 error: that of fp32, or what rounding results to T makes (2^-9 and 2^-12 at most, each) and a
-// rounded intermediate result or two.
-template <class T>
+// Relative L2 error: that of fp32, or the error of rounding the results to a 16-bit type (at most 2^-9 for
+// bf16 and 2^-12 for fp16) and one or two intermediate results.
+template <class Element>
 double tolerance(double fp32 = 1e-5) {
-    return std::max(fp32, std::is_same_v<T, bf16> ? 4e-3 : std::is_same_v<T, fp16> ? 5e-4 : 0.0);
+    return std::max(fp32, std::is_same_v<Element, bf16> ? 4e-3 : std::is_same_v<Element, fp16> ? 5e-4 : 0.0);
 }
 
-template <class T = float>
+template <class Element = float>
 std::vector<float> random_values(size_t n, uint32_t seed, float scale = 1.0f) {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal(0.0f, scale);
     std::vector<float> values(n);
     for (float& v : values) v = normal(generator);
-    return rounded<T>(values);
+    return rounded<Element>(values);
 }
 
-// Arrays of T from floats, and back.
-template <class T>
-std::vector<T> from_floats(const std::vector<float>& values) {
-    std::vector<T> result(values.size());
-    for (size_t i = 0; i < values.size(); i++) result[i] = T(values[i]);
+// Converts floats to arrays of another element type, and back.
+template <class Element>
+std::vector<Element> from_floats(const std::vector<float>& values) {
+    std::vector<Element> result(values.size());
+    for (size_t i = 0; i < values.size(); i++) result[i] = Element(values[i]);
     return result;
 }
-template <class T>
-std::vector<float> to_floats(const std::vector<T>& values) {
+template <class Element>
+std::vector<float> to_floats(const std::vector<Element>& values) {
     return std::vector<float>(values.begin(), values.end());
 }
 
@@ -118,34 +120,34 @@ inline std::vector<float> nans(size_t n) {
     return std::vector<float>(n, std::numeric_limits<float>::quiet_NaN());
 }
 
-// An array in the launchpad's memory, with given values or, for outputs, n NaNs. Values are floats on the
-// host, whatever T is, or ints.
-template <class T>
+// An array in the launchpad's memory, with given values or, for outputs, n NaNs. On the host the values are
+// floats, whatever the element type is, or ints.
+template <class Element>
 struct DeviceArray {
-    using Value = std::conditional_t<std::is_integral_v<T>, T, float>;
+    using Value = std::conditional_t<std::is_integral_v<Element>, Element, float>;
     LaunchPad& pad;
-    T* data;
+    Element* data;
     size_t size;
     DeviceArray(LaunchPad& p, const std::vector<Value>& values)
-        : pad(p), data(p.allocate<T>(values.size(), "test")), size(values.size()) {
-        std::vector<T> host(size);
-        for (size_t i = 0; i < size; i++) host[i] = T(values[i]);
-        pad.upload(data, host.data(), size * sizeof(T));
+        : pad(p), data(p.allocate<Element>(values.size(), "test")), size(values.size()) {
+        std::vector<Element> host(size);
+        for (size_t i = 0; i < size; i++) host[i] = Element(values[i]);
+        pad.upload(data, host.data(), size * sizeof(Element));
     }
     DeviceArray(LaunchPad& p, size_t n)
         : DeviceArray(p, std::vector<Value>(n, std::numeric_limits<Value>::quiet_NaN())) {}
     DeviceArray(const DeviceArray&) = delete;
     ~DeviceArray() { pad.free(data); }
     std::vector<Value> values() const {
-        std::vector<T> host(size);
-        pad.download(host.data(), data, size * sizeof(T));
+        std::vector<Element> host(size);
+        pad.download(host.data(), data, size * sizeof(Element));
         return std::vector<Value>(host.begin(), host.end());
     }
-    operator T*() const { return data; }
+    operator Element*() const { return data; }
 };
 
-// Fails unless got equals want: relative L2 error of the whole, and each element within `tolerance` times the
-// largest magnitude of want. A NaN or infinity on either side fails.
+// Fails unless the relative L2 error of `got` is at most `tolerance`, and each element differs by at most
+// 4 * tolerance times the largest magnitude of `want`. A NaN or infinity on either side fails.
 inline void expect_close(const char* what, const std::vector<float>& got, const std::vector<float>& want,
                          double tolerance = 1e-5) {
     ASSERT_EQ(got.size(), want.size()) << what;
@@ -163,38 +165,62 @@ inline void expect_close(const char* what, const std::vector<float>& got, const 
         << what << ": relative L2 error " << std::sqrt(error_squares / squares);
 }
 
-// Some partial results (slices,N,C) of a product, and what it is when it was finished: their sum, in fp32 and
-// in their order, plus bias (C) unless that is empty, rounded to T.
-template <class T>
-struct SlicedProduct {
-    int slices;
+// The partial sums (splits, num_rows, C) of a split-K GEMM, and the result after their reduction: the sum in
+// fp32, in order, plus bias (C) if has_bias, rounded to the storage type.
+template <class Real>
+struct SplitKExample {
+    int splits;
+    bool has_bias;
     std::vector<float> partials, bias, value;
-    SlicedProduct(int slice_count, int N, int C, bool has_bias)
-        : slices(slice_count),
-          partials(random_values<float>(size_t(slices) * N * C, 11)),
-          bias(random_values<T>(C, 12)),
-          value(size_t(N) * C) {
+    SplitKExample(int num_splits, int num_rows, int C, bool with_bias)
+        : splits(num_splits),
+          has_bias(with_bias),
+          partials(random_values<float>(size_t(splits) * num_rows * C, 11)),
+          bias(random_values<Real>(C, 12)),
+          value(size_t(num_rows) * C) {
         for (size_t i = 0; i < value.size(); i++) {
-            for (int slice = 0; slice < slices; slice++) value[i] += partials[slice * value.size() + i];
+            for (int split = 0; split < splits; split++) value[i] += partials[split * value.size() + i];
             if (has_bias) value[i] += bias[i % C];
         }
-        value = rounded<T>(value);
+        value = rounded<Real>(value);
     }
 };
 
-// Calls check(pad, version, block_size) for each version and each of its block sizes, in each memory mode; in
-// the first one alone for the 16-bit types, since kernels know nothing of modes.
-template <class T = float, class Versions, class Check>
+// Such a result on the device. The reader of `value` must take the unreduced result: value starts as NaN, and
+// a reduction by the launchpad fails the test. With one split, value holds the result.
+template <class Real>
+struct UnreducedArray {
+    DeviceArray<Real> value, bias;
+    DeviceArray<float> partials;
+    UnreducedArray(LaunchPad& pad, const SplitKExample<Real>& example)
+        : value(pad, example.splits == 1 ? example.value : nans(example.value.size())),
+          bias(pad, example.bias),
+          partials(pad, example.partials) {
+        if (example.splits == 1) return;
+        pad.leave_unreduced({.value = value.data,
+                             .partials = partials.data,
+                             .bias = example.has_bias ? bias.data : nullptr,
+                             .splits = example.splits,
+                             .reduce = [] { ADD_FAILURE() << "the reader did not take the partial sums"; }});
+    }
+};
+
+// Calls check(pad, version, config) for each version and each of its configs in each memory mode. Block sizes
+// that the device does not support are skipped. The 16-bit types run in the first memory mode only, since
+// kernels do not depend on it.
+template <class Real = float, class Versions, class Check>
 void for_each_version(const Versions& versions, Check check) {
+    using Config = std::remove_cvref_t<decltype(versions[0].configs[0])>;
     for (const auto& pad : test_pads())
         for (const auto& version : versions)
-            for (int block_size : version.block_sizes) {
-                if (uint32_t(block_size) > pad->limits().max_block) continue;
-                if (!std::is_same_v<T, float> && pad != test_pads()[0]) continue;
-                SCOPED_TRACE(format_string("%s, block size %d, %s memory, %s", version.name, block_size,
+            for (const Config& config : version.configs) {
+                if constexpr (std::is_same_v<Config, int>)
+                    if (uint32_t(config) > pad->limits().max_block) continue;
+                if (!std::is_same_v<Real, float> && pad != test_pads()[0]) continue;
+                SCOPED_TRACE(format_string("%s, %s, %s memory, %s", version.name, config_name(config).c_str(),
                                            memory_mode_name(pad->memory_mode()), pad->device().name.c_str()));
                 const int messages = validation_message_count();
-                check(*pad, version, block_size);
+                check(*pad, version, config);
                 EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
             }
 }

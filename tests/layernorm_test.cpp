@@ -1,293 +1,384 @@
-// LayerNorm: the CPU versions against references in double (backward: against finite differences), every GPU
-// version against the CPU version.
-#include "llmc/layernorm.h"
+// LayerNorm: the CPU versions against references in double (backward: finite differences), each GPU version
+// against the CPU version.
+#include "llmc/layers/layernorm.h"
 
 #include <functional>
 
+#include "llmc/base/ceil_div.h"
 #include "tests/layer_test.h"
 
 struct Shape {
-    int N, C;
+    int num_rows, C;
 };
 static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {300, 17}, {600, 48}, {4, 4100}};
 
-// Inputs that T represents, and the results of the CPU version in fp32.
-template <class T>
+// Inputs that Real represents, and the fp32 results of the CPU version.
+template <class Real>
 struct ForwardCase {
     std::vector<float> inp, weight, bias, out, mean, rstd;
-    ForwardCase(int N, int C)
-        : inp(random_values<T>(size_t(N) * C, 1)),
-          weight(random_values<T>(C, 2)),
-          bias(random_values<T>(C, 3)),
-          out(nans(size_t(N) * C)),
-          mean(nans(N)),
-          rstd(nans(N)) {
-        layernorm_forward_cpu(out.data(), mean.data(), rstd.data(), inp.data(), weight.data(), bias.data(), N,
-                              C);
+    ForwardCase(int num_rows, int C)
+        : inp(random_values<Real>(size_t(num_rows) * C, 1)),
+          weight(random_values<Real>(C, 2)),
+          bias(random_values<Real>(C, 3)),
+          out(nans(size_t(num_rows) * C)),
+          mean(nans(num_rows)),
+          rstd(nans(num_rows)) {
+        layernorm_forward_cpu<float>({.out = out.data(),
+                                      .mean = mean.data(),
+                                      .rstd = rstd.data(),
+                                      .inp = inp.data(),
+                                      .weight = weight.data(),
+                                      .bias = bias.data(),
+                                      .num_rows = num_rows,
+                                      .C = C});
     }
 };
 
 TEST(LayernormForward, CpuMatchesDouble) {
-    for (auto [N, C] : shapes) {
-        const ForwardCase<float> c(N, C);
-        std::vector<float> out(size_t(N) * C), mean(N), rstd(N);
-        for (int n = 0; n < N; n++) {
+    for (auto [num_rows, C] : shapes) {
+        const ForwardCase<float> c(num_rows, C);
+        std::vector<float> out(size_t(num_rows) * C), mean(num_rows), rstd(num_rows);
+        for (int row = 0; row < num_rows; row++) {
+            const float* x = &c.inp[size_t(row) * C];
             double m = 0, v = 0;
-            for (int i = 0; i < C; i++) m += c.inp[size_t(n) * C + i];
+            for (int i = 0; i < C; i++) m += x[i];
             m /= C;
-            for (int i = 0; i < C; i++) v += std::pow(c.inp[size_t(n) * C + i] - m, 2);
+            for (int i = 0; i < C; i++) v += std::pow(x[i] - m, 2);
             const double s = 1 / std::sqrt(v / C + 1e-5);
             for (int i = 0; i < C; i++)
-                out[size_t(n) * C + i] = float((c.inp[size_t(n) * C + i] - m) * s * c.weight[i] + c.bias[i]);
-            mean[n] = float(m);
-            rstd[n] = float(s);
+                out[size_t(row) * C + i] = float((x[i] - m) * s * c.weight[i] + c.bias[i]);
+            mean[row] = float(m);
+            rstd[row] = float(s);
         }
-        SCOPED_TRACE(format_string("N %d C %d", N, C));
+        SCOPED_TRACE(format_string("num_rows %d C %d", num_rows, C));
         expect_close("out", c.out, out, 1e-6);
-        expect_close("mean", c.mean, mean, 1e-5);  // small against its terms, whose sum is rounded
+        expect_close("mean", c.mean, mean, 1e-5);  // the mean is small, the terms of its rounded sum are not
         expect_close("rstd", c.rstd, rstd, 1e-6);
     }
 }
 
-template <class T>
+template <class Real>
 struct Layernorm : testing::Test {};
 TYPED_TEST_SUITE(Layernorm, RealTypes);
 
 TYPED_TEST(Layernorm, ForwardGpuMatchesCpu) {
-    using T = TypeParam;
-    for (auto [N, C] : shapes) {
-        const ForwardCase<T> c(N, C);
-        SCOPED_TRACE(format_string("N %d C %d", N, C));
-        auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias);
-            DeviceArray<T> out(pad, c.out.size());
-            DeviceArray<float> mean(pad, N), rstd(pad, N);
-            version.launch(pad, out, mean, rstd, inp, weight, bias, N, C, block);
-            expect_close("out", out.values(), c.out, tolerance<T>());
+    using Real = TypeParam;
+    for (auto [num_rows, C] : shapes) {
+        const ForwardCase<Real> c(num_rows, C);
+        SCOPED_TRACE(format_string("num_rows %d C %d", num_rows, C));
+        auto check = [&, num_rows = num_rows, C = C](LaunchPad& pad, auto& version, int block) {
+            DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias);
+            DeviceArray<Real> out(pad, c.out.size());
+            DeviceArray<float> mean(pad, num_rows), rstd(pad, num_rows);
+            version.launch(pad,
+                           {.out = out,
+                            .mean = mean,
+                            .rstd = rstd,
+                            .inp = inp,
+                            .weight = weight,
+                            .bias = bias,
+                            .num_rows = num_rows,
+                            .C = C},
+                           block);
+            expect_close("out", out.values(), c.out, tolerance<Real>());
             expect_close("mean", mean.values(), c.mean);
             expect_close("rstd", rstd.values(), c.rstd);
         };
-        for_each_version<T>(layernorm_forward_versions<T>(), check);
+        for_each_version<Real>(layernorm_forward_versions<Real>(), check);
     }
 }
 
-// mean over the elements of dout * layernorm(inp), in double.
+// The sum over all elements of dout * layernorm(inp), in double.
 static double loss(const std::vector<double>& inp, const std::vector<double>& weight,
-                   const std::vector<double>& bias, const std::vector<float>& dout, int N, int C) {
+                   const std::vector<double>& bias, const std::vector<float>& dout) {
+    const size_t C = weight.size();
     double sum = 0;
-    for (int n = 0; n < N; n++) {
-        const double* x = &inp[size_t(n) * C];
+    for (size_t row = 0; row < inp.size() / C; row++) {
+        const double* x = &inp[row * C];
         double m = 0, v = 0;
-        for (int i = 0; i < C; i++) m += x[i] / C;
-        for (int i = 0; i < C; i++) v += (x[i] - m) * (x[i] - m) / C;
-        for (int i = 0; i < C; i++)
-            sum += dout[size_t(n) * C + i] * ((x[i] - m) / std::sqrt(v + 1e-5) * weight[i] + bias[i]);
+        for (size_t i = 0; i < C; i++) m += x[i] / double(C);
+        for (size_t i = 0; i < C; i++) v += (x[i] - m) * (x[i] - m) / double(C);
+        for (size_t i = 0; i < C; i++)
+            sum += dout[row * C + i] * ((x[i] - m) / std::sqrt(v + 1e-5) * weight[i] + bias[i]);
     }
     return sum;
 }
 
-// What one is added to each element of `values` adds to the loss, plus `before`.
-static std::vector<float> slopes(std::vector<double>& values, const std::vector<float>& before,
-                                 const std::function<double()>& loss_now) {
+// `before` plus the gradient of the loss with respect to `values`, by central differences.
+static std::vector<float> finite_differences(std::vector<double>& values, const std::vector<float>& before,
+                                             const std::function<double()>& current_loss) {
     std::vector<float> result(before);
     for (size_t i = 0; i < values.size(); i++) {
         const double value = values[i], step = 1e-4;
         values[i] = value + step;
-        const double up = loss_now();
+        const double up = current_loss();
         values[i] = value - step;
-        result[i] += float((up - loss_now()) / (2 * step));
+        result[i] += float((up - current_loss()) / (2 * step));
         values[i] = value;
     }
     return result;
 }
 
-template <class T>
+// Inputs of the backward pass, and the fp32 results of the CPU version. dweight and dbias are accumulated
+// into: they hold random values before it.
+template <class Real>
 struct BackwardCase {
-    ForwardCase<T> forward;
-    std::vector<float> dout, added, dweight, dbias;  // before: gradients are added to
+    ForwardCase<Real> forward;
+    std::vector<float> dout, added, dweight, dbias;
     std::vector<float> dinp_after, dweight_after, dbias_after;
-    BackwardCase(int N, int C)
-        : forward(N, C),
-          dout(random_values<T>(size_t(N) * C, 4)),
-          added(random_values<T>(size_t(N) * C, 5)),
-          dweight(random_values<T>(C, 6)),
-          dbias(random_values<T>(C, 7)),
+    BackwardCase(int num_rows, int C)
+        : forward(num_rows, C),
+          dout(random_values<Real>(size_t(num_rows) * C, 4)),
+          added(random_values<Real>(size_t(num_rows) * C, 5)),
+          dweight(random_values<Real>(C, 6)),
+          dbias(random_values<Real>(C, 7)),
           dinp_after(added.size()),
           dweight_after(dweight),
           dbias_after(dbias) {
-        layernorm_backward_cpu(dinp_after.data(), dweight_after.data(), dbias_after.data(), added.data(),
-                               dout.data(), forward.inp.data(), forward.weight.data(), forward.mean.data(),
-                               forward.rstd.data(), N, C);
+        layernorm_backward_cpu<float>({.dinp = dinp_after.data(),
+                                       .dweight = dweight_after.data(),
+                                       .dbias = dbias_after.data(),
+                                       .added = added.data(),
+                                       .dout = dout.data(),
+                                       .inp = forward.inp.data(),
+                                       .weight = forward.weight.data(),
+                                       .mean = forward.mean.data(),
+                                       .rstd = forward.rstd.data(),
+                                       .num_rows = num_rows,
+                                       .C = C});
+    }
+};
+
+// Its tensors on a device.
+template <class Real>
+struct BackwardArrays {
+    DeviceArray<Real> dinp, dweight, dbias, added, dout, inp, weight;
+    DeviceArray<float> mean, rstd;
+    BackwardArrays(LaunchPad& pad, const BackwardCase<Real>& c)
+        : dinp(pad, c.added.size()),
+          dweight(pad, c.dweight),
+          dbias(pad, c.dbias),
+          added(pad, c.added),
+          dout(pad, c.dout),
+          inp(pad, c.forward.inp),
+          weight(pad, c.forward.weight),
+          mean(pad, c.forward.mean),
+          rstd(pad, c.forward.rstd) {}
+    LayerNormBackward<Real> params() const {
+        const size_t num_rows = mean.size, C = weight.size;
+        return {.dinp = dinp,
+                .dweight = dweight,
+                .dbias = dbias,
+                .added = added,
+                .dout = dout,
+                .inp = inp,
+                .weight = weight,
+                .mean = mean,
+                .rstd = rstd,
+                .num_rows = int(num_rows),
+                .C = int(C)};
     }
 };
 
 TEST(LayernormBackward, CpuMatchesFiniteDifferences) {
-    for (auto [N, C] : {Shape{1, 7}, {3, 5}, {7, 48}, {130, 3}}) {
-        SCOPED_TRACE(format_string("N %d C %d", N, C));
-        const BackwardCase<float> c(N, C);
+    for (auto [num_rows, C] : {Shape{1, 7}, {3, 5}, {7, 48}, {130, 3}}) {
+        SCOPED_TRACE(format_string("num_rows %d C %d", num_rows, C));
+        const BackwardCase<float> c(num_rows, C);
         const ForwardCase<float>& f = c.forward;
         std::vector<double> inp(f.inp.begin(), f.inp.end()), weight(f.weight.begin(), f.weight.end()),
             bias(f.bias.begin(), f.bias.end());
-        auto loss_now = [&, N = N, C = C] { return loss(inp, weight, bias, c.dout, N, C); };
-        expect_close("dinp", c.dinp_after, slopes(inp, c.added, loss_now), 1e-5);
-        expect_close("dweight", c.dweight_after, slopes(weight, c.dweight, loss_now), 1e-5);
-        expect_close("dbias", c.dbias_after, slopes(bias, c.dbias, loss_now), 1e-5);
+        auto current_loss = [&] { return loss(inp, weight, bias, c.dout); };
+        expect_close("dinp", c.dinp_after, finite_differences(inp, c.added, current_loss), 1e-5);
+        expect_close("dweight", c.dweight_after, finite_differences(weight, c.dweight, current_loss), 1e-5);
+        expect_close("dbias", c.dbias_after, finite_differences(bias, c.dbias, current_loss), 1e-5);
     }
 }
 
 TYPED_TEST(Layernorm, BackwardGpuMatchesCpu) {
-    using T = TypeParam;
+    using Real = TypeParam;
     std::vector<Shape> all(std::begin(shapes), std::end(shapes));
-    all.push_back({1070, 24});  // more rows than versions 2 and 3 take in a turn
-    for (auto [N, C] : all) {
-        const BackwardCase<T> c(N, C);
-        const ForwardCase<T>& f = c.forward;
-        SCOPED_TRACE(format_string("N %d C %d", N, C));
-        auto check = [&, N = N, C = C](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> dout(pad, c.dout), inp(pad, f.inp), weight(pad, f.weight);
-            DeviceArray<float> mean(pad, f.mean);
-            DeviceArray<T> added(pad, c.added), dinp(pad, c.added.size());
-            DeviceArray<T> dweight(pad, c.dweight), dbias(pad, c.dbias);
-            DeviceArray<float> rstd(pad, f.rstd);
-            DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
-            pad.begin_group();  // the launcher must order its own kernels
-            version.launch(pad, dinp, dweight, dbias, scratch, added, dout, inp, weight, mean, rstd, N, C,
-                           block);
+    all.push_back({1070, 24});  // the workgroups of versions 2 and 3 take several rows each
+    for (auto [num_rows, C] : all) {
+        const BackwardCase<Real> c(num_rows, C);
+        SCOPED_TRACE(format_string("num_rows %d C %d", num_rows, C));
+        auto check = [&, C = C](LaunchPad& pad, auto& version, int block) {
+            const BackwardArrays<Real> arrays(pad, c);
+            pad.begin_group();  // the launcher must order its own dispatches
+            version.launch(pad, arrays.params(), block);
             pad.end_group();
-            // one channel has no variance: rstd is 316 and multiplies the rounding of a difference that is
-            // zero
-            expect_close("dinp", dinp.values(), c.dinp_after, tolerance<T>(C == 1 ? 1e-3 : 1e-5));
-            expect_close("dweight", dweight.values(), c.dweight_after, tolerance<T>());
-            expect_close("dbias", dbias.values(), c.dbias_after, tolerance<T>());
+            // A single channel has no variance: rstd is 316, and multiplies the rounding error of a
+            // difference that is zero in exact arithmetic.
+            expect_close("dinp", arrays.dinp.values(), c.dinp_after, tolerance<Real>(C == 1 ? 1e-3 : 1e-5));
+            expect_close("dweight", arrays.dweight.values(), c.dweight_after, tolerance<Real>());
+            expect_close("dbias", arrays.dbias.values(), c.dbias_after, tolerance<Real>());
         };
-        for_each_version<T>(layernorm_backward_versions<T>(), check);
+        for_each_version<Real>(layernorm_backward_versions<Real>(), check);
     }
+}
+
+static std::vector<float> shifted(std::vector<float> values) {
+    values.insert(values.begin(), 77.0f);
+    return values;
 }
 
 // Addresses that rule out 16-byte accesses although C would allow them.
-TYPED_TEST(Layernorm, UnalignedAddresses) {
-    using T = TypeParam;
-    const int N = 5, C = 12;
-    const size_t n = size_t(N) * C;
-    const BackwardCase<T> c(N, C);
-    const ForwardCase<T>& f = c.forward;
-    auto shifted = [](std::vector<float> values) {
-        values.insert(values.begin(), 77.0f);
-        return values;
-    };
-    for_each_version<T>(layernorm_forward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> inp(pad, shifted(f.inp)), out(pad, n + 1);
-        DeviceArray<float> mean(pad, N), rstd(pad, N);
-        DeviceArray<T> weight(pad, f.weight), bias(pad, f.bias);
-        version.launch(pad, out + 1, mean, rstd, inp + 1, weight, bias, N, C, block);
+TYPED_TEST(Layernorm, UnalignedForward) {
+    using Real = TypeParam;
+    const int num_rows = 5, C = 12;
+    const ForwardCase<Real> c(num_rows, C);
+    for_each_version<Real>(layernorm_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block) {
+        DeviceArray<Real> inp(pad, shifted(c.inp)), out(pad, c.out.size() + 1);
+        DeviceArray<float> mean(pad, num_rows), rstd(pad, num_rows);
+        DeviceArray<Real> weight(pad, c.weight), bias(pad, c.bias);
+        version.launch(pad,
+                       {.out = out + 1,
+                        .mean = mean,
+                        .rstd = rstd,
+                        .inp = inp + 1,
+                        .weight = weight,
+                        .bias = bias,
+                        .num_rows = num_rows,
+                        .C = C},
+                       block);
         const std::vector<float> got = out.values();
         EXPECT_TRUE(std::isnan(got[0]));
-        expect_close("out", {got.begin() + 1, got.end()}, f.out, tolerance<T>());
-    });
-    for_each_version<T>(layernorm_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> inp(pad, f.inp), dinp(pad, shifted(c.added));
-        DeviceArray<float> mean(pad, f.mean), rstd(pad, f.rstd);
-        DeviceArray<T> weight(pad, f.weight), dweight(pad, c.dweight), dbias(pad, c.dbias), dout(pad, c.dout);
-        DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
-        version.launch(pad, dinp + 1, dweight, dbias, scratch, dinp + 1, dout, inp, weight, mean, rstd, N, C,
-                       block);
-        const std::vector<float> got = dinp.values();
-        EXPECT_EQ(got[0], 77.0f);
-        expect_close("dinp", {got.begin() + 1, got.end()}, c.dinp_after, tolerance<T>());
-        expect_close("dweight", dweight.values(), c.dweight_after, tolerance<T>());
+        expect_close("out", {got.begin() + 1, got.end()}, c.out, tolerance<Real>());
     });
 }
 
-// Null is the same as zeros.
+TYPED_TEST(Layernorm, UnalignedBackwardInPlace) {
+    using Real = TypeParam;
+    const BackwardCase<Real> c(5, 12);
+    for_each_version<Real>(
+        layernorm_backward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block) {
+            const BackwardArrays<Real> arrays(pad, c);
+            DeviceArray<Real> dinp(pad, shifted(c.added));
+            LayerNormBackward<Real> params = arrays.params();
+            params.dinp = dinp + 1;
+            params.added = dinp + 1;
+            version.launch(pad, params, block);
+            const std::vector<float> got = dinp.values();
+            EXPECT_EQ(got[0], 77.0f);
+            expect_close("dinp", {got.begin() + 1, got.end()}, c.dinp_after, tolerance<Real>());
+            expect_close("dweight", arrays.dweight.values(), c.dweight_after, tolerance<Real>());
+        });
+}
+
+// added = null gives the same results as zeros.
 TYPED_TEST(Layernorm, BackwardWithNothingAdded) {
-    using T = TypeParam;
-    const int N = 7, C = 48;
-    const BackwardCase<T> c(N, C);
-    const ForwardCase<T>& f = c.forward;
+    using Real = TypeParam;
+    const int num_rows = 7, C = 48;
+    const BackwardCase<Real> c(num_rows, C);
+    const ForwardCase<Real>& f = c.forward;
     const std::vector<float> zeros(c.added.size());
     std::vector<float> want = nans(zeros.size()), got = want, dweight(C), dbias(C);
-    layernorm_backward_cpu(want.data(), dweight.data(), dbias.data(), zeros.data(), c.dout.data(),
-                           f.inp.data(), f.weight.data(), f.mean.data(), f.rstd.data(), N, C);
-    layernorm_backward_cpu<float>(got.data(), dweight.data(), dbias.data(), nullptr, c.dout.data(),
-                                  f.inp.data(), f.weight.data(), f.mean.data(), f.rstd.data(), N, C);
+    LayerNormBackward<float> params = {.dinp = want.data(),
+                                       .dweight = dweight.data(),
+                                       .dbias = dbias.data(),
+                                       .added = zeros.data(),
+                                       .dout = c.dout.data(),
+                                       .inp = f.inp.data(),
+                                       .weight = f.weight.data(),
+                                       .mean = f.mean.data(),
+                                       .rstd = f.rstd.data(),
+                                       .num_rows = num_rows,
+                                       .C = C};
+    layernorm_backward_cpu(params);
+    params.dinp = got.data();
+    params.added = nullptr;
+    layernorm_backward_cpu(params);
     EXPECT_EQ(got, want);
-    for_each_version<T>(layernorm_backward_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> dinp(pad, want.size()), dy(pad, c.dout), x(pad, f.inp), w(pad, f.weight);
-        DeviceArray<T> dw(pad, c.dweight), db(pad, c.dbias);
-        DeviceArray<float> mean(pad, f.mean), rstd(pad, f.rstd);
-        DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
-        version.launch(pad, dinp, dw, db, scratch, nullptr, dy, x, w, mean, rstd, N, C, block);
-        expect_close("dinp", dinp.values(), want, tolerance<T>());
-    });
+    for_each_version<Real>(layernorm_backward_versions<Real>(),
+                           [&](LaunchPad& pad, auto& version, int block) {
+                               const BackwardArrays<Real> arrays(pad, c);
+                               LayerNormBackward<Real> gpu_params = arrays.params();
+                               gpu_params.added = nullptr;
+                               version.launch(pad, gpu_params, block);
+                               expect_close("dinp", arrays.dinp.values(), want, tolerance<Real>());
+                           });
 }
 
 TYPED_TEST(Layernorm, TrainingFunctions) {
-    using T = TypeParam;
-    const int N = 9, C = 48;
-    const BackwardCase<T> c(N, C);
-    const ForwardCase<T>& f = c.forward;
+    using Real = TypeParam;
+    const int num_rows = 9, C = 48;
+    const BackwardCase<Real> c(num_rows, C);
+    const ForwardCase<Real>& f = c.forward;
     for (const auto& pad : test_pads()) {
-        DeviceArray<T> inp(*pad, f.inp), out(*pad, f.out.size()), dinp(*pad, c.added), dout(*pad, c.dout);
-        DeviceArray<T> weight(*pad, f.weight), bias(*pad, f.bias);
-        DeviceArray<float> mean(*pad, N), rstd(*pad, N);
-        DeviceArray<T> dweight(*pad, c.dweight), dbias(*pad, c.dbias);
-        DeviceArray<float> scratch(*pad, layernorm_backward_scratch(pad.get(), N, C));
-        layernorm_forward<T>(pad.get(), out, mean, rstd, inp, weight, bias, N, C);
-        layernorm_backward<T>(pad.get(), dinp, dweight, dbias, scratch, dinp, dout, inp, weight, mean, rstd,
-                              N, C);
-        expect_close("out", out.values(), f.out, tolerance<T>());
-        expect_close("dinp", dinp.values(), c.dinp_after, tolerance<T>());
-        expect_close("dweight", dweight.values(), c.dweight_after, tolerance<T>());
-        expect_close("dbias", dbias.values(), c.dbias_after, tolerance<T>());
+        const BackwardArrays<Real> arrays(*pad, c);
+        DeviceArray<Real> out(*pad, f.out.size()), bias(*pad, f.bias);
+        DeviceArray<float> mean(*pad, num_rows), rstd(*pad, num_rows);
+        layernorm_forward<Real>(pad.get(), {.out = out,
+                                            .mean = mean,
+                                            .rstd = rstd,
+                                            .inp = arrays.inp,
+                                            .weight = arrays.weight,
+                                            .bias = bias,
+                                            .num_rows = num_rows,
+                                            .C = C});
+        LayerNormBackward<Real> params = arrays.params();
+        params.dinp = arrays.added;  // in place
+        params.mean = mean;
+        params.rstd = rstd;
+        layernorm_backward(pad.get(), params);
+        expect_close("out", out.values(), f.out, tolerance<Real>());
+        expect_close("dinp", arrays.added.values(), c.dinp_after, tolerance<Real>());
+        expect_close("dweight", arrays.dweight.values(), c.dweight_after, tolerance<Real>());
+        expect_close("dbias", arrays.dbias.values(), c.dbias_after, tolerance<Real>());
     }
 }
 
-struct SlicedCase {
-    int slices, N, C;
+TEST(LayernormBackward, RunsDeferredWork) {
+    const BackwardCase<float> c(9, 48);
+    for (const auto& pad : test_pads()) {
+        const BackwardArrays<float> arrays(*pad, c);
+        bool ran = false;
+        pad->defer(1e6, [&] { ran = true; });
+        layernorm_backward(pad.get(), arrays.params());
+        EXPECT_TRUE(ran);
+        expect_close("dinp", arrays.dinp.values(), c.dinp_after);
+    }
+}
+
+struct SplitKCase {
+    int splits, num_rows, C;
     bool has_bias;
 };
-// Few rows, and more than are read a second time for the gradients of weight and bias. Those with a bias, and
-// rows that do not fit in registers, are finished first.
-static const SlicedCase sliced_cases[] = {{2, 1, 8, false},    {3, 7, 48, false},    {5, 131, 136, false},
-                                          {2, 600, 48, false}, {4, 1070, 24, false}, {1, 9, 48, false},
-                                          {32, 33, 24, false}, {3, 5, 72, true},     {2, 3, 8216, false}};
+// Up to 512 rows, and more, which takes another kernel for the gradients of weight and bias. Results with a
+// bias, and rows that do not fit in registers, are reduced first.
+static const SplitKCase split_k_cases[] = {{2, 1, 8, false},    {3, 7, 48, false},    {5, 131, 136, false},
+                                           {2, 600, 48, false}, {4, 1070, 24, false}, {1, 9, 48, false},
+                                           {32, 33, 24, false}, {3, 5, 72, true},     {2, 3, 8216, false}};
 
-// A product that was left in slices: the same bits as when it was finished first.
-TYPED_TEST(Layernorm, BackwardFinishesProducts) {
-    using T = TypeParam;
-    for (auto [slices, N, C, has_bias] : sliced_cases) {
-        SCOPED_TRACE(format_string("%d slices, N %d C %d", slices, N, C));
-        auto version = layernorm_backward_versions<T>()[2];
-        version.block_sizes = {int(blocks(std::min(C * sizeof(T) / 16, size_t(256)), 32) * 32)};
-        const BackwardCase<T> c(N, C);
-        const ForwardCase<T>& f = c.forward;
-        const SlicedProduct<T> product(slices, N, C, has_bias);
-        const bool on_the_way = slices > 1 && !has_bias && C < 4000;
-        auto check = [&, N = N, C = C, has_bias = has_bias](LaunchPad& pad, auto& finished_first, int block) {
-            DeviceArray<T> value(pad, product.value), inp(pad, f.inp), weight(pad, f.weight),
-                added(pad, c.added), want(pad, value.size), want_dweight(pad, c.dweight),
-                want_dbias(pad, c.dbias);
-            DeviceArray<float> mean(pad, f.mean), rstd(pad, f.rstd);
-            DeviceArray<float> scratch(pad, layernorm_backward_scratch(&pad, N, C));
-            finished_first.launch(pad, want, want_dweight, want_dbias, scratch, added, value, inp, weight,
-                                  mean, rstd, N, C, block);
-            DeviceArray<T> unread(pad, value.size), bias(pad, product.bias), dweight(pad, c.dweight),
-                dbias(pad, c.dbias);
-            DeviceArray<float> partials(pad, product.partials);
-            const PartialProduct<T> left = {product.slices == 1 ? value : unread, partials, product.slices,
-                                            has_bias ? bias.data : nullptr};
-            pad.begin_group();  // it must order its own kernels
-            layernorm_backward<T>(&pad, added, dweight, dbias, scratch, added, left, inp, weight, mean, rstd,
-                                  N, C);
+// dout as unreduced split-K partials is bit-identical to dout that was reduced first.
+TYPED_TEST(Layernorm, BackwardReducesSplitK) {
+    using Real = TypeParam;
+    for (auto [splits, num_rows, C, has_bias] : split_k_cases) {
+        SCOPED_TRACE(format_string("%d splits, num_rows %d C %d", splits, num_rows, C));
+        auto version = layernorm_backward_versions<Real>()[2];
+        version.configs = {int(ceil_div(std::min(C * sizeof(Real) / 16, size_t(256)), 32) * 32)};
+        BackwardCase<Real> c(num_rows, C);
+        const SplitKExample<Real> example(splits, num_rows, C, has_bias);
+        c.dout = example.value;
+        // Otherwise it is reduced first, then read by another version or with another block size.
+        const bool fused = splits > 1 && !has_bias && C < 4000;
+        auto check = [&](LaunchPad& pad, auto& reduced_first, int block) {
+            const BackwardArrays<Real> want(pad, c), got(pad, c);
+            reduced_first.launch(pad, want.params(), block);
+            const UnreducedArray<Real> dout(pad, example);
+            LayerNormBackward<Real> params = got.params();
+            params.dinp = got.added;  // in place
+            params.dout = dout.value;
+            pad.begin_group();  // it must order its own dispatches
+            layernorm_backward(&pad, params);
             pad.end_group();
-            expect_close("dinp", added.values(), want.values(), tolerance<T>());
-            expect_close("dweight", dweight.values(), want_dweight.values(), tolerance<T>());
-            expect_close("dbias", dbias.values(), want_dbias.values(), tolerance<T>());
-            if (!on_the_way) return;  // finished first, by another version or block size
-            EXPECT_EQ(added.values(), want.values());
-            EXPECT_EQ(dweight.values(), want_dweight.values());
-            EXPECT_EQ(dbias.values(), want_dbias.values());
+            expect_close("dinp", got.added.values(), want.dinp.values(), tolerance<Real>());
+            expect_close("dweight", got.dweight.values(), want.dweight.values(), tolerance<Real>());
+            expect_close("dbias", got.dbias.values(), want.dbias.values(), tolerance<Real>());
+            if (!fused) return;
+            EXPECT_EQ(got.added.values(), want.dinp.values());
+            EXPECT_EQ(got.dweight.values(), want.dweight.values());
+            EXPECT_EQ(got.dbias.values(), want.dbias.values());
         };
-        for_each_version<T>(std::vector{version}, check);
+        for_each_version<Real>(std::vector{version}, check);
     }
 }

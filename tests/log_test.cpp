@@ -1,15 +1,16 @@
-// main.log: exact lines, a fresh start, and a resume that drops what will be logged again.
-#include "llmc/log.h"
+// main.log and metrics.csv: exact lines, a fresh start, and a resume that drops the steps that are logged
+// again.
+#include "llmc/run/log.h"
 
 #include <gtest/gtest.h>
 
-#include "llmc/error.h"
-#include "llmc/file.h"
-#include "llmc/log_lines.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/run/log_lines.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
-TEST(MainLog, LinesAreLlmcs) {
+TEST(MainLog, WritesLlmcsLines) {
     TemporaryFolder folder;
     MainLog log;
     log.log_val(0, 1.0f);  // not open: nothing happens
@@ -46,7 +47,7 @@ TEST(MainLog, ResumeKeepsEarlierSteps) {
     EXPECT_TRUE(text.ends_with("\n9,9,0,0,0,,,\n10,,,,,,1,\n"));
 }
 
-TEST(MainLog, DamagedLinesGoOnResume) {
+TEST(MainLog, ResumeDropsDamagedLines) {
     const std::string nul(1, '\0'), good = "s:3 tel:1.0\ns:4 trl:2.0\n";
     for (const std::string& broken :
          {std::string("\n"), "s:\n" + nul + nul, std::string("s:5\n"), std::string("s: 3 tel:1.0\n"),

@@ -1,5 +1,5 @@
-// The factor of fp16 gradients: when it is halved, when doubled, and which late results it ignores.
-#include "llmc/loss_scaling.h"
+// Dynamic loss scaling: when the factor is halved or doubled, and which late results it ignores.
+#include "llmc/model/loss_scaling.h"
 
 #include <gtest/gtest.h>
 
@@ -10,20 +10,20 @@ static float run(LossScaling& scaling, int step, float norm) {
     return factor;
 }
 
-TEST(LossScaling, IsHalvedOncePerOverflowThoughResultsComeLate) {
+TEST(LossScaling, IsHalvedOncePerOverflowDespiteLateResults) {
     LossScaling scaling;
     EXPECT_EQ(run(scaling, 0, 1.0f), 65536);
     EXPECT_EQ(run(scaling, 1, INFINITY), 65536);
-    EXPECT_EQ(run(scaling, 2, INFINITY), 65536);  // it had begun when step 1 was known
+    EXPECT_EQ(run(scaling, 2, INFINITY), 65536);  // began before the result of step 1 was known
     EXPECT_EQ(run(scaling, 3, NAN), 32768);
-    EXPECT_EQ(run(scaling, 4, INFINITY), 32768);  // step 2 says nothing about the present factor
+    EXPECT_EQ(run(scaling, 4, INFINITY), 32768);  // step 2 ran with the old factor
     EXPECT_EQ(run(scaling, 5, 1.0f), 16384);
     EXPECT_EQ(run(scaling, 6, 1.0f), 16384);
     EXPECT_EQ(run(scaling, 7, 1.0f), 16384);
 }
 
-TEST(LossScaling, DoesNotDependOnWhenResultsCome) {
-    LossScaling early, late;  // late: the result of a step comes after the next has begun
+TEST(LossScaling, DoesNotDependOnWhenResultsArrive) {
+    LossScaling early, late;  // late: a step's result arrives after the next step began
     for (int step = 0; step < 40; step++) {
         const float norm = step % 7 < 2 ? NAN : 1.0f, last = (step - 1) % 7 < 2 ? NAN : 1.0f;
         EXPECT_EQ(run(early, step, norm), late.for_step(step)) << step;

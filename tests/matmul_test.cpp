@@ -1,52 +1,55 @@
-// Matrix products: the CPU versions against products in double, every GPU version against those too.
-#include "llmc/matmul.h"
+// GEMMs of the linear layers: the CPU versions and every GPU version against GEMMs in double precision.
+#include "llmc/layers/matmul.h"
 
 #include <omp.h>
 
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <span>
 
-#include "llmc/gelu.h"
-#include "llmc/matmul_matrix.h"
-#include "llmc/transpose.h"
+#include "llmc/gemm/split_k.h"
+#include "llmc/gemm/tensor_core.h"
+#include "llmc/layers/gelu.h"
+#include "llmc/layers/residual.h"
+#include "llmc/layers/transpose.h"
 #include "tests/layer_test.h"
 #include "tests/run_program.h"
 #include "tests/simd_levels.h"
 
 struct Shape {
-    int N, C, OC;
+    int num_rows, C, OC;
 };
-// Of one element; odd, so that nothing can be read four at a time; a little more than one tile of 64 or 128;
-// filling tiles exactly. Rows enough to be cut into slices. (Equal C and OC share a pipeline, which takes
-// long to compile.)
+// One element; odd sizes, which rule out vector loads; a little more than one tile of 64 or 128; exactly
+// filled tiles; enough rows for split-K. (Equal C and OC share a pipeline, which takes long to compile.)
 static const Shape shapes[] = {{1, 1, 1},     {17, 33, 48},   {300, 33, 48},   {1, 68, 132},
                                {65, 68, 132}, {300, 68, 132}, {512, 128, 128}, {1100, 33, 48}};
-// The 16-bit types do without some of them.
+// The 16-bit types skip some of them.
 static const Shape shapes16[] = {{1, 1, 1}, {17, 33, 48}, {65, 68, 132}, {300, 68, 132}, {1100, 33, 48}};
-// For matrix cores, multiples of 8: in the middle of a fragment and of a tile, tiles that are filled, one
-// row, a little more than a tile. A software device takes minutes to compile their pipelines: the first two
-// alone.
-static const Shape matrix_shapes[] = {{300, 72, 136}, {512, 128, 256}, {1, 8, 16}, {513, 128, 264}};
-static const size_t SOFTWARE_MATRIX_SHAPES = 2;
+// For tensor cores, multiples of 8: the middle of a fragment and of a tile, filled tiles, one row, a little
+// more than a tile. A software device takes minutes to compile their pipelines: it runs the first two only.
+static const Shape tensor_core_shapes[] = {{300, 72, 136}, {512, 128, 256}, {1, 8, 16}, {513, 128, 264}};
+static const size_t SOFTWARE_TENSOR_CORE_SHAPES = 2;
 
-// Inputs, and the results in double. dbias starts from what is in it; so does dweight where it is added to,
-// which gives dweight_added.
-template <class T>
+// Inputs, and the results in double precision. dbias starts from dbias_before; dweight_added is dweight
+// accumulated onto dweight_before.
+template <class Real>
 struct MatmulCase {
+    int num_rows, C, OC;
     std::vector<float> inp, weight, bias, dout, dweight_before, dbias_before;
     std::vector<float> out, dinp, dweight, dweight_added, dbias;
-    MatmulCase(int N, int C, int OC)
-        : inp(random_values<T>(size_t(N) * C, 1)),
-          weight(random_values<T>(size_t(OC) * C, 2)),
-          bias(random_values<T>(OC, 3)),
-          dout(random_values<T>(size_t(N) * OC, 4)),
-          dweight_before(random_values<T>(size_t(OC) * C, 5)),
-          dbias_before(random_values<T>(OC, 6)),
-          out(size_t(N) * OC) {
-        std::vector<double> x(size_t(N) * C), w(size_t(OC) * C), b(dbias_before.begin(), dbias_before.end());
-        for (size_t n = 0; n < size_t(N); n++)
+    explicit MatmulCase(const Shape& s)
+        : num_rows(s.num_rows),
+          C(s.C),
+          OC(s.OC),
+          inp(random_values<Real>(size_t(num_rows) * C, 1)),
+          weight(random_values<Real>(size_t(OC) * C, 2)),
+          bias(random_values<Real>(OC, 3)),
+          dout(random_values<Real>(size_t(num_rows) * OC, 4)),
+          dweight_before(random_values<Real>(size_t(OC) * C, 5)),
+          dbias_before(random_values<Real>(OC, 6)),
+          out(size_t(num_rows) * OC) {
+        std::vector<double> x(inp.size()), w(weight.size()), b(dbias_before.begin(), dbias_before.end());
+        for (size_t n = 0; n < size_t(num_rows); n++)
             for (size_t o = 0; o < size_t(OC); o++) {
                 const double d = dout[n * OC + o];
                 double sum = bias[o];
@@ -70,188 +73,224 @@ struct MatmulCase {
     }
 };
 
-// Calls check(case, N, C, OC) for each of the shapes.
-template <class T, class Check>
+// Host arrays of a case: inputs, and outputs that start as NaN.
+template <class Real>
+struct HostArrays {
+    const MatmulCase<Real>& c;
+    std::vector<Real> inp, weight, bias, dout, out, dinp, dweight, dbias;
+    explicit HostArrays(const MatmulCase<Real>& the_case)
+        : c(the_case),
+          inp(from_floats<Real>(c.inp)),
+          weight(from_floats<Real>(c.weight)),
+          bias(from_floats<Real>(c.bias)),
+          dout(from_floats<Real>(c.dout)),
+          out(from_floats<Real>(nans(c.out.size()))),
+          dinp(from_floats<Real>(nans(c.dinp.size()))),
+          dweight(from_floats<Real>(nans(c.dweight.size()))),
+          dbias(from_floats<Real>(c.dbias_before)) {}
+
+    void forward(bool with_bias) {
+        matmul_forward_cpu<Real>({.out = out.data(),
+                                  .inp = inp.data(),
+                                  .weight = weight.data(),
+                                  .bias = with_bias ? bias.data() : nullptr,
+                                  .num_rows = c.num_rows,
+                                  .C = c.C,
+                                  .OC = c.OC});
+    }
+    void compute_dinp() {
+        matmul_dinp_cpu<Real>({.dinp = dinp.data(),
+                               .dout = dout.data(),
+                               .weight = weight.data(),
+                               .num_rows = c.num_rows,
+                               .C = c.C,
+                               .OC = c.OC});
+    }
+    void compute_dweight(bool accumulate) {
+        matmul_dweight_cpu<Real>({.dweight = dweight.data(),
+                                  .dout = dout.data(),
+                                  .inp = inp.data(),
+                                  .num_rows = c.num_rows,
+                                  .C = c.C,
+                                  .OC = c.OC,
+                                  .accumulate = accumulate});
+    }
+    // All of the backward pass, as training calls it.
+    void backward() {
+        matmul_backward<Real>(nullptr, {.dinp = dinp.data(),
+                                        .dweight = dweight.data(),
+                                        .dbias = dbias.data(),
+                                        .dout = dout.data(),
+                                        .inp = inp.data(),
+                                        .weight = weight.data(),
+                                        .num_rows = c.num_rows,
+                                        .C = c.C,
+                                        .OC = c.OC,
+                                        .accumulate = false});
+    }
+};
+
+// Calls check(case) for each of the shapes.
+template <class Real, class Check>
 static void for_shapes(std::span<const Shape> some, Check check) {
-    for (auto [N, C, OC] : some) {
-        SCOPED_TRACE(format_string("N %d C %d OC %d", N, C, OC));
-        check(MatmulCase<T>(N, C, OC), N, C, OC);
+    for (const Shape& shape : some) {
+        SCOPED_TRACE(format_string("%d rows, C %d, OC %d", shape.num_rows, shape.C, shape.OC));
+        check(MatmulCase<Real>(shape));
     }
 }
 
-template <class T, class Check>
+template <class Real, class Check>
 static void for_each_shape(Check check) {
-    const bool is_fp32 = std::is_same_v<T, float>;
-    for_shapes<T>(is_fp32 ? std::span<const Shape>(shapes) : std::span<const Shape>(shapes16), check);
+    const bool is_fp32 = std::is_same_v<Real, float>;
+    for_shapes<Real>(is_fp32 ? std::span<const Shape>(shapes) : std::span<const Shape>(shapes16), check);
 }
 
 static bool is_software(const LaunchPad& pad) { return pad.device().type == DeviceType::software; }
 
-// The shapes for the device's matrix cores; none where it has no such cores for T.
-template <class T>
-static std::span<const Shape> shapes_for_matrix_cores() {
-    if (std::is_same_v<T, float> || test_pads().empty()) return {};
+// The shapes for the device's tensor cores; none if it has no fragments for Real.
+template <class Real>
+static std::span<const Shape> shapes_for_tensor_cores() {
+    if (std::is_same_v<Real, float> || test_pads().empty()) return {};
     const LaunchPad& pad = *test_pads()[0];
-    if (!(std::is_same_v<T, bf16> ? pad.limits().bf16_matrix : pad.limits().fp16_matrix)) return {};
-    const std::span<const Shape> all = matrix_shapes;
-    return is_software(pad) ? all.first(SOFTWARE_MATRIX_SHAPES) : all;
+    if (!pad.limits().fragment<Real>()) return {};
+    const std::span<const Shape> all = tensor_core_shapes;
+    return is_software(pad) ? all.first(SOFTWARE_TENSOR_CORE_SHAPES) : all;
 }
 
-// A table's versions for matrix cores (number 5), or the others. On a software device the former are tried
-// with the smallest tiles and, at the first shape, with the largest where both factors' layouts are covered;
-// the functions that train take those of two teams there.
+static bool is_tensor_core(const char* version) { return !strncmp(version, "matmul5", 7); }
+
+// The tensor-core versions of a table. A software device runs the smallest tile and, for the first shape, the
+// largest one where that covers the layouts of both operands; its training functions choose a tile with two
+// k_groups.
 template <class Versions>
-static Versions matrix_versions(Versions versions, int N) {
-    std::erase_if(versions, [](const auto& version) { return !strchr(version.name, '5'); });
+static Versions tensor_core_versions(Versions versions, int num_rows) {
+    std::erase_if(versions, [](const auto& version) { return !is_tensor_core(version.name); });
     for (auto& version : versions)
         if (is_software(*test_pads()[0])) {
-            version.block_sizes = {64};
-            if (N == matrix_shapes[0].N && !strstr(version.name, "dinp")) version.block_sizes.push_back(256);
+            version.configs = {{64, 64}};
+            if (num_rows == tensor_core_shapes[0].num_rows && strcmp(version.name, "matmul5_nn") != 0)
+                version.configs.push_back({128, 256});
         }
     return versions;
 }
 template <class Versions>
 static Versions other_versions(Versions versions) {
-    std::erase_if(versions, [](const auto& version) { return strchr(version.name, '5'); });
+    std::erase_if(versions, [](const auto& version) { return is_tensor_core(version.name); });
     return versions;
 }
 
-template <class T>
+template <class Real>
 struct Matmul : testing::Test {};
 TYPED_TEST_SUITE(Matmul, RealTypes);
 
+// --- the CPU versions ---
+
 TYPED_TEST(Matmul, ForwardCpuMatchesDouble) {
-    using T = TypeParam;
-    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
-                             bias = from_floats<T>(c.bias);
+    using Real = TypeParam;
+    for_each_shape<Real>([](const MatmulCase<Real>& c) {
         for_each_simd_level([&] {
-            std::vector<T> out = from_floats<T>(nans(c.out.size()));
-            matmul_forward_cpu(out.data(), inp.data(), weight.data(), bias.data(), N, C, OC);
-            expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
-            matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
-            expect_close("out without bias", to_floats(out), c.out_without_bias(), tolerance<T>(1e-6));
+            HostArrays<Real> host(c);
+            host.forward(true);
+            expect_close("out", to_floats(host.out), c.out, tolerance<Real>(1e-6));
+            host.forward(false);
+            expect_close("out without bias", to_floats(host.out), c.out_without_bias(),
+                         tolerance<Real>(1e-6));
         });
     });
-}
-
-// Both functions of the backward pass, as training calls them; dinp may be null.
-template <class T>
-static void matmul_backward(LaunchPad* pad, T* dinp, T* dweight, T* dbias, const T* dout, const T* inp,
-                            const T* weight, int N, int C, int OC, bool accumulate, const T* pre = nullptr) {
-    std::optional<DeviceArray<float>> scratch, dweight_scratch;
-    if (pad) {
-        scratch.emplace(*pad, matmul_dinp_scratch<T>(pad, N, C, OC) + 1);
-        dweight_scratch.emplace(*pad, matmul_dweight_scratch<T>(pad, N, C, OC) + 1);
-    }
-    const SideBySide group(pad);
-    if (dinp) matmul_backward_input<T>(pad, dinp, pad ? scratch->data : nullptr, dout, weight, N, C, OC, pre);
-    matmul_backward_parameters<T>(pad, dweight, dbias, pad ? dweight_scratch->data : nullptr, dout, inp, N, C,
-                                  OC, accumulate);
 }
 
 TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
-    using T = TypeParam;
-    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
-                             dout = from_floats<T>(c.dout);
+    using Real = TypeParam;
+    for_each_shape<Real>([](const MatmulCase<Real>& c) {
         for_each_simd_level([&] {
-            std::vector<T> dinp = from_floats<T>(nans(c.dinp.size())),
-                           dweight = from_floats<T>(nans(c.dweight.size())),
-                           dbias = from_floats<T>(c.dbias_before);
-            matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), dout.data(), inp.data(),
-                               weight.data(), N, C, OC, false);
-            expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
-            expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
-            expect_close("dbias", to_floats(dbias), c.dbias, tolerance<T>(1e-6));
-            dweight = from_floats<T>(c.dweight_before);
-            matmul_backward<T>(nullptr, nullptr, dweight.data(), nullptr, dout.data(), inp.data(),
-                               weight.data(), N, C, OC, true);
-            expect_close("dweight, added to", to_floats(dweight), c.dweight_added, tolerance<T>(1e-6));
+            HostArrays<Real> host(c);
+            host.backward();
+            expect_close("dinp", to_floats(host.dinp), c.dinp, tolerance<Real>(1e-6));
+            expect_close("dweight", to_floats(host.dweight), c.dweight, tolerance<Real>(1e-6));
+            expect_close("dbias", to_floats(host.dbias), c.dbias, tolerance<Real>(1e-6));
+            host.dweight = from_floats<Real>(c.dweight_before);
+            host.compute_dweight(true);
+            expect_close("dweight, accumulated", to_floats(host.dweight), c.dweight_added,
+                         tolerance<Real>(1e-6));
         });
     });
 }
 
-// A few rows, as when text is generated, and the next number, which takes another way.
+// Few rows, as in generating text, and one row more, which takes another code path.
 TYPED_TEST(Matmul, FewRowsMatchDoubleOnTheCpu) {
-    using T = TypeParam;
-    for (int N : {1, 2, 3, 4, 5}) {
-        const MatmulCase<T> c(N, 100, 77);
-        SCOPED_TRACE(format_string("N %d", N));
-        std::vector<T> out = from_floats<T>(nans(c.out.size()));
-        matmul_forward_cpu(out.data(), from_floats<T>(c.inp).data(), from_floats<T>(c.weight).data(),
-                           from_floats<T>(c.bias).data(), N, 100, 77);
-        expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
-        matmul_forward_cpu<T>(out.data(), from_floats<T>(c.inp).data(), from_floats<T>(c.weight).data(),
-                              nullptr, N, 100, 77);
-        expect_close("out without bias", to_floats(out), c.out_without_bias(), tolerance<T>(1e-6));
+    using Real = TypeParam;
+    for (int num_rows : {1, 2, 3, 4, 5}) {
+        const MatmulCase<Real> c({num_rows, 100, 77});
+        SCOPED_TRACE(format_string("%d rows", num_rows));
+        HostArrays<Real> host(c);
+        host.forward(true);
+        expect_close("out", to_floats(host.out), c.out, tolerance<Real>(1e-6));
+        host.forward(false);
+        expect_close("out without bias", to_floats(host.out), c.out_without_bias(), tolerance<Real>(1e-6));
     }
 }
 
-// The shape of the trainer's larger layers, more than one stretch of K and several tiles of the output.
-template <class T>
+// The size of a larger layer: more than one block of K, and several tiles of the output.
+template <class Real>
 static void check_large() {
-    const MatmulCase<T> c(270, 1777, 390);
-    const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
-                         bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout);
+    const MatmulCase<Real> c({270, 1777, 390});
     for_each_simd_level([&] {
-        std::vector<T> out = from_floats<T>(nans(c.out.size())), dinp = from_floats<T>(nans(c.dinp.size())),
-                       dweight = from_floats<T>(nans(c.dweight.size())),
-                       added = from_floats<T>(c.dweight_before);
-        matmul_forward_cpu(out.data(), inp.data(), weight.data(), bias.data(), 270, 1777, 390);
-        matmul_dinp_cpu(dinp.data(), dout.data(), weight.data(), 270, 1777, 390);
-        matmul_dweight_cpu(dweight.data(), dout.data(), inp.data(), 270, 1777, 390, false);
-        matmul_dweight_cpu(added.data(), dout.data(), inp.data(), 270, 1777, 390, true);
-        expect_close("out", to_floats(out), c.out, tolerance<T>(1e-6));
-        expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
-        expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
-        expect_close("dweight, added to", to_floats(added), c.dweight_added, tolerance<T>(1e-6));
+        HostArrays<Real> host(c);
+        host.forward(true);
+        host.compute_dinp();
+        host.compute_dweight(false);
+        expect_close("out", to_floats(host.out), c.out, tolerance<Real>(1e-6));
+        expect_close("dinp", to_floats(host.dinp), c.dinp, tolerance<Real>(1e-6));
+        expect_close("dweight", to_floats(host.dweight), c.dweight, tolerance<Real>(1e-6));
+        host.dweight = from_floats<Real>(c.dweight_before);
+        host.compute_dweight(true);
+        expect_close("dweight, accumulated", to_floats(host.dweight), c.dweight_added, tolerance<Real>(1e-6));
     });
 }
 TEST(MatmulCpu, LargeMatchesDouble) { check_large<float>(); }
 TEST(MatmulCpu, LargeMatchesDoubleInBf16) { check_large<bf16>(); }
 
-// One, two, three and many threads give the same bits: the sums' order does not depend on the tiles.
-template <class T>
-static void check_threads(int N, int C, int OC) {
-    const MatmulCase<T> c(N, C, OC);
-    const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
-                         dout = from_floats<T>(c.dout);
+// Results are bit-identical with any number of threads: the order of sums does not depend on the tiles.
+template <class Real>
+static void check_threads(const Shape& shape) {
+    const MatmulCase<Real> c(shape);
     const int threads = omp_get_max_threads();
     std::vector<std::vector<float>> first;
     for (int n : {1, 2, 3, 16}) {
         omp_set_num_threads(n);
-        std::vector<T> out = from_floats<T>(nans(c.out.size())), dinp = from_floats<T>(nans(c.dinp.size())),
-                       dweight = from_floats<T>(nans(c.dweight.size())),
-                       dbias = from_floats<T>(c.dbias_before);
-        matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
-        matmul_backward<T>(nullptr, dinp.data(), dweight.data(), dbias.data(), dout.data(), inp.data(),
-                           weight.data(), N, C, OC, false);
-        const std::vector<std::vector<float>> got = {to_floats(out), to_floats(dinp), to_floats(dweight),
-                                                     to_floats(dbias)};
+        HostArrays<Real> host(c);
+        host.forward(false);
+        host.backward();
+        const std::vector<std::vector<float>> got = {to_floats(host.out), to_floats(host.dinp),
+                                                     to_floats(host.dweight), to_floats(host.dbias)};
         if (first.empty()) first = got;
         EXPECT_EQ(got, first) << n << " threads";
     }
     omp_set_num_threads(threads);
 }
 TEST(MatmulCpu, ThreadsDoNotChangeResults) {
-    check_threads<float>(130, 801, 390);
-    for_each_simd_level([] { check_threads<bf16>(130, 801, 390); });
-    check_threads<float>(1, 40, 77);
+    check_threads<float>({130, 801, 390});
+    for_each_simd_level([] { check_threads<bf16>({130, 801, 390}); });
+    check_threads<float>({1, 40, 77});
 }
 
-// What is not a number or infinite stays so, and touches no other row or column.
+// NaN and infinity propagate, but to no other row or column.
 TYPED_TEST(Matmul, NanAndInfinityPassThroughOnTheCpu) {
-    using T = TypeParam;
-    const int N = 30, C = 70, OC = 50;
+    using Real = TypeParam;
+    const int num_rows = 30, C = 70, OC = 50;
     const float infinity = std::numeric_limits<float>::infinity();
-    std::vector<T> inp(N * C, T(1.0f)), weight(OC * C, T(1.0f)), out(N * OC);
-    inp[3 * C + 5] = T(std::numeric_limits<float>::quiet_NaN());
-    inp[7 * C + 6] = T(infinity);
-    weight[9 * C + 69] = T(-infinity);
+    std::vector<Real> inp(num_rows * C, Real(1.0f)), weight(OC * C, Real(1.0f)), out(num_rows * OC);
+    inp[3 * C + 5] = Real(std::numeric_limits<float>::quiet_NaN());
+    inp[7 * C + 6] = Real(infinity);
+    weight[9 * C + 69] = Real(-infinity);
     for_each_simd_level([&] {
-        matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
-        for (int n = 0; n < N; n++)
+        matmul_forward_cpu<Real>({.out = out.data(),
+                                  .inp = inp.data(),
+                                  .weight = weight.data(),
+                                  .num_rows = num_rows,
+                                  .C = C,
+                                  .OC = OC});
+        for (int n = 0; n < num_rows; n++)
             for (int o = 0; o < OC; o++) {
                 const float got = float(out[n * OC + o]);
                 if (n == 3 || (n == 7 && o == 9))  // infinity minus infinity
@@ -262,143 +301,185 @@ TYPED_TEST(Matmul, NanAndInfinityPassThroughOnTheCpu) {
     });
 }
 
-// Panels of operands are kept from product to product: what an earlier one left there stays out of the next,
-// whose rows, columns and K fill no panel.
-TYPED_TEST(Matmul, NanDoesNotOutliveItsProductOnTheCpu) {
-    using T = TypeParam;
-    const int few = 64, many = 800, N = 37, C = 41, OC = 43;
-    const std::vector<T> nan(size_t(few) * many, T(std::numeric_limits<float>::quiet_NaN()));
-    std::vector<T> ignored(nan.size());
-    const MatmulCase<T> c(N, C, OC);
-    const std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
-                         dout = from_floats<T>(c.dout);
+// Packed panels are reused from GEMM to GEMM. Values of an earlier one must not reach a later one whose rows,
+// columns and K fill no panel.
+TYPED_TEST(Matmul, NanDoesNotOutliveItsGemmOnTheCpu) {
+    using Real = TypeParam;
+    const int few = 64, many = 800;
+    const std::vector<Real> nan(size_t(few) * many, Real(std::numeric_limits<float>::quiet_NaN()));
+    std::vector<Real> ignored(nan.size());
+    const MatmulCase<Real> c({37, 41, 43});
     for_each_simd_level([&] {
         auto leave_nan = [&] {
-            matmul_forward_cpu<T>(ignored.data(), nan.data(), nan.data(), nullptr, few, many, few);
-            matmul_dweight_cpu<T>(ignored.data(), nan.data(), nan.data(), many, few, few, false);
+            matmul_forward_cpu<Real>({.out = ignored.data(),
+                                      .inp = nan.data(),
+                                      .weight = nan.data(),
+                                      .num_rows = few,
+                                      .C = many,
+                                      .OC = few});
+            matmul_dweight_cpu<Real>({.dweight = ignored.data(),
+                                      .dout = nan.data(),
+                                      .inp = nan.data(),
+                                      .num_rows = many,
+                                      .C = few,
+                                      .OC = few,
+                                      .accumulate = false});
         };
-        std::vector<T> out(c.out.size()), dinp(c.dinp.size()), dweight(c.dweight.size());
+        HostArrays<Real> host(c);
         leave_nan();
-        matmul_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, N, C, OC);
+        host.forward(false);
         leave_nan();
-        matmul_dinp_cpu(dinp.data(), dout.data(), weight.data(), N, C, OC);
+        host.compute_dinp();
         leave_nan();
-        matmul_dweight_cpu(dweight.data(), dout.data(), inp.data(), N, C, OC, false);
-        expect_close("out", to_floats(out), c.out_without_bias(), tolerance<T>(1e-6));
-        expect_close("dinp", to_floats(dinp), c.dinp, tolerance<T>(1e-6));
-        expect_close("dweight", to_floats(dweight), c.dweight, tolerance<T>(1e-6));
+        host.compute_dweight(false);
+        expect_close("out", to_floats(host.out), c.out_without_bias(), tolerance<Real>(1e-6));
+        expect_close("dinp", to_floats(host.dinp), c.dinp, tolerance<Real>(1e-6));
+        expect_close("dweight", to_floats(host.dweight), c.dweight, tolerance<Real>(1e-6));
     });
 }
 
-// Products of bf16 are what AMX is for; where it is emulated it can be counted.
+// AMX serves bf16 GEMMs; its emulated instructions can be counted.
 TEST(MatmulCpu, Bf16RunsOnAmx) {
     if (!AmxEmulator::is_possible()) GTEST_SKIP() << "this CPU has AMX, or cannot emulate it";
     const AmxEmulator emulator;
     choose_simd_level(SIMD_AMX);
-    const int N = 64, C = 128, OC = 96;
+    const Shape s = {64, 128, 96};
+    const MatmulCase<float> c(s);
+    const MatmulCase<bf16> c16(s);
+    HostArrays<float> host(c);
+    HostArrays<bf16> host16(c16);
     const long before = AmxEmulator::count();
-    std::vector<float> x(N * C), w(OC * C), y(N * OC);
-    matmul_forward_cpu<float>(y.data(), x.data(), w.data(), nullptr, N, C, OC);
+    host.forward(false);
     EXPECT_EQ(AmxEmulator::count(), before);
-    std::vector<bf16> x16(N * C), w16(OC * C), y16(N * OC);
-    matmul_forward_cpu<bf16>(y16.data(), x16.data(), w16.data(), nullptr, N, C, OC);
-    EXPECT_GE(AmxEmulator::count() - before, N / 16 * OC / 16 * C / 32);  // products of tiles alone
+    host16.forward(false);
+    EXPECT_GE(AmxEmulator::count() - before,
+              s.num_rows / 16 * s.OC / 16 * s.C / 32);  // the tile multiplications
     choose_simd_level(best_simd_level());
 }
 
-template <class T, class Versions>
-static void check_forward(const MatmulCase<T>& c, int N, int C, int OC, const Versions& versions) {
-    for_each_version<T>(versions, [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
-        version.launch(pad, out, inp, weight, bias, N, C, OC, block);
-        expect_close("out", out.values(), c.out, tolerance<T>());
+// --- the GPU versions ---
+
+template <class Real, class Versions>
+static void check_forward(const MatmulCase<Real>& c, const Versions& versions) {
+    for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, Tile tile) {
+        DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
+        version.launch(pad,
+                       {.out = out,
+                        .inp = inp,
+                        .weight = weight,
+                        .bias = bias,
+                        .num_rows = c.num_rows,
+                        .C = c.C,
+                        .OC = c.OC},
+                       tile);
+        expect_close("out", out.values(), c.out, tolerance<Real>());
     });
 }
 
-template <class T, class Versions>
-static void check_dinp(const MatmulCase<T>& c, int N, int C, int OC, const Versions& versions) {
-    for_each_version<T>(versions, [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> dout(pad, c.dout), weight(pad, c.weight), dinp(pad, c.dinp.size());
-        version.launch(pad, dinp, dout, weight, N, C, OC, block);
-        expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
+template <class Real, class Versions>
+static void check_dinp(const MatmulCase<Real>& c, const Versions& versions) {
+    for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, Tile tile) {
+        DeviceArray<Real> dout(pad, c.dout), weight(pad, c.weight), dinp(pad, c.dinp.size());
+        version.launch(
+            pad, {.dinp = dinp, .dout = dout, .weight = weight, .num_rows = c.num_rows, .C = c.C, .OC = c.OC},
+            tile);
+        expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
     });
 }
 
-// Overwritten, where NaN was, and added to.
-template <class T, class Versions>
-static void check_dweight(const MatmulCase<T>& c, int N, int C, int OC, const Versions& versions) {
-    for_each_version<T>(versions, [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<T> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight.size()),
+// Overwrites NaN, and accumulates.
+template <class Real, class Versions>
+static void check_dweight(const MatmulCase<Real>& c, const Versions& versions) {
+    for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, Tile tile) {
+        DeviceArray<Real> dout(pad, c.dout), inp(pad, c.inp), dweight(pad, c.dweight.size()),
             added(pad, c.dweight_before);
-        DeviceArray<float> scratch(pad, matmul_dweight_scratch<T>(&pad, N, C, OC));
-        version.launch(pad, dweight, scratch, dout, inp, N, C, OC, false, block);
-        version.launch(pad, added, scratch, dout, inp, N, C, OC, true, block);
-        expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
-        expect_close("dweight, added to", added.values(), c.dweight_added, tolerance<T>());
+        MatmulBackwardParameters<Real> p = {.dweight = dweight,
+                                            .dout = dout,
+                                            .inp = inp,
+                                            .num_rows = c.num_rows,
+                                            .C = c.C,
+                                            .OC = c.OC,
+                                            .accumulate = false};
+        version.launch(pad, p, tile);
+        p.dweight = added;
+        p.accumulate = true;
+        version.launch(pad, p, tile);
+        expect_close("dweight", dweight.values(), c.dweight, tolerance<Real>());
+        expect_close("dweight, accumulated", added.values(), c.dweight_added, tolerance<Real>());
     });
 }
 
 TYPED_TEST(Matmul, ForwardGpuMatchesDouble) {
-    using T = TypeParam;
-    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        check_forward(c, N, C, OC, other_versions(matmul_forward_versions<T>()));
-    });
+    using Real = TypeParam;
+    for_each_shape<Real>(
+        [](const MatmulCase<Real>& c) { check_forward(c, other_versions(matmul_forward_versions<Real>())); });
 }
 
 TYPED_TEST(Matmul, DinpGpuMatchesDouble) {
-    using T = TypeParam;
-    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        check_dinp(c, N, C, OC, other_versions(matmul_dinp_versions<T>()));
-    });
+    using Real = TypeParam;
+    for_each_shape<Real>(
+        [](const MatmulCase<Real>& c) { check_dinp(c, other_versions(matmul_dinp_versions<Real>())); });
 }
 
 TYPED_TEST(Matmul, DweightGpuMatchesDouble) {
-    using T = TypeParam;
-    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        check_dweight(c, N, C, OC, other_versions(matmul_dweight_versions<T>()));
-    });
+    using Real = TypeParam;
+    for_each_shape<Real>(
+        [](const MatmulCase<Real>& c) { check_dweight(c, other_versions(matmul_dweight_versions<Real>())); });
 }
 
 TYPED_TEST(Matmul, DbiasGpuMatchesDouble) {
-    using T = TypeParam;
-    for_each_shape<T>([](const MatmulCase<T>& c, int N, int C, int OC) {
-        for_each_version<T>(matmul_dbias_versions<T>(), [&](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<T> dout(pad, c.dout), dbias(pad, c.dbias_before);
-            DeviceArray<float> scratch(pad, matmul_dweight_scratch<T>(&pad, N, C, OC));
-            version.launch(pad, dbias, scratch, dout, N, OC, block);
-            expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
-        });
+    using Real = TypeParam;
+    for_each_shape<Real>([](const MatmulCase<Real>& c) {
+        for_each_version<Real>(
+            matmul_dbias_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+                DeviceArray<Real> dout(pad, c.dout), dbias(pad, c.dbias_before);
+                version.launch(pad, {.dbias = dbias, .dout = dout, .num_rows = c.num_rows, .OC = c.OC},
+                               block_size);
+                expect_close("dbias", dbias.values(), c.dbias, tolerance<Real>());
+            });
     });
 }
 
-// The functions that training calls, with and without the optional tensors; twice, as in two micro-steps: the
-// first overwrites dweight.
-template <class T>
-static void check_training_functions(const MatmulCase<T>& c, int N, int C, int OC) {
+// The functions that training calls, with and without the optional tensors; the backward pass twice, as in
+// two micro-steps.
+template <class Real>
+static void check_training_functions(const MatmulCase<Real>& c) {
     for (const auto& pad : test_pads()) {
-        if (!std::is_same_v<T, float> && pad != test_pads()[0]) continue;
-        DeviceArray<T> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout);
-        DeviceArray<T> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
-        DeviceArray<T> dweight(*pad, c.dweight.size()), dbias(*pad, c.dbias_before);
-        matmul_forward<T>(pad.get(), out, inp, weight, nullptr, N, C, OC);
-        expect_close("out without bias", out.values(), c.out_without_bias(), tolerance<T>());
-        matmul_forward<T>(pad.get(), out, inp, weight, bias, N, C, OC);
-        expect_close("out", out.values(), c.out, tolerance<T>());
-        if (C % 8 == 0 && OC % 8 == 0) {
-            DeviceArray<T> transposed(*pad, c.weight.size()), from_transposed(*pad, c.out.size());
-            transpose<T>(pad.get(), transposed, weight, OC, C);
-            matmul_forward<T>(pad.get(), from_transposed, inp, weight, bias, N, C, OC, nullptr, transposed);
-            expect_close("out from transposed weights", from_transposed.values(), c.out, tolerance<T>());
-        }
-        matmul_backward<T>(pad.get(), dinp, dweight, dbias, dout, inp, weight, N, C, OC, false);
-        expect_close("dinp", dinp.values(), c.dinp, tolerance<T>());
-        expect_close("dweight", dweight.values(), c.dweight, tolerance<T>());
-        expect_close("dbias", dbias.values(), c.dbias, tolerance<T>());
-        matmul_backward<T>(pad.get(), nullptr, dweight, nullptr, dout, inp, weight, N, C, OC, true);
+        if (!std::is_same_v<Real, float> && pad != test_pads()[0]) continue;
+        DeviceArray<Real> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout);
+        DeviceArray<Real> out(*pad, c.out.size()), dinp(*pad, c.dinp.size());
+        DeviceArray<Real> dweight(*pad, c.dweight.size()), dbias(*pad, c.dbias_before);
+        MatmulForward<Real> forward = {
+            .out = out, .inp = inp, .weight = weight, .num_rows = c.num_rows, .C = c.C, .OC = c.OC};
+        matmul_forward<Real>(pad.get(), forward);
+        expect_close("out without bias", out.values(), c.out_without_bias(), tolerance<Real>());
+        forward.bias = bias;
+        matmul_forward<Real>(pad.get(), forward);
+        expect_close("out", out.values(), c.out, tolerance<Real>());
+        matmul_backward<Real>(pad.get(), {.dinp = dinp,
+                                          .dweight = dweight,
+                                          .dbias = dbias,
+                                          .dout = dout,
+                                          .inp = inp,
+                                          .weight = weight,
+                                          .num_rows = c.num_rows,
+                                          .C = c.C,
+                                          .OC = c.OC,
+                                          .accumulate = false});
+        expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
+        expect_close("dweight", dweight.values(), c.dweight, tolerance<Real>());
+        expect_close("dbias", dbias.values(), c.dbias, tolerance<Real>());
+        matmul_backward_parameters<Real>(pad.get(), {.dweight = dweight,
+                                                     .dout = dout,
+                                                     .inp = inp,
+                                                     .num_rows = c.num_rows,
+                                                     .C = c.C,
+                                                     .OC = c.OC,
+                                                     .accumulate = true});
         std::vector<float> twice(c.dweight);
         for (float& w : twice) w *= 2;
-        expect_close("dweight after two calls", dweight.values(), twice, 2 * tolerance<T>());
-        expect_close("dbias, not asked for", dbias.values(), c.dbias, tolerance<T>());
+        expect_close("dweight after two calls", dweight.values(), twice, 2 * tolerance<Real>());
+        expect_close("dbias, not requested", dbias.values(), c.dbias, tolerance<Real>());
     }
 }
 
@@ -406,172 +487,261 @@ TYPED_TEST(Matmul, BackwardGpuMatchesDouble) {
     for_each_shape<TypeParam>(check_training_functions<TypeParam>);
 }
 
-// The product with GELU behind it, and the backward pass through it, against the layers one by one.
-template <class T>
-static void check_gelu(const MatmulCase<T>& c, int N, int C, int OC) {
-    const size_t n = size_t(N) * OC, rows = size_t(N) * C;
-    const std::vector<float> pre_inp = random_values<T>(rows, 9);
-    std::vector<float> out(n), dinp(rows);
-    gelu_forward_cpu(out.data(), c.out.data(), n);
-    gelu_backward_cpu(dinp.data(), pre_inp.data(), c.dinp.data(), rows);
-    auto check = [&](LaunchPad* pad, T* inp, T* weight, T* bias, T* dout, T* pre_of_inp, T* got_out,
-                     T* got_pre, T* got_dinp, T* dweight) {
-        matmul_gelu_forward(pad, got_out, got_pre, inp, weight, bias, N, C, OC);
-        matmul_backward<T>(pad, got_dinp, dweight, nullptr, dout, inp, weight, N, C, OC, false, pre_of_inp);
+// Deferred parameter gradients equal those computed at once, whoever runs them: the next group, or commit().
+TYPED_TEST(Matmul, DeferredParameterGradientsAreTheSame) {
+    using Real = TypeParam;
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    LaunchPad& pad = *test_pads()[0];
+    const MatmulCase<Real> c({65, 68, 132});
+    DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), dout(pad, c.dout), dinp(pad, c.dinp.size());
+    for (const bool in_group : {true, false}) {
+        DeviceArray<Real> dweight(pad, c.dweight.size()), dbias(pad, c.dbias_before);
+        matmul_backward<Real>(&pad, {.dinp = dinp,
+                                     .dweight = dweight,
+                                     .dbias = dbias,
+                                     .dout = dout,
+                                     .inp = inp,
+                                     .weight = weight,
+                                     .num_rows = c.num_rows,
+                                     .C = c.C,
+                                     .OC = c.OC,
+                                     .accumulate = false,
+                                     .defer_parameters = true});
+        if (in_group) {
+            const ConcurrentGroup group(&pad);
+            pad.run_deferred();
+        }
+        expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
+        expect_close("dweight", dweight.values(), c.dweight, tolerance<Real>());
+        expect_close("dbias", dbias.values(), c.dbias, tolerance<Real>());
+    }
+}
+
+// GEMMs fused with GELU and its derivative, against the separate layers.
+template <class Real>
+static void check_gelu(const MatmulCase<Real>& c) {
+    const size_t n = c.out.size(), n_inp = c.dinp.size();
+    const std::vector<float> pre_inp = random_values<Real>(n_inp, 9);
+    std::vector<float> want_out(n), want_dinp(n_inp);
+    gelu_forward_cpu<float>({.out = want_out.data(), .inp = c.out.data(), .n = n});
+    gelu_backward_cpu<float>(
+        {.dinp = want_dinp.data(), .inp = pre_inp.data(), .dout = c.dinp.data(), .n = n_inp});
+    auto run = [&](LaunchPad* pad, MatmulForward<Real> forward, const MatmulBackwardInput<Real>& backward) {
+        matmul_forward(pad, forward);
+        matmul_backward_input(pad, backward);
     };
-    std::vector<T> inp = from_floats<T>(c.inp), weight = from_floats<T>(c.weight),
-                   bias = from_floats<T>(c.bias), dout = from_floats<T>(c.dout),
-                   pre_of_inp = from_floats<T>(pre_inp), dweight = from_floats<T>(nans(c.dweight.size()));
-    std::vector<T> got_out = from_floats<T>(nans(n)), got_pre = got_out,
-                   got_dinp = from_floats<T>(nans(rows));
-    check(nullptr, inp.data(), weight.data(), bias.data(), dout.data(), pre_of_inp.data(), got_out.data(),
-          got_pre.data(), got_dinp.data(), dweight.data());
-    expect_close("pre on the CPU", to_floats(got_pre), c.out, tolerance<T>());
-    expect_close("out on the CPU", to_floats(got_out), out, 2 * tolerance<T>());
-    expect_close("dinp on the CPU", to_floats(got_dinp), dinp, 2 * tolerance<T>());
+    HostArrays<Real> host(c);
+    std::vector<Real> pre = host.out, pre_of_inp = from_floats<Real>(pre_inp);
+    run(nullptr,
+        {host.out.data(), pre.data(), host.inp.data(), host.weight.data(), host.bias.data(), c.num_rows, c.C,
+         c.OC},
+        {host.dinp.data(), host.dout.data(), host.weight.data(), pre_of_inp.data(), c.num_rows, c.C, c.OC});
+    expect_close("pre on the CPU", to_floats(pre), c.out, tolerance<Real>());
+    expect_close("out on the CPU", to_floats(host.out), want_out, 2 * tolerance<Real>());
+    expect_close("dinp on the CPU", to_floats(host.dinp), want_dinp, 2 * tolerance<Real>());
     for (const auto& pad : test_pads()) {
-        DeviceArray<T> x(*pad, c.inp), w(*pad, c.weight), b(*pad, c.bias), dy(*pad, c.dout),
-            pre(*pad, pre_inp), y(*pad, n), y_pre(*pad, n), dx(*pad, rows), dw(*pad, c.dweight.size());
-        check(pad.get(), x, w, b, dy, pre, y, y_pre, dx, dw);
-        expect_close("pre", y_pre.values(), c.out, tolerance<T>());
-        expect_close("out", y.values(), out, 2 * tolerance<T>());
-        expect_close("dinp", dx.values(), dinp, 2 * tolerance<T>());
-        expect_close("dweight", dw.values(), c.dweight, tolerance<T>());
-        if (!std::is_same_v<T, float>) break;
+        DeviceArray<Real> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout),
+            device_pre_inp(*pad, pre_inp), out(*pad, n), device_pre(*pad, n), dinp(*pad, n_inp);
+        run(pad.get(), {out, device_pre, inp, weight, bias, c.num_rows, c.C, c.OC},
+            {dinp, dout, weight, device_pre_inp, c.num_rows, c.C, c.OC});
+        expect_close("pre", device_pre.values(), c.out, tolerance<Real>());
+        expect_close("out", out.values(), want_out, 2 * tolerance<Real>());
+        expect_close("dinp", dinp.values(), want_dinp, 2 * tolerance<Real>());
+        if (!std::is_same_v<Real, float>) break;
     }
 }
 
 TYPED_TEST(Matmul, GeluMatchesTheLayers) { for_each_shape<TypeParam>(check_gelu<TypeParam>); }
 
-// --- on matrix cores; dev/setup.sh newer-mesa unpacks a software device that has some, in fp16 ---
+// --- tensor cores; dev/setup.sh newer-mesa unpacks a software device that has fragments for fp16 ---
 
 TYPED_TEST(Matmul, MatrixVersionsMatchDouble) {
-    using T = TypeParam;
-    const std::span<const Shape> some = shapes_for_matrix_cores<T>();
-    if (some.empty()) GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
-    for_shapes<T>(some, [](const MatmulCase<T>& c, int N, int C, int OC) {
-        check_forward(c, N, C, OC, matrix_versions(matmul_forward_versions<T>(), N));
-        check_dinp(c, N, C, OC, matrix_versions(matmul_dinp_versions<T>(), N));
-        check_dweight(c, N, C, OC, matrix_versions(matmul_dweight_versions<T>(), N));
+    using Real = TypeParam;
+    const std::span<const Shape> some = shapes_for_tensor_cores<Real>();
+    if (some.empty()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    for_shapes<Real>(some, [](const MatmulCase<Real>& c) {
+        check_forward(c, tensor_core_versions(matmul_forward_versions<Real>(), c.num_rows));
+        check_dinp(c, tensor_core_versions(matmul_dinp_versions<Real>(), c.num_rows));
+        check_dweight(c, tensor_core_versions(matmul_dweight_versions<Real>(), c.num_rows));
     });
 }
 
 TYPED_TEST(Matmul, MatrixTrainingFunctionsMatchDouble) {
-    using T = TypeParam;
-    const std::span<const Shape> some = shapes_for_matrix_cores<T>();
-    if (some.empty()) GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
-    for_shapes<T>(some, check_training_functions<T>);
-    for_shapes<T>(is_software(*test_pads()[0]) ? some.first(1) : some, check_gelu<T>);
+    using Real = TypeParam;
+    const std::span<const Shape> some = shapes_for_tensor_cores<Real>();
+    if (some.empty()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    for_shapes<Real>(some, check_training_functions<Real>);
+    for_shapes<Real>(is_software(*test_pads()[0]) ? some.first(1) : some, check_gelu<Real>);
 }
 
-// A product that was left unfinished, when finish_product() has finished it: `want` within rounding, and to
-// the bit the partial results' sum in their order, plus bias (empty: none).
-template <class T>
-static void check_partial(LaunchPad& pad, const PartialProduct<T>& left, const DeviceArray<T>& value,
-                          const DeviceArray<float>& scratch, const std::vector<float>& bias,
-                          const std::vector<float>& want, int N, int C) {
-    ASSERT_GT(left.slices, 1) << "of so long sums";
-    EXPECT_EQ(left.partials, scratch.data);
-    EXPECT_EQ(left.bias != nullptr, !bias.empty());
-    const std::vector<float> partials = scratch.values();
-    finish_product(pad, left, N, C);
-    std::vector<float> sums(want.size());
+// So many rows that the forward pass transposes the weight first.
+TYPED_TEST(Matmul, MatrixForwardFromTransposedWeights) {
+    using Real = TypeParam;
+    if (shapes_for_tensor_cores<Real>().empty())
+        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    LaunchPad& pad = *test_pads()[0];
+    const MatmulCase<Real> c({16384, 8, 16});
+    ASSERT_TRUE(transposing_pays<Real>(pad, c.num_rows, c.C, c.OC));
+    DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
+    matmul_forward<Real>(&pad, {.out = out,
+                                .inp = inp,
+                                .weight = weight,
+                                .bias = bias,
+                                .num_rows = c.num_rows,
+                                .C = c.C,
+                                .OC = c.OC});
+    expect_close("out", out.values(), c.out, tolerance<Real>());
+}
+
+// A split-K result that matmul_forward() or matmul_backward_input() left unreduced. Taken by its reader and
+// reduced by reduce_split_k(), or reduced because somebody else accesses it, it is close to `want`, and
+// bit-identical to the sum of the partials in order plus bias (empty: none).
+template <class Real>
+static void check_unreduced(LaunchPad& pad, const std::function<void()>& launch,
+                            const DeviceArray<Real>& value, const std::vector<float>& bias,
+                            const std::vector<float>& want, int columns) {
+    launch();
+    const SplitKResult<Real> result = take_unreduced<Real>(pad, value.data);
+    ASSERT_GT(result.splits, 1) << "K is long enough to be split";
+    EXPECT_EQ(result.bias != nullptr, !bias.empty());
+    std::vector<float> partials(want.size() * result.splits), sums(want.size());
+    pad.download(partials.data(), result.partials, partials.size() * sizeof(float));
     for (size_t i = 0; i < sums.size(); i++) {
-        for (int slice = 0; slice < left.slices; slice++) sums[i] += partials[slice * sums.size() + i];
-        if (!bias.empty()) sums[i] += bias[i % C];
+        for (int split = 0; split < result.splits; split++) sums[i] += partials[split * sums.size() + i];
+        if (!bias.empty()) sums[i] += bias[i % columns];
     }
-    EXPECT_EQ(value.values(), rounded<T>(sums));
-    expect_close("finished", value.values(), want, tolerance<T>());
+    reduce_split_k(pad, result, int(want.size()) / columns, columns);
+    EXPECT_EQ(value.values(), rounded<Real>(sums));
+    expect_close("reduced", value.values(), want, tolerance<Real>());
+
+    const std::vector<Real> nan = from_floats<Real>(nans(want.size()));
+    pad.upload(value.data, nan.data(), nan.size() * sizeof(Real));
+    launch();
+    DeviceArray<Real> copy(pad, want.size());
+    DeviceArray<Real> zero(pad, std::vector<float>(want.size(), 0.0f));
+    residual_forward<Real>(&pad, {.out = copy, .inp1 = value, .inp2 = zero, .n = want.size()});
+    EXPECT_EQ(copy.values(), rounded<Real>(sums)) << "another layer read the result";
 }
 
-TYPED_TEST(Matmul, MatrixProductsAreLeftUnfinished) {
-    using T = TypeParam;
-    if (shapes_for_matrix_cores<T>().empty())
-        GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
-    const int N = 65, K = 1024, C = 72;
+TYPED_TEST(Matmul, MatrixResultsAreLeftUnreduced) {
+    using Real = TypeParam;
+    if (shapes_for_tensor_cores<Real>().empty())
+        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    const int num_rows = 65, K = 1024, C = 72;
     LaunchPad& pad = *test_pads()[0];
-    const MatmulCase<T> to(N, K, C), from(N, C, K);  // whose forward, and whose dinp, sum over K
+    const MatmulCase<Real> to({num_rows, K, C}), from({num_rows, C, K});  // out, and dinp, are sums over K
     {
-        DeviceArray<T> inp(pad, to.inp), weight(pad, to.weight), bias(pad, to.bias), out(pad, to.out.size());
-        DeviceArray<float> scratch(pad, matmul_forward_scratch<T>(&pad, N, K, C));
-        for (const bool has_bias : {true, false}) {
-            const auto left = matmul_forward_partial<T>(&pad, out, inp, weight,
-                                                        has_bias ? bias.data : nullptr, N, K, C, scratch);
-            check_partial<T>(pad, left, out, scratch, has_bias ? to.bias : std::vector<float>(),
-                             has_bias ? to.out : to.out_without_bias(), N, C);
-        }
-        const auto finished = matmul_forward_partial<T>(&pad, out, inp, weight, bias, N, K, C, nullptr);
-        EXPECT_EQ(finished.slices, 1) << "without scratch";
-        expect_close("out", out.values(), to.out, tolerance<T>());
+        DeviceArray<Real> inp(pad, to.inp), weight(pad, to.weight), bias(pad, to.bias),
+            out(pad, to.out.size());
+        for (const bool has_bias : {true, false})
+            check_unreduced<Real>(
+                pad,
+                [&] {
+                    matmul_forward<Real>(&pad, {.out = out,
+                                                .inp = inp,
+                                                .weight = weight,
+                                                .bias = has_bias ? bias.data : nullptr,
+                                                .num_rows = num_rows,
+                                                .C = K,
+                                                .OC = C,
+                                                .next = NextLayer::layernorm});
+                },
+                out, has_bias ? to.bias : std::vector<float>(), has_bias ? to.out : to.out_without_bias(), C);
     }
-    DeviceArray<T> dout(pad, from.dout), weight(pad, from.weight), dinp(pad, from.dinp.size());
-    DeviceArray<float> scratch(pad, matmul_dinp_scratch<T>(&pad, N, C, K));
-    const auto left = matmul_backward_input_partial<T>(&pad, dinp, scratch, dout, weight, N, C, K);
-    check_partial<T>(pad, left, dinp, scratch, {}, from.dinp, N, C);
+    DeviceArray<Real> dout(pad, from.dout), weight(pad, from.weight), dinp(pad, from.dinp.size());
+    check_unreduced<Real>(
+        pad,
+        [&] {
+            matmul_backward_input<Real>(&pad, {.dinp = dinp,
+                                               .dout = dout,
+                                               .weight = weight,
+                                               .num_rows = num_rows,
+                                               .C = C,
+                                               .OC = K,
+                                               .next = NextLayer::layernorm});
+        },
+        dinp, {}, from.dinp, C);
 }
 
-// Whole fragments may be converted by cutting bits off, which no tolerance of sums shows. One term each,
-// exact in fp32: what is stored must be as near to it as the type allows.
+// Some devices truncate when they convert whole fragments, which no tolerance of sums shows. With one term
+// each, exact in fp32, the stored result must be the nearest value of the type.
 TYPED_TEST(Matmul, MatrixResultsAreRoundedToNearest) {
-    using T = TypeParam;
-    if (shapes_for_matrix_cores<T>().empty())
-        GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
-    const int N = 40, C = 24, OC = 48;
+    using Real = TypeParam;
+    if (shapes_for_tensor_cores<Real>().empty())
+        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    const int num_rows = 40, C = 24, OC = 48;
     LaunchPad& pad = *test_pads()[0];
-    std::vector<float> inp(size_t(N) * C, 0.0f);
-    const std::vector<float> factors = random_values<T>(N, 1), weights = random_values<T>(size_t(OC) * C, 2);
-    for (int n = 0; n < N; n++) inp[size_t(n) * C] = factors[n];
-    DeviceArray<T> x(pad, inp), w(pad, weights), plain(pad, size_t(N) * OC), gelu(pad, plain.size),
+    std::vector<float> inp(size_t(num_rows) * C, 0.0f);
+    const std::vector<float> scales = random_values<Real>(num_rows, 1),
+                             weights = random_values<Real>(size_t(OC) * C, 2);
+    for (int n = 0; n < num_rows; n++) inp[size_t(n) * C] = scales[n];
+    DeviceArray<Real> x(pad, inp), w(pad, weights), plain(pad, size_t(num_rows) * OC), gelu(pad, plain.size),
         pre(pad, plain.size), zero(pad, std::vector<float>(OC, 0.0f));
-    matmul_forward<T>(&pad, plain, x, w, zero, N, C, OC);
-    matmul_gelu_forward<T>(&pad, gelu, pre, x, w, zero, N, C, OC);
+    matmul_forward<Real>(
+        &pad, {.out = plain, .inp = x, .weight = w, .bias = zero, .num_rows = num_rows, .C = C, .OC = OC});
+    matmul_forward<Real>(&pad, {.out = gelu,
+                                .pre = pre,
+                                .inp = x,
+                                .weight = w,
+                                .bias = zero,
+                                .num_rows = num_rows,
+                                .C = C,
+                                .OC = OC});
     const std::vector<float> got = plain.values(), got_pre = pre.values();
-    for (int n = 0; n < N; n++)
+    for (int n = 0; n < num_rows; n++)
         for (int o = 0; o < OC; o++) {
-            const float exact = factors[n] * weights[size_t(o) * C],
-                        least = std::abs(float(T(exact)) - exact);
+            const float exact = scales[n] * weights[size_t(o) * C],
+                        least = std::abs(float(Real(exact)) - exact);
             const size_t i = size_t(n) * OC + o;
             ASSERT_LE(std::abs(got[i] - exact), least) << n << " " << o << " " << got[i] << " " << exact;
             ASSERT_LE(std::abs(got_pre[i] - exact), least) << n << " " << o;
         }
-    // GELU of what was stored, by the layer itself: the same bits
-    DeviceArray<T> again(pad, plain.size);
-    gelu_forward<T>(&pad, again, pre, plain.size);
+    // the layer itself, on the stored values, gives bit-identical results
+    DeviceArray<Real> again(pad, plain.size);
+    gelu_forward<Real>(&pad, {.out = again, .inp = pre, .n = plain.size});
     EXPECT_EQ(again.values(), gelu.values());
 }
 
-// Which tiles are the quickest is measured once, kept on disk, and read again; a file that is damaged counts
-// as none. Other tiles of as many teams give the same bits.
-TYPED_TEST(Matmul, MatrixTilesAreMeasuredOnce) {
-    using T = TypeParam;
-    if (shapes_for_matrix_cores<T>().empty())
-        GTEST_SKIP() << "no matrix cores for " << real_name<T>() << " here";
-    const int N = 300, C = 72, OC = 136;
-    const std::vector<MatrixProduct> products = {forward5_product(N, C, OC, EPILOGUE_BIAS)};
+// A dry run notes a GEMM that was not tuned. Tuning keeps the fastest tile on disk, where later launchpads
+// find it; a damaged file counts as none. Tiles with equal k_groups give bit-identical results.
+TYPED_TEST(Matmul, MatrixTilesAreTunedOnce) {
+    using Real = TypeParam;
+    if (shapes_for_tensor_cores<Real>().empty())
+        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    const GemmShape gemm = {GemmLayout::nt, 300, 136, 72, EPILOGUE_BIAS};
+    const std::string name = tuning_name<Real>(gemm);
     TemporaryFolder folder;
     LaunchPadOptions options = test_options();
     options.cache_directory = folder.path;
     {
         LaunchPad pad(options);
-        EXPECT_EQ(unmeasured_tiles<T>(pad, products).size(), 1u);
-        measure_tiles<T>(pad, products);
-        EXPECT_TRUE(unmeasured_tiles<T>(pad, products).empty());
+        EXPECT_FALSE(pad.measured(name));
+        tune_gemm<Real>(pad, gemm);
+        EXPECT_TRUE(pad.measured(name));
     }
     LaunchPad pad(options);
-    EXPECT_TRUE(unmeasured_tiles<T>(pad, products).empty());
-    DeviceArray<T> x(pad, random_values<T>(size_t(N) * C, 1)), w(pad, random_values<T>(size_t(OC) * C, 2)),
-        bias(pad, random_values<T>(OC, 3));
-    std::map<int, std::vector<float>> first;  // by teams
-    for (int block_size : matrix_block_sizes("matmul_forward5")) {
-        DeviceArray<T> out(pad, size_t(N) * OC);
-        matmul_forward_versions<T>()[4].launch(pad, out, x, w, bias, N, C, OC, block_size);
-        std::vector<float>& expected = first[matrix_teams(block_size)];
+    EXPECT_TRUE(pad.measured(name));
+    const MatmulCase<Real> c({gemm.M, gemm.K, gemm.N});
+    DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias);
+    std::map<int, std::vector<float>> first;  // by k_groups
+    for (const Tile tile : tensor_core_tiles(GemmLayout::nt)) {
+        DeviceArray<Real> out(pad, c.out.size());
+        matmul_forward_versions<Real>()[4].launch(pad,
+                                                  {.out = out,
+                                                   .inp = inp,
+                                                   .weight = weight,
+                                                   .bias = bias,
+                                                   .num_rows = c.num_rows,
+                                                   .C = c.C,
+                                                   .OC = c.OC},
+                                                  tile);
+        std::vector<float>& expected = first[k_groups(tile)];
         if (expected.empty()) expected = out.values();
-        EXPECT_EQ(out.values(), expected) << "block size " << block_size;
+        EXPECT_EQ(out.values(), expected) << config_name(tile);
     }
     EXPECT_EQ(first.size(), 2u);
     for (const auto& file : std::filesystem::directory_iterator(folder.path))
         if (file.path().extension() == ".measured") std::ofstream(file.path()) << "\x01\x02 no number";
     LaunchPad another(options);
-    EXPECT_EQ(unmeasured_tiles<T>(another, products).size(), 1u);
+    EXPECT_FALSE(another.measured(name));
 }

@@ -1,12 +1,13 @@
-// What runs on matrix cores, in fp16: products, attention, the whole model, training. Without
-// LLMC_TEST_DEVICE on the software device that `dev/setup.sh newer-mesa` unpacks, whose fragments are 8x8x8,
-// since the distribution's has no matrix cores; the programs are started there, under its validation layer.
+// Everything that uses cooperative matrices, in fp16: GEMMs, attention, the whole model, training. The tests
+// start programs on the device that LLMC_TEST_DEVICE names, under the validation layer. By default, that is
+// the software device that `dev/setup.sh newer-mesa` unpacks, with fragments of 8x8x8; the distribution's
+// Mesa has no cooperative matrices.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "llmc/checkpoint.h"
-#include "llmc/token_file.h"
+#include "llmc/data/token_file.h"
+#include "llmc/files/checkpoint.h"
 #include "tests/run_program.h"
 
 static const std::string newer_mesa = SOURCE_DIR "/.tools/bin/with-newer-mesa";
@@ -16,18 +17,18 @@ static std::string environment(const char* name) {
     return value ? value : "";
 }
 
-struct MatrixCores : testing::Test {
+struct CooperativeMatrix : testing::Test {
     std::string device = environment("LLMC_TEST_DEVICE");
 
     void SetUp() override {
-        if (device == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+        if (device == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: tests on Vulkan devices are disabled";
         if (device.empty() && !std::filesystem::exists(newer_mesa)) {
-            if (!environment("CI").empty()) FAIL() << "CI, and dev/setup.sh newer-mesa was not run";
-            GTEST_SKIP() << "matrix cores are not tested: run dev/setup.sh newer-mesa";
+            if (!environment("CI").empty()) FAIL() << "this is CI, but dev/setup.sh newer-mesa was not run";
+            GTEST_SKIP() << "no device with cooperative matrices: run dev/setup.sh newer-mesa";
         }
         setenv("LAUNCHPAD_VALIDATION", "1", 1);
     }
-    // Runs a program of the build folder on the device; it must succeed, with no validation message.
+    // Runs a program of the build folder on the device. It must succeed without validation messages.
     ProgramResult run(const std::string& program, const std::vector<std::string>& options) const {
         std::vector<std::string> argv;
         if (device.empty()) argv.push_back(newer_mesa);
@@ -38,8 +39,7 @@ struct MatrixCores : testing::Test {
         EXPECT_EQ(result.err.find("validation:"), std::string::npos) << result.err;
         return result;
     }
-    // Runs the tests of fp16 (number 2 of the storage types) whose names begin with Matrix; none may be left
-    // out.
+    // Runs the fp16 tests (index 2 of the storage types) whose names begin with Matrix. None may be skipped.
     void run_tests(const std::string& program, const std::string& suite) const {
         const ProgramResult result = run(program, {"--gtest_filter=" + suite + "/2.Matrix*"});
         EXPECT_NE(result.out.find("[       OK ]"), std::string::npos) << result.out;
@@ -48,31 +48,31 @@ struct MatrixCores : testing::Test {
     std::string device_option() const { return device.empty() ? "0" : device; }
 };
 
-TEST_F(MatrixCores, products) { run_tests("matmul_test", "Matmul"); }
+TEST_F(CooperativeMatrix, gemms) { run_tests("matmul_test", "Matmul"); }
 
-TEST_F(MatrixCores, attention) { run_tests("attention_test", "AttentionGpu"); }
+TEST_F(CooperativeMatrix, attention) { run_tests("attention_test", "AttentionGpu"); }
 
-TEST_F(MatrixCores, step) { run_tests("train_step_test", "TrainStep"); }
+TEST_F(CooperativeMatrix, step) { run_tests("train_step_test", "TrainStep"); }
 
-TEST_F(MatrixCores, peak) {
+TEST_F(CooperativeMatrix, peak) {
     const ProgramResult kernel = run("report_peak_test", {"--gtest_filter=ReportPeak.Matrix*"});
     EXPECT_NE(kernel.out.find("[  PASSED  ] 1 test"), std::string::npos) << kernel.out;
     const ProgramResult measured = run("peak", {"--quick", "--device", device_option()});
-    EXPECT_NE(measured.out.find("Matrix cores by how they are used"), std::string::npos) << measured.out;
+    EXPECT_NE(measured.out.find("Tensor cores, by kernel configuration"), std::string::npos) << measured.out;
 }
 
-// Its rows are multiples of 8, for the products; its heads are not multiples of 16, so attention runs
-// elsewhere.
-TEST_F(MatrixCores, model_matches_pytorch) {
+// The channels of this model are multiples of 8, so its GEMMs use cooperative matrices. Its head size is not
+// a multiple of 16, so attention does not.
+TEST_F(CooperativeMatrix, model_matches_pytorch) {
     const std::string reference = SOURCE_DIR "/tests/reference/tiny";
     run("test_gpt2", {"--device", device_option(), "--precision", "fp16", "--losses",
                       reference + "_losses.txt", reference + ".bin", reference + "_debug_state.bin"});
 }
 
-// A model whose products and attention all run on matrix cores, heads of 16. Losses are those of the CPU
-// within a few rounding errors of fp16 (2^-11, of losses about 5), and the same to the bit whatever is
-// recomputed.
-TEST_F(MatrixCores, training_agrees_with_the_cpu_and_recomputes_the_same_bits) {
+// With heads of 16 channels, all GEMMs and attention use cooperative matrices. Losses agree with the CPU
+// within a few rounding errors of fp16 (2^-11, of losses about 5). Models are bit-identical with any
+// recomputation setting.
+TEST_F(CooperativeMatrix, training_agrees_with_the_cpu_and_recomputation_is_bit_identical) {
     TemporaryFolder folder;
     const std::string data = folder / "train.bin";
     std::vector<uint16_t> tokens(4000);
@@ -111,7 +111,7 @@ TEST_F(MatrixCores, training_agrees_with_the_cpu_and_recomputes_the_same_bits) {
             first_model = model;
             first_optimizer = optimizer;
         }
-        EXPECT_TRUE(model == first_model) << "another model with -r " << recompute;
-        EXPECT_TRUE(optimizer == first_optimizer) << "other moments with -r " << recompute;
+        EXPECT_TRUE(model == first_model) << "the model differs with -r " << recompute;
+        EXPECT_TRUE(optimizer == first_optimizer) << "the optimizer state differs with -r " << recompute;
     }
 }

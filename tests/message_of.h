@@ -1,11 +1,11 @@
-// The message of the Error that an action throws, for tests of error messages.
+// For tests of error messages.
 #pragma once
 #include <functional>
 #include <string>
 
-#include "llmc/error.h"
+#include "llmc/base/error.h"
 
-// Empty where nothing is thrown.
+// Returns the message of the Error that the action throws; empty if it throws none.
 inline std::string message_of(const std::function<void()>& action) {
     try {
         action();

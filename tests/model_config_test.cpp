@@ -1,5 +1,5 @@
-// Descriptors, limits and tensor sizes, and the initial weights against PyTorch's.
-#include "llmc/model_config.h"
+// Descriptors, limits and tensor sizes; initial weights compared with PyTorch's.
+#include "llmc/model/model_config.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
-#include "llmc/error.h"
-#include "llmc/initialize.h"
+#include "llmc/base/error.h"
+#include "llmc/model/initialize.h"
 
 static std::string error_of(const std::string& descriptor) {
     try {
@@ -112,7 +112,7 @@ TEST(ModelConfig, WeightDecayOnMatricesOnly) {
     EXPECT_EQ(parameter_size(config, QKVB), 2 * parameter_layer_size(config, QKVB));
 }
 
-// One drawn matrix of PyTorch's: first and last value, sum of values and of absolute values.
+// Statistics of one initial matrix of PyTorch's: first and last value, sum, and sum of absolute values.
 struct DrawnMatrix {
     int tensor, layer;
     float first, last;
@@ -120,7 +120,7 @@ struct DrawnMatrix {
 };
 
 TEST(Initialize, EqualsPyTorch) {
-    // PyTorch 1.13, torch.manual_seed(42): the matrices of a model of 2 layers, C = 24, V = 131, maxT = 17.
+    // From PyTorch 1.13 with torch.manual_seed(42), for a model of 2 layers with C = 24, V = 131, maxT = 17.
     const DrawnMatrix drawn[] = {
         {WTE, 0, 0.0385382995f, 0.0275625326f, 0.393953275, 49.9592671},
         {WPE, 0, 0.0136257503f, -0.000292041543f, 0.571394127, 6.25092833},

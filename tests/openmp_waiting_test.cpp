@@ -1,13 +1,13 @@
-// Programs begin with threads that sleep soon while they wait, unless the environment says otherwise: what
-// OpenMP itself prints of its settings.
+// Idle threads of the programs spin briefly, then block, unless the environment says otherwise. The tests
+// read the settings that OpenMP itself prints.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "tests/run_program.h"
 
-// What follows `name` in each line that has it, of what the program's OpenMP libraries print when they begin,
-// with these settings of the environment and no others. Empty: this is another library than GNU's.
+// The values of a setting that the OpenMP libraries of a program print when it starts, in an environment with
+// these settings and no others. Empty if the OpenMP library is not GNU's.
 static std::vector<std::string> settings(const std::string& name,
                                          const std::vector<std::string>& environment) {
     std::vector<std::string> argv = {"env", "-u",         "OMP_WAIT_POLICY",        "-u", "GOMP_SPINCOUNT",
@@ -26,22 +26,22 @@ static std::vector<std::string> settings(const std::string& name,
     return values;
 }
 
-// How often the program's OpenMP library began with this GOMP_SPINCOUNT.
-static long begins_with(const std::string& count, const std::vector<std::string>& environment) {
+// How many times the program started with this GOMP_SPINCOUNT.
+static long starts_with(const std::string& count, const std::vector<std::string>& environment) {
     const std::vector<std::string> all = settings("GOMP_SPINCOUNT", environment);
     return std::count(all.begin(), all.end(), "'" + count + "'");
 }
 
 TEST(wait_briefly, sets_what_is_not_set) {
-    if (settings("GOMP_SPINCOUNT", {}).empty()) GTEST_SKIP() << "this is another OpenMP library than GNU's";
-    EXPECT_EQ(begins_with("1000", {}), 1);
-    EXPECT_EQ(begins_with("1000", {"OMP_WAIT_POLICY=passive"}), 0);
-    EXPECT_EQ(begins_with("77", {"GOMP_SPINCOUNT=77"}), 1);  // it did not begin again
+    if (settings("GOMP_SPINCOUNT", {}).empty()) GTEST_SKIP() << "the OpenMP library is not GNU's";
+    EXPECT_EQ(starts_with("1000", {}), 1);
+    EXPECT_EQ(starts_with("1000", {"OMP_WAIT_POLICY=passive"}), 0);
+    EXPECT_EQ(starts_with("77", {"GOMP_SPINCOUNT=77"}), 1);  // it did not restart
 }
 
-// Threads that are bound have the same places after it has begun again: not the first thread's alone.
+// Bound threads have the same places after the restart, not only the place of the first thread.
 TEST(wait_briefly, keeps_places) {
-    if (settings("GOMP_SPINCOUNT", {}).empty()) GTEST_SKIP() << "this is another OpenMP library than GNU's";
+    if (settings("GOMP_SPINCOUNT", {}).empty()) GTEST_SKIP() << "the OpenMP library is not GNU's";
     const std::vector<std::string> places = settings("OMP_PLACES", {"OMP_PROC_BIND=close"});
     ASSERT_EQ(places.size(), 2u);
     EXPECT_EQ(places[0], places[1]);

@@ -1,5 +1,5 @@
-// The outlier detector: when it begins, what it finds, and that neither NaN nor spikes disable it.
-#include "llmc/outliers.h"
+// The outlier detector: when it starts, what it detects, and that neither NaN nor spikes disable it.
+#include "llmc/run/outliers.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ static OutlierDetector filled() {
     return detector;
 }
 
-TEST(OutlierDetector, BeginsWithAFullWindow) {
+TEST(OutlierDetector, StartsWithAFullWindow) {
     OutlierDetector detector;
     for (int i = 0; i < 128; i++) {
         EXPECT_TRUE(std::isnan(detector.z_score(1e6)));
@@ -20,13 +20,13 @@ TEST(OutlierDetector, BeginsWithAFullWindow) {
     EXPECT_DOUBLE_EQ(detector.z_score(7), -3);
 }
 
-TEST(OutlierDetector, FindsWhatIsAboveTheLimitAlone) {
+TEST(OutlierDetector, DetectsOnlyValuesAboveTheLimit) {
     EXPECT_TRUE(filled().add(13.5, 3));
     EXPECT_FALSE(filled().add(12.5, 3));
     EXPECT_FALSE(filled().add(-1e6, 3));
     EXPECT_FALSE(filled().add(1e6, 0));
-    EXPECT_TRUE(
-        filled().add(1000, 12));  // llm.c's z-score ends at 11.27, since the value counts in its own window
+    EXPECT_TRUE(filled().add(
+        1000, 12));  // llm.c's z-score is at most 11.27, since its window contains the value itself
 }
 
 TEST(OutlierDetector, NaNDoesNotDisableIt) {
@@ -44,7 +44,7 @@ TEST(OutlierDetector, SpikesDoNotWidenTheWindow) {
     EXPECT_TRUE(detector.add(20, 3));
 }
 
-TEST(OutlierDetector, ANewLevelIsFollowed) {
+TEST(OutlierDetector, FollowsANewLevel) {
     OutlierDetector detector = filled();
     int skipped = 0;
     while (detector.add(20 + skipped % 2, 3) && skipped < 1000) skipped++;

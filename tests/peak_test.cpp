@@ -1,5 +1,5 @@
-// The measured peaks of the test device are there, and what is allocated for them is freed.
-#include "llmc/peak.h"
+// Measures the peaks of the test device, and checks that all memory is freed.
+#include "llmc/measure/peak.h"
 
 #include "tests/layer_test.h"
 
@@ -10,8 +10,8 @@ TEST(Peak, IsMeasured) {
     const Peaks peaks = measure_peaks(pad);
     EXPECT_TRUE(peaks.copy_rate > 1e6 && peaks.copy_rate < 1e14) << peaks.copy_rate;
     EXPECT_TRUE(peaks.fma_rate > 1e6 && peaks.fma_rate < 1e16) << peaks.fma_rate;
-    for (auto [shape, rate] : {std::pair(pad.limits().bf16_matrix, peaks.bf16_matrix_rate),
-                               std::pair(pad.limits().fp16_matrix, peaks.fp16_matrix_rate)})
+    for (auto [shape, rate] : {std::pair(pad.limits().bf16_fragment, peaks.bf16_matrix_rate),
+                               std::pair(pad.limits().fp16_fragment, peaks.fp16_matrix_rate)})
         EXPECT_TRUE(shape ? rate > 1e6 && rate < 1e17 : rate == 0) << rate;
     EXPECT_EQ(pad.allocated_bytes(), before);
 }

@@ -1,10 +1,9 @@
-// dev/plot.sh: pictures from metrics.csv and from llm.c's main.log, of one run and of two, and what it
-// refuses.
+// dev/plot.sh: plots of metrics.csv and of llm.c's main.log, for one run and for two, and error messages.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "llmc/log.h"
+#include "llmc/run/log.h"
 #include "tests/run_program.h"
 
 static const std::string script = SOURCE_DIR "/dev/plot.sh";
@@ -29,11 +28,11 @@ TEST(Plot, DrawsOneRunAndSeveral) {
     const ProgramResult one = run_program({script, "--floor", "1.2", folder / "a_1"});
     EXPECT_EQ(one.status, 0) << one.err;
     EXPECT_EQ(one.err, "");
-    EXPECT_NE(one.out.find("validation loss 2.0000, entropy of the corpus 1.2000: 0.8000"), std::string::npos)
+    EXPECT_NE(one.out.find("validation loss 2.0000, corpus entropy 1.2000: 0.8000"), std::string::npos)
         << one.out;
     const std::string svg = read_text(folder / "a_1/loss.svg");
     for (const char* text :
-         {"loss (nats per token)", "learning rate", "norm", "tokens a second", "entropy of the corpus"})
+         {"loss (nats per token)", "learning rate", "gradient norm", "tokens per second", "corpus entropy"})
         EXPECT_NE(svg.find(text), std::string::npos) << text;
     const ProgramResult two =
         run_program({script, "--out", folder / "both.png", folder / "a_1", folder / "it's b"});
@@ -42,8 +41,8 @@ TEST(Plot, DrawsOneRunAndSeveral) {
     EXPECT_EQ(read_text(folder / "both.png").substr(1, 3), "PNG");
 }
 
-// What a crash or an editor left in a log is left out, without a word of gnuplot's.
-TEST(Plot, DamagedLinesAreLeftOut) {
+// Lines damaged by a crash or an editor are skipped, without messages from gnuplot.
+TEST(Plot, DamagedLinesAreSkipped) {
     if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
     TemporaryFolder folder;
     write_run(folder / "a");
@@ -58,15 +57,15 @@ TEST(Plot, DamagedLinesAreLeftOut) {
         run_program({script, "--floor", "1.2", "--out", folder / "ab.svg", folder / "a", folder / "b"});
     EXPECT_EQ(plot.status, 0) << plot.err;
     EXPECT_EQ(plot.err, "");
-    EXPECT_NE(plot.out.find("validation loss 2.0000, entropy"), std::string::npos) << plot.out;
-    EXPECT_NE(read_text(folder / "ab.svg").find("tokens a second"), std::string::npos);
+    EXPECT_NE(plot.out.find("validation loss 2.0000, corpus entropy"), std::string::npos) << plot.out;
+    EXPECT_NE(read_text(folder / "ab.svg").find("tokens per second"), std::string::npos);
     std::ofstream(folder / "a/metrics.csv") << damaged;
     const ProgramResult none = run_program({script, folder / "a"});
     EXPECT_EQ(none.status, 1);
-    EXPECT_EQ(none.err, "plot.sh: the logs in " + folder / "a" + " hold no losses\n");
+    EXPECT_EQ(none.err, "plot.sh: the logs in " + folder / "a" + " contain no losses\n");
 }
 
-TEST(Plot, Refusals) {
+TEST(Plot, ErrorMessages) {
     if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
     TemporaryFolder folder;
     write_run(folder / "a");

@@ -1,5 +1,4 @@
-// Where power is read, on made-up systems: folders that look like /sys, and a library that looks like
-// NVIDIA's.
+// Power sources on fake systems: folders that look like /sys, and a fake NVML.
 #include "dev/report/power.h"
 
 #include <dlfcn.h>
@@ -26,7 +25,7 @@ static void write_file(const fs::path& path, const std::string& text) {
     std::ofstream(path) << text << "\n";
 }
 
-// Cards and packages as Linux shows them.
+// Graphics cards and processor packages as Linux presents them.
 struct FakeSystem {
     TemporaryFolder folder;
     void add_card(int number, const std::string& pci, const std::string& file, const std::string& value) {
@@ -34,7 +33,7 @@ struct FakeSystem {
         write_file(device / "hwmon/hwmon3" / file, value);
         const fs::path card = fs::path(folder.path) / "class/drm" / ("card" + std::to_string(number));
         fs::create_directories(card);
-        fs::create_directories(card.string() + "-DP-1");  // a connector, which is no card
+        fs::create_directories(card.string() + "-DP-1");  // a connector, not a card
         fs::create_symlink(device, card / "device");
     }
     fs::path zone(const std::string& name) const { return fs::path(folder.path) / "class/powercap" / name; }
@@ -46,7 +45,7 @@ struct FakeSystem {
     PowerSource source(const DeviceInfo* device) const { return find_power_source(device, folder.path, {}); }
 };
 
-TEST(Power, NothingTells) {
+TEST(Power, NoSource) {
     FakeSystem system;
     const DeviceInfo gpu = device_named("GPU", "0000:05:00.0", DeviceType::discrete);
     EXPECT_FALSE(system.source(nullptr));
@@ -57,7 +56,7 @@ TEST(Power, NothingTells) {
     EXPECT_FALSE(meter.stop().has_value());
 }
 
-TEST(Power, ProcessorPackagesAreAddedUpAndWrapAround) {
+TEST(Power, ProcessorPackagesAreSummedAndWrapAround) {
     FakeSystem system;
     system.add_zone("intel-rapl:0", "package-0", "99000000");
     system.add_zone("intel-rapl:1", "package-1", "5000000");
@@ -67,17 +66,17 @@ TEST(Power, ProcessorPackagesAreAddedUpAndWrapAround) {
     ASSERT_TRUE(source.joules);
     EXPECT_EQ(source.name, "RAPL, processor");
     EXPECT_DOUBLE_EQ(source.joules(), 104);
-    write_file(system.zone("intel-rapl:0") / "energy_uj", "2000000");  // 100 J are its range: 3 J went by
+    write_file(system.zone("intel-rapl:0") / "energy_uj", "2000000");  // 3 J later: the range is 100 J
     write_file(system.zone("intel-rapl:1") / "energy_uj", "6000000");
     EXPECT_DOUBLE_EQ(source.joules(), 108);
     write_file(system.zone("intel-rapl:0") / "energy_uj", "1000000");
     EXPECT_DOUBLE_EQ(source.joules(), 207);
     fs::remove(system.zone("intel-rapl:1") / "energy_uj");
     EXPECT_TRUE(std::isnan(source.joules()));
-    EXPECT_FALSE(system.source(nullptr)) << "a package that cannot be read is not left out of the sum";
+    EXPECT_FALSE(system.source(nullptr)) << "an unreadable package must not be omitted from the sum";
 }
 
-TEST(Power, SoftwareAndIntegratedDevicesTakeTheProcessors) {
+TEST(Power, SoftwareAndIntegratedDevicesUseTheProcessor) {
     FakeSystem system;
     system.add_zone("intel-rapl:0", "package-0", "1000000");
     const DeviceInfo software = device_named("llvmpipe", "", DeviceType::software);
@@ -98,16 +97,16 @@ TEST(Power, SensorsAreFoundByPciAddress) {
     const DeviceInfo at6 = device_named("GPU", "0000:06:00.0", DeviceType::discrete);
     const DeviceInfo unknown = device_named("GPU", "", DeviceType::discrete);
     EXPECT_DOUBLE_EQ(system.source(&at5).watts(), 150);
-    EXPECT_FALSE(system.source(&at6)) << "another card's sensor";
+    EXPECT_FALSE(system.source(&at6)) << "sensor of another card";
     EXPECT_DOUBLE_EQ(system.source(&unknown).watts(), 150) << "the only card";
     system.add_card(1, "0000:06:00.0", "energy1_input", "7000000");
     EXPECT_DOUBLE_EQ(system.source(&at5).watts(), 150);
     EXPECT_DOUBLE_EQ(system.source(&at6).joules(), 7);
     EXPECT_EQ(system.source(&at6).name, "hwmon, energy1_input");
-    EXPECT_FALSE(system.source(&unknown)) << "one of two";
+    EXPECT_FALSE(system.source(&unknown)) << "ambiguous: two cards";
 }
 
-TEST(Power, NvidiaLibraryKnowsTheDevice) {
+TEST(Power, NvmlFindsTheDevice) {
     const DeviceInfo by_pci = device_named("some name", "0000:03:00.0", DeviceType::discrete);
     const DeviceInfo by_name = device_named("Fake A", "", DeviceType::discrete);
     const DeviceInfo wrong_pci = device_named("Fake A", "0000:7f:00.0", DeviceType::discrete);
@@ -121,19 +120,19 @@ TEST(Power, NvidiaLibraryKnowsTheDevice) {
     FakeSystem system;
     EXPECT_EQ(find_power_source(&by_pci, system.folder.path, gpu).name, "NVML, energy counter");
     const DeviceInfo software = device_named("llvmpipe", "", DeviceType::software);
-    EXPECT_FALSE(find_power_source(&software, system.folder.path, gpu)) << "a software device is no GPU";
+    EXPECT_FALSE(find_power_source(&software, system.folder.path, gpu)) << "a software device has no GPU";
 
     gpu = find_nvml_gpu(by_name, FAKE_NVML);
     ASSERT_TRUE(gpu);
     EXPECT_DOUBLE_EQ(gpu.watts(), 100);
-    EXPECT_FALSE(gpu.joules) << "this one does not count";
+    EXPECT_FALSE(gpu.joules) << "this GPU has no counter";
     EXPECT_EQ(find_power_source(&by_name, system.folder.path, gpu).name, "NVML, sampled");
-    EXPECT_TRUE(find_nvml_gpu(wrong_pci, FAKE_NVML)) << "by its name";
+    EXPECT_TRUE(find_nvml_gpu(wrong_pci, FAKE_NVML)) << "found by name";
     EXPECT_FALSE(find_nvml_gpu(one_of_two, FAKE_NVML));
     EXPECT_FALSE(find_nvml_gpu(other, FAKE_NVML));
 }
 
-TEST(Power, NvidiaLibraryIsShutDown) {
+TEST(Power, NvmlIsShutDown) {
     void* library = dlopen(FAKE_NVML.c_str(), RTLD_NOW);
     ASSERT_TRUE(library) << dlerror();
     const auto users = reinterpret_cast<int (*)()>(dlsym(library, "fake_nvml_users"));
@@ -150,7 +149,7 @@ static void sleep_seconds(double seconds) {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-// A constant power gives that power, whatever the threads' turns are.
+// A constant power is reported exactly, however the threads are scheduled.
 TEST(Power, MeterIntegratesSamples) {
     PowerMeter meter({"constant", nullptr, [] { return 50.0; }});
     meter.start();
@@ -159,14 +158,14 @@ TEST(Power, MeterIntegratesSamples) {
     ASSERT_TRUE(energy.has_value());
     EXPECT_NEAR(energy->watts(), 50, 1e-6);
     EXPECT_GE(energy->seconds, 0.1);
-    EXPECT_FALSE(meter.stop().has_value()) << "it was stopped";
+    EXPECT_FALSE(meter.stop().has_value()) << "already stopped";
 }
 
-// The counter counts how often it is read, in steps of 7 J.
+// The counter advances by 7 J per reading.
 TEST(Power, MeterReadsCountersAndCanBeUsedAgain) {
     std::atomic<int> readings{0};
     PowerMeter meter({"counter", [&] { return 1000 + 7.0 * readings++; }, nullptr});
-    for (int turn = 0; turn < 2; turn++) {
+    for (int use = 0; use < 2; use++) {
         const int before = readings;
         meter.start();
         sleep_seconds(0.15);
@@ -177,7 +176,7 @@ TEST(Power, MeterReadsCountersAndCanBeUsedAgain) {
     }
 }
 
-TEST(Power, MeterTellsNothingWhereReadingFailsOrNothingIsCounted) {
+TEST(Power, NoEnergyIfReadingFailsOrTheCounterStandsStill) {
     for (const PowerSource& source : {PowerSource{"fails", nullptr, [] { return NAN; }},
                                       PowerSource{"fails", [] { return NAN; }, nullptr},
                                       PowerSource{"stands still", [] { return 5.0; }, nullptr}}) {

@@ -1,16 +1,15 @@
-// The program prepare_data: the shards it writes, that streaming in blocks does not change the tokens, and
-// that each kind of bad input gives one line and status 1.
+// The program prepare_data: it writes the expected shards, blocks and threads do not change the tokens, and
+// bad input gives one line and status 1.
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include <nlohmann/json.hpp>
-
-#include "llmc/file.h"
-#include "llmc/hellaswag.h"
-#include "llmc/text_reader.h"
-#include "llmc/token_file.h"
-#include "llmc/tokenizer.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/data/text_reader.h"
+#include "llmc/data/token_file.h"
+#include "llmc/data/tokenizer.h"
 #include "tests/run_program.h"
 
 using Tokens = std::vector<uint16_t>;
@@ -92,7 +91,7 @@ TEST(prepare_data, shards_are_numbered_where_there_are_several) {
     EXPECT_FALSE(exists(folder / "x_train_000002.bin"));
     EXPECT_FALSE(exists(folder / "x_train.bin"));
 
-    // A later run leaves none of the earlier one's shards for a glob to find, and no other file is touched.
+    // A later run removes the shards of the earlier one, which a glob would find, and no other file.
     write_whole_file(folder / "x_train_notes.bin", {"mine"});
     ASSERT_EQ(prepare(folder, {folder / "text"}).status, 0);
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^" + text));
@@ -102,7 +101,7 @@ TEST(prepare_data, shards_are_numbered_where_there_are_several) {
     EXPECT_TRUE(exists(folder / "x_train_notes.bin"));
 }
 
-// Text where white space of every kind stands before and after everything, longer than several blocks.
+// Random text made of the units, longer than several blocks.
 static std::string white_text(const std::vector<std::string>& units, size_t size, int seed) {
     std::mt19937 random(seed);
     std::string text;
@@ -119,9 +118,9 @@ TEST(prepare_data, reading_in_blocks_does_not_change_the_tokens) {
         white_text({" ", "  ", "\n", "\n\n", "\t", "a", "I'll", "12", "...", "\u00a0", "\u2003",
                     ideographic_space, full_stop, "\u00e9", "\xff", "\x80", "\u1680", "\u0085"},
                    10 << 20, 1),
-        std::string(5 << 20, ' ') + "end",  // white space only: nowhere to cut
+        std::string(5 << 20, ' ') + "end",  // only white space, so there is no safe cut
         white_text({"\n", "\n\n"}, 5 << 20, 2),
-        white_text({full_stop + "\n", "漢"}, 9 << 20, 3),  // cuts after characters beyond ASCII only
+        white_text({full_stop + "\n", "漢"}, 9 << 20, 3),  // safe cuts only after non-ASCII characters
     };
     for (const std::string& text : texts) {
         write_whole_file(folder / "text", {text});
@@ -134,7 +133,7 @@ TEST(prepare_data, reading_in_blocks_does_not_change_the_tokens) {
     }
 }
 
-// Each thread takes a block of its own: the tokens must not tell how many there were.
+// Each thread tokenizes its own blocks; the number of threads must not change the tokens.
 TEST(prepare_data, threads_and_files_do_not_change_the_tokens) {
     TemporaryFolder folder;
     std::vector<std::string> files;
@@ -160,7 +159,7 @@ TEST(prepare_data, threads_and_files_do_not_change_the_tokens) {
         command.insert(command.end(), files.begin(), files.end());
         const ProgramResult result = run_program(command);
         ASSERT_EQ(result.status, 0) << result.err;
-        EXPECT_EQ(result.err, "");  // no progress bar where nobody looks
+        EXPECT_EQ(result.err, "");  // no progress bar without a terminal
         EXPECT_TRUE(read_shard(folder / "x_train.bin") == expected) << threads << " threads";
     }
 }
@@ -218,9 +217,10 @@ TEST(prepare_data, hellaswag) {
     EXPECT_EQ(examples[1].context, tokens_of("A man"));
     EXPECT_EQ(examples[1].endings[3], tokens_of(" dd"));
     write_whole_file(folder / "h.jsonl", {one, "\n{}"});
-    EXPECT_EQ(run_program(command).err, "prepare_data: " + (folder / "h.jsonl") +
-                                            ": line 2 has no context (ctx), label and four endings: is it "
-                                            "HellaSwag's JSONL?\n");
+    EXPECT_EQ(run_program(command).err,
+              "prepare_data: " + (folder / "h.jsonl") +
+                  ": line 2 lacks the context (ctx), the label or four endings: is it "
+                  "HellaSwag's JSONL?\n");
 }
 
 TEST(prepare_data, makes_gpt2_s_tokenizer_file) {
@@ -239,7 +239,7 @@ TEST(prepare_data, notes_text_that_is_not_utf8) {
         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80 \xed\x9f\xbf \xef\xbf\xbd \xf4\x8f\xbf\xbf\n";
     write_whole_file(folder / "good", {good});
     write_whole_file(folder / "latin",
-                     {std::string(5 << 20, ' '), "x gr\xfc\xdf\n"});  // behind the first block
+                     {std::string(5 << 20, ' '), "x gr\xfc\xdf\n"});  // after the first block
     write_whole_file(folder / "utf16", {std::string("\xff\xfe"), std::string("t\0o\0", 4)});
     const ProgramResult result = run_program({program, "--out", folder.path, "--name", "x", folder / "good",
                                               folder / "latin", folder / "good", folder / "utf16"});
@@ -259,10 +259,20 @@ TEST(prepare_data, notes_text_that_is_not_utf8) {
     EXPECT_EQ(find_not_utf8(std::string("ab\0c", 4)), 2u);
 }
 
+TEST(prepare_data, prints_its_version) {
+    const ProgramResult result = run_program({program, "--version"});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(result.out.rfind("prepare_data ", 0), 0u) << result.out;
+    EXPECT_NE(result.out.find("commit "), std::string::npos) << result.out;
+    EXPECT_EQ(count_lines(result.out), 1) << result.out;
+}
+
 TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
     TemporaryFolder folder;
     write_whole_file(folder / "text", {"some text\n"});
     write_whole_file(folder / "empty", {""});
+    write_whole_file(folder / "deep.jsonl", {R"({"text": "a", "more": )", std::string(100000, '['),
+                                             std::string(100000, ']'), "}\n"});
     const std::string out = folder.path, text = folder / "text";
     std::vector<std::vector<std::string>> cases = {
         {},
@@ -286,8 +296,11 @@ TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
         {"--out", text, "--name", "x", text},
         {"--out", out, "--name", "x", "--field", "text", text},
         {"--out", out, "--name", "x", folder / "some.jsonl"},
+        {"--out", out, "--name", "x", "--field", "text", folder / "deep.jsonl"},
         {"hellaswag", "--out", folder / "h.bin"},
         {"hellaswag", "--out", folder / "h.bin", text},
+        {"hellaswag", text},
+        {"hellaswag", "--out", folder / "h.bin", folder / "deep.jsonl"},
         {"hellaswag", "--out", folder / "h.bin", folder / "empty"},
         {"--make-tokenizer", folder / "t.bin"},
         {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", text},

@@ -1,6 +1,6 @@
-// The generator against values from PyTorch 1.13 (torch.manual_seed(42), ATEN_CPU_CAPABILITY=default, that is
-// without its AVX2 approximations, whose normal values differ by up to 2e-6).
-#include "llmc/random.h"
+// Compares the generator with values from PyTorch 1.13: torch.manual_seed(42), and
+// ATEN_CPU_CAPABILITY=default to exclude its AVX2 approximations, whose normal values differ by up to 2e-6.
+#include "llmc/base/random.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "llmc/error.h"
+#include "llmc/base/error.h"
 
 static std::vector<float> normals(size_t n, float mean, float std, Random& random) {
     std::vector<float> values(n, NAN);
@@ -16,14 +16,14 @@ static std::vector<float> normals(size_t n, float mean, float std, Random& rando
     return values;
 }
 
-// Differences of libm from platform to platform stay below 1e-6 for values of this size.
+// libm differs between platforms by less than 1e-6 for values of this magnitude.
 static void expect_close(const std::vector<float>& values, const std::vector<float>& expected) {
     ASSERT_EQ(values.size(), expected.size());
     for (size_t i = 0; i < values.size(); i++) EXPECT_NEAR(values[i], expected[i], 1e-6) << "value " << i;
 }
 
 TEST(Random, Integers) {
-    Random random(42);  // the first values of MT19937 with seed 42, as numpy prints them too
+    Random random(42);  // the first values of MT19937 with seed 42; numpy agrees
     for (uint32_t expected : {1608637542u, 3421126067u, 4083286876u, 787846414u})
         EXPECT_EQ(random.next32(), expected);
     Random pairs(42);
@@ -51,7 +51,7 @@ TEST(Random, NormalBelow16) {
     Random random(42);
     expect_close(normals(5, 0.5f, 2.0f, random),
                  {1.17338073f, 0.757618785f, 0.968924701f, 0.96066606f, -1.74571276f});
-    Random cached(42);  // the second value of the second pair begins the next call
+    Random cached(42);  // the next call starts with the second value of the second pair
     expect_close(normals(3, 0, 1, cached), {0.336690366f, 0.128809407f, 0.234462366f});
     expect_close(normals(3, 0, 1, cached), {0.23033303f, -1.12285638f, -0.186328292f});
 }
@@ -79,8 +79,8 @@ TEST(Random, NormalRedrawsTail) {
     EXPECT_EQ(longer.uniform(), 0.658130586f);
 }
 
-TEST(Random, ShuffleIsLlmcs) {
-    Random random(42);  // expected: the same swaps made in Python with numpy's MT19937
+TEST(Random, ShuffleMatchesLlmC) {
+    Random random(42);  // expected values: the same swaps in Python with numpy's MT19937
     std::vector<int32_t> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     shuffle(values.data(), values.size(), random);
     EXPECT_EQ(values, (std::vector<int32_t>{1, 3, 9, 7, 6, 0, 8, 4, 5, 2}));

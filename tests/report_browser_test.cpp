@@ -1,30 +1,31 @@
-// The report's page in a browser, headless Chromium, at the width of a desktop and of a phone, light and
-// dark: tables and plots are there, nothing is wider than the screen but what scrolls in its own box, text
-// can be told from its ground. Left out where there is no Chromium, but on Debian with CI=1 (dev/setup.sh
-// chromium) that is a failure.
+// The report's page in headless Chromium, at desktop and phone width, in light and dark mode: tables and
+// plots are present, nothing but boxes that scroll is wider than the screen, and text has enough contrast.
+// Skipped without Chromium, except on Debian with CI=1 (dev/setup.sh chromium), where that is a failure.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <regex>
 
-#include "llmc/file.h"
+#include "llmc/base/file.h"
 #include "tests/report_example.h"
 
 using nlohmann::json;
 
-// Shows the page in a frame of the window's width, and writes what it became into #seen, as numbers.
+// Shows the page in a frame of the window's width and writes properties of its layout to #seen.
 static const char* const look = R"(<script>
 const count = (d, what) => d.querySelectorAll(what).length;
 const colour = (d, what, property) => d.defaultView.getComputedStyle(d.querySelector(what))[property];
 onload = () => {
   const d = document.querySelector('iframe').contentDocument, root = d.documentElement;
   const sides = [...d.querySelectorAll('figure svg[role=img]')].map(e => e.getBoundingClientRect());
-  const fonts = [...d.querySelectorAll('figure svg[role=img] text')].map(e => e.getBoundingClientRect().height);
+  const fonts = [...d.querySelectorAll('figure svg[role=img] text')]
+    .map(e => e.getBoundingClientRect().height);
   document.querySelector('#seen').textContent = JSON.stringify({
     title: d.querySelector('h1').textContent == '<b>&"x' ? 1 : 0,
     width: root.clientWidth, scroll: root.scrollWidth, height: root.scrollHeight,
-    tables: count(d, 'table'), rows: count(d, 'tbody tr'), cards: count(d, '.summary .card'), plots: sides.length,
+    tables: count(d, 'table'), rows: count(d, 'tbody tr'), cards: count(d, '.summary .card'),
+    plots: sides.length,
     curves: count(d, 'figure svg g[id*=plot_plot_]'), alerts: count(d, '[role=alert]'),
     scrolled: [...d.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).length,
     least: Math.min(...sides.map(s => s.width)), most: Math.max(...sides.map(s => s.right)),
@@ -46,14 +47,14 @@ static bool is_debian() {
 
 static std::string find_chromium() {
     for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
-        // Ubuntu's command of that name says that it is to be installed as a snap
+        // Ubuntu's command of that name only explains how to install the snap
         const ProgramResult result = run_program({"sh", "-c", std::string(name) + " --version"});
         if (result.status == 0 && result.out.find("Chrom") != std::string::npos) return name;
     }
     return "";
 }
 
-// The order of Google Chrome's settings: 0 is dark, 1 light.
+// The values of Chromium's setting preferredColorScheme.
 enum Scheme { DARK, LIGHT };
 
 struct Browser : testing::Test {
@@ -63,7 +64,7 @@ struct Browser : testing::Test {
     void SetUp() override {
         const char* ci = getenv("CI");
         if (chromium.empty() && ci && *ci && is_debian()) FAIL() << "no Chromium: run dev/setup.sh chromium";
-        if (chromium.empty()) GTEST_SKIP() << "no Chromium: the page is not looked at in a browser";
+        if (chromium.empty()) GTEST_SKIP() << "no Chromium";
         write_whole_file(folder / "it.json", {nasty_report().dump()});
         const ProgramResult result = run_program({BINARY_DIR "/report", "--page", folder / "it.json"});
         ASSERT_EQ(result.status, 0) << result.err;
@@ -79,7 +80,7 @@ struct Browser : testing::Test {
                             "file://" + folder / "frame.html"});
     }
 
-    // Puts the page in a frame of that width.
+    // Puts the page in a frame of this width.
     void write_frame(const std::string& html, int width, int height) {
         std::string source;
         for (char c : html) source += c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
@@ -105,7 +106,7 @@ struct Browser : testing::Test {
     }
 };
 
-// WCAG's contrast of two colours, "rgb(1, 2, 3)": 1 for the same, 21 for black on white.
+// WCAG contrast ratio of two colours, "rgb(1, 2, 3)": 1 if they are equal, 21 for black on white.
 static double contrast(const std::string& a, const std::string& b) {
     auto luminance = [](const std::string& text) {
         int red = 0, green = 0, blue = 0;
@@ -119,7 +120,7 @@ static double contrast(const std::string& a, const std::string& b) {
     return (std::max(x, y) + 0.05) / (std::min(x, y) + 0.05);
 }
 
-TEST_F(Browser, ThePageFitsAndCanBeRead) {
+TEST_F(Browser, ThePageFitsAndIsReadable) {
     if (run_program({"sh", "-c", "command -v gnuplot"}).status != 0) GTEST_SKIP() << "no gnuplot";
     for (const int width : {1200, 390})
         for (const Scheme scheme : {LIGHT, DARK}) {
@@ -145,7 +146,7 @@ TEST_F(Browser, ThePageFitsAndCanBeRead) {
             EXPECT_GT(contrast(seen["axis"], seen["card"]), 3) << seen;
             for (const json& curve : seen["curve"]) EXPECT_GT(contrast(curve, seen["card"]), 3) << curve;
         }
-    // something that does not fit is seen
+    // the test detects an element that does not fit
     std::string wide = page;
     wide.insert(wide.find("</main>"), "<div style='width: 700px'>x</div>");
     EXPECT_GE(look_at(wide, 390, LIGHT)["scroll"], 700);
@@ -158,7 +159,7 @@ TEST_F(Browser, Screenshots) {
         write_frame(page, width, height);
         const ProgramResult result = browse(width, height, LIGHT, "--screenshot=" + file);
         const std::string png = read_text(file);
-        ASSERT_GT(png.size(), 20000u) << result.err;  // an empty page has some 5 KB
+        ASSERT_GT(png.size(), 20000u) << result.err;  // an empty page takes about 5 KB
         auto number = [&](size_t at) {
             return uint8_t(png[at]) << 24 | uint8_t(png[at + 1]) << 16 | uint8_t(png[at + 2]) << 8 |
                    uint8_t(png[at + 3]);

@@ -1,11 +1,11 @@
-// A small report for tests, whose every text holds what HTML must escape.
+// A small report for tests. Every text contains characters that HTML must escape.
 #pragma once
 #include <nlohmann/json.hpp>
 
 #include "tests/run_program.h"
 
-// Two programs: "sweep" has 40 products on two devices, one without a rate, and three plots; "small" a few
-// rows and one program's failure stands beside them.
+// Three programs: "sweep" has 40 GEMMs on two devices, one of them without a rate, and two plots; "small" has
+// a few rows and one plot; "failed" failed.
 inline nlohmann::json nasty_report() {
     using nlohmann::json;
     json rows = json::array(), few = json::array();
@@ -15,14 +15,14 @@ inline nlohmann::json nasty_report() {
     }
     rows[1][2] = nullptr;
     for (int i = 1; i <= 3; i++) few.push_back({i, i * i});
-    const json products = {{"name", "products"},
-                           {"title", "The <i>table's \"title\""},
-                           {"note", "a <i>note & more"},
-                           {"columns",
-                            {{{"name", "size"}, {"key", true}},
-                             {{"name", "device"}, {"key", true}},
-                             {{"name", "rate"}, {"unit", "TFLOP/s"}, {"better", "more"}}}},
-                           {"rows", rows}};
+    const json gemms = {{"name", "gemms"},
+                        {"title", "The <i>table's \"title\""},
+                        {"note", "a <i>note & more"},
+                        {"columns",
+                         {{{"name", "size"}, {"key", true}},
+                          {{"name", "device"}, {"key", true}},
+                          {{"name", "rate"}, {"unit", "TFLOP/s"}, {"better", "more"}}}},
+                        {"rows", rows}};
     const json table = {
         {"name", "few"},
         {"title", "A few"},
@@ -33,18 +33,15 @@ inline nlohmann::json nasty_report() {
     for (int i = 0; i < 20; i++) wide["columns"].push_back({{"name", "a wide column " + std::to_string(i)}});
     wide["rows"] = json::array({json::array()});
     for (int i = 0; i < 22; i++) wide["rows"][0].push_back(1.5);
-    const json plots = {{{"table", "products"},
-                         {"title", "It's the rate"},
-                         {"x", "size"},
-                         {"y", "rate"},
-                         {"curves", "device"}},
-                        {{"table", "products"},
-                         {"title", "Linear"},
-                         {"x", "size"},
-                         {"y", "rate"},
-                         {"curves", ""},
-                         {"log_x", false},
-                         {"log_y", false}}};
+    const json plots = {
+        {{"table", "gemms"}, {"title", "It's the rate"}, {"x", "size"}, {"y", "rate"}, {"curves", "device"}},
+        {{"table", "gemms"},
+         {"title", "Linear"},
+         {"x", "size"},
+         {"y", "rate"},
+         {"curves", ""},
+         {"log_x", false},
+         {"log_y", false}}};
     const json plot = {{"table", "few"}, {"title", "Few"}, {"x", "<i>column"}, {"y", "y"}};
     const json device = {{"gpu", {{"name", "<b>&\"x"}, {"driver", "a driver\x01"}, {"memory_bytes", 1e10}}},
                          {"cpu", "<i>cpu"}};
@@ -53,7 +50,7 @@ inline nlohmann::json nasty_report() {
                         {"command", "'<i>command' control\x01"},
                         {"device", device},
                         {"seconds", 1.5},
-                        {"tables", json::array({products})},
+                        {"tables", json::array({gemms})},
                         {"plots", plots}};
     const json small = {{"program", "small"},
                         {"command", "small"},

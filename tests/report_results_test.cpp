@@ -1,12 +1,13 @@
-// What the programs of the device report give: JSON that is read back as it was, text that lines up,
-// malformed JSON refused in a line, and a run's status.
+// The frame of the report programs: JSON that is read back unchanged, aligned text, malformed JSON rejected
+// with an error of one line, and exit statuses.
 #include "dev/report/results.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
-#include "llmc/file.h"
+#include "llmc/base/file.h"
 #include "tests/layer_test.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
@@ -15,23 +16,24 @@ using nlohmann::json;
 
 static Table example() {
     return {"peaks",
-            "What it does at most",
+            "Peaks",
             {{"what", "", true},
              {"size", "", true},
              {"rate", "GB/s", false, Better::more, 5},
              {"time", "ms", false, Better::less}},
             {{"copy", 64, 3840.0, nullptr}, {"größer", 1000000, 0.5, 12.25}},
-            "copies win from 64 on"};
+            "a note"};
 }
 
 static const char* run_name = "example";
 
-// A run of a program that measures `measure`, as with these arguments.
+// Runs a program with these arguments.
 static int run_with(std::vector<std::string> arguments, const std::function<void(ReportRun&)>& measure) {
     arguments.insert(arguments.begin(), {"build/example", "--device", "cpu"});
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
-    return run_report_program(run_name, "what it is for", int(argv.size()), argv.data(), nullptr, measure);
+    return run_report_program({.name = run_name, .what = "an example", .measure = measure}, int(argv.size()),
+                              argv.data());
 }
 
 TEST(ReportResults, TablesAndPlotsAreReadBack) {
@@ -57,8 +59,8 @@ TEST(ReportResults, TablesAndPlotsAreReadBack) {
     EXPECT_EQ(plot_from_json(drawn, "here").curves, "what");
 }
 
-// What the header of results.h shows leaves out everything that has a usual value.
-TEST(ReportResults, MembersMayBeLeftOut) {
+// Members with a default are optional.
+TEST(ReportResults, OptionalMembers) {
     const Table table = table_from_json(
         json::parse(R"({"name": "t", "title": "", "columns": [{"name": "a"}], "rows": [[1]]})"), "here");
     EXPECT_EQ(table.columns[0].digits, 4);
@@ -68,7 +70,7 @@ TEST(ReportResults, MembersMayBeLeftOut) {
     EXPECT_TRUE(plot.log_x && plot.log_y && plot.curves.empty());
 }
 
-TEST(ReportResults, MalformedJsonIsRefused) {
+TEST(ReportResults, MalformedJsonIsRejected) {
     const json good = table_to_json(example());
     const std::vector<std::pair<std::string, json>> patches = {
         {"object", json::parse("[]")},
@@ -80,7 +82,7 @@ TEST(ReportResults, MalformedJsonIsRefused) {
         {"no columns", R"({"columns": [], "rows": []})"_json},
         {"columns", R"({"columns": "x"})"_json},
         {"object", R"({"columns": ["x"]})"_json},
-        {"without a name", R"({"columns": [{"name": ""}]})"_json},
+        {"has no name", R"({"columns": [{"name": ""}]})"_json},
         {"two columns named a", R"({"columns": [{"name": "a"}, {"name": "a"}]})"_json},
         {"better", R"({"columns": [{"name": "a", "better": "most"}]})"_json},
         {"digits", R"({"columns": [{"name": "a", "digits": 0}]})"_json},
@@ -112,13 +114,14 @@ TEST(ReportResults, MalformedJsonIsRefused) {
     }
 }
 
-TEST(ReportResults, PlotsOfWhatIsNotThereAreRefused) {
+TEST(ReportResults, PlotsOfMissingColumnsAreRejected) {
     const std::vector<Table> tables = {example()};
     EXPECT_EQ(message_of([&] { check_plots({{"peaks", "", "size", "rate", ""}}, tables, "x"); }), "");
     EXPECT_EQ(message_of([&] { check_plots({{"peaks", "", "size", "rate", "what"}}, tables, "x"); }), "");
     for (const Plot& plot : {Plot{"peak", "", "size", "rate"}, Plot{"peaks", "", "sizes", "rate"},
                              Plot{"peaks", "", "size", ""}, Plot{"peaks", "", "size", "rate", "kind"}})
-        EXPECT_NE(message_of([&] { check_plots({plot}, tables, "x"); }).find("not there"), std::string::npos);
+        EXPECT_NE(message_of([&] { check_plots({plot}, tables, "x"); }).find("does not exist"),
+                  std::string::npos);
     EXPECT_NE(message_of([&] {
                   check_plots({}, {example(), example()}, "x");
               }).find("two tables"),
@@ -154,16 +157,16 @@ TEST(ReportResults, CellsAsText) {
         {100, key, "100"},
         {100.0, key, "100"},
     };
-    for (const auto& [cell, column, text] : cases) EXPECT_EQ(cell_text(cell, column), text) << cell;
+    for (const auto& [cell, column, text] : cases) EXPECT_EQ(cell_text(cell, column), text) << text;
 }
 
-TEST(ReportResults, TablesLineUp) {
+TEST(ReportResults, TablesAreAligned) {
     EXPECT_EQ(table_text(example()),
-              "What it does at most\n"
+              "Peaks\n"
               "what       size  rate (GB/s)  time (ms)\n"
               "copy         64       3840.0          -\n"
               "größer  1000000      0.50000      12.25\n"
-              "copies win from 64 on\n");
+              "a note\n");
     EXPECT_EQ(table_text({"t", "Nothing", {{"left"}, {"right"}}}), "Nothing\nleft  right\n");
 }
 
@@ -196,9 +199,8 @@ TEST(ReportResults, ARunWritesWhatItPrints) {
         EXPECT_GT(machine.at(name).get<uint64_t>(), 0u) << name;
 }
 
-// Steps are measured while there is time for one as long as those before of at most its size; others are
-// named.
-TEST(ReportResults, StepsWithoutTimeAreLeftOut) {
+// A step is measured if there is time for the longest step so far of at most its size; others are named.
+TEST(ReportResults, StepsWithoutTimeAreSkipped) {
     for (const bool limited : {true, false}) {
         TemporaryFolder folder;
         std::string done;
@@ -212,7 +214,7 @@ TEST(ReportResults, StepsWithoutTimeAreLeftOut) {
                 return run.step(name, size, sleep, expected);
             };
             EXPECT_TRUE(sleeping("a", 1, 1));
-            EXPECT_EQ(sleeping("b", 1, 1, 100), !limited);  // told that it takes long
+            EXPECT_EQ(sleeping("b", 1, 1, 100), !limited);  // expected to take long
             EXPECT_TRUE(sleeping("c", 10, 280));
             EXPECT_EQ(sleeping("d", 10, 1), !limited);
             EXPECT_TRUE(sleeping("e", 9, 1));
@@ -222,7 +224,7 @@ TEST(ReportResults, StepsWithoutTimeAreLeftOut) {
         const std::string out = testing::internal::GetCapturedStdout();
         ASSERT_EQ(status, 0);
         EXPECT_EQ(done, limited ? "ace" : "abcdef");
-        EXPECT_EQ(out.find("left out: no time for 3 of the measurements: b; d; f\n") != std::string::npos,
+        EXPECT_EQ(out.find("skipped for lack of time (3 measurements): b; d; f\n") != std::string::npos,
                   limited)
             << out;
         const json written = json::parse(read_whole_file(folder / "a.json"));
@@ -231,7 +233,7 @@ TEST(ReportResults, StepsWithoutTimeAreLeftOut) {
     }
 }
 
-TEST(ReportResults, ARunThatFailsWritesNothing) {
+TEST(ReportResults, AFailedRunWritesNothing) {
     TemporaryFolder folder;
     std::string file = folder / "a.json";
     auto refusal = [&](const std::vector<std::string>& more, const std::function<void(ReportRun&)>& measure) {
@@ -254,14 +256,13 @@ TEST(ReportResults, ARunThatFailsWritesNothing) {
             spoil(run);
         };
     };
-    EXPECT_NE(
-        refusal({}, spoilt([](ReportRun&) { fail("the product is wrong at size 50"); })).find("size 50"),
-        std::string::npos);
+    EXPECT_NE(refusal({}, spoilt([](ReportRun&) { fail("wrong result at size 50"); })).find("size 50"),
+              std::string::npos);
     EXPECT_NE(refusal({}, spoilt([](ReportRun& run) { run.tables[0].rows[0][2] = NAN; })).find("finite"),
               std::string::npos);
     EXPECT_NE(refusal({}, spoilt([](ReportRun& run) { run.tables[0].rows[0].pop_back(); })).find("4 cells"),
               std::string::npos);
-    EXPECT_NE(refusal({}, spoilt([](ReportRun& run) { run.plots = {{"none"}}; })).find("not there"),
+    EXPECT_NE(refusal({}, spoilt([](ReportRun& run) { run.plots = {{"none"}}; })).find("does not exist"),
               std::string::npos);
     refusal({"--device", "no such device"}, good);
     refusal({"--threads", "-1"}, good);
@@ -273,11 +274,11 @@ TEST(ReportResults, ARunThatFailsWritesNothing) {
 TEST(ReportResults, TheDeviceIsDescribed) {
     if (test_pads().empty()) GTEST_SKIP() << "no Vulkan device";
     const LaunchPad& pad = *test_pads()[0];
-    const json gpu = describe_machine(&pad).at("gpu");
-    EXPECT_EQ(gpu.at("name"), pad.device().name);
-    EXPECT_EQ(gpu.at("subgroup_size"), pad.limits().subgroup_size);
-    EXPECT_EQ(gpu.at("memory_bytes"), pad.device().memory_bytes);
-    EXPECT_EQ(gpu.at("fp16_matrix").is_null(), !pad.limits().fp16_matrix);
+    const std::vector<Fact> gpu = describe_machine(&pad).gpu.value();
+    EXPECT_EQ(find_fact(gpu, "name").text(), pad.device().name);
+    EXPECT_EQ(find_fact(gpu, "subgroup_size").integer(), pad.limits().subgroup_size);
+    EXPECT_EQ(find_fact(gpu, "memory_bytes").integer(), int64_t(pad.device().memory_bytes));
+    EXPECT_EQ(find_fact(gpu, "fp16_matrix").is_null(), !pad.limits().fp16_fragment);
     for (const char* name : {"type", "driver", "api_version", "memory_mode"})
-        EXPECT_NE(gpu.at(name).get<std::string>(), "") << name;
+        EXPECT_NE(find_fact(gpu, name).text(), "") << name;
 }

@@ -1,16 +1,16 @@
-// The program report: the page of a report (well-formed, needing nothing from elsewhere, escaped, drawn by
-// gnuplot and without it), comparisons, and programs that fail, hang or are missing. How the page looks in a
-// browser is in report_browser_test.cpp.
+// The program report: its page (well-formed, self-contained, escaped, with and without gnuplot), comparisons,
+// and programs that fail, hang or are missing. report_browser_test.cpp tests the page in a browser.
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
 #include "dev/report/compare.h"
 #include "dev/report/page.h"
 #include "dev/report/plots.h"
-#include "llmc/file.h"
+#include "llmc/base/file.h"
 #include "tests/message_of.h"
 #include "tests/report_example.h"
 
@@ -20,8 +20,7 @@ static const std::string program = BINARY_DIR "/report";
 
 static bool have_gnuplot() { return run_program({"sh", "-c", "command -v gnuplot"}).status == 0; }
 
-// What is wrong with a text as XML, or nothing: tags that do not nest, attributes without quotes, stray < and
-// &.
+// The first XML error in a text, or nothing: tags that do not nest, attributes without quotes, stray < and &.
 static std::string xml_fault(const std::string& text) {
     std::vector<std::string> open;
     const std::regex tag(R"(^<(/?)([A-Za-z][\w:-]*)((?:\s+[\w:-]+\s*=\s*(?:"[^"<]*"|'[^'<]*'))*)\s*(/?)>)");
@@ -29,7 +28,7 @@ static std::string xml_fault(const std::string& text) {
     const auto here = [&](size_t at) { return text.substr(at, 60); };
     for (size_t at = 0; (at = text.find_first_of("<&", at)) != std::string::npos;) {
         std::smatch match;
-        // tags are short; the style sheet between them is not matched
+        // tags are short: this excludes the style sheet between them
         const std::string rest = text.substr(at, std::min<size_t>(4000, text.find('>', at) + 1 - at));
         if (text[at] == '&') {
             const std::string some = text.substr(at, 10);
@@ -59,7 +58,7 @@ static size_t count_of(const std::string& text, const std::string& part) {
     return count;
 }
 
-// All first groups of a pattern's matches.
+// The first group of every match of a pattern.
 static std::vector<std::string> all_of(const std::string& text, const char* pattern) {
     const std::regex regex(pattern);
     std::vector<std::string> found;
@@ -75,7 +74,7 @@ TEST(Report, TheXmlCheckFindsFaults) {
         EXPECT_NE(xml_fault(bad), "") << bad;
 }
 
-TEST(Report, ThePageIsWholeAndEscaped) {
+TEST(Report, ThePageIsSelfContainedAndEscaped) {
     TemporaryFolder folder;
     write_whole_file(folder / "it.json", {nasty_report().dump()});
     const ProgramResult result = run_program({program, "--page", folder / "it.json"});
@@ -85,12 +84,12 @@ TEST(Report, ThePageIsWholeAndEscaped) {
     if (run_program({"sh", "-c", "command -v xmllint"}).status == 0) {
         EXPECT_EQ(run_program({"xmllint", "--noout", folder / "it.html"}).err, "");
     }
-    // a page that needs nothing else: links lead into the page, and there is nothing that fetches
+    // self-contained: links stay within the page, and nothing is loaded from elsewhere
     for (const std::string& target : all_of(page, R"re((?:href|src|data|action)\s*=\s*["']([^"']*))re"))
         EXPECT_EQ(target[0], '#') << target;
-    for (const char* fetching : {"url(", "@import", "<script", "<link", "<img", "<iframe", "<object"})
-        EXPECT_EQ(page.find(fetching), std::string::npos) << fetching;
-    // every nasty text is there, as text
+    for (const char* loading : {"url(", "@import", "<script", "<link", "<img", "<iframe", "<object"})
+        EXPECT_EQ(page.find(loading), std::string::npos) << loading;
+    // every special text appears, escaped
     EXPECT_EQ(page.find("<b>&"), std::string::npos);
     EXPECT_EQ(page.find("<i>"), std::string::npos);
     EXPECT_NE(page.find("<h1>&lt;b&gt;&amp;&quot;x</h1>"), std::string::npos);
@@ -107,7 +106,7 @@ TEST(Report, PlotsAreDrawn) {
     const std::string page = read_text(folder / "it.html");
     EXPECT_EQ(count_of(page, "<figure"), 3u);
     EXPECT_EQ(count_of(page, "role=\"img\""), 3u);
-    // nothing of one plot refers to another, or to nothing
+    // ids are unique, and every reference has a target
     const std::vector<std::string> ids = all_of(page, R"(\sid=["']([^"']*))");
     const std::set<std::string> different(ids.begin(), ids.end());
     EXPECT_EQ(different.size(), ids.size());
@@ -123,7 +122,7 @@ TEST(Report, PlotsAreDrawn) {
     EXPECT_EQ(xml_fault(picture.substr(picture.find("<svg"))), "");
 }
 
-TEST(Report, WithoutGnuplotThereAreTables) {
+TEST(Report, TablesWithoutGnuplot) {
     TemporaryFolder folder;
     write_whole_file(folder / "it.json", {nasty_report().dump()});
     const ProgramResult result = run_program({"env", "PATH=/none", program, "--page", folder / "it.json"});
@@ -135,24 +134,24 @@ TEST(Report, WithoutGnuplotThereAreTables) {
     EXPECT_NE(page.find("Plots are missing: cannot start gnuplot"), std::string::npos);
     EXPECT_EQ(count_of(page, "<figure"), 0u);
     EXPECT_EQ(count_of(page, "<table"), 3u);
-    EXPECT_EQ(count_of(page, "<details"), count_of(page, "open=\"open\""));  // nothing is folded
+    EXPECT_EQ(count_of(page, "<details"), count_of(page, "open=\"open\""));  // nothing is collapsed
 }
 
 TEST(Report, TablesOnThePage) {
     std::string problem;
     const std::string page = report_page(report_from_json(nasty_report(), "x"), problem);
-    // a heading with its unit, text to the left, numbers to the right, what was not measured
+    // headings with units, text aligned left, numbers aligned right, values not measured
     EXPECT_NE(page.find("<th class=\"t\">device</th>"), std::string::npos);
     EXPECT_NE(page.find("<th>rate<small>TFLOP/s</small></th>"), std::string::npos);
     EXPECT_NE(page.find("<td class=\"t\">GPU</td>"), std::string::npos);
     EXPECT_NE(page.find("<td>290.5</td>"), std::string::npos);
     EXPECT_NE(page.find("<td>-</td>"), std::string::npos);
-    EXPECT_EQ(count_of(page, "<tr>"), 3u + 40 + 3 + 1);  // headings and rows
-    // forty rows that are drawn, too, are folded
+    EXPECT_EQ(count_of(page, "<tr>"), 3u + 40 + 3 + 1);  // heading rows and data rows
+    // a long table that is also plotted is collapsed
     EXPECT_EQ(count_of(page, "<details") - count_of(page, "open=\"open\""), problem.empty() ? 1u : 0u);
 }
 
-TEST(Report, TheSummaryIsTheBestOfTheTables) {
+TEST(Report, TheSummaryHasTheBestOfEachTable) {
     const Report report = report_from_json(nasty_report(), "x");
     const std::vector<Highlight> best = highlights(report.parts[0].tables[0]);
     ASSERT_EQ(best.size(), 2u);
@@ -173,7 +172,7 @@ TEST(Report, TheSummaryIsTheBestOfTheTables) {
                   {"a", "a b", 2, 3.0, 9},
                   {"a", "a b", 3, 4.0, 9},
                   {"c", "c", 4, nullptr, 9}};
-    ASSERT_EQ(highlights(table).size(), 1u);  // of c nothing was measured
+    ASSERT_EQ(highlights(table).size(), 1u);  // c was not measured
     EXPECT_EQ(highlights(table)[0].what, "a b");
     EXPECT_EQ(highlights(table)[0].where, "n 2");
     table.columns[3].better = Better::neither;
@@ -220,7 +219,7 @@ static Report compared(std::vector<std::vector<Cell>> rows, const std::string& d
                          std::move(rows)};
     ReportPart part = {.program = "peak"};
     part.tables = {table};
-    part.device = {{"gpu", nullptr}, {"cpu", device}};
+    part.device = Machine{{}, {{"cpu", device}}};
     return {"2026-01-01", "", false, {part}};
 }
 
@@ -262,11 +261,11 @@ TEST(Report, ComparisonOfTwo) {
               "\n"
               "Things: 1 rows only in A, 2 only in B\n"
               "\n"
-              "B is better in 2, worse in 1, the same within 2 % in 2; 1 rows are only in A, 2 only in B\n"
+              "B is better in 2, worse in 1, the same within 2 % in 2; 1 rows only in A, 2 only in B\n"
               "tables only in B: peak.extra\n");
-    // the other way round what was better is worse
+    // swapping A and B swaps better and worse
     EXPECT_NE(compare_reports(b, a).find("better in 1, worse in 2,"), std::string::npos);
-    // what agrees and has no good way is not shown
+    // columns that agree and are not rated are not shown
     EXPECT_EQ(compare_reports(a, a).find("Things: difference"), std::string::npos);
     EXPECT_NE(compare_reports(a, a).find("Things: rate"), std::string::npos);
     EXPECT_NE(compare_reports(a, a).find("better in 0, worse in 0, the same within 2 % in 7;"),
@@ -275,10 +274,10 @@ TEST(Report, ComparisonOfTwo) {
 
 TEST(Report, ComparisonOfTablesThatDiffer) {
     Report a = compared({{"copy", 1, 10.0, 100, 0.1}, {"copy", 1, 20.0, 100, 0.1}}, "one"), b = a;
-    b.parts[0].tables[0].columns[2].unit = "s";  // another unit, another column
+    b.parts[0].tables[0].columns[2].unit = "s";  // another unit: another column
     EXPECT_EQ(compare_reports(a, b).find("Things: time"), std::string::npos);
     EXPECT_NE(compare_reports(a, b).find("Things: rate"), std::string::npos);
-    b = a;  // rows of the same keys go with each other in their order
+    b = a;  // rows with equal keys are matched in order
     EXPECT_NE(compare_reports(a, b).find("same within 2 % in 4;"), std::string::npos);
     b.parts[0].tables[0].columns[1].name = "length";
     EXPECT_NE(compare_reports(a, b).find("not compared"), std::string::npos);
@@ -288,7 +287,7 @@ TEST(Report, ComparesFiles) {
     TemporaryFolder folder;
     write_whole_file(folder / "a.json", {nasty_report().dump()});
     write_whole_file(folder / "part.json", {nasty_report()["programs"][0].dump()});
-    // one program's own file counts as a report of it alone
+    // one program's file reads as a report of that program alone
     const ProgramResult result = run_program({program, "--compare", folder / "a.json", folder / "part.json"});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.out.find("better in 0, worse in 0, the same within 2 % in 39;"), std::string::npos)
@@ -296,7 +295,7 @@ TEST(Report, ComparesFiles) {
     EXPECT_NE(result.out.find("tables only in A: small.few"), std::string::npos) << result.out;
 }
 
-TEST(Report, Refusals) {
+TEST(Report, ErrorMessages) {
     TemporaryFolder folder;
     const std::string good = folder / "good.json", out = folder / "out";
     write_whole_file(good, {nasty_report().dump()});
@@ -312,7 +311,7 @@ TEST(Report, Refusals) {
         {"missing.json", {"--compare", good, folder / "missing.json"}},
         {"not JSON", {"--compare", good, folder / "text.json"}},
         {"not a report", {"--compare", folder / "other.json", good}},
-        {"broken.json: sweep: table products", {"--compare", good, folder / "broken.json"}},
+        {"broken.json: sweep: table gemms", {"--compare", good, folder / "broken.json"}},
         {"numbers.json: sweep: \"left_out\"", {"--page", folder / "numbers.json"}},
         {"not a report", {"--page", folder / "other.json"}},
         {"excludes", {"--page", good, "--compare", good, good}},
@@ -334,11 +333,11 @@ TEST(Report, Refusals) {
 
 // --- running the programs ---
 
-// A folder with scripts in the programs' places.
+// A folder with scripts instead of the programs.
 struct FakePrograms {
     TemporaryFolder folder;
     std::string out = folder / "out", part = folder / "part.json";
-    // what a good program does: "... --json FILE ..." gets its result
+    // a program that succeeds: writes its result to the file after --json
     std::string copy = "while [ \"$1\" ]; do [ \"$1\" = --json ] && cp " + part + " \"$2\"; shift; done\n";
 
     FakePrograms() { write_whole_file(part, {nasty_report()["programs"][1].dump()}); }
@@ -346,8 +345,7 @@ struct FakePrograms {
         write_whole_file(folder / name, {"#!/bin/sh\n" + script});
         std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
     }
-    // Writes the program's number into the file "pid", which is there whole or not at all, whenever it is
-    // killed.
+    // Writes the process id to the file "pid", atomically.
     std::string leave_pid() const {
         const std::string pid = folder / "pid";
         return "echo $$ >" + pid + ".new && mv " + pid + ".new " + pid + "\n";
@@ -366,7 +364,7 @@ TEST(Report, RunsThePrograms) {
     const ProgramResult result =
         fake.run({"--device", "cpu", "--quick", "--only", "dispatch_overhead", "peak"});
     EXPECT_EQ(result.status, 0) << result.err;
-    // all time but most of the other's share
+    // all the time, minus most of the other program's share
     const std::string arguments = read_text(fake.folder / "arguments");
     const std::string usual = "--device cpu --json " + fake.out + "/peak.json --quick --seconds ";
     ASSERT_TRUE(arguments.starts_with(usual)) << arguments;
@@ -378,13 +376,13 @@ TEST(Report, RunsThePrograms) {
     const std::string page = read_text(fake.out + "/report.html");
     EXPECT_EQ(xml_fault(page), "");
     EXPECT_NE(page.find(report.at("date").get<std::string>()), std::string::npos);
-    // the JSON holds all that the page shows
+    // the JSON file contains everything that the page shows
     ASSERT_EQ(run_program({program, "--page", fake.out + "/report.json"}).status, 0);
     EXPECT_EQ(read_text(fake.out + "/report.html"), page);
 }
 
-// What a program had no time for is no failure, and stands in its section.
-TEST(Report, WhatWasLeftOutIsOnThePage) {
+// Measurements skipped for lack of time are no failure and are listed in the section of the program.
+TEST(Report, SkippedMeasurementsAreOnThePage) {
     FakePrograms fake;
     json part = nasty_report()["programs"][1];
     part["left_out"] = {"sizes <100>", "sizes 200"};
@@ -392,26 +390,25 @@ TEST(Report, WhatWasLeftOutIsOnThePage) {
     fake.add("peak", fake.copy);
     const ProgramResult result = fake.run({"--only", "peak"});
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("left out: no time for 2 of its measurements"), std::string::npos)
-        << result.out;
+    EXPECT_NE(result.out.find("skipped for lack of time: 2 measurements"), std::string::npos) << result.out;
     EXPECT_EQ(fake.written().at("programs")[0].at("left_out"), part["left_out"]);
     const std::string page = read_text(fake.out + "/report.html");
     EXPECT_EQ(xml_fault(page), "");
-    EXPECT_NE(page.find("Left out: no time"), std::string::npos);
+    EXPECT_NE(page.find("Skipped for lack of time"), std::string::npos);
     EXPECT_NE(page.find("<li>sizes &lt;100&gt;</li><li>sizes 200</li>"), std::string::npos);
     EXPECT_EQ(count_of(page, "role=\"alert\""), 0u);
     part.erase("left_out");
     write_whole_file(fake.part, {part.dump()});
-    EXPECT_EQ(fake.run({"--only", "peak"}).out.find("left out"), std::string::npos);
-    EXPECT_EQ(read_text(fake.out + "/report.html").find("Left out"), std::string::npos);
+    EXPECT_EQ(fake.run({"--only", "peak"}).out.find("skipped"), std::string::npos);
+    EXPECT_EQ(read_text(fake.out + "/report.html").find("Skipped"), std::string::npos);
 }
 
-TEST(Report, ProgramsThatFailAreOnThePage) {
+TEST(Report, FailedProgramsAreOnThePage) {
     FakePrograms fake;
     std::filesystem::create_directories(fake.out);
     write_whole_file(fake.out + "/matmul_sweep.json", {read_text(fake.part)});  // of an earlier run
     fake.add("peak", fake.copy);
-    // something that it leaves behind keeps its output open
+    // a background process keeps its output open
     fake.add("matmul_sweep",
              "sleep 5 &\necho 'some warning' >&2\necho 'matmul_sweep: wrong at <50>' >&2\nexit 1\n");
     fake.add("elementwise_sweep", fake.leave_pid() + "echo 'size 77' >&2\nexec sleep 100\n");
@@ -423,7 +420,7 @@ TEST(Report, ProgramsThatFailAreOnThePage) {
               std::string::npos)
         << result.err;
     const json parts = fake.written().at("programs");
-    const char* errors[] = {"", "wrong at <50>", "killed after the", "\"program\" is a number",
+    const char* errors[] = {"", "wrong at <50>", "killed after its time limit", "\"program\" is a number",
                             "cannot start"};
     for (size_t i = 0; i < 5; i++) {
         const std::string error = parts.at(i).at("error");
@@ -431,7 +428,8 @@ TEST(Report, ProgramsThatFailAreOnThePage) {
         EXPECT_EQ(parts[i].at("tables").empty(), i > 0);
     }
     EXPECT_EQ(parts[1].at("error"), "wrong at <50>");
-    EXPECT_NE(parts[2].at("error").get<std::string>().find("size 77"), std::string::npos);  // what it was at
+    EXPECT_NE(parts[2].at("error").get<std::string>().find("size 77"),
+              std::string::npos);  // its last progress
     EXPECT_LT(parts[2].at("seconds"), 50);
     EXPECT_NE(kill(stoi(read_text(fake.folder / "pid")), 0), 0);
     const std::string page = read_text(fake.out + "/report.html");
@@ -441,7 +439,7 @@ TEST(Report, ProgramsThatFailAreOnThePage) {
     EXPECT_EQ(count_of(page, "<table"), 2u);  // peak's
 }
 
-TEST(Report, ASignalStopsTheProgramToo) {
+TEST(Report, ASignalAlsoStopsTheProgram) {
     FakePrograms fake;
     fake.add("peak", fake.copy);
     fake.add("matmul_sweep", fake.leave_pid() + "exec sleep 100\n");

@@ -1,5 +1,5 @@
-// Runs a program in a test and collects what it did: run_program({BINARY_DIR "/prepare_data", "--help"}).
-// No shell is involved; standard input is empty. Also the folder that tests share for their temporary files.
+// Runs a program in a test and collects its output: run_program({BINARY_DIR "/prepare_data", "--help"}). No
+// shell is involved; standard input is empty. Also helpers for files and for the program's output.
 #pragma once
 #include <fcntl.h>
 #include <poll.h>
@@ -21,27 +21,27 @@
 extern char** environ;
 
 struct ProgramResult {
-    int status;       // exit status; 128 + signal number where a signal ended it
+    int status;       // exit status; 128 + signal number if a signal killed it
     std::string out;  // standard output
     std::string err;  // standard error
 };
 
-// A string's number of lines, an unfinished last one included.
+// Number of lines in the text, including an unterminated last line.
 inline int count_lines(const std::string& text) {
     int lines = 0;
     for (char c : text) lines += c == '\n';
     return lines + (!text.empty() && text.back() != '\n');
 }
 
-// A signal that a program is to get: once it has printed some text, or after some time, whichever is given.
+// A signal to send to the program, either once it has printed some text or after some time.
 struct SendSignal {
     int number = 0;  // 0: none
     std::string when_printed;
     double after_seconds = 0;
 };
 
-// Reads both pipes until both are closed, so that a program that fills one of them cannot hang. Sends the
-// signal to the process `child`.
+// Reads both pipes until both are closed, so a program that fills one of them does not hang. Sends the signal
+// to the process `child`.
 inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result, pid_t child = 0,
                            SendSignal signal = {}) {
     pollfd pipes[2] = {{out_pipe, POLLIN, 0}, {err_pipe, POLLIN, 0}};
@@ -70,7 +70,7 @@ inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result, pi
     }
 }
 
-// Runs argv[0] (a path, or a name to be found in PATH) with the arguments argv[1...] and waits for it.
+// Runs argv[0] (a path, or a name in PATH) with the arguments argv[1...] and waits for it to exit.
 inline ProgramResult run_program(std::vector<std::string> argv, const SendSignal& signal = {}) {
     int out_pipe[2], err_pipe[2];
     if (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0)
@@ -104,8 +104,7 @@ inline std::string read_text(const std::string& path) {
     return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Steps' losses as train_gpt2 prints them, "step    3/12 | loss 4.123456 |": six digits more than main.log
-// has.
+// The losses that train_gpt2 prints, as in "step    3/12 | loss 4.123456 |"; main.log has fewer digits.
 inline std::vector<double> printed_losses(const std::string& out) {
     std::vector<double> found;
     std::istringstream lines(out);
@@ -117,7 +116,7 @@ inline std::vector<double> printed_losses(const std::string& out) {
     return found;
 }
 
-// A fresh folder for one test's files, deleted with everything in it when the object goes.
+// A new folder for one test's files; the destructor deletes it with its contents.
 struct TemporaryFolder {
     std::string path;
     TemporaryFolder() {

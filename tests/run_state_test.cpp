@@ -1,5 +1,5 @@
-// The state of a run as JSON: what is written is read again to the bit, and anything else is refused.
-#include "llmc/run_state.h"
+// The state of a run as JSON: reading gives back exactly what was written, and anything else is refused.
+#include "llmc/run/run_state.h"
 
 #include <gtest/gtest.h>
 
@@ -61,17 +61,18 @@ TEST(RunState, AnythingElseIsRefused) {
           with("\"bf16\"", "7"), with("\"outliers\":5", "\"outliers\":5.5"),
           with("\"outliers\":5", "\"outliers\":99999999999"), with("4096", "-1"), with("4096", "1.8e30")}) {
         const std::string message = message_of([&] { run_state_from_json(text, "some/run.json"); });
-        EXPECT_EQ(message.rfind("some/run.json is not what", 0), 0u) << message << "\n" << text.substr(0, 60);
+        EXPECT_EQ(message.rfind("some/run.json was not written by", 0), 0u) << message << "\n"
+                                                                            << text.substr(0, 60);
     }
 }
 
-TEST(StepJudge, CountsWhatIsNotAppliedAndWhy) {
+TEST(StepJudge, CountsSkippedUpdates) {
     StepJudge judge;
     judge.loss_limit = 3;
     for (int i = 0; i < 128; i++) EXPECT_TRUE(judge.judge(i % 2 ? 2.0f : 2.1f, 1, 1).applied());
     EXPECT_TRUE(judge.judge(9, 1, 1).outlier);
     EXPECT_TRUE(judge.judge(2, 50, 1).applied());  // the norm has no limit
-    EXPECT_TRUE(judge.judge(2, 1, 0).not_finite);  // the device's word
+    EXPECT_TRUE(judge.judge(2, 1, 0).not_finite);  // the device found it
     EXPECT_TRUE(judge.judge(NAN, 1, 1).not_finite);
     EXPECT_FALSE(judge.judge(2, HUGE_VALF, 1).applied());
     EXPECT_TRUE(judge.judge(9, 1, 1).outlier);

@@ -1,5 +1,5 @@
-// Sampling: the token at each coin, huge logits, temperature, top-k and top-p; and the coins.
-#include "llmc/sampler.h"
+// Sampling: the token for each random number, huge logits, temperature, top-k and top-p; the random numbers.
+#include "llmc/run/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "llmc/error.h"
+#include "llmc/base/error.h"
 
 static int sample(const std::vector<float>& logits, float coin, const SamplerOptions& options = {}) {
     return sample_token(logits.data(), int(logits.size()), coin, options);
@@ -36,14 +36,14 @@ TEST(Sampler, HugeAndTinyLogits) {
     EXPECT_EQ(sample({-INFINITY, 1.0f, -INFINITY}, 0.99999994f), 1);
 }
 
-TEST(Sampler, MeaninglessLogitsAreRefused) {
+TEST(Sampler, RefusesUndefinedSoftmax) {
     EXPECT_THROW(sample({0.0f, NAN}, 0.5f), Error);
     EXPECT_THROW(sample({0.0f, INFINITY}, 0.5f), Error);
     EXPECT_THROW(sample({-INFINITY, -INFINITY}, 0.5f), Error);
     EXPECT_THROW(sample({}, 0.5f), Error);
 }
 
-// The tokens that can be drawn, by many coins, against sorting them all.
+// Compares the tokens drawn with many random numbers to those that sorting the whole vocabulary keeps.
 TEST(Sampler, KeepsTheLikeliestOfALargeVocabulary) {
     const int n = 600;
     uint64_t state = 7;
@@ -78,7 +78,7 @@ TEST(Sampler, Options) {
         EXPECT_EQ(sample(logits, coin, {1.0f, 0, 0.3f}), 1);
         EXPECT_EQ(sample(logits, coin, {1.0f, 0, 0.0f}), 1);
     }
-    EXPECT_EQ(sample(logits, 0.0f, {1.0f, 2, 1.0f}), 1);  // 1 and 3 are left, 4 : 3
+    EXPECT_EQ(sample(logits, 0.0f, {1.0f, 2, 1.0f}), 1);  // 1 and 3 remain, 4 : 3
     EXPECT_EQ(sample(logits, 0.57f, {1.0f, 2, 1.0f}), 1);
     EXPECT_EQ(sample(logits, 0.58f, {1.0f, 2, 1.0f}), 3);
     EXPECT_EQ(sample(logits, 0.57f, {1.0f, 0, 0.69f}), 1);  // the same two reach 0.7
@@ -89,8 +89,8 @@ TEST(Sampler, Options) {
     EXPECT_EQ(sample(logits, 0.76f, {1e9f, 0, 1.0f}), 3);
 }
 
-TEST(Sampler, Coins) {
-    uint64_t state = 1337;  // xorshift64* computed by hand in Python from the same state
+TEST(Sampler, RandomNumbers) {
+    uint64_t state = 1337;  // from an xorshift64* in Python with the same state
     EXPECT_EQ(random_u32(state), 989205090u);
     EXPECT_EQ(random_u32(state), 818269915u);
     double sum = 0;

@@ -1,11 +1,11 @@
-// The four schedules at the steps where they bend.
-#include "llmc/schedulers.h"
+// The four schedules around the steps where their formula changes.
+#include "llmc/run/schedulers.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "llmc/error.h"
+#include "llmc/base/error.h"
 
 static Scheduler make(Schedule schedule, float final_fraction) {
     return {schedule, 1e-3f, 10, 110, final_fraction};

@@ -1,13 +1,13 @@
-// Tests of products on the CPU walk the instruction sets that it has, and AMX.
+// Tests of CPU GEMMs run at every SIMD level that the CPU supports, and with emulated AMX.
 #pragma once
 #include <gtest/gtest.h>
 
-#include "llmc/error.h"
-#include "llmc/simd.h"
+#include "llmc/base/error.h"
+#include "llmc/cpu/simd.h"
 #include "tests/amx_emulator.h"
 
-// Calls check() with each set of product kernels that this CPU can run, and with those of AMX where that can
-// be emulated.
+// Calls check() with each set of micro-kernels that this CPU supports, and with the AMX micro-kernels if they
+// can be emulated.
 template <class Check>
 void for_each_simd_level(Check check) {
     auto check_level = [&](int level) {

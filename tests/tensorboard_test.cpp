@@ -1,6 +1,6 @@
-// TensorBoard's event files: the records' bytes, what a reader finds in them (parsed by protobuf, and by
-// hand), and the files of whole runs: the numbers of metrics.csv, also of runs that were killed and went on.
-#include "llmc/tensorboard.h"
+// TensorBoard's event files: the bytes of records, their contents (parsed by protobuf and by the reader
+// below), and the files of whole runs, also killed and resumed ones, compared to metrics.csv.
+#include "llmc/run/tensorboard.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -8,9 +8,9 @@
 #include <cmath>
 #include <map>
 
-#include "llmc/checkpoint.h"
-#include "llmc/error.h"
-#include "llmc/log.h"
+#include "llmc/base/error.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/run/log.h"
 #include "tensorboard.pb.h"
 #include "tests/message_of.h"
 #include "tests/tiny_run.h"
@@ -18,17 +18,17 @@
 // Tiny models gain nothing from threads.
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
-// --- a reader of events, by hand: nothing of it is the writer's ---
+// --- a reader of events that shares no code with the writer ---
 
 struct ReadEvent {
     double wall_time = 0;
     int64_t step = 0;
     std::string version;
-    int status = 0;  // of a SessionLog
+    int status = 0;  // the SessionLog's
     std::vector<std::pair<std::string, float>> scalars;
 };
 
-// The fields of a message, in order: a varint's value, or the bytes of anything else.
+// A field of a message: the value of a varint, or the bytes of anything else.
 struct Field {
     int number;
     uint64_t value;
@@ -56,7 +56,7 @@ static std::vector<Field> fields_of(std::string_view message) {
         } else {
             const std::map<int, size_t> fixed = {{1, 8}, {5, 4}};
             const size_t size = (key & 7) == 2 ? take_varint(message) : fixed.at(int(key & 7));
-            if (size > message.size()) throw std::runtime_error("a field that is cut off");
+            if (size > message.size()) throw std::runtime_error("a truncated field");
             field.bytes = message.substr(0, size);
             message.remove_prefix(size);
         }
@@ -81,7 +81,7 @@ static std::pair<std::string, float> scalar_of(const std::string& message) {
         if (field.number == 2) scalar.second = number_in<float>(field.bytes);
         has_value |= field.number == 2;
     }
-    EXPECT_TRUE(has_value) << scalar.first << ": a reader would leave it out";
+    EXPECT_TRUE(has_value) << scalar.first << ": a reader would ignore it";
     return scalar;
 }
 
@@ -124,7 +124,7 @@ static void expect_same_as_protobuf(const ReadEvent& event, const std::string& m
     }
 }
 
-// All whole records; what follows the last of them is a record that was not written to its end.
+// All complete records. A killed program may leave an incomplete one at the end.
 static std::vector<ReadEvent> read_events(const std::string& path) {
     const std::string file = read_text(path);
     std::string_view rest = file;
@@ -142,7 +142,7 @@ static std::vector<ReadEvent> read_events(const std::string& path) {
     return events;
 }
 
-// In the order in which TensorBoard reads them.
+// The event files in the order in which TensorBoard reads them.
 static std::vector<std::string> event_files(const std::string& run) {
     std::vector<std::string> paths;
     for (const auto& entry : std::filesystem::directory_iterator(run + "/tensorboard"))
@@ -157,8 +157,9 @@ static void drop_from(std::vector<std::pair<int64_t, float>>& curve, int64_t ste
     std::erase_if(curve, [&](const auto& point) { return point.first >= step; });
 }
 
-// What TensorBoard shows of a run. It has two readers: its event_accumulator.py voids at START, its data
-// server (run.rs, reservoir.rs) knows no START, but a tag's value voids those of its step and later ones.
+// What TensorBoard shows of a run. It has two readers. event_accumulator.py drops earlier events at START.
+// The data server (run.rs, reservoir.rs) ignores START, but a value of a tag drops the tag's values of its
+// step and later steps.
 enum class Reader { event_accumulator, data_server };
 static Curves shown(const std::string& run, Reader reader) {
     Curves curves;
@@ -174,7 +175,7 @@ static Curves shown(const std::string& run, Reader reader) {
     return curves;
 }
 
-// The same of metrics.csv.
+// The same curves from metrics.csv.
 static Curves curves_of_metrics(const std::string& run) {
     static const char* tags[] = {"",
                                  "loss/train",
@@ -223,7 +224,7 @@ static double now() {
 
 // --- records ---
 
-TEST(TensorBoard, CheckSumsOfRfc3720) {
+TEST(TensorBoard, ChecksumsOfRfc3720) {
     EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
     EXPECT_EQ(crc32c(""), 0u);
     EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
@@ -233,9 +234,8 @@ TEST(TensorBoard, CheckSumsOfRfc3720) {
     EXPECT_EQ(crc32c(ascending), 0x46dd794eu);
 }
 
-// The first record of a file that TensorFlow wrote, as TensorBoard's own test has it
-// (data/server/tf_record.rs).
-TEST(TensorBoard, ARecordIsTensorFlowsToTheByte) {
+// The first record of a file written by TensorFlow, from TensorBoard's own test (data/server/tf_record.rs).
+TEST(TensorBoard, ARecordIsIdenticalToTensorFlows) {
     const std::string_view event(
         "\x09\x00\x00\x80\x38\x99\xd6\xd7\x41\x1a\x0d"
         "brain.Event:2",
@@ -267,7 +267,7 @@ TEST(TensorBoard, AFileOfEvents) {
     const std::string name = std::filesystem::path(file.path).filename();
     EXPECT_EQ(name.rfind("events.out.tfevents.", 0), 0u) << name;
     EXPECT_NEAR(atof(name.c_str() + 20), before, 5);
-    const std::vector<ReadEvent> events = read_events(file.path);  // though it is still open
+    const std::vector<ReadEvent> events = read_events(file.path);  // while it is still open
     ASSERT_EQ(events.size(), 3u);
     EXPECT_EQ(events[0].version, "brain.Event:2");
     EXPECT_EQ(events[0].step, 0);
@@ -297,19 +297,20 @@ TEST(TensorBoard, LaterFilesSortLater) {
         EXPECT_EQ(events[1].step, i - 1);
     }
     EXPECT_EQ(event_files(run.path), written);
-    std::ofstream(run / "tensorboard/events.out.tfevents.4102444800.elsewhere");  // of a clock that ran ahead
+    std::ofstream(run /
+                  "tensorboard/events.out.tfevents.4102444800.elsewhere");  // from a clock that ran ahead
     EventFile file;
     file.open(run / "tensorboard", 7);
     EXPECT_EQ(event_files(run.path).back(), file.path);
     EXPECT_NE(file.path.find(".4102444801."), std::string::npos) << file.path;
     for (const char* name : {"9223372036854775807.x", "99999999999999999999.x", "-1.x", "4102444900", "no.x"})
-        std::ofstream(run / "tensorboard/events.out.tfevents." + name);  // no times that a name can have
+        std::ofstream(run / "tensorboard/events.out.tfevents." + name);  // not valid as times
     EventFile next;
     next.open(run / "tensorboard", 8);
     EXPECT_NE(next.path.find(".4102444802."), std::string::npos) << next.path;
 }
 
-TEST(TensorBoard, AllThatMetricsHave) {
+TEST(TensorBoard, HasAllMetrics) {
     TemporaryFolder run;
     MainLog log;
     log.open(run.path, -1, true);
@@ -333,7 +334,7 @@ static void write_with_room(const EventFile& file, size_t bytes) {
     EXPECT_EQ(message, "cannot write " + file.path + ": File too large");
 }
 
-TEST(TensorBoard, WhatCannotBeWritten) {
+TEST(TensorBoard, ReportsWriteErrors) {
     TemporaryFolder run;
     std::ofstream(run / "file") << "x";
     EventFile none;
@@ -343,7 +344,7 @@ TEST(TensorBoard, WhatCannotBeWritten) {
     file.open(run / "tensorboard", -1);
     write_with_room(file, 0);
     EXPECT_EQ(read_events(file.path).size(), 1u);
-    write_with_room(file, 10);  // of a record of more
+    write_with_room(file, 10);  // less than a record
     EXPECT_EQ(read_events(file.path).size(), 1u);
 }
 
@@ -356,7 +357,7 @@ static void expect_ok(const ProgramResult& result) {
     ASSERT_EQ(result.status, 0) << result.out << result.err;
 }
 
-TEST(TensorBoard, ARunWritesItsMetricsAndTheSameBits) {
+TEST(TensorBoard, ARunWritesItsMetricsAndIsBitIdentical) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     const double before = now();
@@ -383,7 +384,7 @@ TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
     const std::string a = data / "a";
     expect_ok(data.run(with(twelve, {"-o", a, "--tensorboard"})));
     const std::string first = event_files(a)[0];
-    delete_checkpoint(a, 12);  // as if it had been killed before this one, and within an event
+    delete_checkpoint(a, 12);  // as if it was killed before this checkpoint, while it wrote an event
     std::filesystem::resize_file(first, std::filesystem::file_size(first) - 5);
     const std::string kept = read_text(first);
     expect_ok(run_program({program, "-y", "1", "-o", a}));  // the option is in the folder
@@ -394,11 +395,11 @@ TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
     EXPECT_EQ(events.at(1).status, 1);
     EXPECT_EQ(events.at(1).step, 8);
     expect_metrics_are_shown(a);
-    expect_ok(run_program({program, "-y", "1", "-o", a, "--tensorboard=false"}));  // at its end already
+    expect_ok(run_program({program, "-y", "1", "-o", a, "--tensorboard=false"}));  // already done
     EXPECT_EQ(event_files(a).size(), 2u);
 }
 
-TEST(TensorBoard, AKilledRunLosesNothingAndMayBeginAgain) {
+TEST(TensorBoard, AKilledRunLosesNothingAndMayStartAgain) {
     Data data;
     const std::string a = data / "a";
     const std::vector<std::string> options = {"--device", "cpu", "-s",           "0", "-v", "3",
@@ -407,13 +408,13 @@ TEST(TensorBoard, AKilledRunLosesNothingAndMayBeginAgain) {
     EXPECT_EQ(killed.status, 128 + SIGKILL);
     auto curve = shown(a, Reader::event_accumulator)["loss/train"],
          metrics = curves_of_metrics(a)["loss/train"];
-    EXPECT_GE(curve.size(), 5u);                            // all before the one that was printed
+    EXPECT_GE(curve.size(), 5u);                            // at least all steps before the printed one
     if (metrics.size() > curve.size()) metrics.pop_back();  // killed between the two files
     EXPECT_EQ(curve, metrics);
     expect_ok(data.run(with(options, {"-x", "4", "-y", "1"})));  // there is no checkpoint
     EXPECT_EQ(event_files(a).size(), 2u);
     EXPECT_EQ(shown(a, Reader::event_accumulator)["loss/train"].size(), 4u);
-    expect_ok(data.run(with(options, {"-x", "3"})));  // another run: the first one's events go aside
+    expect_ok(data.run(with(options, {"-x", "3"})));  // another run: the first run's events are moved aside
     EXPECT_EQ(event_files(a).size(), 1u);
     EXPECT_EQ(event_files(a + "/earlier_1").size(), 2u);
     expect_metrics_are_shown(a);
@@ -423,5 +424,5 @@ TEST(TensorBoard, NeedsAFolder) {
     Data data;
     const ProgramResult refused = data.run({"--device", "cpu", "-x", "1", "--tensorboard"});
     EXPECT_EQ(refused.status, 1);
-    EXPECT_EQ(refused.err, "train_gpt2: --tensorboard writes into the folder -o: name it\n");
+    EXPECT_EQ(refused.err, "train_gpt2: --tensorboard needs a folder: name it with -o\n");
 }

@@ -1,13 +1,13 @@
-// What tests of the trainer share: data for a tiny model, the devices to run on, and a run of the program.
+// Shared by the tests of the trainer: data for a tiny model, the devices to test, and runs of the program.
 #pragma once
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "llmc/token_file.h"
+#include "llmc/data/token_file.h"
 #include "tests/run_program.h"
 
-// Threads that wait without turning: on a busy machine these small models lose most of their time there.
+// Idle threads block instead of spinning: on a busy machine these small models would lose most of their time.
 inline const int patient_threads = setenv("OMP_WAIT_POLICY", "passive", 1);
 
 inline const std::string program = BINARY_DIR "/train_gpt2";
@@ -20,7 +20,7 @@ inline void write_tokens(const std::string& path, size_t count, int vocab) {
     write_token_shard(path, tokens.data(), count);
 }
 
-inline std::string device() {  // as the layer tests choose it
+inline std::string device() {  // chosen as in the layer tests
     const char* name = getenv("LLMC_TEST_DEVICE");
     return name && *name ? name : "0";
 }
@@ -35,7 +35,7 @@ struct Data : TemporaryFolder {
         options.insert(options.begin(), {program, "-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"});
         return run_program(options, signal);
     }
-    std::vector<double> losses(const std::string& output) const {  // of main.log's training lines
+    std::vector<double> losses(const std::string& output) const {  // from main.log's training lines
         std::ifstream log(output + "/main.log");
         std::vector<double> found;
         for (std::string line; std::getline(log, line);) {

@@ -1,13 +1,13 @@
-// Token shards: what is written is llm.c's format to the byte and is read back; damaged files are refused
-// with one line that names the file.
-#include "llmc/token_file.h"
+// Token shards: files match llm.c's format byte for byte and are read back; damaged files are refused with
+// one line that names the file.
+#include "llmc/data/token_file.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "llmc/error.h"
-#include "llmc/file.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "tests/run_program.h"
 
 static std::string error_of(const std::string& path) {
@@ -19,7 +19,7 @@ static std::string error_of(const std::string& path) {
     return "";
 }
 
-// A shard's bytes put together by hand: header fields, then tokens.
+// A shard built by hand: header fields, then tokens.
 static std::string shard_bytes(int32_t magic, int32_t version, int32_t count, std::vector<uint16_t> tokens) {
     std::string bytes(1024 + 2 * tokens.size(), '\0');
     int32_t header[3] = {magic, version, count};
@@ -28,7 +28,7 @@ static std::string shard_bytes(int32_t magic, int32_t version, int32_t count, st
     return bytes;
 }
 
-TEST(token_file, writes_the_format_to_the_byte_and_reads_it_back) {
+TEST(token_file, writes_the_exact_format_and_reads_it_back) {
     TemporaryFolder folder;
     std::vector<uint16_t> tokens = {0, 1, 255, 256, 50256, 65535, 7};
     write_token_shard(folder / "a.bin", tokens.data(), tokens.size());
@@ -60,16 +60,16 @@ TEST(token_file, refuses_ranges_outside_the_shard) {
     EXPECT_THROW(read_tokens(shard, 4, 1, tokens), Error);
     EXPECT_THROW(read_tokens(shard, ~uint64_t(0), 2, tokens), Error);
     EXPECT_THROW(read_tokens(shard, 2, ~uint64_t(0), tokens), Error);
-    std::filesystem::resize_file(shard.path, 1024 + 6);  // the file shrinks behind the reader's back
+    std::filesystem::resize_file(shard.path, 1024 + 6);  // the file shrinks after it was opened
     EXPECT_THROW(read_tokens(shard, 0, 4, tokens), Error);
 }
 
-TEST(token_file, positions_past_4_gib_are_read_right) {
+TEST(token_file, positions_past_4_gib_are_read_correctly) {
     TemporaryFolder folder;
     const uint64_t count = max_shard_tokens;
     write_whole_file(folder / "big.bin", {shard_bytes(20240520, 1, int32_t(count), {})});
     std::error_code full;
-    std::filesystem::resize_file(folder / "big.bin", 1024 + 2 * count, full);  // sparse: takes no space
+    std::filesystem::resize_file(folder / "big.bin", 1024 + 2 * count, full);  // sparse: takes no disk space
     if (full) GTEST_SKIP() << "no sparse 4 GiB file here: " << full.message();
     uint16_t last = 4711;
     FILE* file = fopen((folder / "big.bin").c_str(), "r+b");

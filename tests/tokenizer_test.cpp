@@ -1,6 +1,6 @@
-// The tokenizer: GPT-2's known encodings, round trips of any bytes, equality with BPE done from the published
-// merges and a splitter written by hand, and refusal of damaged files.
-#include "llmc/tokenizer.h"
+// The tokenizer: known encodings of GPT-2, round trips of arbitrary bytes, comparison with a BPE from the
+// published merges and a hand-written splitter, and refusal of damaged files.
+#include "llmc/data/tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 #include <map>
 #include <random>
 
-#include "llmc/error.h"
-#include "llmc/file.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "tests/run_program.h"
 
 using Tokens = std::vector<uint16_t>;
 static const std::string shared_data = SOURCE_DIR "/../shared/data/";
 
-// Opens GPT-2's vocabulary; the macro leaves the test where it is not there.
+// Skips the test if GPT-2's vocabulary is missing.
 #define NEEDS_SHARED_DATA()                                           \
     if (!std::filesystem::exists(shared_data + "gpt2_tokenizer.bin")) \
     GTEST_SKIP() << "no ../shared/data/gpt2_tokenizer.bin to test with"
@@ -32,7 +32,7 @@ static std::string decode(const Tokenizer& tokenizer, const Tokens& tokens) {
     return text;
 }
 
-// The pieces' bytes with | between, to show how a text was cut.
+// The bytes of the tokens separated by |, to show how a text was split.
 static std::string shown(Tokenizer& tokenizer, std::string_view text) {
     std::string result;
     for (uint16_t token : encode(tokenizer, text)) result += tokenizer.decode(token) + "|";
@@ -66,9 +66,9 @@ TEST(tokenizer, gpt2_splitting_rule) {
     EXPECT_EQ(shown(gpt2, "a\n b"), "a|\n| b|");
     EXPECT_EQ(shown(gpt2, "a \n"), "a| |\n|");
     EXPECT_EQ(shown(gpt2, "year 2024x"), "year| 2024|x|");
-    // Two ideographic spaces: the first is white space of its own, the second stands before a letter.
+    // Two ideographic spaces: the first is a piece of its own, the second precedes a letter.
     EXPECT_EQ(encode(gpt2, "\u3000\u3000x"), (Tokens{5099, 222, 5099, 222, 87}));
-    // U+180E is no white space, U+0085 is: a space joins the first and not the second.
+    // U+180E is not white space, U+0085 is: a space joins the former but not the latter.
     EXPECT_EQ(encode(gpt2, " \u180ex")[0], encode(gpt2, " \u180e")[0]);
     EXPECT_EQ(encode(gpt2, "a \u0085b")[1], 220);
 }
@@ -118,7 +118,7 @@ TEST(tokenizer, any_bytes_come_back) {
     for (const std::string& text : texts) EXPECT_EQ(decode(gpt2, encode(gpt2, text)), text);
 }
 
-TEST(tokenizer, text_beside_invalid_bytes_stands_alone) {
+TEST(tokenizer, text_around_invalid_bytes_is_encoded_separately) {
     NEEDS_SHARED_DATA();
     Tokenizer gpt2 = open_tokenizer(shared_data + "gpt2_tokenizer.bin");
     Tokens expected = encode(gpt2, "two  ");
@@ -131,7 +131,7 @@ TEST(tokenizer, text_beside_invalid_bytes_stands_alone) {
     EXPECT_EQ(encode(gpt2, "two  \xff\x80 words"), expected);
 }
 
-TEST(tokenizer, long_pieces_take_no_quadratic_time) {
+TEST(tokenizer, long_pieces_do_not_take_quadratic_time) {
     NEEDS_SHARED_DATA();
     Tokenizer gpt2 = open_tokenizer(shared_data + "gpt2_tokenizer.bin");
     for (const char* unit : {"a", " ", "ab", "!", "\n", "漢", "\xff", "7"}) {
@@ -141,7 +141,7 @@ TEST(tokenizer, long_pieces_take_no_quadratic_time) {
     }
 }
 
-// --- the same by other means: the published merges, applied as the paper says ---
+// --- independent reference: the published merges, applied as in the paper ---
 
 struct MergesBpe {
     std::map<std::pair<std::string, std::string>, int> ranks;
@@ -168,7 +168,7 @@ struct MergesBpe {
     }
 };
 
-// The bytes that vocab.bpe's characters stand for, by GPT-2's rule (its bytes_to_unicode).
+// The byte of each character in vocab.bpe, by GPT-2's bytes_to_unicode.
 static std::map<std::string, char> bytes_of_characters() {
     std::map<std::string, char> bytes;
     int extra = 0;
@@ -218,7 +218,7 @@ TEST(tokenizer, merges_recovered_from_bytes_are_the_published_ones) {
         ASSERT_EQ(bpe.ids.at(pair.first + pair.second), 256 + rank);  // ids are in the order of the merges
         pairs[rank] = &pair;
     }
-    // Letters only, so that the splitter leaves them whole: tokens glued to tokens, where pairs compete.
+    // Concatenate tokens, so that pairs compete; letters only, so that the splitter does not split them.
     auto is_word = [](const std::string& text) {
         for (char c : text)
             if (!isalpha(uint8_t(c))) return false;
@@ -239,7 +239,7 @@ TEST(tokenizer, merges_recovered_from_bytes_are_the_published_ones) {
     EXPECT_GT(compared, 10000);
 }
 
-// GPT-2's splitting of ASCII text, written out by hand.
+// GPT-2's splitting rule for ASCII text, hand-written.
 static std::vector<std::string> split_ascii(const std::string& text) {
     auto kind = [](char c) {
         return isspace(uint8_t(c)) ? 0 : isalpha(uint8_t(c)) ? 1 : isdigit(uint8_t(c)) ? 2 : 3;
@@ -253,7 +253,7 @@ static std::vector<std::string> split_ascii(const std::string& text) {
             size_t first = text[i] == ' ' && i + 1 < text.size() && kind(text[i + 1]) != 0 ? i + 1 : i;
             end = first;
             while (end < text.size() && kind(text[end]) == kind(text[first])) end++;
-            // White space leaves its last character to the word that follows, unless it is the only one.
+            // The last white space character belongs to the following word, unless it is the only one.
             if (kind(text[first]) == 0 && end < text.size() && end > i + 1) end--;
         }
         pieces.push_back(text.substr(i, end - i));
@@ -283,7 +283,7 @@ TEST(tokenizer, shakespeare_equals_bpe_from_the_merges) {
     EXPECT_TRUE(decode(gpt2, got) == text);
 }
 
-TEST(tokenizer, file_made_from_the_published_vocabulary_is_llmc_s_to_the_byte) {
+TEST(tokenizer, file_made_from_the_published_vocabulary_equals_llmc_s) {
     NEEDS_SHARED_DATA();
     TemporaryFolder folder;
     Tokenizer made = make_gpt2_tokenizer(shared_data + "vocab.bpe", shared_data + "encoder.json");

@@ -1,5 +1,5 @@
-// The program train_gpt2: losses fall and repeat bit for bit, devices agree, checkpoints hold what was
-// trained, and each kind of bad input gives one line and status 1.
+// The program train_gpt2: losses fall and are bitwise reproducible, devices agree, checkpoints hold the
+// trained model, and every kind of bad input gives one line and status 1.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 #include <numeric>
 #include <sstream>
 
-#include "llmc/checkpoint.h"
-#include "llmc/real.h"
+#include "llmc/base/real.h"
+#include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
 static const std::vector<std::string> schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
                                                   "15", "-n", "30", "-c",   "0.1", "-d", "102"};
 
-TEST(train_gpt2, losses_fall_and_repeat_bit_for_bit_on_the_cpu) {
+TEST(train_gpt2, losses_fall_and_are_reproducible_on_the_cpu) {
     Data data;
     const ProgramResult first = data.run(with(schedule, {"--device", "cpu", "-o", data / "a"}));
     ASSERT_EQ(first.status, 0) << first.err;
@@ -33,7 +33,7 @@ TEST(train_gpt2, losses_fall_and_repeat_bit_for_bit_on_the_cpu) {
     EXPECT_EQ(find_latest_checkpoint(data / "a").step, 30);
 }
 
-TEST(train_gpt2, a_gpu_agrees_with_the_cpu_and_repeats_bit_for_bit) {
+TEST(train_gpt2, a_gpu_agrees_with_the_cpu_and_is_reproducible) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     Data data;
     const ProgramResult cpu = data.run(with(schedule, {"--device", "cpu"}));
@@ -51,7 +51,7 @@ TEST(train_gpt2, a_gpu_agrees_with_the_cpu_and_repeats_bit_for_bit) {
     EXPECT_EQ(read_text(model_path(data / "a", 30)), read_text(model_path(data / "b", 30)));
 }
 
-TEST(train_gpt2, a_checkpoint_continues_where_the_loss_was) {
+TEST(train_gpt2, a_checkpoint_continues_at_its_loss) {
     Data data;
     const ProgramResult first = data.run(with(schedule, {"--device", "cpu", "-o", data / "a"}));
     ASSERT_EQ(first.status, 0) << first.err;
@@ -64,7 +64,7 @@ TEST(train_gpt2, a_checkpoint_continues_where_the_loss_was) {
 }
 
 TEST(train_gpt2, accumulating_gradients_equals_a_larger_batch) {
-    // -a takes the same first batch each time, so both runs see the same tokens only if nothing else differs
+    // -a 1 trains on the first batch in every micro-step, so both runs see the same tokens
     Data data;
     auto run = [&](const std::string& b, const std::string& d) {
         return printed_losses(
@@ -85,7 +85,7 @@ static int32_t header_int(const std::string& path, size_t index) {
     return value;
 }
 
-// Rounding errors move single losses, not the course: after 30 steps bf16 is as far down as fp32.
+// Rounding errors change single losses, not the curve: after 30 steps the losses of all types agree.
 TEST(train_gpt2, sixteen_bits_follow_fp32) {
     Data data;
     const std::vector<double> full = printed_losses(data.run(with(schedule, {"--device", "cpu"})).out);
@@ -116,7 +116,7 @@ TEST(train_gpt2, sixteen_bits_follow_fp32) {
         }
 }
 
-TEST(train_gpt2, recomputing_changes_nothing_but_the_memory) {
+TEST(train_gpt2, recomputing_only_saves_memory) {
     Data data;
     for (const std::string& where : devices())
         for (const char* precision : {"fp32", "bf16"}) {
@@ -149,7 +149,7 @@ TEST(train_gpt2, recomputing_changes_nothing_but_the_memory) {
         }
 }
 
-// Its model as float, whatever the file holds.
+// The model in the file as float, whatever its type there.
 static std::vector<float> all_weights(const std::string& path) {
     std::vector<float> weights;
     read_model(path, [&](int, size_t, const float* values, size_t count) {
@@ -180,13 +180,13 @@ TEST(train_gpt2, reads_checkpoints_of_either_precision_into_either) {
     std::vector<float> expected = all_weights(full);
     for (float& weight : expected) weight = float(bf16(weight));
     EXPECT_EQ(all_weights(rounded), expected);
-    const std::string fp16_file = run("fp16", half, data / "fp16", "0");  // exact unless it is too small
+    const std::string fp16_file = run("fp16", half, data / "fp16", "0");  // exact except for tiny weights
     EXPECT_EQ(header_int(fp16_file, 1), 3);
     const std::vector<float> from = all_weights(half), to = all_weights(fp16_file);
     for (size_t i = 0; i < from.size(); i++) ASSERT_NEAR(from[i], to[i], 0x1p-25) << i;
 }
 
-// Both kinds of model begin with the same numbers, rounded once; the master weights are not rounded.
+// All types start from the same random numbers, rounded once. The master weights are not rounded.
 TEST(train_gpt2, sixteen_bits_start_from_the_weights_of_fp32) {
     Data data;
     std::vector<float> weights[3];
@@ -234,8 +234,8 @@ static int count(const std::string& text, const std::string& what) {
     return found;
 }
 
-// One batch in forty is of tokens that occur nowhere else.
-TEST(train_gpt2, skips_outliers_if_asked_to) {
+// One batch in forty has tokens that occur nowhere else.
+TEST(train_gpt2, skips_outliers_on_request) {
     Data data;
     std::vector<uint16_t> tokens(6401);
     for (size_t i = 0; i < tokens.size(); i++)
@@ -261,7 +261,7 @@ TEST(train_gpt2, skips_outliers_if_asked_to) {
     }
 }
 
-TEST(train_gpt2, a_step_that_is_not_finite_is_never_applied_and_is_counted) {
+TEST(train_gpt2, updates_that_are_not_finite_are_skipped_and_counted) {
     Data data;
     for (const std::string& where : devices()) {
         const ProgramResult result = data.run({"-x", "20", "-s", "0", "-v", "0", "-l", "1000", "-c", "1",
@@ -285,7 +285,7 @@ TEST(train_gpt2, overfits_one_batch) {
     EXPECT_LT(printed_losses(result.out).back(), 0.1);
 }
 
-TEST(train_gpt2, runs_on_as_many_threads_as_were_asked_for) {
+TEST(train_gpt2, runs_on_the_given_number_of_threads) {
     Data data;
     const std::vector<std::string> options = {"-x", "3",        "-s",  "0",        "-v",
                                               "0",  "--device", "cpu", "--threads"};
@@ -303,11 +303,11 @@ TEST(train_gpt2, profiles_a_gpu) {
     if (device() == "none") return;
     const ProgramResult gpu = data.run(with(options, {device(), "--precision", "bf16"}));
     EXPECT_EQ(gpu.status, 0) << gpu.err;
-    for (const char* text : {"kernel", "share", "_bf16", "the peak is copying"})
+    for (const char* text : {"kernel", "share", "_bf16", "peaks: copy"})
         EXPECT_NE(gpu.out.find(text), std::string::npos) << text << "\n" << gpu.out;
 }
 
-TEST(train_gpt2, a_dry_run_says_what_the_run_takes_and_leaves_nothing) {
+TEST(train_gpt2, a_dry_run_prints_the_plan_and_writes_nothing) {
     Data data;
     for (const std::string& where : devices()) {
         const ProgramResult result = data.run(
@@ -315,14 +315,14 @@ TEST(train_gpt2, a_dry_run_says_what_the_run_takes_and_leaves_nothing) {
         ASSERT_EQ(result.status, 0) << result.err;
         for (const char* text : {"memory: ", "optimizer", "the largest batch that fits is -b ",
                                  "tokens: 1.02e+05 in 1000 steps, 25.50 epochs",
-                                 "operations: ", "time: about ", "measured to do"})
+                                 "operations: ", "time: about ", "measured peak"})
             EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
         EXPECT_EQ(result.out.find("step "), result.out.npos);
         EXPECT_FALSE(std::filesystem::exists(data / "out"));
     }
 }
 
-TEST(train_gpt2, out_of_memory_says_what_to_change) {
+TEST(train_gpt2, out_of_memory_suggests_a_change) {
     Data data;
     const ProgramResult result = run_program(
         {program, "-i", data.train, "-e", "custom:layers=1024,heads=2,channels=8192,max_seq_len=32,vocab=67",
@@ -332,7 +332,7 @@ TEST(train_gpt2, out_of_memory_says_what_to_change) {
     EXPECT_NE(result.err.find("not even -b 1 fits: use a smaller -t or -e"), std::string::npos) << result.err;
 }
 
-// On a terminal one line is written over; `script` makes one.
+// A terminal gets one status line, which is overwritten; `script` provides a terminal.
 TEST(train_gpt2, a_terminal_gets_one_status_line) {
     Data data;
     const std::string command = program + " -i " + data.train + " -j " + data.val + " -e " + tiny +
@@ -343,12 +343,60 @@ TEST(train_gpt2, a_terminal_gets_one_status_line) {
     EXPECT_NE(result.out.find("[####################] 30/30 ETA 0:00:00 | loss "), std::string::npos)
         << result.out;
     EXPECT_NE(result.out.find("\r\033[K"), std::string::npos);
-    EXPECT_NE(result.out.find("\nval loss"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("step 1 (micro-batch 1 of 1)\r\033[K"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("\033[Kval loss"), std::string::npos) << result.out;
     EXPECT_EQ(data.losses(data / "out").size(), 30u);
 }
 
-// In llm.c a sample leaves values in the attention's memory that the next steps read.
-TEST(train_gpt2, what_happens_between_steps_changes_nothing) {
+// Each line is written at once, in order, so that a log explains a wait.
+TEST(train_gpt2, a_log_shows_what_happens_before_the_first_step) {
+    Data data;
+    const std::vector<std::string> options = {"-x", "1", "-s", "0", "-d", "102", "--device"};
+    for (const std::string& where : devices()) {
+        const ProgramResult result = data.run(with(options, {where}));
+        ASSERT_EQ(result.status, 0) << result.err;
+        size_t at = 0;
+        for (const char* line :
+             {"device: ", "\nmodel: ", "\nmemory: ", "\nloading the parameters\n", "\nvalidating\n",
+              "\nval loss ", "\nstep 1 (micro-batch 1 of 2)\n", "\nstep    1/1 | loss "}) {
+            at = result.out.find(line, at);
+            ASSERT_NE(at, std::string::npos) << line << "\n" << result.out;
+        }
+        EXPECT_EQ(result.out.find('\r'), std::string::npos) << result.out;
+        if (where == "cpu") continue;
+        EXPECT_NE(result.out.find("\ncompiling kernels (0 of "), std::string::npos) << result.out;
+    }
+}
+
+TEST(train_gpt2, a_log_has_the_plan_before_an_error) {
+    Data data;
+    const std::string command = program + " -i " + data.train + " -e " + tiny +
+                                " -b 3 -t 17 -x 1 -s 0 --device cpu -o " + data / "out" + " 2>&1";
+    std::filesystem::create_directory(data / "out");
+    std::filesystem::create_directory(data / "out/main.log");  // cannot be written
+    const ProgramResult result = run_program({"sh", "-c", command});
+    EXPECT_EQ(result.status, 1);
+    const size_t plan = result.out.find("memory: "), error = result.out.find("train_gpt2: ");
+    ASSERT_NE(plan, std::string::npos) << result.out;
+    ASSERT_NE(error, std::string::npos) << result.out;
+    EXPECT_LT(plan, error) << result.out;
+}
+
+TEST(train_gpt2, cpu_layers_are_checked) {
+    Data data;
+    const std::vector<std::string> options = {"-x", "2",        "-s",  "0",           "-v",
+                                              "0",  "--device", "cpu", "--cpu-layers"};
+    EXPECT_EQ(data.run(with(options, {"gelu,matmul"})).status, 0);
+    const ProgramResult refused = data.run(with(options, {"gelu,matmull"}));
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+    EXPECT_NE(refused.err.find("no layer 'matmull'; the layers are encoder, layernorm, matmul,"),
+              std::string::npos)
+        << refused.err;
+}
+
+// In llm.c, a sample leaves values in the memory of attention that the next steps read.
+TEST(train_gpt2, pauses_between_steps_change_nothing) {
     Data data;
     for (const std::string& where : devices()) {
         const std::vector<std::string> options = {"-x", "6",        "-l",  "0.01", "-g",
@@ -386,7 +434,17 @@ TEST(train_gpt2, lists_devices_and_helps) {
           "-m,",         "-s,",    "-g,",         "-n,", "-a,", "--device", "--list-devices",
           "--tokenizer", "--seed", "--precision", "-w,", "-r,"})
         EXPECT_NE(help.out.find(flag), std::string::npos) << flag;
-    EXPECT_EQ(run_program({program, "--version"}).status, 0);
+    EXPECT_EQ(run_program({program, "--list-devices"}).status, 0);
+}
+
+TEST(train_gpt2, all_programs_have_a_version) {
+    for (const char* name : {"train_gpt2", "eval", "generate", "test_gpt2"}) {
+        const ProgramResult result = run_program({std::string(BINARY_DIR "/") + name, "--version"});
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(result.out.rfind(std::string(name) + " ", 0), 0u) << result.out;
+        EXPECT_NE(result.out.find("commit "), std::string::npos) << result.out;
+        EXPECT_EQ(count_lines(result.out), 1) << result.out;
+    }
 }
 
 TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {

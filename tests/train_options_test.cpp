@@ -1,6 +1,5 @@
-// The trainer's options: every flag of llm.c's train_gpt2.cu with its meaning, files of options, what wins,
-// and what is refused.
-#include "llmc/train_options.h"
+// The trainer's options: every flag of llm.c's train_gpt2.cu, files of options, precedence, and errors.
+#include "llmc/run/train_options.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +21,7 @@ static std::string refusal(const std::vector<std::string>& arguments) {
     return message_of([&] { parse(arguments); });
 }
 
-TEST(TrainOptions, LlmcsFlagsMeanWhatTheyMeanThere) {
+TEST(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
     const Options o =
         parse({"-i",  "train*.bin", "-j",   "val.bin", "-e",  "d24",   "-o", "runs/a", "-n",  "500", "-nk",
                "5",   "-nm",        "1000", "-y",      "1",   "-b",    "8",  "-t",     "512", "-d",  "8192",
@@ -88,8 +87,8 @@ TEST(TrainOptions, LlmcsDefaults) {
     EXPECT_TRUE(o.notes.empty());
 }
 
-// What llm.c's scripts pass and there is nothing to choose of here: accepted, each with a line that names it.
-TEST(TrainOptions, FlagsWithoutMeaningHereAreAcceptedWithALine) {
+// Flags that llm.c's scripts pass and that have no effect here are accepted, each with a note.
+TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{{"-f", "0"},
                                                                                       {"-ge", "2"},
                                                                                       {"-z", "1"},
@@ -104,10 +103,10 @@ TEST(TrainOptions, FlagsWithoutMeaningHereAreAcceptedWithALine) {
     }
     EXPECT_TRUE(
         parse({"-i", "train.bin", "-pn", "1", "-pr", "0", "-z", "0", "-lg", "-1", "-h", "0"}).notes.empty());
-    EXPECT_EQ(parse({"-i", "train.bin", "-n", "5"}).notes.size(), 1u);  // nowhere to write to
+    EXPECT_EQ(parse({"-i", "train.bin", "-n", "5"}).notes.size(), 1u);  // no folder to write to
 }
 
-TEST(TrainOptions, TheLastOfTwoWins) {
+TEST(TrainOptions, TheLastValueWins) {
     EXPECT_EQ(parse({"-i", "a", "-x", "5", "-x", "6", "--max-steps", "7"}).max_steps, 7);
 }
 
@@ -118,7 +117,7 @@ TEST(TrainOptions, ThreadsOfTheCpu) {
     EXPECT_THROW(parse({"-i", "a", "--threads", "1025"}), Error);
 }
 
-// Once on, it stays on when the run goes on, until it is turned off.
+// Once on, it stays on in resumed runs until it is turned off.
 TEST(TrainOptions, TensorBoard) {
     TemporaryFolder folder;
     EXPECT_FALSE(parse({"-i", "a"}).tensorboard);
@@ -133,7 +132,7 @@ TEST(TrainOptions, TensorBoard) {
     EXPECT_TRUE(parse({"-o", folder.path, "-y", "1", "--tensorboard"}).tensorboard);
 }
 
-TEST(TrainOptions, TheEffectiveSetReadAgainIsTheSame) {
+TEST(TrainOptions, TheEffectiveOptionsReadBackAreTheSame) {
     TemporaryFolder folder;
     const Options o = parse({"-i", "a b/[x-z]*\"q\".bin", "-j", "it's.bin", "-l", "1e-4", "-sl", "3",
                              "--cpu-layers", "gelu,matmul", "-x", "9", "--seed", "18446744073709551615"});
@@ -143,7 +142,7 @@ TEST(TrainOptions, TheEffectiveSetReadAgainIsTheSame) {
     EXPECT_EQ(again.train_data, o.train_data);
     EXPECT_EQ(again.val_data, o.val_data);
     EXPECT_EQ(again.learning_rate, o.learning_rate);
-    EXPECT_EQ(again.cpu_layers, (std::vector<std::string>{"gelu", "matmul"}));
+    EXPECT_EQ(again.cpu_layers, (std::set<Layer>{Layer::gelu, Layer::matmul}));
     EXPECT_EQ(again.seed, o.seed);
     const Options defaults = parse({"-i", "x"});
     std::ofstream(folder / "defaults.toml") << defaults.effective;
@@ -159,7 +158,7 @@ TEST(TrainOptions, TheEffectiveSetReadAgainIsTheSame) {
         EXPECT_EQ(o.effective.find(line), std::string::npos) << line;
 }
 
-TEST(TrainOptions, TheCommandLineWinsOverTheFileAndThatOverTheRunsOwn) {
+TEST(TrainOptions, TheCommandLineWinsOverTheFileAndTheFileOverTheRunsOptions) {
     TemporaryFolder folder;
     std::ofstream(folder / "run.toml") << "train-data = \"file\"\nmax-steps = 2\nbatch-size = 2\n";
     std::ofstream(options_path(folder.path))
@@ -171,7 +170,8 @@ TEST(TrainOptions, TheCommandLineWinsOverTheFileAndThatOverTheRunsOwn) {
     EXPECT_EQ(o.warmup, 3);
     ASSERT_EQ(o.notes.size(), 1u);
     EXPECT_NE(o.notes[0].find(options_path(folder.path)), std::string::npos);
-    EXPECT_EQ(parse({"-i", "x", "-o", folder.path}).warmup, 0);  // the run's own count on a resume alone
+    EXPECT_EQ(parse({"-i", "x", "-o", folder.path}).warmup,
+              0);  // the run's options count only if it is resumed
 }
 
 TEST(TrainOptions, HelpNamesEveryFlag) {
@@ -220,6 +220,7 @@ TEST(TrainOptions, Refusals) {
         {{"-i", "x", "-z", "4"}, "zero-stage"},
         {{"-i", "x", "-pm", "mpi"}, "mpi"},
         {{"-i", "x", "word"}, "word"},
+        {{"-i", "x", "--cpu-layers", "gelu,sofmax"}, "no layer 'sofmax'; the layers are encoder, "},
         {{"--config", folder / "missing.toml"}, "missing.toml"},
         {{"-i", "x", "--config", folder / "unknown.toml"}, "max-stepz"},
         {{"-i", "x", "--config", folder / "range.toml"}, "batch-size"},

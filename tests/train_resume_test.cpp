@@ -1,5 +1,5 @@
-// Runs of train_gpt2 that are stopped, killed, broken or asked for something else, and go on: with the bits
-// of the run that was never stopped, or not at all.
+// Runs of train_gpt2 that are stopped, killed, damaged or changed, and then resumed: either bit-identical to
+// an uninterrupted run, or refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 #include <functional>
 #include <random>
 
-#include "llmc/checkpoint.h"
-#include "llmc/error.h"
-#include "llmc/run_folder.h"
-#include "llmc/train_options.h"
+#include "llmc/base/error.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/run/run_folder.h"
+#include "llmc/run/train_options.h"
 #include "tests/tiny_run.h"
 
 // Tiny models gain nothing from threads, and these tests start hundreds of programs.
@@ -26,13 +26,13 @@ static void copy_folder(const std::string& from, const std::string& to) {
     std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
 }
 
-// As if the run had been killed before it wrote a checkpoint after `step`.
+// Makes the folder look as if the run was killed before it wrote a checkpoint after `step`.
 static void cut_after(const std::string& folder, int step) {
     for (int later : list_checkpoints(folder))
         if (later > step) delete_checkpoint(folder, later);
 }
 
-// The checkpoint's files and the log are the same to the bit. metrics.csv has the speed, which is not.
+// Expects bit-identical checkpoint files and logs, except for metrics.csv, which has the speed.
 static void expect_same_run(const std::string& a, const std::string& b, int step) {
     for (auto path : {model_path, optimizer_path, run_path}) {
         ASSERT_TRUE(std::filesystem::exists(path(a, step))) << path(a, step);
@@ -55,13 +55,13 @@ static void expect_refusal(const ProgramResult& result, const std::string& says)
     EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
 }
 
-// The last text that was sampled.
+// The last sample of text.
 static std::string last_sample(const std::string& out) {
     const size_t at = out.rfind("generating:"), end = out.find("\n---\n", at + 16);
     return at == std::string::npos ? "" : out.substr(at, end - at);
 }
 
-TEST(Resume, GoesOnWithTheSameBits) {
+TEST(Resume, IsBitIdentical) {
     Data data;
     struct Case {
         const char* what;
@@ -76,14 +76,14 @@ TEST(Resume, GoesOnWithTheSameBits) {
     const std::string a = data / "a", b = data / "b";
     for (const std::string& where : devices())
         for (const Case& c : cases) {
-            if (where != "cpu" && c.options.size() > 2) continue;  // kernels take long to build
+            if (where != "cpu" && c.options.size() > 2) continue;  // kernels take long to compile
             SCOPED_TRACE(std::string(c.what) + " on " + where);
             const ProgramResult whole = data.run(with(with(twelve, {"--device", where, "-o", a}), c.options));
             expect_ok(whole);
             for (int step : {4, 8}) {
                 copy_folder(a, b);
                 cut_after(b, step);
-                const ProgramResult rest = resume(b);  // with no other options: they are in the folder
+                const ProgramResult rest = resume(b);  // without other options: they are in the folder
                 expect_ok(rest);
                 expect_same_run(a, b, 12);
                 EXPECT_NE(last_sample(whole.out), "");
@@ -95,9 +95,8 @@ TEST(Resume, GoesOnWithTheSameBits) {
         }
 }
 
-// The factor of fp16 begins too large here, so that it changes within the first steps, whatever is known
-// when.
-TEST(Resume, GoesOnWithTheSameLossScaling) {
+// The loss scale of fp16 starts too large here, so that it changes within the first steps.
+TEST(Resume, KeepsTheLossScale) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     const std::vector<std::string> options = {"-b", "1",    "-t",       "1",   "-x",          "20",
@@ -118,7 +117,8 @@ TEST(Resume, AfterSigtermAndSigint) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     for (const std::string& where : devices()) {
-        // enough of them that none is at its end when the signal comes: steps of 0.4 ms here, and 15 there
+        // enough steps that no run ends before the signal: a step takes 0.4 ms on the CPU and 15 ms on
+        // lavapipe
         const int last = where == "cpu" ? 800 : 40;
         const std::string steps = std::to_string(last), half = std::to_string(last / 2),
                           third_step = "step    3/" + steps;
@@ -132,13 +132,13 @@ TEST(Resume, AfterSigtermAndSigint) {
             std::string when_printed;
             int least_step;
         };
-        // after a step; and while a text is sampled, too late for this step's checkpoint
+        // after a step, and during a sample, after the point at which this step's checkpoint is written
         for (const Case& c :
              {Case{SIGTERM, third_step, 3}, {SIGINT, third_step, 3}, {SIGTERM, "generating:", last / 2}}) {
             const ProgramResult stopped =
                 run_program(with(command, {"-o", b}), {c.signal, c.when_printed, 0});
             EXPECT_EQ(stopped.status, 128 + c.signal) << stopped.out << stopped.err;
-            EXPECT_NE(stopped.out.find("-y 1 goes on"), std::string::npos) << stopped.out;
+            EXPECT_NE(stopped.out.find("-y 1 resumes"), std::string::npos) << stopped.out;
             const int step = find_latest_checkpoint(b).step;
             EXPECT_GE(step, c.least_step);
             EXPECT_LT(step, last);
@@ -155,8 +155,8 @@ TEST(Resume, AfterSigtermAndSigint) {
     }
 }
 
-// Whatever is done to the newest checkpoint, it is named, and the run goes on from the one before.
-TEST(Resume, ABrokenCheckpointIsNamedAndPassedOver) {
+// If the newest checkpoint is damaged, a line names it and the run resumes from the one before.
+TEST(Resume, SkipsABrokenCheckpoint) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
@@ -200,8 +200,8 @@ TEST(Resume, ABrokenCheckpointIsNamedAndPassedOver) {
     EXPECT_TRUE(std::filesystem::exists(optimizer_path(b, 4)));  // nothing was overwritten
 }
 
-// A checkpoint that was not finished has no DONE; what a killed program left is overwritten.
-TEST(Resume, UnfinishedFilesAreNoCheckpoint) {
+// An unfinished checkpoint has no DONE file; the files that a killed program left are overwritten.
+TEST(Resume, IgnoresUnfinishedFiles) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
@@ -216,24 +216,24 @@ TEST(Resume, UnfinishedFilesAreNoCheckpoint) {
     EXPECT_TRUE(std::filesystem::exists(b + "/notes.tmp"));
 }
 
-TEST(Resume, BeginsWhereThereIsNothingAndEndsWhereAllIsDone) {
+TEST(Resume, StartsWithoutACheckpointAndStopsAfterTheLastStep) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     const ProgramResult fresh =
-        data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1"}));  // as llm.c's scripts
+        data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1"}));  // as llm.c's scripts do
     expect_ok(fresh);
-    EXPECT_NE(fresh.out.find("begins at step 0"), std::string::npos) << fresh.out;
+    EXPECT_NE(fresh.out.find("starts at step 0"), std::string::npos) << fresh.out;
     expect_same_run(a, b, 12);
     const ProgramResult done = resume(b);
     expect_ok(done);
-    EXPECT_NE(done.out.find("note: all 12 steps were made already"), std::string::npos) << done.out;
+    EXPECT_NE(done.out.find("note: all 12 steps are already done"), std::string::npos) << done.out;
     EXPECT_TRUE(printed_losses(done.out).empty());
     EXPECT_EQ(done.out.find("wrote checkpoint"), std::string::npos) << done.out;
     expect_same_run(a, b, 12);
 }
 
-TEST(Resume, LlmcsFilesAloneAreEnough) {
+TEST(Resume, NeedsOnlyLlmcsFiles) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
@@ -248,13 +248,13 @@ TEST(Resume, LlmcsFilesAloneAreEnough) {
         EXPECT_TRUE(read_text(path(a, 12)) == read_text(path(b, 12)));
 }
 
-TEST(Resume, KeepsTheNewestAndTheMajorOnes) {
+TEST(Resume, KeepsTheNewestAndTheMajorCheckpoints) {
     Data data;
     const std::string a = data / "a";
     const std::vector<std::string> options = {"-x", "11", "-n", "2", "-nk",      "2",   "-nm", "4",
                                               "-s", "0",  "-v", "0", "--device", "cpu", "-o",  a};
     expect_ok(data.run(options));
-    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{11, 10, 8, 4}));  // 11: the end, off the grid
+    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{11, 10, 8, 4}));  // 11: the last step
     for (int step : {2, 6})
         for (auto path : {model_path, optimizer_path, run_path})
             EXPECT_FALSE(std::filesystem::exists(path(a, step)));
@@ -262,7 +262,7 @@ TEST(Resume, KeepsTheNewestAndTheMajorOnes) {
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{16, 14, 12, 8, 4}));
 }
 
-TEST(Resume, AUsedFolderIsNotMixed) {
+TEST(Resume, MovesAnEarlierRunAside) {
     Data data;
     const std::string a = data / "a", earlier = a + "/earlier_1";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
@@ -279,7 +279,7 @@ TEST(Resume, AUsedFolderIsNotMixed) {
     EXPECT_NE(read_text(a + "/options.toml").find("max-steps=2"), std::string::npos);
     expect_ok(data.run({"-x", "1", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}));
     EXPECT_EQ(list_checkpoints(a + "/earlier_2"), (std::vector<int>{2}));
-    // a run that cannot begin moves nothing
+    // a run that cannot start moves nothing
     EXPECT_EQ(data.run({"-x", "1", "-e", "d13", "--device", "cpu", "-o", a}).status, 1);
     EXPECT_FALSE(std::filesystem::exists(a + "/earlier_3"));
 }
@@ -288,18 +288,19 @@ TEST(Resume, TwoProgramsDoNotShareAFolder) {
     Data data;
     const std::string a = data / "a";
     {
-        RunFolder held;  // as another program holds it
+        RunFolder held;  // like another program's
         held.open(a);
         expect_refusal(data.run({"-x", "1", "--device", "cpu", "-o", a}), "another train_gpt2");
     }
     const ProgramResult killed = data.run({"-x", "100000", "-s", "0", "-v", "0", "--device", "cpu", "-o", a},
                                           {SIGKILL, "step    3/", 0});
     EXPECT_EQ(killed.status, 128 + SIGKILL);
-    expect_ok(data.run({"-x", "1", "-s", "0", "--device", "cpu", "-o", a}));  // the killed one's hold is gone
+    expect_ok(
+        data.run({"-x", "1", "-s", "0", "--device", "cpu", "-o", a}));  // the killed program's lock is gone
 }
 
-// What may change, with the same options but these; each run must also end well.
-TEST(Resume, WhatMayChange) {
+// A resumed run accepts these changes of options.
+TEST(Resume, AcceptsTheseChanges) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     const std::vector<std::string> bf16 = {"--precision", "bf16"};
@@ -317,14 +318,14 @@ TEST(Resume, WhatMayChange) {
         expect_ok(result);
         const std::vector<double> losses = printed_losses(result.out), before = data.losses(a);
         ASSERT_GE(losses.size(), 4u);
-        EXPECT_NEAR(losses[0], before[8], 0.1);  // it goes on where it was
+        EXPECT_NEAR(losses[0], before[8], 0.1);  // it continues at the same loss
         EXPECT_NE(result.out.find(", and was "), std::string::npos) << result.out;
     }
 }
 
-// All that a change of precision can keep, it keeps: from 16 bits with master weights to fp32 nothing is
-// rounded.
-TEST(Resume, OtherPrecisionsStartFromTheUnroundedWeights) {
+// A change of precision loses nothing that it can keep: 16 bits with master weights become fp32 without
+// rounding.
+TEST(Resume, AnotherPrecisionStartsFromTheUnroundedWeights) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a, "--precision", "bf16", "-x", "4"})));
@@ -349,7 +350,7 @@ TEST(Resume, OtherPrecisionsStartFromTheUnroundedWeights) {
         ASSERT_NEAR(weights[i], master[i], 1e-3 * std::abs(master[i]) + 1e-7);
 }
 
-TEST(Resume, WhatMayNot) {
+TEST(Resume, RefusesTheseChanges) {
     Data data;
     const std::string a = data / "a";
     write_tokens(data / "other.bin", 3000, 67);
@@ -360,14 +361,14 @@ TEST(Resume, WhatMayNot) {
     expect_refusal(resume(a, {"--seed", "7"}), "--seed 42");
     expect_refusal(resume(a, {"-i", data / "other.bin"}), "train.bin");
     expect_refusal(resume(a, {"-a", "1"}), "-i");
-    expect_refusal(resume(a, {"-x", "8"}), "12 steps already");
+    expect_refusal(resume(a, {"-x", "8"}), "already done 12 steps");
     expect_refusal(resume(a, {"-t", "33", "-d", "-1"}), "max_seq_len");
     expect_refusal(resume(a, {"-d", "100"}), "multiple");
     EXPECT_EQ(read_text(a + "/main.log"), log);
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{12, 8, 4}));
 }
 
-TEST(Resume, MoreShardsMayFollow) {
+TEST(Resume, AcceptsMoreShards) {
     Data data;
     const std::string a = data / "a";
     std::filesystem::create_directory(data / "shards");
@@ -380,9 +381,9 @@ TEST(Resume, MoreShardsMayFollow) {
     EXPECT_EQ(printed_losses(result.out).size(), 48u);
 }
 
-// Killed with SIGKILL again and again, at any moment, and begun again each time: the end is that of one run.
-// With a checkpoint after each step, most of the time goes into writing them.
-TEST(Resume, KilledFiftyTimesItEndsWithTheSameBits) {
+// A run that is killed with SIGKILL at random moments and resumed each time is bit-identical to one
+// uninterrupted run. It writes a checkpoint after every step, which takes most of its time.
+TEST(Resume, KilledFiftyTimesIsBitIdentical) {
     Data data;
     const std::string a = data / "a", b = data / "b";
     const std::vector<std::string> options = {"-x", "150",  "-n",       "1",   "-nk",         "3",
@@ -399,11 +400,11 @@ TEST(Resume, KilledFiftyTimesItEndsWithTheSameBits) {
         kills += result.status == 128 + SIGKILL;
         if (result.status == 128 + SIGKILL) continue;
         ASSERT_EQ(result.status, 0) << result.out << result.err;
-        expect_same_run(a, b, 150);  // it came to its end between two kills: once more
+        expect_same_run(a, b, 150);  // it ended before the signal: once more
         std::filesystem::remove_all(b);
         ends++;
     }
-    EXPECT_EQ(broken, 0);  // each file is whole before it has its name
+    EXPECT_EQ(broken, 0);  // a file gets its name when it is complete
     expect_ok(data.run(with(options, {"-o", b, "-y", "1"})));
     expect_same_run(a, b, 150);
     for (const auto& entry : std::filesystem::directory_iterator(b))

@@ -1,4 +1,4 @@
-// What dev/train.sh, behind `make train`, says of a text that will not do, before anything is built.
+// dev/train.sh, which `make train` runs, rejects an unusable text before anything is built.
 #include <gtest/gtest.h>
 
 #include "tests/run_program.h"
@@ -7,15 +7,15 @@ static ProgramResult check(const std::string& text) {
     return run_program({"env", "TEXT=" + text, SOURCE_DIR "/dev/train.sh", "check"});
 }
 
-TEST(TrainScript, TellsWhatIsWrongWithTheText) {
+TEST(TrainScript, ChecksTheText) {
     TemporaryFolder folder;
     std::ofstream(folder / "short.txt") << "too short";
     std::ofstream(folder / "my text.txt") << std::string(20000, 'x');
     for (const auto& [text, says] :
-         {std::pair{folder / "missing.txt", "no readable file " + folder / "missing.txt"},
-          {folder.path, "no readable file " + folder.path},
+         {std::pair{folder / "missing.txt", folder / "missing.txt" + " is not a readable file"},
+          {folder.path, folder.path + " is not a readable file"},
           {folder / "no/such.txt", folder / "no/such.txt"},
-          {folder / "short.txt", std::string("9 bytes; too few")}}) {
+          {folder / "short.txt", std::string("9 bytes; training needs")}}) {
         const ProgramResult result = check(text);
         EXPECT_EQ(result.status, 1) << text;
         EXPECT_EQ(count_lines(result.err), 1) << result.err;

@@ -1,33 +1,33 @@
-// The gradients that a training step leaves, on the CPU and on a device: whatever lay in their memory before,
-// they are those of zeroing all of it and adding each micro-step's, to the bit; and up to rounding the sum of
-// each micro-step's. And the parameters, by whichever way they are updated, and which of them are updated
-// where.
-#include "llmc/train_step.h"
+// A training step's gradients, on the CPU and on a device: whatever their memory held before, they are
+// bit-identical to zeroing all of it and accumulating each micro-step's; and within rounding the sum of each
+// micro-step's. The parameters, whichever way they are updated; and which of them are updated when.
+#include "llmc/model/train_step.h"
 
 #include <map>
 
-#include "llmc/initialize.h"
+#include "llmc/gemm/tensor_core.h"
+#include "llmc/model/initialize.h"
 #include "tests/layer_test.h"
 
 static const ModelConfig config = {19, 53, 128, 2, 3, 24};
 static const ModelConfig wide_vocabulary = {19, 601, 640, 3, 3, 24};  // wte has more than two layers' weights
-static const int B = 3, T = 17, N = B * T;
+static const int B = 3, T = 17, num_rows = B * T;
 
-// Without master weights, unless asked for: from those, weights would be rounded anew at a learning rate of
-// 0.
+// By default without master weights: from those, the update would round the weights anew even at a learning
+// rate of 0.
 template <class Real>
 static std::unique_ptr<GPT2<Real>> make_model(LaunchPad* pad, const ModelConfig& c = config,
                                               bool master_weights = false) {
     auto g = std::make_unique<GPT2<Real>>(c, pad, master_weights);
     initialize_parameters(c, 42, parameter_writer(*g));
     gpt2_allocate(*g, B, T, true);
-    g->logit_rows = 20;  // three chunks of the head, the last one smaller
+    g->logit_rows = 20;  // the head has three chunks, the last one smaller
     return g;
 }
 
 // The tokens of micro-step i.
 static std::vector<int> tokens_of(int i, uint32_t what, int vocab_size = config.vocab_size) {
-    return random_integers(N, 10 * what + uint32_t(i), vocab_size);
+    return random_integers(num_rows, 10 * what + uint32_t(i), vocab_size);
 }
 
 // Loss, then all gradients.
@@ -41,39 +41,40 @@ static std::vector<std::vector<float>> read_gradients(GPT2<Real>& g, float loss)
     return all;
 }
 
-// Those of the micro-steps from `first` to before `end`, of a step of `micro_steps`.
+// Loss and gradients of micro-steps `first` to before `end` of a step with `micro_steps`.
 template <class Real>
-static std::vector<std::vector<float>> zeroed_and_added(GPT2<Real>& g, int micro_steps, int first, int end) {
+static std::vector<std::vector<float>> zeroed_and_accumulated(GPT2<Real>& g, int micro_steps, int first,
+                                                              int end) {
     for (const auto& slice : g.gradient_slices) g.memory.zero(slice.data, slice.n);
     g.memory.zero(g.stats, 4);
     for (int i = first; i < end; i++) {
-        gpt2_set_batch(g, tokens_of(i, 1).data(), tokens_of(i, 2).data(), N, true);
+        gpt2_set_batch(g, tokens_of(i, 1).data(), tokens_of(i, 2).data(), num_rows, true);
         gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1.0f / float(N * micro_steps), Gradients::add);
-        gpt2_backward(g, B, T, Gradients::add);
+        gpt2_head(g, B, T, 1.0f / float(num_rows * micro_steps), Gradients::accumulate);
+        gpt2_backward(g, B, T, Gradients::accumulate);
     }
     float loss;
     g.memory.download(&loss, g.stats, 1);
     return read_gradients(g, loss);
 }
 
-// `expected` of two micro-steps against the sum of both.
+// Compares the gradients of two micro-steps with the sum of both.
 template <class Real>
 static void check_sum(GPT2<Real>& g, const std::vector<std::vector<float>>& expected) {
-    std::vector<std::vector<float>> sums = zeroed_and_added(g, 2, 0, 1);
-    const std::vector<std::vector<float>> second = zeroed_and_added(g, 2, 1, 2);
+    std::vector<std::vector<float>> sums = zeroed_and_accumulated(g, 2, 0, 1);
+    const std::vector<std::vector<float>> second = zeroed_and_accumulated(g, 2, 1, 2);
     for (size_t s = 0; s < sums.size(); s++) {
         for (size_t i = 0; i < sums[s].size(); i++) sums[s][i] += second[s][i];
         expect_close("loss or gradients", expected[s], sums[s], tolerance<Real>());
     }
 }
 
-// Two steps, of which a launchpad replays the second, with a learning rate of 0: both see the same weights.
+// Two steps with a learning rate of 0, so both see the same weights. A launchpad replays the second.
 template <class Real>
 static void check_steps(LaunchPad* pad, int micro_steps, const ModelConfig& c = config) {
     SCOPED_TRACE(format_string("%s, %d micro-steps", pad ? "device" : "CPU", micro_steps));
     const auto g = make_model<Real>(pad, c);
-    const auto expected = zeroed_and_added(*g, micro_steps, 0, micro_steps);
+    const auto expected = zeroed_and_accumulated(*g, micro_steps, 0, micro_steps);
     if (micro_steps == 2) check_sum(*g, expected);
     StepRunner<Real> runner = {*g, B, T, micro_steps, 0.1f};
     for (int step = 0; step < 2; step++) {
@@ -94,18 +95,18 @@ static void check_steps(LaunchPad* pad, int micro_steps, const ModelConfig& c = 
     runner.forget_recordings();
 }
 
-// A run of four steps; every update finished by itself, or made beside the next step's forward pass but for
-// the last.
+// A run of four steps. Each update runs on its own, or (but for the last) overlapped with the next forward
+// pass.
 struct Run {
     ModelConfig config;
     bool master_weights;
     int micro_steps;
-    int skipped;  // step whose factor of the gradients is 0; -1: none
+    int skipped;  // step whose clip factor is 0; -1: none
 };
 
-template <class T>
+template <class Real>
 static void read_tensors(std::vector<std::vector<float>>& results, const Memory& memory, const ModelConfig& c,
-                         T* const* tensors) {
+                         Real* const* tensors) {
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         if (!tensors[i]) continue;
         results.emplace_back(parameter_size(c, i));
@@ -115,7 +116,7 @@ static void read_tensors(std::vector<std::vector<float>>& results, const Memory&
 
 // Losses, parameters and AdamW's moments.
 template <class Real>
-static std::vector<std::vector<float>> train_steps(LaunchPad* pad, const Run& run, bool by_itself) {
+static std::vector<std::vector<float>> train_steps(LaunchPad* pad, const Run& run, bool overlapped) {
     const auto g = make_model<Real>(pad, run.config, run.master_weights);
     StepRunner<Real> runner = {*g, B, T, run.micro_steps, 0.1f};
     std::vector<std::vector<float>> results;
@@ -128,7 +129,7 @@ static std::vector<std::vector<float>> train_steps(LaunchPad* pad, const Run& ru
         results.push_back({runner.stats(step, ticket)[0]});
         const float none = 0;
         if (step == run.skipped) g->memory.upload(g->stats + 2, &none, 1);
-        if (by_itself || step == 3) runner.finish_update();
+        if (!overlapped || step == 3) runner.finish_update();
     }
     read_tensors(results, g->memory, run.config, g->params);
     read_tensors(results, g->memory, run.config, g->master);
@@ -146,23 +147,23 @@ TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnTheCpu) {
     for (int micro_steps : {1, 2}) check_steps<TypeParam>(nullptr, micro_steps);
 }
 
-TYPED_TEST(TrainStep, UpdateBesideTheNextForwardPassIsTheSame) {
+TYPED_TEST(TrainStep, OverlappedUpdateIsTheSame) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     LaunchPad* pad = test_pads()[0].get();
     const int messages = validation_message_count();
-    const auto expected = train_steps<TypeParam>(pad, {config, false, 1, -1}, true);
+    const auto expected = train_steps<TypeParam>(pad, {config, false, 1, -1}, false);
     EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
     for (const Run& run : {Run{config, false, 1, -1},
                            {config, false, 2, -1},
                            {config, false, 1, 1},
                            {wide_vocabulary, false, 1, -1},
                            {wide_vocabulary, true, 1, 2}}) {
-        const auto by_itself = train_steps<TypeParam>(pad, run, true);
-        EXPECT_TRUE(train_steps<TypeParam>(pad, run, false) == by_itself)
+        const auto separate = train_steps<TypeParam>(pad, run, false);
+        EXPECT_TRUE(train_steps<TypeParam>(pad, run, true) == separate)
             << run.config.num_layers << " layers, master weights " << run.master_weights << ", "
             << run.micro_steps << " micro-steps, skipped " << run.skipped;
         if (run.skipped == 1) {
-            EXPECT_FALSE(by_itself == expected) << "the step was not skipped";
+            EXPECT_FALSE(separate == expected) << "the step was not skipped";
         }
     }
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
@@ -175,62 +176,42 @@ TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnADevice) {
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
-// On matrix cores, a model so wide that products are cut into slices, which the layer norms after them add
-// up.
-TYPED_TEST(TrainStep, MatrixProductsAreFinishedByLayerNorms) {
+// On tensor cores, a model so wide that GEMMs split K and leave the partial sums to the LayerNorms that
+// follow.
+TYPED_TEST(TrainStep, MatrixSplitKIsReducedByLayerNorms) {
     using Real = TypeParam;
-    if (test_pads().empty() || !test_pads()[0]->limits().template matrix<Real>())
-        GTEST_SKIP() << "no matrix cores for " << real_name<Real>() << " here";
+    if (test_pads().empty() || !test_pads()[0]->limits().template fragment<Real>())
+        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     LaunchPad* pad = test_pads()[0].get();
-    const ModelConfig wide = {19, 53, 128, 1, 2, 128};
-    const int messages = validation_message_count();
+    const bool software = pad->device().type == DeviceType::software;  // whose fragments are smaller
+    const ModelConfig wide = {19, 53, 128, 1, software ? 2 : 12, software ? 128 : 768};
+    const int messages = validation_message_count(), C = wide.channels;
     const auto g = make_model<Real>(pad, wide), on_cpu = make_model<Real>(nullptr, wide);
-    int in_slices = 0;
-    for (const MatrixProduct& product : gpt2_matrix_products(*g))
-        in_slices += product.left_partial && cut_matrix_product<Real>(*pad, product, 0, true).slices > 1;
-    EXPECT_GE(in_slices, 3) << "fcproj's result, the gradients of ln1 and ln2";
-    const auto got = zeroed_and_added(*g, 1, 0, 1), want = zeroed_and_added(*on_cpu, 1, 0, 1);
+    for (const GemmShape& gemm :
+         {GemmShape{GemmLayout::nt, num_rows, C, 4 * C, EPILOGUE_BIAS, true},   // fcproj
+          GemmShape{GemmLayout::nn, num_rows, C, 4 * C, EPILOGUE_NONE, true},   // gradient of ln2
+          GemmShape{GemmLayout::nn, num_rows, C, 3 * C, EPILOGUE_NONE, true}})  // gradient of ln1
+        EXPECT_GT(plan_gemm<Real>(*pad, gemm, std::nullopt, true).splits, 1);
+    const auto got = zeroed_and_accumulated(*g, 1, 0, 1), want = zeroed_and_accumulated(*on_cpu, 1, 0, 1);
     for (size_t i = 0; i < want.size(); i++)
         expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
     check_steps<Real>(pad, 2, wide);
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
-// On matrix cores, the forward pass from transposed weights, which only large batches get by themselves: the
-// loss and gradients of the CPU; and it is those weights that are read.
-TYPED_TEST(TrainStep, MatrixTransposedWeightsGiveTheSameGradients) {
-    using Real = TypeParam;
-    if (test_pads().empty() || !test_pads()[0]->limits().template matrix<Real>())
-        GTEST_SKIP() << "no matrix cores for " << real_name<Real>() << " here";
-    const int messages = validation_message_count();
-    const ModelConfig two_layers = {19, 53, 128, 2, 2, 64};
-    const auto g = make_model<Real>(test_pads()[0].get(), two_layers),
-               on_cpu = make_model<Real>(nullptr, two_layers);
-    for (const LayerMatrix& m : layer_matrices(two_layers.channels))
-        g->transposed[m.tensor] = g->memory.template allocate<Real>(size_t(m.in) * m.out, "test");
-    const auto got = zeroed_and_added(*g, 1, 0, 1), want = zeroed_and_added(*on_cpu, 1, 0, 1);
-    for (size_t i = 0; i < want.size(); i++)
-        expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
-    std::vector<float> first(1), expected(1);
-    g->memory.download_floats(first.data(), g->transposed[FCW] + 1, 1);  // of the layer that came last
-    g->memory.download_floats(expected.data(), g->weight(FCW, 1) + two_layers.channels, 1);
-    EXPECT_EQ(first, expected);
-    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
-}
-
-// Whatever the model's shape, each weight of a layer but the first and each element of wte is updated beside
-// one stage of one layer.
-TEST(UpdateBesideLayers, HasEveryElementOnce) {
+// Whatever the model's shape, each weight of every layer but the first, and each element of wte, is updated
+// in exactly one interval of one layer.
+TEST(UpdateDuringLayers, HasEveryElementOnce) {
     for (const ModelConfig& c : {config,
                                  wide_vocabulary,
                                  parse_descriptor("d12"),
                                  parse_descriptor("gpt2:d48"),
                                  ModelConfig{8, 50, 128, 1, 1, 5},
                                  {8, 999, 1024, 4, 3, 15}}) {
-        std::map<int, std::map<size_t, size_t>> found;  // of each tensor: where pieces begin and end
+        std::map<int, std::map<size_t, size_t>> found;  // per tensor: where ranges begin and end
         for (int l = 0; l < c.num_layers; l++) {
-            const auto parts = cut_evenly(updated_beside_layer(c, l), LAYER_STAGES);
-            EXPECT_LE(parts.size(), size_t(LAYER_STAGES));
+            const auto parts = split_evenly(updated_during_layer(c, l), LAYER_INTERVALS);
+            EXPECT_LE(parts.size(), size_t(LAYER_INTERVALS));
             for (const auto& part : parts)
                 for (const Elements& e : part) {
                     EXPECT_GT(e.count, 0u);
@@ -252,13 +233,13 @@ TEST(UpdateBesideLayers, HasEveryElementOnce) {
     }
 }
 
-TEST(UpdateBesideLayers, GivesEveryStageTheSame) {
+TEST(UpdateDuringLayers, GivesEveryIntervalTheSame) {
     const ModelConfig c = parse_descriptor("d12");
     const size_t all = parameter_size(c, WTE) + 11 * count_elements(layer_weights(c, 1));
-    const double each = double(all) / (12 * LAYER_STAGES);
+    const double each = double(all) / (12 * LAYER_INTERVALS);
     for (int l = 0; l < 12; l++) {
-        const auto parts = cut_evenly(updated_beside_layer(c, l), LAYER_STAGES);
-        EXPECT_EQ(parts.size(), size_t(LAYER_STAGES));
+        const auto parts = split_evenly(updated_during_layer(c, l), LAYER_INTERVALS);
+        EXPECT_EQ(parts.size(), size_t(LAYER_INTERVALS));
         for (const auto& part : parts) {
             EXPECT_NEAR(double(count_elements(part)), each, 0.001 * each);
             for (const Elements& e : part) EXPECT_EQ(e.first % 64, 0u);

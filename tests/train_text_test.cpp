@@ -1,11 +1,11 @@
-// The trainer's ways in and out for text and models: Hugging Face's files, HellaSwag while training, samples.
+// The trainer's other inputs and outputs: Hugging Face files, HellaSwag while training, samples of text.
 #include <gtest/gtest.h>
 
-#include "llmc/checkpoint.h"
-#include "llmc/hellaswag.h"
-#include "llmc/model_file.h"
-#include "llmc/real.h"
-#include "llmc/tokenizer.h"
+#include "llmc/base/real.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/data/tokenizer.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/files/model_file.h"
 #include "tests/tiny_run.h"
 
 static std::vector<float> parameters(const std::string& path) {
@@ -22,7 +22,7 @@ static std::vector<float> parameters(const std::string& path) {
     return values;
 }
 
-TEST(train_gpt2, exports_and_reads_hugging_faces_files) {
+TEST(train_gpt2, exports_and_reads_hugging_face_files) {
     Data data;
     const ProgramResult trained =
         data.run({"-x", "8", "-l", "0.01", "-n", "8", "-s", "0", "--device", "cpu", "-o", data / "a"});
@@ -55,7 +55,7 @@ TEST(train_gpt2, exports_and_reads_hugging_faces_files) {
     }
 }
 
-TEST(train_gpt2, samples_are_text_where_the_tokenizer_lies_at_hand) {
+TEST(train_gpt2, samples_are_text_if_a_tokenizer_is_found) {
     Data data;
     Tokenizer letters;  // 67, as the model has
     for (int i = 0; i < 67; i++) letters.tokens.push_back(std::string(2, char('0' + i)));
@@ -68,12 +68,12 @@ TEST(train_gpt2, samples_are_text_where_the_tokenizer_lies_at_hand) {
         return run.out.substr(start, run.out.find("\n---\n", start) - start);
     };
     const std::string numbers = sample();
-    write_tokenizer(letters, data / "gpt2_tokenizer.bin");  // beside the tokens
+    write_tokenizer(letters, data / "gpt2_tokenizer.bin");  // beside the data
     std::istringstream words(numbers);
     std::string expected;
     for (int token; words >> token;) expected += token == 66 ? "\n\n" : letters.decode(token);
     EXPECT_EQ(sample(), expected);
-    letters.tokens.pop_back();  // not this model's: numbers again
+    letters.tokens.pop_back();  // does not fit the model: numbers again
     letters.end_of_text = 65;
     write_tokenizer(letters, data / "gpt2_tokenizer.bin");
     EXPECT_EQ(sample(), numbers);
@@ -96,7 +96,7 @@ TEST(train_gpt2, hellaswag_while_training) {
     EXPECT_EQ(shown, 2) << with_it.out;  // not at step 0
     EXPECT_EQ(logged, 2) << log;
     EXPECT_EQ(without.out.find("HellaSwag"), std::string::npos);
-    EXPECT_EQ(printed_losses(with_it.out), printed_losses(without.out));  // training does not notice
+    EXPECT_EQ(printed_losses(with_it.out), printed_losses(without.out));  // training is not affected
     const ProgramResult missing = data.run({"-x", "1", "-h", "1", "--device", "cpu"});
     EXPECT_EQ(missing.status, 1);
     EXPECT_NE(missing.err.find("hellaswag_val.bin"), std::string::npos) << missing.err;
@@ -124,8 +124,8 @@ TEST(train_gpt2, samples_follow_the_options) {
     EXPECT_EQ(samples({"--top-p", "0"}), greedy);
 }
 
-// Every token of the validation data counts once, whatever the batches: only T decides what each is predicted
-// from.
+// Every token of the validation data counts once, whatever the batch size: the context of each depends on T
+// only.
 TEST(train_gpt2, validation_loss_does_not_depend_on_the_batch_size) {
     Data data;
     write_tokens(data.val, 200, 67);

@@ -1,5 +1,5 @@
-// The exponential against the one in double: its error, its ends, and what is not a number.
-#include "llmc/vector_math.h"
+// exp_fast() against std::exp() in double: its error, the ends of its range, and NaN.
+#include "llmc/cpu/vector_math.h"
 
 #include <gtest/gtest.h>
 

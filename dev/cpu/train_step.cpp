@@ -1,24 +1,26 @@
-// Times one training step on the CPU, by phase and by layer, beside what the CPU was measured to do at most
-// in the same seconds: multiply-adds in registers for products, reading and writing in place for what moves
-// memory.
+// Times one training step on the CPU, by phase and by layer. Compares GEMMs with the measured peak of
+// multiply-adds in registers, and memory-bound layers with the measured memory bandwidth. Both peaks are
+// measured in the same seconds as the steps.
 //
 //     train_step [-e d12] [-b 4] [-t 64] [--precision fp32] [--threads N] [-x 10]
 //
-// Phases are those of the fastest step; each layer's time is its least in any step, since other programs on
-// the machine only ever make it longer. On a machine that is not idle the sum of those is what an idle one
-// would come near to.
+// Prints the phases of the fastest step, and each layer's least time in any step. Other programs on the
+// machine can only lengthen a time, so the sum of the least times approximates the step time of an idle
+// machine.
 #include <omp.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <map>
 
-#include "llmc/clock.h"
-#include "llmc/cpu_times.h"
-#include "llmc/gpt2_update.h"
-#include "llmc/initialize.h"
-#include "llmc/openmp_waiting.h"
-#include "llmc/peak_cpu.h"
+#include "llmc/base/clock.h"
+#include "llmc/base/precision.h"
+#include "llmc/cpu/cpu_timer.h"
+#include "llmc/measure/peak_cpu.h"
+#include "llmc/model/gpt2_update.h"
+#include "llmc/model/initialize.h"
+#include "llmc/program/start_program.h"
+#include "llmc/program/version.h"
 
 struct StepOptions {
     std::string model = "d12", precision = "fp32";
@@ -37,7 +39,7 @@ struct Phase {
     double seconds;
 };
 
-// One step: its phases and layers.
+// The phases and layers of one step.
 struct StepTimes {
     std::vector<Phase> phases;
     std::vector<KernelTime> layers;
@@ -61,8 +63,8 @@ static StepTimes run_step(GPT2<Real>& g, int step, const std::vector<int>& input
     phase("head", [&] { gpt2_head(g, B, T, 1.0f / (float(B) * float(T)), Gradients::overwrite); });
     phase("backward", [&] { gpt2_backward(g, B, T, Gradients::overwrite); });
     phase("update", [&] {
-        const AdamWStep numbers = adamw_step(3e-4f, 0.9f, 0.95f, 1e-8f, step + 1);
-        g.memory.upload(g.adamw, &numbers, 1);
+        const AdamWStep hyperparameters = adamw_step(3e-4f, 0.9f, 0.95f, 1e-8f, step + 1);
+        g.memory.upload(g.adamw, &hyperparameters, 1);
         gpt2_gradient_norm(g, 1.0f);
         gpt2_update(g, 0.1f);
     });
@@ -72,11 +74,11 @@ static StepTimes run_step(GPT2<Real>& g, int step, const std::vector<int>& input
     return times;
 }
 
-// Flops of the products of a step alone, forward and both gradients: what the share of the peak is reckoned
-// by.
-static double product_flops(const ModelConfig& c, double rows) {
+// Flops of the linear layers' GEMMs in a step, forward and both gradients, without attention. The share of
+// the peak refers to these.
+static double gemm_flops(const ModelConfig& c, double num_rows) {
     const double C = c.channels, weights = 12 * C * C * c.num_layers + C * c.padded_vocab_size;
-    return 6 * weights * rows;
+    return 6 * weights * num_rows;
 }
 
 struct MachinePeaks {
@@ -87,7 +89,7 @@ struct MachinePeaks {
     }
 };
 
-// Takes over what was quicker in another step. Every step has the same layers.
+// Replaces the times of layers that were faster in this step. Every step has the same layers.
 static void keep_fastest(std::vector<KernelTime>& best, const std::vector<KernelTime>& layers) {
     if (best.empty()) best = layers;
     for (KernelTime& b : best)
@@ -107,20 +109,20 @@ static void print_row(const KernelTime& t, double step_seconds, double compute_p
     printf("\n");
 }
 
-// The sum over the shapes of each kind of product.
-static std::vector<KernelTime> product_sums(const std::vector<KernelTime>& layers) {
-    std::map<std::string, KernelTime> sums;
+// The total of each kind of GEMM over all shapes.
+static std::vector<KernelTime> gemm_totals(const std::vector<KernelTime>& layers) {
+    std::map<std::string, KernelTime> totals;
     for (const KernelTime& t : layers) {
         if (!(t.work.flops > 0)) continue;
-        KernelTime& sum = sums[t.name.substr(0, t.name.find(' '))];
-        sum.calls += t.calls;
-        sum.seconds += t.seconds;
-        sum.work.flops += t.work.flops;
+        KernelTime& total = totals[t.name.substr(0, t.name.find(' '))];
+        total.calls += t.calls;
+        total.seconds += t.seconds;
+        total.work.flops += t.work.flops;
     }
     std::vector<KernelTime> rows;
-    for (auto& [name, sum] : sums) {
-        sum.name = name + ", all";
-        rows.push_back(sum);
+    for (auto& [name, total] : totals) {
+        total.name = name + ", total";
+        rows.push_back(total);
     }
     return rows;
 }
@@ -132,18 +134,17 @@ static void print_step(const StepTimes& best, const std::vector<KernelTime>& lay
         printf("%-38s %16.2f %6.1f %%\n", p.name, p.seconds * 1e3, 100 * p.seconds / best.seconds);
     printf("%-38s %16.2f ms; CPU time of all threads %.2f ms\n\n", "step", best.seconds * 1e3,
            best.cpu * 1e3);
-    double known = 0;
-    for (const KernelTime& t : layers) known += t.seconds;
-    printf("%-38s %6s %9s %8s  %s\n", "layer, its least time in any step", "calls", "ms", "share",
-           "rate, share of the peak");
-    for (const KernelTime& t : layers) print_row(t, known, peak, peaks.memory);
-    printf("%-38s %16.2f\n\n", "sum", known * 1e3);
-    for (const KernelTime& t : product_sums(layers)) print_row(t, known, peak, peaks.memory);
+    double sum = 0;
+    for (const KernelTime& t : layers) sum += t.seconds;
+    printf("%-38s %6s %9s %8s  %s\n", "layer, least time of any step", "calls", "ms", "share",
+           "rate, share of peak");
+    for (const KernelTime& t : layers) print_row(t, sum, peak, peaks.memory);
+    printf("%-38s %16.2f\n\n", "sum", sum * 1e3);
+    for (const KernelTime& t : gemm_totals(layers)) print_row(t, sum, peak, peaks.memory);
     printf(
-        "\nthe step's products are %.1f GFLOP, which the peak allows in %.1f ms: %.1f %% of the fastest "
-        "step, %.1f %% of "
-        "the sum\n",
-        flops / 1e9, 1e3 * flops / peak, 100 * flops / peak / best.seconds, 100 * flops / peak / known);
+        "\nthe step's GEMMs are %.1f GFLOP, which take %.1f ms at the peak: %.1f %% of the fastest step, "
+        "%.1f %% of the sum\n",
+        flops / 1e9, 1e3 * flops / peak, 100 * flops / peak / best.seconds, 100 * flops / peak / sum);
 }
 
 template <class Real>
@@ -165,7 +166,7 @@ static void time_steps(const StepOptions& o) {
     std::vector<KernelTime> layers;
     std::vector<double> seconds;
     keep_cpu_times(true);
-    for (int step = 0; step <= o.steps; step++) {  // the first one touches memory: it does not count
+    for (int step = 0; step <= o.steps; step++) {  // the first one maps memory: it does not count
         StepTimes times = run_step(g, step, inputs, targets);
         peaks.measure(is_bf16);
         if (step == 0) continue;
@@ -184,42 +185,38 @@ static void time_steps(const StepOptions& o) {
         "%.6f\n",
         o.model.c_str(), real_name<Real>(), o.batch, o.sequence, omp_get_max_threads(), o.steps,
         seconds[0] * 1e3, seconds[seconds.size() / 2] * 1e3, o.batch * o.sequence / seconds[0], g.stats[0]);
-    printf("peaks: multiply-adds %.1f GFLOP/s, ", peaks.fma / 1e9);
-    if (peaks.bf16 > 0) printf("in bf16 %.1f GFLOP/s, ", peaks.bf16 / 1e9);
-    printf("memory %.1f GB/s; most memory %.2f GiB\n\n", peaks.memory / 1e9,
+    printf("peaks: FMA %.1f GFLOP/s, ", peaks.fma / 1e9);
+    if (peaks.bf16 > 0) printf("bf16 pairs %.1f GFLOP/s, ", peaks.bf16 / 1e9);
+    printf("memory %.1f GB/s; peak memory use %.2f GiB\n\n", peaks.memory / 1e9,
            double(usage.ru_maxrss) / (1 << 20));
-    print_step(best, layers, peaks, product_flops(config, double(o.batch) * o.sequence));
+    print_step(best, layers, peaks, gemm_flops(config, double(o.batch) * o.sequence));
 }
 
 int main(int argc, char** argv) {
-    wait_briefly(argv);
+    start_program(argv);
     StepOptions o;
     CLI::App app("Times a training step on the CPU, by phase and layer.", "train_step");
-    app.set_help_flag("--help", "show this text");
+    app.set_help_flag("-h,--help", "show this text");
+    app.set_version_flag("--version", version_text("train_step"));
     const auto positive = CLI::Range(1, 1 << 20);
-    app.add_option("-e,--model", o.model, "d6 d12 ..., as train_gpt2's")->capture_default_str();
+    app.add_option("-e,--model", o.model, "d6, d12, ..., as in train_gpt2")->capture_default_str();
     app.add_option("-b,--batch-size", o.batch, "sequences (B)")->check(positive)->capture_default_str();
     app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
         ->check(positive)
         ->capture_default_str();
     app.add_option("--precision", o.precision, "fp32, bf16 or fp16")
-        ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+        ->check(CLI::IsMember(precision_names()))
         ->capture_default_str();
-    app.add_option("-r,--recompute", o.recompute, "as train_gpt2's")
+    app.add_option("-r,--recompute", o.recompute, "as in train_gpt2")
         ->check(CLI::Range(0, 2))
         ->capture_default_str();
-    app.add_option("--threads", o.threads, "threads (default: OMP_NUM_THREADS, or all cores)")
+    app.add_option("--threads", o.threads, "number of threads (default: OMP_NUM_THREADS, or all cores)")
         ->check(positive);
     app.add_option("-x,--steps", o.steps, "steps to time")->check(positive)->capture_default_str();
     try {
         app.parse(argc, argv);
         if (o.threads) omp_set_num_threads(o.threads);
-        if (o.precision == "bf16")
-            time_steps<bf16>(o);
-        else if (o.precision == "fp16")
-            time_steps<fp16>(o);
-        else
-            time_steps<float>(o);
+        with_precision(o.precision, [&]<class Real>(Real) { time_steps<Real>(o); });
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// The chain: its numbers, the CPU's version, the GPU's forms. See chain.h.
+// The chain: its inputs, the CPU version, the GPU variants. See chain.h.
 #include "dev/report/chain.h"
 
 #include <algorithm>
@@ -6,9 +6,10 @@
 #include <limits>
 #include <random>
 
-#include "llmc/memory.h"
-#include "llmc/simd.h"
-#include "llmc/vector_math.h"
+#include "llmc/base/ceil_div.h"
+#include "llmc/cpu/simd.h"
+#include "llmc/cpu/vector_math.h"
+#include "llmc/launchpad/memory.h"
 #include "shaders/args.h"
 
 Chain make_chain(int n, int batch, unsigned seed) {
@@ -34,10 +35,10 @@ Chain make_chain(int n, int batch, unsigned seed) {
 
 // --- CPU ---
 
-static const int ROWS = 4;    // of the weights, multiplied side by side
-static const int BLOCK = 32;  // rows that a thread takes at once
+static const int ROWS = 4;    // of the weights, multiplied at the same time
+static const int BLOCK = 32;  // rows per task of a thread
 
-// x = rows first to first + ROWS of the weights times s; rows from n on are not looked at.
+// x = rows first to first + ROWS - 1 of the weights times s. Rows from n on repeat row n - 1.
 static inline void multiply_rows(float* x, const float* weight, const float* s, int first, int n) {
     const float* w[ROWS];
     for (int i = 0; i < ROWS; i++) w[i] = weight + size_t(std::min(first + i, n - 1)) * size_t(n);
@@ -53,9 +54,9 @@ static inline void multiply_rows(float* x, const float* weight, const float* s, 
     for (int i = 0; i < ROWS; i++) x[i] = sums[i];
 }
 
-// A round of BLOCK elements from `first` on, fewer at the end, of all states.
-SIMD_CLONES static void block_round(const Chain& chain, const float* input, float* next, const float* states,
-                                    int first) {
+// A step of BLOCK elements from `first` on, fewer at the end, of all states.
+SIMD_CLONES static void block_step(const Chain& chain, const float* input, float* next, const float* states,
+                                   int first) {
     const int n = chain.n, count = std::min(BLOCK, n - first);
     for (int b = 0; b < chain.batch; b++) {
         const float* s = states + size_t(b) * size_t(n);
@@ -74,19 +75,19 @@ SIMD_CLONES static void block_round(const Chain& chain, const float* input, floa
     }
 }
 
-void run_chain_cpu(const Chain& chain, std::vector<float>& states, int first, int rounds, int threads) {
+void run_chain_cpu(const Chain& chain, std::vector<float>& states, int first, int steps, int threads) {
     std::vector<float> other(states.size());
 #pragma omp parallel num_threads(threads)
     {
         float *now = states.data(), *next = other.data();
-        for (int round = first; round < first + rounds; round++) {
-            const float* input = chain.inputs.data() + size_t(round % CHAIN_PERIOD) * size_t(chain.n);
-#pragma omp for schedule(static)  // whose end is what the round after it waits for
-            for (int i = 0; i < chain.n; i += BLOCK) block_round(chain, input, next, now, i);
+        for (int step = first; step < first + steps; step++) {
+            const float* input = chain.inputs.data() + size_t(step % CHAIN_PERIOD) * size_t(chain.n);
+#pragma omp for schedule(static)  // its implicit barrier orders the steps
+            for (int i = 0; i < chain.n; i += BLOCK) block_step(chain, input, next, now, i);
             std::swap(now, next);
         }
     }
-    if (rounds % 2) states = other;
+    if (steps % 2) states = other;
 }
 
 double chain_error(const std::vector<float>& states, const std::vector<float>& reference) {
@@ -99,21 +100,21 @@ double chain_error(const std::vector<float>& states, const std::vector<float>& r
         difference = std::max(difference, d);
         largest = std::max(largest, double(std::fabs(reference[i])));
     }
-    return difference / largest;  // NaN for zeros alone, which no chain ends with
+    return difference / largest;  // NaN if the reference is zero, which no chain is
 }
 
 // --- GPU ---
 
-const char* chain_form_name(ChainForm form) {
-    switch (form) {
-        case ChainForm::unfused:
+const char* chain_variant_name(ChainVariant variant) {
+    switch (variant) {
+        case ChainVariant::unfused:
             return "GPU unfused";
-        case ChainForm::fused:
+        case ChainVariant::fused:
             return "GPU fused";
-        case ChainForm::whole_round:
-            return "GPU whole round";
-        case ChainForm::workgroup:
-            return "GPU one workgroup";
+        case ChainVariant::one_dispatch:
+            return "GPU one dispatch per step";
+        case ChainVariant::many_steps:
+            return "GPU many steps per dispatch";
     }
     return "";
 }
@@ -121,7 +122,7 @@ const char* chain_form_name(ChainForm form) {
 struct ChainOnGpu::Buffers {
     Memory memory;
     float *weight, *inputs, *gain, *leak, *x;
-    float* states[2];  // the rounds of whole_round read one and write the other
+    float* states[2];  // one_dispatch reads one and writes the other
 
     Buffers(LaunchPad& pad, const Chain& chain) : memory(&pad) {
         auto filled = [&](const std::vector<float>& values, const char* label) {
@@ -137,55 +138,57 @@ struct ChainOnGpu::Buffers {
         x = filled(nans, "chain x");
         for (float*& s : states) s = filled(nans, "chain state");
     }
+
+    struct Steps {
+        int from, to;      // indices into states
+        int first, steps;  // number of the first step, how many
+    };
+    ChainArgs arguments(const Chain& chain, const Steps& s) const {
+        LaunchPad& pad = *memory.pad;
+        const size_t n = size_t(chain.n), all = chain.start.size();
+        return {.next = pad.at(states[s.to], all),
+                .state = pad.at(states[s.from], all),
+                .x = pad.at(x, all),
+                .weight = pad.at(weight, n * n),
+                .inputs = pad.at(inputs, n * CHAIN_PERIOD),
+                .gain = pad.at(gain, n),
+                .leak = pad.at(leak, n),
+                .n = chain.n,
+                .round = s.first,
+                .rounds = s.steps};
+    }
 };
 
-bool ChainOnGpu::possible(const LaunchPad& pad, const Chain& chain, ChainForm form) {
-    return form != ChainForm::workgroup ||
+bool ChainOnGpu::possible(const LaunchPad& pad, const Chain& chain, ChainVariant variant) {
+    return variant != ChainVariant::many_steps ||
            2 * sizeof(float) * chain.start.size() <= pad.limits().shared_bytes;
 }
 
-ChainOnGpu::ChainOnGpu(LaunchPad& launchpad, const Chain& c, ChainForm f, int rounds)
-    : pad(launchpad), chain(c), form(f), chunk(rounds), buffers(std::make_unique<Buffers>(launchpad, c)) {
+ChainOnGpu::ChainOnGpu(LaunchPad& launchpad, const Chain& c, ChainVariant v, int steps)
+    : pad(launchpad), chain(c), variant(v), chunk(steps), buffers(std::make_unique<Buffers>(launchpad, c)) {
     if (chunk <= 0 || chunk % CHAIN_PERIOD)
-        fail("chain: a chunk of %d rounds is not a multiple of %d", chunk, CHAIN_PERIOD);
+        fail("chain: a chunk of %d steps is not a multiple of %d", chunk, CHAIN_PERIOD);
     pad.begin_recording();
-    if (form == ChainForm::workgroup)
-        for (int round = 0; round < chunk;) round += record_workgroup(round, chunk - round);
+    if (variant == ChainVariant::many_steps)
+        for (int step = 0; step < chunk;) step += record_many_steps(step, chunk - step);
     else
-        for (int round = 0; round < chunk; round++) record(round);
+        for (int step = 0; step < chunk; step++) record_step(step);
     recording = pad.end_recording();
 }
 
 ChainOnGpu::~ChainOnGpu() { pad.forget(recording); }
 
-static ChainArgs chain_args(LaunchPad& pad, const Chain& chain, const float* next, const float* state,
-                            const float* x, const float* const (&constants)[4], int round, int rounds) {
-    const size_t n = size_t(chain.n), all = chain.start.size();
-    return {pad.at(next, all),
-            pad.at(state, all),
-            pad.at(x, all),
-            pad.at(constants[0], n * n),
-            pad.at(constants[1], n * CHAIN_PERIOD),
-            pad.at(constants[2], n),
-            pad.at(constants[3], n),
-            chain.n,
-            round,
-            rounds};
-}
-
-void ChainOnGpu::record(int round) {
-    Buffers& m = *buffers;
-    const float* const constants[] = {m.weight, m.inputs, m.gain, m.leak};
+void ChainOnGpu::record_step(int step) {
     const uint32_t batch = uint32_t(chain.batch), subgroups = 4, block = 256;
-    const bool whole = form == ChainForm::whole_round;
-    float *state = m.states[whole ? round % 2 : 0], *next = m.states[whole ? 1 - round % 2 : 0];
-    const ChainArgs args = chain_args(pad, chain, next, state, m.x, constants, round, 1);
-    pad.dispatch("chain_product", {blocks(uint64_t(chain.n), subgroups)},
-                 {subgroups * pad.limits().subgroup_size, batch, whole}, args);
-    const Groups groups = {blocks(chain.start.size(), block)};
-    if (form == ChainForm::fused)
+    const bool one_dispatch = variant == ChainVariant::one_dispatch;
+    const int from = one_dispatch ? step % 2 : 0, to = one_dispatch ? 1 - from : 0;
+    const ChainArgs args = buffers->arguments(chain, {.from = from, .to = to, .first = step, .steps = 1});
+    pad.dispatch("chain_product", {ceil_div(uint64_t(chain.n), subgroups)},
+                 {subgroups * pad.limits().subgroup_size, batch, one_dispatch}, args);
+    const Groups groups = {ceil_div(chain.start.size(), block)};
+    if (variant == ChainVariant::fused)
         pad.dispatch("chain_pointwise", groups, {block, batch, CHAIN_ADD, CHAIN_SQUASH}, args);
-    if (form != ChainForm::unfused) return;
+    if (variant != ChainVariant::unfused) return;
     ChainArgs in_place = args;
     in_place.next = args.x;
     for (uint32_t operation = CHAIN_ADD; operation <= CHAIN_SQUASH; operation++)
@@ -193,28 +196,26 @@ void ChainOnGpu::record(int round) {
                      operation == CHAIN_SQUASH ? args : in_place);
 }
 
-// Mesa's software devices end loops after 65,535 turns (CONTRIBUTING.md), so there are fewer rounds in a
-// dispatch where one takes many.
-int ChainOnGpu::record_workgroup(int round, int most) {
-    Buffers& m = *buffers;
-    const float* const constants[] = {m.weight, m.inputs, m.gain, m.leak};
+// Limits the steps of a dispatch, since Mesa's software devices end an invocation after 65,535 loop
+// iterations.
+int ChainOnGpu::record_many_steps(int first, int max_steps) {
     const uint32_t lanes = pad.limits().subgroup_size, n = uint32_t(chain.n), batch = uint32_t(chain.batch);
     const uint32_t subgroups = std::min(pad.limits().max_block / lanes, n);
-    const uint64_t turns = 1 + blocks(n, subgroups) * (1 + blocks(n, lanes) + blocks(batch, lanes));
-    const uint64_t copying = 2 * blocks(uint64_t(batch) * n, subgroups * lanes);
-    const int rounds = int(std::clamp<uint64_t>((60000 - copying) / turns, 1, uint64_t(most)));
-    const ChainArgs args = chain_args(pad, chain, m.states[0], m.states[0], m.x, constants, round, rounds);
+    const uint64_t per_step = 1 + ceil_div(n, subgroups) * (1 + ceil_div(n, lanes) + ceil_div(batch, lanes));
+    const uint64_t copying = 2 * ceil_div(uint64_t(batch) * n, subgroups * lanes);
+    const int steps = int(std::clamp<uint64_t>((60000 - copying) / per_step, 1, uint64_t(max_steps)));
+    const ChainArgs args = buffers->arguments(chain, {.from = 0, .to = 0, .first = first, .steps = steps});
     pad.dispatch("chain_workgroup", {1}, {subgroups * lanes, batch, n}, args);
-    return rounds;
+    return steps;
 }
 
 void ChainOnGpu::restart() {
     buffers->memory.upload(buffers->states[0], chain.start.data(), chain.start.size());
 }
 
-void ChainOnGpu::run(int rounds) {
-    if (rounds % chunk) fail("chain: %d rounds are not a multiple of %d", rounds, chunk);
-    for (int done = 0; done < rounds; done += chunk) pad.replay(recording);
+void ChainOnGpu::run(int steps) {
+    if (steps % chunk) fail("chain: %d steps are not a multiple of %d", steps, chunk);
+    for (int done = 0; done < steps; done += chunk) pad.replay(recording);
 }
 
 std::vector<float> ChainOnGpu::download() {

@@ -1,17 +1,16 @@
-// The chain of operations that small recurrent models are made of: a state goes through rounds of one product
-// and five pointwise operations, each of which needs what the one before left. There is little to do in a
-// round, so what counts is how long it takes to begin. The CPU's version and four forms for the GPU, which
-// give the same states.
+// A benchmark of launch overhead: the recurrence of a small recurrent model. A step is a matrix-vector
+// product and five pointwise operations, each of which needs the result of the one before. It is so little
+// work that launching dominates. There is a CPU version and four GPU variants with the same results.
 //
-// A round of a state s (n), for each of `batch` states:
+// One step of a state s (n), for each of `batch` states:
 //     x = W s;  x += input;  x = tanh(x);  x *= gain;  x += leak (s - x);  s = x / (1 + |x|)
-// The map contracts (the norm of W is below 1), so that rounding errors fade, and the inputs differ from
-// round to round (with period CHAIN_PERIOD of shaders/args.h), so that a round too many or too few would
-// show.
+// The map is a contraction (the norm of W is below 1), so that rounding errors fade. The inputs differ from
+// step to step, with period CHAIN_PERIOD of shaders/args.h, so that a missing or additional step changes the
+// result.
 #pragma once
 #include <vector>
 
-#include "llmc/launchpad.h"
+#include "llmc/launchpad/launchpad.h"
 
 struct Chain {
     int n, batch;
@@ -22,47 +21,47 @@ struct Chain {
 };
 Chain make_chain(int n, int batch, unsigned seed = 1);
 
-// The states (batch, n) after that many more rounds; `first` is the number of the first one. threads: of
-// OpenMP.
-void run_chain_cpu(const Chain& chain, std::vector<float>& states, int first, int rounds, int threads);
+// Advances the states (batch, n) by `steps` steps, from step number `first` on. threads: of OpenMP.
+void run_chain_cpu(const Chain& chain, std::vector<float>& states, int first, int steps, int threads);
 
-enum class ChainForm {
-    unfused,      // 6 dispatches a round: the product, then each operation by itself
-    fused,        // 2: the product, then the five operations in one kernel
-    whole_round,  // 1: the invocations that hold the product go on with the operations
-    workgroup     // many rounds in one dispatch: a single workgroup, its states in shared memory
+enum class ChainVariant {
+    unfused,       // 6 dispatches per step: the matrix-vector product, then each pointwise operation
+    fused,         // 2 dispatches per step: the matrix-vector product, then the five operations
+    one_dispatch,  // 1 dispatch per step: the invocations that computed the elements of W s also apply the
+                   // operations
+    many_steps     // many steps per dispatch: a single workgroup keeps the states in shared memory
 };
-const ChainForm chain_forms[] = {ChainForm::unfused, ChainForm::fused, ChainForm::whole_round,
-                                 ChainForm::workgroup};
-const char* chain_form_name(ChainForm form);  // for people
+const ChainVariant chain_variants[] = {ChainVariant::unfused, ChainVariant::fused, ChainVariant::one_dispatch,
+                                       ChainVariant::many_steps};
+const char* chain_variant_name(ChainVariant variant);  // for readers
 
-// A chain on the GPU in one form, recorded once.
+// A chain on the GPU, recorded once in one variant.
 class ChainOnGpu {
    public:
-    // Rounds come in chunks, a multiple of CHAIN_PERIOD. The object must not outlive the launchpad.
-    ChainOnGpu(LaunchPad& pad, const Chain& chain, ChainForm form, int chunk);
+    // chunk: the number of steps recorded, a multiple of CHAIN_PERIOD. The launchpad must outlive the object.
+    ChainOnGpu(LaunchPad& pad, const Chain& chain, ChainVariant variant, int chunk);
     ~ChainOnGpu();
     ChainOnGpu(const ChainOnGpu&) = delete;
 
-    // Whether the device can: the states of the form `workgroup` must fit into the shared memory of one.
-    static bool possible(const LaunchPad& pad, const Chain& chain, ChainForm form);
+    // Whether the device can run it: the states of many_steps must fit into the shared memory of a workgroup.
+    static bool possible(const LaunchPad& pad, const Chain& chain, ChainVariant variant);
 
     void restart();                 // sets the states to the chain's start
-    void run(int rounds);           // a multiple of the chunk; returns at once
+    void run(int steps);            // a multiple of the chunk; returns at once
     std::vector<float> download();  // the states (batch, n); waits
 
    private:
     struct Buffers;
-    void record(int round);
-    int record_workgroup(int round, int most);  // how many rounds the dispatch makes
+    void record_step(int step);
+    int record_many_steps(int first, int max_steps);  // returns the number of steps recorded
 
     LaunchPad& pad;
     const Chain& chain;
-    const ChainForm form;
+    const ChainVariant variant;
     const int chunk;
     std::unique_ptr<Buffers> buffers;
     Recording* recording = nullptr;
 };
 
-// The largest difference, relative to the largest number of the reference; NaN where any number is.
+// The largest difference, relative to the largest element of the reference; NaN if any element is NaN.
 double chain_error(const std::vector<float>& states, const std::vector<float>& reference);

@@ -1,4 +1,4 @@
-// Running another program: see child.h.
+// Runs another program: see child.h.
 #include "dev/report/child.h"
 
 #include <fcntl.h>
@@ -7,21 +7,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 
-#include "llmc/clock.h"
-#include "llmc/error.h"
-#include "llmc/file.h"
-#include "llmc/stop_signal.h"
+#include "llmc/base/clock.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/signals.h"
 
 extern char** environ;
 
 struct Pipe {
-    int ends[2] = {-1, -1};  // to read from, to write to
+    int ends[2] = {-1, -1};  // read end, write end
     Pipe() {
-        if (pipe(ends) != 0) fail("cannot make a pipe: %s", strerror(errno));
+        if (pipe(ends) != 0) fail("cannot create a pipe: %s", strerror(errno));
         for (int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
         fcntl(ends[0], F_SETFL, O_NONBLOCK);
     }
@@ -37,14 +39,14 @@ struct Pipe {
     Pipe& operator=(const Pipe&) = delete;
 };
 
-// Appends what is there to be read.
+// Appends what can be read without blocking.
 static void drain(const Pipe& from, std::string& text) {
     char chunk[4096];
     for (ssize_t count; (count = read(from.ends[0], chunk, sizeof(chunk))) > 0;)
         text.append(chunk, size_t(count));
 }
 
-// A file without a name that holds the input, from its start: a pipe could fill up.
+// An unnamed file that holds the input: unlike a pipe it cannot fill up.
 static File input_file(const std::string& input) {
     File file(tmpfile());
     if (!file || fwrite(input.data(), 1, input.size(), file.get()) != input.size() || fflush(file.get()) != 0)
@@ -72,10 +74,11 @@ static pid_t spawn(std::vector<std::string>& argv, const std::string& input, Pip
     return child;
 }
 
-// Waits for an end of the child or news in the pipes, a little while at most.
-static void wait_for_news(const Pipe& out, const Pipe& err) {
+// Waits for output, the end of the child, or 20 ms.
+static void wait_for_output(const Pipe& out, const Pipe& err) {
     pollfd pipes[2] = {{out.ends[0], POLLIN, 0}, {err.ends[0], POLLIN, 0}};
-    if (poll(pipes, 2, 20) > 0 && !((pipes[0].revents | pipes[1].revents) & POLLIN)) usleep(5000);  // closed
+    if (poll(pipes, 2, 20) > 0 && !((pipes[0].revents | pipes[1].revents) & POLLIN))
+        usleep(5000);  // both are closed
 }
 
 ChildResult run_child(std::vector<std::string> argv, double limit, const std::string& input,
@@ -84,21 +87,22 @@ ChildResult run_child(std::vector<std::string> argv, double limit, const std::st
     ChildResult result;
     const double start = now();
     const pid_t child = spawn(argv, input, out, err);
-    size_t told = 0;  // characters of err that on_line saw
+    size_t reported = 0;  // characters of err that on_line has seen
     int status = 0;
     bool ended = false, stopped = false;
     while (!ended) {
-        wait_for_news(out, err);
-        // looked at first: what the child wrote before its end is read below. A grandchild may keep the pipes
+        wait_for_output(out, err);
+        // Before reading, so that the last output is not lost. The pipes may stay open in a grandchild.
         ended = waitpid(child, &status, WNOHANG) == child;
         drain(out, result.out);
         drain(err, result.err);
-        for (size_t end; on_line && (end = result.err.find('\n', told)) != std::string::npos; told = end + 1)
-            on_line(result.err.substr(told, end - told));
+        for (size_t end; on_line && (end = result.err.find('\n', reported)) != std::string::npos;
+             reported = end + 1)
+            on_line(result.err.substr(reported, end - reported));
         result.seconds = now() - start;
         stopped = stop_signal() != 0;
         if (ended || (!stopped && result.seconds < limit)) continue;
-        result.overran = !stopped;
+        result.timed_out = !stopped;
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
         ended = true;
@@ -106,4 +110,23 @@ ChildResult run_child(std::vector<std::string> argv, double limit, const std::st
     if (stopped) fail("stopped by signal %d", stop_signal());
     result.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     return result;
+}
+
+std::string shell_word(const std::string& word) {
+    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+        return isalnum(c) || c >= 0x80 || strchr("_-./=:,+@%", c);
+    });
+    if (plain) return word;
+    std::string quoted = "'";
+    for (char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    return quoted + "'";
+}
+
+std::string command_text(int argc, char** argv) {
+    std::string text;
+    for (int i = 0; i < argc; i++) {
+        if (i) text += ' ';
+        text += shell_word(argv[i]);
+    }
+    return text;
 }

@@ -1,18 +1,22 @@
-// Running another program, without a shell, for no longer than it may take.
+// Runs another program, without a shell and with a time limit; command lines as text.
 #pragma once
 #include <functional>
 #include <string>
 #include <vector>
 
 struct ChildResult {
-    int status = 0;        // exit status; 128 + signal number where a signal ended it
-    bool overran = false;  // it was killed for taking too long
+    int status = 0;          // exit status; 128 + signal number if a signal ended it
+    bool timed_out = false;  // it was killed at the time limit
     double seconds = 0;
     std::string out, err;  // standard output and error
 };
 
-// Runs argv[0] (a path, or a name to be found in PATH) with `input` as its standard input; on_line sees each
-// line of its standard error as it comes. After `limit` seconds it is killed. Throws Error where it cannot be
-// started, and, with the child killed, where this program got a stop signal (llmc/stop_signal.h).
+// Runs argv[0] (a path, or a name found in PATH) with `input` as standard input. on_line is called with each
+// line of standard error as it arrives. The program is killed after `limit` seconds. Throws Error if it
+// cannot be started, or, after killing it, if this program receives a stop signal (llmc/base/signals.h).
 ChildResult run_child(std::vector<std::string> argv, double limit, const std::string& input = "",
                       const std::function<void(const std::string&)>& on_line = nullptr);
+
+// An argument, and a command line, quoted for the shell where necessary.
+std::string shell_word(const std::string& word);
+std::string command_text(int argc, char** argv);

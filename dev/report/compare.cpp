@@ -4,41 +4,39 @@
 #include <algorithm>
 #include <cmath>
 
-#include "llmc/error.h"
-
-using nlohmann::json;
+#include "llmc/base/error.h"
 
 struct Counts {
     int better = 0, worse = 0, same = 0;
-    int rows_in_a = 0, rows_in_b = 0;         // that the other has not
-    std::vector<std::string> only_a, only_b;  // tables that the other has not
+    int rows_only_a = 0, rows_only_b = 0;
+    std::vector<std::string> tables_only_a, tables_only_b;
 };
 
-// Positions in b of the columns of a, by name; the number of b's columns where b has none such.
+// For each column of a its index in b; b.columns.size() if b lacks it.
 static std::vector<size_t> matching_columns(const Table& a, const Table& b) {
-    std::vector<size_t> places;
+    std::vector<size_t> indices;
     for (const Column& column : a.columns) {
         const auto found = std::find_if(b.columns.begin(), b.columns.end(), [&](const Column& other) {
             return other.name == column.name && other.unit == column.unit && other.key == column.key;
         });
-        places.push_back(size_t(found - b.columns.begin()));
+        indices.push_back(size_t(found - b.columns.begin()));
     }
-    return places;
+    return indices;
 }
 
-static bool same_keys(const Table& a, const Table& b, const std::vector<size_t>& places) {
+static bool same_keys(const Table& a, const Table& b, const std::vector<size_t>& indices) {
     auto keys = [](const Table& table) {
         return std::count_if(table.columns.begin(), table.columns.end(),
                              [](const Column& c) { return c.key; });
     };
-    for (size_t i = 0; i < places.size(); i++)
-        if (a.columns[i].key && places[i] == b.columns.size()) return false;
+    for (size_t i = 0; i < indices.size(); i++)
+        if (a.columns[i].key && indices[i] == b.columns.size()) return false;
     return keys(a) == keys(b);
 }
 
-// For each row of a the row of b with its keys, or b's number of rows. The second row with the same keys goes
-// with the second.
-static std::vector<size_t> matching_rows(const Table& a, const Table& b, const std::vector<size_t>& places) {
+// For each row of a the row of b with the same keys; b.rows.size() if there is none. Rows with equal keys are
+// matched in order.
+static std::vector<size_t> matching_rows(const Table& a, const Table& b, const std::vector<size_t>& indices) {
     std::vector<bool> taken(b.rows.size());
     std::vector<size_t> rows;
     for (const std::vector<Cell>& row : a.rows) {
@@ -46,7 +44,7 @@ static std::vector<size_t> matching_rows(const Table& a, const Table& b, const s
         for (; other < b.rows.size(); other++) {
             bool same = !taken[other];
             for (size_t i = 0; i < row.size() && same; i++)
-                same = !a.columns[i].key || row[i] == b.rows[other][places[i]];
+                same = !a.columns[i].key || row[i] == b.rows[other][indices[i]];
             if (same) break;
         }
         if (other < b.rows.size()) taken[other] = true;
@@ -62,50 +60,50 @@ static std::string verdict(double ratio, Better better, Counts& counts) {
     return good ? "better" : "worse";
 }
 
-// One column of values, as a table of keys, A, B, and where the column says which way is good, B/A and the
-// verdict. What is not judged and agrees in every row is left out: numbers of repetitions, remarks.
-static std::string compare_column(const Table& a, const Table& b, size_t column, size_t place,
+// One column of results, as a table of the keys, A and B; if the column can be rated, also B/A and the
+// verdict. Omits columns that are not rated and agree in every row, such as the number of repetitions.
+static std::string compare_column(const Table& a, const Table& b, size_t column, size_t other_column,
                                   const std::vector<size_t>& rows, Counts& counts) {
     const Column& values = a.columns[column];
-    const bool judged = values.better != Better::neither;
+    const bool rated = values.better != Better::neither;
     bool differs = false;
     Table result = {a.name, a.title + ": " + values.name, {}};
     for (const Column& key : a.columns)
         if (key.key) result.columns.push_back(key);
     result.columns.push_back({"A", values.unit, false, values.better, values.digits});
     result.columns.push_back({"B", values.unit, false, values.better, values.digits});
-    if (judged) result.columns.insert(result.columns.end(), {{"B/A"}, {"B is"}});
+    if (rated) result.columns.insert(result.columns.end(), {{"B/A"}, {"B is"}});
     for (size_t r = 0; r < rows.size(); r++) {
         if (rows[r] == b.rows.size()) continue;
         std::vector<Cell> cells;
         for (size_t i = 0; i < a.columns.size(); i++)
             if (a.columns[i].key) cells.push_back(a.rows[r][i]);
-        const Cell &x = a.rows[r][column], &y = b.rows[rows[r]][place];
+        const Cell &x = a.rows[r][column], &y = b.rows[rows[r]][other_column];
         cells.insert(cells.end(), {x, y});
-        differs |= x != y;
-        if (judged) {
-            const bool known = x.is_number() && y.is_number() && x.get<double>() > 0 && y.get<double>() >= 0;
-            const double ratio = known ? y.get<double>() / x.get<double>() : 0;
-            cells.push_back(known ? json(ratio) : json());
-            cells.push_back(known ? json(verdict(ratio, values.better, counts)) : json("-"));
+        differs |= !(x == y);
+        if (rated) {
+            const bool known = x.is_number() && y.is_number() && x.number() > 0 && y.number() >= 0;
+            const double ratio = known ? y.number() / x.number() : 0;
+            cells.push_back(known ? Cell(ratio) : Cell());
+            cells.push_back(known ? verdict(ratio, values.better, counts) : "-");
         }
         result.rows.push_back(cells);
     }
-    return judged || differs ? table_text(result) + "\n" : "";
+    return rated || differs ? table_text(result) + "\n" : "";
 }
 
 static std::string compare_tables(const Table& a, const Table& b, Counts& counts) {
-    const std::vector<size_t> places = matching_columns(a, b);
-    if (!same_keys(a, b, places)) return a.title + "\nnot compared: the key columns differ\n\n";
-    const std::vector<size_t> rows = matching_rows(a, b, places);
+    const std::vector<size_t> indices = matching_columns(a, b);
+    if (!same_keys(a, b, indices)) return a.title + "\nnot compared: the key columns differ\n\n";
+    const std::vector<size_t> rows = matching_rows(a, b, indices);
     const int matched =
         int(std::count_if(rows.begin(), rows.end(), [&](size_t r) { return r < b.rows.size(); }));
-    counts.rows_in_a += int(a.rows.size()) - matched;
-    counts.rows_in_b += int(b.rows.size()) - matched;
+    counts.rows_only_a += int(a.rows.size()) - matched;
+    counts.rows_only_b += int(b.rows.size()) - matched;
     std::string text;
     for (size_t c = 0; c < a.columns.size() && matched; c++)
-        if (!a.columns[c].key && places[c] < b.columns.size())
-            text += compare_column(a, b, c, places[c], rows, counts);
+        if (!a.columns[c].key && indices[c] < b.columns.size())
+            text += compare_column(a, b, c, indices[c], rows, counts);
     if (matched < int(a.rows.size()) || matched < int(b.rows.size()))
         text += format_string("%s: %d rows only in A, %d only in B\n\n", a.title.c_str(),
                               int(a.rows.size()) - matched, int(b.rows.size()) - matched);
@@ -146,14 +144,14 @@ std::string compare_reports(const Report& a, const Report& b) {
         if (const Table* other = find_table(in_b, name))
             text += compare_tables(*table, *other, counts);
         else
-            counts.only_a.push_back(name);
+            counts.tables_only_a.push_back(name);
     }
     for (const auto& [name, table] : in_b)
-        if (!find_table(in_a, name)) counts.only_b.push_back(name);
+        if (!find_table(in_a, name)) counts.tables_only_b.push_back(name);
     return text +
            format_string(
-               "B is better in %d, worse in %d, the same within 2 %% in %d; %d rows are only in A, %d only "
-               "in B\n",
-               counts.better, counts.worse, counts.same, counts.rows_in_a, counts.rows_in_b) +
-           list_of("A", counts.only_a) + list_of("B", counts.only_b);
+               "B is better in %d, worse in %d, the same within 2 %% in %d; %d rows only in A, %d only in "
+               "B\n",
+               counts.better, counts.worse, counts.same, counts.rows_only_a, counts.rows_only_b) +
+           list_of("A", counts.tables_only_a) + list_of("B", counts.tables_only_b);
 }

@@ -4,7 +4,7 @@
 
 #include "dev/report/report_file.h"
 
-// For each table that both have and each column of values: the rows whose keys agree, as A, B and B/A, with
-// better, worse or, within 2 %, same where the column says which way is good. Rows and tables that only one
-// has are counted.
+// For each table in both reports and each column of results: the rows whose keys agree, with A, B and B/A.
+// Columns that can be rated also show better, worse, or same (within 2 %). Rows and tables in only one report
+// are counted.
 std::string compare_reports(const Report& a, const Report& b);

@@ -1,23 +1,23 @@
-// From which size on one of two ways of doing something is the quicker one, such as the GPU.
+// The crossover size of two methods, such as GPU and CPU: from which size on the new one is faster.
 #pragma once
 #include <string>
 #include <vector>
 
-// One size, done in both ways. Seconds that are not positive (NaN, 0) stand for "not measured".
-struct Race {
+// The times of both methods at one size. Seconds that are not positive (NaN, 0) mean "not measured".
+struct TimePair {
     double size, new_seconds, old_seconds;
 };
 
 struct Crossover {
     enum Kind { unknown, never, always, at } kind = unknown;
-    double lost_at = 0,
-           won_from = 0;  // the new way wins at `won_from` and all larger sizes, and not at `lost_at`
-    double size = 0;      // in between, where the times should be equal
+    // The new method is faster at `won_from` and all larger sizes, but not at `lost_at`.
+    double lost_at = 0, won_from = 0;
+    double size = 0;  // interpolated between the two: equal times
 };
 
-// Of races in any order; those that lack a time are left out. unknown: none has both.
-Crossover find_crossover(std::vector<Race> races);
+// Takes the pairs in any order and ignores those without both times. unknown: none has both.
+Crossover find_crossover(std::vector<TimePair> times);
 
-// Such as "the GPU wins from about 170 on (it lost at 100 and won at 250)".
-std::string crossover_text(const Crossover& crossover, const std::string& new_way = "the GPU",
-                           const std::string& old_way = "the CPU");
+// Such as "170 (GPU slower at 100, faster at 250)".
+std::string crossover_text(const Crossover& crossover, const std::string& new_method = "GPU",
+                           const std::string& old_method = "CPU");

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "llmc/error.h"
+#include "llmc/base/error.h"
 
 double Difference::relative() const { return std::sqrt(error_squares / squares); }
 
-template <class T>
-void add_difference(Difference& sum, const T* got, const T* want, size_t n, double scale) {
+template <class Real>
+void add_difference(Difference& sum, const Real* got, const Real* want, size_t n, double scale) {
     double squares = 0, error_squares = 0, largest = 0;
 #pragma omp parallel for reduction(+ : squares, error_squares) reduction(max : largest)
     for (size_t i = 0; i < n; i++) {
@@ -17,15 +17,15 @@ void add_difference(Difference& sum, const T* got, const T* want, size_t n, doub
         squares += w * w;
         error_squares += error * error;
         const double relative = error / (std::abs(w) + scale);
-        largest = std::max(largest, relative <= HUGE_VAL ? relative : HUGE_VAL);  // NaN is not <=
+        largest = std::max(largest, relative <= HUGE_VAL ? relative : HUGE_VAL);  // false for a NaN
     }
     sum.squares += squares;
     sum.error_squares += error_squares;
     sum.largest = std::max(sum.largest, largest);
 }
 
-template <class T>
-double root_mean_square(const T* values, size_t n) {
+template <class Real>
+double root_mean_square(const Real* values, size_t n) {
     double squares = 0;
 #pragma omp parallel for reduction(+ : squares)
     for (size_t i = 0; i < n; i++) squares += double(float(values[i])) * double(float(values[i]));
@@ -34,11 +34,11 @@ double root_mean_square(const T* values, size_t n) {
 
 void check_limit(const std::string& what, const char* error_name, double error, double limit) {
     if (!(error <= limit))
-        fail("%s: the GPU's result is wrong: its %s is %.3g, the limit %.3g", what.c_str(), error_name, error,
-             limit);
+        fail("%s: wrong result of the GPU: the %s is %.3g, the limit is %.3g", what.c_str(), error_name,
+             error, limit);
 }
 
-#define INSTANTIATE(T)                                                             \
-    template void add_difference(Difference&, const T*, const T*, size_t, double); \
-    template double root_mean_square(const T*, size_t);
+#define INSTANTIATE(Real)                                                                \
+    template void add_difference(Difference&, const Real*, const Real*, size_t, double); \
+    template double root_mean_square(const Real*, size_t);
 FOR_EACH_REAL(INSTANTIATE)

@@ -1,24 +1,24 @@
-// The cost of starting kernels: see launch_times.h.
+// Launch overhead: see launch_times.h.
 #include "dev/report/launch_times.h"
 
 #include <vector>
 
-#include "llmc/clock.h"
-#include "llmc/memory.h"
+#include "llmc/base/clock.h"
+#include "llmc/launchpad/memory.h"
 #include "shaders/args.h"
 
 const char* launch_way_name(LaunchWay way) {
     switch (way) {
-        case LaunchWay::alone:
-            return "submitted and waited for, each";
+        case LaunchWay::synchronous:
+            return "synchronous";
         case LaunchWay::dependent:
-            return "one commit, dependent";
+            return "dependent, one commit";
         case LaunchWay::independent:
-            return "one commit, independent";
+            return "independent, one commit";
         case LaunchWay::replayed:
-            return "replayed, dependent";
+            return "dependent, replayed";
         case LaunchWay::replayed_independent:
-            return "replayed, independent";
+            return "independent, replayed";
     }
     return "";
 }
@@ -34,14 +34,14 @@ LaunchCost launch_cost(LaunchPad& pad, LaunchWay way, int count, int repeats) {
     Memory memory(&pad);
     const uint32_t block = pad.limits().subgroup_size;
     float* p = memory.allocate<float>(block, "launches");
-    auto launch = [&] {  // looks its pointer up, as every layer does
+    auto launch = [&] {  // with an address look-up, as in every layer
         pad.dispatch("peak_launch", {1}, {block}, PeakFmaArgs{pad.at(p, block), 0});
     };
     auto launch_all = [&] {
         if (is_grouped(way)) pad.begin_group();
         for (int i = 0; i < count; i++) {
             launch();
-            if (way == LaunchWay::alone) pad.commit(true);
+            if (way == LaunchWay::synchronous) pad.commit(true);
         }
         if (is_grouped(way)) pad.end_group();
     };
@@ -54,17 +54,17 @@ LaunchCost launch_cost(LaunchPad& pad, LaunchWay way, int count, int repeats) {
     auto run = [&] { recording ? pad.replay(recording) : launch_all(); };
     LaunchCost cost;
     std::vector<double> host;
-    run();  // compiles the kernel, makes the command buffers
+    run();  // compiles the kernel, allocates the command buffers
     pad.commit(true);
     cost.wall = repeated(repeats, 1.0, [&] {
         const double start = now();
         run();
-        if (way != LaunchWay::alone) pad.commit(false);
+        if (way != LaunchWay::synchronous) pad.commit(false);
         host.push_back((now() - start) / count);
         pad.commit(true);
         return (now() - start) / count;
     });
-    if (way != LaunchWay::alone) {
+    if (way != LaunchWay::synchronous) {
         cost.host = spread_of(host);
         cost.gpu = repeated(repeats, 1.0, [&] { return pad.gpu_seconds(run) / count; });
     }

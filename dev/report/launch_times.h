@@ -1,25 +1,25 @@
-// What starting a kernel costs: one that does nothing, started in the ways that the launchpad has.
+// Launch overhead: the time of an empty kernel, by the way in which the launchpad starts it.
 #pragma once
-#include "llmc/peak.h"
+#include "llmc/measure/peak.h"
 
 enum class LaunchWay {
-    alone,                // submitted and waited for, each
+    synchronous,          // one commit per dispatch, waited for
     dependent,            // all in one commit, each waiting for the one before
     independent,          // all in one commit and one group
     replayed,             // dependent, recorded once; only the replay is timed
-    replayed_independent  // the same of a group
+    replayed_independent  // a group, recorded once; only the replay is timed
 };
-const LaunchWay launch_ways[] = {LaunchWay::alone, LaunchWay::dependent, LaunchWay::independent,
+const LaunchWay launch_ways[] = {LaunchWay::synchronous, LaunchWay::dependent, LaunchWay::independent,
                                  LaunchWay::replayed, LaunchWay::replayed_independent};
-const char* launch_way_name(LaunchWay way);  // for people
+const char* launch_way_name(LaunchWay way);  // for readers
 
-// Seconds per dispatch.
+// Seconds per dispatch. gpu and host have a count of 0 for synchronous launches.
 struct LaunchCost {
-    Spread gpu;   // by GPU timestamps; a count of 0 for those that are launched alone
-    Spread wall;  // from the first call until the GPU is known to have finished
-    Spread host;  // until the calls have returned: recording and submitting; a count of 0 likewise
+    Spread gpu;   // between GPU timestamps
+    Spread wall;  // from the first call until the GPU has finished
+    Spread host;  // until the calls return: recording and submitting
 };
 
-// Of `count` dispatches, measured up to `repeats` times, but no longer than about two seconds. The device
-// should be warm.
+// The cost of `count` dispatches, measured up to `repeats` times, but for about two seconds at most. Warm the
+// device up before.
 LaunchCost launch_cost(LaunchPad& pad, LaunchWay way, int count, int repeats);

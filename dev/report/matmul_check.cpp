@@ -1,4 +1,4 @@
-// The check of a product: see matmul_check.h.
+// Checks of GEMM results: see matmul_check.h.
 #include "dev/report/matmul_check.h"
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 #include <cmath>
 #include <vector>
 
-#include "llmc/error.h"
-#include "llmc/matmul.h"
+#include "llmc/base/error.h"
+#include "llmc/layers/matmul.h"
 
-using Signs = std::array<double, 4>;  // of one element, for each of four checksums
+using Signs = std::array<double, 4>;  // of one element, for each of the four checksums
 
-// By a hash of j.
+// A hash of j.
 static Signs signs(int j) {
     uint32_t h = uint32_t(j) * 2654435761u;
     h = (h ^ (h >> 15)) * 2246822519u;
@@ -20,15 +20,15 @@ static Signs signs(int j) {
             h & 1u << 31 ? 1. : -1.};
 }
 
-// weight (OC,C)^T times the four sign vectors, (C), each thread a block of columns down all rows.
-template <class T>
-static std::vector<Signs> signed_column_sums(const T* weight, int C, int OC) {
+// weight (OC,C)^T times the four sign vectors: (C). Each thread sums a block of columns over all rows.
+template <class Real>
+static std::vector<Signs> signed_column_sums(const Real* weight, int C, int OC) {
     std::vector<Signs> sums(C, Signs{});
     const int block = 64;
 #pragma omp parallel for
     for (int first = 0; first < C; first += block)
         for (int j = 0; j < OC; j++) {
-            const T* row = weight + size_t(j) * C;
+            const Real* row = weight + size_t(j) * C;
             const Signs sign = signs(j);
             for (int k = first; k < std::min(first + block, C); k++)
                 for (size_t s = 0; s < 4; s++) sums[k][s] += sign[s] * double(float(row[k]));
@@ -36,53 +36,61 @@ static std::vector<Signs> signed_column_sums(const T* weight, int C, int OC) {
     return sums;
 }
 
-// The error of one row: out (OC), inp (C).
-template <class T>
-static double row_error(const T* out, const T* inp, const std::vector<Signs>& row_signs,
+// The checksum error of one row: out (OC), inp (C).
+template <class Real>
+static double row_error(const Real* out, const Real* inp, const std::vector<Signs>& row_signs,
                         const std::vector<Signs>& sums) {
-    Signs wrong = {};
+    Signs errors = {};
     double squares = 0;
     for (size_t j = 0; j < row_signs.size(); j++) {
         const double v = double(float(out[j]));
-        for (size_t s = 0; s < 4; s++) wrong[s] += row_signs[j][s] * v;
+        for (size_t s = 0; s < 4; s++) errors[s] += row_signs[j][s] * v;
         squares += v * v;
     }
     for (size_t k = 0; k < sums.size(); k++)
-        for (size_t s = 0; s < 4; s++) wrong[s] -= double(float(inp[k])) * sums[k][s];
+        for (size_t s = 0; s < 4; s++) errors[s] -= double(float(inp[k])) * sums[k][s];
     double sum = 0;
-    for (double w : wrong) sum += w * w / 4;
+    for (double e : errors) sum += e * e / 4;
     return std::sqrt(sum / squares);
 }
 
-template <class T>
-double checksum_error(const T* out, const T* inp, const T* weight, int N, int C, int OC) {
-    const std::vector<Signs> sums = signed_column_sums(weight, C, OC);
+template <class Real>
+double checksum_error(const GemmResult<Real>& r) {
+    const std::vector<Signs> sums = signed_column_sums(r.weight, r.C, r.OC);
     std::vector<Signs> row_signs;
-    for (int j = 0; j < OC; j++) row_signs.push_back(signs(j));
+    for (int j = 0; j < r.OC; j++) row_signs.push_back(signs(j));
     double largest = 0;
 #pragma omp parallel for reduction(max : largest)
-    for (int i = 0; i < N; i++) {
-        const double error = row_error(out + size_t(i) * OC, inp + size_t(i) * C, row_signs, sums);
-        largest = std::max(largest, error <= HUGE_VAL ? error : HUGE_VAL);  // NaN is not <=
+    for (int i = 0; i < r.num_rows; i++) {
+        const double error = row_error(r.out + size_t(i) * r.OC, r.inp + size_t(i) * r.C, row_signs, sums);
+        largest = std::max(largest, error <= HUGE_VAL ? error : HUGE_VAL);  // false for a NaN
     }
     return largest;
 }
 
-template <class T>
-MatmulErrors matmul_errors(const T* out, const T* want, const T* inp, const T* weight, int N, int C, int OC) {
-    MatmulErrors errors;
-    errors.checksum = checksum_error(out, inp, weight, N, C, OC);
+template <class Real>
+GemmErrors gemm_errors(const GemmResult<Real>& r, const Real* want) {
+    GemmErrors errors;
+    errors.checksum = checksum_error(r);
     Difference difference;
     if (want) {
-        errors.rows = N;
-        add_difference(difference, out, want, size_t(N) * OC, root_mean_square(want, size_t(N) * OC));
+        const size_t n = size_t(r.num_rows) * r.OC;
+        errors.rows = r.num_rows;
+        add_difference(difference, r.out, want, n, root_mean_square(want, n));
     } else {
-        errors.rows = std::min(N, MATMUL_CHECK_ROWS);
-        std::vector<T> row(OC);
-        for (int r = 0; r < errors.rows; r++) {
-            const size_t i = errors.rows > 1 ? size_t(r) * size_t(N - 1) / size_t(errors.rows - 1) : 0;
-            matmul_forward_cpu<T>(row.data(), inp + i * C, weight, nullptr, 1, C, OC);
-            add_difference(difference, out + i * OC, row.data(), OC, root_mean_square(row.data(), OC));
+        errors.rows = std::min(r.num_rows, GEMM_CHECK_ROWS);
+        std::vector<Real> row(r.OC);
+        for (int k = 0; k < errors.rows; k++) {
+            const size_t i =
+                errors.rows > 1 ? size_t(k) * size_t(r.num_rows - 1) / size_t(errors.rows - 1) : 0;
+            matmul_forward_cpu<Real>({.out = row.data(),
+                                      .inp = r.inp + i * r.C,
+                                      .weight = r.weight,
+                                      .num_rows = 1,
+                                      .C = r.C,
+                                      .OC = r.OC});
+            add_difference(difference, r.out + i * r.OC, row.data(), r.OC,
+                           root_mean_square(row.data(), r.OC));
         }
     }
     errors.relative = difference.relative();
@@ -90,26 +98,27 @@ MatmulErrors matmul_errors(const T* out, const T* want, const T* inp, const T* w
     return errors;
 }
 
-template <class T>
-void check_matmul(const MatmulErrors& errors, int N, int C, int OC) {
-    const DifferenceLimits limits = difference_limits<T>();
-    const std::string what = N == C && C == OC
-                                 ? format_string("%s product of size %d", real_name<T>(), N)
-                                 : format_string("%s product of %d x %d x %d", real_name<T>(), N, C, OC);
+template <class Real>
+void check_gemm(const GemmErrors& errors, int num_rows, int C, int OC) {
+    const DifferenceLimits limits = difference_limits<Real>();
+    const std::string what =
+        num_rows == C && C == OC
+            ? format_string("%s GEMM of size %d", real_name<Real>(), C)
+            : format_string("%s GEMM, M = %d, N = %d, K = %d", real_name<Real>(), num_rows, OC, C);
     check_limit(what, "relative L2 error", errors.relative, limits.relative);
     check_limit(what, "largest error of an element", errors.largest, limits.largest);
     check_limit(what, "largest error of a row's checksum", errors.checksum, limits.largest);
 }
 
-template <class T>
-void plant_wrong_element(T* values, size_t n) {
-    T& chosen = values[2 * n / 3];
-    chosen = T(float(chosen) + float(root_mean_square(values, n)));
+template <class Real>
+void plant_wrong_element(Real* values, size_t n) {
+    Real& chosen = values[2 * n / 3];
+    chosen = Real(float(chosen) + float(root_mean_square(values, n)));
 }
 
-#define INSTANTIATE(T)                                                                          \
-    template double checksum_error(const T*, const T*, const T*, int, int, int);                \
-    template MatmulErrors matmul_errors(const T*, const T*, const T*, const T*, int, int, int); \
-    template void check_matmul<T>(const MatmulErrors&, int, int, int);                          \
-    template void plant_wrong_element(T*, size_t);
+#define INSTANTIATE(Real)                                                  \
+    template double checksum_error(const GemmResult<Real>&);               \
+    template GemmErrors gemm_errors(const GemmResult<Real>&, const Real*); \
+    template void check_gemm<Real>(const GemmErrors&, int, int, int);      \
+    template void plant_wrong_element(Real*, size_t);
 FOR_EACH_REAL(INSTANTIATE)

@@ -1,35 +1,43 @@
-// Whether a product out (N,OC) = inp (N,C) weight (OC,C)^T is right, without computing it a second time where
-// that would take too long: a few rows against those of the CPU's layer, and a checksum of every row.
+// Checks the result of a GEMM without recomputing it if that would take too long: a few rows against the
+// CPU's layer, and a checksum of every row.
 #pragma once
 #include <cstddef>
 
 #include "dev/report/difference.h"
 
-// The largest error of a row's checksums, sum over j of s_j out_ij with random signs s, which must be those
-// of inp_i (weight^T s), in fp64 throughout (Freivalds' check): root mean square of four, relative to the
-// row's norm. Rounding of the single elements adds up to the row's relative L2 error there, 1.6e-3 in bf16;
-// one element that is wrong by the usual magnitude of results makes 1/sqrt(OC), 0.011 of 8192. Infinite where
-// there is a NaN.
-template <class T>
-double checksum_error(const T* out, const T* inp, const T* weight, int N, int C, int OC);
-
-struct MatmulErrors {
-    double relative = 0, largest = 0;  // as Difference has them, of the rows that were compared
-    double checksum = 0;               // of all rows
-    int rows = 0;                      // that were compared
+// out = inp weight^T, all on the host.
+template <class Real>
+struct GemmResult {
+    const Real* out;     // (num_rows, OC)
+    const Real* inp;     // (num_rows, C)
+    const Real* weight;  // (OC,C)
+    int num_rows, C, OC;
 };
 
-// want: all of the product as the CPU computed it; null: rows are taken from all over `out`,
-// MATMUL_CHECK_ROWS at most, the first and the last among them, and computed by matmul_forward_cpu.
-const int MATMUL_CHECK_ROWS = 32;
-template <class T>
-MatmulErrors matmul_errors(const T* out, const T* want, const T* inp, const T* weight, int N, int C, int OC);
+// Freivalds' check, in fp64: for random signs s, the sum over j of s_j out_ij must equal inp_i (weight^T s).
+// Returns the largest error of any row: the root mean square over four sign vectors, relative to the norm of
+// the row; infinite for a NaN. Rounding of the elements adds up to the row's relative L2 error, 1.6e-3 in
+// bf16. One element that is wrong by the typical magnitude adds 1/sqrt(OC), 0.011 for OC = 8192.
+template <class Real>
+double checksum_error(const GemmResult<Real>& result);
 
-// Error with one line that names type, size, error and limit, unless all are within difference_limits; the
-// checksum's limit is that of the largest error.
-template <class T>
-void check_matmul(const MatmulErrors& errors, int N, int C, int OC);
+struct GemmErrors {
+    double relative = 0, largest = 0;  // as in Difference, over the rows compared
+    double checksum = 0;               // over all rows
+    int rows = 0;                      // number of rows compared
+};
 
-// For tests: makes one element of values (n) wrong by their root mean square.
-template <class T>
-void plant_wrong_element(T* values, size_t n);
+// want (num_rows, OC): the CPU's result. Null: up to GEMM_CHECK_ROWS rows from all over `out`, the first and
+// the last among them, are computed by matmul_forward_cpu().
+const int GEMM_CHECK_ROWS = 32;
+template <class Real>
+GemmErrors gemm_errors(const GemmResult<Real>& result, const Real* want);
+
+// Throws Error, one line with type, size, error and limit, unless all errors are within difference_limits().
+// The checksum has the limit of the largest error.
+template <class Real>
+void check_gemm(const GemmErrors& errors, int num_rows, int C, int OC);
+
+// For tests: adds the root mean square of values (n) to one of them.
+template <class Real>
+void plant_wrong_element(Real* values, size_t n);

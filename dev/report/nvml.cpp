@@ -1,4 +1,4 @@
-// NVIDIA's management library, opened when the program runs: see nvml.h.
+// NVIDIA's management library, opened at run time: see nvml.h.
 #include "dev/report/nvml.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 using Handle = struct NvmlDevice*;
 using Status = int;  // 0: success
 
-// Initialized as long as the object lives.
+// Initializes the library for the lifetime of the object.
 struct Nvml {
     void* library = nullptr;
     Status (*init)() = nullptr;
@@ -18,7 +18,7 @@ struct Nvml {
     Status (*by_index)(unsigned, Handle*) = nullptr;
     Status (*by_pci)(const char*, Handle*) = nullptr;
     Status (*name)(Handle, char*, unsigned) = nullptr;
-    Status (*millijoules)(Handle, unsigned long long*) = nullptr;  // null in old ones
+    Status (*millijoules)(Handle, unsigned long long*) = nullptr;  // null in old versions
     Status (*milliwatts)(Handle, unsigned*) = nullptr;
     bool ready = false;
 
@@ -49,8 +49,8 @@ struct Nvml {
         return millijoules && millijoules(gpu, &used) == 0 ? 1e-3 * double(used) : NAN;
     }
     double watts(Handle gpu) const {
-        unsigned at_present = 0;
-        return milliwatts(gpu, &at_present) == 0 ? 1e-3 * at_present : NAN;
+        unsigned present = 0;
+        return milliwatts(gpu, &present) == 0 ? 1e-3 * present : NAN;
     }
 };
 
@@ -61,7 +61,7 @@ static Handle find_gpu(const Nvml& nvml, const DeviceInfo& device) {
     if (nvml.count(&gpus) != 0) return nullptr;
     std::vector<Handle> named;
     for (unsigned i = 0; i < gpus; i++) {
-        char name[96] = "";  // as long as the library's names are at most
+        char name[96] = "";  // the library's maximum
         Handle gpu = nullptr;
         if (nvml.by_index(i, &gpu) == 0 && nvml.name(gpu, name, sizeof(name)) == 0 && device.name == name)
             named.push_back(gpu);

@@ -1,20 +1,20 @@
-// What NVIDIA's management library tells of a GPU's power. It is opened when the program runs; a machine
-// without it has no such figures. The few functions are declared here, since the library's header is not part
-// of systems.
+// A GPU's power as NVIDIA's management library (NVML) reports it. The library is opened at run time and may
+// be missing. Its few functions are declared here, since most systems do not have its header.
 #pragma once
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "llmc/device.h"
+#include "llmc/launchpad/device.h"
 
-// What can be read of one GPU; functions give NaN where the library answers with an error.
+// The readings of one GPU; the functions return NaN if the library reports an error.
 struct NvmlGpu {
-    std::function<double()> joules;  // used since some moment in the past; empty: the GPU does not count
-    std::function<double()> watts;   // at present
+    std::function<double()>
+        joules;                     // energy used since some point in the past; empty: the GPU has no counter
+    std::function<double()> watts;  // present power
     explicit operator bool() const { return bool(watts); }
 };
 
-// The GPU at the Vulkan device's PCI address, or else the only one of the device's name. None where the
-// library or the GPU is not there, or several have the name.
+// The GPU at the Vulkan device's PCI address, or else the only one with the device's name. None if the
+// library or the GPU is missing, or several GPUs have the name.
 NvmlGpu find_nvml_gpu(const DeviceInfo& device, const std::string& library = "libnvidia-ml.so.1");

@@ -1,4 +1,4 @@
-// A report as an HTML page: see page.h. From the top: heading, summary, a section for each program, the
+// A report as an HTML page: see page.h. From top to bottom: heading, summary, a section for each program, the
 // machine.
 #include "dev/report/page.h"
 
@@ -7,8 +7,7 @@
 
 #include "dev/report/page_style.h"
 #include "dev/report/plots.h"
-
-using nlohmann::json;
+#include "llmc/base/error.h"
 
 std::string escape_html(const std::string& text) {
     std::string result;
@@ -32,7 +31,7 @@ std::string escape_html(const std::string& text) {
     return result;
 }
 
-// <name attributes>text</name>, the text escaped; `attributes` and `name` are the caller's own.
+// <name attributes>text</name>. Escapes the text; name and attributes must not need it.
 static std::string tag(const std::string& name, const std::string& text, const std::string& attributes = "") {
     return "<" + name + (attributes.empty() ? "" : " " + attributes) + ">" + escape_html(text) + "</" + name +
            ">";
@@ -40,7 +39,8 @@ static std::string tag(const std::string& name, const std::string& text, const s
 
 // --- highlights ---
 
-static size_t telling_column(const Table& table) {
+// The column that highlights() rates; the number of columns if there is none.
+static size_t rated_column(const Table& table) {
     for (Better better : {Better::more, Better::less})
         for (size_t i = 0; i < table.columns.size(); i++)
             if (!table.columns[i].key && table.columns[i].better == better) return i;
@@ -50,15 +50,14 @@ static size_t telling_column(const Table& table) {
 static bool beats(const Cell& a, const Cell& b, Better better) {
     if (!a.is_number()) return false;
     if (!b.is_number()) return true;
-    return better == Better::more ? a.get<double>() > b.get<double>() : a.get<double>() < b.get<double>();
+    return better == Better::more ? a.number() > b.number() : a.number() < b.number();
 }
 
-// The row's keys that are text, without those that another one repeats: "CPU fp32" for "CPU", "fp32", "CPU
-// fp32".
+// The row's textual keys, without those contained in another: "CPU fp32" for "CPU", "fp32", "CPU fp32".
 static std::string text_keys(const Table& table, const std::vector<Cell>& row) {
     std::vector<std::string> keys;
     for (size_t i = 0; i < row.size(); i++)
-        if (table.columns[i].key && row[i].is_string()) keys.push_back(row[i]);
+        if (table.columns[i].key && row[i].is_text()) keys.push_back(row[i].text());
     std::string text;
     for (size_t i = 0; i < keys.size(); i++) {
         bool repeated = false;
@@ -70,10 +69,10 @@ static std::string text_keys(const Table& table, const std::vector<Cell>& row) {
 }
 
 std::vector<Highlight> highlights(const Table& table) {
-    const size_t value = telling_column(table);
+    const size_t value = rated_column(table);
     if (value == table.columns.size()) return {};
     const Column& column = table.columns[value];
-    std::vector<std::pair<std::string, const std::vector<Cell>*>> best;  // in the order of the table
+    std::vector<std::pair<std::string, const std::vector<Cell>*>> best;  // in table order
     for (const std::vector<Cell>& row : table.rows) {
         const std::string what = text_keys(table, row);
         auto found = std::find_if(best.begin(), best.end(), [&](const auto& b) { return b.first == what; });
@@ -96,12 +95,12 @@ std::vector<Highlight> highlights(const Table& table) {
     return result;
 }
 
-// A table that sums up rather than walks sizes goes into the summary, as each program's first one does.
-static bool is_short_list(const Table& table) {
-    bool short_list = table.rows.size() <= 8;
+// A short table without sizes among its keys: shown in the summary, as is the first table of each program.
+static bool is_summary(const Table& table) {
+    bool summary = table.rows.size() <= 8;
     for (size_t i = 0; i < table.columns.size(); i++)
-        short_list = short_list && (!table.columns[i].key || is_text_column(table, i));
-    return short_list;
+        summary = summary && (!table.columns[i].key || is_text_column(table, i));
+    return summary;
 }
 
 static std::string highlights_card(const ReportPart& part, const Table& table) {
@@ -143,7 +142,7 @@ static std::string table_html(const Table& table) {
     return html + "</tbody></table></div>\n";
 }
 
-// A long table whose plot is shown starts folded.
+// A long table that is also plotted starts collapsed.
 static std::string table_card(const Table& table, bool drawn) {
     const bool open = !drawn || table.rows.size() <= 12;
     std::string html = std::string("<details class=\"card\"") + (open ? " open=\"open\"" : "") +
@@ -175,7 +174,7 @@ static const Table& table_of(const ReportPart& part, const Plot& plot) {
                          [&](const Table& t) { return t.name == plot.table; });
 }
 
-// All plots of a program; once one cannot be drawn, `problem` says why, and no more are tried.
+// All plots of a program. After the first failure, which `problem` describes, no more are attempted.
 static std::string plots_html(const ReportPart& part, std::vector<std::string>& drawn, std::string& problem) {
     std::string html;
     for (size_t i = 0; i < part.plots.size(); i++) {
@@ -196,11 +195,11 @@ static std::string seconds_text(double seconds) {
     return format_string("%d min %d s", int(std::lround(seconds)) / 60, int(std::lround(seconds)) % 60);
 }
 
-// What there was no time for; nothing where there was enough.
+// The measurements skipped for lack of time.
 static std::string left_out_list(const ReportPart& part) {
     if (part.left_out.empty()) return "";
     std::string html =
-        "<details class=\"card\" open=\"open\"><summary>Left out: no time " +
+        "<details class=\"card\" open=\"open\"><summary>Skipped for lack of time " +
         tag("span", format_string("%zu measurements", part.left_out.size()), "class=\"quiet\"") +
         "</summary>\n<ul>";
     for (const std::string& what : part.left_out) html += tag("li", what);
@@ -227,15 +226,15 @@ static std::string part_section(const ReportPart& part, std::string& problem) {
 
 // --- the machine ---
 
-static std::string fact_text(const std::string& name, const json& value) {
+static std::string fact_text(const std::string& name, const Cell& value) {
     if (value.is_null()) return "none";
-    if (value.is_string()) return value;
-    if (value.is_number() && name.ends_with("bytes")) {
-        const double bytes = value;
+    if (value.is_text()) return value.text();
+    if (name.ends_with("bytes")) {
+        const double bytes = value.number();
         if (bytes >= 1 << 30) return format_string("%.1f GiB", bytes / (1 << 30));
         return format_string("%.0f KiB", bytes / 1024);
     }
-    return value.dump();
+    return value.is_integer() ? std::to_string(value.integer()) : format_string("%g", value.number());
 }
 
 // "memory_bytes" becomes "memory", "api_version" "api version".
@@ -245,24 +244,21 @@ static std::string fact_name(std::string name) {
     return name;
 }
 
-static std::string facts(const json& object) {
+static std::string facts_html(const std::vector<Fact>& facts) {
     std::string html = "<dl class=\"facts card\">\n";
-    for (const auto& [name, value] : object.items())
-        if (!value.is_structured())
-            html += "<div>" + tag("dt", fact_name(name)) + tag("dd", fact_text(name, value)) + "</div>\n";
+    for (const auto& [name, value] : facts)
+        html += "<div>" + tag("dt", fact_name(name)) + tag("dd", fact_text(name, value)) + "</div>\n";
     return html + "</dl>\n";
 }
 
 static std::string machine_section(const Report& report) {
     const auto part = std::find_if(report.parts.begin(), report.parts.end(),
-                                   [](const ReportPart& p) { return !p.device.is_null(); });
+                                   [](const ReportPart& p) { return p.device.has_value(); });
     if (part == report.parts.end()) return "";
     std::string html = "<section id=\"machine\">\n<h2>Device and driver</h2>\n";
-    const json gpu = part->device.value("gpu", json());
-    html += gpu.is_object() ? facts(gpu) : "<p>No GPU: the CPU alone.</p>\n";
-    json host = part->device;
-    host.erase("gpu");
-    return html + "<section>\n<h2>Processor and system</h2>\n" + facts(host) + "</section>\n</section>\n";
+    html += part->device->gpu ? facts_html(*part->device->gpu) : "<p>No GPU was used.</p>\n";
+    return html + "<section>\n<h2>Processor and system</h2>\n" + facts_html(part->device->host) +
+           "</section>\n</section>\n";
 }
 
 // --- the page ---
@@ -273,9 +269,9 @@ static std::string heading(const Report& report) {
     if (report.quick)
         line += (line.empty() ? "" : " · ") + std::string("quick: fewer and smaller measurements");
     for (const ReportPart& part : report.parts) {
-        if (part.device.is_null()) continue;
-        const json gpu = part.device.value("gpu", json());
-        if (gpu.is_object()) line += (line.empty() ? "" : " · ") + fact_text("", gpu.value("driver", json()));
+        if (!part.device) continue;
+        if (part.device->gpu)
+            line += (line.empty() ? "" : " · ") + fact_text("", find_fact(*part.device->gpu, "driver"));
         break;
     }
     std::string html = "<header>\n<p class=\"kicker\">Device report</p>\n" +
@@ -291,18 +287,18 @@ std::string report_page(const Report& report, std::string& problem) {
     std::string summary, failures, sections;
     for (const ReportPart& part : report.parts) {
         for (const Table& table : part.tables)
-            if (&table == &part.tables[0] || is_short_list(table)) summary += highlights_card(part, table);
+            if (&table == &part.tables[0] || is_summary(table)) summary += highlights_card(part, table);
         if (!part.error.empty())
             failures += tag("div", part.program + " failed: " + part.error, "class=\"bad\"") + "\n";
         sections += part_section(part, problem);
     }
     if (!problem.empty())
-        failures += tag("div",
-                        "Plots are missing: " + problem +
-                            ". With the package gnuplot-nox installed, build/report --page and the JSON file "
-                            "draw them.",
-                        "class=\"bad\"") +
-                    "\n";
+        failures +=
+            tag("div",
+                "Plots are missing: " + problem +
+                    ". Install the package gnuplot-nox, then run build/report --page with the JSON file.",
+                "class=\"bad\"") +
+            "\n";
     if (!summary.empty()) summary = "<div class=\"summary\">\n" + summary + "</div>\n";
     const std::string title =
         "Device report" + (device_name(report).empty() ? "" : ": " + device_name(report));

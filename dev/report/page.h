@@ -1,20 +1,20 @@
-// A report as one HTML page that needs nothing but itself: no script, no font, no picture from elsewhere. It
-// is XML, too.
+// A report as one self-contained HTML page: no scripts, fonts or images from elsewhere. It is also
+// well-formed XML.
 #pragma once
 #include <string>
 
 #include "dev/report/report_file.h"
 
-// Text as HTML shows it. Characters that XML cannot hold become U+FFFD.
+// Escapes text for HTML. Characters that XML cannot represent become U+FFFD.
 std::string escape_html(const std::string& text);
 
-// The page. Where gnuplot is missing or fails, it says so once and has the tables alone; `problem` gets what
-// it says.
+// The page. If gnuplot is missing or fails, the page says so once and has tables only; `problem` receives the
+// message.
 std::string report_page(const Report& report, std::string& problem);
 
-// The best of a table in the column that says most of it: the first where more is better, else the first
-// where less is. One row for each combination of key columns that hold text ("GPU", "bf16"); sizes are what
-// is searched.
+// The best results of a table, in its first column where more is better, or else the first where less is
+// better. One result for each combination of textual keys ("GPU", "bf16"), the best over its numeric keys
+// (sizes).
 struct Highlight {
     std::string what, value, unit, where;  // "GPU bf16", "294.0", "TFLOP/s", "size 4096"
 };

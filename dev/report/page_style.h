@@ -1,5 +1,5 @@
-// The style sheet of the report's page. Colours are named once for light and once for dark; wide tables scroll in
-// boxes of their own, plots share a row where there is room for two.
+// The style sheet of the report's page. Colours are defined once for light and once for dark mode. Wide
+// tables scroll in their own boxes; plots share a row if there is room for two.
 #pragma once
 
 inline const char* const page_style = R"(
@@ -42,13 +42,15 @@ section { margin-top: 52px; scroll-margin-top: 16px; }
 .best b { font-weight: 650; }
 .best small, .more { color: var(--quiet); font-size: 13px; }
 .best dt small { display: block; line-height: 1.3; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 16px; margin-top: 18px; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 16px;
+  margin-top: 18px; }
 figure { margin: 0; padding: 14px 16px 12px; max-width: 540px; }
 figure svg { display: block; width: 100%; height: auto; margin-top: 8px; }
 figure svg text { fill: var(--text); }
 figure svg .axis { stroke: var(--quiet); }
 figure svg .gridline { stroke: var(--line); }
-.legend { display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 6px 0 0; padding: 0; list-style: none; font-size: 14px; }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 6px 0 0; padding: 0; list-style: none;
+  font-size: 14px; }
 .legend li { display: flex; align-items: center; gap: 6px; overflow-wrap: anywhere; }
 .legend svg { width: 20px; height: 10px; margin: 0; flex: none; }
 .tables { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 16px; margin-top: 16px; }
@@ -71,9 +73,11 @@ pre {
   border: 1px solid var(--line); border-radius: 8px;
 }
 code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.bad { margin-top: 14px; padding: 10px 14px; border-radius: 8px; background: var(--bad-back); color: var(--bad); }
-.facts { display: grid; grid-template-columns: minmax(110px, max-content) minmax(0, 1fr); gap: 0 20px; margin: 14px 0 0;
-  padding: 8px 16px; font-size: 15px; }
+.bad {
+  margin-top: 14px; padding: 10px 14px; border-radius: 8px; background: var(--bad-back); color: var(--bad);
+}
+.facts { display: grid; grid-template-columns: minmax(110px, max-content) minmax(0, 1fr); gap: 0 20px;
+  margin: 14px 0 0; padding: 8px 16px; font-size: 15px; }
 .facts > div { display: contents; }
 .facts dt, .facts dd { margin: 0; padding: 5px 0; overflow-wrap: anywhere; }
 .facts dt { color: var(--quiet); }

@@ -1,23 +1,25 @@
-// What this machine does at most, each figure measured: arithmetic in registers, matrix cores, memory at
-// every size, shared memory, the way between host and device, the start of a kernel; and the same of the CPU.
+// The measured peaks of this machine: arithmetic in registers, cooperative matrices (tensor
+// cores), memory bandwidth by size, shared memory, transfers between host and device, launch overhead; and
+// the same of the CPU.
 //
 //     build/peak [--device 0] [--quick] [--json FILE]
 //
-// measure_peaks() of llmc/peak.h, to which benchmarks, --profile and MFU refer, measures the same kernels
-// with one configuration each; matrix cores are tried in several here.
+// Benchmarks, --profile and MFU refer to measure_peaks() of llmc/measure/peak.h, which runs the same kernels
+// in one configuration each. This program tries several configurations of cooperative matrices.
 #include <algorithm>
+#include <cstring>
 
 #include "dev/report/launch_times.h"
 #include "dev/report/results.h"
-#include "llmc/clock.h"
-#include "llmc/memory.h"
-#include "llmc/peak_cpu.h"
+#include "llmc/base/clock.h"
+#include "llmc/launchpad/memory.h"
+#include "llmc/measure/peak_cpu.h"
 
 static int repeats(const ReportRun& run) { return run.options.quick ? 3 : 7; }
 
-// Columns of a table whose rows are a few measured rates or times.
+// The columns that add_spread() fills.
 static std::vector<Column> spread_columns(const char* value, const char* unit, Better better) {
-    return {{value, unit, false, better}, {"least", unit}, {"most", unit}, {"repetitions"}};
+    return {{value, unit, false, better}, {"min", unit}, {"max", unit}, {"repetitions"}};
 }
 
 static void add_spread(std::vector<Cell>& row, const Spread& spread, double unit) {
@@ -35,40 +37,40 @@ static std::vector<Column> joined(std::vector<Column> columns, const std::vector
 
 struct BestLoad {
     MatrixLoad load;
-    Spread rate;  // a count of 0: no matrix cores for the type
+    Spread rate;  // a count of 0: no cooperative matrices of the type
 };
 
-static const char* factors_name(int factors) {
-    return factors == SCATTERED_FACTORS ? "scattered"
-           : factors == UNIFORM_FACTORS ? "uniform"
-                                        : "powers of two";
+static const char* operands_name(int values) {
+    return values == SCATTERED_FACTORS ? "scattered"
+           : values == UNIFORM_FACTORS ? "uniform"
+                                       : "powers of two";
 }
 
-// Compiling one takes seconds on a software device, and up to one on a GPU: quick runs try few. The rounds
-// alone make no other kernel.
+// Compiling a kernel takes seconds on a software device and up to a second on a GPU, so quick runs try few.
+// The number of iterations does not affect the kernel.
 static std::vector<MatrixLoad> matrix_loads(const ReportRun& run) {
-    const MatrixLoad usual = {4, 4, 4}, long_life = {4, 4, 4, 1024};
+    const MatrixLoad usual = {4, 4, 4}, long_running = {4, 4, 4, 1024};
     const MatrixLoad uniform = {4, 4, 4, 256, UNIFORM_FACTORS}, scattered = {4, 4, 4, 256, SCATTERED_FACTORS};
     if (run.software()) return {usual, scattered};
-    if (run.options.quick) return {usual, long_life, scattered};
-    return {usual,     {2, 4, 4}, {8, 4, 4}, long_life, uniform,
-            scattered, {4, 2, 4}, {8, 2, 4}, {4, 2, 2}, {8, 2, 2}};
+    if (run.options.quick) return {usual, long_running, scattered};
+    return {usual,     {2, 4, 4}, {8, 4, 4}, long_running, uniform,
+            scattered, {4, 2, 4}, {8, 2, 4}, {4, 2, 2},    {8, 2, 2}};
 }
 
-// Every configuration of peak_matrix, a row each; returns the best.
-template <class T>
+// Measures every configuration of peak_matrix, one row each; returns the best.
+template <class Real>
 static BestLoad try_matrix_loads(ReportRun& run, Table& table) {
     BestLoad best;
     for (const MatrixLoad& load : matrix_loads(run)) {
         const uint32_t block = uint32_t(load.subgroups) * run.pad->limits().subgroup_size;
-        if (!run.pad->limits().matrix<T>() || block > run.pad->limits().max_block) continue;
-        const std::string what =
-            format_string("matrix cores, %s: %d subgroups, %d sums%s", real_name<T>(), load.subgroups,
-                          load.down * load.across, load.factors == POWERS_OF_TWO ? "" : ", other factors");
+        if (!run.pad->limits().fragment<Real>() || block > run.pad->limits().max_block) continue;
+        const std::string what = format_string(
+            "cooperative matrices, %s: %d subgroups, %d accumulators, %s operands", real_name<Real>(),
+            load.subgroups, load.down * load.across, operands_name(load.factors));
         Spread rate;
-        if (!run.step(what, 0, [&] { rate = matrix_rate<T>(*run.pad, load, repeats(run)); })) continue;
-        std::vector<Cell> row = {real_name<T>(), load.subgroups, load.down * load.across, load.rounds,
-                                 factors_name(load.factors)};
+        if (!run.step(what, 0, [&] { rate = matrix_rate<Real>(*run.pad, load, repeats(run)); })) continue;
+        std::vector<Cell> row = {real_name<Real>(), load.subgroups, load.down * load.across, load.rounds,
+                                 operands_name(load.factors)};
         add_spread(row, rate, 1e12);
         table.rows.push_back(row);
         if (!best.rate.count || rate.median > best.rate.median) best = {load, rate};
@@ -76,18 +78,19 @@ static BestLoad try_matrix_loads(ReportRun& run, Table& table) {
     return best;
 }
 
-template <class T>
+template <class Real>
 static void add_matrix_row(ReportRun& run, Table& arithmetic, Table& configurations) {
-    const BestLoad best = try_matrix_loads<T>(run, configurations);
-    if (!best.rate.count && run.pad->limits().matrix<T>()) return;  // no time
-    std::vector<Cell> row = {"GPU", format_string("%s matrix cores", real_name<T>())};
+    const BestLoad best = try_matrix_loads<Real>(run, configurations);
+    if (!best.rate.count && run.pad->limits().fragment<Real>()) return;  // skipped for lack of time
+    std::vector<Cell> row = {"GPU", format_string("%s cooperative matrices", real_name<Real>())};
     add_spread(row, best.rate, 1e12);
-    const MatrixShape shape = run.pad->limits().matrix<T>();
-    row.push_back(best.rate.count
-                      ? format_string("%ux%ux%u, %d sums a subgroup, %d subgroups a workgroup, %d rounds",
-                                      shape.M, shape.N, shape.K, best.load.down * best.load.across,
-                                      best.load.subgroups, best.load.rounds)
-                      : std::string("the device has none for it"));
+    const FragmentShape shape = run.pad->limits().fragment<Real>();
+    row.push_back(
+        best.rate.count
+            ? format_string("%ux%ux%u, %d accumulators/subgroup, %d subgroups/workgroup, %d iterations",
+                            shape.M, shape.N, shape.K, best.load.down * best.load.across, best.load.subgroups,
+                            best.load.rounds)
+            : std::string("not supported by the device"));
     arithmetic.rows.push_back(row);
 }
 
@@ -98,37 +101,37 @@ static void add_cpu_arithmetic(ReportRun& run, Table& table) {
         if (!run.step(format_string("%s, CPU", what), 0, measure)) return;
         std::vector<Cell> row = {"CPU", what};
         add_spread(row, spread.median > 0 ? spread : Spread(), 1e12);
-        row.push_back(spread.median > 0 ? how : "the CPU has no instruction for it");
+        row.push_back(spread.median > 0 ? how : "not supported by the CPU");
         table.rows.push_back(row);
     };
-    add("fp32 multiply-add", cpu_fma_rate, "all threads, registers");
-    add("bf16 pairs", cpu_bf16_rate, "all threads, registers");
+    add("fp32 FMA", cpu_fma_rate, "all threads, registers");
+    add("bf16 dot product", cpu_bf16_rate, "all threads, registers");
 }
 
 static void measure_arithmetic(ReportRun& run) {
     Table arithmetic = {
-        "arithmetic", "Arithmetic at most, in registers",
+        "arithmetic", "Peak arithmetic rates, operands in registers",
         joined({{"where", "", true}, {"what", "", true}}, spread_columns("rate", "TFLOP/s", Better::more))};
     arithmetic.columns.push_back({"configuration"});
     Table configurations = {
         "matrix_configurations",
-        "Matrix cores by how they are used",
+        "Cooperative matrices (tensor cores), by kernel configuration",
         joined({{"type", "", true},
                 {"subgroups", "", true},
-                {"sums", "", true},
-                {"rounds", "", true},
-                {"factors", "", true}},
+                {"accumulators", "", true},
+                {"iterations", "", true},
+                {"operands", "", true}},
                spread_columns("rate", "TFLOP/s", Better::more)),
         {},
-        "subgroups: in a workgroup; sums: fragments that a subgroup adds to in turn; rounds: of 16 products, "
-        "in a workgroup's life. Where the clock follows the power, scattered factors, as in real "
-        "data, are slower than powers of two; uniform ones, with one number in all components, show "
-        "what it costs where the compiler keeps them in one register."};
+        "subgroups: per workgroup; accumulators: fragments per subgroup; iterations: of 16 multiply-adds of "
+        "fragments. On a device that lowers its clock at high power, scattered operand values, as in real "
+        "data, are slower than powers of two. Uniform operands have one value in all components, which a "
+        "compiler may keep in one register; that can be slower."};
     if (run.pad) {
-        run.step("fp32 multiply-add, GPU", 0, [&] {
-            std::vector<Cell> row = {"GPU", "fp32 multiply-add"};
+        run.step("fp32 FMA, GPU", 0, [&] {
+            std::vector<Cell> row = {"GPU", "fp32 FMA"};
             add_spread(row, fma_rate(*run.pad, repeats(run)), 1e12);
-            row.push_back("16 sums an invocation, 256 invocations a workgroup");
+            row.push_back("16 accumulators/invocation, 256 invocations/workgroup");
             arithmetic.rows.push_back(row);
         });
         add_matrix_row<bf16>(run, arithmetic, configurations);
@@ -136,8 +139,8 @@ static void measure_arithmetic(ReportRun& run) {
     }
     add_cpu_arithmetic(run, arithmetic);
     arithmetic.note =
-        "Medians of the repetitions; a multiply-add is two operations. Of matrix cores the best "
-        "configuration counts.";
+        "Medians of the repetitions. An FMA counts as two operations. Cooperative matrices (tensor cores): "
+        "the best configuration.";
     run.tables.push_back(arithmetic);
     if (!configurations.rows.empty()) run.tables.push_back(configurations);
 }
@@ -147,7 +150,7 @@ static void measure_arithmetic(ReportRun& run) {
 static std::vector<size_t> copy_sizes(const ReportRun& run, bool on_cpu) {
     const bool quick = run.options.quick;
     size_t most = run.pad ? large_copy_bytes(*run.pad) : quick ? 64 << 20 : 256 << 20;
-    if (quick && on_cpu) most = std::min<size_t>(most, 256 << 20);  // to make 1 GiB takes the host too long
+    if (quick && on_cpu) most = std::min<size_t>(most, 256 << 20);  // the host takes too long to fill 1 GiB
     const size_t times = !quick ? 4 : run.software() ? 16 : 64;
     std::vector<size_t> sizes;
     for (size_t bytes = 64 << 10; bytes < most; bytes *= times) sizes.push_back(bytes);
@@ -155,20 +158,21 @@ static std::vector<size_t> copy_sizes(const ReportRun& run, bool on_cpu) {
     return sizes;
 }
 
-// Copies of one array to another by its size, and what that comes to for large ones, into `bandwidth`.
+// Copy bandwidth by array size; the result for the largest size also goes into `bandwidth`.
 static void measure_copies(ReportRun& run, Table& bandwidth) {
     Table table = {
         "copy_by_size",
-        "Copying an array, by its size (read + write)",
+        "Copy bandwidth (read + write), by array size",
         {{"where", "", true},
          {"bytes", "", true, Better::neither, 10},
          {"rate", "GB/s", false, Better::more},
          {"time", "us", false, Better::less},
          {"repetitions"}},
         {},
-        "Medians. GPU: a kernel that copies 16 bytes an invocation, each launch waiting for the one before; "
-        "overlapped: 16 that do not wait for each other, which shows the caches where arrays are small. "
-        "CPU: each thread its part, again and again."};
+        "Medians. GPU: a kernel that copies 16 bytes per invocation, in dependent launches. Overlapped: "
+        "groups "
+        "of 16 independent launches, which for small arrays measures the caches. CPU: each thread copies its "
+        "part repeatedly."};
     auto add = [&](const char* where, const auto& rate_of) {
         const std::vector<size_t> sizes = copy_sizes(run, !strcmp(where, "CPU"));
         for (const size_t bytes : sizes) {
@@ -194,7 +198,7 @@ static void measure_copies(ReportRun& run, Table& bandwidth) {
                         [&] { return cpu_copy_rate(bytes, run.options.quick ? 5e-3 : 0.02); });
     });
     run.tables.push_back(table);
-    run.plots.push_back({"copy_by_size", "Bandwidth of copies (read + write)", "bytes", "rate", "where"});
+    run.plots.push_back({"copy_by_size", "Copy bandwidth (read + write)", "bytes", "rate", "where"});
 }
 
 // --- between host and device ---
@@ -202,17 +206,17 @@ static void measure_copies(ReportRun& run, Table& bandwidth) {
 static const char* transfer_way(MemoryMode mode) {
     switch (mode) {
         case MemoryMode::unified:
-            return "the same memory: a plain copy by the host";
+            return "copied by the host, since host and device share memory";
         case MemoryMode::mapped:
-            return "written through the mapped window, read by way of staging memory";
+            return "written through mapped device memory, read through a staging buffer";
         case MemoryMode::staged:
-            return "by way of staging memory";
+            return "through a staging buffer";
         default:
             return "";
     }
 }
 
-// Seconds from the call until the bytes are there, for upload() and download().
+// Seconds from the call of upload() or download() until the transfer is complete.
 struct TransferTimes {
     Spread up, down;
 };
@@ -222,7 +226,7 @@ static TransferTimes transfer_times(const ReportRun& run, size_t bytes) {
     char* there = memory.allocate<char>(bytes, "transfer");
     std::vector<char> here(bytes, 1);
     auto seconds = [&](auto transfer) {
-        transfer();  // makes the staging memory
+        transfer();  // allocates the staging buffer
         return repeated(3 * repeats(run), run.options.quick ? 0.1 : 0.5, [&] {
             const double start = now();
             transfer();
@@ -241,14 +245,14 @@ static TransferTimes transfer_times(const ReportRun& run, size_t bytes) {
 static void measure_transfers(ReportRun& run, Table& bandwidth) {
     Table table = {
         "transfer_by_size",
-        "Host to device and back, by size",
+        "Transfers between host and device, by size",
         {{"direction", "", true},
          {"bytes", "", true, Better::neither, 10},
          {"rate", "GB/s", false, Better::more},
          {"time", "us", false, Better::less},
          {"repetitions"}},
         {},
-        std::string("Medians of the wall clock, from the call until the bytes are there. Memory is ") +
+        std::string("Medians, wall clock, from the call until the transfer is complete. Memory mode: ") +
             memory_mode_name(run.pad->memory_mode()) + ": " + transfer_way(run.pad->memory_mode()) + "."};
     const size_t most = run.software() ? 16 << 20 : run.options.quick ? 64 << 20 : 256 << 20;
     for (size_t bytes = 4 << 10; bytes <= most; bytes *= run.options.quick ? 16 : 4) {
@@ -262,32 +266,32 @@ static void measure_transfers(ReportRun& run, Table& bandwidth) {
             table.rows.push_back({direction, bytes, double(bytes) / seconds.median / 1e9,
                                   seconds.median * 1e6, seconds.count});
             if (bytes * (run.options.quick ? 16 : 4) <= most) continue;
-            const double b = double(bytes);  // the longest time is the least rate
+            const double b = double(bytes);  // the longest time is the lowest rate
             std::vector<Cell> row = {"GPU", direction};
             add_spread(row, {b / seconds.median, b / seconds.most, b / seconds.least, seconds.count}, 1e9);
-            row.push_back(format_string("%zu MiB at once", bytes >> 20));
+            row.push_back(format_string("%zu MiB", bytes >> 20));
             bandwidth.rows.push_back(row);
         }
     }
     std::stable_sort(table.rows.begin(), table.rows.end(),
-                     [](const auto& a, const auto& b) { return a[0] > b[0]; });
+                     [](const auto& a, const auto& b) { return a[0].text() > b[0].text(); });
     run.tables.push_back(table);
     run.plots.push_back(
-        {"transfer_by_size", "Bandwidth between host and device", "bytes", "rate", "direction"});
+        {"transfer_by_size", "Transfer bandwidth between host and device", "bytes", "rate", "direction"});
 }
 
 static void measure_memory(ReportRun& run) {
     Table bandwidth = {
-        "bandwidth", "Memory at most",
+        "bandwidth", "Peak memory bandwidth",
         joined({{"where", "", true}, {"what", "", true}}, spread_columns("rate", "GB/s", Better::more))};
     bandwidth.columns.push_back({"configuration"});
     measure_copies(run, bandwidth);
     if (run.pad) {
         run.step("shared memory", 0, [&] {
-            raise_clock(*run.pad);  // it fell while the CPU copied
-            std::vector<Cell> row = {"GPU", "shared memory of workgroups (read)"};
+            raise_clock(*run.pad);  // the clock fell during the CPU's measurements
+            std::vector<Cell> row = {"GPU", "shared memory (read)"};
             add_spread(row, shared_rate(*run.pad, repeats(run)), 1e9);
-            row.push_back("16 bytes an access, all workgroups together");
+            row.push_back("16 bytes per access, all workgroups together");
             bandwidth.rows.push_back(row);
         });
         measure_transfers(run, bandwidth);
@@ -299,19 +303,19 @@ static void measure_memory(ReportRun& run) {
         bandwidth.rows.push_back(row);
     });
     bandwidth.note = "Medians of the repetitions.";
-    run.tables.insert(run.tables.begin() + 1, bandwidth);  // the summary stands before what it sums up
+    run.tables.insert(run.tables.begin() + 1, bandwidth);  // the summary precedes its details
 }
 
 // --- launches ---
 
 static void measure_launches(ReportRun& run) {
-    Table table = {
-        "launches",
-        "The start of a kernel",
-        joined({{"what", "", true}}, spread_columns("time", "us", Better::less)),
-        {},
-        "Medians, for one dispatch, each repetition recorded anew: the same dispatches take up to a "
-        "twentieth longer in one recording than in another. dispatch_overhead has more."};
+    Table table = {"launches",
+                   "Launch overhead",
+                   joined({{"what", "", true}}, spread_columns("time", "us", Better::less)),
+                   {},
+                   "Medians per dispatch. Each repetition makes a new recording, since identical recordings "
+                   "differ by up "
+                   "to 5 %. For details see dispatch_overhead."};
     const int many = run.options.quick && run.software() ? 50 : 1000;
     auto add = [&](const std::string& what, const Spread& seconds) {
         std::vector<Cell> row = {what};
@@ -319,28 +323,31 @@ static void measure_launches(ReportRun& run) {
         table.rows.push_back(row);
     };
     run.step("launches", 0, [&] {
-        raise_clock(*run.pad);  // it fell while the host copied
+        raise_clock(*run.pad);  // the clock fell during the transfers
         auto cost = [&](LaunchWay way, int count) {
             return launch_cost(*run.pad, way, count, 3 * repeats(run));
         };
-        auto recorded_anew = [&](LaunchWay way) {
+        auto recorded_each_time = [&](LaunchWay way) {
             return repeated(3 * repeats(run), 2.0,
                             [&] { return launch_cost(*run.pad, way, many, 3).gpu.median; });
         };
-        add("dependent dispatch, GPU", recorded_anew(LaunchWay::replayed));
-        add("independent dispatch, GPU", recorded_anew(LaunchWay::replayed_independent));
+        add("dependent dispatch, GPU", recorded_each_time(LaunchWay::replayed));
+        add("independent dispatch, GPU", recorded_each_time(LaunchWay::replayed_independent));
         add("recording a dispatch, host", cost(LaunchWay::dependent, many).host);
-        add("record, submit and wait", cost(LaunchWay::alone, 10).wall);
+        add("record, submit and wait", cost(LaunchWay::synchronous, 10).wall);
     });
     run.tables.push_back(table);
 }
 
+static void measure(ReportRun& run) {
+    if (run.pad) raise_clock(*run.pad);
+    measure_arithmetic(run);
+    measure_memory(run);
+    if (run.pad) measure_launches(run);
+}
+
 int main(int argc, char** argv) {
-    return run_report_program("peak", "what the device and the CPU do at most, measured", argc, argv, nullptr,
-                              [](ReportRun& run) {
-                                  if (run.pad) raise_clock(*run.pad);
-                                  measure_arithmetic(run);
-                                  measure_memory(run);
-                                  if (run.pad) measure_launches(run);
-                              });
+    return run_report_program(
+        {.name = "peak", .what = "The measured peak rates of the device and of the CPU.", .measure = measure},
+        argc, argv);
 }

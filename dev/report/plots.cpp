@@ -1,12 +1,13 @@
-// Plots of tables: see plots.h. gnuplot's script comes on its standard input, with the numbers in it.
+// Plots of tables: see plots.h. gnuplot reads its script, which contains the data, from standard input.
 #include "dev/report/plots.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "dev/report/child.h"
+#include "llmc/base/error.h"
 
-// Readable on white and on black; neighbours differ in lightness too.
+// Readable on white and on black; adjacent colours also differ in lightness.
 static const char* const colours[] = {"#3b82d0", "#d9731c", "#2f9e60", "#d1495b",
                                       "#8b6bd1", "#12a0a8", "#b38600", "#868e99"};
 
@@ -17,7 +18,7 @@ static size_t find_column(const Table& table, const std::string& name) {
 }
 
 static bool can_be_drawn(const Cell& cell, bool log) {
-    return cell.is_number() && (!log || cell.get<double>() > 0);
+    return cell.is_number() && (!log || cell.number() > 0);
 }
 
 std::vector<Curve> plot_curves(const Table& table, const Plot& plot) {
@@ -31,7 +32,7 @@ std::vector<Curve> plot_curves(const Table& table, const Plot& plot) {
             std::find_if(curves.begin(), curves.end(), [&](const Curve& c) { return c.name == name; });
         if (curve == curves.end())
             curve = curves.insert(curves.end(), {name, colours[curves.size() % std::size(colours)], {}});
-        curve->points.push_back({row[x], row[y]});
+        curve->points.push_back({row[x].number(), row[y].number()});
     }
     for (Curve& curve : curves)
         std::stable_sort(curve.points.begin(), curve.points.end(),
@@ -39,7 +40,7 @@ std::vector<Curve> plot_curves(const Table& table, const Plot& plot) {
     return curves;
 }
 
-// In gnuplot's single quotes nothing is special but the quote and the end of the line.
+// Within gnuplot's single quotes only the quote and the end of the line are special.
 static std::string quoted(const std::string& text) {
     std::string result = "'";
     for (char c : text) result += c == '\'' ? std::string("''") : std::string(1, uint8_t(c) < ' ' ? ' ' : c);
@@ -58,7 +59,7 @@ static std::string tick_text(double value) {
     return format_string("%.3g%s", value, factors[factor]);
 }
 
-// gnuplot marks powers of ten alone, which are too few for a range of one or two and too many for ten.
+// gnuplot labels every power of ten and nothing else: too few for two decades, too many for ten.
 static std::string log_ticks(char axis, double low, double high) {
     const double decades = std::log10(high / low);
     const std::vector<double> steps = decades < 0.6   ? std::vector<double>{1, 1.5, 2, 2.5, 3, 4, 5, 6, 8}
@@ -77,7 +78,7 @@ static std::string log_ticks(char axis, double low, double high) {
     return format_string("set logscale %c\nset %ctics (%s)\n", axis, axis, list.c_str());
 }
 
-// Some five, at 1, 2 or 5 times a power of ten.
+// About five ticks, at multiples of 1, 2 or 5 times a power of ten.
 static std::string linear_ticks(char axis, double low, double high) {
     const double rough = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(rough)));
     double step = power;
@@ -89,11 +90,12 @@ static std::string linear_ticks(char axis, double low, double high) {
     return format_string("set %ctics (%s)\n", axis, list.c_str());
 }
 
-// Range and ticks of one axis. A logarithmic one gets a little room at its ends, a linear one begins at 0.
+// Range and ticks of one axis. A logarithmic axis gets a margin of 4 % at both ends; a linear one starts at
+// 0.
 static std::string axis_script(char axis, bool log, double low, double high) {
-    const double room = log ? std::max(1.04, std::pow(high / low, 0.04)) : 1.04;
-    low = log ? low / room : std::min(low, 0.0);
-    high = high > low ? high * room : low + 1;
+    const double margin = log ? std::max(1.04, std::pow(high / low, 0.04)) : 1.04;
+    low = log ? low / margin : std::min(low, 0.0);
+    high = high > low ? high * margin : low + 1;
     return format_string("set %crange [%.17g:%.17g]\n", axis, low, high) +
            (log ? log_ticks(axis, low, high) : linear_ticks(axis, low, high));
 }
@@ -132,9 +134,9 @@ static std::string script(const Table& table, const Plot& plot, const std::vecto
 static std::string draw(const std::string& script_text) {
     const ChildResult result = run_child({"gnuplot"}, 20, script_text);
     const size_t start = result.out.find("<svg"), end = result.out.rfind("</svg>");
-    if (result.overran) fail("gnuplot took longer than 20 s");
+    if (result.timed_out) fail("gnuplot took longer than 20 s");
     if (result.status != 0 || start == std::string::npos || end == std::string::npos) {
-        // its message is the last line that has one, below the place in the script
+        // its message is the last line that is not empty; lines above it show the position in the script
         const size_t last = result.err.find_last_not_of("\n ");
         const std::string err = result.err.substr(0, last + 1);
         fail("gnuplot failed: %s", err.substr(err.rfind('\n') + 1).c_str());
@@ -147,7 +149,7 @@ static void replace_all(std::string& text, const std::string& from, const std::s
         text.replace(at, from.size(), to);
 }
 
-static void cut(std::string& text, const std::string& from, const std::string& to) {
+static void erase_all(std::string& text, const std::string& from, const std::string& to) {
     size_t start;
     while ((start = text.find(from)) != std::string::npos) {
         const size_t end = text.find(to, start);
@@ -155,20 +157,20 @@ static void cut(std::string& text, const std::string& from, const std::string& t
     }
 }
 
-static void need_points(const std::vector<Curve>& curves) {
-    if (curves.empty()) fail("nothing to draw: no row has a number on both axes");
+static void check_points(const std::vector<Curve>& curves) {
+    if (curves.empty()) fail("the plot is empty: no row has a number on both axes");
 }
 
 std::string plot_svg(const Table& table, const Plot& plot, const std::string& prefix) {
     const std::vector<Curve> curves = plot_curves(table, plot);
-    need_points(curves);
+    check_points(curves);
     std::string svg =
         draw(script(table, plot, curves,
                     "set terminal svg noenhanced size 460,310 dynamic font 'sans-serif,15' rounded\n"
                     "label_height = 0.95\nunset key\nset tmargin at screen 0.9\nset rmargin 2.5\n"));
-    cut(svg, "<title>", "</title>\n");
-    cut(svg, "<desc>", "</desc>\n");
-    cut(svg, "<filter ", "</filter>\n");
+    erase_all(svg, "<title>", "</title>\n");
+    erase_all(svg, "<desc>", "</desc>\n");
+    erase_all(svg, "<filter ", "</filter>\n");
     replace_all(svg, "stroke='rgb(  0,   0,   1)'", "class='axis'");
     for (const char* fill : {" fill=\"rgb(0,0,1)\"", " fill=\"black\""}) replace_all(svg, fill, "");
     for (const char* quote : {"'", "\""})
@@ -179,10 +181,11 @@ std::string plot_svg(const Table& table, const Plot& plot, const std::string& pr
 
 std::string plot_picture(const Table& table, const Plot& plot) {
     const std::vector<Curve> curves = plot_curves(table, plot);
-    need_points(curves);
+    check_points(curves);
     size_t longest = 0;
     for (const Curve& curve : curves) longest = std::max(longest, curve.name.size());
-    const int columns = std::clamp(680 / int(11 * longest + 60), 1, 3);  // by gnuplot's generous guess
+    const int columns =
+        std::clamp(680 / int(11 * longest + 60), 1, 3);  // by gnuplot's generous estimate of text width
     const int rows = (int(curves.size()) + columns - 1) / columns, height = 400 + 24 * rows;
     auto screen = [&](int from_bottom) { return double(from_bottom) / height; };
     std::string setting = format_string(

@@ -3,22 +3,22 @@
 #include <string>
 #include <vector>
 
-#include "dev/report/results.h"
+#include "dev/report/tables.h"
 
-// One curve: its name for the legend, its colour, and its points in the order of x.
+// One curve: its name in the legend, its colour, and its points, sorted by x.
 struct Curve {
     std::string name, colour;
     std::vector<std::pair<double, double>> points;
 };
 
-// The curves of a plot, in the order in which the table names them. Cells that are not numbers are left out,
-// and on logarithmic axes those that are not above 0.
+// The curves of a plot, in the order of the table. Cells that are not numbers are skipped, on logarithmic
+// axes also numbers that are not positive.
 std::vector<Curve> plot_curves(const Table& table, const Plot& plot);
 
-// The plot as an <svg> element for a page, which gives the classes "axis" and "gridline" and the text their
-// colours; ids begin with `prefix`, since a page has several of them. The legend is not in it. Throws Error
-// where gnuplot is missing or fails.
+// The plot as an <svg> element for a page, without legend. The page's style sheet sets the colours of the
+// text and of the classes "axis" and "gridline". Ids begin with `prefix`, which must be unique in the page.
+// Throws Error if gnuplot is missing or fails.
 std::string plot_svg(const Table& table, const Plot& plot, const std::string& prefix);
 
-// The same as a picture of its own, with title, legend and a white background.
+// The plot as a standalone SVG file, with title, legend and white background.
 std::string plot_picture(const Table& table, const Plot& plot);

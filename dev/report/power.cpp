@@ -1,4 +1,4 @@
-// Where power is read, and the meter: see power.h.
+// Power sources and the meter: see power.h.
 #include "dev/report/power.h"
 
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "llmc/clock.h"
+#include "llmc/base/clock.h"
 
 namespace fs = std::filesystem;
 
@@ -19,7 +19,7 @@ static double read_number(const fs::path& path) {
     return file >> value ? value : NAN;
 }
 
-// The entries of a folder named `prefix` and then a number alone; none where there is no such folder.
+// The entries of a folder named `prefix` plus a number; none if the folder does not exist.
 static std::vector<fs::path> numbered_entries(const fs::path& folder, const std::string& prefix) {
     std::vector<fs::path> found;
     std::error_code error;
@@ -32,9 +32,9 @@ static std::vector<fs::path> numbered_entries(const fs::path& folder, const std:
     return found;
 }
 
-// --- hwmon: files of a graphics card's driver ---
+// --- hwmon: sensor files of a graphics driver ---
 
-// The folder of the card's PCI device: of the device asked for, or of the only card there is.
+// The folder of the card at this PCI address, or of the only card if the address is unknown.
 static fs::path card_folder(const std::string& system, const std::string& pci) {
     const std::vector<fs::path> cards = numbered_entries(system + "/class/drm", "card");
     for (const fs::path& card : cards) {
@@ -59,7 +59,7 @@ static PowerSource hwmon_source(const std::string& system, const std::string& pc
     return {};
 }
 
-// --- RAPL: the processor's counters, which begin at zero again when they are full ---
+// --- RAPL: the processor's energy counters, which wrap around ---
 
 struct RaplPackage {
     fs::path counter;
@@ -74,7 +74,7 @@ struct RaplPackage {
     }
 };
 
-// Whole packages alone: cores and memory controllers, which have counters too, are parts of them.
+// Only whole packages: cores and memory controllers have counters too, but are parts of a package.
 static PowerSource rapl_source(const std::string& system) {
     const auto packages = std::make_shared<std::vector<RaplPackage>>();
     for (const fs::path& zone : numbered_entries(system + "/class/powercap", "intel-rapl:")) {
@@ -83,7 +83,8 @@ static PowerSource rapl_source(const std::string& system) {
         if (name.compare(0, 7, "package") != 0) continue;
         const RaplPackage package = {zone / "energy_uj", read_number(zone / "max_energy_range_uj"),
                                      read_number(zone / "energy_uj")};
-        if (!std::isfinite(package.range) || !std::isfinite(package.last)) return {};  // often root's alone
+        if (!std::isfinite(package.range) || !std::isfinite(package.last))
+            return {};  // often readable by root only
         packages->push_back(package);
     }
     if (packages->empty()) return {};
@@ -123,13 +124,14 @@ void PowerMeter::start() {
     thread = std::thread([this] {
         while (running) {
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
-            watch();
+            sample();
         }
     });
 }
 
-// A counter is read so often that it cannot be full twice in between; samples are joined by straight lines.
-void PowerMeter::watch() {
+// Samples often enough that a counter cannot wrap around twice between two samples. Power samples are
+// integrated by the trapezoidal rule.
+void PowerMeter::sample() {
     const double time = now();
     if (source.joules) {
         sum = source.joules() - first_joules;
@@ -145,7 +147,7 @@ std::optional<Energy> PowerMeter::stop() {
     if (!thread.joinable()) return std::nullopt;
     running = false;
     thread.join();
-    watch();  // the last stretch
+    sample();  // the last interval
     if (!std::isfinite(sum) || !(sum > 0)) return std::nullopt;
     return Energy{sum, last_time - start_time};
 }

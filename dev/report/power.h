@@ -1,6 +1,6 @@
-// The power that a device takes while something runs on it, where the system tells it: NVIDIA's library, the
-// sensors of GPU drivers (hwmon), the processor's energy counters (RAPL). What is counted in joules is
-// preferred to what is sampled in watts.
+// The power that a device draws while something runs on it, if the system reports it: NVML, the sensors of
+// GPU drivers (hwmon), or the processor's energy counters (RAPL). Energy counters are preferred to power
+// samples.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -10,40 +10,39 @@
 
 #include "dev/report/nvml.h"
 
-// Where a device's energy is read. One of the two functions is set, or none; they give NaN where reading
-// fails.
+// Where to read a device's energy or power. At most one function is set; it returns NaN if reading fails.
 struct PowerSource {
-    std::string name;                // for people: "NVML, energy counter"
-    std::function<double()> joules;  // a counter that only grows
-    std::function<double()> watts;   // at present
+    std::string name;                // for readers: "NVML, energy counter"
+    std::function<double()> joules;  // a monotonic energy counter
+    std::function<double()> watts;   // present power
     explicit operator bool() const { return joules || watts; }
 };
 
-// device: null for the CPU, whose packages are taken together, as they are for software devices and, where
-// the driver has no sensor, for integrated GPUs. system: where /sys lies. nvml: the GPU in NVIDIA's library,
-// if any. None where nothing tells, or where several sensors could be meant.
+// device: null for the CPU. The CPU, software devices, and integrated GPUs whose driver has no sensor report
+// the sum of all processor packages. system: the path of /sys. nvml: the GPU in NVML, if any. None if nothing
+// reports power, or several sensors match.
 PowerSource find_power_source(const DeviceInfo* device, const std::string& system, const NvmlGpu& nvml);
-PowerSource find_power_source(const DeviceInfo* device);  // of this machine
+PowerSource find_power_source(const DeviceInfo* device);  // on this machine
 
 struct Energy {
     double joules, seconds;
     double watts() const { return joules / seconds; }
 };
 
-// Measures between start() and stop(); a thread reads the source every 20 ms meanwhile.
+// Measures energy between start() and stop(); a thread reads the source every 20 ms.
 struct PowerMeter {
     explicit PowerMeter(PowerSource power_source) : source(std::move(power_source)) {}
     ~PowerMeter() { stop(); }
     PowerMeter(const PowerMeter&) = delete;
 
     void start();
-    // None where there is no source, a reading failed, or nothing was counted in so short a time.
+    // None if there is no source, a reading failed, or the time was too short for the counter to advance.
     std::optional<Energy> stop();
 
     PowerSource source;
 
    private:
-    void watch();
+    void sample();
     std::thread thread;
     std::atomic<bool> running{false};
     double start_time = 0, last_time = 0, first_joules = 0, last_watts = 0;

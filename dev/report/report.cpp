@@ -1,30 +1,32 @@
-// Runs the programs of the device report, and writes what they found as one page and one JSON file; compares
-// two of these. Run by `make report`, or as:
+// Runs the programs of the device report and writes their results as one page and one JSON file; compares two
+// JSON files. Run by `make report`, or as:
 //   build/report [--device auto] [--quick] [--out runs/report] [--only peak matmul_sweep]
 //   build/report --compare A.json B.json
 //   build/report --page runs/report/report.json
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <set>
 
-#include "data/command_line.h"
 #include "dev/report/child.h"
 #include "dev/report/compare.h"
 #include "dev/report/page.h"
 #include "dev/report/plots.h"
-#include "llmc/clock.h"
-#include "llmc/file.h"
-#include "llmc/stop_signal.h"
+#include "llmc/base/clock.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/signals.h"
+#include "llmc/program/command_line.h"
 
 namespace fs = std::filesystem;
 
 struct MeasuringProgram {
     const char* name;
-    double share;  // of the time, roughly: from an empty cache compiling takes most of train_benchmark's
+    double share;  // of the time; train_benchmark spends most of it compiling kernels if the cache is empty
 };
 static const MeasuringProgram measuring_programs[] = {{"peak", 2},
                                                       {"matmul_sweep", 3},
@@ -35,7 +37,7 @@ static const MeasuringProgram measuring_programs[] = {{"peak", 2},
 struct Options {
     std::string device = "auto", out = "runs/report", page, programs;
     bool quick = false;
-    double seconds = 0;  // for all programs together; 0: by quick
+    double seconds = 0;  // for all programs together; 0: depends on quick
     std::vector<std::string> only, compare;
 };
 
@@ -46,7 +48,7 @@ static std::string date_text() {
     return text;
 }
 
-// The folder of this program, where the others lie; as seen from the current folder if that is shorter.
+// The folder of this program, which also holds the others; relative to the current folder if that is shorter.
 static std::string own_folder() {
     std::error_code error;
     const fs::path own = fs::read_symlink("/proc/self/exe", error);
@@ -57,7 +59,7 @@ static std::string own_folder() {
 
 // --- running ---
 
-// A line that the next one writes over, where a person watches.
+// A status line, overwritten by the next one; on a terminal only.
 static void show_status(const std::string& text) {
     if (isatty(STDOUT_FILENO)) printf("\r\033[K%.100s", text.c_str()), fflush(stdout);
 }
@@ -67,34 +69,34 @@ static void say(const std::string& line) {
     fflush(stdout);
 }
 
-// The last line that says something, without the program's own name before it.
+// The last non-empty line, without the program's name before it.
 static std::string last_line(std::string text, const std::string& program) {
     text.erase(text.find_last_not_of(" \r\n") + 1);
     text.erase(0, text.rfind('\n') + 1);
     return text.starts_with(program + ": ") ? text.substr(program.size() + 2) : text;
 }
 
-// What a child did, in a line, where it did not do its work; `doing` is the last progress that it told.
-static std::string complaint(const ChildResult& child, const std::string& program, double limit,
-                             const std::string& doing) {
-    if (child.overran)
-        return format_string("killed after the %.3g s that it may take", limit) +
+// Why a child failed, in one line; empty if it succeeded. `doing` is its last progress message.
+static std::string failure_text(const ChildResult& child, const std::string& program, double limit,
+                                const std::string& doing) {
+    if (child.timed_out)
+        return format_string("killed after its time limit of %.3g s", limit) +
                (doing.empty() ? "" : ", at: " + doing);
     if (child.status == 0) return "";
     const std::string line = last_line(child.err, program);
     if (child.status > 128)
         return format_string("ended by signal %d", child.status - 128) +
                (doing.empty() ? "" : ", at: " + doing);
-    return line.empty() ? format_string("it ended with status %d and no message", child.status) : line;
+    return line.empty() ? format_string("ended with status %d and no message", child.status) : line;
 }
 
-// A program ends by itself when its time is over, but for what it is at: past this it hangs.
-static double patience(double limit) { return 2 + 1.5 * limit; }
+// When to kill a program: at its own limit it stops by itself, after the measurement at hand.
+static double kill_limit(double limit) { return 2 + 1.5 * limit; }
 
 static ReportPart run_part(const Options& options, const std::string& folder, const std::string& program,
                            double limit) {
     const std::string file = options.out + "/" + program + ".json";
-    fs::remove(file);  // an earlier run's
+    fs::remove(file);  // of an earlier run
     std::vector<std::string> argv = {folder + "/" + program, "--device", options.device, "--json", file};
     if (options.quick) argv.push_back("--quick");
     argv.insert(argv.end(), {"--seconds", format_string("%.1f", limit)});
@@ -104,11 +106,11 @@ static ReportPart run_part(const Options& options, const std::string& folder, co
     try {
         std::string doing;
         show_status(program + " ...");
-        const ChildResult child = run_child(argv, patience(limit), "", [&](const std::string& line) {
+        const ChildResult child = run_child(argv, kill_limit(limit), "", [&](const std::string& line) {
             doing = line;
             show_status(format_string("%s (%.0f s): ", program.c_str(), now() - start) + line);
         });
-        part.error = complaint(child, program, patience(limit), doing);
+        part.error = failure_text(child, program, kill_limit(limit), doing);
         if (part.error.empty()) part = read_report_part(file);
     } catch (const Error& error) {
         if (stop_signal()) throw;
@@ -117,13 +119,13 @@ static ReportPart run_part(const Options& options, const std::string& folder, co
     part.seconds = now() - start;
     const size_t left_out = part.left_out.size();
     say(format_string("%-18s %6.1f s", program.c_str(), part.seconds) +
-        (left_out ? format_string("  left out: no time for %zu of its measurements", left_out) : "") +
+        (left_out ? format_string("  skipped for lack of time: %zu measurements", left_out) : "") +
         (part.error.empty() ? "" : "  FAILED: " + part.error));
     return part;
 }
 
-// Seconds that the program at the head of the list may take: all that is left but `kept`, a part, of the
-// shares of those after it, so that a slow one neither ends at its share nor takes everything.
+// Time limit of programs[at]: the time left, minus a fraction `kept` of the shares of the programs after it.
+// So a slow program may exceed its share, but cannot use up all the time.
 static double time_for(const std::vector<MeasuringProgram>& programs, size_t at, double total, double left,
                        double kept) {
     double all = 0, after = 0;
@@ -144,7 +146,7 @@ static std::vector<MeasuringProgram> chosen_programs(const Options& options) {
 
 // --- writing ---
 
-// The page beside the JSON file, and each plot as a picture of its own.
+// The page, and each plot as an SVG file in the same folder.
 static void write_page(const Report& report, const std::string& folder, const std::string& page) {
     std::string problem;
     write_whole_file(page, {report_page(report, problem)});
@@ -166,24 +168,24 @@ static void run_report(const Options& options, const std::string& command) {
     const std::string folder = options.programs.empty() ? own_folder() : options.programs;
     const double total = options.seconds > 0 ? options.seconds : options.quick ? 55 : 570, start = now();
     fs::create_directories(options.out);
-    setenv("REPORT_PROGRESS", "1", 1);  // ReportRun::progress() tells what it does
+    setenv("REPORT_PROGRESS", "1", 1);  // turns on ReportRun::progress()
     catch_stop_signals();
     Report report = {date_text(), command, options.quick};
     std::string failed;
     for (size_t i = 0; i < programs.size(); i++) {
-        // a quick run has little to spare: most of each program's share is kept for it
+        // a quick run keeps more of each program's share, since it has little time to spare
         const double kept = options.quick ? 0.8 : 0.5;
         const double limit = time_for(programs, i, total, start + total - now(), kept);
         report.parts.push_back(run_part(options, folder, programs[i].name, limit));
         if (!report.parts.back().error.empty())
             failed += std::string(failed.empty() ? "" : ", ") + programs[i].name;
     }
-    write_whole_file(options.out + "/report.json", {report_to_json(report).dump(1), "\n"});
+    write_whole_file(options.out + "/report.json", {report_text(report)});
     write_page(report, options.out, options.out + "/report.html");
-    if (!failed.empty()) fail("failed: %s; the page has the rest", failed.c_str());
+    if (!failed.empty()) fail("failed: %s; the page has the results of the others", failed.c_str());
 }
 
-static void render_again(const Options& options) {
+static void render_page(const Options& options) {
     const Report report = read_report(options.page);
     const fs::path path(options.page);
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
@@ -196,29 +198,30 @@ static void add_options(CLI::App& app, Options& o) {
     app.add_option("--device", o.device,
                    "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
-    app.add_flag("--quick", o.quick, "fewer and smaller measurements, in a minute");
-    app.add_option("--seconds", o.seconds, "time for all programs together (0: 570, with --quick 55)")
+    app.add_flag("--quick", o.quick, "fewer and smaller measurements, in about a minute");
+    app.add_option("--seconds", o.seconds, "time limit for all programs together (0: 570, with --quick 55)")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--out", o.out, "folder for the page, the JSON files and the plots")
         ->capture_default_str();
-    app.add_option("--only", o.only, "run these programs alone")->check(CLI::IsMember(names));
-    app.add_option("--programs", o.programs, "folder of the programs (default: this one's)");
+    app.add_option("--only", o.only, "run only these programs")->check(CLI::IsMember(names));
+    app.add_option("--programs", o.programs, "folder of the programs (default: that of this program)");
     CLI::Option* compare =
-        app.add_option("--compare", o.compare, "compare two report.json, A and B, and stop")->expected(2);
-    app.add_option("--page", o.page, "write the page of a report.json again, beside it, and stop")
+        app.add_option("--compare", o.compare, "compare two reports, A.json and B.json, and exit")
+            ->expected(2);
+    app.add_option("--page", o.page, "render the page of an existing report.json, in its folder, and exit")
         ->excludes(compare);
 }
 
 int main(int argc, char** argv) {
     Options options;
-    CLI::App app("Measures what this machine can do, and writes it as a page.", "report");
-    add_options(app, options);
-    return run_command_line(app, argc, argv, [&] {
+    CommandLine line("report", "Measures the performance of this machine and writes a report page.");
+    add_options(*line.app, options);
+    return line.run(argc, argv, [&] {
         if (!options.compare.empty())
             fputs(compare_reports(read_report(options.compare[0]), read_report(options.compare[1])).c_str(),
                   stdout);
         else if (!options.page.empty())
-            render_again(options);
+            render_page(options);
         else
             run_report(options, command_text(argc, argv));
     });

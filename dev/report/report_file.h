@@ -1,16 +1,29 @@
-// A whole report as a file: what each program gave, with the date and the options. `report` writes it, draws
-// it and compares two of it; one program's own JSON is read as a report of that program alone.
+// A report as a file: the results of each program, with date and options. `report` writes it, renders it and
+// compares two of them. A single program's JSON file reads as a report of that program alone.
 #pragma once
+#include <optional>
+
 #include "dev/report/tables.h"
+
+// A property of a machine, such as {"memory_bytes", 150754820096}.
+struct Fact {
+    std::string name;
+    Cell value;
+};
+
+struct Machine {
+    std::optional<std::vector<Fact>> gpu;  // none: the CPU alone
+    std::vector<Fact> host;                // processor, memory, system
+};
 
 struct ReportPart {
     std::string program, what, command;
-    std::string error;  // why there are no tables; empty: it went well
+    std::string error;  // why there are no tables; empty: success
     double seconds = 0;
-    nlohmann::json device;  // as describe_machine() gives it; null where the program failed
+    std::optional<Machine> device = {};  // none if the program failed
     std::vector<Table> tables = {};
     std::vector<Plot> plots = {};
-    std::vector<std::string> left_out = {};  // what there was no time to measure
+    std::vector<std::string> left_out = {};  // measurements skipped for lack of time
 };
 
 struct Report {
@@ -20,13 +33,18 @@ struct Report {
 };
 
 nlohmann::json report_to_json(const Report& report);
+std::string report_text(const Report& report);  // the same, as text
 
 // Both throw Error, naming the file, for anything but a report.
 Report report_from_json(const nlohmann::json& json, const std::string& where);
 Report read_report(const std::string& path);
 
-// The same of one program's file.
+// One program's file. Writing throws Error, naming the program, for what reading would refuse.
+std::string report_part_text(const ReportPart& part);
 ReportPart read_report_part(const std::string& path);
 
-// "NVIDIA H200" or, without a GPU, the processor's name; empty if no program told.
+// The value of a fact; null if there is none of that name.
+Cell find_fact(const std::vector<Fact>& facts, const std::string& name);
+
+// "NVIDIA H200" or, without a GPU, the name of the processor; empty if no program succeeded.
 std::string device_name(const Report& report);

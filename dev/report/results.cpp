@@ -1,23 +1,23 @@
-// The run of a report program, from options to JSON: see results.h.
+// The frame of a report program, from options to JSON: see results.h.
 #include "dev/report/results.h"
 
 #include <omp.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <thread>
 
-#include "data/command_line.h"
-#include "llmc/clock.h"
-#include "llmc/file.h"
-#include "llmc/openmp_waiting.h"
-
-using nlohmann::json;
+#include "dev/report/child.h"
+#include "llmc/base/clock.h"
+#include "llmc/base/file.h"
+#include "llmc/launchpad/open_device.h"
+#include "llmc/program/command_line.h"
+#include "llmc/program/start_program.h"
 
 #ifdef __clang__
 static const char* compiler = "clang " __clang_version__;
@@ -27,7 +27,7 @@ static const char* compiler = "g++ " __VERSION__;
 
 // --- the machine ---
 
-// What stands behind "NAME: " or "NAME=" in a file of lines such as /proc/cpuinfo; empty where there is none.
+// The value after "NAME: " or "NAME=" in a file of lines such as /proc/cpuinfo; empty if there is none.
 static std::string find_in_lines(const char* path, const std::string& name) {
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {
@@ -40,11 +40,11 @@ static std::string find_in_lines(const char* path, const std::string& name) {
     return "";
 }
 
-static json matrix_text(const MatrixShape& shape) {
-    return shape ? json(format_string("%ux%ux%u", shape.M, shape.N, shape.K)) : json();
+static Cell fragment_text(const FragmentShape& shape) {
+    return shape ? Cell(format_string("%ux%ux%u", shape.M, shape.N, shape.K)) : Cell();
 }
 
-static json describe_gpu(const LaunchPad& pad) {
+static std::vector<Fact> describe_gpu(const LaunchPad& pad) {
     const DeviceInfo& device = pad.device();
     const Limits& limits = pad.limits();
     return {{"name", device.name},
@@ -53,52 +53,38 @@ static json describe_gpu(const LaunchPad& pad) {
             {"api_version", device.api_version},
             {"memory_bytes", device.memory_bytes},
             {"memory_mode", memory_mode_name(pad.memory_mode())},
-            {"bf16_matrix", matrix_text(limits.bf16_matrix)},
-            {"fp16_matrix", matrix_text(limits.fp16_matrix)},
+            {"bf16_matrix", fragment_text(limits.bf16_fragment)},
+            {"fp16_matrix", fragment_text(limits.fp16_fragment)},
             {"subgroup_size", limits.subgroup_size},
             {"max_block", limits.max_block},
             {"shared_bytes", limits.shared_bytes}};
 }
 
-json describe_machine(const LaunchPad* pad) {
+Machine describe_machine(const LaunchPad* pad) {
     utsname kernel = {};
     uname(&kernel);
     std::string system = find_in_lines("/etc/os-release", "PRETTY_NAME");
     if (system.empty()) system = kernel.sysname;
     std::string cpu = find_in_lines("/proc/cpuinfo", "model name");
-    if (cpu.empty()) cpu = kernel.machine;  // ARM's cpuinfo has no name, and other systems no cpuinfo
+    if (cpu.empty()) cpu = kernel.machine;  // on Arm cpuinfo has no name, and other systems have no cpuinfo
     const uint64_t memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
-    return {{"gpu", pad ? describe_gpu(*pad) : json()},
-            {"cpu", cpu},
-            {"cores", std::thread::hardware_concurrency()},
-            {"threads", omp_get_max_threads()},
-            {"memory_bytes", memory},
-            {"system", system},
-            {"kernel", format_string("%s %s %s", kernel.sysname, kernel.release, kernel.machine)},
-            {"compiler", compiler},
-            {"version", PROJECT_VERSION}};
-}
-
-std::string shell_word(const std::string& word) {
-    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-        return isalnum(c) || c >= 0x80 || strchr("_-./=:,+@%", c);
-    });
-    if (plain) return word;
-    std::string quoted = "'";
-    for (char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-    return quoted + "'";
-}
-
-std::string command_text(int argc, char** argv) {
-    std::string text;
-    for (int i = 0; i < argc; i++) text += (i ? " " : "") + shell_word(argv[i]);
-    return text;
+    Machine machine;
+    if (pad) machine.gpu = describe_gpu(*pad);
+    machine.host = {{"cpu", cpu},
+                    {"cores", std::thread::hardware_concurrency()},
+                    {"threads", omp_get_max_threads()},
+                    {"memory_bytes", memory},
+                    {"system", system},
+                    {"kernel", format_string("%s %s %s", kernel.sysname, kernel.release, kernel.machine)},
+                    {"compiler", compiler},
+                    {"version", PROJECT_VERSION}};
+    return machine;
 }
 
 // --- the run ---
 
 void ReportRun::progress(const std::string& what) const {
-    // `report` sets the variable: it shows the lines as its own
+    // `report` sets the variable and shows the lines in its own status line
     if (isatty(STDERR_FILENO) || getenv("REPORT_PROGRESS")) fprintf(stderr, "%s\n", what.c_str());
 }
 
@@ -120,67 +106,59 @@ bool ReportRun::step(const std::string& what, double size, const std::function<v
 }
 
 static std::string left_out_text(const std::vector<std::string>& left_out) {
-    std::string text = format_string("left out: no time for %zu of the measurements", left_out.size());
+    std::string text = format_string("skipped for lack of time (%zu measurements)", left_out.size());
     for (size_t i = 0; i < left_out.size(); i++) text += (i ? "; " : ": ") + left_out[i];
     return text;
 }
 
-static void open_device(ReportRun& run, const char* name) {
-    if (run.options.threads > 0) omp_set_num_threads(run.options.threads);
-    const DeviceChoice choice = choose_device(run.options.device);
-    if (choice.device) {
-        LaunchPadOptions launchpad;
-        launchpad.device = std::to_string(choice.device->index);
-        run.pad = std::make_unique<LaunchPad>(launchpad);
-        printf("%s: %s, %s", name, run.pad->device().name.c_str(), run.pad->device().driver.c_str());
-    } else {
-        printf("%s: CPU", name);
-    }
-    printf(", %d threads (%s)\n", omp_get_max_threads(), choice.reason.c_str());
-    fflush(stdout);
-}
-
-int run_report_program(const char* name, const char* what, int argc, char** argv,
-                       const std::function<void(CLI::App&)>& add_options,
-                       const std::function<void(ReportRun&)>& measure) {
-    wait_briefly(argv);
-    ReportRun run;
-    CLI::App app(what, name);
-    app.add_option("--device", run.options.device,
+static void add_common_options(CLI::App& app, CommonOptions& o) {
+    app.add_option("--device", o.device,
                    "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
-    app.add_option("--json", run.options.json, "file to write the tables to, as JSON");
-    app.add_flag("--quick", run.options.quick, "fewer and smaller measurements");
-    app.add_option("--threads", run.options.threads,
-                   "threads of the CPU (0: as OMP_NUM_THREADS says, or all cores)")
+    app.add_option("--json", o.json, "write the tables to this file, as JSON");
+    app.add_flag("--quick", o.quick, "fewer and smaller measurements");
+    app.add_option("--threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
         ->check(CLI::Range(0, 1 << 16))
         ->capture_default_str();
-    app.add_option("--seconds", run.options.seconds,
-                   "that it may take; it leaves out what no longer fits (0: as many as it needs)")
+    app.add_option("--seconds", o.seconds,
+                   "time limit; measurements that no longer fit are skipped (0: none)")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    if (add_options) add_options(app);
-    return run_command_line(app, argc, argv, [&] {
+}
+
+static void add_option(CLI::App& app, const ReportOption& o) {
+    const auto add = [&](auto* values) {
+        CLI::Option* option = app.add_option(o.name, *values, o.help)->delimiter(',');
+        if (!o.allowed.empty()) option->check(CLI::IsMember(o.allowed));
+        if (o.min < o.max) option->check(CLI::Range(o.min, o.max));
+        if (!values->empty()) option->capture_default_str();
+        if (!*o.help) option->group("");  // not listed by --help
+    };
+    std::visit(add, o.values);
+}
+
+int run_report_program(const ReportProgram& program, int argc, char** argv) {
+    start_program(argv);
+    ReportRun run;
+    CommandLine line(program.name, program.what);
+    add_common_options(*line.app, run.options);
+    for (const ReportOption& option : program.options) add_option(*line.app, option);
+    return line.run(argc, argv, [&] {
         const double start = now();
         if (run.options.seconds > 0) run.end = start + run.options.seconds;
-        open_device(run, name);
-        measure(run);
-        json file = {{"program", name},
-                     {"what", what},
-                     {"command", command_text(argc, argv)},
-                     {"device", describe_machine(run.pad.get())},
-                     {"seconds", now() - start},
-                     {"tables", json::array()},
-                     {"plots", json::array()},
-                     {"left_out", run.left_out}};
-        for (const Table& table : run.tables) {
-            file["tables"].push_back(table_to_json(table));
-            table_from_json(file["tables"].back(), name);  // what a reader would refuse is not written
-        }
-        for (const Plot& plot : run.plots) file["plots"].push_back(plot_to_json(plot));
-        check_plots(run.plots, run.tables, name);
+        if (run.options.threads > 0) omp_set_num_threads(run.options.threads);
+        run.pad = open_device(run.options.device);
+        program.measure(run);
+        const std::string text = report_part_text({.program = program.name,
+                                                   .what = program.what,
+                                                   .command = command_text(argc, argv),
+                                                   .seconds = now() - start,
+                                                   .device = describe_machine(run.pad.get()),
+                                                   .tables = run.tables,
+                                                   .plots = run.plots,
+                                                   .left_out = run.left_out});
         for (const Table& table : run.tables) printf("\n%s", table_text(table).c_str());
         if (!run.left_out.empty()) printf("\n%s\n", left_out_text(run.left_out).c_str());
-        if (!run.options.json.empty()) write_whole_file(run.options.json, {file.dump(1), "\n"});
+        if (!run.options.json.empty()) write_whole_file(run.options.json, {text});
     });
 }

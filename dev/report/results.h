@@ -1,6 +1,5 @@
-// What the programs of the device report have in common: each measures something, prints it as tables, and
-// with --json FILE writes the same tables, which `report` draws, puts on a page and compares with another
-// run's.
+// The frame of a report program: it measures something, prints the results as tables, and with --json FILE
+// writes the same tables, which `report` renders as a page and compares with another run's.
 //
 //     {"program": "peak", "command": "build/peak --quick", "device": {...}, "seconds": 12.3,
 //      "tables": [{"name": "peaks", "title": "...", "note": "...",
@@ -11,64 +10,73 @@
 //      "plots": [{"table": "peaks", "title": "...", "x": "size", "y": "rate", "curves": "what",
 //                 "log_x": true, "log_y": true}]}
 #pragma once
-#include <CLI/CLI.hpp>
 #include <limits>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "dev/report/tables.h"
-#include "llmc/launchpad.h"
+#include "dev/report/report_file.h"
+#include "llmc/launchpad/launchpad.h"
 
-// The options that every program of the report takes.
-struct ReportOptions {
+// The options that every report program takes.
+struct CommonOptions {
     std::string device = "auto";  // as train_gpt2's; "cpu": no GPU
-    std::string json;             // file to write; empty: none
+    std::string json;             // output file; empty: none
     bool quick = false;           // fewer and smaller measurements
-    double seconds = 0;           // that it may take, roughly; 0: as many as it needs
-    int threads = 0;              // OpenMP threads; 0: as the environment says
+    double seconds = 0;           // approximate time limit; 0: none
+    int threads = 0;              // OpenMP threads; 0: OMP_NUM_THREADS, or all cores
 };
 
-// One program's run. For main():
-//
-//     return run_report_program("peak", "what the device does at most", argc, argv,
-//                               [](CLI::App& app) { app.add_option(...); }, measure);
-//
-// measure(run) fills run.tables and run.plots, in steps, so that a run which has too little time ends early
-// and in order.
+// One run of a program. measure(run) fills run.tables and run.plots in steps, so that a run with a time limit
+// skips the steps that no longer fit.
 struct ReportRun {
-    ReportOptions options;
+    CommonOptions options;
     std::unique_ptr<LaunchPad> pad;  // null: the CPU alone
     std::vector<Table> tables;
     std::vector<Plot> plots;
-    std::vector<std::string> left_out;  // steps that there was no time for
+    std::vector<std::string> left_out;  // steps skipped for lack of time
 
-    double end = std::numeric_limits<double>::infinity();  // when it should be done, by now()
+    double end = std::numeric_limits<double>::infinity();  // deadline, in the time of now()
     struct Step {
         double size, seconds;
     };
-    std::vector<Step> steps;  // that were measured
+    std::vector<Step> steps;  // completed ones
 
-    bool software() const { return !pad || pad->device().type == DeviceType::software; }  // be small
-    void progress(const std::string& what) const;  // a line on standard error, where a person watches
+    bool software() const {
+        return !pad || pad->device().type == DeviceType::software;
+    }  // keep the work small
+    void progress(
+        const std::string& what) const;  // a line on standard error, if a person or `report` reads it
     double seconds_left() const;
-    // Measures `what` (for people) and returns true, unless there is no time: it is expected to take as long
-    // as any step so far of its size or a smaller one (in the program's own unit), and `expected` seconds at
-    // least. What is left out is noted in left_out.
+    // Calls `measure` and returns true, unless the step would miss the deadline: then it notes `what` in
+    // left_out. The expected time is the longest of the completed steps of at most this size (in a unit of
+    // the program's choice), and at least `expected` seconds.
     bool step(const std::string& what, double size, const std::function<void()>& measure,
               double expected = 0);
 };
 
-// Parses the options, opens the device, measures, prints the tables and writes the JSON, whole or not at all.
-// Returns main's status: 0; 1 with one line on standard error where an Error was thrown, by a result that is
-// wrong, too.
-int run_report_program(const char* name, const char* what, int argc, char** argv,
-                       const std::function<void(CLI::App&)>& add_options,
-                       const std::function<void(ReportRun&)>& measure);
+// An option that one program has in addition: a list of values, separated by commas.
+struct ReportOption {
+    const char* name;  // "--sizes"
+    const char* help;  // empty: an option for tests, which --help does not list
+    // Receives the values; holds the default before.
+    std::variant<std::vector<std::string>*, std::vector<double>*, std::vector<int>*> values;
+    std::vector<std::string> allowed = {};  // texts that are accepted; empty: any
+    double min = 0, max = 0;                // range of numbers; equal: any
+};
 
-// An argument, and a whole command line, as one would type them: unusual characters in quotes.
-std::string shell_word(const std::string& word);
-std::string command_text(int argc, char** argv);
+struct ReportProgram {
+    const char* name;
+    const char* what;  // it measures, for --help and the page
+    std::vector<ReportOption> options = {};
+    std::function<void(ReportRun&)> measure;
+};
 
-// Device and driver, the processor, its threads and memory, the system: what a figure must stand beside.
-nlohmann::json describe_machine(const LaunchPad* pad);
+// Parses the options, opens the device, measures, prints the tables and writes the JSON, entirely or not at
+// all. Returns the exit status: 0, or 1 with one line on standard error if an Error was thrown, also for a
+// wrong result.
+int run_report_program(const ReportProgram& program, int argc, char** argv);
+
+// Device and driver, processor, threads, memory and operating system.
+Machine describe_machine(const LaunchPad* pad);

@@ -1,20 +1,20 @@
-// Inputs, clocks and peaks of the sweeps: see sweep.h.
+// Inputs, timing and peaks of the sweeps: see sweep.h.
 #include "dev/report/sweep.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "llmc/clock.h"
-#include "llmc/peak_cpu.h"
+#include "llmc/base/clock.h"
+#include "llmc/measure/peak_cpu.h"
 
-template <class T>
-void fill_random(T* values, size_t n, uint32_t seed) {
+template <class Real>
+void fill_random(Real* values, size_t n, uint32_t seed) {
 #pragma omp parallel for
     for (size_t i = 0; i < n; i++) {
         uint32_t h = uint32_t(i) * 2654435761u + seed * 0x9e3779b9u + uint32_t(i >> 32);
         h = (h ^ (h >> 16)) * 0x85ebca6bu;
         h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-        values[i] = T(float(int32_t(h ^ (h >> 16))) * 0x1p-31f);
+        values[i] = Real(float(int32_t(h ^ (h >> 16))) * 0x1p-31f);
     }
 }
 template void fill_random(float*, size_t, uint32_t);
@@ -32,7 +32,7 @@ static double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-// Runs until `at_least` seconds are over, 3 to 1000 times.
+// 3 to 1000 runs, until they add up to `at_least` seconds.
 static std::vector<double> timed_often(const std::function<void()>& run, double at_least) {
     std::vector<double> seconds;
     double sum = 0;
@@ -55,28 +55,31 @@ void raise_clock_after(LaunchPad& pad, double idle, bool quick) {
 }
 
 GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool quick) {
-    // the clock of a GPU that waits for the CPU falls: an H200's within a second
+    // The clock falls while the GPU waits for the CPU: on an H200 within a second.
     static double last_used = 0;
     const double at_least = quick ? 0.02 : 0.1;
-    const auto single = [&] {
+    const auto synchronous = [&] {
         launch();
         pad.commit(true);
     };
-    single();  // compiles the kernel
-    const double first = timed(single);
+    synchronous();  // compiles the kernel
+    const double first = timed(synchronous);
     if (first > 1) return {pad.gpu_seconds(launch), first};
     if (const double idle = now() - last_used; idle > 0.1) raise_clock_after(pad, idle, quick);
     if (pad.device().type != DeviceType::software) warm_up(pad, launch, 0.05);
     std::vector<double> batches(5);
     for (double& seconds : batches) seconds = seconds_per_launch(pad, launch, at_least / 5);
-    const GpuSeconds found = {median(batches), median(timed_often(single, at_least / 2))};
+    const GpuSeconds found = {median(batches), median(timed_often(synchronous, at_least / 2))};
     last_used = now();
     return found;
 }
 
 SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick) {
     const double seconds = quick ? 0.1 : 0.3;
-    SweepPeaks peaks = {{cpu_memory_rate(), cpu_fma_rate(seconds), cpu_bf16_rate(seconds), 0}, {}};
+    SweepPeaks peaks;
+    peaks.cpu.copy_rate = cpu_memory_rate();
+    peaks.cpu.fma_rate = cpu_fma_rate(seconds);
+    peaks.cpu.bf16_matrix_rate = cpu_bf16_rate(seconds);
     if (!pad) return peaks;
     peaks.gpu = measure_peaks(*pad);
     if (pad->device().type != DeviceType::software) return peaks;
@@ -85,14 +88,14 @@ SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick) {
     return peaks;
 }
 
-template <class T>
-double product_peak(const Peaks& peaks) {
-    if constexpr (std::is_same_v<T, bf16>) return std::max(peaks.bf16_matrix_rate, peaks.fma_rate);
-    if constexpr (std::is_same_v<T, fp16>) return std::max(peaks.fp16_matrix_rate, peaks.fma_rate);
+template <class Real>
+double gemm_peak(const Peaks& peaks) {
+    if constexpr (std::is_same_v<Real, bf16>) return std::max(peaks.bf16_matrix_rate, peaks.fma_rate);
+    if constexpr (std::is_same_v<Real, fp16>) return std::max(peaks.fp16_matrix_rate, peaks.fma_rate);
     return peaks.fma_rate;
 }
-template double product_peak<float>(const Peaks&);
-template double product_peak<bf16>(const Peaks&);
-template double product_peak<fp16>(const Peaks&);
+template double gemm_peak<float>(const Peaks&);
+template double gemm_peak<bf16>(const Peaks&);
+template double gemm_peak<fp16>(const Peaks&);
 
 Cell number(double value) { return std::isfinite(value) ? Cell(value) : Cell(nullptr); }

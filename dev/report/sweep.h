@@ -1,20 +1,20 @@
-// What the programs share that run one operation at many sizes, on the CPU and on the GPU: inputs, clocks,
-// and how they leave out what would take too long.
+// Shared by the programs that measure one operation at many sizes, on the CPU and on the GPU: inputs, timing,
+// peaks, and the choice of sizes that fit into the time.
 #pragma once
 #include <algorithm>
 #include <functional>
 #include <limits>
 
-#include "dev/report/results.h"
-#include "llmc/peak.h"
-#include "llmc/real.h"
+#include "dev/report/tables.h"
+#include "llmc/base/real.h"
+#include "llmc/measure/peak.h"
 
-// values (n): even in [-1, 1], the same for the same seed.
-template <class T>
-void fill_random(T* values, size_t n, uint32_t seed);
+// values (n): uniform in [-1, 1], the same for the same seed.
+template <class Real>
+void fill_random(Real* values, size_t n, uint32_t seed);
 
-// A size is measured where one run of it should take `seconds` at most, by the best rate of the sizes before:
-// flops or bytes per second. It begins at what no device stays below, but calls of little work do.
+// A size is measured if one run of it should take at most `seconds`, at the best rate (flops or bytes per
+// second) of the sizes before it. The initial rate is one that every device exceeds on large sizes.
 struct TimeBudget {
     double seconds;
     double best_rate = 1e9;
@@ -22,32 +22,32 @@ struct TimeBudget {
     void took(double work, double time) { best_rate = std::max(best_rate, work / time); }
 };
 
-// Seconds of a call, by the wall clock: the least of several after one that does not count, since other
-// programs on the machine only make it longer; of that one where it takes more than a second.
+// Wall-clock seconds of a call: the minimum of several after a warm-up call, since other programs on the
+// machine only make it longer. A warm-up call of more than a second is the result itself.
 double cpu_seconds(const std::function<void()>& run, double at_least);
 
 struct GpuSeconds {
-    double in_a_row;  // on the GPU, of a launch among many that wait for each other
-    double single;    // by the host's clock: to launch, to submit, to wait
+    double queued;       // GPU time per launch, in a queue of dependent launches
+    double synchronous;  // wall-clock time to launch once, submit and wait
 };
 // `launch` appends one run. quick: a fifth of the launches.
 GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool quick);
 
-// Before the GPU's turn, after `idle` seconds without work: half a second of it; with `quick` no more than
-// twice the time that it was idle, since its clock takes about a second to fall.
+// Raises the clock of a GPU that was idle for `idle` seconds: works for half a second, or with `quick` for at
+// most twice the idle time, since the clock takes about a second to fall.
 void raise_clock_after(LaunchPad& pad, double idle, bool quick);
 
-// What the CPU does at most, its products of bf16 pairs as bf16_matrix_rate, and what the GPU does; a
-// software device is held against the CPU that it runs on.
+// The peaks of the CPU (bf16_matrix_rate: its bf16 dot products) and of the GPU. A software device is
+// compared with the CPU that it runs on.
 struct SweepPeaks {
     Peaks cpu, gpu;
 };
 SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick);
 
-// The most flops per second that products of T can reach.
-template <class T>
-double product_peak(const Peaks& peaks);
+// The highest rate, in flops per second, that a GEMM with operands of type Real can reach.
+template <class Real>
+double gemm_peak(const Peaks& peaks);
 
-// A number as a cell: null where it is not finite.
+// A number as a cell: null if it is not finite.
 Cell number(double value);
 const double NOT_MEASURED = std::numeric_limits<double>::quiet_NaN();

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "dev/report/json_members.h"
-#include "llmc/error.h"
+#include "llmc/base/error.h"
 
 using nlohmann::json;
 
@@ -15,7 +15,7 @@ using nlohmann::json;
 static const char* better_name(Better better) { return better == Better::more ? "more" : "less"; }
 
 json table_to_json(const Table& table) {
-    json columns = json::array();
+    json columns = json::array(), rows = json::array();
     for (const Column& column : table.columns) {
         json c = {{"name", column.name}, {"digits", column.digits}};
         if (!column.unit.empty()) c["unit"] = column.unit;
@@ -23,17 +23,22 @@ json table_to_json(const Table& table) {
         if (column.better != Better::neither) c["better"] = better_name(column.better);
         columns.push_back(c);
     }
+    for (const std::vector<Cell>& row : table.rows) {
+        json cells = json::array();
+        for (const Cell& cell : row) cells.push_back(cell_to_json(cell));
+        rows.push_back(cells);
+    }
     return {{"name", table.name},
             {"title", table.title},
             {"note", table.note},
             {"columns", columns},
-            {"rows", table.rows}};
+            {"rows", rows}};
 }
 
 static Column column_from_json(const json& object, const std::string& where) {
     Column column;
     column.name = text_member(object, "name", where);
-    if (column.name.empty()) fail("%s: a column without a name", where.c_str());
+    if (column.name.empty()) fail("%s: a column has no name", where.c_str());
     column.unit = text_or(object, "unit", where);
     column.key = flag_or(object, "key", false, where);
     const std::string better = text_or(object, "better", where);
@@ -44,7 +49,7 @@ static Column column_from_json(const json& object, const std::string& where) {
     if (object.contains("digits")) {
         const json& digits = object["digits"];
         if (!digits.is_number_integer() || digits < 1 || digits > 17)
-            fail("%s: \"digits\" is not a whole number from 1 to 17 in column %s", where.c_str(),
+            fail("%s: \"digits\" is not an integer from 1 to 17 in column %s", where.c_str(),
                  column.name.c_str());
         column.digits = digits;
     }
@@ -53,16 +58,18 @@ static Column column_from_json(const json& object, const std::string& where) {
 
 static std::vector<Cell> row_from_json(const json& cells, const Table& table, const std::string& where) {
     if (!cells.is_array() || cells.size() != table.columns.size())
-        fail("%s: a row that is not a list of %zu cells, one for each column", where.c_str(),
+        fail("%s: a row is not a list of %zu cells, one for each column", where.c_str(),
              table.columns.size());
+    std::vector<Cell> row;
     for (size_t i = 0; i < cells.size(); i++) {
         const bool good = cells[i].is_string() || cells[i].is_null() ||
                           (cells[i].is_number() && std::isfinite(cells[i].get<double>()));
         if (!good)
-            fail("%s: a cell of column %s is neither a finite number nor text nor null", where.c_str(),
+            fail("%s: a cell of column %s is not a finite number, text or null", where.c_str(),
                  table.columns[i].name.c_str());
+        row.push_back(cell_from_json(cells[i]));
     }
-    return {cells.begin(), cells.end()};
+    return row;
 }
 
 Table table_from_json(const json& object, const std::string& where) {
@@ -70,7 +77,8 @@ Table table_from_json(const json& object, const std::string& where) {
     table.name = text_member(object, "name", where);
     const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
     if (table.name.empty() || !std::all_of(table.name.begin(), table.name.end(), in_name))
-        fail("%s: a table's name is not of lower case, digits and underscores", where.c_str());
+        fail("%s: the name of a table has characters other than lower case letters, digits and underscores",
+             where.c_str());
     const std::string here = where + ": table " + table.name;
     table.title = text_member(object, "title", here);
     table.note = text_or(object, "note", here);
@@ -113,14 +121,14 @@ void check_plots(const std::vector<Plot>& plots, const std::vector<Table>& table
         const auto table =
             std::find_if(tables.begin(), tables.end(), [&](const Table& t) { return t.name == plot.table; });
         if (table == tables.end())
-            fail("%s: a plot of table %s, which is not there", where.c_str(), plot.table.c_str());
+            fail("%s: a plot refers to table %s, which does not exist", where.c_str(), plot.table.c_str());
         std::vector<std::string> needed = {plot.x, plot.y};
         if (!plot.curves.empty()) needed.push_back(plot.curves);
         for (const std::string& name : needed) {
             const bool found = std::any_of(table->columns.begin(), table->columns.end(),
                                            [&](const Column& column) { return column.name == name; });
             if (!found)
-                fail("%s: a plot of table %s by column \"%s\", which is not there", where.c_str(),
+                fail("%s: a plot of table %s refers to column \"%s\", which does not exist", where.c_str(),
                      plot.table.c_str(), name.c_str());
         }
     }
@@ -137,7 +145,7 @@ static std::string without_zeros(const std::string& number) {
     return number.substr(0, digits) + number.substr(end);
 }
 
-// Rounded to so many significant digits, without an exponent.
+// The value with `digits` significant digits, without an exponent.
 static std::string plain_text(double value, int digits) {
     const std::string rounded = format_string("%.*e", digits - 1, value);
     const int exponent = atoi(rounded.c_str() + rounded.find('e') + 1);
@@ -145,13 +153,13 @@ static std::string plain_text(double value, int digits) {
 }
 
 std::string cell_text(const Cell& cell, const Column& column) {
-    if (cell.is_string()) return cell;
+    if (cell.is_text()) return cell.text();
     if (!cell.is_number()) return "-";
-    const double value = cell;
-    std::string text = cell.is_number_integer() ? cell.dump()
-                       : value == 0             ? "0"
-                                                : plain_text(value, column.digits);
-    // whatever was chosen to be measured is shown short, what came out with all digits
+    const double value = cell.number();
+    std::string text = cell.is_integer() ? std::to_string(cell.integer())
+                       : value == 0      ? "0"
+                                         : plain_text(value, column.digits);
+    // parameters are shown as short as possible, results with all their digits
     if (column.key) text = without_zeros(text);
     const size_t longest = value < 0 ? 10 : 9;
     if (text.size() <= longest) return text;
@@ -163,7 +171,7 @@ static std::string heading(const Column& column) {
     return column.unit.empty() ? column.name : column.name + " (" + column.unit + ")";
 }
 
-// Characters, as a terminal counts them: UTF-8's continuation bytes take no room.
+// Width in characters: UTF-8 continuation bytes do not count.
 static size_t width(const std::string& text) {
     return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
@@ -175,7 +183,7 @@ static std::string padded(const std::string& text, size_t to, bool right) {
 
 bool is_text_column(const Table& table, size_t column) {
     return std::any_of(table.rows.begin(), table.rows.end(),
-                       [&](const std::vector<Cell>& row) { return row[column].is_string(); });
+                       [&](const std::vector<Cell>& row) { return row[column].is_text(); });
 }
 
 std::string table_text(const Table& table) {

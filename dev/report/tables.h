@@ -1,56 +1,84 @@
-// Tables of measurements, and plots of them: what the report's programs print, keep as JSON, draw and
-// compare.
+// Tables of measurements and plots of them: what the report programs print, write as JSON, draw and compare.
 //
-// A table is in long form: one row per measurement; key columns say what was measured, the others what came
-// out. A plot is a view of a table: column y over column x, one curve for each value of the column `curves`.
+// A table is in long form: one row per measurement. Key columns say what was measured, the others hold the
+// results. A plot is a view of a table: column y over column x, one curve for each value of column `curves`.
 #pragma once
-#include <nlohmann/json.hpp>
+#include <concepts>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <variant>
 #include <vector>
 
 enum class Better { neither, more, less };
 
 struct Column {
     std::string name;
-    std::string unit = "";            // printed in the heading
-    bool key = false;                 // what was measured; rows of two runs are compared where all keys agree
-    Better better = Better::neither;  // which way a change is good; a ratio is given unless neither
-    int digits = 4;                   // significant ones, of numbers
+    std::string unit = "";  // printed in the heading
+    bool key = false;       // identifies the row: reports are compared row by row where all keys agree
+    Better better = Better::neither;  // which change is an improvement; neither: reports are not rated by it
+    int digits = 4;                   // significant digits of numbers
 };
 
-// Number, text, or null: not measured, such as a product that the device has no matrix cores for.
-using Cell = nlohmann::json;
+// A number, text, or null for "not measured", such as the tensor-core rate of a device without tensor cores.
+class Cell {
+   public:
+    Cell(std::nullptr_t = nullptr) {}
+    Cell(double value) : content(value) {}
+    Cell(std::integral auto value) : content(int64_t(value)) {}
+    Cell(const char* value) : content(std::string(value)) {}
+    Cell(std::string value) : content(std::move(value)) {}
+
+    bool is_null() const { return std::holds_alternative<std::nullptr_t>(content); }
+    bool is_text() const { return std::holds_alternative<std::string>(content); }
+    bool is_integer() const { return std::holds_alternative<int64_t>(content); }
+    bool is_number() const { return is_integer() || std::holds_alternative<double>(content); }
+    // These throw std::bad_variant_access if the cell holds something else.
+    int64_t integer() const { return std::get<int64_t>(content); }
+    double number() const { return is_integer() ? double(integer()) : std::get<double>(content); }
+    const std::string& text() const { return std::get<std::string>(content); }
+
+    // 2 equals 2.0: JSON does not tell them apart reliably.
+    bool operator==(const Cell& other) const {
+        if (is_number() && other.is_number() && is_integer() != other.is_integer())
+            return number() == other.number();
+        return content == other.content;
+    }
+
+   private:
+    std::variant<std::nullptr_t, int64_t, double, std::string> content = nullptr;
+};
 
 struct Table {
-    std::string name;   // unique in its program: lower case, underscores
-    std::string title;  // for people
+    std::string name;   // unique in its program: lower case, digits, underscores
+    std::string title;  // for readers
     std::vector<Column> columns;
     std::vector<std::vector<Cell>> rows = {};
-    std::string note = "";  // what follows from it, such as a crossover; for people
+    std::string note = "";  // for readers: conditions and conclusions, such as a crossover size
 };
 
 struct Plot {
     std::string table, title;
-    std::string x, y, curves;  // names of columns; curves: empty for one curve alone
+    std::string x, y, curves;  // column names; curves empty: a single curve
     bool log_x = true, log_y = true;
 };
 
-// As JSON and back; the latter throws Error, naming `where`, for anything but what the former gives.
+// Conversion to JSON and back. Reading throws Error, naming `where`, for anything that writing does not
+// produce.
 nlohmann::json table_to_json(const Table& table);
 Table table_from_json(const nlohmann::json& json, const std::string& where);
 nlohmann::json plot_to_json(const Plot& plot);
 Plot plot_from_json(const nlohmann::json& json, const std::string& where);
 
-// Throws Error, naming `where`, for two tables of one name and for plots of tables or columns that are not
-// there.
+// Throws Error, naming `where`, if two tables share a name or a plot names a missing table or column.
 void check_plots(const std::vector<Plot>& plots, const std::vector<Table>& tables, const std::string& where);
 
-// A cell as text: numbers with the column's significant digits ("1.235e+09" only where plain digits would be
-// longer than 9), null as "-".
+// A cell as text: numbers with the column's significant digits ("1.235e+09" only if plain digits would take
+// more than 9 characters), null as "-".
 std::string cell_text(const Cell& cell, const Column& column);
 
-// Whether any of the column's cells is text: such columns are aligned to the left.
+// Whether any cell of the column is text: such columns are aligned to the left.
 bool is_text_column(const Table& table, size_t column);
 
-// The table for a terminal: columns aligned, a line for the heading, the note below.
+// The table for a terminal: aligned columns, one heading line, the note below.
 std::string table_text(const Table& table);

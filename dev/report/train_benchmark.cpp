@@ -1,5 +1,5 @@
-// Training as train_gpt2 does it, on generated tokens and from random weights: tokens a second, the share of
-// the measured peak, memory and power, for a list of models, batches and precisions.
+// Training as train_gpt2 does it, on generated tokens and from random weights: tokens per second, MFU, memory
+// and power, for a list of models, batches and precisions.
 //
 //     build/train_benchmark [--device auto] [--model d12,d24 --batch 4x64,64x1024 --precision fp32,bf16]
 //     [--quick]
@@ -14,12 +14,13 @@
 #include "dev/report/power.h"
 #include "dev/report/results.h"
 #include "dev/vulkan/tokens.h"
-#include "llmc/clock.h"
-#include "llmc/initialize.h"
-#include "llmc/run_plan.h"
-#include "llmc/train_step.h"
+#include "llmc/base/clock.h"
+#include "llmc/base/precision.h"
+#include "llmc/model/initialize.h"
+#include "llmc/model/train_step.h"
+#include "llmc/run/run_plan.h"
 
-// One thing to be measured.
+// One configuration to measure.
 struct Case {
     std::string model;
     int B, T;
@@ -27,7 +28,7 @@ struct Case {
 };
 
 struct BenchmarkOptions {
-    std::vector<std::string> models, batches, precisions;  // all combinations; empty ones: see cases_of()
+    std::vector<std::string> models, batches, precisions;  // all combinations; empty: see cases_of()
 };
 
 struct Benchmark {
@@ -45,9 +46,8 @@ struct Result {
     std::optional<Energy> energy;
 };
 
-// How long a case is warmed up and measured: until both the steps and the seconds are reached, or `most`
-// seconds. Steps that wait for nothing need more than 30 until a GPU's clock is up and the host's caches are
-// warm.
+// How long to warm up or to measure: until both the steps and the seconds are reached, or `most` seconds.
+// With queued steps it takes more than 30 until the GPU's clock is up and the host's caches are warm.
 struct Span {
     int steps;
     double seconds, most;
@@ -56,24 +56,24 @@ struct Span {
     }
 };
 
-// What the process holds, in bytes; 0 where the system does not tell.
+// Resident memory of the process in bytes; 0 if the system does not report it.
 static uint64_t resident_bytes() {
     std::ifstream file("/proc/self/statm");
     uint64_t all = 0, resident = 0;
     return file >> all >> resident ? resident * uint64_t(sysconf(_SC_PAGESIZE)) : 0;
 }
 
-// Runs steps until the span is reached and returns the seconds between one finished step and the next. On a
-// device the host is one step ahead, as in train_gpt2's loop.
+// Runs steps until the span is reached and returns the seconds from the end of each step to the end of the
+// next. On a device the host is one step ahead, as in train_gpt2's loop.
 template <class Real>
 static std::vector<double> run_steps(StepRunner<Real>& runner, int& step, float& loss, const Span& span,
                                      const std::vector<int>& tokens) {
-    const size_t N = size_t(runner.B) * size_t(runner.T);
+    const size_t num_rows = size_t(runner.B) * size_t(runner.T);
     const auto run = [&](int number) {
-        const size_t first = size_t(number) * 7919 % (tokens.size() - N);
+        const size_t first = size_t(number) * 7919 % (tokens.size() - num_rows);
         return runner.run(number, 3e-4f, [&](int* inputs, int* targets) {
-            std::copy_n(tokens.begin() + first, N, inputs);
-            std::copy_n(tokens.begin() + first + 1, N, targets);
+            std::copy_n(tokens.begin() + first, num_rows, inputs);
+            std::copy_n(tokens.begin() + first + 1, num_rows, targets);
         });
     };
     std::vector<double> seconds;
@@ -100,9 +100,8 @@ template <class Real>
 static Result train(Benchmark& benchmark, GPT2<Real>& g, const Case& c) {
     const bool quick = benchmark.run.options.quick, gpu = !benchmark.run.software();
     initialize_parameters(g.config, 42, parameter_writer(g));
-    if (const auto products = gpt2_unmeasured_products(g); !quick && !products.empty())
-        measure_tiles<Real>(*g.pad, products);  // as train_gpt2 does
-    StepRunner<Real> runner = {g, c.B, c.T, 1, 0.1f};
+    if (gpu && !quick) g.pad->tune();  // as train_gpt2 does
+    StepRunner<Real> runner = {.g = g, .B = c.B, .T = c.T, .micro_steps = 1, .weight_decay = 0.1f};
     const std::vector<int> tokens = word_like_tokens(size_t(c.B) * c.T + 65536, g.config.vocab_size);
     const Span warm_up = gpu ? Span{40, 0.6, quick ? 1.0 : 3.0} : Span{1, 0, 0};
     const double most = std::clamp(benchmark.run.seconds_left(), 1.0, 10.0);
@@ -146,7 +145,7 @@ static void add_row(Benchmark& benchmark, const Case& c, const ModelConfig& conf
                                     r.energy ? Cell(benchmark.power.name) : Cell(nullptr)});
 }
 
-// Null, and a word in the note, where the model does not fit, alone or beside what other programs have.
+// Null, with a remark in the note, if the model does not fit into the free memory.
 template <class Real>
 static std::unique_ptr<GPT2<Real>> allocate_model(Benchmark& benchmark, const ModelConfig& config,
                                                   const Case& c) {
@@ -160,29 +159,30 @@ static std::unique_ptr<GPT2<Real>> allocate_model(Benchmark& benchmark, const Mo
         return g;
     } catch (const Error&) {
         benchmark.left_out +=
-            format_string(" %s was left out: it takes %.1f GiB, and %s has %.1f.", case_text(c).c_str(),
+            format_string(" %s was skipped: it needs %.1f GiB, and %s has %.1f GiB.", case_text(c).c_str(),
                           double(need.bytes) / (1 << 30), room.where.c_str(), double(room.bytes) / (1 << 30));
         return nullptr;
     }
 }
 
-// Seconds that a case takes at least, roughly: a few steps at a tenth of the peak, and on a GPU preparations,
-// such as drawing the weights and compiling kernels, which from an empty cache takes longer still.
+// A lower estimate of the seconds that a case takes: a few steps at a tenth of the peak, and on a GPU
+// preparation, such as drawing the weights and compiling kernels (which takes even longer if the cache is
+// empty).
 static double expected_seconds(const Benchmark& benchmark, const ModelConfig& config, const Case& c) {
     const double peak = benchmark.peaks.at(c.precision), preparation = benchmark.run.software() ? 0 : 4;
     return peak > 0 ? preparation + 3 * flops_per_step(config, c) / (0.1 * peak) : preparation;
 }
 
-// Whether there was time and memory for it.
+// Whether it was measured: there were time and memory.
 template <class Real>
 static bool measure_case(Benchmark& benchmark, const Case& c) {
     ReportRun& run = benchmark.run;
     const ModelConfig config = parse_descriptor(c.model);
     if (c.T > config.max_seq_len)
-        fail("--batch %s: %s has sequences of %d tokens at most", batch_text(c).c_str(), c.model.c_str(),
+        fail("--batch %s: %s supports at most %d tokens per sequence", batch_text(c).c_str(), c.model.c_str(),
              config.max_seq_len);
     if (!benchmark.peaks.count(c.precision)) {
-        run.progress("peak in " + c.precision);
+        run.progress(c.precision + " peak");
         benchmark.peaks[c.precision] = peak_rate<Real>(run.pad.get());
     }
     bool measured = false;
@@ -200,9 +200,7 @@ static bool measure_case(Benchmark& benchmark, const Case& c) {
 }
 
 static bool measure_case(Benchmark& benchmark, const Case& c) {
-    if (c.precision == "fp32") return measure_case<float>(benchmark, c);
-    if (c.precision == "bf16") return measure_case<bf16>(benchmark, c);
-    return measure_case<fp16>(benchmark, c);
+    return with_precision(c.precision, [&]<class Real>(Real) { return measure_case<Real>(benchmark, c); });
 }
 
 static Case parse_case(const std::string& model, const std::string& batch, const std::string& precision) {
@@ -210,18 +208,17 @@ static Case parse_case(const std::string& model, const std::string& batch, const
     char rest;
     if (sscanf(batch.c_str(), "%dx%d%c", &c.B, &c.T, &rest) != 2 || c.B < 1 || c.T < 1 ||
         c.B > (1 << 29) / c.T)
-        fail("--batch %s: give sequences x tokens, such as 4x64", batch.c_str());
+        fail("--batch %s: expected sequences x tokens, such as 4x64", batch.c_str());
     return c;
 }
 
 static const char* const TINY = "custom:layers=2,heads=2,channels=64,max_seq_len=64,vocab=512";
 
-// Instead of the usual cases, in a quick run on a GPU: one of these, the first that there is time and memory
-// for, since each compiles its own kernels, which takes long where the cache is empty. 16x1024 tokens fill a
-// large GPU.
+// A quick run on a GPU measures one case: the first of these for which there is time and memory. Each case
+// compiles its own kernels, which is slow if the cache is empty. 16x1024 tokens fill a large GPU.
 static const std::vector<Case> quick_cases = {{"d12", 16, 1024, "bf16"}, {"d12", 4, 64, "bf16"}};
 
-// What is measured where nothing is asked for, but in a quick run on a GPU.
+// The default cases, except for a quick run on a GPU.
 static std::vector<Case> default_cases(const ReportRun& run) {
     if (run.pad && run.software() && run.options.quick)
         return {{TINY, 4, 64, "fp32"}};  // kernels take seconds to compile
@@ -233,35 +230,31 @@ static std::vector<Case> default_cases(const ReportRun& run) {
             {"d24", 32, 1024, "bf16"}};
 }
 
-// Descriptors such as custom:layers=2,heads=2 have commas in them: a part without a "=" or with a ":" begins
-// a model.
-static std::vector<std::string> split_models(const std::vector<std::string>& given) {
+// Undoes the splitting at commas inside descriptors such as custom:layers=2,heads=2: a part that has a "="
+// and no ":" continues the model before it.
+static std::vector<std::string> join_models(const std::vector<std::string>& parts) {
     std::vector<std::string> models;
-    for (const std::string& text : given)
-        for (size_t at = 0; at <= text.size();) {
-            const size_t end = std::min(text.find(',', at), text.size());
-            const std::string part = text.substr(at, end - at);
-            const bool goes_on = part.find('=') != std::string::npos && part.find(':') == std::string::npos;
-            if (goes_on && !models.empty())
-                models.back() += "," + part;
-            else
-                models.push_back(part);
-            at = end + 1;
-        }
+    for (const std::string& part : parts) {
+        const bool continues = part.find('=') != std::string::npos && part.find(':') == std::string::npos;
+        if (continues && !models.empty())
+            models.back() += "," + part;
+        else
+            models.push_back(part);
+    }
     return models;
 }
 
-static bool asks_for_nothing(const BenchmarkOptions& o) {
+static bool uses_defaults(const BenchmarkOptions& o) {
     return o.models.empty() && o.batches.empty() && o.precisions.empty();
 }
 
 static std::vector<Case> cases_of(const ReportRun& run, BenchmarkOptions o) {
-    if (asks_for_nothing(o)) return default_cases(run);
+    if (uses_defaults(o)) return default_cases(run);
     if (o.models.empty()) o.models = {run.software() && run.options.quick ? TINY : "d12"};
     if (o.batches.empty()) o.batches = {"4x64"};
     if (o.precisions.empty()) o.precisions = {"fp32", "bf16"};
     std::vector<Case> cases;
-    for (const std::string& model : split_models(o.models))
+    for (const std::string& model : join_models(o.models))
         for (const std::string& precision : o.precisions)
             for (const std::string& batch : o.batches) cases.push_back(parse_case(model, batch, precision));
     return cases;
@@ -281,34 +274,37 @@ static void measure(ReportRun& run, const BenchmarkOptions& options) {
                                    {.name = "loss"},
                                    {.name = "power", .unit = "W", .digits = 3},
                                    {.name = "energy", .unit = "J/token", .better = Better::less, .digits = 3},
-                                   {.name = "power by"}}};
-    const bool one_is_enough = asks_for_nothing(options) && run.options.quick && !run.software();
+                                   {.name = "power source"}}};
+    const bool one_is_enough = uses_defaults(options) && run.options.quick && !run.software();
     for (const Case& c : one_is_enough ? quick_cases : cases_of(run, options))
         if (measure_case(benchmark, c) && one_is_enough) break;
     benchmark.table.note =
-        "Batches of sequences x tokens, nothing recomputed, master weights in fp32; the median step "
-        "after warming up. MFU is against the measured peak of the type";
+        "Batches: sequences x tokens per sequence. No recomputation, fp32 master weights. Times: the median "
+        "step after a warm-up. MFU: relative to the measured peak";
     for (const auto& [precision, peak] : benchmark.peaks)
         if (peak > 0)
             benchmark.table.note += format_string(", %s %.3g TFLOP/s", precision.c_str(), peak / 1e12);
     benchmark.table.note +=
-        run.pad ? ". Memory is the device's that is allocated." : ". Memory is what the process holds.";
-    if (!benchmark.power) benchmark.table.note += " The system does not tell what power the device takes.";
+        run.pad ? ". Memory: allocated on the device." : ". Memory: resident in the process.";
+    if (!benchmark.power) benchmark.table.note += " The system does not report the power of the device.";
     benchmark.table.note += benchmark.left_out;
     run.tables.push_back(benchmark.table);
 }
 
 int main(int argc, char** argv) {
     BenchmarkOptions options;
-    return run_report_program(
-        "train_benchmark", "Training GPT-2 on generated tokens: speed, memory, power.", argc, argv,
-        [&](CLI::App& app) {
-            app.add_option("--model", options.models, "d12,d24,... as train_gpt2's -e");
-            app.add_option("--batch", options.batches, "sequences x tokens: 4x64,64x1024,...")
-                ->delimiter(',');
-            app.add_option("--precision", options.precisions, "fp32,bf16,fp16")
-                ->delimiter(',')
-                ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
-        },
-        [&](ReportRun& run) { measure(run, options); });
+    return run_report_program({.name = "train_benchmark",
+                               .what = "Training GPT-2 on generated tokens: speed, memory and power.",
+                               .options = {{.name = "--model",
+                                            .help = "models, as train_gpt2's -e: d12,d24,...",
+                                            .values = &options.models},
+                                           {.name = "--batch",
+                                            .help = "sequences x tokens: 4x64,64x1024,...",
+                                            .values = &options.batches},
+                                           {.name = "--precision",
+                                            .help = "storage types: fp32,bf16,fp16",
+                                            .values = &options.precisions,
+                                            .allowed = {"fp32", "bf16", "fp16"}}},
+                               .measure = [&](ReportRun& run) { measure(run, options); }},
+                              argc, argv);
 }

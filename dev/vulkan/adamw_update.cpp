@@ -1,41 +1,50 @@
-// Benchmark of adamw_update, 16-bit parameters with and without master weights: see bench.h for how to run
+// Benchmark of adamw_update, for 16-bit parameters with and without master weights: bench.h tells how to run
 // it.
-#include "llmc/adamw.h"
+#include "llmc/layers/adamw.h"
 
 #include "dev/vulkan/bench.h"
 
 static const AdamWStep NOW = adamw_step(1e-4f, 0.9f, 0.95f, 1e-8f, 1);
 
-template <class T>
+template <class Real>
 static void register_gpu(bool with_master) {
-    const size_t n = bench().small ? 1 << 20 : 124475904;  // GPT-2 124M with its vocabulary padded
-    // reads everything, writes all but the gradients, and does not read params where there are master weights
-    const double bytes = with_master ? 2.0 * sizeof(T) + 24 : 3.0 * sizeof(T) + 16;
-    for (const auto& version : adamw_update_versions<T>())
-        for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/%s%s/block:%d/n:%zu", version.name, real_name<T>(),
-                                    with_master ? "+master" : "", block, n),
+    const size_t n = bench().small ? 1 << 20 : 124475904;  // GPT-2 124M with a padded vocabulary
+    // reads all arrays (but not params if there are master weights), and writes all but the gradients
+    const double bytes = with_master ? 2.0 * sizeof(Real) + 24 : 3.0 * sizeof(Real) + 16;
+    for (const auto& version : adamw_update_versions<Real>())
+        for (int block_size : version.configs)
+            bench_gpu(format_string("%s/%s%s/%s/n:%zu", version.name, real_name<Real>(),
+                                    with_master ? "+master" : "", config_name(block_size).c_str(), n),
                       {.bytes = bytes * double(n)}, [=] {
-                          T *params = bench_array<T>(n), *grads = bench_array<T>(n);
-                          float *master = with_master ? bench_array(n) : nullptr, *m = bench_array(n, 0),
-                                *v = bench_array(n, 0), *norm = bench_array<float>(2, {1, 1});
-                          AdamWStep* step = bench_array<AdamWStep>(1, {NOW});
-                          return [=] {
-                              version.launch(*bench().pad, params, master, m, v, grads, n, step, 0.1f, norm,
-                                             0, block);
-                          };
+                          const AdamWUpdate<Real> p = {.params = bench_array<Real>(n),
+                                                       .master = with_master ? bench_array(n) : nullptr,
+                                                       .m = bench_array(n, 0),
+                                                       .v = bench_array(n, 0),
+                                                       .grads = bench_array<Real>(n),
+                                                       .n = n,
+                                                       .step = bench_array<AdamWStep>(1, {NOW}),
+                                                       .weight_decay = 0.1f,
+                                                       .norm_and_scale = bench_array<float>(2, {1, 1})};
+                          return [=] { version.launch(*bench().pad, p, block_size); };
                       });
 }
 
-template <class T>
+template <class Real>
 static void register_cpu() {
     const size_t n = 1 << 22;
-    bench_cpu(format_string("adamw_update_cpu/%s/n:%zu", real_name<T>(), n),
-              {.bytes = (3.0 * sizeof(T) + 16) * double(n)}, [=] {
-                  static std::vector<T> p(n, T(0.5f)), g(p);
-                  static std::vector<float> x(n), y(n);
-                  adamw_update_cpu<T>(p.data(), nullptr, x.data(), y.data(), g.data(), n, &NOW, 0.1f,
-                                      nullptr);
+    bench_cpu(format_string("adamw_update_cpu/%s/n:%zu", real_name<Real>(), n),
+              {.bytes = (3.0 * sizeof(Real) + 16) * double(n)}, [=] {
+                  static std::vector<Real> params(n, Real(0.5f)), grads(params);
+                  static std::vector<float> m(n), v(n);
+                  adamw_update_cpu<Real>({.params = params.data(),
+                                          .master = nullptr,
+                                          .m = m.data(),
+                                          .v = v.data(),
+                                          .grads = grads.data(),
+                                          .n = n,
+                                          .step = &NOW,
+                                          .weight_decay = 0.1f,
+                                          .norm_and_scale = nullptr});
               });
 }
 

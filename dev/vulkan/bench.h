@@ -1,12 +1,12 @@
-// What the benchmark programs share. Each program measures one layer and direction: every GPU version and
-// block size at GPT-2's shapes, by GPU timestamps, and the CPU version beside them; every row gives GB/s or
-// TFLOP/s and the share of a peak that the program measures itself on the same device (copying, or fp32
-// multiply-adds).
+// Shared by the benchmark programs. Each program measures one layer and direction: every GPU version and
+// config at GPT-2's shapes by GPU timestamps, and the CPU version for comparison. Each row gives GB/s or
+// TFLOP/s, and the percentage of a peak that the program measures on the same device (copy bandwidth, or fp32
+// FMA rate).
 //
-//     build/bench_layernorm_forward [--device NAME] [Google Benchmark's flags, e.g.
-//     --benchmark_filter=forward2]
+//     build/bench_layernorm_forward [--device NAME] [flags of Google Benchmark]
 //
-// On a software device the shapes shrink, so that a run ends.
+// For example, --benchmark_filter=forward2 runs one version. On a software device the shapes are smaller, so
+// that a run ends soon.
 #pragma once
 #include <benchmark/benchmark.h>
 
@@ -17,15 +17,16 @@
 #include <memory>
 #include <random>
 
-#include "llmc/launchpad.h"
-#include "llmc/peak.h"
+#include "llmc/launchpad/launchpad.h"
+#include "llmc/layers/kernel_version.h"
+#include "llmc/measure/peak.h"
 #include "shaders/args.h"
 
 struct Bench {
     std::unique_ptr<LaunchPad> pad;  // null where there is no Vulkan device
     Peaks peaks;
-    bool small = true;          // a software device: use small shapes
-    std::vector<void*> arrays;  // of the row that runs
+    bool small = true;          // on a software device: use small shapes
+    std::vector<void*> arrays;  // allocated for the current row
 };
 
 inline Bench& bench() {
@@ -41,12 +42,11 @@ inline void report(benchmark::State& state, Work work, double seconds, const Pea
     if (peak > 0) state.counters["%peak"] = 100 * (arithmetic ? work.flops : work.bytes) / seconds / peak;
 }
 
-// Appends one run of a kernel.
+// Appends the commands of one run.
 using Launch = std::function<void()>;
 
-// Registers one GPU row: the median of seven batches after a warm-up. `prepare` makes what the row needs, by
-// bench_array(), and returns what launches it; it is called when the row runs, and its arrays are freed
-// after.
+// Registers one GPU row: the median of seven batches after a warm-up. `prepare` is called when the row runs:
+// it allocates arrays with bench_array(), which are freed after the row, and returns the launch to measure.
 inline void bench_gpu(const std::string& name, Work work, std::function<Launch()> prepare) {
     benchmark::RegisterBenchmark(name.c_str(),
                                  [=](benchmark::State& state) {
@@ -89,25 +89,26 @@ inline void bench_cpu(const std::string& name, Work work, std::function<void()> 
         ->MinTime(0.2);
 }
 
-// n elements on the device for the row that runs, the given ones and these again and again: the device copies
-// what it has got, which is quicker than the bus.
-template <class T>
-T* bench_array(size_t n, const std::vector<T>& values) {
+// n elements on the device for the current row: `values`, repeated. The device copies them, which is faster
+// than to upload them all over the bus.
+template <class Element>
+Element* bench_array(size_t n, const std::vector<Element>& values) {
     LaunchPad& pad = *bench().pad;
-    T* p = pad.allocate<T>(n, "benchmark");
+    Element* p = pad.allocate<Element>(n, "benchmark");
     bench().arrays.push_back(p);
     size_t filled = std::min(n, values.size());
-    pad.upload(p, values.data(), filled * sizeof(T));
+    pad.upload(p, values.data(), filled * sizeof(Element));
     for (size_t count; filled < n; filled += count) {
         count = std::min(filled, n - filled);
-        pad.copy(p + filled, p, count * sizeof(T));
+        pad.copy(p + filled, p, count * sizeof(Element));
     }
     return p;
 }
 
-// The same of random values, a million of which are drawn once: a billion would take longer than the run.
-template <class T = float>
-T* bench_array(size_t n, float scale = 1.0f) {
+// n random values. A million of them are drawn once and repeated: drawing a billion would take longer than
+// the run.
+template <class Element = float>
+Element* bench_array(size_t n, float scale = 1.0f) {
     static const std::vector<float> normal_values = [] {
         std::mt19937 generator(1);
         std::normal_distribution<float> normal;
@@ -115,12 +116,12 @@ T* bench_array(size_t n, float scale = 1.0f) {
         for (float& v : drawn) v = normal(generator);
         return drawn;
     }();
-    std::vector<T> values(std::min(n, normal_values.size()));
-    for (size_t i = 0; i < values.size(); i++) values[i] = T(scale * normal_values[i]);
+    std::vector<Element> values(std::min(n, normal_values.size()));
+    for (size_t i = 0; i < values.size(); i++) values[i] = Element(scale * normal_values[i]);
     return bench_array(n, values);
 }
 
-// Opens the device, measures its peaks, registers by calling `register_all`, runs. For main().
+// The body of main(): opens the device, measures its peaks, calls `register_all`, and runs the benchmarks.
 inline int run_benchmarks(int argc, char** argv, void (*register_all)()) {
     try {
         LaunchPadOptions options;
@@ -135,8 +136,8 @@ inline int run_benchmarks(int argc, char** argv, void (*register_all)()) {
         b.pad = std::make_unique<LaunchPad>(options);
         b.small = b.pad->device().type == DeviceType::software;
         b.peaks = measure_peaks(*b.pad);
-        fprintf(stderr, "%s: copies %.1f GB/s, fp32 multiply-adds %.3f TFLOP/s\n",
-                b.pad->device().name.c_str(), b.peaks.copy_rate / 1e9, b.peaks.fma_rate / 1e12);
+        fprintf(stderr, "%s: copy bandwidth %.1f GB/s, fp32 FMA %.3f TFLOP/s\n", b.pad->device().name.c_str(),
+                b.peaks.copy_rate / 1e9, b.peaks.fma_rate / 1e12);
         benchmark::Initialize(&argc, argv);
         if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
         register_all();

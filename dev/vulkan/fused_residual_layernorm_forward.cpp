@@ -1,37 +1,53 @@
-// Benchmark of fused_residual_layernorm_forward: see bench.h for how to run it.
-#include "llmc/residual.h"
+// Benchmark of fused_residual_layernorm_forward: bench.h tells how to run it.
+#include "llmc/layers/residual.h"
 
 #include "dev/vulkan/bench.h"
 
-template <class T>
-static void register_gpu() {
-    const int N = bench().small ? 512 : 65536;
-    for (int C : {768, 1600}) {
-        const size_t n = size_t(N) * C;
-        for (const auto& version : fused_residual_layernorm_forward_versions<T>())
-            for (int block : version.block_sizes)
-                bench_gpu(
-                    format_string("%s/%s/block:%d/N:%d/C:%d", version.name, real_name<T>(), block, N, C),
-                    {.bytes = 4.0 * sizeof(T) * double(n)}, [=] {
-                        T *inp1 = bench_array<T>(n), *inp2 = bench_array<T>(n), *residual = bench_array<T>(n),
-                          *normed = bench_array<T>(n), *weight = bench_array<T>(C), *bias = bench_array<T>(C);
-                        float *mean = bench_array(N), *rstd = bench_array(N);
-                        return [=] {
-                            version.launch(*bench().pad, residual, normed, mean, rstd, inp1, inp2, weight,
-                                           bias, N, C, block);
-                        };
-                    });
-    }
+template <class Real>
+static FusedResidualLayerNormForward<Real> make_params(int num_rows, int C) {
+    const size_t n = size_t(num_rows) * C;
+    return {.residual = bench_array<Real>(n),
+            .normed = bench_array<Real>(n),
+            .mean = bench_array(num_rows),
+            .rstd = bench_array(num_rows),
+            .inp1 = bench_array<Real>(n),
+            .inp2 = bench_array<Real>(n),
+            .weight = bench_array<Real>(C),
+            .bias = bench_array<Real>(C),
+            .num_rows = num_rows,
+            .C = C};
 }
 
-template <class T>
+template <class Real>
+static void register_gpu() {
+    const int num_rows = bench().small ? 512 : 65536;
+    for (int C : {768, 1600})
+        for (const auto& version : fused_residual_layernorm_forward_versions<Real>())
+            for (int block : version.configs)
+                bench_gpu(format_string("%s/%s/%s/N:%d/C:%d", version.name, real_name<Real>(),
+                                        config_name(block).c_str(), num_rows, C),
+                          {.bytes = 4.0 * sizeof(Real) * num_rows * C}, [=] {
+                              const auto params = make_params<Real>(num_rows, C);
+                              return [=] { version.launch(*bench().pad, params, block); };
+                          });
+}
+
+template <class Real>
 static void register_cpu() {
-    bench_cpu(format_string("fused_residual_layernorm_forward_cpu/%s/N:1024/C:768", real_name<T>()),
-              {.bytes = 4.0 * sizeof(T) * 1024 * 768}, [=] {
-                  static std::vector<T> a(1024 * 768, T(0.5f)), b(a), sum(a), y(a), w(768, T(1.0f));
+    bench_cpu(format_string("fused_residual_layernorm_forward_cpu/%s/N:1024/C:768", real_name<Real>()),
+              {.bytes = 4.0 * sizeof(Real) * 1024 * 768}, [=] {
+                  static std::vector<Real> a(1024 * 768, Real(0.5f)), b(a), sum(a), y(a), w(768, Real(1.0f));
                   static std::vector<float> m(1024), s(1024);
-                  fused_residual_layernorm_forward_cpu(sum.data(), y.data(), m.data(), s.data(), a.data(),
-                                                       b.data(), w.data(), w.data(), 1024, 768);
+                  fused_residual_layernorm_forward_cpu<Real>({.residual = sum.data(),
+                                                              .normed = y.data(),
+                                                              .mean = m.data(),
+                                                              .rstd = s.data(),
+                                                              .inp1 = a.data(),
+                                                              .inp2 = b.data(),
+                                                              .weight = w.data(),
+                                                              .bias = w.data(),
+                                                              .num_rows = 1024,
+                                                              .C = 768});
               });
 }
 

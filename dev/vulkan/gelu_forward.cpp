@@ -1,27 +1,29 @@
-// Benchmark of gelu_forward: see bench.h for how to run it.
-#include "llmc/gelu.h"
+// Benchmark of gelu_forward: bench.h tells how to run it.
+#include "llmc/layers/gelu.h"
 
 #include "dev/vulkan/bench.h"
 
-template <class T>
+template <class Real>
 static void register_gpu() {
     const size_t n = size_t(bench().small ? 512 : 65536) * 3072;
-    for (const auto& version : gelu_forward_versions<T>())
-        for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, n),
-                      {.bytes = 2.0 * sizeof(T) * double(n)}, [=] {
-                          T *inp = bench_array<T>(n), *out = bench_array<T>(n);
-                          return [=] { version.launch(*bench().pad, out, inp, n, block); };
+    for (const auto& version : gelu_forward_versions<Real>())
+        for (int block_size : version.configs)
+            bench_gpu(format_string("%s/%s/%s/n:%zu", version.name, real_name<Real>(),
+                                    config_name(block_size).c_str(), n),
+                      {.bytes = 2.0 * sizeof(Real) * double(n)}, [=] {
+                          const GeluForward<Real> p = {
+                              .out = bench_array<Real>(n), .inp = bench_array<Real>(n), .n = n};
+                          return [=] { version.launch(*bench().pad, p, block_size); };
                       });
 }
 
-template <class T>
+template <class Real>
 static void register_cpu() {
     const size_t n = size_t(512) * 3072;
-    bench_cpu(format_string("gelu_forward_cpu/%s/n:%zu", real_name<T>(), n),
-              {.bytes = 2.0 * sizeof(T) * double(n)}, [=] {
-                  static std::vector<T> x(n, T(0.5f)), y(n);
-                  gelu_forward_cpu(y.data(), x.data(), n);
+    bench_cpu(format_string("gelu_forward_cpu/%s/n:%zu", real_name<Real>(), n),
+              {.bytes = 2.0 * sizeof(Real) * double(n)}, [=] {
+                  static std::vector<Real> inp(n, Real(0.5f)), out(n);
+                  gelu_forward_cpu<Real>({.out = out.data(), .inp = inp.data(), .n = n});
               });
 }
 

@@ -1,10 +1,10 @@
-// Benchmark of global_norm over the 148 gradients of GPT-2 124M (or of one of its layers): see bench.h for
-// how to run it.
-#include "llmc/global_norm.h"
+// Benchmark of global_norm over the 148 gradients of GPT-2 124M (on a software device, of one layer): bench.h
+// tells how to run it.
+#include "llmc/layers/global_norm.h"
 
 #include "dev/vulkan/bench.h"
 
-template <class T>
+template <class Real>
 static void register_gpu() {
     const size_t C = 768, layers = bench().small ? 1 : 12;
     std::vector<size_t> sizes = {C, C};
@@ -14,29 +14,35 @@ static void register_gpu() {
             sizes.push_back(n);
     size_t total = 0;
     for (size_t n : sizes) total += n;
-    const Work work = {.bytes = double(sizeof(T)) * double(total)};
-    for (const auto& version : global_norm_versions<T>())
-        for (int block : version.block_sizes)
+    const Work work = {.bytes = double(sizeof(Real)) * double(total)};
+    for (const auto& version : global_norm_versions<Real>())
+        for (int block_size : version.configs)
             bench_gpu(
-                format_string("%s/%s/block:%d/n:%zu", version.name, real_name<T>(), block, total), work, [=] {
-                    std::vector<GradientSlice<T>> gradients;
-                    for (size_t n : sizes) gradients.push_back({bench_array<T>(n), n});
-                    float *norm = bench_array(2),
-                          *scratch = bench_array(global_norm_scratch(bench().pad.get(), gradients));
+                format_string("%s/%s/%s/n:%zu", version.name, real_name<Real>(),
+                              config_name(block_size).c_str(), total),
+                work, [=] {
+                    std::vector<GradientSlice<Real>> gradients;
+                    for (size_t n : sizes) gradients.push_back({bench_array<Real>(n), n});
+                    float* norm_and_scale = bench_array(2);
                     return [=] {
-                        version.launch(*bench().pad, norm, scratch, gradients, 1.0f, 1.0f, nullptr, block);
+                        version.launch(
+                            *bench().pad,
+                            {.norm_and_scale = norm_and_scale, .gradients = gradients, .max_norm = 1.0f},
+                            block_size);
                     };
                 });
 }
 
-template <class T>
+template <class Real>
 static void register_cpu() {
     const size_t n = 1 << 22;
-    bench_cpu(format_string("global_norm_cpu/%s/n:%zu", real_name<T>(), n), {.bytes = double(sizeof(T) * n)},
-              [=] {
-                  static std::vector<T> x(n, T(0.5f));
+    bench_cpu(format_string("global_norm_cpu/%s/n:%zu", real_name<Real>(), n),
+              {.bytes = double(sizeof(Real) * n)}, [=] {
+                  static std::vector<Real> grads(n, Real(0.5f));
                   static std::vector<float> result(2);
-                  global_norm_cpu<T>(result.data(), {{x.data(), x.size()}}, 1.0f);
+                  global_norm_cpu<Real>({.norm_and_scale = result.data(),
+                                         .gradients = {{grads.data(), grads.size()}},
+                                         .max_norm = 1.0f});
               });
 }
 

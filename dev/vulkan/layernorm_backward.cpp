@@ -1,29 +1,38 @@
-// Benchmark of layernorm_backward: see bench.h for how to run it.
-#include "llmc/layernorm.h"
+// Benchmark of layernorm_backward: bench.h tells how to run it.
+#include "llmc/layers/layernorm.h"
 
 #include "dev/vulkan/bench.h"
 
-template <class T>
+// In place, as in training.
+template <class Real>
+static LayerNormBackward<Real> make_params(int num_rows, int C) {
+    const size_t n = size_t(num_rows) * C;
+    Real* dinp = bench_array<Real>(n);
+    return {.dinp = dinp,
+            .dweight = bench_array<Real>(C),
+            .dbias = bench_array<Real>(C),
+            .added = dinp,
+            .dout = bench_array<Real>(n),
+            .inp = bench_array<Real>(n),
+            .weight = bench_array<Real>(C),
+            .mean = bench_array(num_rows),
+            .rstd = bench_array(num_rows),
+            .num_rows = num_rows,
+            .C = C};
+}
+
+template <class Real>
 static void register_gpu() {
-    const int N = bench().small ? 512 : 65536;
-    for (int C : {768, 1600}) {
-        const size_t n = size_t(N) * C;
-        for (const auto& version : layernorm_backward_versions<T>())
-            for (int block : version.block_sizes)
-                bench_gpu(
-                    format_string("%s/%s/block:%d/N:%d/C:%d", version.name, real_name<T>(), block, N, C),
-                    {.bytes = 4.0 * sizeof(T) * double(n)}, [=] {
-                        T *inp = bench_array<T>(n), *dout = bench_array<T>(n), *dinp = bench_array<T>(n),
-                          *weight = bench_array<T>(C);
-                        T *dweight = bench_array<T>(C), *dbias = bench_array<T>(C);
-                        float *mean = bench_array(N), *rstd = bench_array(N);
-                        float* scratch = bench_array(layernorm_backward_scratch(bench().pad.get(), N, C));
-                        return [=] {
-                            version.launch(*bench().pad, dinp, dweight, dbias, scratch, dinp, dout, inp,
-                                           weight, mean, rstd, N, C, block);
-                        };
-                    });
-    }
+    const int num_rows = bench().small ? 512 : 65536;
+    for (int C : {768, 1600})
+        for (const auto& version : layernorm_backward_versions<Real>())
+            for (int block : version.configs)
+                bench_gpu(format_string("%s/%s/%s/N:%d/C:%d", version.name, real_name<Real>(),
+                                        config_name(block).c_str(), num_rows, C),
+                          {.bytes = 4.0 * sizeof(Real) * num_rows * C}, [=] {
+                              const LayerNormBackward<Real> params = make_params<Real>(num_rows, C);
+                              return [=] { version.launch(*bench().pad, params, block); };
+                          });
 }
 
 static void register_all() {
@@ -32,8 +41,17 @@ static void register_all() {
     bench_cpu("layernorm_backward_cpu/N:1024/C:768", {.bytes = 16.0 * 1024 * 768}, [=] {
         static std::vector<float> x(1024 * 768, 0.5f), dy(x), dx(x), w(768, 1.0f), dw(w), db(w), m(1024),
             s(1024);
-        layernorm_backward_cpu(dx.data(), dw.data(), db.data(), dx.data(), dy.data(), x.data(), w.data(),
-                               m.data(), s.data(), 1024, 768);
+        layernorm_backward_cpu<float>({.dinp = dx.data(),
+                                       .dweight = dw.data(),
+                                       .dbias = db.data(),
+                                       .added = dx.data(),
+                                       .dout = dy.data(),
+                                       .inp = x.data(),
+                                       .weight = w.data(),
+                                       .mean = m.data(),
+                                       .rstd = s.data(),
+                                       .num_rows = 1024,
+                                       .C = 768});
     });
 }
 

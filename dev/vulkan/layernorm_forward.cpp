@@ -1,23 +1,31 @@
-// Benchmark of layernorm_forward: see bench.h for how to run it.
-#include "llmc/layernorm.h"
+// Benchmark of layernorm_forward: bench.h tells how to run it.
+#include "llmc/layers/layernorm.h"
 
 #include "dev/vulkan/bench.h"
 
-template <class T>
+template <class Real>
+static LayerNormForward<Real> make_params(int num_rows, int C) {
+    const size_t n = size_t(num_rows) * C;
+    return {.out = bench_array<Real>(n),
+            .mean = bench_array(num_rows),
+            .rstd = bench_array(num_rows),
+            .inp = bench_array<Real>(n),
+            .weight = bench_array<Real>(C),
+            .bias = bench_array<Real>(C),
+            .num_rows = num_rows,
+            .C = C};
+}
+
+template <class Real>
 static void register_gpu() {
-    const int N = bench().small ? 512 : 65536, C = 768;
-    const size_t n = size_t(N) * C;
-    const Work work = {.bytes = 2.0 * sizeof(T) * double(n)};
-    for (const auto& version : layernorm_forward_versions<T>())
-        for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/%s/block:%d/N:%d/C:%d", version.name, real_name<T>(), block, N, C),
-                      work, [=] {
-                          T *inp = bench_array<T>(n), *out = bench_array<T>(n), *weight = bench_array<T>(C),
-                            *bias = bench_array<T>(C);
-                          float *mean = bench_array(N), *rstd = bench_array(N);
-                          return [=] {
-                              version.launch(*bench().pad, out, mean, rstd, inp, weight, bias, N, C, block);
-                          };
+    const int num_rows = bench().small ? 512 : 65536, C = 768;
+    for (const auto& version : layernorm_forward_versions<Real>())
+        for (int block : version.configs)
+            bench_gpu(format_string("%s/%s/%s/N:%d/C:%d", version.name, real_name<Real>(),
+                                    config_name(block).c_str(), num_rows, C),
+                      {.bytes = 2.0 * sizeof(Real) * num_rows * C}, [=] {
+                          const LayerNormForward<Real> params = make_params<Real>(num_rows, C);
+                          return [=] { version.launch(*bench().pad, params, block); };
                       });
 }
 
@@ -26,7 +34,14 @@ static void register_all() {
     register_gpu<bf16>();
     bench_cpu("layernorm_forward_cpu/N:1024/C:768", {.bytes = 8.0 * 1024 * 768}, [=] {
         static std::vector<float> x(1024 * 768, 0.5f), y(x), w(768, 1.0f), m(1024), s(1024);
-        layernorm_forward_cpu(y.data(), m.data(), s.data(), x.data(), w.data(), w.data(), 1024, 768);
+        layernorm_forward_cpu<float>({.out = y.data(),
+                                      .mean = m.data(),
+                                      .rstd = s.data(),
+                                      .inp = x.data(),
+                                      .weight = w.data(),
+                                      .bias = w.data(),
+                                      .num_rows = 1024,
+                                      .C = 768});
     });
 }
 

@@ -1,77 +1,95 @@
 // Benchmark of the three kernels of a linear layer's backward pass (dinp, dweight, dbias): see bench.h for
 // how to run it.
-#include "llmc/matmul.h"
-
 #include "dev/vulkan/bench.h"
+#include "llmc/layers/matmul.h"
 
-// Versions 1 and 4 of the products take half a second a launch there; version 5 is for the 16-bit types.
-template <class T>
-static bool too_slow(const std::string& version, int N) {
-    const bool is_fp32 = std::is_same_v<T, float>;
-    return version.back() == '5' ? is_fp32 : !is_fp32 || (N > 4096 && version.back() != '3');
+// With many rows, versions 1, 2 and 4 take half a second per launch. Version 5 serves the 16-bit types only,
+// and they are measured with no other.
+template <class Real>
+static bool is_skipped(const char* version, int num_rows) {
+    const bool is_fp32 = std::is_same_v<Real, float>, tensor_core = !strncmp(version, "matmul5", 7);
+    return tensor_core ? is_fp32 : !is_fp32 || (num_rows > 4096 && version[strlen(version) - 1] != '3');
 }
 
-template <class T>
-static void register_shape(int N, int C, int OC) {
-    const size_t n = N, c = C, oc = OC;
-    auto make_scratch = [=] { return bench_array(matmul_dweight_scratch<T>(bench().pad.get(), N, C, OC)); };
-    const Work work = {.flops = 2.0 * N * C * OC};
-    auto name = [=](const char* version, int block) {
-        return format_string("%s/%s/block:%d/N:%d/C:%d/OC:%d", version, real_name<T>(), block, N, C, OC);
-    };
-    for (const auto& version : matmul_dinp_versions<T>())
-        for (int block : version.block_sizes) {
-            if (too_slow<T>(version.name, N)) continue;
-            bench_gpu(name(version.name, block), work, [=] {
-                T *dinp = bench_array<T>(n * c), *dout = bench_array<T>(n * oc),
-                  *weight = bench_array<T>(oc * c);
-                return [=] { version.launch(*bench().pad, dinp, dout, weight, N, C, OC, block); };
+template <class Real, class Config>
+static std::string name_of(const char* version, Config config, int num_rows, int C, int OC) {
+    return format_string("%s/%s/%s/N:%d/C:%d/OC:%d", version, real_name<Real>(), config_name(config).c_str(),
+                         num_rows, C, OC);
+}
+
+template <class Real>
+static void register_shape(int num_rows, int C, int OC) {
+    const size_t n = num_rows, c = C, oc = OC;
+    const Work work = {.flops = 2.0 * num_rows * C * OC};
+    for (const auto& version : matmul_dinp_versions<Real>())
+        for (const Tile tile : version.configs) {
+            if (is_skipped<Real>(version.name, num_rows)) continue;
+            bench_gpu(name_of<Real>(version.name, tile, num_rows, C, OC), work, [=] {
+                const MatmulBackwardInput<Real> p = {.dinp = bench_array<Real>(n * c),
+                                                     .dout = bench_array<Real>(n * oc),
+                                                     .weight = bench_array<Real>(oc * c),
+                                                     .num_rows = num_rows,
+                                                     .C = C,
+                                                     .OC = OC};
+                return [=] { version.launch(*bench().pad, p, tile); };
             });
         }
-    for (const auto& version : matmul_dweight_versions<T>())
-        for (int block : version.block_sizes) {
-            if (too_slow<T>(version.name, N)) continue;
-            bench_gpu(name(version.name, block), work, [=] {
-                T *dweight = bench_array<T>(oc * c), *dout = bench_array<T>(n * oc),
-                  *inp = bench_array<T>(n * c);
-                float* scratch = make_scratch();
-                return [=] {
-                    version.launch(*bench().pad, dweight, scratch, dout, inp, N, C, OC, false, block);
-                };
+    for (const auto& version : matmul_dweight_versions<Real>())
+        for (const Tile tile : version.configs) {
+            if (is_skipped<Real>(version.name, num_rows)) continue;
+            bench_gpu(name_of<Real>(version.name, tile, num_rows, C, OC), work, [=] {
+                const MatmulBackwardParameters<Real> p = {.dweight = bench_array<Real>(oc * c),
+                                                          .dout = bench_array<Real>(n * oc),
+                                                          .inp = bench_array<Real>(n * c),
+                                                          .num_rows = num_rows,
+                                                          .C = C,
+                                                          .OC = OC,
+                                                          .accumulate = false};
+                return [=] { version.launch(*bench().pad, p, tile); };
             });
         }
-    for (const auto& version : matmul_dbias_versions<T>())
-        for (int block : version.block_sizes)
-            bench_gpu(name(version.name, block), {.bytes = double(sizeof(T)) * N * OC}, [=] {
-                T *dbias = bench_array<T>(oc), *dout = bench_array<T>(n * oc);
-                float* scratch = make_scratch();
-                return [=] { version.launch(*bench().pad, dbias, scratch, dout, N, OC, block); };
-            });
+    for (const auto& version : matmul_dbias_versions<Real>())
+        for (const int block_size : version.configs)
+            bench_gpu(name_of<Real>(version.name, block_size, num_rows, C, OC),
+                      memory_traffic<Real>(double(num_rows) * OC), [=] {
+                          const MatmulDbias<Real> p = {.dbias = bench_array<Real>(oc),
+                                                       .dout = bench_array<Real>(n * oc),
+                                                       .num_rows = num_rows,
+                                                       .OC = OC};
+                          return [=] { version.launch(*bench().pad, p, block_size); };
+                      });
 }
 
-// dinp, dweight and dbias one after the other.
-static void register_cpu(int N, int C, int OC) {
-    bench_cpu(
-        format_string("matmul_backward_cpu/N:%d/C:%d/OC:%d", N, C, OC), {.flops = 4.0 * N * C * OC}, [=] {
-            static std::vector<float> inp(size_t(N) * C, 0.5f), weight(size_t(OC) * C, 0.5f),
-                dout(size_t(N) * OC);
-            static std::vector<float> dinp(inp), dweight(weight), dbias(OC);
-            matmul_backward_input<float>(nullptr, dinp.data(), nullptr, dout.data(), weight.data(), N, C, OC);
-            matmul_backward_parameters<float>(nullptr, dweight.data(), dbias.data(), nullptr, dout.data(),
-                                              inp.data(), N, C, OC, false);
-        });
+// dinp, dweight and dbias together.
+static void register_cpu(int num_rows, int C, int OC) {
+    bench_cpu(format_string("matmul_backward_cpu/N:%d/C:%d/OC:%d", num_rows, C, OC),
+              {.flops = 4.0 * num_rows * C * OC}, [=] {
+                  static std::vector<float> inp(size_t(num_rows) * C, 0.5f), weight(size_t(OC) * C, 0.5f),
+                      dout(size_t(num_rows) * OC);
+                  static std::vector<float> dinp(inp), dweight(weight), dbias(OC);
+                  matmul_backward<float>(nullptr, {.dinp = dinp.data(),
+                                                   .dweight = dweight.data(),
+                                                   .dbias = dbias.data(),
+                                                   .dout = dout.data(),
+                                                   .inp = inp.data(),
+                                                   .weight = weight.data(),
+                                                   .num_rows = num_rows,
+                                                   .C = C,
+                                                   .OC = OC,
+                                                   .accumulate = false});
+              });
 }
 
-template <class T>
+template <class Real>
 static void register_shapes() {
-    if (bench().small) return register_shape<T>(128, 768, 768);
-    for (int N : {256, 4096, 65536}) {  // B=4 T=64, B=4 T=1024, B=64 T=1024
-        register_shape<T>(N, 768, 2304);
-        register_shape<T>(N, 768, 768);
-        register_shape<T>(N, 768, 3072);
-        register_shape<T>(N, 3072, 768);
+    if (bench().small) return register_shape<Real>(128, 768, 768);
+    for (int num_rows : {256, 4096, 65536}) {  // B=4 T=64, B=4 T=1024, B=64 T=1024
+        register_shape<Real>(num_rows, 768, 2304);
+        register_shape<Real>(num_rows, 768, 768);
+        register_shape<Real>(num_rows, 768, 3072);
+        register_shape<Real>(num_rows, 3072, 768);
     }
-    register_shape<T>(5632, 768, 50304);
+    register_shape<Real>(5632, 768, 50304);
 }
 
 static void register_all() {

@@ -1,29 +1,40 @@
 // Benchmark of matvec_forward: see bench.h for how to run it.
-#include "llmc/matvec.h"
+#include "llmc/layers/matvec.h"
 
 #include "dev/vulkan/bench.h"
 
-template <class T>
+template <class Real>
 static void register_shape(int C, int OC) {
     const size_t n = size_t(C) * OC;
-    const Work work = {.bytes = double(sizeof(T)) * double(n)};
-    for (const auto& version : matvec_forward_versions<T>())
-        for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/%s/block:%d/C:%d/OC:%d", version.name, real_name<T>(), block, C, OC),
+    const Work work = {.bytes = double(sizeof(Real)) * double(n)};
+    for (const auto& version : matvec_forward_versions<Real>())
+        for (int block_size : version.configs)
+            bench_gpu(format_string("%s/%s/%s/C:%d/OC:%d", version.name, real_name<Real>(),
+                                    config_name(block_size).c_str(), C, OC),
                       work, [=] {
-                          T *out = bench_array<T>(OC), *inp = bench_array<T>(C), *weight = bench_array<T>(n);
-                          return
-                              [=] { version.launch(*bench().pad, out, inp, weight, nullptr, C, OC, block); };
+                          const MatvecForward<Real> p = {.out = bench_array<Real>(OC),
+                                                         .inp = bench_array<Real>(C),
+                                                         .weight = bench_array<Real>(n),
+                                                         .bias = nullptr,
+                                                         .C = C,
+                                                         .OC = OC};
+                          return [=] { version.launch(*bench().pad, p, block_size); };
                       });
 }
 
-// GPT-2 124M's head, whose weights no CPU's cache holds.
-template <class T>
+// GPT-2 124M's classifier head, whose weight exceeds every CPU's cache.
+template <class Real>
 static void register_cpu() {
-    bench_cpu(format_string("matvec_forward_cpu/%s/C:768/OC:50304", real_name<T>()),
-              {.bytes = double(sizeof(T)) * 768 * 50304}, [=] {
-                  static std::vector<T> weight(size_t(768) * 50304, T(0.5f)), inp(768, T(1.0f)), out(50304);
-                  matvec_forward_cpu<T>(out.data(), inp.data(), weight.data(), nullptr, 768, 50304);
+    bench_cpu(format_string("matvec_forward_cpu/%s/C:768/OC:50304", real_name<Real>()),
+              {.bytes = double(sizeof(Real)) * 768 * 50304}, [=] {
+                  static std::vector<Real> weight(size_t(768) * 50304, Real(0.5f)), inp(768, Real(1.0f)),
+                      out(50304);
+                  matvec_forward_cpu<Real>({.out = out.data(),
+                                            .inp = inp.data(),
+                                            .weight = weight.data(),
+                                            .bias = nullptr,
+                                            .C = 768,
+                                            .OC = 50304});
               });
 }
 

@@ -1,5 +1,5 @@
-// Benchmark of sum_losses: see bench.h for how to run it.
-#include "llmc/classifier.h"
+// Benchmark of sum_losses: bench.h tells how to run it.
+#include "llmc/layers/classifier.h"
 
 #include "dev/vulkan/bench.h"
 
@@ -7,14 +7,16 @@ static void register_all() {
     const int n = bench().small ? 1024 : 65536;
     const Work work = {.bytes = 4.0 * n};
     for (const auto& version : sum_losses_versions())
-        for (int block : version.block_sizes)
-            bench_gpu(format_string("%s/block:%d/n:%d", version.name, block, n), work, [=] {
-                float *losses = bench_array(n), *total = bench_array(1);
-                return [=] { version.launch(*bench().pad, total, losses, n, 1.0f, block); };
-            });
+        for (int block_size : version.configs)
+            bench_gpu(format_string("%s/%s/n:%d", version.name, config_name(block_size).c_str(), n), work,
+                      [=] {
+                          const SumLosses p = {
+                              .total = bench_array(1), .losses = bench_array(n), .n = n, .scale = 1.0f};
+                          return [=] { version.launch(*bench().pad, p, block_size); };
+                      });
     bench_cpu(format_string("sum_losses_cpu/n:%d", 65536), {.bytes = 4.0 * 65536}, [=] {
-        static std::vector<float> x(65536, 0.5f), sum(1);
-        sum_losses_cpu(sum.data(), x.data(), 65536, 1.0f);
+        static std::vector<float> losses(65536, 0.5f), total(1);
+        sum_losses_cpu({.total = total.data(), .losses = losses.data(), .n = 65536, .scale = 1.0f});
     });
 }
 

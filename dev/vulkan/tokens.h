@@ -1,10 +1,10 @@
-// Tokens for the benchmarks of layers whose speed depends on how often each token occurs.
+// Tokens for benchmarks of layers whose speed depends on how often each token occurs.
 #pragma once
 #include <cmath>
 #include <random>
 #include <vector>
 
-// Tokens as unevenly spread as words are: token k about in proportion to 1 / (k + 3).
+// Tokens distributed like words: the frequency of token k is about proportional to 1 / (k + 3).
 inline std::vector<int> word_like_tokens(size_t count, int V) {
     std::mt19937 generator(1);
     std::uniform_real_distribution<double> uniform(0, 1);

@@ -1,19 +1,23 @@
-// Benchmark of transpose: see bench.h for how to run it.
-#include "llmc/transpose.h"
+// Benchmark of transpose: bench.h tells how to run it.
+#include "llmc/layers/transpose.h"
 
 #include "dev/vulkan/bench.h"
 
-template <class T>
+template <class Real>
 static void register_gpu() {
     for (const auto& [rows, columns] : {std::pair{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}})
-        for (const auto& version : transpose_versions<T>())
-            for (int block : version.block_sizes) {
+        for (const auto& version : transpose_versions<Real>())
+            for (int block_size : version.configs) {
                 const int r = rows, c = columns;
                 const size_t n = size_t(r) * c;
-                bench_gpu(format_string("%s/%s/block:%d/%dx%d", version.name, real_name<T>(), block, r, c),
-                          moves<T>(2.0 * double(n)), [=] {
-                              T *inp = bench_array<T>(n), *out = bench_array<T>(n);
-                              return [=] { version.launch(*bench().pad, out, inp, r, c, block); };
+                bench_gpu(format_string("%s/%s/%s/%dx%d", version.name, real_name<Real>(),
+                                        config_name(block_size).c_str(), r, c),
+                          memory_traffic<Real>(2.0 * double(n)), [=] {
+                              const Transpose<Real> p = {.out = bench_array<Real>(n),
+                                                         .inp = bench_array<Real>(n),
+                                                         .rows = r,
+                                                         .columns = c};
+                              return [=] { version.launch(*bench().pad, p, block_size); };
                           });
             }
 }
@@ -21,9 +25,9 @@ static void register_gpu() {
 static void register_all() {
     register_gpu<float>();
     register_gpu<bf16>();
-    bench_cpu("transpose_cpu/768x3072", moves<float>(2.0 * 768 * 3072), [] {
+    bench_cpu("transpose_cpu/768x3072", memory_traffic<float>(2.0 * 768 * 3072), [] {
         static std::vector<float> inp(768 * 3072, 0.5f), out(inp);
-        transpose_cpu(out.data(), inp.data(), 768, 3072);
+        transpose_cpu<float>({.out = out.data(), .inp = inp.data(), .rows = 768, .columns = 3072});
     });
 }
 

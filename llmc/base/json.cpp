@@ -1,0 +1,52 @@
+// Parsing and printing of JSON: see json.h.
+#include "llmc/base/json.h"
+
+#include <algorithm>
+
+#include "llmc/base/error.h"
+
+// Whether arrays and objects nest deeper than max_json_depth. Sees text that is not JSON as well.
+static bool is_too_deep(std::string_view text) {
+    int depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.size(); i++) {
+        const char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;  // an escaped quote does not end the string
+            else
+                in_string = c != '"';
+            continue;
+        }
+        in_string = c == '"';
+        if ((c == '[' || c == '{') && ++depth > max_json_depth) return true;
+        if (c == ']' || c == '}') depth--;
+    }
+    return false;
+}
+
+nlohmann::json parse_json_object(std::string_view text, const std::string& where) {
+    if (text.size() > max_json_bytes)
+        fail("%s has %zu bytes of JSON; at most %zu can be read", where.c_str(), text.size(), max_json_bytes);
+    if (is_too_deep(text))
+        fail("%s has JSON nested deeper than %d levels, which is refused", where.c_str(), max_json_depth);
+    nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
+    if (!object.is_object()) fail("%s is not a JSON object", where.c_str());
+    return object;
+}
+
+std::string json_text(const nlohmann::json& value, int indent) { return value.dump(indent); }
+
+std::string json_text(const JsonMembers& members, int indent) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (const auto& [name, value] : members) object[name] = value;
+    return object.dump(indent);
+}
+
+std::string describe_json(const nlohmann::json& value) {
+    if (value.is_array()) return "an array";
+    if (value.is_object()) return "an object";
+    const size_t longest = 60;
+    const std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    return text.size() <= longest ? text : text.substr(0, longest) + "...";
+}

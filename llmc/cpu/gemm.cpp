@@ -1,0 +1,493 @@
+// Packed GEMM on the CPU, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
+// (2008), in BLIS terms: each thread takes a tile of the result and walks K in blocks of KC. It packs its
+// columns of b into micro-panels, in the order in which the micro-kernel reads them; they stay in L2. It then
+// walks the rows of a in micro-panels that stay in L1. The micro-kernel keeps MR x NR accumulators in vector
+// registers.
+//
+// The micro-kernel multiplies an element of a, broadcast, by vectors of b. Packing a is therefore a mere copy
+// for either layout, and b needs transposing only if the operand is not transposed.
+//
+// Panels consist of 32-bit units: a float, or a pair of bf16 that are consecutive in K. The instructions that
+// multiply pairs (AVX512_BF16, AMX, Arm's BF16) flush subnormals to zero. AMX multiplies blocks of units
+// without a broadcast: it needs rows of a with consecutive units, so a transposed a must be transposed back.
+#include "llmc/cpu/gemm.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/cpu/gemm_kernels.h"
+
+static constexpr int KC = 384;                 // units of K in a block
+static constexpr int A_STRIDE = KC + 16;       // between packed rows of a: maps rows to different cache sets
+static constexpr int B_PANEL_UNITS = 1 << 17;  // capacity of b's packed panel: half a megabyte, for L2
+
+// dst (ceil(rows / 2), n): pairs of elements of two consecutive rows. Zeros pair with an odd last row.
+SIMD_CLONES static void interleave(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
+    for (int i = 0; i < rows; i += 2, dst += dst_ld, src += 2 * ld) {
+        const bf16* second = i + 1 < rows ? src + ld : src;
+        const uint32_t mask = i + 1 < rows ? ~0u : 0;
+#pragma omp simd
+        for (int j = 0; j < n; j++)
+            dst[j] = std::bit_cast<float>(uint32_t(src[j].bits) | (uint32_t(second[j].bits) << 16 & mask));
+    }
+}
+
+// Packing into units that are floats.
+template <class Real>
+struct FloatUnits {
+    static constexpr int per_unit = 1;  // elements
+    // Units u to u + 3, or unit u, of a row whose elements are consecutive in K.
+    static Float4 load_four(const Real* row, int u) { return load4(row + u); }
+    static float load_one(const Real* row, int u, int) { return float(row[u]); }
+    // `rows` rows whose kc elements are consecutive in K: dst (rows, units).
+    static void pack(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int kc) {
+        copy_to_floats(dst, dst_ld, src, ld, rows, kc);
+    }
+    // n columns of a transposed operand: dst (units, n).
+    static void pack_transposed(float* dst, size_t dst_ld, const Real* src, size_t ld, int kc, int n) {
+        copy_to_floats(dst, dst_ld, src, ld, kc, n);
+    }
+    // Whether kc consecutive elements in memory already are units.
+    static bool are_units(int) { return std::is_same_v<Real, float>; }
+};
+
+// Packing into units that are pairs of bf16. Zero pairs with an odd last element.
+struct PairUnits {
+    static constexpr int per_unit = 2;
+    static Float4 load_four(const bf16* row, int u) {
+        Float4 v;
+        memcpy(&v, row + 2 * u, sizeof v);
+        return v;
+    }
+    static float load_one(const bf16* row, int u, int kc) {
+        const uint32_t second = 2 * u + 1 < kc ? row[2 * u + 1].bits : 0;
+        return std::bit_cast<float>(row[2 * u].bits | second << 16);
+    }
+    static void pack(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int kc) {
+        for (int i = 0; i < rows; i++, dst += dst_ld, src += ld) {
+            memcpy(dst, src, size_t(kc / 2) * sizeof(float));
+            if (kc % 2) dst[kc / 2] = load_one(src, kc / 2, kc);
+        }
+    }
+    static void pack_transposed(float* dst, size_t dst_ld, const bf16* src, size_t ld, int kc, int n) {
+        interleave(dst, dst_ld, src, ld, kc, n);
+    }
+    static bool are_units(int kc) { return kc % 2 == 0; }
+};
+
+// A block of K of an operand: kc elements from k0 on.
+template <class Real>
+struct KBlock {
+    Operand<Real> x;
+    size_t k0;
+    int kc;
+
+    const Real* at(size_t row) const { return x.transposed ? x.p + k0 * x.ld + row : x.p + row * x.ld + k0; }
+    template <class Units>
+    int units() const {
+        return (kc + Units::per_unit - 1) / Units::per_unit;
+    }
+};
+
+// Rows of a as the micro-kernel reads them. Strides are in bytes.
+struct PackedRows {
+    const char* p;
+    size_t row_stride, unit_stride;
+};
+
+// Rows of a that are packed at a time. For a transposed a these are enough to read whole cache lines.
+static constexpr int MAX_GROUP = 64;
+static int group_rows(int mr, bool transposed) { return transposed ? std::min(4 * mr, MAX_GROUP) : mr; }
+
+// Packs rows of a transposed operand so that the units of each are consecutive: dst (rows, A_STRIDE). Pads
+// the last block of units with zeros.
+template <class Units, class Real>
+static void transpose_rows(float* dst, const KBlock<Real>& s, size_t row, int rows) {
+    constexpr int STEP = 16;  // units at a time, which stay in L1: whole blocks
+    float columns[STEP * MAX_GROUP];
+    const Real* src = s.at(row);
+    for (int k = 0; k < s.kc; k += STEP * Units::per_unit, dst += STEP) {
+        const int kc = std::min(STEP * Units::per_unit, s.kc - k);
+        if (kc < STEP * Units::per_unit || rows % 4) std::fill_n(columns, STEP * MAX_GROUP, 0.0f);
+        Units::pack_transposed(columns, MAX_GROUP, src + k * s.x.ld, s.x.ld, kc, rows);
+        for (int i = 0; i < rows; i += 4)
+            for (int u = 0; u < STEP; u += 4) {
+                const float* from = columns + u * MAX_GROUP + i;
+                const Float4 r[4] = {load4(from), load4(from + MAX_GROUP), load4(from + 2 * MAX_GROUP),
+                                     load4(from + 3 * MAX_GROUP)};
+                transpose4(dst + size_t(i) * A_STRIDE + u, A_STRIDE, r);
+            }
+    }
+}
+
+// Packs a group of `rows` rows of a. A transposed a gives (KC, group_rows()) if the micro-kernel can read
+// columns; otherwise rows have consecutive units. The micro-kernel reads rows in place if they already are
+// units in whole blocks and their lines do not crowd into a few cache sets. Missing rows and units are zero.
+template <class Units, class Real>
+static PackedRows pack_a(float* dst, const KernelSet& set, const KBlock<Real>& s, size_t row, int rows) {
+    const Real* src = s.at(row);
+    const size_t stride = s.x.ld * sizeof(Real);
+    const int units = s.template units<Units>(), padded_units = round_up(units, set.unit_multiple);
+    if (s.x.transposed && set.unit_multiple == 1) {
+        const int width = group_rows(set.mr, true);
+        if (rows % set.mr) std::fill_n(dst, size_t(KC) * width, 0.0f);
+        Units::pack_transposed(dst, width, src, s.x.ld, s.kc, rows);
+        return {reinterpret_cast<const char*>(dst), sizeof(float), width * sizeof(float)};
+    }
+    if (s.x.transposed) {
+        transpose_rows<Units>(dst, s, row, rows);
+    } else {
+        if (Units::are_units(s.kc) && units == padded_units && stride % 2048 && rows % set.row_step == 0)
+            return {reinterpret_cast<const char*>(src), stride, sizeof(float)};
+        Units::pack(dst, A_STRIDE, src, s.x.ld, rows, s.kc);
+        for (int i = 0; i < rows && units < padded_units; i++)
+            std::fill_n(dst + size_t(i) * A_STRIDE + units, padded_units - units, 0.0f);
+    }
+    for (int i = rows; i % set.row_step; i++) std::fill_n(dst + size_t(i) * A_STRIDE, KC, 0.0f);
+    return {reinterpret_cast<const char*>(dst), A_STRIDE * sizeof(float), sizeof(float)};
+}
+
+// Transposes `columns` columns of b into a micro-panel (units, nr). Missing columns are zero.
+template <class Units, class Real>
+static void transpose_micro_panel(float* dst, int nr, const KBlock<Real>& s, size_t column, int columns) {
+    const Real* src = s.at(column);
+    const size_t ld = s.x.ld;
+    const int units = s.template units<Units>(), whole = s.kc / Units::per_unit / 4 * 4,
+              whole_columns = columns / 4 * 4;
+    for (int u = 0; u < whole; u += 4)
+        for (int c = 0; c < whole_columns; c += 4) {
+            const Real* x = src + c * ld;
+            const Float4 r[4] = {Units::load_four(x, u), Units::load_four(x + ld, u),
+                                 Units::load_four(x + 2 * ld, u), Units::load_four(x + 3 * ld, u)};
+            transpose4(dst + size_t(u) * nr + c, nr, r);
+        }
+    for (int c = 0; c < columns; c++)
+        for (int u = c < whole_columns ? whole : 0; u < units; u++)
+            dst[size_t(u) * nr + c] = Units::load_one(src + c * ld, u, s.kc);
+    if (columns < nr)
+        for (int u = 0; u < units; u++)
+            std::fill(dst + size_t(u) * nr + columns, dst + size_t(u + 1) * nr, 0.0f);
+}
+
+// Packs a tile's columns of b into consecutive micro-panels. Pads the last block of units with zeros.
+template <class Units, class Real>
+static void pack_b(float* dst, const KernelSet& set, const KBlock<Real>& s, size_t column, int columns) {
+    const int units = s.template units<Units>(), padded_units = round_up(units, set.unit_multiple);
+    const int nr = set.nr;
+    for (int c = 0; c < columns; c += nr) {
+        const int n = std::min(nr, columns - c);
+        float* panel = dst + size_t(c) * padded_units;
+        if (!s.x.transposed) {
+            transpose_micro_panel<Units>(panel, nr, s, column + c, n);
+        } else {
+            if (n < nr) std::fill_n(panel, size_t(units) * nr, 0.0f);
+            Units::pack_transposed(panel, nr, s.at(column) + c, s.x.ld, s.kc, n);
+        }
+        std::fill_n(panel + size_t(units) * nr, size_t(padded_units - units) * nr, 0.0f);
+    }
+}
+
+// Prefetches what is packed next while the micro-kernel runs: each call of fetch() requests a share of its
+// cache lines.
+struct Prefetcher {
+    const char* next = nullptr;
+    size_t gap = 0;  // bytes from the end of a row's lines to the next row
+    int rows = 0, lines = 0, line = 0, share = 0;
+
+    Prefetcher() = default;
+    template <class Real>
+    Prefetcher(const KBlock<Real>& s, size_t first, int count, int calls)
+        : next(reinterpret_cast<const char*>(s.at(first))),
+          rows(s.x.transposed ? s.kc : count),
+          lines(int(ceil_div((s.x.transposed ? count : s.kc) * sizeof(Real), 64))),
+          share(int(ceil_div(size_t(rows) * lines, calls))) {
+        gap = s.x.ld * sizeof(Real) - size_t(lines) * 64;
+    }
+    void fetch() {
+        for (int n = 0; n < share && rows > 0; n++, next += 64) {
+            __builtin_prefetch(next, 0, 2);
+            if (++line == lines) line = 0, next += gap, rows--;
+        }
+    }
+};
+
+// A part of the result: the tile of a thread, or of one micro-kernel call.
+struct Region {
+    size_t row, column;
+    int rows, columns;
+};
+
+// With `accumulate`, first adds dst to the tile. A separate loop avoids that loads wait for stores whose
+// addresses may alias.
+template <class Real>
+static inline __attribute__((always_inline)) void store_columns(Real* dst, size_t ld, float* tile, int nr,
+                                                                int rows, int columns, bool accumulate) {
+    if (accumulate)
+        for (int i = 0; i < rows; i++)
+#pragma omp simd
+            for (int j = 0; j < columns; j++) tile[i * nr + j] += float(dst[i * ld + j]);
+    for (int i = 0; i < rows; i++)
+#pragma omp simd
+        for (int j = 0; j < columns; j++) dst[i * ld + j] = round_to<Real>(tile[i * nr + j]);
+}
+// Constant column counts are faster.
+template <class Real>
+static inline void store_rows(Real* dst, size_t ld, float* tile, int nr, const Region& part,
+                              bool accumulate) {
+    if (part.columns == 32) return store_columns(dst, ld, tile, nr, part.rows, 32, accumulate);
+    if (part.columns == 12) return store_columns(dst, ld, tile, nr, part.rows, 12, accumulate);
+    store_columns(dst, ld, tile, nr, part.rows, part.columns, accumulate);
+}
+SIMD_CLONES static void store(float* dst, size_t ld, float* tile, int nr, const Region& part,
+                              bool accumulate) {
+    store_rows(dst, ld, tile, nr, part, accumulate);
+}
+SIMD_CLONES static void store(bf16* dst, size_t ld, float* tile, int nr, const Region& part,
+                              bool accumulate) {
+    store_rows(dst, ld, tile, nr, part, accumulate);
+}
+SIMD_CLONES static void store(fp16* dst, size_t ld, float* tile, int nr, const Region& part,
+                              bool accumulate) {
+    store_rows(dst, ld, tile, nr, part, accumulate);
+}
+
+// Adds a bias to each of `rows` rows of tile (mr, nr), and transposes it: dst (nr, ld).
+static void transpose_tile(float* dst, int ld, const float* tile, int nr, int rows, const float* bias) {
+    for (int i = 0; i < rows; i += 4)
+        for (int j = 0; j < nr; j += 4) {
+            Float4 r[4] = {};
+            for (int k = 0; k < std::min(4, rows - i); k++)
+                r[k] = load4(tile + (i + k) * nr + j) + bias[i + k];
+            transpose4(dst + j * ld + i, ld, r);
+        }
+}
+
+// The epilogue: stores tile (mr, nr) to the result, with bias, transposition and accumulation.
+template <class Real>
+static void store_tile(const Result<Real>& c, const Region& part, float* tile, const KernelSet& set) {
+    float bias[MAX_MR] = {}, finished[MAX_NR * MAX_MR];
+    if (!c.transposed && !c.bias)
+        return store(c.p + part.row * c.ld + part.column, c.ld, tile, set.nr, part, c.accumulate);
+    for (int i = 0; i < part.rows && c.bias; i++) bias[i] = float(c.bias[part.row + i]);
+    if (c.transposed) {
+        const int ld = round_up(set.mr, 4);
+        transpose_tile(finished, ld, tile, set.nr, part.rows, bias);
+        return store(c.p + part.column * c.ld + part.row, c.ld, finished, ld,
+                     {part.column, part.row, part.columns, part.rows}, c.accumulate);
+    }
+    for (int i = 0; i < part.rows; i++)
+        for (int j = 0; j < set.nr; j++) finished[i * set.nr + j] = tile[i * set.nr + j] + bias[i];
+    store(c.p + part.row * c.ld + part.column, c.ld, finished, set.nr, part, c.accumulate);
+}
+
+// Prefetches the lines that store_tile() writes, to hide the memory latency.
+template <class Real>
+static void prefetch_tile(const Result<Real>& c, const Region& part) {
+    const size_t row = c.transposed ? part.column : part.row, column = c.transposed ? part.row : part.column;
+    const int rows = c.transposed ? part.columns : part.rows,
+              columns = c.transposed ? part.rows : part.columns;
+    for (int i = 0; i < rows; i++) {
+        const char* first = reinterpret_cast<const char*>(c.p + (row + i) * c.ld + column);
+        const char* last = first + size_t(columns) * sizeof(Real) - 1;
+        __builtin_prefetch(first, 1);
+        __builtin_prefetch(last, 1);
+    }
+}
+
+// A thread's buffers, which it keeps until it ends.
+struct ThreadBuffers {
+    LineFloats a, b;          // packed panels
+    LineFloats accumulators;  // (mr, nr) for each micro-kernel call of the tile, consecutive
+};
+
+// A GEMM and the micro-kernels that it runs on.
+template <class Real>
+struct GemmRun {
+    const KernelSet& set;
+    const Gemm<Real>& gemm;
+};
+
+// Multiplies one block of K of a tile, from k0 on: runs all its micro-kernel calls. The accumulators of
+// consecutive calls are `step` floats apart.
+template <class Units, class Real>
+static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, const Region& tile, size_t k0,
+                             float* accumulators, size_t step) {
+    const KernelSet& set = x.set;
+    const Gemm<Real>& gemm = x.gemm;
+    const size_t block = size_t(KC) * Units::per_unit;
+    const int kc = int(std::min(block, gemm.K - k0)), next_kc = int(std::min(block, gemm.K - k0 - kc));
+    const KBlock<Real> a = {gemm.a, k0, kc}, b = {gemm.b, k0, kc}, next_b = {gemm.b, k0 + kc, next_kc};
+    const int units = round_up(a.template units<Units>(), set.unit_multiple),
+              group = group_rows(set.mr, gemm.a.transposed);
+    const int calls_per_row = int(ceil_div(tile.columns, set.nr)),
+              calls = int(ceil_div(tile.rows, set.mr)) * calls_per_row;
+    const bool last = next_kc == 0;
+    float *a_panel = buffers.a.data(), *b_panel = buffers.b.data();
+    pack_b<Units>(b_panel, set, b, tile.column, tile.columns);
+    Prefetcher next_columns = last ? Prefetcher() : Prefetcher(next_b, tile.column, tile.columns, calls);
+    for (int g = 0; g < tile.rows; g += group) {
+        const int rows_here = std::min(group, tile.rows - g),
+                  rows_after = std::min(group, tile.rows - g - rows_here);
+        const PackedRows from = pack_a<Units>(a_panel, set, a, tile.row + g, rows_here);
+        Prefetcher next_rows(a, tile.row + g + rows_here, rows_after,
+                             int(ceil_div(rows_here, set.mr)) * calls_per_row);
+        for (int i = 0; i < rows_here; i += set.mr) {
+            const int rows = std::min(set.mr, rows_here - i);
+            MicroKernel* kernel = kernel_for(set, rows);
+            KernelInput in = {.a = from.p + size_t(i) * from.row_stride,
+                              .a_row = from.row_stride,
+                              .a_unit = from.unit_stride,
+                              .b = b_panel,
+                              .units = units,
+                              .add = k0 > 0};
+            for (int j = 0; j < tile.columns; j += set.nr) {
+                const Region part = {tile.row + g + i, tile.column + j, rows,
+                                     std::min(set.nr, tile.columns - j)};
+                next_rows.fetch();
+                next_columns.fetch();
+                if (last) prefetch_tile(gemm.c, part);
+                kernel(accumulators, in);
+                if (last) store_tile(gemm.c, part, accumulators, set);
+                accumulators += step;
+                in.b += size_t(units) * set.nr;
+            }
+        }
+    }
+}
+
+// Computes one tile of the result over all of K.
+template <class Units, class Real>
+static void compute_tile(ThreadBuffers& buffers, const GemmRun<Real>& x, const Region& tile) {
+    const size_t block = size_t(KC) * Units::per_unit, mr = x.set.mr, nr = x.set.nr,
+                 columns = size_t(round_up(tile.columns, x.set.nr));
+    buffers.a.at_least(size_t(A_STRIDE) * MAX_GROUP);
+    buffers.b.at_least(columns * KC);
+    // With a single block of K, every micro-kernel call reuses the same accumulators.
+    const size_t step = x.gemm.K > block ? mr * nr : 0;
+    const size_t floats = step ? size_t(round_up(tile.rows, x.set.mr)) * columns : mr * nr;
+    float* accumulators = buffers.accumulators.at_least(floats);
+    if (x.set.begin) x.set.begin();
+    for (size_t k0 = 0; k0 < x.gemm.K; k0 += block)
+        multiply_k_block<Units>(buffers, x, tile, k0, accumulators, step);
+    if (x.set.end) x.set.end();
+}
+
+struct TileShape {
+    size_t rows, columns;
+};
+
+// Chooses the tile shape that minimizes the time of the slowest thread. The model counts cycles per unit of
+// K: rows * columns multiply-adds at 16 per cycle, and packing at about a third of a cycle for a float that
+// is copied, two thirds for one that is transposed.
+static TileShape choose_tiles(const KernelSet& set, size_t rows, size_t columns, size_t K, bool transposes,
+                              int threads) {
+    const size_t max_columns = B_PANEL_UNITS / std::clamp<size_t>(K, 64, KC) / set.nr * set.nr,
+                 max_accumulators = K > KC ? 768 * 256 : ~size_t(0);
+    TileShape best = {};
+    double least = 0;
+    for (size_t across = ceil_div(columns, max_columns); across <= ceil_div(columns, set.nr); across++) {
+        const size_t width = ceil_div(ceil_div(columns, across), set.nr) * set.nr;
+        for (size_t down = 1; down <= ceil_div(rows, set.mr); down++) {
+            const size_t height = ceil_div(ceil_div(rows, down), set.mr) * set.mr;
+            if (height * width > max_accumulators) continue;
+            const size_t waves = ceil_div(ceil_div(rows, height) * ceil_div(columns, width), threads);
+            const double cycles = double(waves) * (double(height * width) / 16 + 0.3 * double(height) +
+                                                   (transposes ? 0.7 : 0.3) * double(width));
+            if (!best.rows || cycles < least) {
+                best = {height, width};
+                least = cycles;
+            }
+            if (waves > 8) break;
+        }
+        if (across >= 8 + ceil_div(columns, max_columns)) break;
+    }
+    return best;
+}
+
+template <class Units, class Real>
+static void run_tiles(const KernelSet& set, const Gemm<Real>& gemm) {
+    const size_t M = gemm.M, N = gemm.N;
+    const TileShape shape = choose_tiles(set, M, N, gemm.K, !gemm.b.transposed, omp_get_max_threads());
+    const size_t across = ceil_div(N, shape.columns), count = across * ceil_div(M, shape.rows);
+#pragma omp parallel for schedule(dynamic)
+    for (size_t t = 0; t < count; t++) {
+        static thread_local ThreadBuffers buffers;
+        const size_t row = t / across * shape.rows, column = t % across * shape.columns;
+        const Region tile = {row, column, int(std::min(shape.rows, M - row)),
+                             int(std::min(shape.columns, N - column))};
+        compute_tile<Units>(buffers, GemmRun<Real>{set, gemm}, tile);
+    }
+}
+
+// A forward GEMM of so few columns, as in text generation, is bound by reading a, the weights. Dot products
+// stream through a, and fill no micro-tiles with columns that do not exist.
+static const size_t FEW_COLUMNS = 4;
+static const int DOT_ROWS = 4;
+
+// sums[i] = row i of a times b, for DOT_ROWS rows. Rows past `rows` repeat the last one.
+template <class Real>
+static inline void dot_rows(float* sums, const Real* a, size_t ld, const float* b, int rows, size_t K) {
+    const Real *a0 = a, *a1 = a + size_t(std::min(1, rows - 1)) * ld,
+               *a2 = a + size_t(std::min(2, rows - 1)) * ld, *a3 = a + size_t(std::min(3, rows - 1)) * ld;
+    float sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+#pragma omp simd reduction(+ : sum0, sum1, sum2, sum3)
+    for (size_t k = 0; k < K; k++) {
+        sum0 += float(a0[k]) * b[k];
+        sum1 += float(a1[k]) * b[k];
+        sum2 += float(a2[k]) * b[k];
+        sum3 += float(a3[k]) * b[k];
+    }
+    const float all[DOT_ROWS] = {sum0, sum1, sum2, sum3};
+    memcpy(sums, all, sizeof all);
+}
+SIMD_CLONES static void dots(float* sums, const float* a, size_t ld, const float* b, int rows, size_t K) {
+    dot_rows(sums, a, ld, b, rows, K);
+}
+SIMD_CLONES static void dots(float* sums, const bf16* a, size_t ld, const float* b, int rows, size_t K) {
+    dot_rows(sums, a, ld, b, rows, K);
+}
+SIMD_CLONES static void dots(float* sums, const fp16* a, size_t ld, const float* b, int rows, size_t K) {
+    dot_rows(sums, a, ld, b, rows, K);
+}
+
+// Whether run_few_columns() can compute this GEMM.
+template <class Real>
+static bool has_few_columns(const Gemm<Real>& gemm) {
+    return gemm.N <= FEW_COLUMNS && !gemm.a.transposed && !gemm.b.transposed && gemm.c.transposed &&
+           !gemm.c.accumulate;
+}
+
+template <class Real>
+static void run_few_columns(const Gemm<Real>& gemm) {
+    const Result<Real>& c = gemm.c;
+    const Operand<Real>&a = gemm.a, &b = gemm.b;
+    const size_t M = gemm.M, N = gemm.N, K = gemm.K;
+    std::vector<float> b_floats(N * K);
+    copy_to_floats(b_floats.data(), K, b.p, b.ld, int(N), int(K));
+#pragma omp parallel for
+    for (size_t row = 0; row < M; row += DOT_ROWS)
+        for (size_t column = 0; column < N; column++) {
+            float sums[DOT_ROWS];
+            const int count = int(std::min<size_t>(DOT_ROWS, M - row));
+            dots(sums, a.p + row * a.ld, a.ld, b_floats.data() + column * K, count, K);
+            for (size_t i = row; i < row + size_t(count); i++)
+                c.p[column * c.ld + i] = Real(sums[i - row] + (c.bias ? float(c.bias[i]) : 0.0f));
+        }
+}
+
+template <class Real>
+void gemm_cpu(const Gemm<Real>& gemm) {
+    if (has_few_columns(gemm)) return run_few_columns(gemm);
+    const KernelSet& set = best_kernels<Real>();
+    if constexpr (std::is_same_v<Real, bf16>)
+        if (set.bf16_pairs) return run_tiles<PairUnits>(set, gemm);
+    run_tiles<FloatUnits<Real>>(set, gemm);
+}
+
+#define INSTANTIATE(Real) template void gemm_cpu(const Gemm<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

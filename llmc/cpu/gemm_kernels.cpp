@@ -1,0 +1,253 @@
+// The micro-kernels of the CPU's GEMMs. CMakeLists.txt allows fused multiply-adds in this file. Each function
+// is spelled out for every instruction set and type, because target_clones does not work on templates.
+#include "llmc/cpu/gemm_kernels.h"
+
+#include <type_traits>
+
+#include "llmc/cpu/amx.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <arm_neon.h>
+#endif
+
+// A micro-kernel of MR rows by NV vectors, which occupies MR * NV + NV + 1 registers. The loops over rows and
+// vectors must be fully unrolled to keep the accumulators in registers. One pointer serves three rows of a.
+template <class Vector, int MR, int NV>
+__attribute__((always_inline)) inline void multiply_micro_panels(float* tile, const KernelInput& in) {
+    constexpr int width = sizeof(Vector) / sizeof(float), POINTERS = (MR + 2) / 3;
+    Vector acc[MR][NV] = {};
+    if (in.add)
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; j++) memcpy(&acc[i][j], tile + (i * NV + j) * width, sizeof(Vector));
+    const size_t a_row = in.a_row, a_unit = in.a_unit;
+    const float* b = in.b;
+    const char* a[POINTERS];
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
+    for (int u = 0; u < in.units; u++, b += NV * width) {
+        Vector row[NV];
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; j++) memcpy(&row[j], b + j * width, sizeof(Vector));
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            float x;
+            memcpy(&x, a[i / 3] + (i % 3) * a_row, sizeof x);
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; j++) acc[i][j] += x * row[j];
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; j++) memcpy(tile + (i * NV + j) * width, &acc[i][j], sizeof(Vector));
+}
+
+#if defined(__x86_64__)
+template <int MR>
+__attribute__((target("avx512f"))) void kernel_avx512(float* tile, const KernelInput& in) {
+    multiply_micro_panels<Float16, MR, 2>(tile, in);
+}
+template <int MR>
+__attribute__((target("avx2,fma"))) void kernel_avx2(float* tile, const KernelInput& in) {
+    multiply_micro_panels<Float8, MR, 2>(tile, in);
+}
+template <int MR>
+void kernel_base(float* tile, const KernelInput& in) {
+    multiply_micro_panels<Float4, MR, 2>(tile, in);
+}
+
+// multiply_micro_panels() for units that are pairs of bf16.
+template <int MR>
+__attribute__((target("avx512f,avx512bf16"))) void kernel_bf16(float* tile, const KernelInput& in) {
+    constexpr int POINTERS = (MR + 2) / 3;
+    __m512 acc[MR][2] = {};
+    if (in.add)
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++)
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; j++) acc[i][j] = _mm512_loadu_ps(tile + (i * 2 + j) * 16);
+    const size_t a_row = in.a_row, a_unit = in.a_unit;
+    const float* b = in.b;
+    const char* a[POINTERS];
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
+    for (int u = 0; u < in.units; u++, b += 32) {
+        const __m512bh row[2] = {__m512bh(_mm512_loadu_ps(b)), __m512bh(_mm512_loadu_ps(b + 16))};
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            int pair;
+            memcpy(&pair, a[i / 3] + (i % 3) * a_row, sizeof pair);
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; j++)
+                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], __m512bh(_mm512_set1_epi32(pair)), row[j]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) _mm512_storeu_ps(tile + (i * 2 + j) * 16, acc[i][j]);
+}
+
+// Each TDPBF16PS multiplies 16 rows of a, 16 pairs each, by 16 units of 16 columns of b. Tile registers 0 to
+// 3 hold accumulators, 4 and 5 rows of a, 6 and 7 columns of b.
+template <int MR>
+__attribute__((target("amx-tile,amx-bf16"))) void kernel_amx(float* tile, const KernelInput& in) {
+    const int row = 32 * sizeof(float);  // bytes, of the tile and of b
+    const char *upper = in.a, *lower = in.a + 16 * in.a_row, *b = reinterpret_cast<const char*>(in.b);
+    float* below = tile + 16 * 32;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (in.add) {
+        _tile_loadd(0, tile, row);
+        _tile_loadd(1, tile + 16, row);
+        if constexpr (MR == 32) {
+            _tile_loadd(2, below, row);
+            _tile_loadd(3, below + 16, row);
+        }
+    }
+    for (int u = 0; u < in.units; u += 16, upper += 64, lower += 64, b += 16 * row) {
+        _tile_loadd(4, upper, in.a_row);
+        _tile_loadd(6, b, row);
+        _tile_loadd(7, b + 64, row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if constexpr (MR == 32) {
+            _tile_loadd(5, lower, in.a_row);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, tile, row);
+    _tile_stored(1, tile + 16, row);
+    if constexpr (MR == 32) {
+        _tile_stored(2, below, row);
+        _tile_stored(3, below + 16, row);
+    }
+}
+
+static const KernelSet base_set = {
+    .mr = 6, .nr = 8, .row_step = 2, .run = {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
+static const KernelSet avx2_set = {
+    .mr = 6, .nr = 16, .row_step = 2, .run = {kernel_avx2<2>, kernel_avx2<4>, kernel_avx2<6>}};
+static const KernelSet avx512_set = {
+    .mr = 12, .nr = 32, .row_step = 4, .run = {kernel_avx512<4>, kernel_avx512<8>, kernel_avx512<12>}};
+static const KernelSet bf16_set = {.mr = 12,
+                                   .nr = 32,
+                                   .row_step = 4,
+                                   .bf16_pairs = true,
+                                   .run = {kernel_bf16<4>, kernel_bf16<8>, kernel_bf16<12>}};
+static const KernelSet amx_set = {.mr = 32,
+                                  .nr = 32,
+                                  .row_step = 16,
+                                  .bf16_pairs = true,
+                                  .unit_multiple = 16,
+                                  .run = {kernel_amx<16>, kernel_amx<32>},
+                                  .begin = configure_tiles,
+                                  .end = release_tiles};
+
+template <class Real>
+const KernelSet& best_kernels() {
+    const SimdLevel level = simd_level();
+    if (level >= SIMD_BF16 && std::is_same_v<Real, bf16>) return level >= SIMD_AMX ? amx_set : bf16_set;
+    return level >= SIMD_AVX512 ? avx512_set : level >= SIMD_AVX2 ? avx2_set : base_set;
+}
+#else
+// For NEON and similar: 32 registers of four floats. With NV = 4, g++ 12 spills one of the 24 accumulators.
+template <int MR>
+void kernel_base(float* tile, const KernelInput& in) {
+    multiply_micro_panels<Float4, MR, 3>(tile, in);
+}
+static const KernelSet base_set = {
+    .mr = 6, .nr = 12, .row_step = 2, .run = {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
+
+#if defined(__aarch64__) && defined(__linux__)
+// kernel_bf16() above with Arm's BFDOT.
+template <int MR>
+__attribute__((target("arch=armv8.2-a+bf16"))) void kernel_bf16(float* tile, const KernelInput& in) {
+    constexpr int POINTERS = (MR + 2) / 3;
+    float32x4_t acc[MR][3] = {};
+    if (in.add)
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++)
+#pragma GCC unroll 3
+            for (int j = 0; j < 3; j++) acc[i][j] = vld1q_f32(tile + (i * 3 + j) * 4);
+    const size_t a_row = in.a_row, a_unit = in.a_unit;
+    const float* b = in.b;
+    const char* a[POINTERS];
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
+    for (int u = 0; u < in.units; u++, b += 12) {
+        const bfloat16x8_t row[3] = {vreinterpretq_bf16_f32(vld1q_f32(b)),
+                                     vreinterpretq_bf16_f32(vld1q_f32(b + 4)),
+                                     vreinterpretq_bf16_f32(vld1q_f32(b + 8))};
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            uint32_t pair;
+            memcpy(&pair, a[i / 3] + (i % 3) * a_row, sizeof pair);
+            const bfloat16x8_t pairs = vreinterpretq_bf16_u32(vdupq_n_u32(pair));
+#pragma GCC unroll 3
+            for (int j = 0; j < 3; j++) acc[i][j] = vbfdotq_f32(acc[i][j], pairs, row[j]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < 3; j++) vst1q_f32(tile + (i * 3 + j) * 4, acc[i][j]);
+}
+static const KernelSet bf16_set = {.mr = 6,
+                                   .nr = 12,
+                                   .row_step = 2,
+                                   .bf16_pairs = true,
+                                   .run = {kernel_bf16<2>, kernel_bf16<4>, kernel_bf16<6>}};
+#endif
+
+template <class Real>
+const KernelSet& best_kernels() {
+#if defined(__aarch64__) && defined(__linux__)
+    if (simd_level() >= SIMD_BF16 && std::is_same_v<Real, bf16>) return bf16_set;
+#endif
+    return base_set;
+}
+#endif
+
+template <class Real>
+static inline void copy_rows(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int n) {
+    for (int i = 0; i < rows; i++, dst += dst_ld, src += ld)
+#pragma omp simd
+        for (int j = 0; j < n; j++) dst[j] = float(src[j]);
+}
+SIMD_CLONES static void copy(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n) {
+    copy_rows(dst, dst_ld, src, ld, rows, n);
+}
+SIMD_CLONES static void copy(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
+    copy_rows(dst, dst_ld, src, ld, rows, n);
+}
+SIMD_CLONES static void copy(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n) {
+    copy_rows(dst, dst_ld, src, ld, rows, n);
+}
+
+// The clones are static: clang mangles calls to clones in other files differently.
+void copy_to_floats(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n) {
+    copy(dst, dst_ld, src, ld, rows, n);
+}
+void copy_to_floats(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
+    copy(dst, dst_ld, src, ld, rows, n);
+}
+void copy_to_floats(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n) {
+    copy(dst, dst_ld, src, ld, rows, n);
+}
+
+#define INSTANTIATE(Real) template const KernelSet& best_kernels<Real>();
+FOR_EACH_REAL(INSTANTIATE)

@@ -1,0 +1,39 @@
+// Support for several instruction sets in one program, selected at run time.
+#pragma once
+
+// SIMD_CLONES before a function compiles it for AVX-512, AVX2 and the base instruction set; the program
+// selects one clone when it starts. One binary then runs on any x86-64 CPU and is fast on recent ones. The
+// function must be a plain loop nest without OpenMP parallel regions, because the compiler outlines those and
+// drops the target: call the function from inside such a region instead. On other platforms the macro is
+// empty (aarch64 has NEON in its base).
+#if defined(__x86_64__) && defined(__linux__)
+#define SIMD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SIMD_CLONES
+#endif
+
+// Vectors of floats. Plain arithmetic on them compiles to the widest instructions of the function's target.
+// Load and store them with memcpy, which assumes neither alignment nor aliasing.
+typedef float Float4 __attribute__((vector_size(16)));
+typedef float Float8 __attribute__((vector_size(32)));
+typedef float Float16 __attribute__((vector_size(64)));
+
+// Instruction sets of the GEMM micro-kernels, each a superset of those before it:
+//   SIMD_BASE    SSE2 or NEON
+//   SIMD_AVX2    AVX2 and FMA; not on Arm
+//   SIMD_AVX512  AVX-512 F; not on Arm
+//   SIMD_BF16    AVX512_BF16, or Arm's FEAT_BF16 (detected on Linux only)
+//   SIMD_AMX     AMX tiles of bf16, if Linux lets the process use them; not on Arm
+enum SimdLevel { SIMD_BASE, SIMD_AVX2, SIMD_AVX512, SIMD_BF16, SIMD_AMX };
+
+// The highest level that the CPU supports.
+SimdLevel best_simd_level();
+
+// "AVX2", "AMX" and so on.
+const char* simd_level_name(SimdLevel level);
+
+// The level that GEMMs use: the best one, unless choose_simd_level() selected another.
+SimdLevel simd_level();
+
+// For tests, which run at every level. A level that the CPU lacks crashes the program at the next GEMM.
+void choose_simd_level(SimdLevel level);

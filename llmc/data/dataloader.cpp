@@ -1,0 +1,240 @@
+// The data loader. It draws samples in llm.c's order for one process: the same seed gives the same batches,
+// if every shard holds at least one batch, which llm.c requires. llm.c drops the leftover tokens of each
+// shard.
+#include "llmc/data/dataloader.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "llmc/base/error.h"
+
+using Shard = DataLoader::Shard;
+using Piece = DataLoader::Piece;
+using Batch = DataLoader::Batch;
+
+// Keeps the files in order. A file too small for a batch is joined to the files after it; the last files, if
+// too small even together, to the shard before.
+static std::vector<Shard> group_shards(const std::vector<TokenShard>& files, uint64_t batch_tokens) {
+    std::vector<Shard> shards;
+    for (const TokenShard& file : files) {
+        if (shards.empty() || shards.back().num_tokens > batch_tokens) shards.emplace_back();
+        shards.back().files.push_back(file);
+        shards.back().num_tokens += file.tokens;
+    }
+    if (shards.size() > 1 && shards.back().num_tokens <= batch_tokens) {
+        Shard rest = std::move(shards.back());
+        shards.pop_back();
+        shards.back().files.insert(shards.back().files.end(), rest.files.begin(), rest.files.end());
+        shards.back().num_tokens += rest.num_tokens;
+    }
+    return shards;
+}
+
+DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
+                       uint64_t seed)
+    : batch_tokens(uint64_t(B) * T), vocab(vocab_size) {
+    if (B < 1 || T < 1) fail("batch size (%d) and sequence length (%d) must be positive", B, T);
+    shards = std::make_shared<std::vector<Shard>>(group_shards(open_token_shards(pattern), batch_tokens));
+    uint64_t targets = 0;  // every token but each shard's first
+    for (const Shard& shard : *shards) {
+        tokens += shard.num_tokens;
+        targets += shard.num_tokens - (shard.num_tokens > 0);
+    }
+    if (targets < batch_tokens) {
+        fail("'%s' holds %llu tokens, but a batch of %d x %d needs %llu; use a smaller batch or more text",
+             pattern.c_str(), (unsigned long long)tokens, B, T, (unsigned long long)batch_tokens + 1);
+    }
+    batches = (targets + batch_tokens - 1) / batch_tokens;
+    at.should_shuffle = should_shuffle;
+    at.shuffle_random = Random(seed);
+    if (should_shuffle) {
+        at.shard_indices.resize(shards->size());
+        std::iota(at.shard_indices.begin(), at.shard_indices.end(), 0);
+    }
+    reset();
+}
+
+uint64_t DataLoader::shard_number() const {
+    return at.should_shuffle ? at.shard_indices[at.current_shard] : at.current_shard;
+}
+
+uint64_t DataLoader::num_samples() const { return (*shards)[shard_number()].num_samples(at.sample_tokens); }
+
+// Tokens at the end of a shard that do not fill a sample.
+static uint64_t leftover_of(const Shard& shard, uint64_t sample_tokens) {
+    return shard.num_tokens - (shard.num_tokens > 0) - shard.num_samples(sample_tokens) * sample_tokens;
+}
+
+uint64_t DataLoader::leftover_tokens() const {
+    uint64_t sum = 0;
+    for (const Shard& shard : *shards) sum += leftover_of(shard, at.sample_tokens);
+    return sum;
+}
+
+void DataLoader::reset() {
+    at.current_shard = 0;
+    if (at.should_shuffle) shuffle(at.shard_indices.data(), at.shard_indices.size(), at.shuffle_random);
+    start_shard();
+}
+
+void DataLoader::start_shard() {
+    at.current_sample = at.token_in_sample = 0;
+    at.sample_tokens = batch_tokens;
+    if (!at.should_shuffle) return;
+    at.intra_shard_indices.resize(num_samples());
+    std::iota(at.intra_shard_indices.begin(), at.intra_shard_indices.end(), 0);
+    shuffle(at.intra_shard_indices.data(), at.intra_shard_indices.size(), at.shuffle_random);
+}
+
+bool DataLoader::at_epoch_end() const {
+    if (at.current_shard + 1 < shards->size() || at.current_sample < num_samples()) return false;
+    return (at.current_sample - num_samples()) * at.sample_tokens + at.token_in_sample >= leftover_tokens();
+}
+
+// Draws at most `wanted` leftover tokens, from the current position on.
+Piece DataLoader::take_leftover(uint64_t wanted) {
+    uint64_t skip = (at.current_sample - num_samples()) * at.sample_tokens + at.token_in_sample;
+    const uint64_t before = num_samples() * at.sample_tokens + skip;
+    for (uint64_t number = 0; number < shards->size(); number++) {
+        const Shard& shard = (*shards)[number];
+        const uint64_t left = leftover_of(shard, at.sample_tokens);
+        if (skip < left) {
+            const uint64_t count = std::min(wanted, left - skip);
+            at.current_sample = (before + count) / at.sample_tokens;
+            at.token_in_sample = (before + count) % at.sample_tokens;
+            return {number, shard.num_samples(at.sample_tokens) * at.sample_tokens + skip, count};
+        }
+        skip -= left;
+    }
+    return {0, 0, 0};
+}
+
+// Draws at most `wanted` consecutive tokens and advances the position.
+Piece DataLoader::take(uint64_t wanted) {
+    if (at.current_sample >= num_samples()) {
+        if (at.current_shard + 1 == shards->size()) return take_leftover(wanted);
+        at.current_shard++;
+        start_shard();
+    }
+    const uint64_t sample = at.should_shuffle ? at.intra_shard_indices[at.current_sample] : at.current_sample;
+    const uint64_t count = std::min(wanted, at.sample_tokens - at.token_in_sample);
+    const Piece piece = {shard_number(), sample * at.sample_tokens + at.token_in_sample, count};
+    at.token_in_sample += count;
+    if (at.token_in_sample == at.sample_tokens) {
+        at.current_sample++;
+        at.token_in_sample = 0;
+    }
+    return piece;
+}
+
+// Draws the pieces of the next batch; `fresh` counts its tokens that are new in this epoch.
+std::vector<Piece> DataLoader::take_batch(int& fresh) {
+    if (at_epoch_end()) reset();
+    std::vector<Piece> pieces;
+    uint64_t missing = batch_tokens;
+    while (missing > 0 && !at_epoch_end()) {
+        pieces.push_back(take(missing));
+        missing -= pieces.back().count;
+    }
+    fresh = int(batch_tokens - missing);
+    for (uint64_t number = 0; missing > 0; number++) {  // fill up the epoch's last batch
+        const uint64_t count = std::min(missing, std::max<uint64_t>((*shards)[number].num_tokens, 1) - 1);
+        if (count > 0) pieces.push_back({number, 0, count});
+        missing -= count;
+    }
+    if (at.token_in_sample > 0 && at_epoch_end()) {  // an epoch ends at a sample boundary
+        at.current_sample++;
+        at.token_in_sample = 0;
+    }
+    return pieces;
+}
+
+// Tokens [first, first + count) of a shard.
+static std::vector<uint16_t> read_range(const Shard& shard, uint64_t first, uint64_t count, int vocab_size) {
+    std::vector<uint16_t> tokens(count);
+    size_t filled = 0;
+    for (const TokenShard& file : shard.files) {
+        if (first >= file.tokens) {
+            first -= file.tokens;
+            continue;
+        }
+        const size_t some = std::min<uint64_t>(count - filled, file.tokens - first);
+        read_tokens(file, first, some, tokens.data() + filled);
+        check_tokens(file, first, std::span(tokens).subspan(filled, some), vocab_size);
+        filled += some;
+        first = 0;
+        if (filled == count) break;
+    }
+    return tokens;
+}
+
+static Batch read_batch(DataLoader::Shards shards, std::vector<Piece> pieces, int vocab_size) {
+    Batch batch;
+    for (const Piece& piece : pieces) {
+        const auto tokens = read_range((*shards)[piece.shard], piece.first, piece.count + 1, vocab_size);
+        batch.inputs.insert(batch.inputs.end(), tokens.begin(), tokens.end() - 1);
+        batch.targets.insert(batch.targets.end(), tokens.begin() + 1, tokens.end());
+    }
+    return batch;
+}
+
+// Starts reading the batch after this one if it is the shard's next sample, which it nearly always is.
+void DataLoader::prefetch() {
+    prefetched_pieces.clear();
+    if (at.sample_tokens != batch_tokens || at.token_in_sample > 0 || at.current_sample >= num_samples())
+        return;
+    const uint64_t sample = at.should_shuffle ? at.intra_shard_indices[at.current_sample] : at.current_sample;
+    prefetched_pieces = {{shard_number(), sample * batch_tokens, batch_tokens}};
+    prefetched = std::async(std::launch::async, read_batch, shards, prefetched_pieces, vocab);
+}
+
+int DataLoader::next_batch(int* inputs, int* targets) {
+    int fresh;
+    const std::vector<Piece> pieces = take_batch(fresh);
+    const bool was_prefetched = !prefetched_pieces.empty() && prefetched_pieces == pieces;
+    prefetched_pieces.clear();
+    const Batch batch = was_prefetched ? prefetched.get() : read_batch(shards, pieces, vocab);
+    std::copy(batch.inputs.begin(), batch.inputs.end(), inputs);
+    std::copy(batch.targets.begin(), batch.targets.end(), targets);
+    prefetch();
+    return fresh;
+}
+
+// Whether values are 0..size-1 in some order.
+static bool is_permutation_of(const std::vector<int32_t>& values, uint64_t size) {
+    std::vector<bool> seen(values.size());
+    for (int32_t value : values) {
+        if (value < 0 || size_t(value) >= values.size() || seen[value]) return false;
+        seen[value] = true;
+    }
+    return values.size() == size;
+}
+
+void DataLoader::resume(const DataPosition& position) {
+    const char* hint = "resume with the same data files, or start a new run from the weights with -e";
+    if (position.should_shuffle != at.should_shuffle) {
+        fail("the saved data position is %s, but this run's data is %s",
+             position.should_shuffle ? "shuffled" : "in order", at.should_shuffle ? "shuffled" : "in order");
+    }
+    if (position.current_shard >= shards->size() ||
+        (at.should_shuffle && !is_permutation_of(position.shard_indices, shards->size()))) {
+        fail("the saved data position does not fit %zu shards; %s", shards->size(), hint);
+    }
+    if (position.sample_tokens >> 40)
+        fail("the saved data position is damaged: samples of %llu tokens",
+             (unsigned long long)position.sample_tokens);
+    DataPosition before = std::move(at);
+    at = position;
+    if (at.sample_tokens == 0) at.sample_tokens = batch_tokens;
+    const uint64_t samples = num_samples();
+    const bool last = at.current_shard + 1 == shards->size();
+    const uint64_t most =
+        last ? samples + (leftover_tokens() + at.sample_tokens - 1) / at.sample_tokens : samples;
+    if (at.current_sample > most || at.token_in_sample >= at.sample_tokens ||
+        (at.should_shuffle && !is_permutation_of(at.intra_shard_indices, samples))) {
+        at = std::move(before);
+        fail("the saved data position (sample %llu of %zu in its shard) does not fit this run's %llu; %s",
+             (unsigned long long)position.current_sample, position.intra_shard_indices.size(),
+             (unsigned long long)samples, hint);
+    }
+}

@@ -1,0 +1,80 @@
+// Batches of tokens from llm.c's token shards, in order or shuffled as llm.c shuffles them, with a position
+// that can be saved and restored exactly. The next batch is prefetched while the program works on the last
+// one.
+//
+// A shard is drawn in samples of B*T tokens. The tokens left over at the end of each shard are drawn at the
+// end of the epoch, after the last shard, so an epoch draws every token. Its last batch is filled up with the
+// first tokens of the data.
+#pragma once
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "llmc/base/random.h"
+#include "llmc/data/data_position.h"
+#include "llmc/data/token_file.h"
+
+struct DataLoader {
+    // Opens all shards that match the glob pattern (sorted by name), checks their headers and lengths, and
+    // starts before the first batch. A shard too small for one batch is joined to its neighbour. Error if
+    // nothing matches, a file is not a token shard, or all of them together hold fewer than B*T + 1 tokens.
+    // Tokens must be < vocab_size; this is checked as they are read.
+    DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
+               uint64_t seed = 42);
+
+    // Copies the next B*T tokens into inputs (B,T), and the same shifted by one token into targets (B,T).
+    // After the last batch a new epoch begins (shuffled anew). Returns how many of the tokens are new in this
+    // epoch: B*T except in the epoch's last batch, which may end with tokens from the start of the data.
+    // Error, naming file and position, on a token >= vocab_size.
+    int next_batch(int* inputs, int* targets);
+
+    // Returns to the first shard; when shuffling, draws a new epoch's order.
+    void reset();
+
+    // A run with another B or T may resume from a position: it draws the rest of the current shard in the
+    // order already begun. Error if the saved position does not fit these shards.
+    const DataPosition& position() const { return at; }
+    void resume(const DataPosition& position);
+
+    uint64_t num_tokens() const { return tokens; }    // in all shards
+    uint64_t num_batches() const { return batches; }  // in one epoch
+
+    struct Shard {  // one file, or several small ones read as if they were one
+        std::vector<TokenShard> files;
+        uint64_t num_tokens = 0;
+        // A sample needs one token more than it advances by: the last target.
+        uint64_t num_samples(uint64_t sample_tokens) const {
+            return num_tokens > 0 ? (num_tokens - 1) / sample_tokens : 0;
+        }
+    };
+    struct Piece {  // inputs [first, first + count) of a shard
+        uint64_t shard, first, count;
+        bool operator==(const Piece&) const = default;
+    };
+    struct Batch {
+        std::vector<int> inputs, targets;
+    };
+    using Shards = std::shared_ptr<const std::vector<Shard>>;
+    const std::vector<Shard>& all_shards() const { return *shards; }
+
+   private:
+    uint64_t shard_number() const;
+    uint64_t num_samples() const;
+    uint64_t leftover_tokens() const;
+    bool at_epoch_end() const;
+    void start_shard();
+    Piece take(uint64_t wanted);
+    Piece take_leftover(uint64_t wanted);
+    std::vector<Piece> take_batch(int& fresh);
+    void prefetch();
+
+    Shards shards;
+    uint64_t tokens = 0, batches = 0;
+    uint64_t batch_tokens;  // B*T
+    int vocab;
+    DataPosition at;
+    std::vector<Piece> prefetched_pieces;  // of the batch being prefetched; empty: none
+    std::future<Batch> prefetched;
+};

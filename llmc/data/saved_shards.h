@@ -1,0 +1,22 @@
+// Carries a data loader's position over to a run that reads other shards than the run that saved it.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "llmc/data/dataloader.h"
+
+// A shard as a checkpoint names it: a file, or the first of several small files read as one shard.
+struct SavedShard {
+    std::string name;  // without its folder, so that data may be moved
+    uint64_t tokens = 0;
+    bool operator==(const SavedShard&) const = default;
+};
+
+std::vector<SavedShard> shards_of(const DataLoader& loader);
+
+// Translates a position saved under saved_shards into the loader's shards. Shards already read and the
+// current one keep their order, as far as they still exist; the other old shards follow, then the new ones.
+// Error if the current shard no longer exists.
+DataPosition fit_position(const DataPosition& saved, const std::vector<SavedShard>& saved_shards,
+                          const DataLoader& loader);

@@ -1,0 +1,162 @@
+// Reading and tokenizing text files in blocks: see text_reader.h.
+#include "llmc/data/text_reader.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "llmc/base/error.h"
+#include "llmc/base/json.h"
+
+static const size_t most_bytes = 1 << 30;
+
+// Whether the text may end in white space, including Unicode's; false is certain. Beyond ASCII, white space
+// is U+0085 and U+00A0 (C2 85, C2 A0), a few characters that start with E1 or E2, and U+3000 (E3 80 80).
+static bool may_end_in_white(std::string_view text) {
+    auto byte = [&](size_t back) {
+        return back <= text.size() ? uint8_t(text[text.size() - back]) : uint8_t(0);
+    };
+    if (byte(1) < 0x80) return byte(1) <= ' ';
+    return byte(2) == 0xc2 || byte(3) == 0xe1 || byte(3) == 0xe2 ||
+           (byte(3) == 0xe3 && byte(2) == 0x80 && byte(1) == 0x80);
+}
+
+// The last position where splitting the text does not change its tokens; 0 if there is none. GPT-2's rule
+// always splits before white space that follows another character, whatever comes later, and no blank line
+// spans that position.
+static size_t safe_cut(std::string_view text) {
+    for (size_t i = text.size(); i-- > 1;)
+        if ((text[i] == ' ' || text[i] == '\n') && !may_end_in_white(text.substr(0, i))) return i;
+    return 0;
+}
+
+TextReader::TextReader(const std::vector<std::string>& files, const TextFormat& text_format)
+    : paths(files), format(text_format) {
+    bool known = true;
+    for (const std::string& path : paths) {
+        const File opened = open_to_read(path);
+        struct stat status;
+        known = known && fstat(fileno(opened.get()), &status) == 0 && S_ISREG(status.st_mode);
+        if (known) total_bytes += uint64_t(status.st_size);
+    }
+    if (!known) total_bytes = 0;
+}
+
+// Reads until there is a safe cut or the file ends. False: the file ended and no text is left.
+bool TextReader::fill(TextBlock& block, std::string& text) {
+    text = std::move(rest);
+    rest.clear();
+    for (size_t wanted = std::max(block_bytes, text.size());;
+         wanted = std::min(2 * text.size() + block_bytes, most_bytes)) {
+        const size_t kept = text.size();
+        text.resize(std::max(wanted, kept));
+        const size_t count = fread(&text[kept], 1, text.size() - kept, file.get());
+        text.resize(kept + count);
+        bytes_read += count;
+        if (ferror(file.get())) fail("cannot read %s to its end", block.path.c_str());
+        if (text.empty()) return false;
+        if (feof(file.get())) return true;
+        const size_t cut = format.field.empty() ? safe_cut(text) : text.rfind('\n') + 1;
+        if (cut == 0 && text.size() >= most_bytes)
+            fail("%s has %zu bytes without %s: is it text?", block.path.c_str(), text.size(),
+                 format.field.empty() ? "a space after a letter" : "a newline");
+        if (cut == 0) continue;
+        rest = text.substr(cut);
+        text.resize(cut);
+        return true;
+    }
+}
+
+bool TextReader::next(TextBlock& block) {
+    for (;;) {
+        if (!file) {
+            if (next_file == paths.size()) return false;
+            file = open_to_read(paths[next_file++]);
+            at_start = true;
+            next_line = 1;
+            next_byte = 0;
+        }
+        block.path = paths[next_file - 1];
+        if (fill(block, block.text)) break;
+        file.reset();
+    }
+    block.begins_file = at_start;
+    block.first_line = next_line;
+    block.first_byte = next_byte;
+    next_byte += block.text.size();
+    at_start = false;
+    if (!format.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
+    return true;
+}
+
+// Length in bytes of the UTF-8 character that the text begins with; 0: not UTF-8, or NUL.
+static size_t character_bytes(std::string_view text) {
+    const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
+    const uint8_t first = byte(0);
+    if (first < 0x80) return first ? 1 : 0;
+    const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4) return 0;
+    // no overlong encoding, no surrogate, nothing beyond U+10FFFF
+    const uint8_t least = first == 0xe0   ? 0xa0
+                          : first == 0xf0 ? 0x90
+                                          : 0x80,
+                  most = first == 0xed   ? 0x9f
+                         : first == 0xf4 ? 0x8f
+                                         : 0xbf;
+    if (byte(1) < least || byte(1) > most) return 0;
+    for (size_t i = 2; i < length; i++)
+        if ((byte(i) & 0xc0) != 0x80) return 0;
+    return length;
+}
+
+size_t find_not_utf8(std::string_view text) {
+    for (size_t i = 0, bytes; i < text.size(); i += bytes)
+        if (!(bytes = character_bytes(text.substr(i)))) return i;
+    return std::string_view::npos;
+}
+
+static void encode_text(std::string_view text, const TextFormat& format, Tokenizer& tokenizer,
+                        EncodedBlock& to) {
+    to.text_bytes += text.size();
+    while (format.split_at_blank_lines) {
+        const size_t blank_line = text.find("\n\n");
+        if (blank_line == std::string_view::npos) break;
+        tokenizer.encode(text.substr(0, blank_line + 2), to.tokens);
+        to.tokens.push_back(uint16_t(tokenizer.end_of_text));
+        text.remove_prefix(blank_line + 2);
+    }
+    tokenizer.encode(text, to.tokens);
+}
+
+static void encode_lines(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer,
+                         EncodedBlock& to) {
+    uint64_t number = block.first_line;
+    const std::string_view all = block.text;
+    for (size_t start = 0, end; start < all.size(); start = end + 1, number++) {
+        end = std::min(all.find('\n', start), all.size());
+        const std::string_view line = all.substr(start, end - start);
+        if (line.find_first_not_of(" \t\r") == line.npos) continue;
+        const std::string where = block.path + ": line " + std::to_string(number);
+        const nlohmann::json object = parse_json_object(line, where);
+        const auto text = object.find(format.field);
+        if (text == object.end() || !text->is_string())
+            fail("%s has no string in a field '%s': name the right field with --field", where.c_str(),
+                 format.field.c_str());
+        if (to.tokens.empty())
+            to.begins_document = true;
+        else if (to.tokens.back() != tokenizer.end_of_text)
+            to.tokens.push_back(uint16_t(tokenizer.end_of_text));
+        encode_text(text->get_ref<const std::string&>(), format, tokenizer, to);
+    }
+}
+
+EncodedBlock encode_block(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer) {
+    EncodedBlock encoded;
+    encoded.begins_document = block.begins_file && format.field.empty();
+    if (format.field.empty()) {
+        encode_text(block.text, format, tokenizer, encoded);
+        encoded.not_utf8 = find_not_utf8(block.text);
+    } else
+        encode_lines(block, format, tokenizer, encoded);
+    return encoded;
+}

@@ -1,0 +1,44 @@
+// Printing text in whole characters: see text_stream.h.
+#include "llmc/data/text_stream.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "llmc/base/error.h"
+
+// Length of a UTF-8 character, from its first byte; 1 for bytes that cannot begin one.
+static size_t character_length(uint8_t first) {
+    return first >= 0xf0 && first < 0xf8   ? 4
+           : first >= 0xe0 && first < 0xf0 ? 3
+           : first >= 0xc2 && first < 0xe0 ? 2
+                                           : 1;
+}
+
+size_t whole_characters(std::string_view text) {
+    for (size_t back = 1; back <= std::min<size_t>(3, text.size()); back++) {
+        const uint8_t byte = uint8_t(text[text.size() - back]);
+        if ((byte & 0xc0) == 0x80) continue;  // not the first byte of a character
+        return character_length(byte) > back ? text.size() - back : text.size();
+    }
+    return text.size();
+}
+
+static void print(FILE* to, std::string_view bytes) {
+    if (fwrite(bytes.data(), 1, bytes.size(), to) != bytes.size() || fflush(to) != 0)
+        fail("cannot print the text: %s", strerror(errno));
+}
+
+void TextStream::write(std::string_view bytes) {
+    waiting += bytes;
+    const size_t whole = whole_characters(waiting);
+    if (whole == 0) return;
+    print(to, std::string_view(waiting).substr(0, whole));
+    waiting.erase(0, whole);
+}
+
+void TextStream::finish() {
+    print(to, waiting);
+    waiting.clear();
+}

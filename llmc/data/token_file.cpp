@@ -1,0 +1,81 @@
+// Token shards in llm.c's format: see token_file.h.
+#include "llmc/data/token_file.h"
+
+#include <glob.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+
+static const int32_t shard_magic = 20240520;
+static const int32_t shard_version = 1;
+static const int header_ints = 256;
+static const uint64_t header_bytes = header_ints * sizeof(int32_t);
+
+TokenShard open_token_shard(const std::string& path) {
+    File file = open_to_read(path);
+    uint64_t size = size_of(file, path);
+    int32_t header[header_ints];
+    if (size < header_bytes || fread(header, 1, header_bytes, file.get()) != header_bytes)
+        fail("%s is too short for a token shard: %llu bytes, the header alone has %llu", path.c_str(),
+             (unsigned long long)size, (unsigned long long)header_bytes);
+    if (header[0] != shard_magic)
+        fail("%s is not a token shard: it starts with %d instead of %d; make one with prepare_data",
+             path.c_str(), header[0], shard_magic);
+    if (header[1] != shard_version)
+        fail("%s is a token shard of version %d; only version %d can be read", path.c_str(), header[1],
+             shard_version);
+    if (header[2] < 0) fail("%s is damaged: its header says %d tokens", path.c_str(), header[2]);
+    uint64_t tokens = uint64_t(header[2]), expected = header_bytes + tokens * sizeof(uint16_t);
+    if (size != expected)
+        fail("%s is %s: %llu bytes, but the %llu tokens of its header take %llu", path.c_str(),
+             size < expected ? "truncated" : "too long", (unsigned long long)size, (unsigned long long)tokens,
+             (unsigned long long)expected);
+    return {path, tokens};
+}
+
+std::vector<TokenShard> open_token_shards(const std::string& pattern) {
+    glob_t found;
+    const int status = glob(pattern.c_str(), 0, nullptr, &found);  // sorted by name
+    std::vector<std::string> paths;
+    if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+    if (paths.empty()) fail("no token shard matches '%s'; make some with prepare_data", pattern.c_str());
+    std::vector<TokenShard> shards;
+    for (const std::string& path : paths) shards.push_back(open_token_shard(path));
+    return shards;
+}
+
+void check_tokens(const TokenShard& shard, uint64_t first, std::span<const uint16_t> tokens, int vocab_size) {
+    for (size_t i = 0; i < tokens.size(); i++)
+        if (tokens[i] >= vocab_size)
+            fail(
+                "%s: token %llu is %d, but the model's vocabulary has %d; is the shard for another "
+                "tokenizer?",
+                shard.path.c_str(), (unsigned long long)(first + i), tokens[i], vocab_size);
+}
+
+void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16_t* out) {
+    if (count > shard.tokens || first > shard.tokens - count)
+        fail("cannot read tokens %llu to %llu of %s, which has %llu", (unsigned long long)first,
+             (unsigned long long)(first + count), shard.path.c_str(), (unsigned long long)shard.tokens);
+    if (count == 0) return;  // out may be null
+    File file = open_to_read(shard.path);
+    setvbuf(file.get(), nullptr, _IONBF, 0);  // one direct read; a buffer would read too much and copy
+    if (fseeko(file.get(), off_t(header_bytes + first * sizeof(uint16_t)), SEEK_SET) != 0)
+        fail("cannot read %s: %s", shard.path.c_str(), strerror(errno));
+    if (fread(out, sizeof(uint16_t), count, file.get()) != count)
+        fail("%s ends before token %llu: it has changed since it was opened", shard.path.c_str(),
+             (unsigned long long)(first + count));
+}
+
+void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t count) {
+    if (count > max_shard_tokens)
+        fail("cannot write %llu tokens to %s: a shard holds at most %llu", (unsigned long long)count,
+             path.c_str(), (unsigned long long)max_shard_tokens);
+    int32_t header[header_ints] = {shard_magic, shard_version, int32_t(count)};
+    write_whole_file(path, {{reinterpret_cast<const char*>(header), header_bytes},
+                            {reinterpret_cast<const char*>(tokens), count * sizeof(uint16_t)}});
+}

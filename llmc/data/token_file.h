@@ -1,0 +1,31 @@
+// llm.c's token shards: a header of 256 int32 (magic 20240520, version 1, number of tokens, zeros), then that
+// many uint16 tokens, and nothing after them. prepare_data writes them, the data loader reads them.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+// A shard whose header and size have been checked.
+struct TokenShard {
+    std::string path;
+    uint64_t tokens;
+};
+
+// The format counts tokens in an int32.
+constexpr uint64_t max_shard_tokens = 0x7fffffff;
+
+// Checks magic, version, token count and exact file size. Error if one of them is wrong.
+TokenShard open_token_shard(const std::string& path);
+
+// Opens all shards that match a glob pattern, sorted by name, each checked as above. Error if there is none.
+std::vector<TokenShard> open_token_shards(const std::string& pattern);
+
+// Reads tokens [first, first + count) of the shard into out. Error if the shard does not have them all.
+void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16_t* out);
+
+// Error if a token is not below vocab_size. `first` is the position of tokens[0] in the shard.
+void check_tokens(const TokenShard& shard, uint64_t first, std::span<const uint16_t> tokens, int vocab_size);
+
+// Writes count tokens as a shard, under a temporary name first. Error if that fails.
+void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t count);

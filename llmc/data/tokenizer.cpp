@@ -1,0 +1,286 @@
+// Tokenizer files, and encoding with merges that are recovered from the tokens' bytes: see tokenizer.h.
+#include "llmc/data/tokenizer.h"
+
+#include <pcre2.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <queue>
+#include <unordered_map>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+
+static const uint32_t tokenizer_magic = 20240328;
+static const size_t header_ints = 256;
+static const int gpt2_vocab_size = 50257;
+static const uint32_t max_vocab_size = 65536;  // tokens are stored as uint16
+
+// GPT-2's rule that splits text into pieces, which are then encoded separately. White space is spelled out as
+// Unicode's White_Space, because PCRE2's \s also matches U+180E, which GPT-2's does not.
+static std::string split_pattern() {
+    const std::string white = "\\t-\\r\\x{85}\\p{Z}";
+    return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" + white + "\\p{L}\\p{N}]+|[" + white +
+           "]+(?![^" + white + "])|[" + white + "]+";
+}
+
+// The compiled pattern; uses PCRE2's JIT if it is available.
+struct TextSplitter {
+    pcre2_code* code;
+    pcre2_match_data* match;
+
+    TextSplitter() {
+        int error = 0;
+        size_t where = 0;
+        std::string pattern = split_pattern();
+        code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &where, nullptr);
+        if (!code)
+            fail("PCRE2 rejects the tokenizer's pattern (error %d): it was built without Unicode", error);
+        pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without JIT, matching is slower but gives the same
+        match = pcre2_match_data_create(1, nullptr);
+        if (!match) fail("out of memory for the tokenizer's pattern");
+    }
+    ~TextSplitter() {
+        pcre2_match_data_free(match);
+        pcre2_code_free(code);
+    }
+    TextSplitter(const TextSplitter&) = delete;
+    TextSplitter& operator=(const TextSplitter&) = delete;
+
+    // Length of the text's longest valid UTF-8 prefix.
+    size_t valid_prefix(std::string_view text) {
+        int result =
+            pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, match, nullptr);
+        bool invalid = result <= PCRE2_ERROR_UTF8_ERR1 && result >= PCRE2_ERROR_UTF8_ERR21;
+        return invalid ? pcre2_get_startchar(match) : text.size();
+    }
+
+    // End of the piece that starts at `start` of valid UTF-8 text. The pattern matches at every character.
+    size_t piece_end(std::string_view text, size_t start) {
+        int result = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
+                                 PCRE2_NO_UTF_CHECK, match, nullptr);
+        if (result < 0) fail("PCRE2 error %d while splitting text for the tokenizer", result);
+        return pcre2_get_ovector_pointer(match)[1];
+    }
+};
+
+struct StringHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
+// Encodes pieces of text. BPE needs to know which pairs of tokens merge into which token, and in which order.
+// The file gives only the order: a token's id is its merge's rank. The pair is found by encoding the token's
+// own bytes with the merges of all lower ids. BPE training had exactly these when it made the token, so two
+// tokens remain.
+struct BpeEncoder {
+    std::array<int, 256> byte_tokens;
+    std::unordered_map<uint64_t, int> merges;  // left id << 32 | right id -> merged id
+    std::unordered_map<std::string, std::vector<uint16_t>, StringHash, std::equal_to<>> cache;
+    TextSplitter splitter;
+
+    // Buffers of encode_piece(): the piece's tokens as a doubly linked list, and the candidate merges.
+    struct Symbol {
+        int token;  // -1: merged into its left neighbour
+        int previous, next;
+    };
+    struct Candidate {
+        int merged, left_token, right_token, left;
+        bool operator>(const Candidate& other) const {
+            return merged != other.merged ? merged > other.merged : left > other.left;
+        }
+    };
+    std::vector<Symbol> symbols;
+    std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+
+    explicit BpeEncoder(const Tokenizer& tokenizer);
+    void add_candidate(int left);
+    void encode_piece(std::string_view piece, std::vector<uint16_t>& out);
+    void encode_cached(std::string_view piece, std::vector<uint16_t>& out);
+    void encode_valid(std::string_view text, std::vector<uint16_t>& out);
+};
+
+BpeEncoder::BpeEncoder(const Tokenizer& tokenizer) {
+    byte_tokens.fill(-1);
+    for (int id = tokenizer.vocab_size() - 1; id >= 0; id--) {
+        const std::string& bytes = tokenizer.tokens[id];
+        if (bytes.size() == 1 && id != tokenizer.end_of_text) byte_tokens[uint8_t(bytes[0])] = id;
+    }
+    for (int byte = 0; byte < 256; byte++)
+        if (byte_tokens[byte] < 0)
+            fail("%s has no token for byte %d, so it can decode but not encode", tokenizer.name.c_str(),
+                 byte);
+    std::vector<uint16_t> parts;
+    for (int id = 0; id < tokenizer.vocab_size(); id++) {
+        if (tokenizer.tokens[id].size() == 1 || id == tokenizer.end_of_text) continue;
+        parts.clear();
+        encode_piece(tokenizer.tokens[id], parts);
+        // Merging cannot reach a token that is not a pair; it is only ever decoded.
+        if (parts.size() == 2) merges[uint64_t(parts[0]) << 32 | parts[1]] = id;
+    }
+}
+
+void BpeEncoder::add_candidate(int left) {
+    int right = left < 0 ? -1 : symbols[left].next;
+    if (right < 0) return;
+    auto merge = merges.find(uint64_t(symbols[left].token) << 32 | uint64_t(symbols[right].token));
+    if (merge != merges.end())
+        candidates.push({merge->second, symbols[left].token, symbols[right].token, left});
+}
+
+// Merges the pair of lowest rank, leftmost first, until none is left. The heap makes the cost O(n log n), so
+// a megabyte of one letter is harmless.
+void BpeEncoder::encode_piece(std::string_view piece, std::vector<uint16_t>& out) {
+    int count = int(piece.size());
+    symbols.resize(piece.size());
+    for (int i = 0; i < count; i++)
+        symbols[i] = {byte_tokens[uint8_t(piece[i])], i - 1, i + 1 < count ? i + 1 : -1};
+    for (int i = 0; i < count; i++) add_candidate(i);
+    while (!candidates.empty()) {
+        Candidate best = candidates.top();
+        candidates.pop();
+        Symbol& left = symbols[best.left];
+        if (left.token != best.left_token || left.next < 0) continue;  // an earlier merge took one of the two
+        Symbol& right = symbols[left.next];
+        if (right.token != best.right_token) continue;
+        left.token = best.merged;
+        left.next = right.next;
+        right.token = -1;
+        if (left.next >= 0) symbols[left.next].previous = best.left;
+        add_candidate(left.previous);
+        add_candidate(best.left);
+    }
+    for (int i = 0; i >= 0; i = symbols[i].next) out.push_back(uint16_t(symbols[i].token));
+}
+
+// Words repeat, so nearly every piece has been encoded before.
+void BpeEncoder::encode_cached(std::string_view piece, std::vector<uint16_t>& out) {
+    const size_t longest = 64, most = 1 << 19;  // bounds the cache to about 100 MB
+    if (piece.size() > longest) return encode_piece(piece, out);
+    auto found = cache.find(piece);
+    if (found == cache.end()) {
+        if (cache.size() >= most) cache.clear();
+        std::vector<uint16_t> tokens;
+        encode_piece(piece, tokens);
+        found = cache.emplace(piece, std::move(tokens)).first;
+    }
+    out.insert(out.end(), found->second.begin(), found->second.end());
+}
+
+void BpeEncoder::encode_valid(std::string_view text, std::vector<uint16_t>& out) {
+    for (size_t start = 0, end; start < text.size(); start = end) {
+        end = splitter.piece_end(text, start);
+        encode_cached(text.substr(start, end - start), out);
+    }
+}
+
+Tokenizer::Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+const std::string& Tokenizer::decode(int token) const {
+    if (token < 0 || token >= vocab_size())
+        fail("token %d is outside the vocabulary of %s, which has %d", token, name.c_str(), vocab_size());
+    return tokens[token];
+}
+
+void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out) {
+    const size_t most = 1 << 30;  // positions within a piece are ints
+    if (text.size() > most) fail("cannot encode more than %zu bytes at once", most);
+    if (!encoder) encoder = std::make_unique<BpeEncoder>(*this);
+    if (encoder->merges.empty()) {  // plain bytes
+        for (char byte : text) out.push_back(uint16_t(encoder->byte_tokens[uint8_t(byte)]));
+        return;
+    }
+    while (!text.empty()) {
+        size_t valid = encoder->splitter.valid_prefix(text);
+        encoder->encode_valid(text.substr(0, valid), out);
+        text.remove_prefix(valid);
+        if (text.empty()) break;
+        out.push_back(uint16_t(encoder->byte_tokens[uint8_t(text[0])]));
+        text.remove_prefix(1);
+    }
+}
+
+static Tokenizer bytes_tokenizer() {
+    Tokenizer tokenizer;
+    tokenizer.name = "bytes";
+    for (int byte = 0; byte < 256; byte++) tokenizer.tokens.push_back(std::string(1, char(byte)));
+    tokenizer.tokens.push_back("<|endoftext|>");
+    tokenizer.end_of_text = 256;
+    return tokenizer;
+}
+
+static void check_header(const uint32_t* header, const char* path) {
+    if (header[0] != tokenizer_magic)
+        fail("%s is not a tokenizer file: it starts with %u instead of %u", path, header[0], tokenizer_magic);
+    if (header[1] != 1 && header[1] != 2)
+        fail("%s is a tokenizer file of version %u; only versions 1 and 2 can be read", path, header[1]);
+    if (header[2] < 1 || header[2] > max_vocab_size)
+        fail("%s: its vocabulary of %u tokens is not in 1 to %u", path, header[2], max_vocab_size);
+    if (header[1] == 1 && header[2] != gpt2_vocab_size)
+        fail("%s: version 1 is only for GPT-2's %d tokens, but it has %u", path, gpt2_vocab_size, header[2]);
+    if (header[1] == 2 && header[3] >= header[2])
+        fail("%s: end-of-text is token %u of a vocabulary of %u", path, header[3], header[2]);
+}
+
+Tokenizer open_tokenizer(const std::string& name_or_path) {
+    if (name_or_path == "bytes") return bytes_tokenizer();
+    const char* path = name_or_path.c_str();
+    if (!std::filesystem::exists(name_or_path))
+        fail(
+            "no tokenizer file %s: 'data/download.sh starter' downloads GPT-2's into "
+            "data/starter/gpt2_tokenizer.bin",
+            path);
+    uint32_t header[header_ints];
+    const uint64_t largest = sizeof(header) + uint64_t(max_vocab_size) * 256;
+    std::string bytes = read_whole_file(name_or_path, largest);
+    if (bytes.size() < sizeof(header))
+        fail("%s is too short for a tokenizer file: %zu bytes; the header alone has %zu", path, bytes.size(),
+             sizeof(header));
+    memcpy(header, bytes.data(), sizeof(header));
+    check_header(header, path);
+    Tokenizer tokenizer;
+    tokenizer.name = name_or_path;
+    tokenizer.end_of_text = header[1] == 1 ? gpt2_vocab_size - 1 : int(header[3]);
+    size_t position = sizeof(header);
+    for (uint32_t id = 0; id < header[2]; id++) {
+        size_t length = position < bytes.size() ? uint8_t(bytes[position]) : 1;
+        if (length == 0) fail("%s: token %u has no bytes", path, id);
+        if (position + 1 + length > bytes.size())
+            fail("%s is truncated: it ends in token %u of %u", path, id, header[2]);
+        tokenizer.tokens.push_back(bytes.substr(position + 1, length));
+        position += 1 + length;
+    }
+    if (position != bytes.size())
+        fail("%s is too long: %zu bytes follow its %u tokens", path, bytes.size() - position, header[2]);
+    return tokenizer;
+}
+
+std::string usual_tokenizer(const std::vector<std::string>& folders) {
+    std::vector<std::string> all = {"."};
+    all.insert(all.end(), folders.begin(), folders.end());
+    all.push_back("data/starter");
+    for (const std::string& folder : all) {
+        const std::string path = (std::filesystem::path(folder) / "gpt2_tokenizer.bin").lexically_normal();
+        if (std::filesystem::exists(path)) return path;
+    }
+    return "";
+}
+
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+    uint32_t header[header_ints] = {tokenizer_magic, 2, uint32_t(tokenizer.vocab_size()),
+                                    uint32_t(tokenizer.end_of_text)};
+    std::string table;
+    for (const std::string& bytes : tokenizer.tokens) {
+        if (bytes.empty() || bytes.size() > 255)
+            fail("cannot write %s: a token has %zu bytes; the format holds 1 to 255", path.c_str(),
+                 bytes.size());
+        table += char(bytes.size());
+        table += bytes;
+    }
+    write_whole_file(path, {{reinterpret_cast<const char*>(header), sizeof(header)}, table});
+}

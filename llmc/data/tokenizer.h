@@ -1,0 +1,52 @@
+// Text to tokens and back: GPT-2's byte-level BPE from one llm.c tokenizer file, or plain bytes.
+//     Tokenizer tokenizer = open_tokenizer("gpt2_tokenizer.bin");   // or "bytes"
+//     std::vector<uint16_t> tokens; tokenizer.encode("Hello world", tokens);   // 15496 995
+// The file holds only the bytes of each token; tokenizer.cpp recovers the merges that encoding needs from
+// them.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct BpeEncoder;
+
+struct Tokenizer {
+    std::vector<std::string> tokens;  // token id -> its bytes (1 to 255 of them, NUL possible)
+    int end_of_text = 0;              // the id that separates documents; encode() never yields it
+    std::string name;                 // "bytes" or the file's path, for messages
+
+    Tokenizer();
+    Tokenizer(Tokenizer&&) noexcept;
+    Tokenizer& operator=(Tokenizer&&) noexcept;
+    ~Tokenizer();
+
+    int vocab_size() const { return int(tokens.size()); }
+
+    // Returns the bytes of one token. Error if the id is out of range.
+    const std::string& decode(int token) const;
+
+    // Appends the text's tokens to out. Accepts any bytes: each byte that is not valid UTF-8 becomes one
+    // token, and the text before and after it is encoded separately. "<|endoftext|>" in the text is ordinary
+    // text. Decoding the tokens gives back the text, byte for byte. Not thread-safe.
+    void encode(std::string_view text, std::vector<uint16_t>& out);
+
+   private:
+    std::unique_ptr<BpeEncoder> encoder;  // built by the first encode(); decoding does not need it
+};
+
+// Opens "bytes" (tokens 0 to 255 are the bytes, 256 is end-of-text) or a tokenizer file of version 1 or 2.
+// Error if the file is damaged or of another kind.
+Tokenizer open_tokenizer(const std::string& name_or_path);
+
+// Finds gpt2_tokenizer.bin in the current folder, in one of these folders, or in data/starter, where
+// data/download.sh puts it. Empty if it is in none of them.
+std::string usual_tokenizer(const std::vector<std::string>& folders);
+
+// Writes a tokenizer file of version 2 (magic 20240328; then per token a length byte and the bytes).
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& path);
+
+// Makes GPT-2's tokenizer from the two files it was published as: vocab.bpe (merges, one pair per line) and
+// encoder.json (token text -> id). Error if they are malformed or do not match.
+Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path);

@@ -1,0 +1,80 @@
+// llm.c's checkpoint files, byte for byte: model_%08d.bin (version 3: fp32, version 5: bf16), the optimizer
+// state state_%08d_%05d.bin, and the empty DONE_%08d, which marks both as complete. Layout: a header of 256
+// int32, then the tensors, little-endian. run_%08d.json, which llm.c ignores, holds everything else that a
+// run needs to resume exactly, and the lengths and checksums (XXH3, 64 bits) of the other two files and of
+// itself. Every file is written under a temporary name, flushed to disk and renamed. Every file is checked
+// completely (magic, version, shape, exact length) before anything is allocated from it.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "llmc/data/data_position.h"
+#include "llmc/model/model_config.h"
+
+// Reads the model's shape. Error if the file is not an llm.c checkpoint or its length is wrong.
+ModelConfig read_model_header(const std::string& path);
+
+// Checks the file as read_model_header() does, then passes all tensors to `write` as floats.
+void read_model(const std::string& path, const WriteTensor& write);
+
+// Writes version 5, rounded to nearest even, if in_bf16, else version 3.
+void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
+                 bool in_bf16 = false);
+
+// llm.c's optimizer state without the moments.
+struct OptimizerState {
+    bool use_master_weights = false;  // fp32 weights follow the moments in the file
+    int step = 0;
+    // State of llm.c's generator for stochastic rounding, now and before the last update. Its seed, unless
+    // read from a file; never 0, where the generator would get stuck.
+    uint64_t rng_state = 13371337, rng_state_last_update = 13371337;
+    DataPosition data;
+};
+
+// The parts of the optimizer state with one value per parameter, each stored in model order.
+enum Moment { MOMENT_M, MOMENT_V, MASTER_WEIGHTS };
+using WriteMoment =
+    std::function<void(Moment moment, int tensor, size_t offset, const float* values, size_t count)>;
+using ReadMoment = std::function<void(Moment moment, int tensor, size_t offset, float* values, size_t count)>;
+
+// Reads everything but the moments. Error if the file does not belong to this model, was written by a run of
+// several processes, or is damaged.
+OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config);
+
+// Checks the file as above, then passes m, v and, if the file has them, master weights to `write`.
+void read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write);
+
+void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
+                           const ReadMoment& read);
+
+// File names of a checkpoint in directory dir.
+std::string model_path(const std::string& dir, int step);
+std::string optimizer_path(const std::string& dir, int step);
+std::string done_path(const std::string& dir, int step);
+std::string run_path(const std::string& dir, int step);
+
+// Writes a whole checkpoint of state.step: creates dir, removes an older DONE of the same step, writes the
+// model, the optimizer state and the run's state (`run`, the text of a JSON object), and DONE last.
+void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
+                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16 = false,
+                      const std::string& run = "{}");
+
+// Lists the steps of the checkpoints in dir that have DONE, newest first; empty if dir does not exist.
+std::vector<int> list_checkpoints(const std::string& dir);
+
+// Verifies the checkpoint's files against their checksums. Without run_%08d.json, which llm.c does not write,
+// it checks headers and lengths only. Error, naming the file, on the first problem. Returns the text of the
+// run's JSON object, empty if there is none.
+std::string check_checkpoint(const std::string& dir, int step);
+
+// The newest intact checkpoint.
+struct FoundCheckpoint {
+    int step = -1;                    // -1: there is none
+    std::string run;                  // as check_checkpoint() returns it
+    std::vector<std::string> broken;  // one line per newer, broken checkpoint: its step and what is wrong
+};
+FoundCheckpoint find_latest_checkpoint(const std::string& dir);
+
+// Removes DONE first, so that DONE never exists without its files. Missing files are not an error.
+void delete_checkpoint(const std::string& dir, int step);

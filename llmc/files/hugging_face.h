@@ -1,0 +1,20 @@
+// GPT-2 models in Hugging Face's format: model.safetensors with config.json beside it. Linear weights are
+// stored as (in, out) there and as (out, in) here. The vocabulary is not padded. The language-model head
+// shares the token embedding's weights.
+#pragma once
+#include <string>
+
+#include "llmc/model/model_config.h"
+
+// Reads the model's shape from its tensors, and the number of heads from config.json in the same folder.
+// Without config.json there is one head per 64 channels, as in all sizes of GPT-2. Tensor names may begin
+// with "transformer.". Error if a tensor is missing, unknown, or of another shape or type, or if config.json
+// asks for something that GPT-2 does not do (another activation, untied embeddings, ...).
+ModelConfig read_hugging_face_header(const std::string& path);
+
+// Checks the files as above, then passes all tensors to `write` as floats.
+void read_hugging_face(const std::string& path, const WriteTensor& write);
+
+// Writes dir/model.safetensors (fp32, or bf16 rounded to nearest) and dir/config.json. Creates dir.
+void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
+                        bool in_bf16 = false);

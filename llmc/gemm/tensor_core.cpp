@@ -1,0 +1,255 @@
+// GEMMs on cooperative matrices: tiles, split-K, the cost model that chooses them, launch.
+#include "llmc/gemm/tensor_core.h"
+
+#include <algorithm>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/gemm/split_k.h"
+
+// How a workgroup computes a tile. A subgroup accumulates fragments_m x fragments_n fragments; subgroups_m x
+// subgroups_n subgroups cover the tile, k_groups times. One main-loop iteration consumes k_steps fragments of
+// K, shared among the k_groups, and refills shared memory after early_steps of them. workgroups_per_sm run at
+// the same time on an SM; iteration_us is how long an iteration takes them on an H200.
+struct TileShape {
+    Tile tile;
+    uint32_t fragments_m, fragments_n, subgroups_m, subgroups_n, k_groups, k_steps, early_steps;
+    int workgroups_per_sm;
+    double iteration_us;
+};
+// 128 x 256 and 256 x 128 read least and win if there is enough work. The others are for few rows, where an
+// iteration takes as long as a memory access: of 64 x 64, two workgroups share an SM; 64 x 96 and 32 x 64
+// make so many tiles that each has an SM to itself.
+static const TileShape tile_shapes[] = {
+    {{128, 256}, 4, 4, 2, 4, 1, 2, 1, 1, 0.85}, {{256, 128}, 4, 4, 4, 2, 1, 2, 1, 1, 0.87},
+    {{128, 128}, 4, 4, 2, 2, 1, 2, 2, 2, 0.92}, {{64, 64}, 2, 2, 2, 2, 1, 4, 0, 2, 0.65},
+    {{64, 96}, 2, 3, 2, 2, 2, 8, 0, 1, 1.2},    {{32, 64}, 2, 2, 1, 2, 2, 8, 0, 1, 0.6}};
+
+// The cost model, measured on an H200. FOLDED: the layer that reads the result reduces the partials.
+static const int MAX_SPLITS = 32, DEFAULT_COMPUTE_UNITS = 132;
+static const double WORKGROUP_START_US = 3, REDUCTION_US = 4, FOLDED_REDUCTION_US = 1, BYTES_PER_US = 3e6;
+
+static const TileShape& find_shape(Tile tile) {
+    for (const TileShape& shape : tile_shapes)
+        if (shape.tile == tile) return shape;
+    fail("tensor-core GEMMs have no tile of %d x %d", tile.m, tile.n);
+}
+
+// Workgroups of this tile that run at the same time.
+static int concurrent_workgroups(const LaunchPad& pad, const TileShape& shape) {
+    const uint32_t known = pad.limits().compute_units;
+    return int(known ? known : DEFAULT_COMPUTE_UNITS) * shape.workgroups_per_sm;
+}
+
+static const char* kernel_of(GemmLayout layout) {
+    return layout == GemmLayout::nt ? "matmul5_nt" : layout == GemmLayout::nn ? "matmul5_nn" : "matmul5_tn";
+}
+
+// An N-major operand of 96 columns cannot be divided evenly among the invocations that load it.
+static bool has_shape(GemmLayout layout, const TileShape& shape) {
+    return shape.fragments_n != 3 || layout == GemmLayout::nt;
+}
+
+std::vector<Tile> tensor_core_tiles(GemmLayout layout) {
+    std::vector<Tile> tiles;
+    for (const TileShape& shape : tile_shapes)
+        if (has_shape(layout, shape)) tiles.push_back(shape.tile);
+    return tiles;
+}
+
+int k_groups(Tile tile) { return int(find_shape(tile).k_groups); }
+
+template <class Real>
+bool on_tensor_cores(const LaunchPad& pad, int C, int OC) {
+    return pad.limits().fragment<Real>() && C % 8 == 0 && OC % 8 == 0;
+}
+
+// On an H200 a GEMM of 65536 rows is 3 to 5 % faster, and transposing takes as long as 1000 rows do.
+template <class Real>
+bool transposing_pays(const LaunchPad& pad, int num_rows, int C, int OC) {
+    return num_rows >= 16384 && on_tensor_cores<Real>(pad, C, OC);
+}
+
+// Sizes in elements, with this device's fragments.
+struct TileSizes {
+    uint32_t m, n, k, subgroup_m, subgroup_n, subgroups, k_groups;  // subgroups of one k_group
+};
+static TileSizes sizes_of(const TileShape& shape, FragmentShape f) {
+    const uint32_t subgroup_m = shape.fragments_m * f.M, subgroup_n = shape.fragments_n * f.N;
+    return {.m = subgroup_m * shape.subgroups_m,
+            .n = subgroup_n * shape.subgroups_n,
+            .k = shape.k_steps * f.K,
+            .subgroup_m = subgroup_m,
+            .subgroup_n = subgroup_n,
+            .subgroups = shape.subgroups_m * shape.subgroups_n,
+            .k_groups = shape.k_groups};
+}
+
+static uint64_t count_tiles(const GemmShape& g, const TileSizes& t) {
+    return ceil_div(g.M, t.m) * ceil_div(g.N, t.n);
+}
+
+// 16-byte chunks of an operand's tile in shared memory, as matmul5.glsl lays it out: each line is padded by
+// one chunk.
+static uint32_t operand_chunks(uint32_t lines, uint32_t line_elements) {
+    return lines * (line_elements / 8 + 1);
+}
+
+// Bytes of shared memory: the operands; later the accumulators that k_groups hand over; then the strips of
+// results.
+static uint32_t shared_bytes(const GemmShape& g, const TileSizes& t, FragmentShape f, bool partial) {
+    const bool a_m_major = g.layout == GemmLayout::tn, b_n_major = g.layout != GemmLayout::nt;
+    const uint32_t operands = (a_m_major ? operand_chunks(t.k, t.m) : operand_chunks(t.m, t.k)) +
+                              (b_n_major ? operand_chunks(t.k, t.n) : operand_chunks(t.n, t.k));
+    const uint32_t strips = t.subgroups * t.k_groups * f.M * (t.subgroup_n / (partial ? 4 : 8) + 1);
+    return 16 * std::max({operands, strips, t.k_groups / 2 * t.m * t.n / 4});
+}
+
+size_t partial_floats(const GemmShape& g, const GemmPlan& plan) {
+    return plan.splits > 1 ? size_t(plan.splits) * g.M * g.N : 0;
+}
+
+static bool fills_tiles(const GemmShape& g, const TileSizes& t) {
+    return g.M % t.m == 0 && g.N % t.n == 0 && g.K % t.k == 0;
+}
+
+// Microseconds that a plan should take on a large GPU: waves of workgroups, which take longer if they must
+// guard edges, and the traffic of the partials.
+static double estimate(const LaunchPad& pad, const GemmShape& g, const TileShape& shape, const TileSizes& t,
+                       const GemmPlan& plan) {
+    const double waves =
+        double(ceil_div(count_tiles(g, t) * uint64_t(plan.splits), concurrent_workgroups(pad, shape)));
+    const double iteration = shape.iteration_us * (fills_tiles(g, t) ? 1 : 1.2);
+    const double workgroup = double(ceil_div(plan.split_k, t.k)) * iteration + WORKGROUP_START_US;
+    const double traffic = 8 * double(partial_floats(g, plan)) / BYTES_PER_US;
+    const double reduction =
+        plan.splits > 1 ? (g.unreduced ? FOLDED_REDUCTION_US : REDUCTION_US) + traffic : 0;
+    return waves * workgroup + reduction;
+}
+
+// split_k is a multiple of an iteration of all tiles with as many k_groups, so that those are
+// interchangeable.
+static GemmPlan make_plan(const GemmShape& g, FragmentShape f, const TileShape& chosen, int splits) {
+    uint32_t max_steps = 0;
+    for (const TileShape& shape : tile_shapes)
+        if (shape.k_groups == chosen.k_groups) max_steps = std::max(max_steps, shape.k_steps);
+    const int unit = int(max_steps * f.K), split_k = int(ceil_div(ceil_div(g.K, splits), unit) * unit);
+    return {chosen.tile, int(ceil_div(g.K, split_k)), split_k};
+}
+
+// Whether the device can run a workgroup of this shape, whose invocations must share each strip of results
+// evenly.
+template <class Real>
+static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shape, bool may_split) {
+    const FragmentShape f = pad.limits().fragment<Real>();
+    const TileSizes t = sizes_of(shape, f);
+    const uint32_t lanes = pad.limits().subgroup_size;
+    return has_shape(g.layout, shape) && t.subgroups * t.k_groups * lanes <= pad.limits().max_block &&
+           f.M * (t.subgroup_n / 8) % lanes == 0 &&
+           shared_bytes(g, t, f, may_split) <= pad.limits().shared_bytes;
+}
+
+// Weight gradients run beside other kernels (LaunchPad::defer). A tile that occupies a whole SM starves
+// those, unless there are enough tiles for every SM.
+static bool starves_others(const LaunchPad& pad, const GemmShape& g, const TileShape& shape,
+                           const TileSizes& t, int splits) {
+    return g.layout == GemmLayout::tn && shape.k_groups == 1 && shape.workgroups_per_sm == 1 &&
+           count_tiles(g, t) * uint64_t(splits) < uint64_t(concurrent_workgroups(pad, shape));
+}
+
+template <class Real>
+std::string tuning_name(const GemmShape& g) {
+    const int epilogue = g.epilogue == EPILOGUE_ADD ? EPILOGUE_NONE : g.epilogue;
+    return format_string("%s_%s/%dx%dx%d/epilogue%d%s", kernel_of(g.layout), real_name<Real>(), g.M, g.N, g.K,
+                         epilogue, g.unreduced ? "/unreduced" : "");
+}
+
+template <class Real>
+std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& gemm, const GemmPlan& plan,
+                                        bool may_split) {
+    std::vector<Tile> tiles;
+    for (const TileShape& shape : tile_shapes)
+        if (shape.k_groups == find_shape(plan.tile).k_groups && fits<Real>(pad, gemm, shape, may_split) &&
+            !starves_others(pad, gemm, shape, sizes_of(shape, pad.limits().fragment<Real>()), plan.splits))
+            tiles.push_back(shape.tile);
+    return tiles;
+}
+
+// The tile that was measured to be fastest, if it is one that can take the place of the plan's.
+template <class Real>
+static Tile measured_tile(LaunchPad& pad, const GemmShape& g, const GemmPlan& plan, bool may_split) {
+    const std::optional<int> code = pad.measured(tuning_name<Real>(g));
+    if (!code) {
+        if (pad.device().type != DeviceType::software)
+            pad.note_untuned(tuning_name<Real>(g), [&pad, g] { tune_gemm<Real>(pad, g); });
+        return plan.tile;
+    }
+    for (const Tile tile : interchangeable_tiles<Real>(pad, g, plan, may_split))
+        if (tile_code(tile) == *code) return tile;
+    return plan.tile;
+}
+
+template <class Real>
+GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> tile, bool may_split) {
+    const FragmentShape f = pad.limits().fragment<Real>();
+    GemmPlan best = {};
+    double best_time = 1e30;
+    for (const TileShape& shape : tile_shapes) {
+        const TileSizes t = sizes_of(shape, f);
+        if (tile ? shape.tile != *tile : !fits<Real>(pad, gemm, shape, may_split)) continue;
+        const int most = may_split ? std::clamp(int(ceil_div(gemm.K, 4 * t.k)), 1, MAX_SPLITS) : 1;
+        for (int splits = 1; splits <= most; splits++) {
+            const GemmPlan plan = make_plan(gemm, f, shape, splits);
+            if (!tile && starves_others(pad, gemm, shape, t, plan.splits)) continue;
+            const double time = estimate(pad, gemm, shape, t, plan);
+            if (time < best_time) best = plan, best_time = time;
+        }
+    }
+    if (!tile) best.tile = measured_tile<Real>(pad, gemm, best, may_split);
+    return best;
+}
+
+// Rows of tiles that consecutive workgroups walk together, for L2 reuse: eight or, with a short K, as many (a
+// power of two) as run at once. On an H200, 65536 x 768 x 768: 282 TFLOP/s with 8, 292 with 32, but 273 with
+// 44.
+static uint32_t panel_rows(const LaunchPad& pad, const GemmShape& g, const TileShape& shape,
+                           const TileSizes& t) {
+    uint32_t rows = 8;
+    while (g.K <= 1024 && 2 * rows * ceil_div(g.N, t.n) <= uint32_t(concurrent_workgroups(pad, shape)))
+        rows *= 2;
+    return rows;
+}
+
+template <class Real>
+void GemmLaunch<Real>::start(LaunchPad& pad) const {
+    const TileShape& shape = find_shape(plan.tile);
+    const FragmentShape f = pad.limits().fragment<Real>();
+    const TileSizes t = sizes_of(shape, f);
+    MatmulMatrixArgs launch_args = args;
+    launch_args.slices = plan.splits;
+    launch_args.slice_k = plan.split_k;
+    const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
+    pad.dispatch<Real>(
+        kernel_of(gemm.layout), {count_tiles(gemm, t) * uint64_t(plan.splits)},
+        {t.subgroups * t.k_groups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.subgroup_m,
+         t.subgroup_n, shape.early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M), uint32_t(gemm.N),
+         uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups},
+        launch_args, {.flops = 2.0 * gemm.M * gemm.N * gemm.K});
+}
+
+template <class Real>
+void GemmLaunch<Real>::finish(LaunchPad& pad) const {
+    if (plan.splits == 1) return;
+    launch_split_k_reduction<Real>(
+        pad, {args.outp, args.bias, args.other, args.partials, uint64_t(gemm.M) * gemm.N, plan.splits},
+        gemm.N, gemm.epilogue);
+}
+
+#define INSTANTIATE(Real)                                                                       \
+    template bool on_tensor_cores<Real>(const LaunchPad&, int, int);                            \
+    template bool transposing_pays<Real>(const LaunchPad&, int, int, int);                      \
+    template std::string tuning_name<Real>(const GemmShape&);                                   \
+    template std::vector<Tile> interchangeable_tiles<Real>(const LaunchPad&, const GemmShape&,  \
+                                                           const GemmPlan&, bool);              \
+    template GemmPlan plan_gemm<Real>(LaunchPad&, const GemmShape&, std::optional<Tile>, bool); \
+    template struct GemmLaunch<Real>;
+FOR_EACH_REAL(INSTANTIATE)

@@ -1,0 +1,86 @@
+// GEMMs on cooperative matrices (shaders/matmul5.glsl): choice of tile and split-K, and launch. Layers use
+// them through layers/matmul.h.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "llmc/gemm/tile.h"
+#include "llmc/launchpad/launchpad.h"
+#include "shaders/args.h"
+
+// Layout of the operands, in BLAS's letters: nt: A (M,K), B (N,K); nn: A (M,K), B (K,N); tn: A (K,M), B
+// (K,N). A linear layer computes out by nt, dinp by nn and dweight by tn.
+enum class GemmLayout { nt, nn, tn };
+
+// out (M,N) = A B, summed over K.
+struct GemmShape {
+    GemmLayout layout;
+    int M, N, K;
+    int epilogue;  // EPILOGUE_... of shaders/args.h, but not EPILOGUE_PARTIAL
+    bool unreduced =
+        false;  // the layer that reads it next reduces split-K partials; at most a bias as epilogue
+};
+
+// How a GEMM is divided: output tiles, and K into `splits` parts of split_k each (the last may be shorter).
+struct GemmPlan {
+    Tile tile;
+    int splits, split_k;
+};
+
+// Whether the device has fragments for Real, and rows of C and OC elements consist of whole 16-byte chunks.
+template <class Real>
+bool on_tensor_cores(const LaunchPad& pad, int C, int OC);
+
+// Whether a forward GEMM of so many rows gains more from a transposed weight than transposing it costs.
+template <class Real>
+bool transposing_pays(const LaunchPad& pad, int num_rows, int C, int OC);
+
+// The tiles that the kernel of a layout has, named by their size with 16 x 16 fragments (8 x 8 fragments
+// halve it).
+std::vector<Tile> tensor_core_tiles(GemmLayout layout);
+
+// Groups of subgroups among which the workgroups of a tile divide K (sliced-K); plans that agree in this and
+// in split_k are bit-identical.
+int k_groups(Tile tile);
+
+// The plan that a cost model expects to be fastest, with the tile that was measured to be fastest on this
+// device, if it was; or with a given tile. Measurements change neither splits nor k_groups, and so no bit of
+// a result. In a dry run, a GEMM that was not measured is noted to be tuned.
+template <class Real>
+GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> tile, bool may_split);
+
+// Floats of scratch that a plan needs for its partial sums.
+size_t partial_floats(const GemmShape& gemm, const GemmPlan& plan);
+
+// A planned GEMM and its operands. start() launches the kernel, finish() the split-K reduction, if any, which
+// must wait for it.
+template <class Real>
+struct GemmLaunch {
+    GemmShape gemm;
+    GemmPlan plan;
+    MatmulMatrixArgs args;  // addresses of the operands; args.partials if the plan splits K
+
+    void start(LaunchPad& pad) const;
+    void finish(LaunchPad& pad) const;
+    void run(LaunchPad& pad) const {
+        start(pad);
+        if (plan.splits > 1) pad.barrier();
+        finish(pad);
+    }
+};
+
+// The tiles that can take the place of the plan's without a change in any bit of the result.
+template <class Real>
+std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& gemm, const GemmPlan& plan,
+                                        bool may_split);
+
+// The name under which the fastest tile of a GEMM is kept, and the number that stands for a tile there. A
+// result that is added to shares the tile of one that is not.
+template <class Real>
+std::string tuning_name(const GemmShape& gemm);
+inline int tile_code(Tile tile) { return tile.m * 1000 + tile.n; }
+
+// Measures which tile is fastest for a GEMM and keeps it (LaunchPad::keep_measured). Needs memory for its
+// operands; takes a fraction of a second and as long as the driver takes to compile some five kernels.
+template <class Real>
+void tune_gemm(LaunchPad& pad, const GemmShape& gemm);

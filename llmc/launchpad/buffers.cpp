@@ -1,0 +1,382 @@
+// LaunchPad's memory: choosing a mode, allocating, importing host memory, moving bytes.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "llmc/launchpad/internal.h"
+
+static const VkMemoryPropertyFlags NEAR = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+static const VkMemoryPropertyFlags VISIBLE =
+    VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+static const VkMemoryPropertyFlags CACHED = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+static const size_t STAGING_BYTES = 16 << 20;
+static const uintptr_t DRY_RUN_ADDRESS = 1 << 16;  // of scratch memory in a dry run: aligned, and not null
+// Up to here an upload travels inside the command buffer, so that the host need not wait: a batch of 64 x
+// 1024 tokens with its buckets takes 0.75 MiB.
+static const size_t INLINE_UPLOAD = 4 << 20;
+
+// The first memory type allowed by `bits` that has all of `wanted`; -1 if there is none.
+static int find_memory_type(const LaunchPadState& s, uint32_t bits, VkMemoryPropertyFlags wanted) {
+    for (uint32_t i = 0; i < s.memory.memoryTypeCount; i++)
+        if ((bits >> i & 1) && (s.memory.memoryTypes[i].propertyFlags & wanted) == wanted) return int(i);
+    return -1;
+}
+
+void choose_memory_mode(LaunchPadState& s) {
+    const int both = find_memory_type(s, ~0u, NEAR | VISIBLE);
+    const bool one_memory = s.info.type == DeviceType::integrated || s.info.type == DeviceType::software;
+    s.mode = s.options.memory;
+    if (s.mode == MemoryMode::automatic) {
+        const VkDeviceSize visible =
+            both < 0 ? 0 : s.memory.memoryHeaps[s.memory.memoryTypes[both].heapIndex].size;
+        if (one_memory && both >= 0) s.mode = MemoryMode::unified;
+        // without a resizable BAR the host can access a window of 256 MiB only
+        else
+            s.mode = visible >= s.info.memory_bytes / 10 * 9 ? MemoryMode::mapped : MemoryMode::staged;
+    }
+    if (s.mode != MemoryMode::staged && both < 0)
+        fail("%s has no memory that both host and device see: use staged memory", s.info.name.c_str());
+    if (s.mode == MemoryMode::unified && !one_memory)
+        fail("%s has memory of its own: unified memory is for integrated and software devices",
+             s.info.name.c_str());
+}
+
+static int memory_type_for(const LaunchPadState& s, uint32_t bits, BufferKind kind) {
+    std::vector<VkMemoryPropertyFlags> preferences;  // best first
+    if (kind == BufferKind::device_only)
+        preferences = {NEAR};
+    else if (kind == BufferKind::readback)
+        preferences = {VISIBLE | CACHED, VISIBLE};
+    else if (s.mode == MemoryMode::unified)
+        preferences = {NEAR | VISIBLE | CACHED, NEAR | VISIBLE};
+    else
+        preferences = {NEAR | VISIBLE};
+    for (VkMemoryPropertyFlags wanted : preferences)
+        if (int type = find_memory_type(s, bits, wanted); type >= 0) return type;
+    fail("%s has no memory type for this kind of buffer", s.info.name.c_str());
+}
+
+static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
+    if (!s.has_memory_budget)
+        return format_string("the device has %.1f MiB", double(s.memory.memoryHeaps[heap].size) / (1 << 20));
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+                                                &budget};
+    s.vk.vkGetPhysicalDeviceMemoryProperties2(s.physical, &memory);
+    const double left = double(budget.heapBudget[heap]) - double(budget.heapUsage[heap]);
+    return format_string("about %.1f MiB are available", std::max(0.0, left) / (1 << 20));
+}
+
+[[noreturn]] static void out_of_memory(const LaunchPadState& s, double bytes, uint32_t type,
+                                       const char* label) {
+    const uint32_t heap = s.memory.memoryTypes[type].heapIndex;
+    fail(
+        "out of device memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
+        "(one allocation holds at most %.1f MiB); use a smaller batch, sequence or model",
+        s.info.name.c_str(), bytes / (1 << 20), label, double(s.allocated) / (1 << 20),
+        available_memory(s, heap).c_str(),
+        double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20));
+}
+
+static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uint32_t type, const void* next,
+                                      const char* label) {
+    VkMemoryAllocateFlagsInfo flags = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, next};
+    flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+    VkMemoryAllocateInfo info = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags};
+    info.allocationSize = bytes;
+    info.memoryTypeIndex = type;
+    VkDeviceMemory memory = VK_NULL_HANDLE;
+    const bool too_large = bytes > s.memory.memoryHeaps[s.memory.memoryTypes[type].heapIndex].size;
+    const VkResult result =
+        too_large ? VK_ERROR_OUT_OF_DEVICE_MEMORY : s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
+    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
+        out_of_memory(s, double(bytes), type, label);
+    VK_CHECK(result);
+    return memory;
+}
+
+static VkBuffer create_vk_buffer(LaunchPadState& s, VkDeviceSize bytes, const void* next) {
+    VkBufferCreateInfo info = {VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, next};
+    info.size = bytes;
+    info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+    VkBuffer buffer;
+    VK_CHECK(s.vk.vkCreateBuffer(s.device, &info, nullptr, &buffer));
+    return buffer;
+}
+
+static VkDeviceAddress device_address(LaunchPadState& s, VkBuffer buffer) {
+    VkBufferDeviceAddressInfo info = {VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO};
+    info.buffer = buffer;
+    return s.vk.vkGetBufferDeviceAddress(s.device, &info);
+}
+
+// A range of inaccessible addresses that stands for memory that only the device sees.
+static void* reserve_addresses(size_t bytes) {
+    void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) fail("no address space left for %.1f MiB", double(bytes) / (1 << 20));
+    return p;
+}
+
+Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label) {
+    // before the rounding below can overflow
+    if (bytes > s.limits.max_allocation)
+        out_of_memory(s, double(bytes), uint32_t(memory_type_for(s, ~0u, kind)), label);
+    Buffer b;
+    b.bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
+    b.kind = kind;
+    b.label = label;
+    try {
+        b.buffer = create_vk_buffer(s, b.bytes, nullptr);
+        VkMemoryRequirements needs;
+        s.vk.vkGetBufferMemoryRequirements(s.device, b.buffer, &needs);
+        const uint32_t type = uint32_t(memory_type_for(s, needs.memoryTypeBits, kind));
+        b.memory = allocate_memory(s, needs.size, type, nullptr, label);
+        VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
+        b.address = device_address(s, b.buffer);
+        void* host = nullptr;
+        if (kind == BufferKind::device_only)
+            host = reserve_addresses(b.bytes);
+        else
+            VK_CHECK(s.vk.vkMapMemory(s.device, b.memory, 0, VK_WHOLE_SIZE, 0, &host));
+        b.start = uintptr_t(host);
+    } catch (...) {
+        destroy_buffer(s, b);
+        throw;
+    }
+    return b;
+}
+
+void destroy_buffer(LaunchPadState& s, Buffer& b) {
+    if (b.buffer) s.vk.vkDestroyBuffer(s.device, b.buffer, nullptr);
+    if (b.memory) s.vk.vkFreeMemory(s.device, b.memory, nullptr);  // unmaps as well
+    if (b.kind == BufferKind::device_only && b.start) munmap(reinterpret_cast<void*>(b.start), b.bytes);
+    b = Buffer();
+}
+
+const Buffer* find_buffer(const LaunchPadState& s, const void* p, size_t bytes) {
+    const uintptr_t address = uintptr_t(p);
+    auto next = s.buffers.upper_bound(address);
+    if (next == s.buffers.begin()) return nullptr;
+    const Buffer& b = std::prev(next)->second;
+    const size_t offset = address - b.start;
+    return offset < b.bytes && bytes <= b.bytes - offset ? &b : nullptr;
+}
+
+static const Buffer& buffer_at(const LaunchPadState& s, const void* p, size_t bytes, const char* what) {
+    const Buffer* buffer = find_buffer(s, p, bytes);
+    if (!buffer) fail("%s: %zu bytes at %p are not inside live GPU-visible memory", what, bytes, p);
+    return *buffer;
+}
+
+static VkDeviceSize offset_in(const Buffer& b, const void* p) { return uintptr_t(p) - b.start + b.offset; }
+
+uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
+    if (!p) return 0;
+    if (p == state->unreduced.value) reduce_unreduced();
+    if (state->dry) return uintptr_t(p);
+    const Buffer& b = buffer_at(*state, p, bytes, "kernel argument");
+    if (state->options.check_pointers) state->touched.push_back({uintptr_t(p), bytes});
+    return b.address + (uintptr_t(p) - b.start);
+}
+
+void* LaunchPad::allocate(size_t bytes, const char* label, Placement placement) {
+    LaunchPadState& s = *state;
+    BufferKind kind = s.mode == MemoryMode::staged ? BufferKind::device_only : BufferKind::host_visible;
+    if (placement == Placement::readback) kind = BufferKind::readback;
+    Buffer b = create_buffer(s, bytes, kind, label);
+    s.allocated += b.bytes;
+    void* address = reinterpret_cast<void*>(b.start);
+    s.buffers.emplace(b.start, std::move(b));
+    return address;
+}
+
+float* LaunchPad::scratch(Scratch slot, size_t floats) {
+    LaunchPadState& s = *state;
+    const size_t bytes = floats * sizeof(float);
+    if (!bytes) return nullptr;
+    if (s.dry) {
+        size_t& needed = s.dry->scratch[size_t(slot)];
+        needed = std::max(needed, bytes);
+        return reinterpret_cast<float*>(DRY_RUN_ADDRESS);
+    }
+    ScratchSlot& present = s.scratch[size_t(slot)];
+    if (present.bytes < bytes) {  // recordings may use the old memory: it is freed with the launchpad
+        if (present.memory && s.recordings.empty() && !s.recording) free(present.memory);
+        present = {allocate<float>(floats, "scratch"), bytes};
+    }
+    return present.memory;
+}
+
+void LaunchPad::free(void* address) {
+    if (!address) return;
+    LaunchPadState& s = *state;
+    auto found = s.buffers.find(uintptr_t(address));
+    if (found == s.buffers.end() || found->second.kind == BufferKind::imported)
+        fail("free: %p was not returned by allocate", address);
+    commit(true);
+    s.allocated -= found->second.bytes;
+    destroy_buffer(s, found->second);
+    s.buffers.erase(found);
+}
+
+void LaunchPad::register_buffer(void* address, size_t bytes) {
+    LaunchPadState& s = *state;
+    if (!s.import_alignment || !s.vk.vkGetMemoryHostPointerPropertiesEXT)
+        fail("%s cannot use the program's own memory (it lacks VK_EXT_external_memory_host): use allocate()",
+             s.info.name.c_str());
+    if (!address || !bytes) fail("register_buffer: nothing to register");
+    auto next = s.buffers.lower_bound(uintptr_t(address));
+    if (find_buffer(s, address, 1) || (next != s.buffers.end() && next->first - uintptr_t(address) < bytes))
+        fail("register_buffer: %zu bytes at %p overlap memory that is registered already", bytes, address);
+    // whole pages are imported; the buffer begins at the page in which the memory begins
+    const uintptr_t page = s.import_alignment, base = uintptr_t(address) / page * page;
+    const size_t span = (uintptr_t(address) + bytes - base + page - 1) / page * page;
+    VkMemoryHostPointerPropertiesEXT properties = {VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+    const auto type = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+    VK_CHECK(
+        s.vk.vkGetMemoryHostPointerPropertiesEXT(s.device, type, reinterpret_cast<void*>(base), &properties));
+    VkExternalMemoryBufferCreateInfo external = {VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO};
+    external.handleTypes = type;
+    VkImportMemoryHostPointerInfoEXT import = {VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT};
+    import.handleType = type;
+    import.pHostPointer = reinterpret_cast<void*>(base);
+
+    Buffer b;
+    b.start = uintptr_t(address);
+    b.bytes = bytes;
+    b.kind = BufferKind::imported;
+    b.offset = b.start - base;
+    b.label = "registered memory";
+    try {
+        b.buffer = create_vk_buffer(s, span, &external);
+        VkMemoryRequirements needs;
+        s.vk.vkGetBufferMemoryRequirements(s.device, b.buffer, &needs);
+        const int memory_type = find_memory_type(s, properties.memoryTypeBits & needs.memoryTypeBits, 0);
+        if (memory_type < 0) fail("%s cannot import memory at %p", s.info.name.c_str(), address);
+        b.memory = allocate_memory(s, span, uint32_t(memory_type), &import, "registered memory");
+        VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
+        b.address = device_address(s, b.buffer) + b.offset;
+    } catch (...) {
+        destroy_buffer(s, b);
+        throw;
+    }
+    s.buffers.emplace(b.start, std::move(b));
+}
+
+void LaunchPad::unregister_buffer(void* address) {
+    LaunchPadState& s = *state;
+    auto found = s.buffers.find(uintptr_t(address));
+    if (found == s.buffers.end() || found->second.kind != BufferKind::imported)
+        fail("unregister_buffer: %p was not registered", address);
+    commit(true);
+    destroy_buffer(s, found->second);
+    s.buffers.erase(found);
+}
+
+static void copy_region(LaunchPadState& s, VkBuffer dst, VkDeviceSize dst_offset, VkBuffer src,
+                        VkDeviceSize src_offset, VkDeviceSize bytes) {
+    VkCommandBuffer commands = open_commands(s);
+    memory_barrier(s);
+    VkBufferCopy region = {src_offset, dst_offset, bytes};
+    s.vk.vkCmdCopyBuffer(commands, src, dst, 1, &region);
+    s.dirty = true;
+}
+
+static void refuse_while_recording(const LaunchPadState& s, const char* what) {
+    if (s.recording) fail("%s cannot be recorded: do it before begin_recording or after end_recording", what);
+}
+
+static bool host_reads_well(const LaunchPadState& s, const Buffer& b) {
+    return b.kind == BufferKind::readback || b.kind == BufferKind::imported ||
+           (b.kind == BufferKind::host_visible && s.mode == MemoryMode::unified);
+}
+
+static Buffer& staging_buffer(LaunchPadState& s) {
+    if (!s.staging.buffer) s.staging = create_buffer(s, STAGING_BYTES, BufferKind::readback, "staging");
+    return s.staging;
+}
+
+void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
+    LaunchPadState& s = *state;
+    refuse_while_recording(s, "upload");
+    if (!bytes) return;
+    const Buffer& b = buffer_at(s, dst, bytes, "upload");
+    const VkDeviceSize offset = offset_in(b, dst);
+    const char* from = static_cast<const char*>(src);
+    if (bytes <= INLINE_UPLOAD && bytes % 4 == 0 &&
+        offset % 4 == 0) {  // no wait: the command buffer holds the bytes
+        VkCommandBuffer commands = open_commands(s);
+        memory_barrier(s);
+        for (size_t i = 0; i < bytes; i += 65536)  // vkCmdUpdateBuffer takes no more
+            s.vk.vkCmdUpdateBuffer(commands, b.buffer, offset + i, std::min<size_t>(65536, bytes - i),
+                                   from + i);
+        s.dirty = true;
+        return;
+    }
+    if (b.kind != BufferKind::device_only) {
+        commit(true);
+        memcpy(dst, src, bytes);
+        return;
+    }
+    Buffer& staging = staging_buffer(s);
+    for (size_t i = 0; i < bytes; i += STAGING_BYTES) {
+        const size_t n = std::min(STAGING_BYTES, bytes - i);
+        commit(true);  // the previous piece has left the staging buffer
+        memcpy(reinterpret_cast<void*>(staging.start), from + i, n);
+        copy_region(s, b.buffer, offset + i, staging.buffer, 0, n);
+    }
+    commit(true);
+}
+
+void LaunchPad::download(void* dst, const void* src, size_t bytes) {
+    LaunchPadState& s = *state;
+    refuse_while_recording(s, "download");
+    if (!bytes) return;
+    const Buffer& b = buffer_at(s, src, bytes, "download");
+    if (host_reads_well(s, b)) {
+        commit(true);
+        memcpy(dst, src, bytes);
+        return;
+    }
+    // Pending work comes first: commit() would run it only after the first copy.
+    finish_deferred();
+    reduce_unreduced();
+    finish_background();
+    Buffer& staging = staging_buffer(s);
+    for (size_t i = 0; i < bytes; i += STAGING_BYTES) {
+        const size_t n = std::min(STAGING_BYTES, bytes - i);
+        copy_region(s, staging.buffer, 0, b.buffer, offset_in(b, src) + i, n);
+        commit(true);
+        memcpy(static_cast<char*>(dst) + i, reinterpret_cast<void*>(staging.start), n);
+    }
+}
+
+// So that replay() checks the pointers of copies and fills, too.
+static void record_pointer(LaunchPadState& s, const void* p, size_t bytes) {
+    if (s.recording && s.options.check_pointers) s.recording->pointers.push_back({uintptr_t(p), bytes});
+}
+
+void LaunchPad::copy(void* dst, const void* src, size_t bytes) {
+    if (!bytes || state->dry) return;
+    if (src == state->unreduced.value) reduce_unreduced();
+    const Buffer& to = buffer_at(*state, dst, bytes, "copy to");
+    const Buffer& from = buffer_at(*state, src, bytes, "copy from");
+    record_pointer(*state, dst, bytes);
+    record_pointer(*state, src, bytes);
+    copy_region(*state, to.buffer, offset_in(to, dst), from.buffer, offset_in(from, src), bytes);
+}
+
+void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {
+    LaunchPadState& s = *state;
+    if (!bytes || s.dry) return;
+    const Buffer& b = buffer_at(s, dst, bytes, "fill");
+    if (offset_in(b, dst) % 4 || bytes % 4) fail("fill: address and size must be multiples of 4 bytes");
+    record_pointer(s, dst, bytes);
+    VkCommandBuffer commands = open_commands(s);
+    if (!s.open_groups) memory_barrier(s);
+    s.vk.vkCmdFillBuffer(commands, b.buffer, offset_in(b, dst), bytes, word);
+    s.dirty = true;
+}

@@ -1,0 +1,441 @@
+// LaunchPad's commands: command buffers, barriers, dispatches, submission, recording and replay, GPU time.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/launchpad/internal.h"
+
+static const uint32_t TIMED_DISPATCHES = 1024;            // in one command buffer, which is then submitted
+static const uint32_t TIMED_RECORDED_DISPATCHES = 16384;  // a recording cannot be split
+
+static void create_queries(LaunchPadState& s, Commands& c, uint32_t dispatches) {
+    if (!s.timestamp_mask) fail("%s has no timestamps", s.info.name.c_str());
+    VkQueryPoolCreateInfo info = {VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    info.queryCount = c.query_capacity = 2 * dispatches;
+    VK_CHECK(s.vk.vkCreateQueryPool(s.device, &info, nullptr, &c.queries));
+}
+
+static Commands create_commands(LaunchPadState& s, uint32_t timed_dispatches) {
+    Commands c;
+    VkCommandBufferAllocateInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+    info.commandPool = s.pool;
+    info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+    info.commandBufferCount = 1;
+    VK_CHECK(s.vk.vkAllocateCommandBuffers(s.device, &info, &c.handle));
+    if (s.options.timestamps) create_queries(s, c, timed_dispatches);
+    return c;
+}
+
+void destroy_commands(LaunchPadState& s, Commands& c) {
+    if (c.queries) s.vk.vkDestroyQueryPool(s.device, c.queries, nullptr);
+    if (c.handle) s.vk.vkFreeCommandBuffers(s.device, s.pool, 1, &c.handle);
+    c = Commands();
+}
+
+static const VkPipelineStageFlags2 WORK =
+    VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_TRANSFER_BIT;
+static const VkAccessFlags2 WRITES = VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
+static const VkAccessFlags2 ACCESSES =
+    WRITES | VK_ACCESS_2_SHADER_STORAGE_READ_BIT | VK_ACCESS_2_TRANSFER_READ_BIT;
+
+static void barrier_between(LaunchPadState& s, VkCommandBuffer commands, VkPipelineStageFlags2 to,
+                            VkAccessFlags2 access) {
+    VkMemoryBarrier2 barrier = {VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
+    barrier.srcStageMask = WORK;
+    barrier.srcAccessMask = WRITES;
+    barrier.dstStageMask = to;
+    barrier.dstAccessMask = access;
+    VkDependencyInfo info = {VK_STRUCTURE_TYPE_DEPENDENCY_INFO};
+    info.memoryBarrierCount = 1;
+    info.pMemoryBarriers = &barrier;
+    s.vk.vkCmdPipelineBarrier2(commands, &info);
+}
+
+static void begin_commands(LaunchPadState& s, Commands& c, VkCommandBufferUsageFlags usage) {
+    VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    info.flags = usage;
+    VK_CHECK(s.vk.vkBeginCommandBuffer(c.handle, &info));
+    if (c.queries) s.vk.vkCmdResetQueryPool(c.handle, c.queries, 0, c.query_capacity);
+    c.timed.clear();
+    barrier_between(s, c.handle, WORK, ACCESSES);  // wait for what was submitted before
+    s.bound = VK_NULL_HANDLE;
+    s.dirty = false;
+}
+
+static void end_commands(LaunchPadState& s, Commands& c) {
+    barrier_between(s, c.handle, VK_PIPELINE_STAGE_2_HOST_BIT,
+                    VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
+    VK_CHECK(s.vk.vkEndCommandBuffer(c.handle));
+}
+
+VkCommandBuffer open_commands(LaunchPadState& s) {
+    if (s.recording) return s.recording->commands.handle;
+    if (!s.open.handle) {
+        if (s.idle.empty()) s.idle.push_back(create_commands(s, TIMED_DISPATCHES));
+        s.open = std::move(s.idle.back());
+        s.idle.pop_back();
+        begin_commands(s, s.open, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
+    }
+    return s.open.handle;
+}
+
+static void release_held(LaunchPadState& s);
+
+void memory_barrier(LaunchPadState& s) {
+    release_held(s);
+    s.background_due = s.background_waited = true;
+    if (!s.dirty) return;
+    barrier_between(s, open_commands(s), WORK, ACCESSES);
+    s.dirty = false;
+}
+
+static Ticket submit(LaunchPadState& s, VkCommandBuffer commands) {
+    VkCommandBufferSubmitInfo buffer = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
+    buffer.commandBuffer = commands;
+    VkSemaphoreSubmitInfo signal = {VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
+    signal.semaphore = s.timeline;
+    signal.value = s.last_ticket + 1;
+    signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    VkSubmitInfo2 info = {VK_STRUCTURE_TYPE_SUBMIT_INFO_2};
+    info.commandBufferInfoCount = 1;
+    info.pCommandBufferInfos = &buffer;
+    info.signalSemaphoreInfoCount = 1;
+    info.pSignalSemaphoreInfos = &signal;
+    VK_CHECK(s.vk.vkQueueSubmit2(s.queue, 1, &info, VK_NULL_HANDLE));
+    return ++s.last_ticket;
+}
+
+static std::vector<uint64_t> read_queries(LaunchPadState& s, VkQueryPool queries, uint32_t count) {
+    std::vector<uint64_t> ticks(count);
+    if (count)
+        VK_CHECK(s.vk.vkGetQueryPoolResults(s.device, queries, 0, count, count * sizeof(uint64_t),
+                                            ticks.data(), sizeof(uint64_t),
+                                            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
+    return ticks;
+}
+
+static double seconds_between(const LaunchPadState& s, uint64_t from, uint64_t to) {
+    return double((to - from) & s.timestamp_mask) * s.timestamp_period;
+}
+
+// Adds the times of a finished command buffer to the table.
+static void collect_times(LaunchPadState& s, const Commands& c) {
+    const std::vector<uint64_t> ticks = read_queries(s, c.queries, uint32_t(2 * c.timed.size()));
+    for (size_t i = 0; i < c.timed.size(); i++) {
+        KernelTime& time = s.times[c.timed[i].pipeline->kernel];
+        time.calls++;
+        time.work.bytes += c.timed[i].work.bytes;
+        time.work.flops += c.timed[i].work.flops;
+        time.seconds += seconds_between(s, ticks[2 * i], ticks[2 * i + 1]);
+    }
+}
+
+static void retire(LaunchPadState& s) {
+    uint64_t done = 0;
+    VK_CHECK(s.vk.vkGetSemaphoreCounterValue(s.device, s.timeline, &done));
+    while (!s.in_flight.empty() && s.in_flight.front().ticket <= done) {
+        collect_times(s, s.in_flight.front());
+        s.idle.push_back(std::move(s.in_flight.front()));
+        s.in_flight.pop_front();
+    }
+}
+
+Ticket submit_open(LaunchPadState& s) {
+    if (s.open.handle) {
+        end_commands(s, s.open);
+        s.open.ticket = submit(s, s.open.handle);
+        s.in_flight.push_back(std::move(s.open));
+        s.open = Commands();
+        retire(s);
+    }
+    return s.last_ticket;
+}
+
+void wait_for(LaunchPadState& s, Ticket ticket) {
+    VkSemaphoreWaitInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+    info.semaphoreCount = 1;
+    info.pSemaphores = &s.timeline;
+    info.pValues = &ticket;
+    VK_CHECK(s.vk.vkWaitSemaphores(s.device, &info, UINT64_MAX));
+    retire(s);
+}
+
+Ticket LaunchPad::commit(bool wait_for_it) {
+    LaunchPadState& s = *state;
+    if (s.recording) fail("commit cannot be recorded: end the recording first");
+    if (s.dry) return s.last_ticket;
+    finish_deferred();
+    reduce_unreduced();
+    release_held(s);
+    finish_background();
+    const Ticket ticket = submit_open(s);
+    if (wait_for_it) wait_for(s, ticket);
+    return ticket;
+}
+
+void LaunchPad::wait(Ticket ticket) {
+    if (ticket > state->last_ticket) fail("wait: nothing was committed under this ticket");
+    wait_for(*state, ticket);
+}
+
+void LaunchPad::begin_group() {
+    LaunchPadState& s = *state;
+    if (s.dry) return;
+    if (!s.open_groups && s.in_background) s.background.emplace_back();
+    if (!s.open_groups && !s.in_background) memory_barrier(s);
+    s.open_groups++;
+}
+
+void LaunchPad::end_group() {
+    if (state->dry) return;
+    if (!state->open_groups) fail("end_group: no group is open");
+    if (!--state->open_groups) release_held(*state);
+}
+
+void LaunchPad::barrier() {
+    if (!state->dry) memory_barrier(*state);
+}
+
+void LaunchPad::defer(double flops, std::function<void()> commands) {
+    state->deferred.push_back({flops, std::move(commands)});
+}
+
+void LaunchPad::run_deferred() {
+    std::deque<Deferred>& waiting = state->deferred;
+    double largest = 0, done = 0;
+    for (const Deferred& d : waiting) largest = std::max(largest, d.flops);
+    if (waiting.empty()) return;
+    do {
+        const Deferred next = std::move(waiting.front());
+        waiting.pop_front();
+        done += next.flops;
+        next.commands();
+    } while (!waiting.empty() && done < largest);
+}
+
+void LaunchPad::finish_deferred() {
+    if (state->deferred.empty()) return;
+    const ConcurrentGroup group(this);
+    while (!state->deferred.empty()) run_deferred();
+}
+
+void LaunchPad::reduce_unreduced() {
+    const Unreduced result = std::exchange(state->unreduced, {});
+    if (!result.value) return;
+    barrier();  // inside a group: for the GEMM, and for whoever reads the result
+    result.reduce();
+    barrier();
+}
+
+void LaunchPad::leave_unreduced(const Unreduced& result) {
+    reduce_unreduced();
+    state->unreduced = result;
+}
+
+Unreduced LaunchPad::take_unreduced(const void* value) {
+    if (!value || state->unreduced.value != value) return {};
+    return std::exchange(state->unreduced, {});
+}
+
+// Folds a long one-dimensional grid into two dimensions; group_index() of util.glsl unfolds it.
+static Groups fold(const LaunchPadState& s, std::string_view kernel, Groups g) {
+    if (g.y == 1 && g.z == 1 && g.x > s.max_groups[0]) {
+        const uint64_t rows = ceil_div(g.x, s.max_groups[0]);
+        if (rows <= s.max_groups[1]) g = {s.max_groups[0], uint32_t(rows)};
+    }
+    if (g.x > s.max_groups[0] || g.y > s.max_groups[1] || g.z > s.max_groups[2])
+        fail("%.*s: a grid of %llu x %u x %u workgroups is more than %s takes", int(kernel.size()),
+             kernel.data(), static_cast<unsigned long long>(g.x), g.y, g.z, s.info.name.c_str());
+    return g;
+}
+
+static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
+    s.vk.vkCmdWriteTimestamp2(c.handle, VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, c.queries, query);
+}
+
+// Appends a dispatch, without a barrier before it.
+static void append(LaunchPadState& s, const Dispatch& d) {
+    open_commands(s);
+    Commands& c = s.recording ? s.recording->commands : s.open;
+    if (s.bound != d.pipeline->handle)
+        s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, d.pipeline->handle);
+    s.bound = d.pipeline->handle;
+    s.vk.vkCmdPushConstants(c.handle, s.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, d.arg_bytes, d.args.data());
+    const uint32_t query = uint32_t(2 * c.timed.size());
+    if (c.queries && query == c.query_capacity)
+        fail("a recording with timestamps holds at most %u dispatches", TIMED_RECORDED_DISPATCHES);
+    if (c.queries) write_timestamp(s, c, query);
+    s.vk.vkCmdDispatch(c.handle, uint32_t(d.grid.x), d.grid.y, d.grid.z);
+    if (c.queries) {
+        write_timestamp(s, c, query + 1);
+        c.timed.push_back({d.pipeline, d.work});
+    }
+    s.dirty = true;
+    if (!s.recording && c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
+}
+
+// Appends it at once or, with reverse_groups, at the end of its group or at its next barrier.
+static void start(LaunchPadState& s, const Dispatch& d) {
+    if (s.options.reverse_groups && s.open_groups)
+        s.held.push_back(d);
+    else
+        append(s, d);
+}
+
+static void release_held(LaunchPadState& s) {
+    while (!s.held.empty()) {
+        append(s, s.held.back());
+        s.held.pop_back();
+    }
+}
+
+static void append_background(LaunchPadState& s) {
+    for (const Dispatch& d : s.background.front()) start(s, d);
+    s.background.pop_front();
+}
+
+void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
+                               std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
+                               const Work& work) {
+    LaunchPadState& s = *state;
+    std::vector<AddressRange> pointers;
+    pointers.swap(s.touched);
+    if (!groups.x || !groups.y || !groups.z) return;  // nothing to compute
+    const std::string shader = format_string("%.*s_%s", int(kernel.size()), kernel.data(), real);
+    const std::span<const uint32_t> constant_span(constants.begin(), constants.size());
+    if (s.dry) {
+        s.dry->kernels.try_emplace(pipeline_key(shader, constant_span), constants);
+        return;
+    }
+    Dispatch d = {.grid = fold(s, kernel, groups), .arg_bytes = uint32_t(bytes), .work = work};
+    memcpy(d.args.data(), args, bytes);
+    d.pipeline = &find_pipeline(s, shader, constant_span);
+    if (s.recording)
+        s.recording->pointers.insert(s.recording->pointers.end(), pointers.begin(), pointers.end());
+    if (s.in_background) {
+        if (!s.open_groups) s.background.emplace_back();
+        s.background.back().push_back(d);
+        return;
+    }
+    open_commands(s);
+    if (!s.open_groups) memory_barrier(s);
+    const bool fill = s.background_due && !s.background.empty();
+    if (fill && s.options.reverse_groups) append_background(s);
+    start(s, d);
+    if (fill && !s.options.reverse_groups) append_background(s);
+    s.background_due = false;
+}
+
+void LaunchPad::begin_background() {
+    if (state->dry) return;
+    if (state->in_background || state->open_groups) fail("begin_background: a background or a group is open");
+    finish_background();
+    state->in_background = true;
+}
+
+void LaunchPad::end_background() {
+    if (state->dry) return;
+    if (!state->in_background) fail("end_background: no background is open");
+    if (state->open_groups) fail("end_background: a group is open in it");
+    state->in_background = state->background_waited = state->background_due = false;
+}
+
+void LaunchPad::finish_background() {
+    LaunchPadState& s = *state;
+    if (s.background.empty()) return;
+    if (!s.background_waited) memory_barrier(s);
+    while (!s.background.empty()) append_background(s);
+}
+
+void LaunchPad::begin_recording() {
+    LaunchPadState& s = *state;
+    if (s.recording) fail("begin_recording: a recording is open already");
+    commit(false);
+    s.touched.clear();
+    s.recording = std::make_unique<Recording>();
+    s.recording->commands = create_commands(s, TIMED_RECORDED_DISPATCHES);
+    begin_commands(s, s.recording->commands, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
+}
+
+Recording* LaunchPad::end_recording() {
+    LaunchPadState& s = *state;
+    if (!s.recording) fail("end_recording: no recording is open");
+    finish_deferred();
+    reduce_unreduced();
+    finish_background();
+    end_commands(s, s.recording->commands);
+    s.recordings.push_back(s.recording.release());
+    s.dirty = false;
+    return s.recordings.back();
+}
+
+void LaunchPad::replay(Recording* recording) {
+    LaunchPadState& s = *state;
+    if (s.recording) fail("replay cannot be recorded");
+    for (const AddressRange& range : recording->pointers)
+        if (!find_buffer(s, reinterpret_cast<void*>(range.start), range.bytes))
+            fail("replay: a recorded command uses %zu bytes at %p, which have been freed", range.bytes,
+                 reinterpret_cast<void*>(range.start));
+    commit(false);
+    Commands& c = recording->commands;
+    c.ticket = submit(s, c.handle);
+    if (c.queries) {  // the next replay overwrites the timestamps
+        wait_for(s, c.ticket);
+        collect_times(s, c);
+    }
+}
+
+void LaunchPad::forget(Recording* recording) {
+    LaunchPadState& s = *state;
+    auto found = std::find(s.recordings.begin(), s.recordings.end(), recording);
+    if (found == s.recordings.end()) fail("forget: not a recording of this launchpad");
+    wait_for(s, commit(false));
+    destroy_commands(s, recording->commands);
+    delete recording;
+    s.recordings.erase(found);
+}
+
+double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
+    LaunchPadState& s = *state;
+    commit(true);
+    Commands span;
+    create_queries(s, span, 1);
+    std::exception_ptr thrown;
+    try {
+        VkCommandBuffer first = open_commands(s);
+        s.vk.vkCmdResetQueryPool(first, span.queries, 0, 2);
+        s.vk.vkCmdWriteTimestamp2(first, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 0);
+        try {
+            commands();
+        } catch (...) {  // the appended commands refer to the queries, so they run before the queries are
+                         // destroyed
+            thrown = std::current_exception();
+        }
+        s.vk.vkCmdWriteTimestamp2(open_commands(s), VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 1);
+        commit(true);
+    } catch (...) {
+        destroy_commands(s, span);
+        throw;
+    }
+    const std::vector<uint64_t> ticks = read_queries(s, span.queries, 2);
+    destroy_commands(s, span);
+    if (thrown) std::rethrow_exception(thrown);
+    return seconds_between(s, ticks[0], ticks[1]);
+}
+
+std::vector<KernelTime> LaunchPad::kernel_times() {
+    commit(true);
+    std::vector<KernelTime> times;
+    for (const auto& [name, time] : state->times)
+        times.push_back({name, time.calls, time.seconds, time.work});
+    std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    return times;
+}
+
+void LaunchPad::reset_kernel_times() {
+    commit(true);
+    state->times.clear();
+}

@@ -1,0 +1,265 @@
+// Lists Vulkan devices, checks whether they can run the kernels, and chooses one.
+#include "llmc/launchpad/device.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "llmc/launchpad/internal.h"
+#include "llmc/launchpad/shaders.h"
+
+const char* device_type_name(DeviceType type) {
+    switch (type) {
+        case DeviceType::discrete:
+            return "discrete GPU";
+        case DeviceType::integrated:
+            return "integrated GPU";
+        case DeviceType::virtual_gpu:
+            return "virtual GPU";
+        default:
+            return "software";
+    }
+}
+
+static DeviceType device_type(VkPhysicalDeviceType type) {
+    switch (type) {
+        case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+            return DeviceType::discrete;
+        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+            return DeviceType::integrated;
+        case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+            return DeviceType::virtual_gpu;
+        default:
+            return DeviceType::software;
+    }
+}
+
+DeviceFeatures::DeviceFeatures() {
+    features2.pNext = &vulkan11;
+    vulkan11.pNext = &vulkan12;
+    vulkan12.pNext = &vulkan13;
+}
+
+void DeviceFeatures::request() {
+    features2.features.shaderInt64 = VK_TRUE;     // row offsets past 4 GiB
+    vulkan11.storageBuffer16BitAccess = VK_TRUE;  // bf16 and fp16 in memory
+    vulkan12.bufferDeviceAddress = VK_TRUE;       // kernels take pointers
+    vulkan12.scalarBlockLayout = VK_TRUE;         // argument blocks laid out as C++ structs
+    vulkan12.timelineSemaphore = VK_TRUE;
+    vulkan13.synchronization2 = VK_TRUE;
+    vulkan13.maintenance4 = VK_TRUE;  // workgroup size from a specialization constant
+    vulkan13.subgroupSizeControl = VK_TRUE;
+    vulkan13.computeFullSubgroups = VK_TRUE;
+}
+
+bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name) {
+    uint32_t count = 0;
+    VK_CHECK(vk.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr));
+    std::vector<VkExtensionProperties> have(count);
+    VK_CHECK(vk.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, have.data()));
+    return std::any_of(have.begin(), have.end(),
+                       [&](const auto& e) { return !strcmp(e.extensionName, name); });
+}
+
+// Whether compute kernels can use all of these.
+static bool has_subgroup_operations(const Vulkan& vk, VkPhysicalDevice physical,
+                                    VkSubgroupFeatureFlags needed) {
+    VkPhysicalDeviceSubgroupProperties subgroup = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &subgroup};
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    return (subgroup.supportedOperations & needed) == needed &&
+           (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT);
+}
+
+CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhysicalDevice physical,
+                                                         DeviceFeatures& request) {
+    CooperativeMatrixSupport support;
+    const char *matrix = "VK_KHR_cooperative_matrix", *bfloat16 = "VK_KHR_shader_bfloat16";
+    const VkSubgroupFeatureFlags rows = VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    if (!has_extension(vk, physical, matrix) || !has_subgroup_operations(vk, physical, rows)) return support;
+    DeviceFeatures have;
+    have.vulkan13.pNext = &have.matrix;
+    const bool asks_bfloat16 = has_extension(vk, physical, bfloat16);
+    if (asks_bfloat16) have.matrix.pNext = &have.bfloat16;
+    vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
+    if (!have.matrix.cooperativeMatrix || !have.vulkan12.vulkanMemoryModel) return support;
+    support.fp16 = have.vulkan12.shaderFloat16;
+    support.bf16 = have.bfloat16.shaderBFloat16Type && have.bfloat16.shaderBFloat16CooperativeMatrix;
+    support.extensions = {matrix};
+    request.vulkan13.pNext = &request.matrix;
+    request.matrix.cooperativeMatrix = request.vulkan12.vulkanMemoryModel = VK_TRUE;
+    request.vulkan12.vulkanMemoryModelDeviceScope = have.vulkan12.vulkanMemoryModelDeviceScope;
+    request.vulkan12.shaderFloat16 = have.vulkan12.shaderFloat16;
+    if (!support.bf16) return support;
+    support.extensions.push_back(bfloat16);
+    request.matrix.pNext = &request.bfloat16;
+    request.bfloat16.shaderBFloat16Type = request.bfloat16.shaderBFloat16CooperativeMatrix = VK_TRUE;
+    return support;
+}
+
+// Chooses the first shape that the device has from a list, best for the kernels first.
+void find_fragment_shapes(const LaunchPadState& s, const CooperativeMatrixSupport& support, Limits& limits) {
+    const auto list = GetCooperativeMatrixProperties(
+        s.vk.vkGetInstanceProcAddr(s.vk.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+    if (support.extensions.empty() || !list) return;
+    uint32_t count = 0;
+    VK_CHECK(list(s.physical, &count, nullptr));
+    std::vector<CooperativeMatrixProperties> have(count);
+    VK_CHECK(list(s.physical, &count, have.data()));
+    auto find = [&](int type) {
+        for (FragmentShape shape :
+             {FragmentShape{16, 16, 16}, {16, 8, 16}, {8, 8, 16}, {8, 16, 16}, {8, 8, 8}})
+            for (const CooperativeMatrixProperties& p : have)
+                if (p.M == shape.M && p.N == shape.N && p.K == shape.K && p.A == type && p.B == type &&
+                    p.C == COMPONENT_FLOAT32 && p.result == COMPONENT_FLOAT32 && p.scope == SCOPE_SUBGROUP)
+                    return shape;
+        return FragmentShape();
+    };
+    if (support.bf16) limits.bf16_fragment = find(COMPONENT_BFLOAT16);
+    if (support.fp16) limits.fp16_fragment = find(COMPONENT_FLOAT16);
+}
+
+// Names the first feature that the kernels need and the device lacks; empty: none.
+static std::string missing_feature(const Vulkan& vk, VkPhysicalDevice physical, uint32_t api) {
+    if (api < VK_API_VERSION_1_3) return "Vulkan 1.3";
+    DeviceFeatures have;
+    vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
+    if (!have.features2.features.shaderInt64) return "shaderInt64";
+    if (!have.vulkan11.storageBuffer16BitAccess) return "storageBuffer16BitAccess";
+    if (!have.vulkan12.bufferDeviceAddress) return "bufferDeviceAddress";
+    if (!have.vulkan12.scalarBlockLayout) return "scalarBlockLayout";
+    if (!have.vulkan12.timelineSemaphore) return "timelineSemaphore";
+    if (!have.vulkan13.synchronization2) return "synchronization2";
+    if (!have.vulkan13.maintenance4) return "maintenance4";
+    if (!have.vulkan13.subgroupSizeControl || !have.vulkan13.computeFullSubgroups)
+        return "subgroup size control";
+    if (!has_subgroup_operations(vk, physical,
+                                 VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT))
+        return "subgroup arithmetic in compute";
+    return "";
+}
+
+// As the system's files name it; empty where the driver does not tell.
+static std::string pci_address(const Vulkan& vk, VkPhysicalDevice physical) {
+    if (!has_extension(vk, physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME)) return "";
+    VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &pci};
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    return format_string("%04x:%02x:%02x.%x", pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction);
+}
+
+// The largest heap of the device's own, and what is free of it.
+static void find_memory(const Vulkan& vk, VkPhysicalDevice physical, DeviceInfo& info) {
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    const bool told = has_extension(vk, physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+                                                told ? &budget : nullptr};
+    vk.vkGetPhysicalDeviceMemoryProperties2(physical, &memory);
+    for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++) {
+        const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
+        if (!(heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || heap.size <= info.memory_bytes) continue;
+        info.memory_bytes = info.free_bytes = heap.size;
+        const uint64_t ours = budget.heapBudget[i], used = budget.heapUsage[i];  // ours: with what is used
+        if (told && ours > used) info.free_bytes = std::min(heap.size, ours - used);
+    }
+}
+
+static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
+    VkPhysicalDeviceDriverProperties driver = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &driver};
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    const uint32_t api = properties.properties.apiVersion;
+    DeviceInfo info;
+    info.name = properties.properties.deviceName;
+    info.type = device_type(properties.properties.deviceType);
+    info.driver = format_string("%s %s", driver.driverName, driver.driverInfo);
+    info.api_version = format_string("%u.%u.%u", VK_API_VERSION_MAJOR(api), VK_API_VERSION_MINOR(api),
+                                     VK_API_VERSION_PATCH(api));
+    find_memory(vk, physical, info);
+    info.pci = pci_address(vk, physical);
+    info.missing = missing_feature(vk, physical, api);
+    return info;
+}
+
+std::vector<PhysicalDevice> physical_devices(const Vulkan& vk) {
+    uint32_t count = 0;
+    VK_CHECK(vk.vkEnumeratePhysicalDevices(vk.instance, &count, nullptr));
+    std::vector<VkPhysicalDevice> handles(count);
+    VK_CHECK(vk.vkEnumeratePhysicalDevices(vk.instance, &count, handles.data()));
+    std::vector<PhysicalDevice> devices;
+    for (VkPhysicalDevice handle : handles) devices.push_back({describe(vk, handle), handle});
+    std::stable_sort(devices.begin(), devices.end(),
+                     [](const auto& a, const auto& b) { return a.info.type < b.info.type; });
+    for (size_t i = 0; i < devices.size(); i++) devices[i].info.index = int(i);
+    return devices;
+}
+
+std::vector<DeviceInfo> list_devices() {
+    Vulkan vk = open_vulkan(false);
+    std::vector<DeviceInfo> infos;
+    for (const PhysicalDevice& device : physical_devices(vk)) infos.push_back(device.info);
+    close_vulkan(vk);
+    return infos;
+}
+
+static bool contains_ignoring_case(const std::string& text, const std::string& part) {
+    auto same = [](char a, char b) { return tolower(a) == tolower(b); };
+    return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+}
+
+static DeviceInfo usable(const DeviceInfo& device) {
+    if (!device.missing.empty())
+        fail("device %d (%s) cannot run the kernels: it lacks %s", device.index, device.name.c_str(),
+             device.missing.c_str());
+    return device;
+}
+
+static std::string names_of(const std::vector<DeviceInfo>& devices) {
+    std::string text = "cpu";
+    for (const DeviceInfo& device : devices)
+        text += format_string(", %d (%s)", device.index, device.name.c_str());
+    return text;
+}
+
+static DeviceChoice choose_hardware(const std::vector<DeviceInfo>& devices) {
+    for (const DeviceInfo& device : devices)
+        if (device.type != DeviceType::software && device.missing.empty())
+            return {device, format_string("it is the first usable %s", device_type_name(device.type))};
+    std::string reason = "no GPU was found";
+    for (const DeviceInfo& device : devices) {
+        if (device.type == DeviceType::software)
+            reason = format_string("the only Vulkan device is a software one (--device %d to use it)",
+                                   device.index);
+        else
+            reason = format_string("%s lacks %s", device.name.c_str(), device.missing.c_str());
+    }
+    return {std::nullopt, reason};
+}
+
+DeviceChoice choose_device(const std::string& request) {
+    if (request == "cpu") return {std::nullopt, "it was asked for"};
+    std::vector<DeviceInfo> devices;
+    try {
+        if (!embedded_shaders[0].name) fail("this build has no GPU kernels (WITH_SHADERS=OFF)");
+        devices = list_devices();
+    } catch (const Error& error) {
+        if (request == "auto") return {std::nullopt, error.what()};
+        fail("no device '%s': %s", request.c_str(), error.what());
+    }
+    if (request == "auto" || request == "gpu") {
+        DeviceChoice choice = choose_hardware(devices);
+        if (request == "gpu" && !choice.device)
+            fail("--device gpu: %s; there is: %s", choice.reason.c_str(), names_of(devices).c_str());
+        return choice;
+    }
+    const bool is_number = !request.empty() && std::all_of(request.begin(), request.end(), isdigit);
+    if (is_number && request.size() < 6 && std::stoul(request) < devices.size())
+        return {usable(devices[std::stoul(request)]), "it was asked for"};
+    const DeviceInfo* named = nullptr;  // the first usable one, else the first
+    for (const DeviceInfo& device : devices)
+        if (!is_number && !request.empty() && contains_ignoring_case(device.name, request))
+            if (!named || (!named->missing.empty() && device.missing.empty())) named = &device;
+    if (named) return {usable(*named), "it was asked for"};
+    fail("no device '%s'; there is: %s", request.c_str(), names_of(devices).c_str());
+}

@@ -1,0 +1,39 @@
+// Which devices can run the kernels, and which of them a request such as "auto" means.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+enum class DeviceType { discrete, integrated, virtual_gpu, software };
+const char* device_type_name(DeviceType type);
+
+struct DeviceInfo {
+    int index = 0;  // position in list_devices(), which is what --device INDEX means
+    std::string name;
+    DeviceType type = DeviceType::software;
+    std::string driver;         // name and version
+    std::string api_version;    // "1.3.230"
+    uint64_t memory_bytes = 0;  // of the largest device-local heap
+    uint64_t free_bytes = 0;  // of that heap, at the time of the query; all of it if the driver does not tell
+    std::string pci;          // PCI address, "0000:65:00.0"; empty if unknown
+    std::string missing;      // the feature that the kernels need and it lacks; empty: usable
+};
+
+// All Vulkan devices, in a fixed order: discrete, integrated, virtual, software. Throws Error if Vulkan is
+// not usable at all.
+std::vector<DeviceInfo> list_devices();
+
+struct DeviceChoice {
+    std::optional<DeviceInfo> device;  // none: the CPU
+    std::string reason;                // for people: "the only discrete GPU", "no Vulkan loader", ...
+};
+
+// Resolves what the user asked for:
+//   auto   the first discrete or integrated GPU that can be used, else the CPU; never a software device
+//   cpu    the CPU
+//   gpu    the first hardware GPU; Error if there is none
+//   INDEX  that device of list_devices()
+//   NAME   the first usable device whose name contains NAME, letter case ignored
+// Throws Error, which lists the devices, if the request cannot be met.
+DeviceChoice choose_device(const std::string& request);

@@ -1,0 +1,187 @@
+// The implementation of LaunchPad, private to llmc/launchpad/*.cpp.
+#pragma once
+#include <array>
+#include <deque>
+#include <map>
+#include <span>
+#include <unordered_map>
+
+#include "llmc/launchpad/launchpad.h"
+#include "llmc/launchpad/vulkan.h"
+
+// The features of Vulkan 1.0 to 1.3, chained for vkGetPhysicalDeviceFeatures2 and vkCreateDevice.
+struct DeviceFeatures {
+    VkPhysicalDeviceFeatures2 features2 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    VkPhysicalDeviceVulkan11Features vulkan11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
+    VkPhysicalDeviceVulkan12Features vulkan12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+    VkPhysicalDeviceVulkan13Features vulkan13 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES};
+    CooperativeMatrixFeatures matrix;  // chained where the device has the extensions
+    BFloat16Features bfloat16;
+    DeviceFeatures();
+    DeviceFeatures(const DeviceFeatures&) = delete;  // the chain points into the object
+    void request();                                  // sets what all kernels need
+};
+
+// What kernels on cooperative matrices need beyond what all kernels do.
+struct CooperativeMatrixSupport {
+    bool fp16 = false, bf16 = false;
+    std::vector<const char*> extensions;
+};
+
+struct LaunchPadState;
+
+struct PhysicalDevice {
+    DeviceInfo info;
+    VkPhysicalDevice handle;
+};
+std::vector<PhysicalDevice> physical_devices(const Vulkan& vk);  // in the order of list_devices()
+
+enum class BufferKind { host_visible, device_only, readback, imported };
+
+struct Buffer {
+    uintptr_t start = 0;  // host address; readable where kind is not device_only
+    size_t bytes = 0;
+    BufferKind kind = BufferKind::host_visible;
+    VkBuffer buffer = VK_NULL_HANDLE;
+    VkDeviceMemory memory = VK_NULL_HANDLE;
+    VkDeviceAddress address = 0;  // of `start`
+    VkDeviceSize offset = 0;      // of `start` in `buffer`
+    std::string label;
+};
+
+struct ScratchSlot {
+    float* memory = nullptr;
+    size_t bytes = 0;
+};
+
+// Commands that wait for a layer to run them beside its own.
+struct Deferred {
+    double flops;
+    std::function<void()> commands;
+};
+
+struct Pipeline {
+    std::string kernel;
+    VkPipeline handle = VK_NULL_HANDLE;
+};
+
+struct TimedDispatch {
+    const Pipeline* pipeline;
+    Work work;
+};
+
+// A command buffer with the timestamps taken in it.
+struct Commands {
+    VkCommandBuffer handle = VK_NULL_HANDLE;
+    Ticket ticket = 0;
+    VkQueryPool queries = VK_NULL_HANDLE;
+    uint32_t query_capacity = 0;
+    std::vector<TimedDispatch> timed;  // dispatch i lies between queries 2i and 2i+1
+};
+
+struct AddressRange {
+    uintptr_t start;
+    size_t bytes;
+};
+
+// A dispatch that is ready to be appended.
+struct Dispatch {
+    const Pipeline* pipeline;
+    Groups grid;
+    std::array<std::byte, 128> args;
+    uint32_t arg_bytes;
+    Work work;
+};
+
+struct Recording {
+    Commands commands;
+    std::vector<AddressRange> pointers;  // kept where pointers are checked
+};
+
+struct LaunchPadState {
+    LaunchPadOptions options;
+    Vulkan vk;
+    DeviceInfo info;
+    Limits limits;
+    MemoryMode mode = MemoryMode::unified;
+    VkPhysicalDevice physical = VK_NULL_HANDLE;
+    VkDevice device = VK_NULL_HANDLE;
+    VkQueue queue = VK_NULL_HANDLE;
+    uint32_t queue_family = 0;
+    VkPhysicalDeviceMemoryProperties memory = {};
+    VkDeviceSize import_alignment = 0;  // 0: host memory cannot be imported
+    bool has_memory_budget = false;
+    bool has_sm_builtins = false,
+         has_amd_core_properties = false;  // extensions that tell the number of compute units
+    uint32_t max_groups[3] = {};
+    uint32_t max_subgroup = 0;
+    bool pin_subgroup = false;    // the device can be told a subgroup size
+    double timestamp_period = 0;  // seconds per tick
+    uint64_t timestamp_mask = 0;
+
+    std::map<uintptr_t, Buffer> buffers;  // by start: an ordered search finds the one that holds an address
+    uint64_t allocated = 0;
+    Buffer staging;
+    ScratchSlot scratch[NUM_SCRATCH_SLOTS];
+
+    Needs* dry = nullptr;  // of the dry run that is going on
+    std::map<std::string, std::function<void()>> untuned;
+    std::map<std::string, std::vector<uint32_t>> uncompiled;
+
+    VkPipelineLayout layout = VK_NULL_HANDLE;
+    VkPipelineCache cache = VK_NULL_HANDLE;
+    std::string cache_file;  // empty: no cache on disk
+    std::map<std::string, int> measured;
+    std::string measured_file;  // likewise
+    std::unordered_map<std::string, VkShaderModule> modules;
+    std::unordered_map<std::string, Pipeline> pipelines;  // key: kernel name and constants
+
+    VkCommandPool pool = VK_NULL_HANDLE;
+    VkSemaphore timeline = VK_NULL_HANDLE;
+    Ticket last_ticket = 0;
+    std::deque<Commands> in_flight;
+    std::vector<Commands> idle;
+    std::vector<Recording*> recordings;
+    Commands open;                         // being appended to; handle is null where nothing was
+    std::unique_ptr<Recording> recording;  // between begin_recording and end_recording
+    VkPipeline bound = VK_NULL_HANDLE;
+    bool dirty = false;                            // something ran since the last barrier
+    int open_groups = 0;                           // one inside the other
+    std::vector<Dispatch> held;                    // of the open group, where groups are reversed
+    bool in_background = false;                    // between begin_background and end_background
+    std::deque<std::vector<Dispatch>> background;  // not started yet; each interval starts one entry
+    bool background_waited = false;                // there was a barrier since end_background
+    bool background_due = false;                   // the current interval has not started its entry yet
+    std::deque<Deferred> deferred;
+    Unreduced unreduced;
+    std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
+    std::map<std::string, KernelTime> times;
+
+    ~LaunchPadState();
+};
+
+// device.cpp Adds the features of cooperative matrices to those that `request` asks for.
+CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhysicalDevice physical,
+                                                         DeviceFeatures& request);
+void find_fragment_shapes(const LaunchPadState& s, const CooperativeMatrixSupport& support, Limits& limits);
+bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name);
+// buffers.cpp
+void choose_memory_mode(LaunchPadState& s);
+Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label);
+void destroy_buffer(LaunchPadState& s, Buffer& buffer);
+const Buffer* find_buffer(const LaunchPadState& s, const void* p,
+                          size_t bytes);  // null: not inside a live one
+// commands.cpp
+VkCommandBuffer open_commands(LaunchPadState& s);  // begins a command buffer if none is open
+void memory_barrier(LaunchPadState& s);            // unless nothing ran since the last one
+Ticket submit_open(LaunchPadState& s);
+void wait_for(LaunchPadState& s, Ticket ticket);
+void destroy_commands(LaunchPadState& s, Commands& commands);
+// pipelines.cpp
+void create_pipeline_cache(LaunchPadState& s);
+void save_pipeline_cache(LaunchPadState& s);
+void read_measured(LaunchPadState& s);  // needs create_pipeline_cache()
+std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> constants);
+// Builds it at first use. `kernel` names the shader and its storage type.
+const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
+                              std::span<const uint32_t> constants);

@@ -1,0 +1,211 @@
+// LaunchPad: opening a device and closing it. Memory is in buffers.cpp, commands in commands.cpp, kernels in
+// pipelines.cpp.
+#include "llmc/launchpad/launchpad.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "llmc/launchpad/internal.h"
+#include "llmc/launchpad/matrix_layout.h"
+
+const char* memory_mode_name(MemoryMode mode) {
+    switch (mode) {
+        case MemoryMode::unified:
+            return "unified";
+        case MemoryMode::mapped:
+            return "mapped";
+        case MemoryMode::staged:
+            return "staged";
+        default:
+            return "automatic";
+    }
+}
+
+static bool environment_switch(const char* name) {
+    const char* value = getenv(name);
+    return value && *value && strcmp(value, "0") != 0;
+}
+
+static void find_physical_device(LaunchPadState& s) {
+    DeviceChoice choice = choose_device(s.options.device);
+    if (!choice.device)
+        fail("a launchpad needs a Vulkan device, and '%s' means the CPU", s.options.device.c_str());
+    for (const PhysicalDevice& device : physical_devices(s.vk))
+        if (device.info.index == choice.device->index) {
+            s.info = device.info;
+            s.physical = device.handle;
+        }
+    if (!s.physical) fail("device %d has disappeared: list the devices again", choice.device->index);
+}
+
+static uint32_t find_compute_queue(LaunchPadState& s) {
+    uint32_t count = 0;
+    s.vk.vkGetPhysicalDeviceQueueFamilyProperties(s.physical, &count, nullptr);
+    std::vector<VkQueueFamilyProperties> families(count);
+    s.vk.vkGetPhysicalDeviceQueueFamilyProperties(s.physical, &count, families.data());
+    for (uint32_t i = 0; i < count; i++)
+        if (families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) {
+            const uint32_t bits = families[i].timestampValidBits;
+            s.timestamp_mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
+            return i;
+        }
+    fail("%s has no compute queue", s.info.name.c_str());
+}
+
+// SMs or compute units; 0 if the driver does not tell.
+static uint32_t find_compute_units(const LaunchPadState& s) {
+    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};
+    VkPhysicalDeviceShaderCoreProperties2AMD amd = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    if (has_extension(s.vk, s.physical, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME))
+        properties.pNext = &nvidia;
+    else if (has_extension(s.vk, s.physical, VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME))
+        properties.pNext = &amd;
+    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
+    return std::max(nvidia.shaderSMCount, amd.activeComputeUnitCount);
+}
+
+static void read_limits(LaunchPadState& s) {
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT import = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
+    VkPhysicalDeviceVulkan11Properties vulkan11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
+    VkPhysicalDeviceVulkan13Properties vulkan13 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &vulkan11};
+    vulkan11.pNext = &vulkan13;
+    if (s.import_alignment) vulkan13.pNext = &import;
+    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
+    const VkPhysicalDeviceLimits& limits = properties.properties.limits;
+    if (s.import_alignment) s.import_alignment = import.minImportedHostPointerAlignment;
+    s.limits.subgroup_size = vulkan11.subgroupSize;
+    s.limits.max_block = std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
+    s.limits.shared_bytes = limits.maxComputeSharedMemorySize;
+    s.limits.compute_units = find_compute_units(s);
+    // maxMemoryAllocationSize is only what always succeeds: NVIDIA reports 4 GiB, and allocates 110 GiB
+    s.limits.max_allocation = vulkan13.maxBufferSize;
+    s.max_subgroup = vulkan13.maxSubgroupSize;
+    s.pin_subgroup = (vulkan13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+                     vulkan13.minSubgroupSize != vulkan13.maxSubgroupSize;
+    if (s.pin_subgroup) s.max_subgroup = s.limits.subgroup_size;
+    for (int i = 0; i < 3; i++) s.max_groups[i] = limits.maxComputeWorkGroupCount[i];
+    s.timestamp_period = limits.timestampPeriod * 1e-9;
+}
+
+// The optional extensions that the device has.
+static std::vector<const char*> choose_extensions(LaunchPadState& s) {
+    auto has = [&](const char* name) { return has_extension(s.vk, s.physical, name); };
+    std::vector<const char*> chosen;
+    if (has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) {
+        chosen.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+        s.import_alignment = 1;  // read_limits() replaces it
+    }
+    if (has(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME)) {
+        chosen.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+        s.has_memory_budget = true;
+    }
+    s.options.print_pipelines &= has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    if (s.options.print_pipelines) chosen.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    if (has("VK_KHR_portability_subset"))
+        chosen.push_back("VK_KHR_portability_subset");  // must be enabled if present
+    return chosen;
+}
+
+static void create_device(LaunchPadState& s) {
+    DeviceFeatures features;
+    features.request();
+    const CooperativeMatrixSupport matrix = find_cooperative_matrix_support(s.vk, s.physical, features);
+    std::vector<const char*> extensions = choose_extensions(s);
+    extensions.insert(extensions.end(), matrix.extensions.begin(), matrix.extensions.end());
+    s.queue_family = find_compute_queue(s);
+    const float priority = 1.0f;
+    VkDeviceQueueCreateInfo queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+    queue.queueFamilyIndex = s.queue_family;
+    queue.queueCount = 1;
+    queue.pQueuePriorities = &priority;
+    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, &features.features2,
+        VK_TRUE};
+    VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
+    if (s.options.print_pipelines) info.pNext = &executables;
+    info.queueCreateInfoCount = 1;
+    info.pQueueCreateInfos = &queue;
+    info.enabledExtensionCount = uint32_t(extensions.size());
+    info.ppEnabledExtensionNames = extensions.data();
+    VK_CHECK(s.vk.vkCreateDevice(s.physical, &info, nullptr, &s.device));
+    load_device_functions(s.vk, s.device);
+    s.vk.vkGetDeviceQueue(s.device, s.queue_family, 0, &s.queue);
+    read_limits(s);
+    find_fragment_shapes(s, matrix, s.limits);
+}
+
+static void create_command_objects(LaunchPadState& s) {
+    VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+    pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+    pool.queueFamilyIndex = s.queue_family;
+    VK_CHECK(s.vk.vkCreateCommandPool(s.device, &pool, nullptr, &s.pool));
+    VkSemaphoreTypeCreateInfo type = {VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+    VkSemaphoreCreateInfo semaphore = {VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
+    VK_CHECK(s.vk.vkCreateSemaphore(s.device, &semaphore, nullptr, &s.timeline));
+    VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, 128};
+    VkPipelineLayoutCreateInfo layout = {VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+    layout.pushConstantRangeCount = 1;
+    layout.pPushConstantRanges = &range;
+    VK_CHECK(s.vk.vkCreatePipelineLayout(s.device, &layout, nullptr, &s.layout));
+}
+
+LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<LaunchPadState>()) {
+    LaunchPadState& s = *state;
+    s.options = options;
+    s.options.validation |= environment_switch("LAUNCHPAD_VALIDATION");
+    s.options.print_pipelines |= environment_switch("LAUNCHPAD_PRINT_PIPELINES");
+    s.options.check_pointers |= environment_switch("LAUNCHPAD_CHECK_POINTERS");
+    s.options.reverse_groups |= environment_switch("LAUNCHPAD_REVERSE_GROUPS");
+    s.vk = open_vulkan(s.options.validation);
+    find_physical_device(s);
+    create_device(s);
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    s.vk.vkGetPhysicalDeviceMemoryProperties2(s.physical, &memory);
+    s.memory = memory.memoryProperties;
+    choose_memory_mode(s);
+    create_command_objects(s);
+    create_pipeline_cache(s);
+    read_measured(s);
+    find_matrix_layouts(*this, s.limits);
+    s.limits.bf16_fragment.in_place &= s.options.in_place;
+    s.limits.fp16_fragment.in_place &= s.options.in_place;
+}
+
+LaunchPad::~LaunchPad() = default;
+
+LaunchPadState::~LaunchPadState() {
+    if (device) {
+        // a lost device returns an error here; everything is destroyed nevertheless
+        if (vk.vkDeviceWaitIdle(device) == VK_SUCCESS && cache) save_pipeline_cache(*this);
+        for (auto& [start, buffer] : buffers) destroy_buffer(*this, buffer);
+        if (staging.buffer) destroy_buffer(*this, staging);
+        for (Commands& commands : in_flight) destroy_commands(*this, commands);
+        for (Commands& commands : idle) destroy_commands(*this, commands);
+        if (recording) destroy_commands(*this, recording->commands);
+        destroy_commands(*this, open);
+        for (Recording* kept : recordings) {
+            destroy_commands(*this, kept->commands);
+            delete kept;
+        }
+        for (auto& [key, pipeline] : pipelines) vk.vkDestroyPipeline(device, pipeline.handle, nullptr);
+        for (auto& [name, module] : modules) vk.vkDestroyShaderModule(device, module, nullptr);
+        if (cache) vk.vkDestroyPipelineCache(device, cache, nullptr);
+        if (layout) vk.vkDestroyPipelineLayout(device, layout, nullptr);
+        if (timeline) vk.vkDestroySemaphore(device, timeline, nullptr);
+        if (pool) vk.vkDestroyCommandPool(device, pool, nullptr);
+        vk.vkDestroyDevice(device, nullptr);
+    }
+    close_vulkan(vk);
+}
+
+const DeviceInfo& LaunchPad::device() const { return state->info; }
+const Limits& LaunchPad::limits() const { return state->limits; }
+MemoryMode LaunchPad::memory_mode() const { return state->mode; }
+uint64_t LaunchPad::allocated_bytes() const { return state->allocated; }

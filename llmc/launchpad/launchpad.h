@@ -1,0 +1,255 @@
+// LaunchPad: the one object through which layers run GPU kernels.
+//
+// Host pointers are the currency: allocate() returns an address that the host can hold, offset and store, and
+// at() turns any address inside such memory into the device address that a kernel takes. One code path serves
+// three kinds of memory:
+//   unified  host and device see the same bytes (integrated GPUs, Apple, software devices); no copies
+//   mapped   device memory that the host can write over the bus but should not read: use download()
+//   staged   device memory behind a reserved host address range that faults on access: use upload() and
+//   download()
+//
+// Commands run in the order in which they are given. dispatch(), fill(), copy() and upload() append to an
+// open command buffer and return at once; commit() submits it. Each command waits for those before it, except
+// inside a group (begin_group, end_group), whose dispatches and fills must be independent of each other.
+//
+// Not thread-safe: one thread at a time. Every function throws Error (base/error.h) if it fails.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "llmc/base/error.h"
+#include "llmc/base/real.h"
+#include "llmc/base/work.h"
+#include "llmc/launchpad/device.h"
+
+enum class MemoryMode { automatic, unified, mapped, staged };
+const char* memory_mode_name(MemoryMode mode);
+
+struct LaunchPadOptions {
+    std::string device = "gpu";  // as choose_device() takes it; "auto" and "cpu" make no sense here
+    MemoryMode memory = MemoryMode::automatic;
+    bool validation = false;  // Khronos validation layer; also LAUNCHPAD_VALIDATION=1
+    bool print_pipelines =
+        false;  // the compiler's statistics of each kernel; also LAUNCHPAD_PRINT_PIPELINES=1
+    bool check_pointers = false;  // replay() checks recorded pointers; also LAUNCHPAD_CHECK_POINTERS=1
+    // Starts the dispatches of a group last to first, so that a device that runs them one by one exposes a
+    // dependency among them; also LAUNCHPAD_REVERSE_GROUPS=1
+    bool reverse_groups = false;
+    bool timestamps = false;      // measures each dispatch: kernel_times()
+    bool in_place = true;         // false, for tests: FragmentShape::in_place is never set
+    std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
+};
+
+// Where memory lies: near the GPU, or in cached host memory, for results that the host reads often.
+enum class Placement { device, readback };
+
+// Scratch memory that layers share. A slot's contents last until the next layer that uses the slot.
+enum class Scratch { gemm, parameters, layernorm, norm, transposed };
+const int NUM_SCRATCH_SLOTS = 5;
+
+// Number of workgroups. A one-dimensional grid that exceeds the device's limit of x is folded into two
+// dimensions, so kernels take their number from group_index() of util.glsl and check it against their sizes.
+struct Groups {
+    uint64_t x = 1;
+    uint32_t y = 1, z = 1;
+};
+
+// A cooperative-matrix fragment, and where the components of an accumulator lie in the registers of a
+// subgroup.
+struct FragmentShape {
+    uint32_t M = 0, N = 0, K = 0;  // zeros: the device has none for that type
+    // Components whose indices agree in the bits row_components belong to one row; the rest of the row is
+    // held by the invocations whose numbers differ in the bits column_lanes only.
+    uint32_t row_components = 0, column_lanes = 0;
+    bool layout_known = false;  // false: components lie in some other way
+    bool in_place = false;      // accumulators and A operands hold their components in the same positions
+    explicit operator bool() const { return M != 0; }
+};
+
+struct Limits {
+    uint32_t subgroup_size = 0;   // invocations; pipelines are pinned to it
+    uint32_t max_block = 0;       // invocations in a workgroup
+    uint32_t shared_bytes = 0;    // shared memory of a workgroup
+    uint32_t compute_units = 0;   // SMs (NVIDIA) or compute units; 0: the driver does not tell
+    uint64_t max_allocation = 0;  // bytes of one allocate()
+    FragmentShape bf16_fragment,
+        fp16_fragment;  // operands of that type, fp32 accumulators (VK_KHR_cooperative_matrix)
+
+    // The fragments for operands of a storage type; none for float.
+    template <class Real>
+    FragmentShape fragment() const {
+        if constexpr (std::is_same_v<Real, bf16>) return bf16_fragment;
+        if constexpr (std::is_same_v<Real, fp16>) return fp16_fragment;
+        return {};
+    }
+};
+
+// The result of a split-K GEMM that nobody has reduced yet: see gemm/split_k.h.
+struct Unreduced {
+    const void* value = nullptr;  // where the result belongs; null: there is none
+    const float* partials = nullptr;
+    const void* bias = nullptr;
+    int splits = 1;
+    std::function<void()> reduce;  // launches the kernel that reduces it
+};
+
+// What a sequence of commands needs, as a dry run finds out.
+struct Needs {
+    size_t scratch[NUM_SCRATCH_SLOTS] = {};                // bytes of each slot
+    std::map<std::string, std::function<void()>> untuned;  // by name: measures a choice and keeps it
+    std::map<std::string, std::vector<uint32_t>>
+        kernels;  // specialization constants, by a key that names both
+
+    size_t scratch_bytes() const;
+};
+
+using Ticket = uint64_t;  // stands for everything submitted up to some point
+struct Recording;         // commands recorded once, to be replayed
+
+class LaunchPad {
+   public:
+    explicit LaunchPad(const LaunchPadOptions& options = {});
+    ~LaunchPad();  // waits for the GPU, writes the pipeline cache, frees everything
+
+    const DeviceInfo& device() const;
+    const Limits& limits() const;
+    MemoryMode memory_mode() const;  // never automatic
+
+    // --- memory ---
+    // Returns `bytes` of memory, aligned to 64 bytes, contents undefined. `label` appears in error messages.
+    void* allocate(size_t bytes, const char* label, Placement placement = Placement::device);
+    template <class Element>
+    Element* allocate(size_t count, const char* label, Placement placement = Placement::device) {
+        return static_cast<Element*>(allocate(count * sizeof(Element), label, placement));
+    }
+    void free(void* address);  // as allocate() returned it; null is ignored; waits for the GPU
+    // Makes memory that the program already has usable by kernels (VK_EXT_external_memory_host). The memory
+    // stays the caller's and must live until unregister_buffer().
+    void register_buffer(void* address, size_t bytes);
+    void unregister_buffer(void* address);
+    uint64_t allocated_bytes() const;  // in live allocate() memory
+
+    // At least so many floats of a scratch slot, contents undefined; null for 0. A slot grows when it has to,
+    // which prepare() avoids; memory that recordings use stays valid.
+    float* scratch(Scratch slot, size_t floats);
+
+    // Stream-ordered: takes effect after the commands before it, seen by those after it. src may change on
+    // return.
+    void upload(void* dst, const void* src, size_t bytes);
+    void download(void* dst, const void* src, size_t bytes);  // commits, waits, then copies to the host
+    void copy(void* dst, const void* src, size_t bytes);      // between two GPU-visible addresses
+    void fill(void* dst, uint32_t word, size_t bytes);        // 4-byte aligned address and size
+
+    // The device address of `count` elements at p, an address inside live memory; null gives 0. Throws if the
+    // elements do not lie inside one live buffer. An unreduced GEMM result at p is reduced first.
+    template <class Element>
+    uint64_t at(const Element* p, size_t count) {
+        return address_of(p, count * sizeof(Element));
+    }
+
+    // --- commands ---
+    // Appends one kernel: the name of its shader file, built for a storage type (any, if it has no Reals),
+    // its grid, its specialization constants (number 0 is the block size), its argument struct from
+    // shaders/args.h, and for kernel_times() its work.
+    template <class Real = float, class Args>
+    void dispatch(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
+                  const Args& args, const Work& work = {}) {
+        static_assert(sizeof(Args) <= 128 && std::is_trivially_copyable_v<Args>,
+                      "push constants hold 128 bytes");
+        dispatch_bytes(kernel, real_name<Real>(), groups, constants, &args, sizeof(Args), work);
+    }
+    // Dispatches and fills up to end_group() may run concurrently. Groups nest: an inner group is part of the
+    // outer.
+    void begin_group();
+    void end_group();
+    void barrier();  // inside a group: what follows waits for what came before
+    // The dispatches between these two wait for the commands before them, but do not start at once. Each
+    // later interval between two barriers also starts one of them, or one group, to fill idle SMs. They must
+    // be independent of each other and of the commands that follow, up to finish_background(), which starts
+    // the rest; commands after it see what they wrote. Outside of groups. commit() and end_recording() finish
+    // them too.
+    void begin_background();
+    void end_background();
+    void finish_background();
+    // Queues commands that later layers may run beside their own (run_deferred). Their operands must stay
+    // valid until then. `flops` is their amount of work. commit() and end_recording() run what is left.
+    void defer(double flops, std::function<void()> commands);
+    // Inside a group: runs deferred commands, oldest first, until they add up to the work of the largest one
+    // waiting.
+    void run_deferred();
+
+    // Keeps the one result that is not reduced yet, after reducing the one before it, if there still is one.
+    void leave_unreduced(const Unreduced& result);
+    // The unreduced result at this address, which the caller reduces now; value is null if there is none.
+    Unreduced take_unreduced(const void* value);
+
+    Ticket commit(bool wait_for_it = false);  // submits what was appended
+    void wait(Ticket ticket);
+
+    // Commands given between these two are recorded instead of run; upload() and download() are refused
+    // there.
+    void begin_recording();
+    Recording* end_recording();
+    void replay(Recording* recording);  // like giving its commands again; may be called any number of times
+    void forget(Recording* recording);
+
+    // --- dry runs ---
+    // Returns what these commands need, without running them or building a kernel; pointers need not be
+    // allocated.
+    Needs dry_run(const std::function<void()>& commands);
+    bool dry_running() const;
+    // Allocates the scratch memory of a dry run, and queues what it needs for tune() and compile().
+    void prepare(const Needs& needs);
+    // Measures the queued choices on the device and keeps the fastest on disk. `progress` is called before
+    // each one.
+    using ProgressCallback = std::function<void(int done, int total)>;
+    void tune(const ProgressCallback& progress = nullptr);
+    int num_untuned() const;
+    // Builds the queued kernels, which otherwise happens at their first use.
+    void compile(const ProgressCallback& progress = nullptr);
+    int num_uncompiled() const;
+    // In a dry run: notes a choice that was not measured on this device yet.
+    void note_untuned(const std::string& name, std::function<void()> measure);
+
+    // --- measurements of this device ---
+    // Numbers under names without spaces, kept on disk beside the pipeline cache, by device and driver; none
+    // if nothing was kept or the file cannot be read. A number that cannot be written is kept in memory only.
+    std::optional<int> measured(const std::string& name) const;
+    void keep_measured(const std::string& name, int value);
+
+    // --- time ---
+    // Seconds of GPU time between the start and the end of what `commands` appends; commits and waits.
+    double gpu_seconds(const std::function<void()>& commands);
+    std::vector<KernelTime> kernel_times();  // since the last reset, most expensive first; waits for the GPU
+    void reset_kernel_times();
+
+   private:
+    uint64_t address_of(const void* p, size_t bytes);
+    void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
+                        std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
+                        const Work& work);
+    void finish_deferred();
+    void reduce_unreduced();
+    std::unique_ptr<struct LaunchPadState> state;
+};
+
+// The commands given during its lifetime form a group; pad null (CPU): nothing happens.
+struct ConcurrentGroup {
+    LaunchPad* pad;
+    explicit ConcurrentGroup(LaunchPad* launchpad) : pad(launchpad) {
+        if (pad) pad->begin_group();
+    }
+    ConcurrentGroup(const ConcurrentGroup&) = delete;
+    ~ConcurrentGroup() {
+        if (pad) pad->end_group();
+    }
+};

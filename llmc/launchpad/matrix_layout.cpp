@@ -1,0 +1,86 @@
+// Derives the register layout of fragments from the output of matrix_layout.comp.
+#include "llmc/launchpad/matrix_layout.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "shaders/args.h"
+
+// The bits of an index below `count` whose flip keeps the row everywhere, or changes it everywhere.
+struct RowBits {
+    uint32_t keeping = 0, changing = 0;
+};
+// row_of(index, other) gives the row for each index and each value of the other index, below `others`.
+static RowBits find_row_bits(uint32_t count, uint32_t others,
+                             const std::function<uint32_t(uint32_t, uint32_t)>& row_of) {
+    RowBits bits;
+    for (uint32_t bit = 1; bit < count; bit *= 2) {
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < count; i++)
+            for (uint32_t other = 0; other < others; other++)
+                kept += row_of(i, other) == row_of(i ^ bit, other);
+        if (kept == count * others) bits.keeping |= bit;
+        if (kept == 0) bits.changing |= bit;
+    }
+    return bits;
+}
+
+// Whether the masks of `shape` describe the layout: for each invocation and component, the components that
+// they assign to its row are all of that row and nothing else.
+static bool masks_give_rows(const FragmentShape& shape, uint32_t lanes, uint32_t components,
+                            const std::vector<float>& accumulators) {
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        for (uint32_t i = 0; i < components; i++) {
+            const uint32_t row = uint32_t(accumulators[lane * components + i]) / shape.N;
+            std::vector<bool> seen(shape.N);
+            for (uint32_t l = 0; l < lanes; l++)
+                for (uint32_t c = 0; c < components; c++) {
+                    if ((l ^ lane) & ~shape.column_lanes || (c ^ i) & shape.row_components) continue;
+                    const uint32_t index = uint32_t(accumulators[l * components + c]);
+                    if (index / shape.N != row) return false;
+                    seen[index % shape.N] = true;
+                }
+            if (std::find(seen.begin(), seen.end(), false) != seen.end()) return false;
+        }
+    return true;
+}
+
+void read_matrix_layout(FragmentShape& shape, uint32_t lanes, const std::vector<float>& accumulators,
+                        const std::vector<float>& operands) {
+    const uint32_t components = shape.M * shape.N / lanes;
+    auto is_power_of_2 = [](uint32_t n) { return n && !(n & (n - 1)); };
+    if (components * lanes != shape.M * shape.N || !is_power_of_2(lanes) || !is_power_of_2(components))
+        return;
+    for (float index : accumulators)
+        if (!(index >= 0 && index < float(shape.M * shape.N))) return;
+    auto row = [&](uint32_t lane, uint32_t i) {
+        return uint32_t(accumulators[lane * components + i]) / shape.N;
+    };
+    shape.column_lanes = find_row_bits(lanes, components, row).keeping;
+    shape.row_components =
+        find_row_bits(components, lanes, [&](uint32_t i, uint32_t lane) { return row(lane, i); }).changing;
+    shape.layout_known = masks_give_rows(shape, lanes, components, accumulators);
+    // bf16 represents integers up to 256 exactly.
+    shape.in_place = shape.N == shape.K && shape.M * shape.K <= 256 && accumulators == operands;
+}
+
+template <class Real>
+static void find_layout(LaunchPad& pad, FragmentShape& shape) {
+    const uint32_t lanes = pad.limits().subgroup_size, components = shape.M * shape.N / lanes;
+    if (!shape || !components) return;
+    const size_t n = size_t(lanes) * components;
+    float* indices = pad.allocate<float>(2 * n, "matrix layout", Placement::readback);
+    pad.dispatch<Real>("matrix_layout", {1}, {lanes, shape.M, shape.N, shape.K},
+                       MatrixLayoutArgs{pad.at(indices, n), pad.at(indices + n, n), int(components)});
+    std::vector<float> accumulators(n), operands(n);
+    pad.download(accumulators.data(), indices, n * sizeof(float));
+    pad.download(operands.data(), indices + n, n * sizeof(float));
+    pad.free(indices);
+    read_matrix_layout(shape, lanes, accumulators, operands);
+}
+
+void find_matrix_layouts(LaunchPad& pad, Limits& limits) {
+    find_layout<bf16>(pad, limits.bf16_fragment);
+    find_layout<fp16>(pad, limits.fp16_fragment);
+    pad.reset_kernel_times();
+}

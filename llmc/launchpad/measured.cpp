@@ -1,0 +1,87 @@
+// LaunchPad's dry runs, and the measurements of a device: numbers by name, in a file beside the pipeline
+// cache (device_cache.h).
+#include <filesystem>
+#include <numeric>
+
+#include "llmc/base/file.h"
+#include "llmc/launchpad/device_cache.h"
+#include "llmc/launchpad/internal.h"
+
+void read_measured(LaunchPadState& s) {
+    if (s.cache_file.empty()) return;
+    s.measured_file = std::filesystem::path(s.cache_file).replace_extension(".measured").string();
+    s.measured = measured_in(read_cache_file(s.measured_file));
+}
+
+std::optional<int> LaunchPad::measured(const std::string& name) const {
+    const auto found = state->measured.find(name);
+    if (found == state->measured.end()) return std::nullopt;
+    return found->second;
+}
+
+void LaunchPad::keep_measured(const std::string& name, int value) {
+    LaunchPadState& s = *state;
+    s.measured[name] = value;
+    if (s.measured_file.empty()) return;
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(s.measured_file).parent_path(), ignored);
+    try {
+        write_whole_file(s.measured_file, {measured_file(s.measured)});
+    } catch (const Error&) {
+        // best effort: it is measured again at the next start
+    }
+}
+
+size_t Needs::scratch_bytes() const {
+    return std::accumulate(std::begin(scratch), std::end(scratch), size_t(0));
+}
+
+Needs LaunchPad::dry_run(const std::function<void()>& commands) {
+    LaunchPadState& s = *state;
+    if (s.dry || s.recording || s.open_groups) fail("dry_run: a dry run, a recording or a group is open");
+    Needs needs;
+    commit(false);
+    s.dry = &needs;
+    const auto end = [&] {
+        s.dry = nullptr;
+        s.deferred.clear();
+        s.unreduced = {};
+    };
+    try {
+        commands();
+        finish_deferred();
+        reduce_unreduced();
+    } catch (...) {
+        end();
+        throw;
+    }
+    end();
+    return needs;
+}
+
+bool LaunchPad::dry_running() const { return state->dry; }
+
+void LaunchPad::note_untuned(const std::string& name, std::function<void()> measure) {
+    if (state->dry) state->dry->untuned.try_emplace(name, std::move(measure));
+}
+
+void LaunchPad::prepare(const Needs& needs) {
+    LaunchPadState& s = *state;
+    for (int i = 0; i < NUM_SCRATCH_SLOTS; i++) scratch(Scratch(i), needs.scratch[i] / sizeof(float));
+    for (const auto& [name, measure] : needs.untuned) s.untuned.try_emplace(name, measure);
+    for (const auto& [key, constants] : needs.kernels)
+        if (!s.pipelines.contains(key)) s.uncompiled.try_emplace(key, constants);
+}
+
+int LaunchPad::num_untuned() const { return int(state->untuned.size()); }
+
+void LaunchPad::tune(const ProgressCallback& progress) {
+    LaunchPadState& s = *state;
+    const int total = num_untuned();
+    for (int done = 0; !s.untuned.empty(); done++) {
+        if (progress) progress(done, total);
+        const auto next = s.untuned.extract(s.untuned.begin());
+        next.mapped()();
+    }
+    if (total) reset_kernel_times();
+}

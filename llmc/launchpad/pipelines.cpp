@@ -1,0 +1,152 @@
+// LaunchPad's pipelines: built once per kernel and specialization constants, and cached on disk.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "llmc/launchpad/device_cache.h"
+#include "llmc/launchpad/internal.h"
+#include "llmc/launchpad/shaders.h"
+
+static std::filesystem::path cache_directory(const LaunchPadOptions& options) {
+    if (!options.cache_directory.empty()) return options.cache_directory;
+    if (const char* cache = getenv("XDG_CACHE_HOME"); cache && *cache)
+        return std::filesystem::path(cache) / "vulkan_gpt2";
+    if (const char* home = getenv("HOME"); home && *home)
+        return std::filesystem::path(home) / ".cache" / "vulkan_gpt2";
+    return {};
+}
+
+// Cached pipelines are valid for one device and driver version, which the file name tells apart.
+static std::string cache_file_name(const VkPhysicalDeviceProperties& device) {
+    std::string name;
+    for (uint8_t byte : device.pipelineCacheUUID) name += format_string("%02x", byte);
+    return format_string("%s-%08x.pipelines", name.c_str(), device.driverVersion);
+}
+
+void create_pipeline_cache(LaunchPadState& s) {
+    std::string bytes;
+    const std::filesystem::path directory = cache_directory(s.options);
+    if (s.options.cache_directory != "none" && !directory.empty()) {
+        VkPhysicalDeviceProperties2 device = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+        s.vk.vkGetPhysicalDeviceProperties2(s.physical, &device);
+        s.cache_file = (directory / cache_file_name(device.properties)).string();
+        bytes = pipelines_in(read_cache_file(s.cache_file), device.properties);
+    }
+    VkPipelineCacheCreateInfo info = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+    info.initialDataSize = bytes.size();
+    info.pInitialData = bytes.data();
+    VK_CHECK(s.vk.vkCreatePipelineCache(s.device, &info, nullptr, &s.cache));
+}
+
+// Best effort: without the cache the next start only takes longer.
+void save_pipeline_cache(LaunchPadState& s) {
+    size_t bytes = 0;
+    if (s.cache_file.empty() || s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS)
+        return;
+    std::string data(bytes, '\0');
+    if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, data.data()) != VK_SUCCESS) return;
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(s.cache_file).parent_path(), ignored);
+    const std::string temporary = format_string("%s.%d", s.cache_file.c_str(), int(getpid()));
+    std::ofstream file(temporary, std::ios::binary);
+    data.resize(bytes);
+    file << seal(data);
+    file.close();
+    if (file)
+        std::filesystem::rename(temporary, s.cache_file, ignored);
+    else
+        std::filesystem::remove(temporary, ignored);
+}
+
+static VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
+    if (auto found = s.modules.find(kernel); found != s.modules.end()) return found->second;
+    const EmbeddedShader* shader = embedded_shaders;
+    while (shader->name && kernel != shader->name) shader++;
+    if (!shader->name) fail("no kernel is named '%s': see shaders/", kernel.c_str());
+    VkShaderModuleCreateInfo info = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+    info.codeSize = shader->bytes;
+    info.pCode = shader->code;
+    VkShaderModule module;
+    VK_CHECK(s.vk.vkCreateShaderModule(s.device, &info, nullptr, &module));
+    return s.modules[kernel] = module;
+}
+
+// Prints the driver's statistics of a kernel: registers, shared memory and so on.
+static void print_statistics(const LaunchPadState& s, const std::string& kernel, VkPipeline pipeline) {
+    if (!s.options.print_pipelines) return;
+    VkPipelineExecutableInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, 0};
+    uint32_t count = 0;
+    VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, &count, nullptr));
+    std::vector<VkPipelineExecutableStatisticKHR> statistics(
+        count, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
+    VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, &count, statistics.data()));
+    fprintf(stderr, "%s:", kernel.c_str());
+    for (const VkPipelineExecutableStatisticKHR& statistic : statistics)
+        if (statistic.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR)
+            fprintf(stderr, " %s %g,", statistic.name, statistic.value.f64);
+        else
+            fprintf(stderr, " %s %lld,", statistic.name, static_cast<long long>(statistic.value.i64));
+    fprintf(stderr, "\n");
+}
+
+static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
+                                 std::span<const uint32_t> constants) {
+    const uint32_t block = constants.empty() ? 0 : constants[0];
+    if (!block || block > s.limits.max_block)
+        fail("%s: a block of %u invocations is not possible on %s (1 to %u)", kernel.c_str(), block,
+             s.info.name.c_str(), s.limits.max_block);
+    std::vector<VkSpecializationMapEntry> entries;
+    for (uint32_t i = 0; i < constants.size(); i++) entries.push_back({i, i * 4, 4});
+    VkSpecializationInfo specialization = {uint32_t(entries.size()), entries.data(), constants.size() * 4,
+                                           constants.data()};
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup = {
+        VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
+    subgroup.requiredSubgroupSize = s.limits.subgroup_size;
+    VkComputePipelineCreateInfo info = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+    if (s.options.print_pipelines) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+    info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+    if (s.pin_subgroup) info.stage.pNext = &subgroup;
+    if (block % s.max_subgroup == 0)
+        info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+    info.stage.module = find_module(s, kernel);
+    info.stage.pName = "main";
+    info.stage.pSpecializationInfo = &specialization;
+    info.layout = s.layout;
+    VkPipeline pipeline;
+    VK_CHECK(s.vk.vkCreateComputePipelines(s.device, s.cache, 1, &info, nullptr, &pipeline));
+    print_statistics(s, kernel, pipeline);
+    return pipeline;
+}
+
+std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> constants) {
+    std::string key(kernel);
+    return key.append(1, '\0').append(reinterpret_cast<const char*>(constants.data()),
+                                      constants.size_bytes());
+}
+
+const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
+                              std::span<const uint32_t> constants) {
+    const std::string key = pipeline_key(kernel, constants);
+    auto found = s.pipelines.find(key);
+    if (found == s.pipelines.end()) {
+        const std::string name(kernel);
+        found = s.pipelines.emplace(key, Pipeline{name, build_pipeline(s, name, constants)}).first;
+    }
+    return found->second;  // stays where it is: an unordered_map does not move its elements
+}
+
+int LaunchPad::num_uncompiled() const { return int(state->uncompiled.size()); }
+
+void LaunchPad::compile(const ProgressCallback& progress) {
+    LaunchPadState& s = *state;
+    const int total = num_uncompiled();
+    for (int done = 0; !s.uncompiled.empty(); done++) {
+        if (progress) progress(done, total);
+        const auto& [key, constants] = *s.uncompiled.begin();
+        find_pipeline(s, key.substr(0, key.find('\0')), constants);
+        s.uncompiled.erase(s.uncompiled.begin());
+    }
+}

@@ -1,0 +1,197 @@
+// Loads Vulkan, creates instances, collects validation messages, checks results.
+#include "llmc/launchpad/vulkan.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+static std::atomic<int> validation_messages{0};
+
+int validation_message_count() { return validation_messages; }
+
+static VKAPI_ATTR VkBool32 VKAPI_CALL print_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                                    VkDebugUtilsMessageTypeFlagsEXT,
+                                                    const VkDebugUtilsMessengerCallbackDataEXT* data, void*) {
+    validation_messages++;
+    fprintf(stderr, "validation: %s\n", data->pMessage);
+    return VK_FALSE;
+}
+
+const char* vulkan_result_name(VkResult result) {
+    switch (result) {
+        case VK_SUCCESS:
+            return "success";
+        case VK_NOT_READY:
+            return "not ready";
+        case VK_TIMEOUT:
+            return "time-out";
+        case VK_ERROR_OUT_OF_HOST_MEMORY:
+            return "out of host memory";
+        case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+            return "out of device memory";
+        case VK_ERROR_INITIALIZATION_FAILED:
+            return "initialization failed";
+        case VK_ERROR_DEVICE_LOST:
+            return "device lost";
+        case VK_ERROR_MEMORY_MAP_FAILED:
+            return "memory could not be mapped";
+        case VK_ERROR_LAYER_NOT_PRESENT:
+            return "layer not present";
+        case VK_ERROR_EXTENSION_NOT_PRESENT:
+            return "extension not present";
+        case VK_ERROR_FEATURE_NOT_PRESENT:
+            return "feature not present";
+        case VK_ERROR_INCOMPATIBLE_DRIVER:
+            return "incompatible driver";
+        case VK_ERROR_TOO_MANY_OBJECTS:
+            return "too many objects";
+        default:
+            return "unknown error";
+    }
+}
+
+void check_vulkan(VkResult result, const char* call) {
+    if (result == VK_SUCCESS) return;
+    if (result == VK_ERROR_DEVICE_LOST)
+        fail(
+            "the GPU was lost (reset by its driver, or a kernel ran too long) in %.60s; "
+            "run again, with a smaller batch if it happens again",
+            call);
+    fail("Vulkan: %s (%d) in %.60s", vulkan_result_name(result), result, call);
+}
+
+static void* open_loader() {
+#ifdef __APPLE__
+    const char* names[] = {"libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"};
+#else
+    const char* names[] = {"libvulkan.so.1", "libvulkan.so"};
+#endif
+    for (const char* name : names)
+        if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+    fail(
+        "no Vulkan loader on this machine (%s was not found): install your GPU's driver and libvulkan1, or "
+        "use --device cpu",
+        names[0]);
+}
+
+static bool has_layer(PFN_vkGetInstanceProcAddr get, const char* wanted) {
+    auto enumerate =
+        PFN_vkEnumerateInstanceLayerProperties(get(nullptr, "vkEnumerateInstanceLayerProperties"));
+    uint32_t count = 0;
+    VK_CHECK(enumerate(&count, nullptr));
+    std::vector<VkLayerProperties> layers(count);
+    VK_CHECK(enumerate(&count, layers.data()));
+    for (const VkLayerProperties& layer : layers)
+        if (!strcmp(layer.layerName, wanted)) return true;
+    return false;
+}
+
+static bool has_instance_extension(PFN_vkGetInstanceProcAddr get, const char* wanted) {
+    auto enumerate =
+        PFN_vkEnumerateInstanceExtensionProperties(get(nullptr, "vkEnumerateInstanceExtensionProperties"));
+    uint32_t count = 0;
+    VK_CHECK(enumerate(nullptr, &count, nullptr));
+    std::vector<VkExtensionProperties> extensions(count);
+    VK_CHECK(enumerate(nullptr, &count, extensions.data()));
+    for (const VkExtensionProperties& extension : extensions)
+        if (!strcmp(extension.extensionName, wanted)) return true;
+    return false;
+}
+
+static VkDebugUtilsMessengerCreateInfoEXT messenger_info() {
+    VkDebugUtilsMessengerCreateInfoEXT info = {VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT};
+    info.messageSeverity =
+        VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+    info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
+    info.pfnUserCallback = print_message;
+    return info;
+}
+
+static VkInstance create_instance(PFN_vkGetInstanceProcAddr get, bool validation) {
+    const char* layer = "VK_LAYER_KHRONOS_validation";
+    if (validation && !has_layer(get, layer))
+        fail(
+            "validation was asked for, but the Khronos validation layer is not installed: install "
+            "vulkan-validationlayers");
+    std::vector<const char*> extensions;
+    if (validation) extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+    const bool portability = has_instance_extension(get, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
+    if (portability) extensions.push_back(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);  // MoltenVK
+
+    VkApplicationInfo application = {VK_STRUCTURE_TYPE_APPLICATION_INFO};
+    application.pApplicationName = "vulkan_gpt2";
+    application.apiVersion = VK_API_VERSION_1_3;
+    const VkValidationFeatureEnableEXT enabled[] = {
+        VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
+    VkDebugUtilsMessengerCreateInfoEXT messenger = messenger_info();
+    VkValidationFeaturesEXT features = {VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, &messenger};
+    features.enabledValidationFeatureCount = 1;
+    features.pEnabledValidationFeatures = enabled;
+
+    VkInstanceCreateInfo info = {VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
+    info.pNext = validation ? &features : nullptr;
+    info.flags = portability ? VkInstanceCreateFlags(VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR) : 0;
+    info.pApplicationInfo = &application;
+    info.enabledLayerCount = validation ? 1 : 0;
+    info.ppEnabledLayerNames = &layer;
+    info.enabledExtensionCount = uint32_t(extensions.size());
+    info.ppEnabledExtensionNames = extensions.data();
+    VkInstance instance;
+    VkResult result = PFN_vkCreateInstance(get(nullptr, "vkCreateInstance"))(&info, nullptr, &instance);
+    if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
+        fail("the Vulkan loader found no driver: install your GPU's Vulkan driver, or use --device cpu");
+    VK_CHECK(result);
+    return instance;
+}
+
+Vulkan open_vulkan(bool validation) {
+    static void* library = nullptr;  // stays loaded: drivers do not survive dlclose
+    if (!library) library = open_loader();
+    Vulkan vk;
+    vk.vkGetInstanceProcAddr = PFN_vkGetInstanceProcAddr(dlsym(library, "vkGetInstanceProcAddr"));
+    if (!vk.vkGetInstanceProcAddr)
+        fail("the Vulkan loader has no vkGetInstanceProcAddr: reinstall libvulkan1");
+    auto version =
+        PFN_vkEnumerateInstanceVersion(vk.vkGetInstanceProcAddr(nullptr, "vkEnumerateInstanceVersion"));
+    uint32_t api = VK_API_VERSION_1_0;
+    if (version) VK_CHECK(version(&api));
+    if (api < VK_API_VERSION_1_3)
+        fail("the Vulkan loader is of version %u.%u, and 1.3 is needed: install a newer libvulkan1",
+             VK_API_VERSION_MAJOR(api), VK_API_VERSION_MINOR(api));
+    vk.instance = create_instance(vk.vkGetInstanceProcAddr, validation);
+    vk.validation = validation;
+#define LOAD(function) vk.function = PFN_##function(vk.vkGetInstanceProcAddr(vk.instance, #function));
+    VULKAN_INSTANCE_FUNCTIONS(LOAD)
+#undef LOAD
+    if (validation) {
+        auto create = PFN_vkCreateDebugUtilsMessengerEXT(
+            vk.vkGetInstanceProcAddr(vk.instance, "vkCreateDebugUtilsMessengerEXT"));
+        VkDebugUtilsMessengerCreateInfoEXT info = messenger_info();
+        VK_CHECK(create(vk.instance, &info, nullptr, &vk.messenger));
+    }
+    return vk;
+}
+
+void close_vulkan(Vulkan& vk) {
+    if (!vk.instance) return;
+    if (vk.messenger) {
+        auto destroy = PFN_vkDestroyDebugUtilsMessengerEXT(
+            vk.vkGetInstanceProcAddr(vk.instance, "vkDestroyDebugUtilsMessengerEXT"));
+        destroy(vk.instance, vk.messenger, nullptr);
+    }
+    vk.vkDestroyInstance(vk.instance, nullptr);
+    vk.instance = VK_NULL_HANDLE;
+}
+
+void load_device_functions(Vulkan& vk, VkDevice device) {
+#define LOAD(function) vk.function = PFN_##function(vk.vkGetDeviceProcAddr(device, #function));
+    VULKAN_DEVICE_FUNCTIONS(LOAD)
+#undef LOAD
+    vk.vkGetPipelineExecutableStatisticsKHR = PFN_vkGetPipelineExecutableStatisticsKHR(
+        vk.vkGetDeviceProcAddr(device, "vkGetPipelineExecutableStatisticsKHR"));
+    vk.vkGetMemoryHostPointerPropertiesEXT = PFN_vkGetMemoryHostPointerPropertiesEXT(
+        vk.vkGetDeviceProcAddr(device, "vkGetMemoryHostPointerPropertiesEXT"));
+}

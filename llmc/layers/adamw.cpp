@@ -1,0 +1,162 @@
+// AdamW: the CPU version, the GPU versions with their table, and the dispatcher that training calls.
+#include "llmc/layers/adamw.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/cpu/cpu_timer.h"
+#include "llmc/cpu/simd.h"
+#include "shaders/args.h"
+
+// The finalizer of MurmurHash3: flipping one bit of x flips half of the result's bits on average.
+// shaders/adamw.glsl has the same function.
+static inline uint32_t hash(uint32_t x) {
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    return x ^ (x >> 16);
+}
+
+AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, int t) {
+    return {learning_rate,
+            beta1,
+            beta2,
+            float(1 - std::pow(double(beta1), t)),
+            float(1 - std::pow(double(beta2), t)),
+            eps,
+            hash(uint32_t(t))};
+}
+
+// Updates a chunk of a tensor, whose element indices all have the same upper 32 bits.
+template <class Real, bool has_master>
+static inline void update_chunk(AdamWUpdate<Real> p, AdamWStep s, float scale) {
+    const uint32_t key = hash(s.seed ^ uint32_t(p.first >> 32)), first = uint32_t(p.first);
+    const int n = int(p.n);
+#pragma omp simd
+    for (int i = 0; i < n; i++) {
+        const float g = float(p.grads[i]) * scale, param = has_master ? p.master[i] : float(p.params[i]);
+        const float m = s.beta1 * p.m[i] + (1 - s.beta1) * g;
+        const float v = s.beta2 * p.v[i] + (1 - s.beta2) * g * g;
+        const float m_hat = m / s.beta1_correction, v_hat = v / s.beta2_correction;
+        const float now =
+            param - s.learning_rate * (m_hat / (std::sqrt(v_hat) + s.eps) + p.weight_decay * param);
+        p.m[i] = m;
+        p.v[i] = v;
+        if (has_master) p.master[i] = now;
+        p.params[i] = round_randomly<Real>(now, hash((first + uint32_t(i)) ^ key));
+    }
+}
+
+SIMD_CLONES static void update(AdamWUpdate<float> p, AdamWStep s, float scale) {
+    update_chunk<float, false>(p, s, scale);
+}
+SIMD_CLONES static void update(AdamWUpdate<bf16> p, AdamWStep s, float scale) {
+    if (p.master)
+        update_chunk<bf16, true>(p, s, scale);
+    else
+        update_chunk<bf16, false>(p, s, scale);
+}
+SIMD_CLONES static void update(AdamWUpdate<fp16> p, AdamWStep s, float scale) {
+    if (p.master)
+        update_chunk<fp16, true>(p, s, scale);
+    else
+        update_chunk<fp16, false>(p, s, scale);
+}
+
+template <class Real>
+static void check_master(const float* master) {
+    if (std::is_same_v<Real, float> && master)
+        fail("adamw_update: fp32 parameters take no master weights: pass null");
+}
+
+// Reads and writes m, v and the weights, reads the gradients, and writes the rounded copies of master
+// weights.
+template <class Real>
+static Work update_work(const AdamWUpdate<Real>& p) {
+    const double weights = p.master ? 8.0 + sizeof(Real) : 2.0 * sizeof(Real);
+    return {double(p.n) * (16.0 + weights + sizeof(Real))};
+}
+
+// The elements with indices begin..end of the whole tensor.
+template <class Real>
+static AdamWUpdate<Real> chunk_of(const AdamWUpdate<Real>& p, size_t begin, size_t end) {
+    const size_t i = begin - p.first;
+    AdamWUpdate<Real> chunk = p;
+    chunk.params += i;
+    if (p.master) chunk.master += i;
+    chunk.m += i;
+    chunk.v += i;
+    chunk.grads += i;
+    chunk.n = end - begin;
+    chunk.first = begin;
+    return chunk;
+}
+
+template <class Real>
+void adamw_update_cpu(const AdamWUpdate<Real>& p) {
+    check_master<Real>(p.master);
+    const CpuTimer timer("adamw_update", update_work(p));
+    const float* norm_and_scale = p.norm_and_scale;
+    if (norm_and_scale && (!std::isfinite(norm_and_scale[0]) || norm_and_scale[1] == 0)) return;
+    const float scale = norm_and_scale ? norm_and_scale[1] : 1.0f;
+    const size_t chunk = 16384;  // elements
+    const size_t first_chunk = p.first / chunk, end_chunk = (p.first + p.n + chunk - 1) / chunk;
+#pragma omp parallel for
+    for (size_t i = first_chunk; i < end_chunk; i++) {
+        const size_t begin = std::max(i * chunk, p.first), end = std::min((i + 1) * chunk, p.first + p.n);
+        update(chunk_of(p, begin, end), *p.step, scale);
+    }
+}
+
+template <class Real>
+static AdamWArgs adamw_args(LaunchPad& pad, const AdamWUpdate<Real>& p) {
+    check_master<Real>(p.master);
+    return {.params = pad.at(p.params, p.n),
+            .master = pad.at(p.master, p.n),
+            .m = pad.at(p.m, p.n),
+            .v = pad.at(p.v, p.n),
+            .grads = pad.at(p.grads, p.n),
+            .step = pad.at(p.step, 1),
+            .norm_and_scale = pad.at(p.norm_and_scale, 2),
+            .n = p.n,
+            .first = p.first,
+            .weight_decay = p.weight_decay};
+}
+
+template <class Real>
+static void adamw_update1(LaunchPad& pad, const AdamWUpdate<Real>& p, int block_size) {
+    pad.dispatch<Real>("adamw_update1", {ceil_div(p.n, block_size)}, {uint32_t(block_size)},
+                       adamw_args(pad, p), update_work(p));
+}
+
+template <class Real>
+static void adamw_update2(LaunchPad& pad, const AdamWUpdate<Real>& p, int block_size) {
+    const AdamWArgs args = adamw_args(pad, p);
+    if ((args.master | args.m | args.v) % 16 || (args.params | args.grads) % (4 * sizeof(Real)))
+        return adamw_update1(pad, p, block_size);
+    pad.dispatch<Real>("adamw_update2", {ceil_div(ceil_div(p.n, 4), block_size)}, {uint32_t(block_size)},
+                       args, update_work(p));
+}
+
+template <class Real>
+std::vector<KernelVersion<AdamWUpdate<Real>>> adamw_update_versions() {
+    return {
+        {"adamw_update1", "one invocation per parameter", adamw_update1<Real>, {256, 32, 64, 128, 512}},
+        {"adamw_update2",
+         "one invocation per four parameters, 16-byte accesses",
+         adamw_update2<Real>,
+         {256, 32, 64, 128, 512}},
+    };
+}
+
+template <class Real>
+void adamw_update(LaunchPad* pad, const AdamWUpdate<Real>& p) {
+    if (!pad) return adamw_update_cpu(p);
+    adamw_update2(*pad, p, 256);
+}
+
+#define INSTANTIATE(Real)                                                           \
+    template std::vector<KernelVersion<AdamWUpdate<Real>>> adamw_update_versions(); \
+    template void adamw_update_cpu(const AdamWUpdate<Real>&);                       \
+    template void adamw_update(LaunchPad*, const AdamWUpdate<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

@@ -1,0 +1,321 @@
+// Attention: the GPU versions, their tables, and the functions that training calls. attention_cpu.cpp has the
+// CPU version.
+#include "llmc/layers/attention.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/layers/packs.h"
+#include "shaders/args.h"
+
+int attention_head_size(int C, int NH) {
+    if (NH < 1 || C % NH != 0) fail("attention: %d channels do not divide into %d heads", C, NH);
+    if (C / NH > 128)
+        fail("attention: heads of %d channels are too large: at most 128 (C %d, NH %d)", C / NH, C, NH);
+    return C / NH;
+}
+
+// The work of `gemms` GEMMs that read or write (T,T) scores, half of which the causal mask removes.
+template <class Args>
+static Work score_work(const Args& args, int gemms) {
+    return {.flops = double(gemms) * args.B * args.T * args.T * args.C};
+}
+
+// Queries and keys per tile in version 2: TILE of attention.glsl.
+static const int TILE = 64;
+
+// Whether every row of a head is aligned to 4 elements, so that kernels can load and store quads.
+template <class Real>
+static uint32_t quads_fit(std::initializer_list<uint64_t> addresses, int hs) {
+    return pack_width<Real>(hs, addresses) == 4;
+}
+
+template <class Real>
+static AttentionForwardArgs forward_args(LaunchPad& pad, const AttentionForward<Real>& p) {
+    const size_t num_rows = size_t(p.B) * p.T;
+    return {pad.at(p.out, num_rows * p.C),
+            pad.at(p.lse, num_rows * p.NH),
+            pad.at(p.qkv, num_rows * 3 * p.C),
+            p.B,
+            p.T,
+            p.C,
+            p.NH};
+}
+
+template <class Real>
+static AttentionBackwardArgs backward_args(LaunchPad& pad, const AttentionBackward<Real>& p) {
+    const size_t num_rows = size_t(p.B) * p.T;
+    return {pad.at(p.dqkv, num_rows * 3 * p.C),
+            pad.at(p.delta, num_rows * p.NH),
+            pad.at(p.dout, num_rows * p.C),
+            pad.at(p.out, num_rows * p.C),
+            pad.at(p.lse, num_rows * p.NH),
+            pad.at(p.qkv, num_rows * 3 * p.C),
+            p.B,
+            p.T,
+            p.C,
+            p.NH};
+}
+
+// The block size of version 2. A GPU needs the registers of 128 invocations. A software device keeps
+// registers in memory anyway, and fewer invocations with more accumulators each load less (1.4 times as fast
+// on lavapipe).
+static int best_block_size(const LaunchPad& pad) {
+    return pad.device().type == DeviceType::software ? 64 : 128;
+}
+
+template <class Real>
+static void attention_forward1(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
+    const uint32_t hs = attention_head_size(p.C, p.NH);
+    const AttentionForwardArgs args = forward_args(pad, p);
+    pad.dispatch<Real>("attention_forward1", {ceil_div(uint64_t(p.B) * p.NH * p.T, block_size)},
+                       {uint32_t(block_size), hs}, args, score_work(args, 2));
+}
+
+template <class Real>
+static void attention_forward2(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
+    const uint32_t hs = attention_head_size(p.C, p.NH);
+    const AttentionForwardArgs args = forward_args(pad, p);
+    pad.dispatch<Real>("attention_forward2", {uint64_t(p.B) * p.NH * ceil_div(p.T, TILE)},
+                       {uint32_t(block_size), hs, quads_fit<Real>({args.outp, args.qkv}, hs)}, args,
+                       score_work(args, 2));
+}
+
+// The shape of the fragments of Real that version 3 multiplies; zeros if it cannot run on this device.
+template <class Real>
+static FragmentShape usable_fragment(const LaunchPad& pad) {
+    const FragmentShape shape = pad.limits().fragment<Real>();
+    const bool divides = shape && shape.M % 4 == 0 && 16 % shape.N == 0 && 16 % shape.K == 0 &&
+                         shape.N % 8 == 0 && shape.K % 8 == 0;
+    return divides && shape.layout_known ? shape : FragmentShape{};
+}
+
+template <class Real>
+bool attention_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
+    // An odd number of fragments along K gives NaN on an H200, for a reason not found yet.
+    const FragmentShape shape = usable_fragment<Real>(pad);
+    return shape && attention_head_size(C, NH) % 16 == 0 && attention_head_size(C, NH) % (2 * shape.K) == 0;
+}
+
+// The longest sequence for which the backward kernels of version 3 compute delta themselves (0: none). With
+// short sequences, the latency of the extra dispatch exceeds the cost of computing delta more than once.
+static const int FUSED_DELTA_MAX_T = 64;
+
+template <class Real>
+bool attention_skips_delta(const LaunchPad& pad, int T, int C, int NH) {
+    const uint32_t packs = attention_head_size(C, NH) / 8;  // 16 bytes each, one per invocation
+    return attention_on_tensor_cores<Real>(pad, C, NH) && T <= FUSED_DELTA_MAX_T &&
+           std::has_single_bit(packs) && packs <= pad.limits().subgroup_size;
+}
+
+// The tiling of a version 3 kernel; attention3.glsl explains the fields.
+struct Tiling {
+    uint32_t block, fragments, tile_rows, chunk;
+};
+
+// A software device spends its time compiling the unrolled GEMMs, so its tiles are as small as possible. For
+// tests, its tilings at block size 64 have a single subgroup with two row fragments.
+static const Tiling SOFTWARE_TILING = {64, 1, 8, 8};
+
+// The tilings for a block size. Block size 128 has the fastest ones on an H200 (docs/experiments.md): three
+// workgroups of the forward and dkv kernels, or two of dq, fit on an SM. In the forward kernel, chunk equals
+// tile_rows.
+static Tiling forward_tiling(const LaunchPad& pad, int block_size) {
+    const bool software = pad.device().type == DeviceType::software;
+    if (block_size == 64) return software ? Tiling{8, 2, 16, 16} : Tiling{64, 2, 32, 32};
+    if (software) return SOFTWARE_TILING;
+    return {uint32_t(block_size), 1, 32, 32};
+}
+struct BackwardTilings {
+    Tiling dkv, dq;
+};
+static BackwardTilings backward_tilings(const LaunchPad& pad, int block_size) {
+    const bool software = pad.device().type == DeviceType::software;
+    if (block_size == 64 && software) return {{8, 2, 8, 8}, {8, 2, 8, 8}};
+    if (block_size == 64) return {{64, 2, 16, 16}, {64, 2, 32, 16}};
+    if (software) return {SOFTWARE_TILING, SOFTWARE_TILING};
+    if (block_size == 256) return {{256, 1, 32, 32}, {256, 1, 32, 32}};
+    return {{128, 1, 16, 16}, {128, 2, 32, 16}};
+}
+// For dq with sequences up to ONE_TILE_MAX_T (0: none): a single tile holds all keys. It takes most of the
+// shared memory, but a short sequence has few workgroups that could share an SM. With heads of 64 channels on
+// an H200 (d12, B=4, T=64) a step takes 3.07 ms instead of 3.11 ms.
+static const Tiling ONE_TILE_DQ = {128, 1, 64, 32};
+static const int ONE_TILE_MAX_T = 64;
+
+// An upper bound on the shared memory of a version 3 kernel, in bytes: `tiles` tiles, a staging buffer per
+// subgroup for `staging_parts` chunks of accumulators, and the row statistics.
+static uint32_t shared_bytes(const Tiling& t, uint32_t tiles, uint32_t staging_parts,
+                             const FragmentShape& shape, uint32_t subgroup_size, uint32_t hs) {
+    const uint32_t subgroups = t.block / subgroup_size, rows = t.fragments * shape.M, stride = hs / 8 + 1;
+    const uint32_t staging = shape.in_place ? 0 : rows * (staging_parts * t.chunk / 8 + 1);
+    const uint32_t packs =
+        std::max(tiles * t.tile_rows * stride + subgroups * staging, subgroups * shape.M * stride);
+    const uint32_t block_scratch = 1024;  // util.glsl declares it in every kernel
+    return 16 * packs + 4 * (2 * subgroups * rows + 4 * t.tile_rows + shape.M * shape.N + block_scratch);
+}
+
+// Whether the device can run a version 3 kernel of `gemms` GEMMs with that tiling.
+template <class Real>
+static bool tiling_fits(const LaunchPad& pad, int gemms, const Tiling& t, uint32_t hs) {
+    const uint32_t subgroup_size = pad.limits().subgroup_size;
+    if (t.block % subgroup_size != 0 || t.block < hs / 8) return false;
+    const uint32_t tiles = gemms == 2 ? 2 : 4, staging_parts = gemms == 4 ? 2 : 1;
+    const FragmentShape shape = usable_fragment<Real>(pad);
+    return shared_bytes(t, tiles, staging_parts, shape, subgroup_size, hs) <= pad.limits().shared_bytes;
+}
+
+// A kernel of version 3. `gemms` determines its shared memory as well as its work: 2 is the forward kernel, 3
+// is dq, 4 is dkv.
+struct TensorCoreKernel {
+    const char* name;
+    int gemms;
+    Tiling tiling;
+    bool fused_delta = false;
+};
+
+// Returns false, without a dispatch, if the tiling does not fit into shared memory, or one of `addresses` is
+// not aligned to 16 bytes.
+template <class Real, class Args>
+static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& kernel, const Args& args,
+                                     std::initializer_list<uint64_t> addresses) {
+    const FragmentShape shape = usable_fragment<Real>(pad);
+    const uint32_t subgroup_size = pad.limits().subgroup_size, hs = attention_head_size(args.C, args.NH);
+    for (uint64_t address : addresses)
+        if (address % 16 != 0) return false;
+    Tiling t = kernel.tiling;
+    if (hs > 64) t.fragments = 1;  // two would spill registers
+    if (!attention_on_tensor_cores<Real>(pad, args.C, args.NH) ||
+        !tiling_fits<Real>(pad, kernel.gemms, t, hs))
+        return false;
+    const uint32_t rows = t.block / subgroup_size * t.fragments * shape.M;
+    pad.dispatch<Real>(
+        kernel.name, {uint64_t(args.B) * args.NH * ceil_div(args.T, rows)},
+        {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), subgroup_size, t.fragments, t.tile_rows,
+         t.chunk, shape.in_place, shape.row_components, shape.column_lanes, kernel.fused_delta},
+        args, score_work(args, kernel.gemms));
+    return true;
+}
+
+template <class Real>
+static void attention_forward3(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
+    const AttentionForwardArgs args = forward_args(pad, p);
+    const TensorCoreKernel kernel = {"attention_forward3", 2, forward_tiling(pad, block_size)};
+    if (!dispatch_on_tensor_cores<Real>(pad, kernel, args, {args.outp, args.qkv}))
+        attention_forward2(pad, p, best_block_size(pad));
+}
+
+template <class Real>
+std::vector<KernelVersion<AttentionForward<Real>>> attention_forward_versions() {
+    return {
+        {"attention_forward1", "one invocation per query", attention_forward1<Real>, {32, 128}},
+        {"attention_forward2",
+         "tiles of 64 queries x 64 keys, accumulators in registers",
+         attention_forward2<Real>,
+         {128, 64}},
+        {"attention_forward3",
+         "tensor cores; each subgroup owns whole rows of the scores",
+         attention_forward3<Real>,
+         {128, 64, 256}},
+    };
+}
+
+template <class Real>
+void attention_forward(LaunchPad* pad, const AttentionForward<Real>& p) {
+    if (!pad) return attention_forward_cpu(p);
+    if (attention_on_tensor_cores<Real>(*pad, p.C, p.NH)) return attention_forward3(*pad, p, 128);
+    attention_forward2(*pad, p, best_block_size(*pad));
+}
+
+// Computes delta, which the other kernels of the backward pass read unless they compute it themselves, and
+// waits for it.
+template <class Real>
+static void compute_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uint32_t hs) {
+    const uint32_t block = 128, width = wide_pack_width<Real>(hs, {args.dout, args.outp});
+    const uint32_t heads = 4 * block / (hs / width);  // four packs per invocation
+    pad.dispatch<Real>("attention_backward_delta", {ceil_div(uint64_t(args.B) * args.T * args.NH, heads)},
+                       {block, width, hs, heads}, args, memory_traffic<Real>(2.0 * args.B * args.T * args.C));
+    pad.barrier();
+}
+
+template <class Real>
+static void attention_backward1(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
+    const uint32_t hs = attention_head_size(p.C, p.NH), block = block_size;
+    const AttentionBackwardArgs args = backward_args(pad, p);
+    const Groups groups = {ceil_div(uint64_t(p.B) * p.NH * p.T, block)};
+    compute_delta<Real>(pad, args, hs);
+    const ConcurrentGroup group(&pad);
+    pad.dispatch<Real>("attention_backward1_dkv", groups, {block, hs}, args, score_work(args, 4));
+    pad.dispatch<Real>("attention_backward1_dq", groups, {block, hs}, args, score_work(args, 3));
+}
+
+template <class Real>
+static void attention_backward2(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
+    const uint32_t hs = attention_head_size(p.C, p.NH), block = block_size;
+    const AttentionBackwardArgs args = backward_args(pad, p);
+    const uint32_t quads = quads_fit<Real>({args.dqkv, args.dout, args.qkv}, hs);
+    const Groups groups = {uint64_t(p.B) * p.NH * ceil_div(p.T, TILE)};
+    compute_delta<Real>(pad, args, hs);
+    const ConcurrentGroup group(&pad);
+    pad.dispatch<Real>("attention_backward2_dkv", groups, {block, hs, quads}, args, score_work(args, 4));
+    pad.dispatch<Real>("attention_backward2_dq", groups, {block, hs, quads}, args, score_work(args, 3));
+}
+
+template <class Real>
+static void attention_backward3(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
+    const AttentionBackwardArgs args = backward_args(pad, p);
+    const uint32_t hs = attention_head_size(p.C, p.NH);
+    auto [dkv, dq] = backward_tilings(pad, block_size);
+    const bool one_tile =
+        p.T <= ONE_TILE_MAX_T && hs <= 64 && block_size == 128 && pad.device().type != DeviceType::software;
+    if (one_tile && tiling_fits<Real>(pad, 3, ONE_TILE_DQ, hs)) dq = ONE_TILE_DQ;
+    const std::initializer_list<uint64_t> addresses = {args.dqkv, args.dout, args.qkv};
+    const bool fused_delta = attention_skips_delta<Real>(pad, p.T, p.C, p.NH) && args.outp % 16 == 0;
+    if (!fused_delta) compute_delta<Real>(pad, args, hs);
+    pad.begin_group();
+    const bool done =
+        dispatch_on_tensor_cores<Real>(pad, {"attention_backward3_dkv", 4, dkv, fused_delta}, args,
+                                       addresses) &&
+        dispatch_on_tensor_cores<Real>(pad, {"attention_backward3_dq", 3, dq, fused_delta}, args, addresses);
+    pad.end_group();
+    if (!done) attention_backward2(pad, p, best_block_size(pad));
+}
+
+template <class Real>
+std::vector<KernelVersion<AttentionBackward<Real>>> attention_backward_versions() {
+    return {
+        {"attention_backward1",
+         "one invocation per key for dk and dv, one per query for dq",
+         attention_backward1<Real>,
+         {32, 128}},
+        {"attention_backward2",
+         "tiles of 64 queries x 64 keys, accumulators in registers",
+         attention_backward2<Real>,
+         {128, 64}},
+        {"attention_backward3",
+         "tensor cores; each subgroup owns whole rows of the scores",
+         attention_backward3<Real>,
+         {128, 64, 256}},
+    };
+}
+
+template <class Real>
+void attention_backward(LaunchPad* pad, const AttentionBackward<Real>& p) {
+    if (!pad) return attention_backward_cpu(p);
+    const ConcurrentGroup group(pad);
+    if (attention_on_tensor_cores<Real>(*pad, p.C, p.NH))
+        attention_backward3(*pad, p, 128);
+    else
+        attention_backward2(*pad, p, best_block_size(*pad));
+    pad->run_deferred();
+}
+
+#define INSTANTIATE(Real)                                                                       \
+    template std::vector<KernelVersion<AttentionForward<Real>>> attention_forward_versions();   \
+    template std::vector<KernelVersion<AttentionBackward<Real>>> attention_backward_versions(); \
+    template void attention_forward(LaunchPad*, const AttentionForward<Real>&);                 \
+    template void attention_backward(LaunchPad*, const AttentionBackward<Real>&);               \
+    template bool attention_on_tensor_cores<Real>(const LaunchPad&, int, int);                  \
+    template bool attention_skips_delta<Real>(const LaunchPad&, int, int, int);
+FOR_EACH_REAL(INSTANTIATE)

@@ -1,0 +1,268 @@
+// Encoder: token buckets, the CPU versions, the GPU versions with their tables, and the dispatchers that
+// training calls.
+#include "llmc/layers/encoder.h"
+
+#include <algorithm>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/cpu/cpu_timer.h"
+#include "llmc/layers/packs.h"
+#include "shaders/args.h"
+
+size_t encoder_bucket_ints(int count) { return 3 * size_t(count) + 3; }
+
+void build_encoder_buckets(int* buckets, const int* inp, int count) {
+    std::vector<uint64_t> order(count);  // token in the upper 32 bits, position in the lower
+    for (int i = 0; i < count; i++) order[i] = uint64_t(uint32_t(inp[i])) << 32 | uint32_t(i);
+    std::sort(order.begin(), order.end());
+    struct Bucket {
+        int start, size;
+    };
+    std::vector<Bucket> found;
+    for (int i = 0; i < count; i++) {
+        if (i == 0 || order[i] >> 32 != order[i - 1] >> 32) found.push_back({i, 0});
+        found.back().size++;
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Bucket& a, const Bucket& b) { return a.size > b.size; });
+
+    std::fill(buckets, buckets + encoder_bucket_ints(count), -1);
+    buckets[0] = int(found.size());
+    int *entry = buckets + 1, *positions = buckets + 2 * size_t(count) + 3, written = 0;
+    for (const Bucket& b : found) {
+        *entry++ = int(order[b.start] >> 32);
+        *entry++ = written;
+        for (int i = b.start; i < b.start + b.size; i++) positions[written++] = int(uint32_t(order[i]));
+    }
+    entry[1] = count;
+}
+
+template <class Real>
+void encoder_forward_cpu(const EncoderForward<Real>& p) {
+    const int num_rows = p.B * p.T, T = p.T, C = p.C;
+    const CpuTimer timer("encoder_forward", memory_traffic<Real>(3.0 * p.B * T * C));
+#pragma omp parallel for
+    for (int row = 0; row < num_rows; row++) {
+        const Real *token = p.wte + size_t(p.inp[row]) * C, *position = p.wpe + size_t(row % T) * C;
+        Real* y = p.out + size_t(row) * C;
+        for (int c = 0; c < C; c++) y[c] = round_to<Real>(float(token[c]) + float(position[c]));
+    }
+}
+
+static const int CHANNELS = 128;  // summed at once by a thread, in fp32 accumulators on its stack
+
+template <class Real>
+static void add_to_sums(float* sums, const Real* x, int n) {
+    for (int c = 0; c < n; c++) sums[c] += float(x[c]);
+}
+
+template <class Real>
+static void add_sums_to(Real* x, const float* sums, int n) {
+    for (int c = 0; c < n; c++) x[c] = round_to<Real>(float(x[c]) + sums[c]);
+}
+
+template <class Real>
+void encoder_backward_cpu(const EncoderBackward<Real>& p) {
+    const int B = p.B, T = p.T, C = p.C, *buckets = p.buckets;
+    const CpuTimer timer("encoder_backward", memory_traffic<Real>(4.0 * B * T * C));
+    const int* positions = buckets + 2 * size_t(B) * T + 3;
+#pragma omp parallel for collapse(2) schedule(dynamic, 4)
+    for (int b = 0; b < buckets[0]; b++) {
+        for (int first = 0; first < C; first += CHANNELS) {
+            const int *bucket = buckets + 1 + 2 * size_t(b), n = std::min(CHANNELS, C - first);
+            float sums[CHANNELS] = {};
+            for (int j = bucket[1]; j < bucket[3]; j++)
+                add_to_sums(sums, p.dout + size_t(positions[j]) * C + first, n);
+            add_sums_to(p.dwte + size_t(bucket[0]) * C + first, sums, n);
+        }
+    }
+#pragma omp parallel for collapse(2)
+    for (int t = 0; t < T; t++) {
+        for (int first = 0; first < C; first += CHANNELS) {
+            const int n = std::min(CHANNELS, C - first);
+            float sums[CHANNELS] = {};
+            for (int b = 0; b < B; b++) add_to_sums(sums, p.dout + (size_t(b) * T + t) * C + first, n);
+            add_sums_to(p.dwpe + size_t(t) * C + first, sums, n);
+        }
+    }
+}
+
+// The tokens decide which rows of wte and its optimizer state are read, so only row 0 is checked to lie in a
+// live buffer.
+template <class Real>
+static EncoderForwardArgs forward_args(LaunchPad& pad, const EncoderForward<Real>& p) {
+    const size_t num_rows = size_t(p.B) * p.T, C = p.C;
+    return {.outp = pad.at(p.out, num_rows * C),
+            .inp = pad.at(p.inp, num_rows),
+            .wte = pad.at(p.wte, C),
+            .wpe = pad.at(p.wpe, p.T * C),
+            .num_rows = int(num_rows),
+            .T = p.T,
+            .C = p.C};
+}
+
+template <class Real>
+static void encoder_forward1(LaunchPad& pad, const EncoderForward<Real>& p, int block_size) {
+    const EncoderForwardArgs args = forward_args(pad, p);
+    pad.dispatch<Real>("encoder_forward1", {ceil_div(uint64_t(args.num_rows) * p.C, block_size)},
+                       {uint32_t(block_size)}, args, memory_traffic<Real>(2.0 * args.num_rows * p.C));
+}
+
+template <class Real>
+static void encoder_forward2(LaunchPad& pad, const EncoderForward<Real>& p, int block_size) {
+    const EncoderForwardArgs args = forward_args(pad, p);
+    const uint32_t width = wide_pack_width<Real>(p.C, {args.outp, args.wte, args.wpe});
+    pad.dispatch<Real>("encoder_forward2", {uint64_t(args.num_rows)}, {uint32_t(block_size), width}, args,
+                       memory_traffic<Real>(2.0 * args.num_rows * p.C));
+}
+
+template <class Real>
+static EncoderForwardUpdatedArgs forward_updated_args(LaunchPad& pad, const EncoderForwardUpdated<Real>& p) {
+    const EncoderForwardArgs forward = forward_args(pad, p.encoder);
+    const AdamWUpdate<Real>& update = p.wte_update;
+    const size_t C = p.encoder.C;
+    return {.outp = forward.outp,
+            .inp = forward.inp,
+            .wte = forward.wte,
+            .wpe = forward.wpe,
+            .master = pad.at(update.master, C),
+            .m = pad.at(update.m, C),
+            .v = pad.at(update.v, C),
+            .grads = pad.at(update.grads, C),
+            .step = pad.at(update.step, 1),
+            .norm_and_scale = pad.at(update.norm_and_scale, 2),
+            .num_rows = forward.num_rows,
+            .T = forward.T,
+            .C = forward.C,
+            .weight_decay = update.weight_decay};
+}
+
+// Per element: the inputs of AdamW (two fp32 moments, the weight and its gradient), wpe and the output.
+template <class Real>
+static Work forward_updated_work(const EncoderForwardUpdatedArgs& args) {
+    const double weight_bytes = args.master ? 4.0 : sizeof(Real);
+    return {double(args.num_rows) * args.C * (8.0 + weight_bytes + 3.0 * sizeof(Real))};
+}
+
+template <class Real>
+static void encoder_forward_updated1(LaunchPad& pad, const EncoderForwardUpdated<Real>& p, int block_size) {
+    const EncoderForwardUpdatedArgs args = forward_updated_args(pad, p);
+    uint32_t width = pack_width<Real>(args.C, {args.outp, args.wte, args.wpe, args.grads});
+    if ((args.master | args.m | args.v) % 16) width = 1;
+    pad.dispatch<Real>("encoder_forward_updated1", {uint64_t(args.num_rows)}, {uint32_t(block_size), width},
+                       args, forward_updated_work<Real>(args));
+}
+
+template <class Real>
+static EncoderBackwardArgs backward_args(LaunchPad& pad, const EncoderBackward<Real>& p) {
+    const size_t num_rows = size_t(p.B) * p.T, C = p.C;
+    return {.dwte = pad.at(p.dwte, C),
+            .dwpe = pad.at(p.dwpe, p.T * C),
+            .dout = pad.at(p.dout, num_rows * C),
+            .buckets = pad.at(p.buckets, encoder_bucket_ints(int(num_rows))),
+            .B = p.B,
+            .T = p.T,
+            .C = p.C,
+            .grid_buckets = int(num_rows)};
+}
+
+template <class Real>
+static void backward_position(LaunchPad& pad, const EncoderBackwardArgs& args, uint32_t width,
+                              uint32_t block_size) {
+    const uint64_t packs = uint64_t(args.T) * args.C / width;
+    pad.dispatch<Real>("encoder_backward_position", {ceil_div(packs, block_size)}, {block_size, width}, args,
+                       memory_traffic<Real>((args.B + 2.0) * args.T * args.C));
+}
+
+template <class Real>
+static void encoder_backward1(LaunchPad& pad, const EncoderBackward<Real>& p, int config) {
+    const EncoderBackwardArgs args = backward_args(pad, p);
+    const uint32_t block_size = uint32_t(config);
+    pad.dispatch<Real>("encoder_backward1", {ceil_div(uint64_t(args.grid_buckets) * args.C, block_size)},
+                       {block_size}, args);
+    backward_position<Real>(pad, args, 1, block_size);
+}
+
+// Buckets that the grids of version 2 cover at once. The host side of the launch does not know how many
+// buckets there are: these fill a large GPU, and the workgroups beyond the last bucket cost nothing.
+static const int SHORT_BUCKETS = 8192, LONG_BUCKETS = 256;
+
+template <class Real>
+static void encoder_backward2(LaunchPad& pad, const EncoderBackward<Real>& p, int config) {
+    EncoderBackwardArgs args = backward_args(pad, p);
+    const uint32_t block_size = uint32_t(config);
+    const uint32_t width = pack_width<Real>(args.C, {args.dwte, args.dwpe, args.dout});
+    const int num_rows = args.B * args.T;
+    args.grid_buckets = std::min(num_rows / (LONG_BUCKET + 1), LONG_BUCKETS);
+    pad.dispatch<Real>("encoder_backward2_long", {args.grid_buckets * ceil_div(args.C, 32)},
+                       {block_size, width}, args);
+    args.grid_buckets = std::min(num_rows, SHORT_BUCKETS);
+    const uint64_t packs = uint64_t(args.grid_buckets) * args.C / width;
+    pad.dispatch<Real>("encoder_backward2", {ceil_div(packs, block_size)}, {block_size, width}, args);
+    backward_position<Real>(pad, args, width, block_size);
+}
+
+template <class Real>
+std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions() {
+    return {
+        {"encoder_forward1", "one invocation per element", encoder_forward1<Real>, {256, 64, 128, 512}},
+        {"encoder_forward2",
+         "one workgroup per position, 16-byte accesses",
+         encoder_forward2<Real>,
+         {64, 32, 128, 256}},
+    };
+}
+
+template <class Real>
+std::vector<KernelVersion<EncoderForwardUpdated<Real>>> encoder_forward_updated_versions() {
+    return {
+        {"encoder_forward_updated1",
+         "one workgroup per position, 16-byte accesses",
+         encoder_forward_updated1<Real>,
+         {64, 32, 128, 256}},
+    };
+}
+
+template <class Real>
+std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions() {
+    return {
+        {"encoder_backward1",
+         "one invocation per channel of a token",
+         encoder_backward1<Real>,
+         {256, 32, 64, 128}},
+        {"encoder_backward2",
+         "16-byte accesses, long buckets split over workgroups",
+         encoder_backward2<Real>,
+         {256, 64, 128, 512}},
+    };
+}
+
+template <class Real>
+void encoder_forward(LaunchPad* pad, const EncoderForward<Real>& p) {
+    if (!pad) return encoder_forward_cpu(p);
+    encoder_forward2(*pad, p, 64);
+}
+
+template <class Real>
+void encoder_forward_updated(LaunchPad& pad, const EncoderForwardUpdated<Real>& p) {
+    encoder_forward_updated1(pad, p, 64);
+}
+
+template <class Real>
+void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p) {
+    if (!pad) return encoder_backward_cpu(p);
+    // version 2 needs barriers, which are slow on software devices
+    if (pad->device().type == DeviceType::software) return encoder_backward1(*pad, p, 128);
+    encoder_backward2(*pad, p, 256);
+}
+
+#define INSTANTIATE(Real)                                                                                \
+    template std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions();                \
+    template std::vector<KernelVersion<EncoderForwardUpdated<Real>>> encoder_forward_updated_versions(); \
+    template std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions();              \
+    template void encoder_forward_cpu(const EncoderForward<Real>&);                                      \
+    template void encoder_backward_cpu(const EncoderBackward<Real>&);                                    \
+    template void encoder_forward(LaunchPad*, const EncoderForward<Real>&);                              \
+    template void encoder_forward_updated(LaunchPad&, const EncoderForwardUpdated<Real>&);               \
+    template void encoder_backward(LaunchPad*, const EncoderBackward<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

@@ -1,0 +1,142 @@
+// The global gradient norm: the CPU version, the GPU versions with their table, and the dispatcher that
+// training calls.
+#include "llmc/layers/global_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/cpu/cpu_timer.h"
+#include "llmc/cpu/simd.h"
+#include "llmc/layers/packs.h"
+#include "shaders/args.h"
+
+static const size_t CHUNK = 16384;  // elements per partial sum; a multiple of 8
+
+template <class Real>
+static inline double squares_of(const Real* x, size_t n) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++) sum += double(float(x[i])) * double(float(x[i]));
+    return sum;
+}
+
+SIMD_CLONES static double sum_of_squares(const float* x, size_t n) { return squares_of(x, n); }
+SIMD_CLONES static double sum_of_squares(const bf16* x, size_t n) { return squares_of(x, n); }
+SIMD_CLONES static double sum_of_squares(const fp16* x, size_t n) { return squares_of(x, n); }
+
+// Deterministic for any number of threads: each chunk has a sum of its own, and these are added in order.
+template <class Real>
+static double sum_of_squares(const std::vector<GradientSlice<Real>>& gradients) {
+    double total = 0;
+    std::vector<double> sums;
+    for (const GradientSlice<Real>& slice : gradients) {
+        const int64_t chunks = int64_t(ceil_div(slice.n, CHUNK));
+        sums.resize(size_t(chunks));
+#pragma omp parallel for
+        for (int64_t i = 0; i < chunks; i++) {
+            const size_t start = size_t(i) * CHUNK;
+            sums[size_t(i)] = sum_of_squares(slice.data + start, std::min(CHUNK, slice.n - start));
+        }
+        for (double sum : sums) total += sum;
+    }
+    return total;
+}
+
+template <class Real>
+void global_norm_cpu(const GlobalNorm<Real>& p) {
+    size_t elements = 0;
+    for (const GradientSlice<Real>& slice : p.gradients) elements += slice.n;
+    const CpuTimer timer("global_norm", memory_traffic<Real>(double(elements)));
+    const double norm = double(p.unscale) * std::sqrt(sum_of_squares(p.gradients));
+    const bool clips = p.max_norm > 0 && norm > double(p.max_norm);
+    p.norm_and_scale[0] = float(norm);
+    p.norm_and_scale[1] = clips ? float(p.unscale * double(p.max_norm) / norm) : p.unscale;
+    if (!std::isfinite(p.norm_and_scale[0]) || (p.loss && !std::isfinite(*p.loss))) p.norm_and_scale[1] = 0;
+}
+
+template <class Real>
+static size_t count_chunks(const std::vector<GradientSlice<Real>>& gradients) {
+    size_t chunks = 0;
+    for (const GradientSlice<Real>& slice : gradients) chunks += ceil_div(slice.n, CHUNK);
+    return chunks;
+}
+
+// Sums the squares of each chunk of a slice into partials (chunks).
+template <class Real>
+static void sum_chunks(LaunchPad& pad, int version, const GradientSlice<Real>& slice, float* partials,
+                       int config) {
+    const size_t chunks = ceil_div(slice.n, CHUNK);
+    const uint32_t block_size = uint32_t(config);
+    const GlobalNormArgs args = {
+        .partials = pad.at(partials, chunks), .grads = pad.at(slice.data, slice.n), .n = slice.n};
+    const uint32_t width = wide_pack_width<Real>(CHUNK, {args.grads});
+    const Work work = memory_traffic<Real>(double(slice.n));
+    if (version == 3 && width > 1)
+        pad.dispatch<Real>("global_norm3", {chunks}, {block_size, width, CHUNK}, args, work);
+    else if (version == 1)
+        pad.dispatch<Real>("global_norm1", {ceil_div(chunks, block_size)}, {block_size, CHUNK}, args, work);
+    else
+        pad.dispatch<Real>("global_norm2", {chunks}, {block_size, CHUNK}, args, work);
+}
+
+// Sums the squares of all chunks by the kernel of the given version, then adds the sums in one workgroup.
+template <class Real>
+static void launch(LaunchPad& pad, int version, const GlobalNorm<Real>& p, int config) {
+    const size_t all_chunks = count_chunks(p.gradients);
+    float* const scratch = all_chunks ? pad.scratch(Scratch::norm, all_chunks) : nullptr;
+    float* partials = scratch;
+    pad.begin_group();  // the slices are independent of each other
+    for (const GradientSlice<Real>& slice : p.gradients) {
+        if (slice.n) sum_chunks(pad, version, slice, partials, config);
+        partials += ceil_div(slice.n, CHUNK);
+    }
+    pad.end_group();
+    const GlobalNormFinishArgs args = {.norm_and_scale = pad.at(p.norm_and_scale, 2),
+                                       .partials = pad.at(scratch, all_chunks),
+                                       .loss = pad.at(p.loss, 1),
+                                       .n = int(all_chunks),
+                                       .max_norm = p.max_norm,
+                                       .unscale = p.unscale};
+    const bool barriers_are_cheap = pad.device().type != DeviceType::software;
+    const uint32_t finish_block = barriers_are_cheap ? std::min(1024u, pad.limits().max_block) : 64u;
+    pad.dispatch<Real>("global_norm_finish", {1}, {finish_block}, args);
+}
+
+template <class Real>
+static void global_norm1(LaunchPad& pad, const GlobalNorm<Real>& p, int block_size) {
+    launch(pad, 1, p, block_size);
+}
+
+template <class Real>
+static void global_norm2(LaunchPad& pad, const GlobalNorm<Real>& p, int block_size) {
+    launch(pad, 2, p, block_size);
+}
+
+template <class Real>
+static void global_norm3(LaunchPad& pad, const GlobalNorm<Real>& p, int block_size) {
+    launch(pad, 3, p, block_size);
+}
+
+template <class Real>
+std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions() {
+    return {
+        {"global_norm1", "one invocation per chunk of 16384 elements", global_norm1<Real>, {32, 8, 128}},
+        {"global_norm2", "one workgroup per chunk", global_norm2<Real>, {256, 64, 512, 1024}},
+        {"global_norm3", "16-byte accesses", global_norm3<Real>, {256, 64, 512, 1024}},
+    };
+}
+
+template <class Real>
+void global_norm(LaunchPad* pad, const GlobalNorm<Real>& p) {
+    if (!pad) return global_norm_cpu(p);
+    // version 1 needs no barriers: 28 ms on a software device, where version 3 takes 38 ms
+    if (pad->device().type == DeviceType::software) return global_norm1(*pad, p, 8);
+    global_norm3(*pad, p, 256);
+}
+
+#define INSTANTIATE(Real)                                                         \
+    template std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions(); \
+    template void global_norm_cpu(const GlobalNorm<Real>&);                       \
+    template void global_norm(LaunchPad*, const GlobalNorm<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

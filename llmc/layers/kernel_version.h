@@ -1,0 +1,20 @@
+// Numbered versions of a layer's GPU kernels. Tests and benchmarks iterate over the tables of these.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "llmc/base/error.h"
+#include "llmc/launchpad/launchpad.h"
+
+// Params is the struct that the layer function takes. Config is what a version can be launched with: a block
+// size (invocations in a workgroup), or for GEMMs the shape of a tile.
+template <class Params, class Config = int>
+struct KernelVersion {
+    const char* name;         // of the shader file
+    const char* description;  // the difference from the version before, in one line
+    void (*launch)(LaunchPad& pad, const Params& params, Config config);
+    std::vector<Config> configs;  // the default first
+};
+
+// How tests and benchmarks print a config: "block:256".
+inline std::string config_name(int block_size) { return format_string("block:%d", block_size); }

@@ -1,0 +1,386 @@
+// LayerNorm: CPU versions, GPU versions, their tables, and the functions that training calls.
+#include "llmc/layers/layernorm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/cpu/cpu_timer.h"
+#include "llmc/cpu/simd.h"
+#include "llmc/gemm/split_k.h"
+#include "llmc/layers/packs.h"
+#include "shaders/args.h"
+
+template <class Real>
+static inline void normalize_row(Real* y, float* mean, float* rstd, const Real* x, const Real* weight,
+                                 const Real* bias, int C) {
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int c = 0; c < C; c++) sum += float(x[c]);
+    const float m = sum / C;
+#pragma omp simd reduction(+ : squares)
+    for (int c = 0; c < C; c++) squares += (float(x[c]) - m) * (float(x[c]) - m);
+    const float s = 1.0f / std::sqrt(squares / C + 1e-5f);
+#pragma omp simd
+    for (int c = 0; c < C; c++)
+        y[c] = round_to<Real>((float(x[c]) - m) * s * float(weight[c]) + float(bias[c]));
+    *mean = m;
+    *rstd = s;
+}
+SIMD_CLONES static void row_clones(float* y, float* mean, float* rstd, const float* x, const float* weight,
+                                   const float* bias, int C) {
+    normalize_row(y, mean, rstd, x, weight, bias, C);
+}
+SIMD_CLONES static void row_clones(bf16* y, float* mean, float* rstd, const bf16* x, const bf16* weight,
+                                   const bf16* bias, int C) {
+    normalize_row(y, mean, rstd, x, weight, bias, C);
+}
+SIMD_CLONES static void row_clones(fp16* y, float* mean, float* rstd, const fp16* x, const fp16* weight,
+                                   const fp16* bias, int C) {
+    normalize_row(y, mean, rstd, x, weight, bias, C);
+}
+
+// The clones are static and need this wrapper: clang mangles their names differently in other files.
+template <class Real>
+void layernorm_row(Real* y, float* mean, float* rstd, const Real* x, const Real* weight, const Real* bias,
+                   int C) {
+    row_clones(y, mean, rstd, x, weight, bias, C);
+}
+
+template <class Real>
+void layernorm_forward_cpu(const LayerNormForward<Real>& p) {
+    const CpuTimer timer("layernorm_forward", memory_traffic<Real>(2.0 * p.num_rows * p.C));
+#pragma omp parallel for
+    for (int row = 0; row < p.num_rows; row++) {
+        const size_t at = size_t(row) * p.C;
+        layernorm_row(p.out + at, p.mean + row, p.rstd + row, p.inp + at, p.weight, p.bias, p.C);
+    }
+}
+
+// One row of the backward pass. dweight and dbias are fp32 accumulators (C) of the rows that one task sums.
+template <class Real>
+struct BackwardRow {
+    Real* dinp;
+    float *dweight, *dbias;
+    const Real *added, *dout, *inp, *weight;
+    float mean, rstd;
+    int C;
+};
+
+template <class Real>
+static inline void backward_row(const BackwardRow<Real>& row) {
+    // Local copies: the compiler need not reload them after each store.
+    Real* dinp = row.dinp;
+    float *dweight = row.dweight, *dbias = row.dbias;
+    const Real *added = row.added, *dout = row.dout, *inp = row.inp, *weight = row.weight;
+    const float mean = row.mean, rstd = row.rstd;
+    const int C = row.C;
+    float sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+    for (int c = 0; c < C; c++) {
+        const float d = float(weight[c]) * float(dout[c]);
+        sum += d;
+        dot += d * (float(inp[c]) - mean) * rstd;
+    }
+    sum /= C;
+    dot /= C;
+#pragma omp simd
+    for (int c = 0; c < C; c++) {
+        const float g = float(dout[c]), norm = (float(inp[c]) - mean) * rstd;
+        dinp[c] = round_to<Real>((added ? float(added[c]) : 0.0f) +
+                                 (float(weight[c]) * g - sum - norm * dot) * rstd);
+        dweight[c] += g * norm;
+        dbias[c] += g;
+    }
+}
+SIMD_CLONES static void backward_row_clones(const BackwardRow<float>& row) { backward_row(row); }
+SIMD_CLONES static void backward_row_clones(const BackwardRow<bf16>& row) { backward_row(row); }
+SIMD_CLONES static void backward_row_clones(const BackwardRow<fp16>& row) { backward_row(row); }
+
+// Adds the other rows of sums (tasks, n) to the first one.
+SIMD_CLONES static void add_tasks(float* sums, int tasks, int n) {
+    for (int task = 1; task < tasks; task++)
+#pragma omp simd
+        for (int c = 0; c < n; c++) sums[c] += sums[size_t(task) * n + c];
+}
+
+// The number of tasks depends on the number of rows alone, so the result does not depend on the number of
+// threads.
+static int backward_tasks(int num_rows) { return std::clamp(num_rows / 8, 1, 64); }
+
+template <class Real>
+void layernorm_backward_cpu(const LayerNormBackward<Real>& p) {
+    const CpuTimer timer("layernorm_backward", memory_traffic<Real>(4.0 * p.num_rows * p.C));
+    static thread_local std::vector<float> memory;  // kept, because every layer needs it
+    const int tasks = backward_tasks(p.num_rows), C = p.C;
+    memory.resize(std::max(memory.size(), size_t(tasks) * 2 * C));
+    float* sums = memory.data();  // the calling thread's memory, shared by all threads
+#pragma omp parallel for
+    for (int task = 0; task < tasks; task++) {
+        float *dweight = sums + size_t(task) * 2 * C, *dbias = dweight + C;
+        std::fill(dweight, dweight + 2 * C, 0.0f);
+        const int end = int(int64_t(p.num_rows) * (task + 1) / tasks);
+        for (int row = int(int64_t(p.num_rows) * task / tasks); row < end; row++) {
+            const size_t at = size_t(row) * C;
+            backward_row_clones(BackwardRow<Real>{.dinp = p.dinp + at,
+                                                  .dweight = dweight,
+                                                  .dbias = dbias,
+                                                  .added = p.added ? p.added + at : nullptr,
+                                                  .dout = p.dout + at,
+                                                  .inp = p.inp + at,
+                                                  .weight = p.weight,
+                                                  .mean = p.mean[row],
+                                                  .rstd = p.rstd[row],
+                                                  .C = C});
+        }
+    }
+    add_tasks(sums, tasks, 2 * C);
+    for (int c = 0; c < C; c++) {
+        p.dweight[c] = Real(float(p.dweight[c]) + sums[c]);
+        p.dbias[c] = Real(float(p.dbias[c]) + sums[C + c]);
+    }
+}
+
+RowGrid row_grid(const Limits& limits, int num_rows, uint64_t packs_per_row, int block_size) {
+    const uint32_t subgroup = limits.subgroup_size;
+    const uint32_t rows_per_group = std::max(1u, uint32_t(block_size) / subgroup);
+    return {.groups = ceil_div(num_rows, rows_per_group),
+            .block = rows_per_group * subgroup,
+            .packs = uint32_t(ceil_div(packs_per_row, subgroup))};
+}
+
+template <class Real>
+static LayernormForwardArgs forward_args(LaunchPad& pad, const LayerNormForward<Real>& p) {
+    const size_t num_rows = p.num_rows, C = p.C;
+    return {pad.at(p.out, num_rows * C),
+            pad.at(p.mean, num_rows),
+            pad.at(p.rstd, num_rows),
+            pad.at(p.inp, num_rows * C),
+            pad.at(p.weight, C),
+            pad.at(p.bias, C),
+            p.num_rows,
+            p.C};
+}
+
+template <class Real>
+static void layernorm_forward1(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
+    pad.dispatch<Real>("layernorm_forward1", {ceil_div(p.num_rows, block_size)}, {uint32_t(block_size)},
+                       forward_args(pad, p), memory_traffic<Real>(2.0 * p.num_rows * p.C));
+}
+
+template <class Real>
+static void layernorm_forward2(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
+    pad.dispatch<Real>("layernorm_forward2", {uint64_t(p.num_rows)}, {uint32_t(block_size)},
+                       forward_args(pad, p), memory_traffic<Real>(2.0 * p.num_rows * p.C));
+}
+
+template <class Real>
+static void layernorm_forward3(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
+    const LayernormForwardArgs args = forward_args(pad, p);
+    const uint32_t width = wide_pack_width<Real>(p.C, {args.outp, args.inp, args.weight, args.bias});
+    const RowGrid grid = row_grid(pad.limits(), p.num_rows, p.C / width, block_size);
+    if (grid.packs > MAX_ROW_PACKS) return layernorm_forward2(pad, p, block_size);
+    pad.dispatch<Real>("layernorm_forward3", {grid.groups}, {grid.block, width, grid.packs}, args,
+                       memory_traffic<Real>(2.0 * p.num_rows * p.C));
+}
+
+// Without the scratch memory, the partials and the number of workgroups that share the rows.
+template <class Real>
+static LayernormBackwardArgs backward_args(LaunchPad& pad, const LayerNormBackward<Real>& p) {
+    const size_t num_rows = p.num_rows, C = p.C;
+    return {pad.at(p.dinp, num_rows * C),
+            pad.at(p.dweight, C),
+            pad.at(p.dbias, C),
+            0,
+            pad.at(p.added, num_rows * C),
+            pad.at(p.dout, num_rows * C),
+            pad.at(p.inp, num_rows * C),
+            pad.at(p.weight, C),
+            0,
+            pad.at(p.mean, num_rows),
+            pad.at(p.rstd, num_rows),
+            p.num_rows,
+            p.C,
+            0};
+}
+
+template <class Real>
+static void layernorm_backward1(LaunchPad& pad, const LayerNormBackward<Real>& p, int block_size) {
+    const LayernormBackwardArgs args = backward_args(pad, p);
+    const uint32_t block = uint32_t(block_size);
+    pad.dispatch<Real>("layernorm_backward1", {ceil_div(p.num_rows, block)}, {block}, args,
+                       memory_traffic<Real>(4.0 * p.num_rows * p.C));
+    pad.dispatch<Real>("layernorm_backward1_weight", {ceil_div(p.C, block)}, {block}, args,
+                       memory_traffic<Real>(2.0 * p.num_rows * p.C));
+}
+
+// The workgroups that share the rows, at most: several for each SM of an H100/H200-class GPU. The order of
+// the sums depends on it: a constant keeps results bit-identical, where the SM count of the device would not.
+static const int BACKWARD2_WORKGROUPS = 1024;
+static const uint32_t BACKWARD2_PACKS = 16;  // of a row that an invocation can hold
+
+// Scratch memory for the sums of dweight and dbias (args.teams, 2, C), one row for each workgroup.
+static void use_scratch(LaunchPad& pad, LayernormBackwardArgs& args) {
+    const size_t floats = size_t(args.teams) * 2 * args.C;
+    args.scratch = pad.at(pad.scratch(Scratch::layernorm, floats), floats);
+}
+
+// Invocations of a workgroup that sums 32 columns: a multiple of 32.
+static uint32_t column_sum_block(const LaunchPad& pad) {
+    return std::min(1024u, pad.limits().max_block / 32 * 32);
+}
+
+// dweight and dbias += the workgroups' sums in scratch.
+template <class Real>
+static void add_workgroup_sums(LaunchPad& pad, const LayernormBackwardArgs& args) {
+    pad.dispatch<Real>("layernorm_backward2_weight", {ceil_div(2 * uint64_t(args.C), 32)},
+                       {column_sum_block(pad)}, args, memory_traffic<float>(2.0 * args.teams * args.C));
+}
+
+template <class Real>
+static void layernorm_backward2(LaunchPad& pad, const LayerNormBackward<Real>& p, int block_size) {
+    LayernormBackwardArgs args = backward_args(pad, p);
+    const uint32_t width = pack_width<Real>(p.C, {args.dinp, args.added, args.dout, args.inp, args.weight});
+    uint32_t block = uint32_t(block_size);
+    while (ceil_div(p.C / width, block) > BACKWARD2_PACKS && 2 * block <= pad.limits().max_block) block *= 2;
+    const uint32_t packs = uint32_t(ceil_div(p.C / width, block));
+    if (packs > BACKWARD2_PACKS) return layernorm_backward1(pad, p, block_size);
+    args.teams = std::min(p.num_rows, BACKWARD2_WORKGROUPS);
+    use_scratch(pad, args);
+    pad.dispatch<Real>("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args,
+                       memory_traffic<Real>(4.0 * p.num_rows * p.C));
+    pad.barrier();
+    add_workgroup_sums<Real>(pad, args);
+}
+
+// The workgroups of layernorm_backward3 that share the rows, at most: as many as an H100/H200-class GPU with
+// 132 SMs runs at once, since each of them runs to the end. A constant, for the same reason as above.
+static const int BACKWARD3_WORKGROUPS = 528;
+static const uint32_t BACKWARD3_PACKS = 4;
+// Up to this many rows, a second pass over the rows takes less time than a second kernel that waits for the
+// first. A constant too: the order of the sums depends on it.
+static const int FEW_ROWS = 512;
+
+// The gradients of weight and bias if there are few rows. Partials are read by more workgroups of fewer
+// columns each, because the L2 bandwidth of one SM is limited; the order of the sums is the same.
+template <class Real>
+static void launch_few(LaunchPad& pad, const LayernormBackwardArgs& args, int splits) {
+    const uint32_t columns = splits > 1 ? 8 : 32, block = column_sum_block(pad) / 32 * columns;
+    const double bytes = sizeof(Real) + (splits > 1 ? 4.0 * splits : sizeof(Real));
+    pad.dispatch<Real>("layernorm_backward3_few", {ceil_div(args.C, columns)},
+                       {block, 1, uint32_t(splits), columns}, args, {.bytes = bytes * args.N * args.C});
+}
+
+// Launches version 3, which reads dout as partials if splits > 1. Returns false if it does not support rows
+// of this length or alignment.
+template <class Real>
+static bool launch_backward3(LaunchPad& pad, LayernormBackwardArgs args, int splits, int block_size) {
+    const uint32_t pack = 16 / sizeof(Real), block = uint32_t(block_size);
+    const uint32_t packs = uint32_t(ceil_div(uint32_t(args.C) / pack, block)), rows = packs == 1 ? 2 : 1;
+    if (wide_pack_width<Real>(args.C, {args.dinp, args.added, args.dout, args.inp, args.weight}) != pack ||
+        packs > BACKWARD3_PACKS)
+        return false;
+    const bool few = args.N <= FEW_ROWS;
+    args.teams = int(std::min<uint64_t>(ceil_div(args.N, rows), BACKWARD3_WORKGROUPS));
+    if (!few) use_scratch(pad, args);
+    const double bytes = 3 * sizeof(Real) + (splits > 1 ? 4.0 * splits : sizeof(Real));
+    const ConcurrentGroup group(&pad);
+    pad.dispatch<Real>("layernorm_backward3", {uint64_t(args.teams)},
+                       {block, pack, uint32_t(splits), packs, rows}, args,
+                       {.bytes = bytes * args.N * args.C});
+    if (few) {
+        launch_few<Real>(pad, args, splits);
+    } else {
+        pad.barrier();
+        add_workgroup_sums<Real>(pad, args);
+    }
+    return true;
+}
+
+template <class Real>
+static void layernorm_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p, int block_size) {
+    if (!launch_backward3<Real>(pad, backward_args(pad, p), 1, block_size))
+        layernorm_backward2(pad, p, block_size);
+}
+
+template <class Real>
+std::vector<KernelVersion<LayerNormForward<Real>>> layernorm_forward_versions() {
+    return {
+        {"layernorm_forward1", "one invocation per row", layernorm_forward1<Real>, {32, 64, 128, 256}},
+        {"layernorm_forward2",
+         "one workgroup per row, sums over subgroups",
+         layernorm_forward2<Real>,
+         {128, 32, 64, 256, 512}},
+        {"layernorm_forward3",
+         "one subgroup per row, which stays in registers",
+         layernorm_forward3<Real>,
+         {128, 64, 256}},
+    };
+}
+
+template <class Real>
+std::vector<KernelVersion<LayerNormBackward<Real>>> layernorm_backward_versions() {
+    return {
+        {"layernorm_backward1",
+         "one invocation per row, one per channel",
+         layernorm_backward1<Real>,
+         {32, 64, 128, 256}},
+        {"layernorm_backward2",
+         "one pass; workgroups sum the weight gradients, a second kernel adds these up",
+         layernorm_backward2<Real>,
+         {64, 128, 192, 256}},
+        {"layernorm_backward3",
+         "16-byte accesses, two rows per iteration, the next rows prefetched",
+         layernorm_backward3<Real>,
+         {96, 32, 192, 224}},
+    };
+}
+
+template <class Real>
+void layernorm_forward(LaunchPad* pad, const LayerNormForward<Real>& p) {
+    if (!pad) return layernorm_forward_cpu(p);
+    if (pad->device().type == DeviceType::software)  // computes one row in each lane of a SIMD unit
+        return layernorm_forward1(*pad, p, 64);
+    layernorm_forward3(*pad, p, 128);
+}
+
+// One pack per invocation; for rows of more than 256 packs, as few per invocation as 256 invocations allow.
+template <class Real>
+static int backward3_block(int C) {
+    const uint64_t packs = ceil_div(C, 16 / sizeof(Real)), packs_each = ceil_div(packs, 256);
+    return int(ceil_div(ceil_div(packs, packs_each), 32) * 32);
+}
+
+template <class Real>
+static void launch_backward(LaunchPad& pad, const LayerNormBackward<Real>& p) {
+    const SplitKResult<Real> dout = take_unreduced(pad, p.dout);  // before at(), which would reduce it
+    if (dout.splits > 1) {
+        LayernormBackwardArgs args = backward_args(pad, p);
+        args.partials = pad.at(dout.partials, size_t(dout.splits) * p.num_rows * p.C);
+        // The kernels add no bias: GEMMs of the backward pass have none.
+        if (!dout.bias && launch_backward3<Real>(pad, args, dout.splits, backward3_block<Real>(p.C))) return;
+        reduce_split_k(pad, dout, p.num_rows, p.C);
+        pad.barrier();
+    }
+    if (pad.device().type == DeviceType::software)  // a barrier costs more than reading the rows twice
+        return layernorm_backward1(pad, p, 64);
+    layernorm_backward3(pad, p, backward3_block<Real>(p.C));
+}
+
+template <class Real>
+void layernorm_backward(LaunchPad* pad, const LayerNormBackward<Real>& p) {
+    if (!pad) return layernorm_backward_cpu(p);
+    const ConcurrentGroup group(pad);
+    launch_backward(*pad, p);
+    pad->run_deferred();
+}
+
+#define INSTANTIATE(Real)                                                                           \
+    template std::vector<KernelVersion<LayerNormForward<Real>>> layernorm_forward_versions();       \
+    template std::vector<KernelVersion<LayerNormBackward<Real>>> layernorm_backward_versions();     \
+    template void layernorm_row(Real*, float*, float*, const Real*, const Real*, const Real*, int); \
+    template void layernorm_forward_cpu(const LayerNormForward<Real>&);                             \
+    template void layernorm_forward(LaunchPad*, const LayerNormForward<Real>&);                     \
+    template void layernorm_backward_cpu(const LayerNormBackward<Real>&);                           \
+    template void layernorm_backward(LaunchPad*, const LayerNormBackward<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

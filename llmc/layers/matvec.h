@@ -1,0 +1,23 @@
+// A linear layer of a single row, as in generating text token by token: out = weight inp + bias. Each weight
+// is used once, so the time is that of reading the weights; layers/matmul.h has the layer for many rows.
+#pragma once
+#include "llmc/layers/kernel_version.h"
+
+template <class Real>
+struct MatvecForward {
+    Real* out;           // (OC)
+    const Real* inp;     // (C)
+    const Real* weight;  // (OC,C)
+    const Real* bias;    // (OC); null: none
+    int C, OC;
+};
+
+// pad: the device to run on; null: the CPU.
+template <class Real>
+void matvec_forward(LaunchPad* pad, const MatvecForward<Real>& p);
+
+template <class Real>
+void matvec_forward_cpu(const MatvecForward<Real>& p);
+
+template <class Real>
+std::vector<KernelVersion<MatvecForward<Real>>> matvec_forward_versions();

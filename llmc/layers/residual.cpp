@@ -1,0 +1,185 @@
+// Residual, alone and fused with LayerNorm: CPU versions, GPU versions, their tables, and the functions that
+// training calls.
+#include "llmc/layers/residual.h"
+
+#include <algorithm>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/cpu/cpu_timer.h"
+#include "llmc/cpu/simd.h"
+#include "llmc/gemm/split_k.h"
+#include "llmc/layers/layernorm.h"
+#include "llmc/layers/packs.h"
+#include "shaders/args.h"
+
+template <class Real>
+static inline void add(Real* out, const Real* inp1, const Real* inp2, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) out[i] = round_to<Real>(float(inp1[i]) + float(inp2[i]));
+}
+SIMD_CLONES static void add_clones(float* out, const float* inp1, const float* inp2, size_t n) {
+    add(out, inp1, inp2, n);
+}
+SIMD_CLONES static void add_clones(bf16* out, const bf16* inp1, const bf16* inp2, size_t n) {
+    add(out, inp1, inp2, n);
+}
+SIMD_CLONES static void add_clones(fp16* out, const fp16* inp1, const fp16* inp2, size_t n) {
+    add(out, inp1, inp2, n);
+}
+
+template <class Real>
+void residual_forward_cpu(const ResidualForward<Real>& p) {
+    const CpuTimer timer("residual_forward", memory_traffic<Real>(3.0 * double(p.n)));
+    const size_t chunk = 4096;  // elements of one task
+#pragma omp parallel for
+    for (size_t i = 0; i < p.n; i += chunk)
+        add_clones(p.out + i, p.inp1 + i, p.inp2 + i, std::min(chunk, p.n - i));
+}
+
+// Row by row, so that the sums are still in L1 when they are normalized.
+template <class Real>
+void fused_residual_layernorm_forward_cpu(const FusedResidualLayerNormForward<Real>& p) {
+    const CpuTimer timer("fused_residual_layernorm_forward", memory_traffic<Real>(4.0 * p.num_rows * p.C));
+#pragma omp parallel for
+    for (int row = 0; row < p.num_rows; row++) {
+        const size_t at = size_t(row) * p.C;
+        add_clones(p.residual + at, p.inp1 + at, p.inp2 + at, size_t(p.C));
+        layernorm_row(p.normed + at, p.mean + row, p.rstd + row, p.residual + at, p.weight, p.bias, p.C);
+    }
+}
+
+template <class Real>
+static ResidualForwardArgs residual_args(LaunchPad& pad, const ResidualForward<Real>& p) {
+    return {pad.at(p.out, p.n), pad.at(p.inp1, p.n), pad.at(p.inp2, p.n), p.n};
+}
+
+template <class Real>
+static void residual_forward1(LaunchPad& pad, const ResidualForward<Real>& p, int block_size) {
+    pad.dispatch<Real>("residual_forward1", {ceil_div(p.n, block_size)}, {uint32_t(block_size)},
+                       residual_args(pad, p), memory_traffic<Real>(3.0 * double(p.n)));
+}
+
+template <class Real>
+static void residual_forward2(LaunchPad& pad, const ResidualForward<Real>& p, int block_size) {
+    const ResidualForwardArgs args = residual_args(pad, p);
+    const uint32_t width = wide_pack_width<Real>(0, {args.outp, args.inp1, args.inp2});
+    pad.dispatch<Real>("residual_forward2", {ceil_div(p.n, uint64_t(block_size) * width)},
+                       {uint32_t(block_size), width}, args, memory_traffic<Real>(3.0 * double(p.n)));
+}
+
+// Without the partials of inp2 and their bias.
+template <class Real>
+static FusedResidualLayernormForwardArgs fused_args(LaunchPad& pad,
+                                                    const FusedResidualLayerNormForward<Real>& p) {
+    const size_t num_rows = p.num_rows, C = p.C;
+    return {pad.at(p.residual, num_rows * C),
+            pad.at(p.normed, num_rows * C),
+            pad.at(p.mean, num_rows),
+            pad.at(p.rstd, num_rows),
+            pad.at(p.inp1, num_rows * C),
+            pad.at(p.inp2, num_rows * C),
+            0,
+            0,
+            pad.at(p.weight, C),
+            pad.at(p.bias, C),
+            p.num_rows,
+            p.C};
+}
+
+template <class Real>
+static void fused_residual_layernorm_forward1(LaunchPad& pad, const FusedResidualLayerNormForward<Real>& p,
+                                              int block_size) {
+    pad.dispatch<Real>("fused_residual_layernorm_forward1", {ceil_div(p.num_rows, block_size)},
+                       {uint32_t(block_size)}, fused_args(pad, p),
+                       memory_traffic<Real>(4.0 * p.num_rows * p.C));
+}
+
+// Launches version 2, which reads inp2 as partials if splits > 1. Returns false if a row does not fit in
+// registers.
+template <class Real>
+static bool launch_fused2(LaunchPad& pad, const FusedResidualLayernormForwardArgs& args, int splits,
+                          int block_size) {
+    const uint32_t width = wide_pack_width<Real>(args.C, {args.residual, args.normed, args.inp1, args.inp2,
+                                                          args.product_bias, args.weight, args.bias});
+    const RowGrid grid = row_grid(pad.limits(), args.N, args.C / width, block_size);
+    if (grid.packs > MAX_ROW_PACKS) return false;
+    const double elements = double(args.N) * args.C;
+    Work work = memory_traffic<Real>(4 * elements);
+    if (splits > 1) work.bytes += elements * (4.0 * splits - sizeof(Real));  // partials replace inp2
+    pad.dispatch<Real>("fused_residual_layernorm_forward2", {grid.groups},
+                       {grid.block, width, uint32_t(splits), grid.packs, args.product_bias != 0}, args, work);
+    return true;
+}
+
+template <class Real>
+static void fused_residual_layernorm_forward2(LaunchPad& pad, const FusedResidualLayerNormForward<Real>& p,
+                                              int block_size) {
+    if (launch_fused2<Real>(pad, fused_args(pad, p), 1, block_size)) return;
+    residual_forward<Real>(
+        &pad, {.out = p.residual, .inp1 = p.inp1, .inp2 = p.inp2, .n = size_t(p.num_rows) * p.C});
+    pad.barrier();
+    layernorm_forward<Real>(&pad, {.out = p.normed,
+                                   .mean = p.mean,
+                                   .rstd = p.rstd,
+                                   .inp = p.residual,
+                                   .weight = p.weight,
+                                   .bias = p.bias,
+                                   .num_rows = p.num_rows,
+                                   .C = p.C});
+}
+
+template <class Real>
+std::vector<KernelVersion<ResidualForward<Real>>> residual_forward_versions() {
+    return {
+        {"residual_forward1", "one invocation per element", residual_forward1<Real>, {256, 64, 128, 512}},
+        {"residual_forward2", "16-byte accesses", residual_forward2<Real>, {256, 64, 128, 512}},
+    };
+}
+
+template <class Real>
+std::vector<KernelVersion<FusedResidualLayerNormForward<Real>>> fused_residual_layernorm_forward_versions() {
+    return {
+        {"fused_residual_layernorm_forward1",
+         "one invocation per row",
+         fused_residual_layernorm_forward1<Real>,
+         {32, 64, 128, 256}},
+        {"fused_residual_layernorm_forward2",
+         "one subgroup per row, which stays in registers",
+         fused_residual_layernorm_forward2<Real>,
+         {128, 64, 256}},
+    };
+}
+
+template <class Real>
+void residual_forward(LaunchPad* pad, const ResidualForward<Real>& p) {
+    if (!pad) return residual_forward_cpu(p);
+    residual_forward2(*pad, p, 256);
+}
+
+template <class Real>
+void fused_residual_layernorm_forward(LaunchPad* pad, const FusedResidualLayerNormForward<Real>& p) {
+    if (!pad) return fused_residual_layernorm_forward_cpu(p);
+    const SplitKResult<Real> inp2 = take_unreduced(*pad, p.inp2);  // before at(), which would reduce it
+    if (inp2.splits > 1) {
+        FusedResidualLayernormForwardArgs args = fused_args(*pad, p);
+        args.partials = pad->at(inp2.partials, size_t(inp2.splits) * p.num_rows * p.C);
+        args.product_bias = pad->at(inp2.bias, size_t(p.C));
+        // One subgroup per workgroup, so that few rows spread over all SMs of a large GPU.
+        if (launch_fused2<Real>(*pad, args, inp2.splits, 32)) return;
+        reduce_split_k(*pad, inp2, p.num_rows, p.C);
+        pad->barrier();
+    }
+    if (pad->device().type == DeviceType::software)  // computes one row in each lane of a SIMD unit
+        return fused_residual_layernorm_forward1(*pad, p, 64);
+    fused_residual_layernorm_forward2(*pad, p, 128);
+}
+
+#define INSTANTIATE(Real)                                                                           \
+    template std::vector<KernelVersion<ResidualForward<Real>>> residual_forward_versions();         \
+    template std::vector<KernelVersion<FusedResidualLayerNormForward<Real>>>                        \
+    fused_residual_layernorm_forward_versions();                                                    \
+    template void residual_forward_cpu(const ResidualForward<Real>&);                               \
+    template void residual_forward(LaunchPad*, const ResidualForward<Real>&);                       \
+    template void fused_residual_layernorm_forward_cpu(const FusedResidualLayerNormForward<Real>&); \
+    template void fused_residual_layernorm_forward(LaunchPad*, const FusedResidualLayerNormForward<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

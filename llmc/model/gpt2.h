@@ -1,0 +1,547 @@
+// GPT-2: the model and its memory, the forward pass, the backward pass. Read it from top to bottom, then
+// gpt2_update.h. Each layer function runs on the launchpad it is given, or on the CPU if that is null.
+// train_gpt2 trains the model, test_gpt2 checks it.
+//
+// Real is the storage type of parameters, gradients and activations: float, bf16 or fp16. Accumulators,
+// losses and the optimizer's state are always float.
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/launchpad/memory.h"
+#include "llmc/layers/adamw.h"
+#include "llmc/layers/attention.h"
+#include "llmc/layers/classifier.h"
+#include "llmc/layers/encoder.h"
+#include "llmc/layers/gelu.h"
+#include "llmc/layers/global_norm.h"
+#include "llmc/layers/layernorm.h"
+#include "llmc/layers/matmul.h"
+#include "llmc/layers/residual.h"
+#include "llmc/model/layer.h"
+#include "llmc/model/loss_scaling.h"
+#include "llmc/model/model_config.h"
+
+// ---------------------------------------------------------------------------------------------------------------
+// The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
+// vocabulary, Vp with padding. Tensors that one layer fills and the backward pass needs are kept per layer;
+// the others are shared.
+
+template <class Real>
+struct LayerActivations {
+    float *ln1_mean, *ln1_rstd, *ln2_mean, *ln2_rstd;  // (B,T)
+    Real* ln1;                                         // (B,T,C); shared if it is recomputed
+    Real *qkv, *atty;                                  // (B,T,3C), (B,T,C)
+    float* lse;                                        // (B,NH,T)
+    Real* residual2;                                   // (B,T,C) after attention
+    Real* ln2;                                         // (B,T,C); shared if it is recomputed
+    Real *fch, *fch_gelu;                              // (B,T,4C) before and after GELU; the latter likewise
+    Real* residual3;                                   // (B,T,C) after the layer
+};
+
+// Activations that the backward pass recomputes instead of keeping them: GELU, or GELU and both LayerNorms.
+// Results are bit-identical, except for bf16 on cooperative matrices, whose epilogue rounds ties away from
+// zero: one value of GELU in 2^16 may differ in its last bit.
+enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM };
+
+// What the backward pass does with the weight gradients of the linear layers, wte's among them: the first
+// micro-step overwrites them, so the largest buffers need no zeroing, and later ones accumulate. All other
+// gradients always accumulate. none: there is no backward pass.
+enum class Gradients { none, overwrite, accumulate };
+inline bool is_overwritten(int tensor) {
+    return tensor == WTE || tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
+}
+
+template <class Real>
+struct GPT2 {
+    static constexpr bool is_16_bit = sizeof(Real) == 2;
+    ModelConfig config;
+    LaunchPad* pad;              // null: the CPU
+    std::set<Layer> cpu_layers;  // layers that run on the CPU nevertheless, for debugging
+    Memory memory;
+    Real* params[NUM_PARAMETER_TENSORS];
+    float* master[NUM_PARAMETER_TENSORS] = {};         // fp32 weights, which AdamW updates; null: none
+    Real* grads[NUM_PARAMETER_TENSORS] = {};           // allocated for training only, as are m and v
+    std::vector<GradientSlice<Real>> gradient_slices;  // the memory of all grads
+    float* m[NUM_PARAMETER_TENSORS] = {};
+    float* v[NUM_PARAMETER_TENSORS] = {};
+    // Gradients are those of the loss times this power of two, so that small ones do not underflow in fp16.
+    float gradient_scale = std::is_same_v<Real, fp16> ? LossScaling::first : 1.0f;
+
+    int B = 0, T = 0;  // largest batch that the activations hold
+    Recompute recompute = RECOMPUTE_NOTHING;
+    int *inputs = nullptr, *targets = nullptr, *buckets = nullptr;
+    Real* encoded = nullptr;  // (B,T,C)
+    std::vector<LayerActivations<Real>> layers;
+    Real* branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
+    Real* lnf = nullptr;
+    float *lnf_mean = nullptr, *lnf_rstd = nullptr;
+    int logit_rows = 0;       // rows of logits that are in memory at a time
+    Real* logits = nullptr;   // (logit_rows, Vp); becomes their gradient
+    float* losses = nullptr;  // (B,T)
+    // (B,T,C), (B,T,C), (B,T,4C): gradients of activations, in the memory of lnf, branch and logits, which
+    // the backward pass does not need any more
+    Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
+    float* delta = nullptr;      // (B,NH,T) scratch of the attention's backward pass
+    float* stats = nullptr;      // (4) loss, gradient norm, clip factor of the current step
+    AdamWStep* adamw = nullptr;  // in memory, since it changes every step and the kernels are recorded once
+
+    // master_weights: keep an fp32 copy of the weights (not needed in fp32). only_count: allocates nothing,
+    // to compute the memory that the model takes; it can do nothing else.
+    GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count = false);
+    GPT2(const GPT2&) = delete;
+
+    size_t layer_offset(int tensor, int l) const { return size_t(l) * parameter_layer_size(config, tensor); }
+    const Real* weight(int tensor, int l = 0) const { return params[tensor] + layer_offset(tensor, l); }
+    Real* grad(int tensor, int l = 0) const { return grads[tensor] + layer_offset(tensor, l); }
+
+    // The launchpad that a layer runs on; null for the CPU.
+    LaunchPad* on(Layer layer) const {
+        if (!pad || !cpu_layers.contains(layer)) return pad;
+        pad->commit(true);
+        return nullptr;
+    }
+};
+
+template <class Real>
+GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count)
+    : config(c), pad(launchpad), memory(launchpad) {
+    memory.only_count = only_count;
+    memory.kind = "parameters";
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        params[i] = memory.allocate<Real>(parameter_size(config, i), parameter_info[i].name);
+    memory.kind = "optimizer";
+    for (int i = 0; i < NUM_PARAMETER_TENSORS && is_16_bit && master_weights; i++)
+        master[i] = memory.allocate<float>(parameter_size(config, i), "master weights");
+}
+
+// Rows of logits in memory at a time: at most 1.25 GiB of them, since all of B=64, T=1024 would be 13 GB in
+// fp32. With 5632 rows, the GEMMs of GPT-2 124M's head have whole waves of tiles on a GPU of 132 SMs.
+inline int choose_logit_rows(int num_rows, size_t row_bytes) {
+    const int most = std::clamp(int((1280u << 20) / row_bytes), 1, 5632);
+    return num_rows <= most ? num_rows : most >= 256 ? most / 256 * 256 : most;
+}
+
+// One layer's activations; `shared` has what all layers have in common.
+template <class Real>
+LayerActivations<Real> allocate_layer(Memory& memory, const LayerActivations<Real>& shared, size_t num_rows,
+                                      size_t C, size_t NH) {
+    LayerActivations<Real> a = shared;
+    a.ln1_mean = memory.allocate<float>(num_rows, "ln1_mean");
+    a.ln1_rstd = memory.allocate<float>(num_rows, "ln1_rstd");
+    if (!a.ln1) a.ln1 = memory.allocate<Real>(num_rows * C, "ln1");
+    a.qkv = memory.allocate<Real>(num_rows * 3 * C, "qkv");
+    a.atty = memory.allocate<Real>(num_rows * C, "atty");
+    a.lse = memory.allocate<float>(num_rows * NH, "lse");
+    a.residual2 = memory.allocate<Real>(num_rows * C, "residual2");
+    a.ln2_mean = memory.allocate<float>(num_rows, "ln2_mean");
+    a.ln2_rstd = memory.allocate<float>(num_rows, "ln2_rstd");
+    if (!a.ln2) a.ln2 = memory.allocate<Real>(num_rows * C, "ln2");
+    a.fch = memory.allocate<Real>(num_rows * 4 * C, "fch");
+    if (!a.fch_gelu) a.fch_gelu = memory.allocate<Real>(num_rows * 4 * C, "fch_gelu");
+    a.residual3 = memory.allocate<Real>(num_rows * C, "residual3");
+    return a;
+}
+
+// Allocates the gradients: neighbouring tensors in one piece of memory of at most 1 GiB, so that a few
+// kernels compute their norm. Tensors begin at multiples of 64 bytes; the elements between them stay zero.
+template <class Real>
+void allocate_gradients(GPT2<Real>& g) {
+    const size_t unit = 64 / sizeof(Real), most = (size_t(1) << 30) / sizeof(Real);
+    auto size = [&](int i) { return ceil_div(parameter_size(g.config, i), unit) * unit; };
+    for (int first = 0; first < NUM_PARAMETER_TENSORS;) {
+        int end = first;
+        size_t n = 0;
+        do n += size(end++);
+        while (end < NUM_PARAMETER_TENSORS && n + size(end) <= most);
+        Real* at = g.memory.template allocate<Real>(n, "gradients");
+        g.memory.zero(at, n);
+        g.gradient_slices.push_back({at, n});
+        for (; first < end; first++) {
+            g.grads[first] = at;
+            at += size(first);
+        }
+    }
+}
+
+// Gradients of parameters and activations, AdamW's moments.
+template <class Real>
+void allocate_for_training(GPT2<Real>& g) {
+    const ModelConfig& c = g.config;
+    Memory& memory = g.memory;
+    memory.kind = "gradients";
+    allocate_gradients(g);
+    memory.kind = "optimizer";
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        const size_t n = parameter_size(c, i);
+        g.m[i] = memory.allocate<float>(n, "AdamW's first moments");
+        g.v[i] = memory.allocate<float>(n, "AdamW's second moments");
+        memory.zero(g.m[i], n);
+        memory.zero(g.v[i], n);
+    }
+    g.adamw = memory.allocate<AdamWStep>(1, "step");
+    g.dresidual = g.lnf;
+    g.dbranch = g.branch;
+    g.dwide = g.logits;
+    memory.kind = "scratch";
+    const int num_rows = g.B * g.T;
+    g.buckets = memory.allocate<int>(encoder_bucket_ints(num_rows), "buckets");
+    g.delta = memory.allocate<float>(size_t(num_rows) * c.num_heads, "delta");
+}
+
+// Allocates the memory for batches of up to B sequences of T tokens; `training` adds gradients and the
+// optimizer's state.
+template <class Real>
+void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompute = RECOMPUTE_NOTHING) {
+    const ModelConfig& c = g.config;
+    if (T > c.max_seq_len)
+        fail("sequence length %d is more than the model's max_seq_len %d", T, c.max_seq_len);
+    Memory& memory = g.memory;
+    memory.kind = "activations";
+    const size_t num_rows = size_t(B) * T, C = c.channels;
+    g.B = B;
+    g.T = T;
+    g.recompute = recompute;
+    g.inputs = memory.allocate<int>(num_rows, "inputs");
+    g.targets = memory.allocate<int>(num_rows, "targets");
+    g.encoded = memory.allocate<Real>(num_rows * C, "encoded");
+    LayerActivations<Real> shared = {};
+    if (recompute >= RECOMPUTE_GELU) shared.fch_gelu = memory.allocate<Real>(num_rows * 4 * C, "fch_gelu");
+    if (recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+        shared.ln1 = shared.ln2 = memory.allocate<Real>(num_rows * C, "ln1 and ln2");
+    for (int l = 0; l < c.num_layers; l++)
+        g.layers.push_back(allocate_layer(memory, shared, num_rows, C, c.num_heads));
+    g.branch = memory.allocate<Real>(num_rows * C, "branch");
+    g.lnf = memory.allocate<Real>(num_rows * C, "lnf");
+    g.lnf_mean = memory.allocate<float>(num_rows, "lnf_mean");
+    g.lnf_rstd = memory.allocate<float>(num_rows, "lnf_rstd");
+    g.losses = memory.allocate<float>(num_rows, "losses");
+    g.stats = memory.allocate<float>(4, "stats");
+    memory.kind = "logits";
+    g.logit_rows = choose_logit_rows(int(num_rows), sizeof(Real) * size_t(c.padded_vocab_size));
+    const size_t logits = size_t(g.logit_rows) * c.padded_vocab_size;
+    g.logits = memory.allocate<Real>(training ? std::max(logits, num_rows * 4 * C) : logits, "logits");
+    if (training) allocate_for_training(g);
+    prepare_launchpad(g, training);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The forward pass
+
+// From g.encoded (B,T,C) to the normalized output of the last layer, g.lnf. `begin_layer` is called before
+// the commands of each layer.
+template <class Real>
+void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
+                         const std::function<void(int layer)>& begin_layer = nullptr) {
+    const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
+    const LayerActivations<Real>& first = g.layers[0];
+    layernorm_forward<Real>(g.on(Layer::layernorm), {.out = first.ln1,
+                                                     .mean = first.ln1_mean,
+                                                     .rstd = first.ln1_rstd,
+                                                     .inp = g.encoded,
+                                                     .weight = g.weight(LN1W),
+                                                     .bias = g.weight(LN1B),
+                                                     .num_rows = num_rows,
+                                                     .C = C});
+    const Real* residual = g.encoded;
+    for (int l = 0; l < L; l++) {
+        if (begin_layer) begin_layer(l);
+        const LayerActivations<Real>& a = g.layers[l];
+        matmul_forward<Real>(g.on(Layer::matmul), {.out = a.qkv,
+                                                   .inp = a.ln1,
+                                                   .weight = g.weight(QKVW, l),
+                                                   .bias = g.weight(QKVB, l),
+                                                   .num_rows = num_rows,
+                                                   .C = C,
+                                                   .OC = 3 * C});
+        attention_forward<Real>(
+            g.on(Layer::attention),
+            {.out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
+        matmul_forward<Real>(g.on(Layer::matmul), {.out = g.branch,
+                                                   .inp = a.atty,
+                                                   .weight = g.weight(ATTPROJW, l),
+                                                   .bias = g.weight(ATTPROJB, l),
+                                                   .num_rows = num_rows,
+                                                   .C = C,
+                                                   .OC = C,
+                                                   .next = NextLayer::layernorm});
+        fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {.residual = a.residual2,
+                                                                       .normed = a.ln2,
+                                                                       .mean = a.ln2_mean,
+                                                                       .rstd = a.ln2_rstd,
+                                                                       .inp1 = residual,
+                                                                       .inp2 = g.branch,
+                                                                       .weight = g.weight(LN2W, l),
+                                                                       .bias = g.weight(LN2B, l),
+                                                                       .num_rows = num_rows,
+                                                                       .C = C});
+        matmul_forward<Real>(g.on(Layer::matmul), {.out = a.fch_gelu,
+                                                   .pre = a.fch,
+                                                   .inp = a.ln2,
+                                                   .weight = g.weight(FCW, l),
+                                                   .bias = g.weight(FCB, l),
+                                                   .num_rows = num_rows,
+                                                   .C = C,
+                                                   .OC = 4 * C});
+        matmul_forward<Real>(g.on(Layer::matmul), {.out = g.branch,
+                                                   .inp = a.fch_gelu,
+                                                   .weight = g.weight(FCPROJW, l),
+                                                   .bias = g.weight(FCPROJB, l),
+                                                   .num_rows = num_rows,
+                                                   .C = 4 * C,
+                                                   .OC = C,
+                                                   .next = NextLayer::layernorm});
+        // the LayerNorm that follows is the next layer's first, or the final one
+        const bool last = l + 1 == L;
+        fused_residual_layernorm_forward<Real>(g.on(Layer::residual),
+                                               {.residual = a.residual3,
+                                                .normed = last ? g.lnf : g.layers[l + 1].ln1,
+                                                .mean = last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
+                                                .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd,
+                                                .inp1 = a.residual2,
+                                                .inp2 = g.branch,
+                                                .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
+                                                .bias = last ? g.weight(LNFB) : g.weight(LN1B, l + 1),
+                                                .num_rows = num_rows,
+                                                .C = C});
+        residual = a.residual3;
+    }
+}
+
+// From g.inputs (B,T) to g.lnf.
+template <class Real>
+void gpt2_forward(GPT2<Real>& g, int B, int T) {
+    encoder_forward<Real>(g.on(Layer::encoder), {.out = g.encoded,
+                                                 .inp = g.inputs,
+                                                 .wte = g.weight(WTE),
+                                                 .wpe = g.weight(WPE),
+                                                 .B = B,
+                                                 .T = T,
+                                                 .C = g.config.channels});
+    gpt2_forward_layers(g, B, T);
+}
+
+// Logits, losses and, unless `gradients` is none, the gradients of the head, in chunks of rows, so that never
+// all logits are in memory. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum
+// times g.gradient_scale: lnf's go into g.dbranch, and wte's. `inspect` sees each chunk's logits (num_rows,
+// Vp) before they become gradients.
+template <class Real>
+void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradients,
+               const std::function<void(int first_row, int num_rows)>& inspect = nullptr) {
+    const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size;
+    const bool training = gradients != Gradients::none;
+    for (int first = 0; first < B * T; first += g.logit_rows) {
+        const int num_rows = std::min(g.logit_rows, B * T - first);
+        const Real* lnf = g.lnf + size_t(first) * C;
+        matmul_forward<Real>(
+            g.on(Layer::matmul),
+            {.out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp});
+        if (inspect) inspect(first, num_rows);
+        fused_classifier<Real>(g.on(Layer::classifier), {.logits = g.logits,
+                                                         .losses = g.losses + first,
+                                                         .targets = g.targets + first,
+                                                         .dloss = loss_scale * g.gradient_scale,
+                                                         .num_rows = num_rows,
+                                                         .V = V,
+                                                         .Vp = Vp,
+                                                         .write_gradients = training});
+        if (training)
+            matmul_backward<Real>(g.on(Layer::matmul),
+                                  {.dinp = g.dbranch + size_t(first) * C,
+                                   .dweight = g.grad(WTE),
+                                   .dout = g.logits,
+                                   .inp = lnf,
+                                   .weight = g.weight(WTE),
+                                   .num_rows = num_rows,
+                                   .C = C,
+                                   .OC = Vp,
+                                   .accumulate = first > 0 || gradients == Gradients::accumulate});
+    }
+    sum_losses(g.on(Layer::classifier),
+               {.total = g.stats, .losses = g.losses, .n = B * T, .scale = loss_scale});
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The backward pass: after gpt2_forward and gpt2_head, which was given the same `gradients`, every
+// parameter's gradient is in g.grads, or has been added to what was there. g.dresidual is the gradient of the
+// residual stream, from the last layer down to the embeddings.
+template <class Real>
+void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
+    const bool accumulate = gradients == Gradients::accumulate;
+    const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
+    layernorm_backward<Real>(g.on(Layer::layernorm), {.dinp = g.dresidual,
+                                                      .dweight = g.grad(LNFW),
+                                                      .dbias = g.grad(LNFB),
+                                                      .added = nullptr,
+                                                      .dout = g.dbranch,
+                                                      .inp = g.layers[L - 1].residual3,
+                                                      .weight = g.weight(LNFW),
+                                                      .mean = g.lnf_mean,
+                                                      .rstd = g.lnf_rstd,
+                                                      .num_rows = num_rows,
+                                                      .C = C});
+    for (int l = L - 1; l >= 0; l--) {
+        const LayerActivations<Real>& a = g.layers[l];
+        const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
+        // in the memory of activations that are not needed any more by then
+        Real *dresidual2 = a.residual3, *dqkv = a.fch;
+        if (g.recompute >= RECOMPUTE_GELU)
+            gelu_forward<Real>(g.on(Layer::gelu),
+                               {.out = a.fch_gelu, .inp = a.fch, .n = size_t(num_rows) * 4 * C});
+        matmul_backward<Real>(g.on(Layer::matmul), {.dinp = g.dwide,
+                                                    .dweight = g.grad(FCPROJW, l),
+                                                    .dbias = g.grad(FCPROJB, l),
+                                                    .dout = g.dresidual,
+                                                    .inp = a.fch_gelu,
+                                                    .weight = g.weight(FCPROJW, l),
+                                                    .pre = a.fch,
+                                                    .num_rows = num_rows,
+                                                    .C = 4 * C,
+                                                    .OC = C,
+                                                    .accumulate = accumulate,
+                                                    .defer_parameters = true});
+        if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+            layernorm_forward<Real>(g.on(Layer::layernorm), {.out = a.ln2,
+                                                             .mean = a.ln2_mean,
+                                                             .rstd = a.ln2_rstd,
+                                                             .inp = a.residual2,
+                                                             .weight = g.weight(LN2W, l),
+                                                             .bias = g.weight(LN2B, l),
+                                                             .num_rows = num_rows,
+                                                             .C = C});
+        matmul_backward<Real>(g.on(Layer::matmul), {.dinp = g.dbranch,
+                                                    .dweight = g.grad(FCW, l),
+                                                    .dbias = g.grad(FCB, l),
+                                                    .dout = g.dwide,
+                                                    .inp = a.ln2,
+                                                    .weight = g.weight(FCW, l),
+                                                    .num_rows = num_rows,
+                                                    .C = C,
+                                                    .OC = 4 * C,
+                                                    .accumulate = accumulate,
+                                                    .next = NextLayer::layernorm,
+                                                    .defer_parameters = true});
+        layernorm_backward<Real>(g.on(Layer::layernorm), {.dinp = dresidual2,
+                                                          .dweight = g.grad(LN2W, l),
+                                                          .dbias = g.grad(LN2B, l),
+                                                          .added = g.dresidual,
+                                                          .dout = g.dbranch,
+                                                          .inp = a.residual2,
+                                                          .weight = g.weight(LN2W, l),
+                                                          .mean = a.ln2_mean,
+                                                          .rstd = a.ln2_rstd,
+                                                          .num_rows = num_rows,
+                                                          .C = C});
+        matmul_backward<Real>(g.on(Layer::matmul), {.dinp = g.dbranch,
+                                                    .dweight = g.grad(ATTPROJW, l),
+                                                    .dbias = g.grad(ATTPROJB, l),
+                                                    .dout = dresidual2,
+                                                    .inp = a.atty,
+                                                    .weight = g.weight(ATTPROJW, l),
+                                                    .num_rows = num_rows,
+                                                    .C = C,
+                                                    .OC = C,
+                                                    .accumulate = accumulate,
+                                                    .defer_parameters = true});
+        attention_backward<Real>(g.on(Layer::attention), {.dqkv = dqkv,
+                                                          .delta = g.delta,
+                                                          .dout = g.dbranch,
+                                                          .out = a.atty,
+                                                          .lse = a.lse,
+                                                          .qkv = a.qkv,
+                                                          .B = B,
+                                                          .T = T,
+                                                          .C = C,
+                                                          .NH = NH});
+        if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+            layernorm_forward<Real>(g.on(Layer::layernorm), {.out = a.ln1,
+                                                             .mean = a.ln1_mean,
+                                                             .rstd = a.ln1_rstd,
+                                                             .inp = residual,
+                                                             .weight = g.weight(LN1W, l),
+                                                             .bias = g.weight(LN1B, l),
+                                                             .num_rows = num_rows,
+                                                             .C = C});
+        matmul_backward<Real>(g.on(Layer::matmul), {.dinp = g.dbranch,
+                                                    .dweight = g.grad(QKVW, l),
+                                                    .dbias = g.grad(QKVB, l),
+                                                    .dout = dqkv,
+                                                    .inp = a.ln1,
+                                                    .weight = g.weight(QKVW, l),
+                                                    .num_rows = num_rows,
+                                                    .C = C,
+                                                    .OC = 3 * C,
+                                                    .accumulate = accumulate,
+                                                    .next = NextLayer::layernorm,
+                                                    .defer_parameters = true});
+        layernorm_backward<Real>(g.on(Layer::layernorm), {.dinp = g.dresidual,
+                                                          .dweight = g.grad(LN1W, l),
+                                                          .dbias = g.grad(LN1B, l),
+                                                          .added = dresidual2,
+                                                          .dout = g.dbranch,
+                                                          .inp = residual,
+                                                          .weight = g.weight(LN1W, l),
+                                                          .mean = a.ln1_mean,
+                                                          .rstd = a.ln1_rstd,
+                                                          .num_rows = num_rows,
+                                                          .C = C});
+    }
+    encoder_backward<Real>(g.on(Layer::encoder), {.dwte = g.grad(WTE),
+                                                  .dwpe = g.grad(WPE),
+                                                  .dout = g.dresidual,
+                                                  .buckets = g.buckets,
+                                                  .B = B,
+                                                  .T = T,
+                                                  .C = C});
+}
+
+// Allocates the scratch memory that the layers take from the launchpad, and queues what is to be tuned and
+// compiled (LaunchPad::tune, compile): a dry run of all of the above finds out.
+template <class Real>
+void prepare_launchpad(GPT2<Real>& g, bool training) {
+    if (!g.pad) return;
+    const Needs needs = g.pad->dry_run([&] {
+        gpt2_forward(g, g.B, g.T);
+        gpt2_head(g, g.B, g.T, 1, training ? Gradients::overwrite : Gradients::none);
+        if (!training) return;
+        gpt2_backward(g, g.B, g.T, Gradients::overwrite);
+        global_norm<Real>(g.pad, {.norm_and_scale = g.stats, .gradients = g.gradient_slices, .max_norm = 1});
+    });
+    g.memory.count("scratch", needs.scratch_bytes());
+    if (!g.memory.only_count) g.pad->prepare(needs);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Batches
+
+// Copies a batch to where the kernels look for it.
+template <class Real>
+void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int count, bool training) {
+    g.memory.upload(g.inputs, inputs, count);
+    g.memory.upload(g.targets, targets, count);
+    if (!training) return;
+    std::vector<int> buckets(encoder_bucket_ints(count));
+    build_encoder_buckets(buckets.data(), inputs, count);
+    g.memory.upload(g.buckets, buckets.data(), buckets.size());
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Parameters from files or random numbers, and back. Master weights receive the values unrounded.
+
+template <class Real>
+WriteTensor parameter_writer(GPT2<Real>& g) {
+    return [&g](int tensor, size_t offset, const float* values, size_t count) {
+        g.memory.upload_floats(g.params[tensor] + offset, values, count);
+        if (g.master[tensor]) g.memory.upload(g.master[tensor] + offset, values, count);
+    };
+}
+
+template <class Real>
+ReadTensor parameter_reader(const GPT2<Real>& g) {
+    return [&g](int tensor, size_t offset, float* values, size_t count) {
+        g.memory.download_floats(values, g.params[tensor] + offset, count);
+    };
+}

@@ -1,0 +1,57 @@
+// Options by CLI11: see command_line.h.
+#include "llmc/program/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "llmc/program/version.h"
+
+CommandLine::CommandLine(const char* program, const char* description)
+    : app(std::make_shared<CLI::App>(description, program)) {
+    app->set_version_flag("--version", version_text(program));
+}
+
+CommandLine::CommandLine(std::shared_ptr<CLI::App> subcommand) : app(std::move(subcommand)) {}
+
+void CommandLine::add(const char* name, std::string& value, const char* help) {
+    app->add_option(name, value, help);
+}
+
+void CommandLine::add(const char* name, std::vector<std::string>& values, const char* help) {
+    app->add_option(name, values, help);
+}
+
+void CommandLine::add(const char* name, uint64_t& count, const char* help) {
+    // without the check, CLI11 2.1 reads "-1" into an unsigned integer as 2^64 - 1
+    app->add_option(name, count, help)->check(CLI::NonNegativeNumber);
+}
+
+void CommandLine::add_choice(const char* name, std::string& value, const std::vector<std::string>& allowed,
+                             const char* help) {
+    app->add_option(name, value, help)->check(CLI::IsMember(allowed));
+}
+
+void CommandLine::require(const char* name) { app->get_option(name)->required(); }
+
+CommandLine CommandLine::add_subcommand(const char* name, const char* description) {
+    CLI::App* subcommand = app->add_subcommand(name, description);
+    return CommandLine(std::shared_ptr<CLI::App>(app, subcommand));
+}
+
+bool CommandLine::given() const { return app->parsed(); }
+
+int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
+    try {
+        app->parse(argc, argv);
+        work();
+        return 0;
+    } catch (const CLI::Success& help_or_version) {
+        return app->exit(help_or_version);
+    } catch (const CLI::ParseError& error) {
+        fprintf(stderr, "%s: %s (--help lists the options)\n", app->get_name().c_str(), error.what());
+    } catch (const std::exception& error) {
+        fprintf(stderr, "%s: %s\n", app->get_name().c_str(), error.what());
+    }
+    return 1;
+}

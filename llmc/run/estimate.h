@@ -1,0 +1,50 @@
+// What --dry-run prints in addition to the plan: operations, and time from a few steps that change nothing.
+#pragma once
+#include <algorithm>
+#include <cstdio>
+
+#include "llmc/base/clock.h"
+#include "llmc/model/train_step.h"
+#include "llmc/run/progress.h"
+#include "llmc/run/run_plan.h"
+#include "llmc/run/run_setup.h"
+
+// Seconds of one micro-batch, forward, backward and update, at a learning rate of 0: the least of a few.
+template <class Real>
+double micro_step_seconds(const Options& o, GPT2<Real>& g, DataLoader& loader) {
+    StepRunner<Real> runner = {
+        .g = g, .B = o.batch, .T = o.sequence, .micro_steps = 1, .weight_decay = o.weight_decay};
+    runner.prepare();
+    if (g.pad) prepare_kernels(*g.pad);
+    const Phase phase("timing a few training steps");
+    auto seconds_of = [&](int step) {
+        const double start = now();
+        runner.stats(step, runner.run(step, 0, [&](int* in, int* out) { loader.next_batch(in, out); }));
+        return now() - start;
+    };
+    double total = 0, least = seconds_of(0);  // the first one also touches memory
+    for (int step = 1; step <= 10 && total < 2 && least < 60; step++) {
+        const double seconds = seconds_of(step);
+        least = step == 1 ? seconds : std::min(least, seconds);
+        total += seconds;
+    }
+    return least;
+}
+
+// peak: flops per second, as peak_rate() measures it; 0: unknown.
+template <class Real>
+void print_estimate(const Options& o, GPT2<Real>& g, RunInputs& inputs, double peak) {
+    const RunLength& length = inputs.length;
+    const double flops = flops_per_token(g.config, o.sequence), tokens = length.tokens_per_step;
+    const int steps = length.steps_left();
+    printf("tokens: %.4g in %d steps, %.2f epochs\n", tokens * steps, steps,
+           tokens * steps / double(inputs.loader.num_tokens()));
+    printf("operations: %.4g per token, %.4g per step, %.4g in total\n", flops, flops * tokens,
+           flops * tokens * steps);
+    const double seconds = micro_step_seconds(o, g, inputs.loader) * length.micro_steps;
+    printf("time: about %.4g s per step, %.0f tokens/s, %s in total, without validation and samples\n",
+           seconds, tokens / seconds, duration(seconds * steps).c_str());
+    if (peak > 0)
+        printf("that is %.1f%% of the device's measured peak, %.4g operations/s in %s\n",
+               100 * flops * tokens / seconds / peak, peak, real_name<Real>());
+}

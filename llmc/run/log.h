@@ -1,0 +1,31 @@
+// The logs of a run, in its folder. main.log has llm.c's lines for validation, HellaSwag and training, so
+// that llm.c's plotting tools can read it:
+//     s:STEP tel:LOSS    s:STEP eval:ACCURACY    s:STEP trl:LOSS lr:RATE norm:NORM
+// metrics.csv has the same values and more, with all digits, for spreadsheets and dev/plot.sh: one row per
+// event, with empty fields where an event has no value. TensorBoard events with the same values are optional.
+#pragma once
+#include <string>
+
+#include "llmc/run/tensorboard.h"
+
+struct StepNumbers {
+    float loss = 0, learning_rate = 0, norm = 0;
+    double tokens_per_second = 0;
+    const char* skipped = "";  // why the update was skipped: "", "not finite" or "outlier"
+};
+
+struct MainLog {
+    // Creates dir and opens dir/main.log and dir/metrics.csv. If resume_step < 0, the logs start empty.
+    // Otherwise lines of steps before resume_step are kept and later ones are dropped, since the resumed run
+    // logs these steps again. `tensorboard` also creates an event file in dir/tensorboard: see tensorboard.h.
+    // Throws Error if the folder or a log cannot be written or an existing log cannot be read.
+    void open(const std::string& dir, int resume_step, bool tensorboard = false);
+
+    // Each appends a line and flushes it to the file. Nothing happens before open().
+    void log_val(int step, float loss) const;
+    void log_eval(int step, float accuracy) const;
+    void log_train(int step, const StepNumbers& numbers) const;
+
+    std::string path, metrics_path;  // empty: not open
+    EventFile events;
+};

@@ -1,0 +1,51 @@
+// A GPT2 from and to files, wherever its memory is.
+#pragma once
+#include <cstdio>
+#include <string>
+
+#include "llmc/files/checkpoint.h"
+#include "llmc/files/model_file.h"
+#include "llmc/model/gpt2.h"
+#include "llmc/model/initialize.h"
+#include "llmc/run/run_state.h"
+
+// The parameters of `model`, as -e gives it: from its file, or random ones if it is a descriptor.
+template <class Real>
+void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed) {
+    if (is_model_file(model))
+        read_model_file(model, parameter_writer(g));
+    else
+        initialize_parameters(g.config, seed, parameter_writer(g));
+}
+
+// Parameters and moments of a checkpoint of any precision, with or without master weights. If `precision`,
+// that of the run that saved it, is this one's, the state is bit-identical. Otherwise the parameters come
+// from the unrounded weights.
+template <class Real>
+void load_checkpoint(GPT2<Real>& g, const std::string& folder, int step, const std::string& precision) {
+    const bool same_precision = precision == real_name<Real>();
+    read_model(model_path(folder, step), parameter_writer(g));
+    auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
+        if (moment != MASTER_WEIGHTS)
+            g.memory.upload((moment == MOMENT_M ? g.m : g.v)[tensor] + offset, values, count);
+        if (moment == MASTER_WEIGHTS && g.master[tensor])
+            g.memory.upload(g.master[tensor] + offset, values, count);
+        if (moment == MASTER_WEIGHTS && !same_precision)
+            g.memory.upload_floats(g.params[tensor] + offset, values, count);
+    };
+    read_moments(optimizer_path(folder, step), g.config, write_moment);
+}
+
+// Writes the checkpoint of optimizer.step and prints its name. The model's file is in bf16 if the model is,
+// and in fp32 otherwise: llm.c has no files in fp16.
+template <class Real>
+void save_checkpoint(const GPT2<Real>& g, const std::string& folder, const OptimizerState& optimizer,
+                     const RunState& run) {
+    auto read_moment = [&g](Moment moment, int tensor, size_t offset, float* values, size_t count) {
+        const auto& from = moment == MOMENT_M ? g.m : moment == MOMENT_V ? g.v : g.master;
+        g.memory.download(values, from[tensor] + offset, count);
+    };
+    write_checkpoint(folder, g.config, optimizer, parameter_reader(g), read_moment,
+                     std::is_same_v<Real, bf16>, run_state_to_json(run));
+    printf("wrote checkpoint %s\n", model_path(folder, optimizer.step).c_str());
+}

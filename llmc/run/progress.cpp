@@ -1,0 +1,161 @@
+#include "llmc/run/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "llmc/base/error.h"
+#include "llmc/launchpad/launchpad.h"
+
+std::string duration(double seconds) {
+    const long s = std::lround(seconds);
+    return format_string("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+}
+
+// --- the status line ---
+
+bool on_terminal() { return isatty(STDOUT_FILENO); }
+
+static bool status_line_is_there = false;
+
+// Columns of the terminal; 0: standard output is no terminal.
+static size_t terminal_width() {
+    winsize size = {};
+    if (!on_terminal()) return 0;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void clear_status_line() {
+    if (!status_line_is_there) return;
+    printf("\r\033[K");
+    fflush(stdout);
+    status_line_is_there = false;
+}
+
+static void show_status_line(const std::string& text) {
+    clear_status_line();
+    fputs(text.substr(0, terminal_width() - 1).c_str(), stdout);
+    fflush(stdout);
+    status_line_is_there = true;
+}
+
+// --- before the first step ---
+
+std::string count_text(int done, int total) { return format_string("%d of %d", done, total); }
+
+Phase::Phase(std::string what, const std::string& detail) : name(std::move(what)) { update(detail); }
+
+void Phase::update(const std::string& detail) {
+    const std::string text = detail.empty() ? name : name + " (" + detail + ")";
+    if (on_terminal()) return show_status_line(text);
+    const auto now = Clock::now();
+    if (now - last_line < std::chrono::seconds(5)) return;
+    last_line = now;
+    printf("%s\n", text.c_str());
+}
+
+void Phase::done() {
+    clear_status_line();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (!on_terminal() && seconds > 1) printf("%s: done in %.1f s\n", name.c_str(), seconds);
+}
+
+static void tune(LaunchPad& pad) {
+    const int count = pad.num_untuned();
+    if (count == 0) return;
+    Phase phase("tuning GEMM tiles", count_text(0, count));
+    try {
+        pad.tune([&](int done, int total) { phase.update(count_text(done, total)); });
+        phase.done();
+    } catch (const Error& error) {
+        clear_status_line();
+        printf("note: the GEMM tiles were not tuned: %s\n", error.what());
+    }
+}
+
+void prepare_kernels(LaunchPad& pad) {
+    tune(pad);
+    const int count = pad.num_uncompiled();
+    if (count == 0) return;
+    Phase phase("compiling kernels", count_text(0, count));
+    pad.compile([&](int done, int total) { phase.update(count_text(done, total)); });
+    phase.done();
+}
+
+// --- steps ---
+
+static std::string bar(double done, int width) {
+    std::string text(size_t(width) + 2, '.');
+    std::fill_n(text.begin() + 1, int(done * width), '#');
+    text.front() = '[';
+    text.back() = ']';
+    return text;
+}
+
+void Progress::show_status(int step, float loss, float norm, double rate) {
+    const auto now = Clock::now();
+    const bool last_step = step + 1 == max_steps;
+    if (now - last_status < std::chrono::milliseconds(100) && !last_step) return;
+    last_status = now;
+    const double left = double(max_steps - step - 1) * tokens_per_step / rate;
+    std::string line = bar(double(step + 1) / max_steps, 20);
+    line += format_string(" %d/%d ETA %s | loss %.4f | norm %.3f | %.0f tok/s", step + 1, max_steps,
+                          duration(left).c_str(), loss, norm, rate);
+    line += mfu_text(rate) + format_string(" | %.1f GiB", double(memory_bytes) / (1 << 30));
+    show_status_line(line);
+    if (last_step) {  // the line stays
+        printf("\n");
+        status_line_is_there = false;
+    }
+}
+
+// " (+1.23z)", as llm.c writes it; " " while the z-score is unknown.
+static std::string z_text(double z) { return std::isnan(z) ? " " : format_string(" (%+.2fz)", z); }
+
+std::string Progress::mfu_text(double rate) const {
+    if (!peak_rate) return "";
+    return format_string(" | %.1f%% %s MFU", 100 * rate * flops_per_token / peak_rate, precision);
+}
+
+void Progress::report(int step, float loss, float norm, float learning_rate,
+                      const StepJudge::Verdict& verdict) {
+    const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - last).count();
+    last = now;
+    if (++steps > 1) {  // the first step also compiles kernels and touches memory
+        total_seconds += seconds;
+        average_rate =
+            steps == 2 ? tokens_per_step / seconds : 0.95 * average_rate + 0.05 * tokens_per_step / seconds;
+    }
+    const double rate = average_rate > 0 ? average_rate : tokens_per_step / seconds;
+    if (on_terminal())
+        show_status(step, loss, norm, rate);
+    else  // llm.c's line and the remaining time
+        printf("step %4d/%d | loss %7.6f%s| norm %6.4f%s| lr %.2e | %.2f ms%s | %.0f tok/s | ETA %s\n",
+               step + 1, max_steps, loss, z_text(verdict.loss_z).c_str(), norm,
+               z_text(verdict.norm_z).c_str(), learning_rate, seconds * 1e3, mfu_text(rate).c_str(), rate,
+               duration(double(max_steps - step - 1) * tokens_per_step / rate).c_str());
+    const char* skipped = verdict.not_finite ? "not finite" : verdict.outlier ? "an outlier" : "";
+    if (*skipped) {
+        clear_status_line();
+        printf("step %4d: the loss or the gradient is %s; the update was skipped\n", step + 1, skipped);
+    }
+    fflush(stdout);
+    log.log_train(step, {.loss = loss,
+                         .learning_rate = learning_rate,
+                         .norm = norm,
+                         .tokens_per_second = rate,
+                         .skipped = verdict.outlier ? "outlier" : skipped});
+}
+
+void Progress::print_summary(const StepJudge& judge) const {
+    clear_status_line();
+    if (steps > 1) printf("total average iteration time: %f ms\n", 1e3 * total_seconds / (steps - 1));
+    if (judge.not_finite)
+        printf("%d updates were skipped: their loss or gradient was not finite\n", judge.not_finite);
+    if (judge.outliers)
+        printf("%d updates were skipped: their loss or gradient was an outlier\n", judge.outliers);
+}

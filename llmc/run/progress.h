@@ -1,0 +1,69 @@
+// What a run prints while it works: what it does before the first step, then every step. A terminal shows one
+// status line, which is overwritten. A log or a pipe gets plain lines: few before the first step, then
+// llm.c's line for every step.
+#pragma once
+#include <chrono>
+#include <string>
+
+#include "llmc/run/log.h"
+#include "llmc/run/run_state.h"
+
+class LaunchPad;
+
+bool on_terminal();  // whether standard output is one
+
+// Removes the status line. Call it before printing anything else.
+void clear_status_line();
+
+// Work that takes a while, such as compiling kernels:
+//     Phase phase("compiling kernels", "0 of 25");
+//     for (...) phase.update("1 of 25");
+//     phase.done();
+// A terminal shows "compiling kernels (1 of 25)" in the status line. A log gets a line at the start and then
+// at most one every 5 seconds.
+struct Phase {
+    explicit Phase(std::string name, const std::string& detail = "");
+    ~Phase() { clear_status_line(); }
+    Phase(const Phase&) = delete;
+
+    void update(const std::string& detail);
+    void done();  // prints how long it took, in a log only, and only if that is over a second
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    std::string name;
+    Clock::time_point start = Clock::now(), last_line = {};
+};
+
+// "3 of 25"
+std::string count_text(int done, int total);
+
+// Tunes the GEMM tiles for this device, unless that was done before, and compiles the kernels that the model
+// needs. Tuning only affects speed, so a failure of it is printed and not an error.
+void prepare_kernels(LaunchPad& pad);
+
+// Reports steps.
+struct Progress {
+    using Clock = std::chrono::steady_clock;
+    const MainLog& log;
+    int max_steps, tokens_per_step;
+    double flops_per_token = 0, peak_rate = 0;  // see run_plan.h; 0: unknown
+    const char* precision = "";
+    uint64_t memory_bytes = 0;  // shown on a terminal
+    Clock::time_point last = Clock::now(), last_status = {};
+    double average_rate = 0, total_seconds = 0;  // exclude the first step
+    int steps = 0;                               // reported so far
+
+    void restart_clock() { last = Clock::now(); }
+
+    // Prints and logs a finished step (counted from 0). Its time is the time since the last call.
+    void report(int step, float loss, float norm, float learning_rate, const StepJudge::Verdict& verdict);
+    void print_summary(const StepJudge& judge) const;
+
+   private:
+    std::string mfu_text(double rate) const;
+    void show_status(int step, float loss, float norm, double rate);
+};
+
+// "1:02:03"
+std::string duration(double seconds);

@@ -1,0 +1,102 @@
+#include "llmc/run/run_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <fstream>
+
+#include "llmc/base/error.h"
+#include "llmc/measure/peak_cpu.h"
+#include "llmc/run/run_setup.h"
+
+static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
+
+// The memory that Linux reports as available, limited to the container's; elsewhere all memory.
+static uint64_t host_memory() {
+    uint64_t bytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)), found;
+    std::ifstream info("/proc/meminfo");
+    for (std::string line; std::getline(info, line);)
+        if (sscanf(line.c_str(), "MemAvailable: %" SCNu64, &found) == 1) bytes = found * 1024;
+    std::ifstream container("/sys/fs/cgroup/memory.max");
+    if (container >> found) bytes = std::min(bytes, found);
+    return bytes;
+}
+
+MemoryRoom memory_room(const LaunchPad* pad) {
+    if (!pad) return {host_memory(), ~uint64_t(0), "this machine"};
+    MemoryRoom room = {pad->device().free_bytes, pad->limits().max_allocation, pad->device().name};
+    // an integrated GPU's own heap may be a small part of the memory that it shares with the host
+    if (pad->device().type == DeviceType::integrated) room.bytes = std::max(room.bytes, host_memory());
+    if (pad->device().type == DeviceType::software) room.bytes = std::min(room.bytes, host_memory());
+    return room;
+}
+
+int largest_batch(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T) {
+    int fits = 0, too_large = 1;
+    const int most = (1 << 30) / T;  // check_options() allows no more
+    while (too_large <= most && room.holds(need(too_large))) {
+        fits = too_large;
+        too_large *= 2;
+    }
+    too_large = std::min(too_large, most + 1);
+    while (too_large - fits > 1) {
+        const int middle = fits + (too_large - fits) / 2;
+        (room.holds(need(middle)) ? fits : too_large) = middle;
+    }
+    return fits;
+}
+
+void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int B, int T,
+                  int total_batch) {
+    const MemoryNeed needed = need(B);
+    if (room.holds(needed)) return;
+    int fits = largest_batch(need, room, T);
+    while (total_batch > 0 && fits > 1 && total_batch % (int64_t(fits) * T)) fits--;
+    const std::string missing =
+        needed.bytes > room.bytes
+            ? format_string("-b %d needs %s, and %s has %s free", B, gib(needed.bytes).c_str(),
+                            room.where.c_str(), gib(room.bytes).c_str())
+            : format_string("-b %d needs one allocation of %s, and %s allows at most %s", B,
+                            gib(needed.largest).c_str(), room.where.c_str(), gib(room.largest).c_str());
+    if (fits == 0)
+        fail("out of memory: %s; not even -b 1 fits: use a smaller -t or -e, -r 2, or --precision bf16",
+             missing.c_str());
+    fail("out of memory: %s; use -b %d (with -d %lld the steps stay the same), or -r 2, or --precision bf16",
+         missing.c_str(), fits, (long long)(total_batch > 0 ? total_batch : int64_t(B) * T));
+}
+
+void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need) {
+    const ModelConfig& c = inputs.config;
+    const bool master = o.master_weights && o.precision != "fp32";
+    printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters in %s%s\n",
+           o.model.c_str(), c.num_layers, c.num_heads, c.channels, c.vocab_size,
+           double(num_parameters(c)) / 1e6, o.precision.c_str(), master ? ", master weights in fp32" : "");
+    printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader.num_tokens()));
+    if (inputs.val)
+        printf(", %llu validation tokens", static_cast<unsigned long long>(inputs.val->num_tokens()));
+    printf("\nbatch: %d x %d x %d = %d tokens per step, %d steps\n", inputs.length.micro_steps, o.batch,
+           o.sequence, inputs.length.tokens_per_step, inputs.length.max_steps);
+    printf("memory: %s\n", need.by_kind.c_str());
+}
+
+double flops_per_token(const ModelConfig& c, int T) {
+    return 6.0 * double(num_parameters(c)) + 6.0 * c.num_layers * double(c.channels) * T;
+}
+
+template <class Real>
+double peak_rate(LaunchPad* pad) {
+    const bool is_bf16 = std::is_same_v<Real, bf16>, is_fp16 = std::is_same_v<Real, fp16>;
+    if (!pad || pad->device().type == DeviceType::software)
+        return std::max(cpu_fma_rate(0.5), is_bf16 && !pad ? cpu_bf16_rate(0.5) : 0.0);
+    try {
+        const Peaks peaks = measure_peaks(*pad);
+        const double matrix_rate = is_bf16 ? peaks.bf16_matrix_rate : is_fp16 ? peaks.fp16_matrix_rate : 0;
+        return std::max(matrix_rate, peaks.fma_rate);
+    } catch (const Error&) {  // not enough memory
+        return 0;
+    }
+}
+template double peak_rate<float>(LaunchPad*);
+template double peak_rate<bf16>(LaunchPad*);
+template double peak_rate<fp16>(LaunchPad*);

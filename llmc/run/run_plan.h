@@ -1,0 +1,56 @@
+// What a run takes, known before it starts: memory and operations, and the peak rate of the device.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "llmc/model/gpt2.h"
+
+struct Options;
+struct RunInputs;
+
+struct MemoryNeed {
+    uint64_t bytes = 0;
+    uint64_t largest = 0;  // single allocation
+    std::string by_kind;   // such as "2048.0 MiB: parameters 237.4, ..."
+};
+
+// What training on batches of (B,T) takes; nothing is allocated.
+template <class Real>
+MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, bool master_weights, int B, int T,
+                       Recompute recompute) {
+    GPT2<Real> g(config, pad, master_weights, true);
+    gpt2_allocate(g, B, T, true, recompute);
+    return {g.memory.bytes, g.memory.largest, g.memory.summary()};
+}
+
+struct MemoryRoom {
+    uint64_t bytes = 0;    // free memory of the device, or of the host; 0: unknown
+    uint64_t largest = 0;  // possible single allocation
+    std::string where;     // "llvmpipe", "this machine"
+    bool holds(const MemoryNeed& need) const {
+        return (!bytes || need.bytes <= bytes) && need.largest <= largest;
+    }
+};
+MemoryRoom memory_room(const LaunchPad* pad);
+
+// The largest batch of sequences of T tokens that fits; 0: not even 1.
+int largest_batch(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T);
+
+// Throws Error, which says what to change, if a batch of B sequences of T tokens does not fit. total_batch:
+// -d, or -1.
+void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int B, int T,
+                  int total_batch);
+
+// Prints the model, the data, the batch and the memory.
+void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need);
+
+// Operations of forward and backward pass per token, counted as llm.c does: 6 per parameter, and 6 L C T for
+// attention.
+double flops_per_token(const ModelConfig& config, int T);
+
+// The peak rate of the device for operands of this type, measured on it: that of its cooperative matrices for
+// 16-bit types if it has them, otherwise that of fp32 multiply-adds. In operations per second; 0 if it cannot
+// be measured. Takes about a second.
+template <class Real>
+double peak_rate(LaunchPad* pad);

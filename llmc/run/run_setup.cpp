@@ -1,0 +1,146 @@
+#include "llmc/run/run_setup.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/data/find_tokenizer.h"
+#include "llmc/data/saved_shards.h"
+#include "llmc/files/model_file.h"
+
+// --- the model ---
+
+ModelConfig new_config(const Options& o, const std::optional<Tokenizer>& tokenizer) {
+    ModelConfig config = is_model_file(o.model) ? read_model_file_header(o.model) : parse_descriptor(o.model);
+    const bool names_vocab = is_model_file(o.model) || o.model.find("vocab=") != std::string::npos;
+    if (!names_vocab && !o.tokenizer.empty()) set_vocab_size(config, tokenizer->vocab_size());
+    validate(config, o.model);
+    return config;
+}
+
+// The shape of the model in the checkpoint to resume. Error if -e names another.
+static ModelConfig resumed_config(const Options& o, int step, const std::optional<Tokenizer>& tokenizer) {
+    const ModelConfig config = read_model_header(model_path(o.output, step));
+    if (!o.model_given || (is_model_file(o.model) && !std::filesystem::exists(o.model))) return config;
+    const ModelConfig asked = new_config(o, tokenizer);
+    if (asked.max_seq_len != config.max_seq_len || asked.num_layers != config.num_layers ||
+        asked.num_heads != config.num_heads || asked.channels != config.channels)
+        fail(
+            "-e %s is not the model of the run in %s, which has %d layers, %d heads, %d channels and "
+            "max_seq_len "
+            "%d: leave out -e, or start a new run in another folder",
+            o.model.c_str(), o.output.c_str(), config.num_layers, config.num_heads, config.channels,
+            config.max_seq_len);
+    return config;
+}
+
+// --- where the run starts ---
+
+// The newest intact checkpoint in -o if -y asks for it and there is one, else step 0.
+static Start find_start(const Options& o) {
+    Start start;
+    start.state.precision = o.precision;
+    start.state.seed = o.seed;
+    start.state.coin_state = 1295 + o.seed;  // llm.c's 1337 for the default seed
+    if (!o.resume) return start;
+    const FoundCheckpoint found = find_latest_checkpoint(o.output);
+    for (const std::string& line : found.broken) printf("note: %s\n", line.c_str());
+    if (found.step < 0 && !found.broken.empty())
+        fail("-y 1: no checkpoint in %s is intact; %s", o.output.c_str(), found.broken.front().c_str());
+    if (found.step < 0) {
+        printf("note: no checkpoint in %s yet, the run starts at step 0\n", o.output.c_str());
+        return start;
+    }
+    start.step = found.step;
+    start.resumed = true;
+    if (!found.run.empty()) start.state = run_state_from_json(found.run, run_path(o.output, found.step));
+    printf("resuming %s at step %d%s\n", o.output.c_str(), found.step,
+           found.run.empty() ? ", from llm.c's files alone" : "");
+    return start;
+}
+
+static void check_resume(const Options& o, const Start& start, int max_steps) {
+    if (!start.resumed) return;
+    if (start.state.seed != o.seed)
+        fail(
+            "--seed %llu: the run in %s has --seed %llu and continues with its random numbers; leave it out, "
+            "or "
+            "start a new run in another folder",
+            static_cast<unsigned long long>(o.seed), o.output.c_str(),
+            static_cast<unsigned long long>(start.state.seed));
+    if (start.step > max_steps)
+        fail("-x %d: the run in %s has already done %d steps", max_steps, o.output.c_str(), start.step);
+    if (start.step == max_steps)
+        printf("note: all %d steps are already done; a larger -x adds more\n", max_steps);
+}
+
+// --- data ---
+
+// The loader continues where the run in the checkpoint stopped.
+static DataLoader open_training_data(const Options& o, int vocab_size, const Start& start) {
+    DataLoader loader = o.overfit ? DataLoader(o.val_data, o.batch, o.sequence, vocab_size, false)
+                                  : DataLoader(o.train_data, o.batch, o.sequence, vocab_size, true, o.seed);
+    if (!start.resumed) return loader;
+    DataPosition at = start.optimizer.data;
+    at.sample_tokens = start.state.chunk_tokens;  // 0 in a checkpoint of llm.c: as in this run
+    at.token_in_sample = start.state.token_in_sample;
+    loader.resume(fit_position(at, start.state.shards, loader));
+    return loader;
+}
+
+static RunLength length_of(const Options& o, const DataLoader& loader, const Start& start) {
+    const int micro_steps = o.total_batch == -1 ? 1 : o.total_batch / (o.batch * o.sequence);
+    const uint64_t epoch = std::clamp<uint64_t>(loader.num_batches() / uint64_t(micro_steps), 1, 1 << 30);
+    return {.micro_steps = micro_steps,
+            .tokens_per_step = micro_steps * o.batch * o.sequence,
+            .first_step = start.step,
+            .max_steps = o.max_steps >= 0 ? o.max_steps : int(epoch)};
+}
+
+// --- all of it ---
+
+RunInputs open_inputs(const Options& o, RunFolder& folder) {
+    std::optional<Tokenizer> tokenizer = find_tokenizer(o.tokenizer, {o.model, o.train_data});
+    if (!o.output.empty() && !o.dry_run) folder.open(o.output);
+    Start start = find_start(o);
+    const ModelConfig config =
+        start.resumed ? resumed_config(o, start.step, tokenizer) : new_config(o, tokenizer);
+    match_tokenizer(tokenizer, o.tokenizer, config.vocab_size, o.model);
+    if (o.sequence > config.max_seq_len)
+        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
+             config.max_seq_len, config.max_seq_len);
+    if (start.resumed) start.optimizer = read_optimizer_state(optimizer_path(o.output, start.step), config);
+    std::optional<DataLoader> val;
+    if (!o.val_data.empty()) val.emplace(o.val_data, o.batch, o.sequence, config.vocab_size, false);
+    std::vector<HellaSwagExample> examples;
+    if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
+    DataLoader loader = open_training_data(o, config.vocab_size, start);
+    const RunLength length = length_of(o, loader, start);
+    check_resume(o, start, length.max_steps);
+    return {.tokenizer = std::move(tokenizer),
+            .start = std::move(start),
+            .config = config,
+            .val = std::move(val),
+            .examples = std::move(examples),
+            .loader = std::move(loader),
+            .length = length};
+}
+
+void begin_output(const Options& o, const Start& start, MainLog& log) {
+    if (o.output.empty()) return;
+    remove_temporary_files(o.output);
+    if (!o.resume) {
+        const std::string moved = move_earlier_run(o.output);
+        if (!moved.empty())
+            printf("note: %s held an earlier run, which is now in %s; -y 1 resumes a run\n", o.output.c_str(),
+                   moved.c_str());
+    }
+    const std::string path = options_path(o.output);
+    if (start.resumed && std::filesystem::exists(path))
+        for (const std::string& line : changed_options(read_whole_file(path), o.effective))
+            printf("note: %s\n", line.c_str());
+    log.open(o.output, o.resume ? start.step : -1, o.tensorboard);
+    write_whole_file(path, {o.effective});
+}

@@ -1,0 +1,50 @@
+// Setting up a run: what it reads, checked before any device is opened, and its folder.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "llmc/data/dataloader.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/data/tokenizer.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/model/model_config.h"
+#include "llmc/run/log.h"
+#include "llmc/run/run_folder.h"
+#include "llmc/run/run_state.h"
+#include "llmc/run/train_options.h"
+
+// Where a run starts: at a checkpoint, or at step 0.
+struct Start {
+    int step = 0;
+    bool resumed = false;
+    OptimizerState optimizer = {};
+    RunState state = {};
+};
+
+struct RunLength {
+    int micro_steps = 1;  // micro-batches that a step accumulates
+    int tokens_per_step = 0;
+    int first_step = 0, max_steps = 0;
+    int steps_left() const { return max_steps - first_step; }
+};
+
+struct RunInputs {
+    std::optional<Tokenizer> tokenizer;  // none: samples are printed as token numbers
+    Start start;
+    ModelConfig config;
+    std::optional<DataLoader> val;
+    std::vector<HellaSwagExample> examples;  // empty: HellaSwag is not evaluated
+    DataLoader loader;                       // at the position where the run starts
+    RunLength length;
+};
+
+// Locks the output folder, unless this is a dry run, and opens everything that the options name. Prints notes
+// about the checkpoint. Throws Error if anything is missing, broken or does not fit the rest.
+RunInputs open_inputs(const Options& o, RunFolder& folder);
+
+// The shape of the model of -e. A new model takes its vocabulary from --tokenizer unless -e names a size.
+ModelConfig new_config(const Options& o, const std::optional<Tokenizer>& tokenizer);
+
+// Prepares the folder -o, if there is one: moves an earlier run aside, opens the logs, which a resumed run
+// continues at its first step, and writes the options.
+void begin_output(const Options& o, const Start& start, MainLog& log);

@@ -1,0 +1,99 @@
+#include "llmc/run/run_state.h"
+
+#include <cmath>
+#include <utility>
+
+#include "llmc/base/error.h"
+#include "llmc/base/json.h"
+
+StepJudge::Verdict StepJudge::judge(float loss, float norm, float factor) {
+    Verdict v;
+    v.loss_z = losses.z_score(loss);
+    v.norm_z = norms.z_score(norm);
+    v.not_finite = factor == 0 || !std::isfinite(loss) || !std::isfinite(norm);
+    if (!v.not_finite) {
+        const bool high_loss = losses.add(loss, loss_limit), high_norm = norms.add(norm, norm_limit);
+        v.outlier = high_loss || high_norm;
+    }
+    not_finite += v.not_finite;
+    outliers += v.outlier;
+    return v;
+}
+
+// JSON has no NaN or infinity: a norm that is not finite becomes null.
+static nlohmann::json scaling_to_json(const LossScaling& s) {
+    nlohmann::json ended = nlohmann::json::array();
+    for (const auto& [step, norm] : s.ended)
+        ended.push_back({step, std::isfinite(norm) ? nlohmann::json(norm) : nlohmann::json()});
+    return {{"factor", s.factor}, {"since", s.since}, {"good_steps", s.good_steps}, {"ended", ended}};
+}
+
+// An integer that fits Integer. The library converts other numbers without a check.
+template <class Integer>
+static Integer integer(const nlohmann::json& j) {
+    if (j.is_number_unsigned() && std::in_range<Integer>(j.get<uint64_t>()))
+        return Integer(j.get<uint64_t>());
+    if (j.is_number_integer() && !j.is_number_unsigned() && std::in_range<Integer>(j.get<int64_t>()))
+        return Integer(j.get<int64_t>());
+    fail("%s where an integer is expected", describe_json(j).c_str());
+}
+
+static LossScaling scaling_from_json(const nlohmann::json& j) {
+    LossScaling s;
+    s.factor = j.at("factor");
+    s.since = integer<int>(j.at("since"));
+    s.good_steps = integer<int>(j.at("good_steps"));
+    for (const nlohmann::json& e : j.at("ended"))
+        s.add(integer<int>(e.at(0)), e.at(1).is_null() ? std::nanf("") : e.at(1).get<float>());
+    if (!(s.factor >= 1 && s.factor <= LossScaling::most)) fail("loss scaling by %g", double(s.factor));
+    return s;
+}
+
+std::string run_state_to_json(const RunState& state) {
+    nlohmann::json shards = nlohmann::json::array();
+    for (const SavedShard& shard : state.shards)
+        shards.push_back({{"name", shard.name}, {"tokens", shard.tokens}});
+    const StepJudge& judge = state.judge;
+    const nlohmann::json j = {{"precision", state.precision},
+                              {"seed", state.seed},
+                              {"shards", shards},
+                              {"chunk_tokens", state.chunk_tokens},
+                              {"token_in_sample", state.token_in_sample},
+                              {"coin_state", state.coin_state},
+                              {"loss_scaling", scaling_to_json(state.scaling)},
+                              {"losses", judge.losses.values},
+                              {"norms", judge.norms.values},
+                              {"not_finite", judge.not_finite},
+                              {"outliers", judge.outliers}};
+    return json_text(j);
+}
+
+static std::vector<double> window_from_json(const nlohmann::json& j) {
+    const std::vector<double> values = j;
+    if (values.size() > OutlierDetector::window) fail("a window of %zu values", values.size());
+    return values;
+}
+
+RunState run_state_from_json(const std::string& text, const std::string& path) {
+    try {
+        const nlohmann::json j = parse_json_object(text, "it");
+        RunState state;
+        state.precision = j.at("precision");
+        state.seed = integer<uint64_t>(j.at("seed"));
+        for (const nlohmann::json& shard : j.at("shards"))
+            state.shards.push_back({shard.at("name"), integer<uint64_t>(shard.at("tokens"))});
+        state.chunk_tokens = integer<uint64_t>(j.at("chunk_tokens"));
+        state.token_in_sample = integer<uint64_t>(j.at("token_in_sample"));
+        state.coin_state = integer<uint64_t>(j.at("coin_state"));
+        state.scaling = scaling_from_json(j.at("loss_scaling"));
+        state.judge.losses.values = window_from_json(j.at("losses"));
+        state.judge.norms.values = window_from_json(j.at("norms"));
+        state.judge.not_finite = integer<int>(j.at("not_finite"));
+        state.judge.outliers = integer<int>(j.at("outliers"));
+        return state;
+    } catch (const nlohmann::json::exception& error) {
+        fail("%s was not written by this program: %s", path.c_str(), error.what());
+    } catch (const Error& error) {
+        fail("%s was not written by this program: %s", path.c_str(), error.what());
+    }
+}

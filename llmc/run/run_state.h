@@ -1,0 +1,42 @@
+// The state of a run beyond llm.c's model and optimizer files: with it, a resumed run is bit-identical to an
+// uninterrupted one. A checkpoint keeps it as JSON, in run_%08d.json.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "llmc/data/saved_shards.h"
+#include "llmc/model/loss_scaling.h"
+#include "llmc/run/outliers.h"
+
+// Decides which updates are skipped, from the series of losses and gradient norms, and counts them.
+struct StepJudge {
+    double loss_limit = 0, norm_limit = 0;  // z-scores above which an update is skipped; 0: never
+    OutlierDetector losses, norms;
+    int not_finite = 0, outliers = 0;  // updates skipped so far
+
+    struct Verdict {
+        double loss_z = 0, norm_z = 0;  // z-scores; NaN: unknown
+        bool not_finite = false, outlier = false;
+        bool applied() const { return !not_finite && !outlier; }
+    };
+    // Judges the next step; call it for all steps, in order. factor is 0 if loss or norm is not finite
+    // (global_norm.h).
+    Verdict judge(float loss, float norm, float factor);
+};
+
+struct RunState {
+    std::string precision;           // storage type of the run that saved it
+    uint64_t seed = 0;               // --seed
+    std::vector<SavedShard> shards;  // of the training data
+    uint64_t chunk_tokens = 0;       // DataPosition::sample_tokens
+    uint64_t token_in_sample = 0;
+    uint64_t coin_state = 0;  // of the random numbers for text samples
+    LossScaling scaling;
+    StepJudge judge;
+};
+
+std::string run_state_to_json(const RunState& state);
+
+// Throws Error, which names `path`, if a field is missing or has the wrong type or an impossible value.
+RunState run_state_from_json(const std::string& text, const std::string& path);

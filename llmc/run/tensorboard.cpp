@@ -1,0 +1,136 @@
+// Events are protocol buffers (tensorboard.proto), each in a record as written by
+// tensorflow/core/lib/io/record_writer.cc of github.com/tensorflow/tensorflow.
+#include "llmc/run/tensorboard.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"  // asserts little-endian, which this format is, too
+#include "tensorboard.pb.h"
+
+using llmc::tensorboard::Event;
+using llmc::tensorboard::SessionLog;
+
+static constexpr std::array<uint32_t, 256> crc32c_table() {
+    std::array<uint32_t, 256> table = {};
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; bit++)
+            c = (c >> 1) ^ (c & 1 ? 0x82f63b78 : 0);  // the reflected polynomial
+        table[i] = c;
+    }
+    return table;
+}
+
+uint32_t crc32c(std::string_view bytes) {
+    static constexpr std::array<uint32_t, 256> table = crc32c_table();
+    uint32_t c = 0xffffffff;
+    for (char byte : bytes) c = (c >> 8) ^ table[(c ^ uint8_t(byte)) & 0xff];
+    return ~c;
+}
+
+// Masked as the format requires: the CRC of data that contains its own CRC would be a constant.
+static uint32_t masked_crc32c(std::string_view bytes) {
+    const uint32_t c = crc32c(bytes);
+    return (c >> 15 | c << 17) + 0xa282ead8;
+}
+
+template <class Number>
+static std::string_view bytes_of(const Number& number) {
+    return {reinterpret_cast<const char*>(&number), sizeof(number)};
+}
+
+std::string tf_record(std::string_view event) {
+    const uint64_t length = event.size();
+    const uint32_t length_crc = masked_crc32c(bytes_of(length)), event_crc = masked_crc32c(event);
+    std::string record;
+    for (std::string_view part : {bytes_of(length), bytes_of(length_crc), event, bytes_of(event_crc)})
+        record += part;
+    return record;
+}
+
+static double unix_time() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+static Event event_at(int step) {
+    Event event;
+    event.set_wall_time(unix_time());
+    event.set_step(step);
+    return event;
+}
+
+static std::string host_name() {
+    char name[HOST_NAME_MAX + 1] = {};
+    gethostname(name, sizeof(name) - 1);
+    std::replace(name, name + sizeof(name), '/', '_');
+    return *name ? name : "localhost";
+}
+
+// The present time, or a second past the newest existing file, which may be from the same second or from
+// before a clock was set back.
+static long long seconds_of_new_file(const std::string& folder) {
+    auto newest = static_cast<long long>(unix_time());
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        long long seconds;
+        char point;  // follows at most ten digits in such names
+        if (sscanf(entry.path().filename().c_str(), "events.out.tfevents.%10lld%c", &seconds, &point) == 2 &&
+            point == '.')
+            newest = std::max(newest, seconds + 1);
+    }
+    return newest;
+}
+
+void EventFile::open(const std::string& folder, int resume_step) {
+    try {
+        std::filesystem::create_directories(folder);
+        path = format_string("%s/events.out.tfevents.%010lld.%s", folder.c_str(), seconds_of_new_file(folder),
+                             host_name().c_str());
+    } catch (const std::filesystem::filesystem_error& error) {
+        fail("cannot write into directory %s: %s", folder.c_str(), error.code().message().c_str());
+    }
+    file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    if (file < 0) fail("cannot write %s: %s", path.c_str(), strerror(errno));
+    Event first = event_at(0);
+    first.set_file_version("brain.Event:2");  // since version 2, readers honour START
+    append(first.SerializeAsString());
+    if (resume_step < 0) return;
+    Event start = event_at(resume_step);
+    start.mutable_session_log()->set_status(SessionLog::START);
+    append(start.SerializeAsString());
+}
+
+EventFile::~EventFile() {
+    if (file >= 0) close(file);
+}
+
+void EventFile::append(const std::string& event) const {
+    const std::string record = tf_record(event);
+    size_t done = 0;
+    while (done < record.size()) {
+        const ssize_t count = ::write(file, record.data() + done, record.size() - done);
+        if (count <= 0 && errno != EINTR) fail("cannot write %s: %s", path.c_str(), strerror(errno));
+        if (count > 0) done += size_t(count);
+    }
+}
+
+void EventFile::write(int step, std::initializer_list<Scalar> scalars) const {
+    if (file < 0) return;
+    Event event = event_at(step);
+    for (const Scalar& scalar : scalars) {
+        auto* value = event.mutable_summary()->add_value();
+        value->set_tag(scalar.tag);
+        value->set_simple_value(scalar.value);
+    }
+    append(event.SerializeAsString());
+}

@@ -1,0 +1,404 @@
+// Declares the options to the parser, under llm.c's names.
+#include "llmc/run/train_options.h"
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "llmc/base/error.h"
+#include "llmc/base/precision.h"
+#include "llmc/program/version.h"
+
+// llm.c's two-letter flags. The parser would read them as a one-letter flag and its value.
+struct LlmcName {
+    const char *flag, *name;
+};
+static const LlmcName llmc_names[] = {
+    {"-lg", "--device-line-every"},
+    {"-nk", "--keep-checkpoints"},
+    {"-nm", "--major-checkpoint-every"},
+    {"-sl", "--skip-loss-outliers"},
+    {"-sg", "--skip-gradient-outliers"},
+    {"-ge", "--gelu-fusion"},
+    {"-pn", "--num-processes"},
+    {"-pr", "--process-rank"},
+    {"-pg", "--gpus-per-node"},
+    {"-pi", "--init-method"},
+    {"-ps", "--server-ip"},
+    {"-pf", "--shared-folder"},
+};
+
+// llm.c's default files.
+static const char *llmc_model = "gpt2_124M_bf16.bin",
+                  *llmc_train_data = "dev/data/tinyshakespeare/tiny_shakespeare_train.bin",
+                  *llmc_val_data = "dev/data/tinyshakespeare/tiny_shakespeare_val.bin";
+
+// Options of llm.c that have no effect here.
+struct LlmcOnly {
+    int device_line_every = -1, gelu_fusion = -1, zero_stage = 0, num_processes = 1, process_rank = 0,
+        gpus_per_node = 8;
+    bool tf32 = true;
+    std::string init_method, server_ip, shared_folder;
+};
+
+static CLI::Validator positive() { return CLI::Range(1, 1 << 30).description("at least 1"); }
+static CLI::Validator at_least_zero() { return CLI::Range(0, 1 << 30).description("at least 0"); }
+static CLI::Validator at_least_minus_one() { return CLI::Range(-1, 1 << 30).description("at least -1"); }
+
+// CLI::Range accepts "nan".
+static CLI::Validator within(float least, float most, const std::string& description) {
+    return CLI::Validator(
+        [=](std::string& text) {
+            float value;
+            const bool good = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+            return good ? std::string() : text + " is not " + description;
+        },
+        description);
+}
+static CLI::Validator z_score() { return within(0, 1e9f, "at least 0"); }
+
+static void add_data_options(CLI::App& app, Options& o) {
+    app.option_defaults()->group("Data and model");
+    app.add_option("-i,--train-data", o.train_data,
+                   "training tokens: llm.c shards, a file or a quoted glob pattern");
+    app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form");
+    app.add_option(
+           "-e,--model", o.model,
+           "model: an llm.c checkpoint (.bin), a Hugging Face model.safetensors, or a new model: d6 d12 ... "
+           "d48, gpt3:c768 ..., custom:layers=4,heads=4,channels=128,max_seq_len=256")
+        ->capture_default_str();
+    app.add_option(
+        "--tokenizer", o.tokenizer,
+        "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: gpt2_tokenizer.bin if it is in "
+        "this folder, the model's folder, the data's folder or data/starter)");
+    app.add_option("--seed", o.seed, "seed of initialization, shuffling and sampling")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+}
+
+static void add_training_options(CLI::App& app, Options& o) {
+    app.option_defaults()->group("Training");
+    app.add_option("-b,--batch-size", o.batch, "sequences in a micro-batch (B)")
+        ->check(positive())
+        ->capture_default_str();
+    app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
+        ->check(positive())
+        ->capture_default_str();
+    app.add_option(
+           "-d,--total-batch-size", o.total_batch,
+           "tokens per step, a multiple of B*T: gradients are accumulated over micro-batches (-1: B*T)")
+        ->check(at_least_minus_one())
+        ->capture_default_str();
+    app.add_option("-x,--max-steps", o.max_steps, "number of steps (-1: one epoch)")
+        ->check(at_least_minus_one())
+        ->capture_default_str();
+    app.add_option("-k,--lr-scheduler", o.scheduler,
+                   "learning rate schedule: cosine, linear, constant or wsd")
+        ->check(CLI::IsMember({"cosine", "linear", "constant", "wsd"}))
+        ->capture_default_str();
+    app.add_option("-l,--learning-rate", o.learning_rate, "peak learning rate")
+        ->check(within(0, 1000, "0 to 1000"))
+        ->capture_default_str();
+    app.add_option("-u,--warmup-steps", o.warmup, "steps of linear learning rate warm-up")
+        ->check(at_least_zero())
+        ->capture_default_str();
+    app.add_option("-q,--final-lr-fraction", o.final_fraction,
+                   "final learning rate, as a fraction of the peak")
+        ->check(within(0, 1, "0 to 1"))
+        ->capture_default_str();
+    app.add_option("-c,--weight-decay", o.weight_decay, "weight decay of matrices and embeddings")
+        ->check(within(0, 1000, "0 to 1000"))
+        ->capture_default_str();
+    app.add_option("--skip-loss-outliers", o.skip_loss,
+                   "skip updates whose loss is more than this many standard deviations above the mean of the "
+                   "last 128 (0: never)")
+        ->check(z_score())
+        ->capture_default_str();
+    app.add_option("--skip-gradient-outliers", o.skip_gradient, "the same for the gradient norm")
+        ->check(z_score())
+        ->capture_default_str();
+    app.add_option("-a,--overfit-one-batch", o.overfit,
+                   "1: train on the first validation batch only, for debugging")
+        ->capture_default_str();
+}
+
+static void add_evaluation_options(CLI::App& app, Options& o) {
+    app.option_defaults()->group("Evaluation");
+    app.add_option("-v,--val-every", o.val_every, "steps between validations (0: none)")
+        ->check(at_least_zero())
+        ->capture_default_str();
+    app.add_option("-m,--val-batches", o.val_batches, "most batches per validation (-1: all)")
+        ->check(at_least_minus_one())
+        ->capture_default_str();
+    app.add_option("-s,--sample-every", o.sample_every, "steps between text samples (0: none)")
+        ->check(at_least_zero())
+        ->capture_default_str();
+    app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens per sample")
+        ->check(positive())
+        ->capture_default_str();
+    app.add_option("--temperature", o.sampler.temperature,
+                   "sampling temperature (0: always the likeliest token)")
+        ->check(within(0, 1000, "0 to 1000"))
+        ->capture_default_str();
+    app.add_option("--top-k", o.sampler.top_k, "sample from the k likeliest tokens (0: all)")
+        ->check(at_least_zero())
+        ->capture_default_str();
+    app.add_option("--top-p", o.sampler.top_p,
+                   "sample from the smallest set of likeliest tokens whose probabilities add up to p")
+        ->check(within(0, 1, "0 to 1"))
+        ->capture_default_str();
+    app.add_option("-h,--hellaswag", o.hellaswag, "1: evaluate HellaSwag every -v steps and at the end")
+        ->capture_default_str();
+    app.add_option("--hellaswag-file", o.hellaswag_file,
+                   "HellaSwag file, from data/download.sh starter or prepare_data hellaswag")
+        ->capture_default_str();
+}
+
+static void add_output_options(CLI::App& app, Options& o) {
+    app.option_defaults()->group("Output and resume");
+    app.add_option("-o,--output", o.output,
+                   "folder for main.log, options.toml and checkpoints (default: write nothing); an earlier "
+                   "run's files are "
+                   "moved to a subfolder, unless -y 1 resumes it");
+    app.add_option("-n,--checkpoint-every", o.checkpoint_every,
+                   "steps between checkpoints; one more is written at the end (0: none)")
+        ->check(at_least_zero())
+        ->capture_default_str();
+    app.add_option("--keep-checkpoints", o.keep_checkpoints,
+                   "keep only the newest so many checkpoints (0: all)")
+        ->check(at_least_zero())
+        ->capture_default_str();
+    app.add_option("--major-checkpoint-every", o.major_checkpoint_every,
+                   "never delete checkpoints of steps that are multiples of this (0: none)")
+        ->check(at_least_zero())
+        ->capture_default_str();
+    app.add_flag("--tensorboard", o.tensorboard, "also log for TensorBoard, to the folder tensorboard in -o");
+    app.add_option("-y,--resume", o.resume,
+                   "1: resume from the newest intact checkpoint in -o, if there is one; options that are not "
+                   "given are "
+                   "the run's")
+        ->configurable(false);
+    app.add_option("--export", o.export_to,
+                   "hf DIR: write the model of -e to DIR as model.safetensors and config.json, then exit; in "
+                   "bf16 with "
+                   "--precision bf16")
+        ->type_name("hf DIR")
+        ->configurable(false);
+    app.set_config("--config", "", "read options from this TOML file; the command line takes precedence");
+}
+
+static void add_device_options(CLI::App& app, Options& o) {
+    app.option_defaults()->group("Device and memory");
+    app.add_option("--device", o.device, "auto, cpu, gpu, a number from --list-devices, or part of a name")
+        ->capture_default_str();
+    app.add_option("--threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
+        ->check(CLI::Range(0, 1024).description("0 to 1024"))
+        ->configurable(false);
+    app.add_option("--precision", o.precision,
+                   "storage type of parameters, gradients and activations: fp32, bf16 or fp16")
+        ->check(CLI::IsMember(precision_names()))
+        ->capture_default_str();
+    app.add_option("-w,--master-weights", o.master_weights,
+                   "1: keep fp32 master weights and update those (bf16 and fp16 only)")
+        ->capture_default_str();
+    app.add_option(
+           "-r,--recompute", o.recompute,
+           "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm")
+        ->check(CLI::Range(0, 2).description("0 to 2"))
+        ->capture_default_str();
+    app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
+    app.add_flag("--dry-run", o.dry_run, "print memory, steps, operations and estimated time, then exit")
+        ->configurable(false);
+    app.add_flag("--profile", o.profile, "print the time of each kernel at the end; slows the run slightly")
+        ->configurable(false);
+    app.add_option(
+           "--cpu-layers", o.cpu_layer_names,
+           "layers to run on the CPU, for debugging, such as matmul,attention (unified memory only); one "
+           "of: " +
+               layer_names())
+        ->delimiter(',');
+}
+
+static void add_llmc_options(CLI::App& app, LlmcOnly& l) {
+    app.option_defaults()->group("llm.c's options that are accepted without effect")->configurable(false);
+    app.add_option("-f,--tf32", l.tf32, "without effect: fp32 is never reduced; use --precision");
+    app.add_option("--gelu-fusion", l.gelu_fusion, "without effect: GELU is always fused into the GEMM");
+    app.add_option("-z,--zero-stage", l.zero_stage, "without effect: one process has nothing to shard")
+        ->check(CLI::Range(0, 3).description("0 to 3"));
+    app.add_option("--device-line-every", l.device_line_every,
+                   "without effect: use the device's own tools, such as nvidia-smi");
+    app.add_option("--num-processes", l.num_processes, "must be 1: one process on one device");
+    app.add_option("--process-rank", l.process_rank, "must be 0");
+    app.add_option("--gpus-per-node", l.gpus_per_node, "without effect");
+    app.add_option("--init-method", l.init_method, "without effect");
+    app.add_option("--server-ip", l.server_ip, "without effect");
+    app.add_option("--shared-folder", l.shared_folder, "without effect");
+    app.option_defaults()->group("Options")->configurable(true);
+}
+
+static void refuse_other_processes(const LlmcOnly& l) {
+    if (l.num_processes != 1 || l.process_rank != 0)
+        fail(
+            "-pn %d -pr %d: this trainer runs in one process on one device; leave both out, and set the same "
+            "tokens per step with -d",
+            l.num_processes, l.process_rank);
+}
+
+// A line for each given option that has no effect.
+static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l) {
+    std::vector<std::string> notes;
+    auto note = [&](const char* flag, const char* name, bool asks_for_something, const char* text) {
+        if (app.count(name) && asks_for_something) notes.push_back(std::string(flag) + " " + text);
+    };
+    note("-f", "--tf32", true, "has no effect: fp32 is never reduced; --precision bf16 or fp16 is faster");
+    note("-ge", "--gelu-fusion", true, "has no effect: GELU is always fused into the GEMM before it");
+    note("-z", "--zero-stage", l.zero_stage > 0, "has no effect: one process has nothing to shard");
+    note("-lg", "--device-line-every", l.device_line_every > 0,
+         "has no effect: use the device's own tools, such as nvidia-smi");
+    for (const char* name : {"--gpus-per-node", "--init-method", "--server-ip", "--shared-folder"})
+        for (const LlmcName& n : llmc_names)
+            if (!strcmp(n.name, name))
+                note(n.flag, name, true, "has no effect: this trainer runs in one process");
+    return notes;
+}
+
+static void check_options(const Options& o) {
+    if (!o.export_to.first.empty() && o.export_to.first != "hf")
+        fail("--export %s: the only format is hf, as in --export hf DIR", o.export_to.first.c_str());
+    if (!o.export_to.first.empty()) return;
+    if (o.train_data.empty() && !o.overfit)
+        fail("no training data: give token shards with -i (prepare_data makes them from text)");
+    if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
+    const long micro = long(o.batch) * o.sequence;
+    if (micro > 1 << 30) fail("-b %d times -t %d is more than 2^30 tokens", o.batch, o.sequence);
+    if (o.total_batch != -1 && (o.total_batch <= 0 || o.total_batch % micro))
+        fail("-d %d is not a multiple of B*T = %ld", o.total_batch, micro);
+    if (o.val_batches == 0 && o.val_every)
+        fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
+    if (o.resume && o.output.empty()) fail("-y 1 resumes the run in a folder: name it with -o");
+    if (o.tensorboard && o.output.empty()) fail("--tensorboard needs a folder: name it with -o");
+}
+
+// llm.c's default files, if they are in the current folder.
+static void fill_in_defaults(Options& o) {
+    auto exists = [](const char* path) { return std::filesystem::exists(path); };
+    if (exists(llmc_train_data)) o.train_data = llmc_train_data;
+    if (exists(llmc_val_data)) o.val_data = llmc_val_data;
+    o.model = exists(llmc_model) ? llmc_model : "d12";
+}
+
+// The help text, with llm.c's two-letter flags added before the long names and the columns kept aligned.
+static std::string help_text(const CLI::App& app) {
+    std::string text = app.help();
+    for (const LlmcName& n : llmc_names) {
+        const size_t at = text.find(std::string("  ") + n.name);
+        if (at == std::string::npos) continue;
+        text.insert(at + 2, std::string(n.flag) + ",");
+        const size_t spaces = text.find("     ", at + 2);
+        if (spaces < text.find('\n', at)) text.erase(spaces, strlen(n.flag) + 1);
+    }
+    return text;
+}
+
+std::string options_path(const std::string& output) { return output + "/options.toml"; }
+
+static std::map<std::string, std::string> values_of(const std::string& effective) {
+    std::map<std::string, std::string> values;
+    std::istringstream lines(effective);
+    for (std::string line; std::getline(lines, line);)
+        if (const size_t at = line.find('='); at != std::string::npos)
+            values[line.substr(0, at)] = line.substr(at + 1);
+    return values;
+}
+
+std::vector<std::string> changed_options(const std::string& before, const std::string& now) {
+    std::map<std::string, std::string> old = values_of(before);
+    std::vector<std::string> lines;
+    for (const auto& [name, value] : values_of(now))
+        if (old.count(name) && old[name] != value)
+            lines.push_back(name + " is " + value + ", and was " + old[name]);
+    return lines;
+}
+
+// Takes options that the command line does not give from the options.toml of the run to resume.
+static void read_saved_options(CLI::App& app, Options& o) {
+    const std::string path = options_path(o.output);
+    std::ifstream file(path);
+    if (!o.resume || o.output.empty() || !file) return;
+    try {
+        app.parse_from_stream(file);
+    } catch (const CLI::ParseError& error) {
+        fail("%s: %s; correct it, or delete it and give all options", path.c_str(), error.what());
+    }
+    o.notes.push_back("options that are not given come from " + path);
+}
+
+static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
+    app.set_help_flag("--help", "show this text");
+    app.set_version_flag("--version", version_text("train_gpt2"));
+    app.allow_config_extras(CLI::config_extras_mode::error);
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
+    add_data_options(app, o);
+    add_training_options(app, o);
+    add_evaluation_options(app, o);
+    add_output_options(app, o);
+    add_device_options(app, o);
+    add_llmc_options(app, llmc);
+}
+
+// False if --help or --version was printed.
+static bool parse_command_line(CLI::App& app, int argc, char** argv) {
+    std::vector<std::string> arguments;  // last first, as the parser expects them
+    for (int i = argc - 1; i > 0; i--) {
+        arguments.push_back(argv[i]);
+        for (const LlmcName& n : llmc_names)
+            if (arguments.back() == n.flag) arguments.back() = n.name;
+    }
+    try {
+        app.parse(arguments);
+    } catch (const CLI::CallForHelp&) {
+        fputs(help_text(app).c_str(), stdout);
+        return false;
+    } catch (const CLI::Success& success) {
+        app.exit(success);
+        return false;
+    } catch (const CLI::ParseError& error) {
+        fail("%s (see --help)", error.what());
+    }
+    return true;
+}
+
+static std::set<Layer> parse_layers(const std::vector<std::string>& names) {
+    std::set<Layer> layers;
+    for (const std::string& name : names) {
+        if (name.empty()) continue;  // how a file writes an empty list
+        const std::optional<Layer> layer = layer_from_name(name);
+        if (!layer)
+            fail("--cpu-layers: there is no layer '%s'; the layers are %s", name.c_str(),
+                 layer_names().c_str());
+        layers.insert(*layer);
+    }
+    return layers;
+}
+
+bool parse_options(int argc, char** argv, Options& o) {
+    LlmcOnly llmc;
+    CLI::App app("Trains GPT-2 on the CPU or on any Vulkan device.", "train_gpt2");
+    fill_in_defaults(o);
+    declare_options(app, o, llmc);
+    if (!parse_command_line(app, argc, argv)) return false;
+    if (o.list_devices) return true;
+    read_saved_options(app, o);
+    refuse_other_processes(llmc);
+    check_options(o);
+    o.cpu_layers = parse_layers(o.cpu_layer_names);
+    for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
+    if (o.checkpoint_every && o.output.empty())
+        o.notes.push_back("-n has no effect without -o, the folder to write to");
+    o.model_given = app.count("--model") > 0;
+    o.effective = app.config_to_str(true, false);
+    return true;
+}

@@ -1,0 +1,49 @@
+// The options of train_gpt2: names, meaning, default values, limits. They come from the command line, from a
+// file
+// (--config) and, for a resumed run, from the file that the run wrote. The first of these that gives an
+// option takes precedence.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "llmc/model/layer.h"
+#include "llmc/run/sampler.h"
+
+struct Options {
+    std::string train_data, val_data, model, output, tokenizer;
+    std::string device = "auto", scheduler = "cosine", precision = "fp32";
+    std::vector<std::string> cpu_layer_names;  // as given
+    std::set<Layer> cpu_layers;
+    int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, or all cores
+    int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
+    float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
+    float skip_loss = 0, skip_gradient = 0;  // z-scores; 0: never
+    int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
+    int keep_checkpoints = 0, major_checkpoint_every = 0;
+    int recompute = 1;  // RECOMPUTE_GELU
+    SamplerOptions sampler;
+    std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
+    std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train
+    bool hellaswag = false;
+    bool dry_run = false;
+    bool overfit = false, list_devices = false, profile = false, master_weights = true, resume = false;
+    bool tensorboard = false;
+    uint64_t seed = 42;
+
+    bool model_given = false;        // -e was given, on the command line or in a file
+    std::vector<std::string> notes;  // lines to print: options that have no effect or come from a file
+    std::string effective;           // all options with their values, in the format of --config
+};
+
+// A line for each option that differs between two sets of effective options.
+std::vector<std::string> changed_options(const std::string& before, const std::string& now);
+
+// The file in a run's folder that holds its options.
+std::string options_path(const std::string& output);
+
+// Fills the options from the command line and the files. Returns false after printing --help or --version.
+// Throws Error, one line, if an option is unknown, a value is invalid or options contradict each other.
+bool parse_options(int argc, char** argv, Options& options);

@@ -1,0 +1,35 @@
+// Declarations for kernels that use cooperative matrices, to be included after util.glsl: the extensions, the
+// element type of operands, and the fragment shape. The shape depends on the device (Limits::fragment() of
+// the launchpad), so it is given by specialization constants.
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#pragma use_vulkan_memory_model
+#ifdef REAL_BF16
+#extension GL_EXT_bfloat16 : require
+#define REAL bfloat16_t
+#else
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#define REAL float16_t
+#endif
+
+layout(constant_id = 1) const uint FM = 16;  // coopMatMulAdd: (FM, FN) += (FM, FK) (FK, FN)
+layout(constant_id = 2) const uint FN = 16;
+layout(constant_id = 3) const uint FK = 16;
+
+#define FragmentA coopmat<REAL, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA>
+#define FragmentB coopmat<REAL, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB>
+#define FragmentSum coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
+#define FragmentResult coopmat<REAL, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
+
+// Rounds accumulators to the storage type, to nearest, ties away from zero. NVIDIA's conversion to bf16
+// truncates, for whole fragments and for single components. This function therefore adds half a unit in the
+// last place and clears the lower bits, so that the conversion is exact. NaN and infinity are preserved.
+FragmentResult round_fragment(FragmentSum sums) {
+#ifdef REAL_BF16
+    for (int e = 0; e < sums.length(); e++) {
+        const float unit = uintBitsToFloat(floatBitsToUint(sums[e]) & 0xff800000u);  // its power of two
+        sums[e] = uintBitsToFloat(floatBitsToUint(fma(unit, 1.0 / 256, sums[e])) & 0xffff0000u);
+    }
+#endif
+    return FragmentResult(sums);
+}

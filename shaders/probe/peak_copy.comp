@@ -1,0 +1,13 @@
+// Copies N vec4 with 16-byte accesses: the copy bandwidth that benchmarks are compared with.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(push_constant, scalar) uniform Push { PeakCopyArgs args; };
+
+void main() {
+    const uint64_t i = global_index();
+    if (i >= args.N) return;
+    Floats4 outp = Floats4(uint64_t(args.outp) + i * 16), inp = Floats4(uint64_t(args.inp) + i * 16);
+    outp.x[0] = inp.x[0];
+}

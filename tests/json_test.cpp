@@ -1,0 +1,60 @@
+// JSON from foreign files: what is accepted, the limits on depth and size, and values in messages.
+#include "llmc/base/json.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/message_of.h"
+
+static std::string refusal(const std::string& text) {
+    return message_of([&] { parse_json_object(text, "file.json"); });
+}
+
+// An object that nests `depth` levels, itself included.
+static std::string nested(int depth) {
+    return R"({"a": )" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
+}
+
+TEST(Json, OnlyObjectsAreAccepted) {
+    EXPECT_EQ(parse_json_object(R"({"a": [1, "x"]})", "x")["a"][0], 1);
+    for (const char* text : {"", " ", "[]", "3", "null", "{", "{}x", R"({"a": })", "{\"a\": \"\xff\"}"})
+        EXPECT_EQ(refusal(text), "file.json is not a JSON object") << text;
+}
+
+TEST(Json, DepthIsLimited) {
+    EXPECT_EQ(refusal(nested(max_json_depth)), "");
+    const std::string message = "file.json has JSON nested deeper than 64 levels, which is refused";
+    EXPECT_EQ(refusal(nested(max_json_depth + 1)), message);
+    EXPECT_EQ(refusal(nested(1000000)), message);
+    EXPECT_EQ(refusal(std::string(1000000, '[')), message);
+    std::string objects;
+    for (int i = 0; i < 100000; i++) objects += R"({"a":)";
+    EXPECT_EQ(refusal(objects), message);
+}
+
+TEST(Json, BracketsInStringsDoNotCount) {
+    const std::string brackets(1000, '[');
+    EXPECT_EQ(refusal(R"({"a": ")" + brackets + R"("})"), "");
+    EXPECT_EQ(refusal(R"({"a": "\"")" + std::string() + R"(, "b": "\\\"[)" + brackets + R"("})"), "");
+    EXPECT_NE(refusal(R"({"a": "\\")" + std::string(R"(, "b": )") + brackets), "");
+    std::string siblings = R"({"a": [)";  // wide, not deep
+    for (int i = 0; i < 1000; i++) siblings += "[{}],";
+    EXPECT_EQ(refusal(siblings + "0]}"), "");
+}
+
+TEST(Json, SizeIsLimited) {
+    const std::string text = R"({"a": ")" + std::string(max_json_bytes, 'x') + R"("})";
+    EXPECT_NE(refusal(text).find("at most 67108864 can be read"), std::string::npos);
+}
+
+TEST(Json, MembersKeepTheirOrder) {
+    EXPECT_EQ(json_text(JsonMembers{{"b", 1}, {"a", {1, 2}}}, -1), R"({"b":1,"a":[1,2]})");
+    EXPECT_EQ(json_text(nlohmann::json{{"b", 1}, {"a", 0.5}}), R"({"a":0.5,"b":1})");
+}
+
+TEST(Json, ValuesInMessagesAreShort) {
+    EXPECT_EQ(describe_json(nlohmann::json::array({1, 2})), "an array");
+    EXPECT_EQ(describe_json(nlohmann::json::object()), "an object");
+    EXPECT_EQ(describe_json("a\nb\xff"), "\"a\\nb\\ufffd\"");
+    EXPECT_EQ(describe_json(1e-5), "1e-05");
+    EXPECT_LT(describe_json(std::string(1000, 'x')).size(), 70u);
+}

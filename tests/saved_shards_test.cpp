@@ -1,0 +1,143 @@
+// Data positions carried over to other batch sizes and other shards: no token is drawn twice in an epoch.
+#include "llmc/data/saved_shards.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "llmc/base/error.h"
+#include "tests/message_of.h"
+#include "tests/run_program.h"
+
+// Shards whose tokens are numbered, so a batch shows where it was read.
+struct Shards : TemporaryFolder {
+    void write(const std::string& name, int first, int count) const {
+        std::vector<uint16_t> tokens(static_cast<size_t>(count));
+        for (int i = 0; i < count; i++) tokens[size_t(i)] = uint16_t(first + i);
+        write_token_shard(*this / name, tokens.data(), tokens.size());
+    }
+    DataLoader open(int B, int T, bool should_shuffle = true) const {
+        return DataLoader(*this / "*.bin", B, T, 65536, should_shuffle);
+    }
+};
+
+static std::set<int> read(DataLoader& loader, int batches, int tokens) {
+    std::set<int> seen;
+    std::vector<int> inputs(static_cast<size_t>(tokens)), targets(inputs.size());
+    for (int i = 0; i < batches; i++) {
+        loader.next_batch(inputs.data(), targets.data());
+        seen.insert(inputs.begin(), inputs.end());
+    }
+    return seen;
+}
+
+static std::set<int> both(const std::set<int>& a, const std::set<int>& b) {
+    std::set<int> common;
+    for (int x : a)
+        if (b.count(x)) common.insert(x);
+    return common;
+}
+
+TEST(SavedShards, TheSameRunResumesExactly) {
+    Shards shards;
+    shards.write("a.bin", 0, 1001);
+    shards.write("b.bin", 2000, 801);
+    DataLoader first = shards.open(2, 10), second = shards.open(2, 10);
+    read(first, 57, 20);
+    const DataPosition saved = first.position();
+    second.resume(fit_position(saved, shards_of(first), second));
+    EXPECT_EQ(second.position().current_sample, saved.current_sample);
+    for (int i = 0; i < 100; i++) ASSERT_EQ(read(first, 1, 20), read(second, 1, 20)) << i;
+}
+
+TEST(SavedShards, SmallerBatchesReadTheRestOnce) {
+    Shards shards;
+    shards.write("a.bin", 0, 1001);
+    for (int halves : {1, 20, 49}) {
+        DataLoader first = shards.open(2, 10), second = shards.open(1, 5);
+        const std::set<int> before = read(first, halves, 20);
+        second.resume(fit_position(first.position(), shards_of(first), second));
+        const std::set<int> after = read(second, 200 - 4 * halves, 5);
+        EXPECT_EQ(before.size() + after.size(), 1000u);
+        EXPECT_TRUE(both(before, after).empty()) << halves;
+    }
+}
+
+TEST(SavedShards, LargerBatchesReadTheRestOnce) {
+    Shards shards;
+    shards.write("a.bin", 0, 4001);
+    DataLoader first = shards.open(1, 10), second = shards.open(4, 10);
+    const std::set<int> before = read(first, 200, 10);
+    second.resume(fit_position(first.position(), shards_of(first), second));
+    const std::set<int> after = read(second, 50, 40);
+    EXPECT_EQ(after.size(), 2000u);
+    EXPECT_TRUE(both(before, after).empty());
+}
+
+TEST(SavedShards, OrderedPositionsCountTokens) {
+    Shards shards;
+    shards.write("a.bin", 0, 1001);
+    shards.write("b.bin", 2000, 1001);
+    DataLoader first = shards.open(2, 10, false), second = shards.open(3, 10, false);
+    read(first, 50 + 30, 20);  // 600 tokens of the second shard
+    second.resume(fit_position(first.position(), shards_of(first), second));
+    EXPECT_EQ(*read(second, 1, 30).begin(), 2600);
+}
+
+TEST(SavedShards, NewShardsFollowAndNothingIsReadTwice) {
+    Shards shards;
+    for (int i = 0; i < 4; i++) shards.write(format_string("m%d.bin", i), 1000 * i, 101);
+    DataLoader first = shards.open(1, 10);
+    const std::set<int> before = read(first, 25, 10);  // two and a half shards
+    const DataPosition saved = first.position();
+    const std::vector<SavedShard> saved_shards = shards_of(first);
+    shards.write("a.bin", 10000, 101);  // sorted before the others
+    shards.write("z.bin", 20000, 101);
+    DataLoader second = shards.open(1, 10);
+    second.resume(fit_position(saved, saved_shards, second));
+    const std::set<int> after = read(second, 35, 10);  // the rest of the epoch
+    EXPECT_TRUE(both(before, after).empty());
+    EXPECT_EQ(before.size() + after.size(), 600u);
+}
+
+TEST(SavedShards, AShardThatWasReadMayBeRemoved) {
+    Shards shards;
+    for (int i = 0; i < 3; i++) shards.write(format_string("m%d.bin", i), 1000 * i, 101);
+    DataLoader first = shards.open(1, 10);
+    read(first, 15, 10);
+    const DataPosition saved = first.position();
+    const std::vector<SavedShard> saved_shards = shards_of(first);
+    auto path_of = [&](int index) {
+        return shards / saved_shards[size_t(saved.shard_indices[size_t(index)])].name;
+    };
+    std::filesystem::remove(path_of(0));
+    DataLoader second = shards.open(1, 10);
+    second.resume(fit_position(saved, saved_shards, second));
+    EXPECT_EQ(second.position().current_shard, 0u);
+    EXPECT_EQ(second.position().current_sample, 5u);
+    std::filesystem::remove(path_of(1));  // the current shard
+    DataLoader third = shards.open(1, 10);
+    const std::string message = message_of([&] { fit_position(saved, saved_shards, third); });
+    EXPECT_NE(message.find("stopped in the training shard"), std::string::npos) << message;
+}
+
+TEST(SavedShards, DamagedOnesAreRefused) {
+    Shards shards;
+    shards.write("a.bin", 0, 1001);
+    DataLoader loader = shards.open(1, 10);
+    const std::vector<SavedShard> other = {{"b.bin", 5}};
+    auto refused = [&](auto change, const std::vector<SavedShard>& saved_shards) {
+        DataPosition at = loader.position();
+        change(at);
+        return !message_of([&] { loader.resume(fit_position(at, saved_shards, loader)); }).empty();
+    };
+    const std::vector<SavedShard> same = shards_of(loader);
+    EXPECT_FALSE(refused([](DataPosition&) {}, same));
+    EXPECT_TRUE(refused([](DataPosition& at) { at.shard_indices[0] = -1; }, other));
+    EXPECT_TRUE(refused([](DataPosition& at) { at.shard_indices[0] = 7; }, same));
+    EXPECT_TRUE(refused([](DataPosition& at) { at.shard_indices.clear(); }, same));
+    EXPECT_TRUE(refused([](DataPosition& at) { at.current_shard = 9; }, same));
+    EXPECT_TRUE(refused([](DataPosition& at) { at.current_shard = 9; }, other));
+    EXPECT_TRUE(refused([](DataPosition& at) { at.intra_shard_indices[3] = 1 << 30; }, same));
+    EXPECT_TRUE(refused([](DataPosition& at) { at.intra_shard_indices[3] = -5; }, same));
+}
