@@ -1,6 +1,6 @@
 // Shared code of the tiled attention kernels. A workgroup holds 64 x 64 scores in registers: each of its
 // BLOCK = 8 * ROW_STEP invocations has ROWS x 8 of them, at rows row_of(0..) and columns column_of(0..). GEMM
-// operands are loaded into shared memory in slices of K, so that it stays under 22 KiB for all head sizes up
+// operands are loaded into shared memory in blocks of K, so that it stays under 22 KiB for all head sizes up
 // to 128.
 layout(constant_id = 1) const uint HS = 64;       // channels of a head
 layout(constant_id = 2) const uint QUADS = 1;     // 1: rows are aligned for accesses of four channels

@@ -151,7 +151,7 @@ void store_owned_rows(FragmentSum f[ACCUMULATORS], HeadRows h, uint first) {
 }
 
 // The dot product of two rows, distributed over PACKS adjacent invocations of the subgroup. All of them get
-// the same bits.
+// bit-identical results.
 float row_dot(uvec4 a, uvec4 b) {
     float sum = 0;
     [[unroll]] for (uint i = 0; i < 4; i++) sum += dot(unpack(a[i]), unpack(b[i]));

@@ -230,6 +230,8 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
 
 // ---------------------------------------------------------------------------------------------------------------
 // The forward pass
+// (clang-format would give each field a line of its own.)
+// clang-format off
 
 // From g.encoded (B,T,C) to the normalized output of the last layer, g.lnf. `begin_layer` is called before
 // the commands of each layer.
@@ -238,75 +240,39 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
                          const std::function<void(int layer)>& begin_layer = nullptr) {
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
     const LayerActivations<Real>& first = g.layers[0];
-    layernorm_forward<Real>(g.on(Layer::layernorm), {.out = first.ln1,
-                                                     .mean = first.ln1_mean,
-                                                     .rstd = first.ln1_rstd,
-                                                     .inp = g.encoded,
-                                                     .weight = g.weight(LN1W),
-                                                     .bias = g.weight(LN1B),
-                                                     .num_rows = num_rows,
-                                                     .C = C});
+    layernorm_forward<Real>(g.on(Layer::layernorm), {
+        .out = first.ln1, .mean = first.ln1_mean, .rstd = first.ln1_rstd, .inp = g.encoded,
+        .weight = g.weight(LN1W), .bias = g.weight(LN1B), .num_rows = num_rows, .C = C});
     const Real* residual = g.encoded;
     for (int l = 0; l < L; l++) {
         if (begin_layer) begin_layer(l);
         const LayerActivations<Real>& a = g.layers[l];
-        matmul_forward<Real>(g.on(Layer::matmul), {.out = a.qkv,
-                                                   .inp = a.ln1,
-                                                   .weight = g.weight(QKVW, l),
-                                                   .bias = g.weight(QKVB, l),
-                                                   .num_rows = num_rows,
-                                                   .C = C,
-                                                   .OC = 3 * C});
-        attention_forward<Real>(
-            g.on(Layer::attention),
-            {.out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
-        matmul_forward<Real>(g.on(Layer::matmul), {.out = g.branch,
-                                                   .inp = a.atty,
-                                                   .weight = g.weight(ATTPROJW, l),
-                                                   .bias = g.weight(ATTPROJB, l),
-                                                   .num_rows = num_rows,
-                                                   .C = C,
-                                                   .OC = C,
-                                                   .next = NextLayer::layernorm});
-        fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {.residual = a.residual2,
-                                                                       .normed = a.ln2,
-                                                                       .mean = a.ln2_mean,
-                                                                       .rstd = a.ln2_rstd,
-                                                                       .inp1 = residual,
-                                                                       .inp2 = g.branch,
-                                                                       .weight = g.weight(LN2W, l),
-                                                                       .bias = g.weight(LN2B, l),
-                                                                       .num_rows = num_rows,
-                                                                       .C = C});
-        matmul_forward<Real>(g.on(Layer::matmul), {.out = a.fch_gelu,
-                                                   .pre = a.fch,
-                                                   .inp = a.ln2,
-                                                   .weight = g.weight(FCW, l),
-                                                   .bias = g.weight(FCB, l),
-                                                   .num_rows = num_rows,
-                                                   .C = C,
-                                                   .OC = 4 * C});
-        matmul_forward<Real>(g.on(Layer::matmul), {.out = g.branch,
-                                                   .inp = a.fch_gelu,
-                                                   .weight = g.weight(FCPROJW, l),
-                                                   .bias = g.weight(FCPROJB, l),
-                                                   .num_rows = num_rows,
-                                                   .C = 4 * C,
-                                                   .OC = C,
-                                                   .next = NextLayer::layernorm});
+        matmul_forward<Real>(g.on(Layer::matmul), {
+            .out = a.qkv, .inp = a.ln1, .weight = g.weight(QKVW, l), .bias = g.weight(QKVB, l),
+            .num_rows = num_rows, .C = C, .OC = 3 * C});
+        attention_forward<Real>(g.on(Layer::attention), {
+            .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
+        matmul_forward<Real>(g.on(Layer::matmul), {
+            .out = g.branch, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
+            .num_rows = num_rows, .C = C, .OC = C, .next = NextLayer::layernorm});
+        fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
+            .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
+            .inp1 = residual, .inp2 = g.branch, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l),
+            .num_rows = num_rows, .C = C});
+        matmul_forward<Real>(g.on(Layer::matmul), {
+            .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l),
+            .bias = g.weight(FCB, l), .num_rows = num_rows, .C = C, .OC = 4 * C});
+        matmul_forward<Real>(g.on(Layer::matmul), {
+            .out = g.branch, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
+            .num_rows = num_rows, .C = 4 * C, .OC = C, .next = NextLayer::layernorm});
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
-        fused_residual_layernorm_forward<Real>(g.on(Layer::residual),
-                                               {.residual = a.residual3,
-                                                .normed = last ? g.lnf : g.layers[l + 1].ln1,
-                                                .mean = last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
-                                                .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd,
-                                                .inp1 = a.residual2,
-                                                .inp2 = g.branch,
-                                                .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
-                                                .bias = last ? g.weight(LNFB) : g.weight(LN1B, l + 1),
-                                                .num_rows = num_rows,
-                                                .C = C});
+        fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
+            .residual = a.residual3, .normed = last ? g.lnf : g.layers[l + 1].ln1,
+            .mean = last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
+            .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, .inp1 = a.residual2, .inp2 = g.branch,
+            .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
+            .bias = last ? g.weight(LNFB) : g.weight(LN1B, l + 1), .num_rows = num_rows, .C = C});
         residual = a.residual3;
     }
 }
@@ -314,13 +280,9 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
 // From g.inputs (B,T) to g.lnf.
 template <class Real>
 void gpt2_forward(GPT2<Real>& g, int B, int T) {
-    encoder_forward<Real>(g.on(Layer::encoder), {.out = g.encoded,
-                                                 .inp = g.inputs,
-                                                 .wte = g.weight(WTE),
-                                                 .wpe = g.weight(WPE),
-                                                 .B = B,
-                                                 .T = T,
-                                                 .C = g.config.channels});
+    encoder_forward<Real>(g.on(Layer::encoder), {
+        .out = g.encoded, .inp = g.inputs, .wte = g.weight(WTE), .wpe = g.weight(WPE), .B = B, .T = T,
+        .C = g.config.channels});
     gpt2_forward_layers(g, B, T);
 }
 
@@ -336,32 +298,21 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
     for (int first = 0; first < B * T; first += g.logit_rows) {
         const int num_rows = std::min(g.logit_rows, B * T - first);
         const Real* lnf = g.lnf + size_t(first) * C;
-        matmul_forward<Real>(
-            g.on(Layer::matmul),
-            {.out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp});
+        matmul_forward<Real>(g.on(Layer::matmul), {
+            .out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp});
         if (inspect) inspect(first, num_rows);
-        fused_classifier<Real>(g.on(Layer::classifier), {.logits = g.logits,
-                                                         .losses = g.losses + first,
-                                                         .targets = g.targets + first,
-                                                         .dloss = loss_scale * g.gradient_scale,
-                                                         .num_rows = num_rows,
-                                                         .V = V,
-                                                         .Vp = Vp,
-                                                         .write_gradients = training});
+        fused_classifier<Real>(g.on(Layer::classifier), {
+            .logits = g.logits, .losses = g.losses + first, .targets = g.targets + first,
+            .dloss = loss_scale * g.gradient_scale, .num_rows = num_rows, .V = V, .Vp = Vp,
+            .write_gradients = training});
         if (training)
-            matmul_backward<Real>(g.on(Layer::matmul),
-                                  {.dinp = g.dbranch + size_t(first) * C,
-                                   .dweight = g.grad(WTE),
-                                   .dout = g.logits,
-                                   .inp = lnf,
-                                   .weight = g.weight(WTE),
-                                   .num_rows = num_rows,
-                                   .C = C,
-                                   .OC = Vp,
-                                   .accumulate = first > 0 || gradients == Gradients::accumulate});
+                        matmul_backward<Real>(g.on(Layer::matmul), {
+                .dinp = g.dbranch + size_t(first) * C, .dweight = g.grad(WTE), .dout = g.logits, .inp = lnf,
+                .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
+                .accumulate = first > 0 || gradients == Gradients::accumulate});
     }
-    sum_losses(g.on(Layer::classifier),
-               {.total = g.stats, .losses = g.losses, .n = B * T, .scale = loss_scale});
+    sum_losses(g.on(Layer::classifier), {
+        .total = g.stats, .losses = g.losses, .n = B * T, .scale = loss_scale});
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -372,131 +323,60 @@ template <class Real>
 void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
     const bool accumulate = gradients == Gradients::accumulate;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
-    layernorm_backward<Real>(g.on(Layer::layernorm), {.dinp = g.dresidual,
-                                                      .dweight = g.grad(LNFW),
-                                                      .dbias = g.grad(LNFB),
-                                                      .added = nullptr,
-                                                      .dout = g.dbranch,
-                                                      .inp = g.layers[L - 1].residual3,
-                                                      .weight = g.weight(LNFW),
-                                                      .mean = g.lnf_mean,
-                                                      .rstd = g.lnf_rstd,
-                                                      .num_rows = num_rows,
-                                                      .C = C});
+    layernorm_backward<Real>(g.on(Layer::layernorm), {
+        .dinp = g.dresidual, .dweight = g.grad(LNFW), .dbias = g.grad(LNFB), .added = nullptr,
+        .dout = g.dbranch, .inp = g.layers[L - 1].residual3, .weight = g.weight(LNFW), .mean = g.lnf_mean,
+        .rstd = g.lnf_rstd, .num_rows = num_rows, .C = C});
     for (int l = L - 1; l >= 0; l--) {
         const LayerActivations<Real>& a = g.layers[l];
         const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
         // in the memory of activations that are not needed any more by then
         Real *dresidual2 = a.residual3, *dqkv = a.fch;
         if (g.recompute >= RECOMPUTE_GELU)
-            gelu_forward<Real>(g.on(Layer::gelu),
-                               {.out = a.fch_gelu, .inp = a.fch, .n = size_t(num_rows) * 4 * C});
-        matmul_backward<Real>(g.on(Layer::matmul), {.dinp = g.dwide,
-                                                    .dweight = g.grad(FCPROJW, l),
-                                                    .dbias = g.grad(FCPROJB, l),
-                                                    .dout = g.dresidual,
-                                                    .inp = a.fch_gelu,
-                                                    .weight = g.weight(FCPROJW, l),
-                                                    .pre = a.fch,
-                                                    .num_rows = num_rows,
-                                                    .C = 4 * C,
-                                                    .OC = C,
-                                                    .accumulate = accumulate,
-                                                    .defer_parameters = true});
+            gelu_forward<Real>(g.on(Layer::gelu), {
+                .out = a.fch_gelu, .inp = a.fch, .n = size_t(num_rows) * 4 * C});
+        matmul_backward<Real>(g.on(Layer::matmul), {
+            .dinp = g.dwide, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = g.dresidual,
+            .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
+            .OC = C, .accumulate = accumulate, .defer_parameters = true});
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
-            layernorm_forward<Real>(g.on(Layer::layernorm), {.out = a.ln2,
-                                                             .mean = a.ln2_mean,
-                                                             .rstd = a.ln2_rstd,
-                                                             .inp = a.residual2,
-                                                             .weight = g.weight(LN2W, l),
-                                                             .bias = g.weight(LN2B, l),
-                                                             .num_rows = num_rows,
-                                                             .C = C});
-        matmul_backward<Real>(g.on(Layer::matmul), {.dinp = g.dbranch,
-                                                    .dweight = g.grad(FCW, l),
-                                                    .dbias = g.grad(FCB, l),
-                                                    .dout = g.dwide,
-                                                    .inp = a.ln2,
-                                                    .weight = g.weight(FCW, l),
-                                                    .num_rows = num_rows,
-                                                    .C = C,
-                                                    .OC = 4 * C,
-                                                    .accumulate = accumulate,
-                                                    .next = NextLayer::layernorm,
-                                                    .defer_parameters = true});
-        layernorm_backward<Real>(g.on(Layer::layernorm), {.dinp = dresidual2,
-                                                          .dweight = g.grad(LN2W, l),
-                                                          .dbias = g.grad(LN2B, l),
-                                                          .added = g.dresidual,
-                                                          .dout = g.dbranch,
-                                                          .inp = a.residual2,
-                                                          .weight = g.weight(LN2W, l),
-                                                          .mean = a.ln2_mean,
-                                                          .rstd = a.ln2_rstd,
-                                                          .num_rows = num_rows,
-                                                          .C = C});
-        matmul_backward<Real>(g.on(Layer::matmul), {.dinp = g.dbranch,
-                                                    .dweight = g.grad(ATTPROJW, l),
-                                                    .dbias = g.grad(ATTPROJB, l),
-                                                    .dout = dresidual2,
-                                                    .inp = a.atty,
-                                                    .weight = g.weight(ATTPROJW, l),
-                                                    .num_rows = num_rows,
-                                                    .C = C,
-                                                    .OC = C,
-                                                    .accumulate = accumulate,
-                                                    .defer_parameters = true});
-        attention_backward<Real>(g.on(Layer::attention), {.dqkv = dqkv,
-                                                          .delta = g.delta,
-                                                          .dout = g.dbranch,
-                                                          .out = a.atty,
-                                                          .lse = a.lse,
-                                                          .qkv = a.qkv,
-                                                          .B = B,
-                                                          .T = T,
-                                                          .C = C,
-                                                          .NH = NH});
+            layernorm_forward<Real>(g.on(Layer::layernorm), {
+                .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = a.residual2,
+                .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l), .num_rows = num_rows, .C = C});
+        matmul_backward<Real>(g.on(Layer::matmul), {
+            .dinp = g.dbranch, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dwide,
+            .inp = a.ln2, .weight = g.weight(FCW, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
+            .accumulate = accumulate, .next = NextLayer::layernorm, .defer_parameters = true});
+        layernorm_backward<Real>(g.on(Layer::layernorm), {
+            .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
+            .dout = g.dbranch, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
+            .rstd = a.ln2_rstd, .num_rows = num_rows, .C = C});
+        matmul_backward<Real>(g.on(Layer::matmul), {
+            .dinp = g.dbranch, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
+            .dout = dresidual2, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
+            .OC = C, .accumulate = accumulate, .defer_parameters = true});
+        attention_backward<Real>(g.on(Layer::attention), {
+            .dqkv = dqkv, .delta = g.delta, .dout = g.dbranch, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
+            .B = B, .T = T, .C = C, .NH = NH});
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
-            layernorm_forward<Real>(g.on(Layer::layernorm), {.out = a.ln1,
-                                                             .mean = a.ln1_mean,
-                                                             .rstd = a.ln1_rstd,
-                                                             .inp = residual,
-                                                             .weight = g.weight(LN1W, l),
-                                                             .bias = g.weight(LN1B, l),
-                                                             .num_rows = num_rows,
-                                                             .C = C});
-        matmul_backward<Real>(g.on(Layer::matmul), {.dinp = g.dbranch,
-                                                    .dweight = g.grad(QKVW, l),
-                                                    .dbias = g.grad(QKVB, l),
-                                                    .dout = dqkv,
-                                                    .inp = a.ln1,
-                                                    .weight = g.weight(QKVW, l),
-                                                    .num_rows = num_rows,
-                                                    .C = C,
-                                                    .OC = 3 * C,
-                                                    .accumulate = accumulate,
-                                                    .next = NextLayer::layernorm,
-                                                    .defer_parameters = true});
-        layernorm_backward<Real>(g.on(Layer::layernorm), {.dinp = g.dresidual,
-                                                          .dweight = g.grad(LN1W, l),
-                                                          .dbias = g.grad(LN1B, l),
-                                                          .added = dresidual2,
-                                                          .dout = g.dbranch,
-                                                          .inp = residual,
-                                                          .weight = g.weight(LN1W, l),
-                                                          .mean = a.ln1_mean,
-                                                          .rstd = a.ln1_rstd,
-                                                          .num_rows = num_rows,
-                                                          .C = C});
+            layernorm_forward<Real>(g.on(Layer::layernorm), {
+                .out = a.ln1, .mean = a.ln1_mean, .rstd = a.ln1_rstd, .inp = residual,
+                .weight = g.weight(LN1W, l), .bias = g.weight(LN1B, l), .num_rows = num_rows, .C = C});
+        matmul_backward<Real>(g.on(Layer::matmul), {
+            .dinp = g.dbranch, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
+            .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
+            .accumulate = accumulate, .next = NextLayer::layernorm, .defer_parameters = true});
+        layernorm_backward<Real>(g.on(Layer::layernorm), {
+            .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
+            .dout = g.dbranch, .inp = residual, .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
+            .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
     }
-    encoder_backward<Real>(g.on(Layer::encoder), {.dwte = g.grad(WTE),
-                                                  .dwpe = g.grad(WPE),
-                                                  .dout = g.dresidual,
-                                                  .buckets = g.buckets,
-                                                  .B = B,
-                                                  .T = T,
-                                                  .C = C});
+    encoder_backward<Real>(g.on(Layer::encoder), {
+        .dwte = g.grad(WTE), .dwpe = g.grad(WPE), .dout = g.dresidual, .buckets = g.buckets, .B = B, .T = T,
+        .C = C});
 }
+
+// clang-format on
 
 // Allocates the scratch memory that the layers take from the launchpad, and queues what is to be tuned and
 // compiled (LaunchPad::tune, compile): a dry run of all of the above finds out.

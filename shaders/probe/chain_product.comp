@@ -1,6 +1,6 @@
-// The matrix product of the chain: x = weight times state. One subgroup computes one row of the weight, which
+// The GEMM of the chain: x = weight times state. One subgroup computes one row of the weight, which
 // it reads once for all states. With FUSED, the invocations that hold the sums also apply the five pointwise
-// operations, so that a round is one dispatch.
+// operations, so that a step is one dispatch.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "probe/chain.glsl"
