@@ -9,14 +9,17 @@
 #include <omp.h>
 
 #include <csignal>
+#include <optional>
 
 #include "llmc/base/precision.h"
 #include "llmc/data/find_tokenizer.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/measure/profile.h"
+#include "llmc/model/gradient_exchange.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/estimate.h"
+#include "llmc/run/processes.h"
 #include "llmc/run/train_loop.h"
 
 static void print_devices() {
@@ -34,8 +37,8 @@ static void print_devices() {
 }
 
 // Opens the device of --device; null is the CPU.
-static std::unique_ptr<LaunchPad> open_training_device(const Options& o) {
-    auto pad = open_device(o.device, {.timestamps = o.profile});
+static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
+    auto pad = open_device(device_of_process(o, job), {.timestamps = o.profile});
     if (!o.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
@@ -78,21 +81,27 @@ static void load(const Options& o, const Start& start, GPT2<Real>& g) {
 
 // Runs the steps. Returns the exit status, which is nonzero if a signal stopped the run.
 template <class Real>
-static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak) {
+static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, Communicator& job) {
     StepRunner<Real> runner = {.g = g,
                                .B = o.batch,
                                .T = o.sequence,
                                .micro_steps = inputs.length.micro_steps,
                                .weight_decay = o.weight_decay,
                                .scaling = inputs.start.state.scaling,
+                               .num_processes = job.size,
                                .on_new_scale = [](float scale) {
                                    clear_status_line();
                                    printf("the loss is now scaled by %.0f\n", scale);
                                }};
+    std::optional<GradientExchange<Real>> exchange;
+    if (job.size > 1) {
+        exchange.emplace(g, job);
+        runner.exchange_gradients = [&] { exchange->run(); };
+    }
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
-    Run<Real> run = {.options = o, .inputs = inputs, .g = g, .runner = runner, .peak_rate = peak};
-    begin_output(o, inputs.start, run.log);
+    Run<Real> run = {.options = o, .inputs = inputs, .g = g, .runner = runner, .job = job, .peak_rate = peak};
+    if (job.rank == 0) begin_output(o, inputs, run.log);
     catch_stop_signals();
     run.loop();
     if (o.profile && g.pad)
@@ -100,20 +109,22 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak) 
     else if (o.profile)
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
     if (!run.stopping) return 0;
-    printf("stopped by %s; %s\n", run.stopping == SIGINT ? "SIGINT" : "SIGTERM",
+    printf("stopped by %s; %s\n", signal_name(run.stopping),
            o.output.empty() ? "nothing was saved, since there is no -o" : "-y 1 resumes from here");
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 
 template <class Real>
-static int train(const Options& o) {
+static int train(const Options& o, Communicator& job) {
+    catch_save_signal();
     RunFolder folder;
     RunInputs inputs = open_inputs(o, folder);
-    const auto pad = open_training_device(o);
+    check_agreement(o, inputs, job);
+    const auto pad = open_training_device(o, job);
     const double peak = plan<Real>(o, inputs, pad.get());
     GPT2<Real> g(inputs.config, pad.get(), o.master_weights);
     load(o, inputs.start, g);
-    if (!o.dry_run) return run(o, inputs, g, peak);
+    if (!o.dry_run) return run(o, inputs, g, peak, job);
     print_estimate(o, g, inputs, peak);
     return 0;
 }
@@ -131,16 +142,20 @@ static int export_model(const Options& o) {
 
 int main(int argc, char** argv) {
     start_program(argv);
+    std::unique_ptr<Communicator> job;
     try {
-        Options options;
+        job = join_job();
+        if (job->rank > 0 && !freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null");
+        Options options = {.num_processes = job->size, .process_rank = job->rank};
         if (!parse_options(argc, argv, options)) return 0;
-        if (options.threads) omp_set_num_threads(options.threads);
+        if (options.threads) use_threads(options.threads);
         for (const std::string& note : options.notes) printf("note: %s\n", note.c_str());
         if (options.list_devices) return print_devices(), 0;
         if (!options.export_to.first.empty()) return export_model(options);
-        return with_precision(options.precision, [&]<class Real>(Real) { return train<Real>(options); });
+        return with_precision(options.precision,
+                              [&]<class Real>(Real) { return train<Real>(options, *job); });
     } catch (const std::exception& error) {
-        fprintf(stderr, "train_gpt2: %s\n", error.what());
-        return 1;
+        if (job && job->size > 1) abort_job(message_for(error));
+        return report_error("train_gpt2", error);
     }
 }

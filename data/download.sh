@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Downloads llm.c's ready-made files and published models. A second run downloads only missing and incomplete
-# files.
+# Downloads llm.c's ready-made files and published models. A second run downloads only files that are missing,
+# incomplete or damaged. DIR/SHA256SUMS has the checksums of what was downloaded: `sha256sum -c SHA256SUMS`.
 #     data/download.sh starter [DIR]        GPT-2 124M, its debug state, tokenizer, tinyshakespeare, HellaSwag
 #     data/download.sh gpt2 SIZE [DIR]      Hugging Face's gpt2, gpt2-medium, gpt2-large or gpt2-xl
 #     data/download.sh fineweb N [DIR]      FineWeb tokens: the validation shard, 1-1028 training shards
@@ -11,11 +11,37 @@ set -u
 hub=https://huggingface.co/datasets
 fail() { echo "download.sh: $*" >&2; exit 1; }
 
-# Prints the size that the server reports, after redirects; nothing if it has no such file or does not answer.
-remote_size() {
+# Prints three words about the server's file, after redirects: its size; its SHA-256, which Hugging Face calls
+# X-Linked-ETag; and its version, which goes into If-Range, with %20 for spaces. "-" for what it does not say.
+# A weak ETag is no version of the bytes. Prints nothing if there is no such file or no answer.
+describe_remote() {
     local headers
     headers=$(curl --silent --fail --head --location --connect-timeout 20 "$1") || return
-    echo "$headers" | tr -d '\r' | awk 'tolower($1) == "content-length:" { size = $2 } END { print size }'
+    echo "$headers" | tr -d '\r' | awk '
+        function value() { sub(/^[^:]*:[ \t]*/, ""); gsub(/ /, "%20"); return $0 }
+        /^HTTP\// { etag = modified = "" }
+        tolower($1) == "content-length:" { size = $2 }
+        tolower($1) == "x-linked-etag:" { sum = tolower($2); gsub(/"/, "", sum) }
+        tolower($1) == "etag:" && $2 !~ /^W\// { etag = value() }
+        tolower($1) == "last-modified:" { modified = value() }
+        END {
+            if (sum !~ /^[0-9a-f]+$/ || length(sum) != 64) sum = "-"
+            version = etag ? etag : modified ? modified : "-"
+            if (size) print size, sum, version
+        }'
+}
+
+# prints the SHA-256 of a file; nothing if this system has no program for it
+sha256() { { sha256sum "$1" 2>/dev/null || shasum -a 256 "$1" 2>/dev/null; } | cut -d ' ' -f 1; }
+
+# prints the SHA-256 that the file $1 in $dir had when it was downloaded
+kept_sum() { [ ! -f "$dir/SHA256SUMS" ] || awk -v name="$1" '$2 == name { print $1 }' "$dir/SHA256SUMS"; }
+
+# keeps the SHA-256 $2 of the file $1
+keep_sum() {
+    local sums=$dir/SHA256SUMS
+    if [ -f "$sums" ]; then awk -v name="$1" '$2 != name' "$sums"; fi >"$sums.part"
+    if ! echo "$2  $1" >>"$sums.part" || ! mv "$sums.part" "$sums"; then fail "cannot write $sums"; fi
 }
 
 local_size() { if [ -f "$1" ]; then wc -c <"$1" | tr -d ' '; else echo 0; fi; }
@@ -31,6 +57,8 @@ check_header() {
         local at=1; [ "$magic" = json ] || at=9
         [ "$(tail -c +$at "$file" | head -c 1 | tr -d '\0')" = "{" ] ||
             { rm -f "$file"; fail "$name is not a $magic file; deleted"; }
+        [ "$magic" = json ] || [ "$((8 + $(header_int "$file" 0)))" -le "$(local_size "$file")" ] ||
+            { rm -f "$file"; fail "$name ends within its header; deleted"; }
         return
     fi
     local found; found=$(header_int "$file" 0)
@@ -43,32 +71,64 @@ check_header() {
     fi
 }
 
+# Whether the complete file $1 has the SHA-256 $2; true if one of the two is unknown.
+has_sum() {
+    local found
+    { [ -n "$2" ] && [ "$2" != - ]; } || return 0
+    found=$(sha256 "$1")
+    [ -z "$found" ] || [ "$found" = "$2" ]
+}
+
+# Continues $part, or starts over if the server has another version by now: it then ignores the range, and
+# curl's status is 33. $version is that of describe_remote.
+continue_part() {
+    local -a if_range=()
+    [ "$version" = - ] || if_range=(--header "If-Range: ${version//%20/ }")
+    printf '%s\n' "$version" >"$part.version" || fail "cannot write $part.version"
+    curl --silent --fail --location --connect-timeout 20 "${if_range[@]+"${if_range[@]}"}" --continue-at - \
+        --output "$part" "$url"
+}
+
 # Downloads NAME to DIR/NAME.part, which a later run resumes, and renames it to DIR/NAME.
 fetch() {
-    local name=$1 magic=$2 url=$base/$1 file=$dir/$1 part=$dir/$1.part size attempt status=0
-    size=$(remote_size "$url")
+    local name=$1 magic=$2 url=$base/$1 file=$dir/$1 part=$dir/$1.part size sum version attempt status=0
+    read -r size sum version < <(describe_remote "$url")
     [ "${size:-0}" -gt 0 ] || fail "$name: $url gives no size; check the network and the address"
-    if [ "$(local_size "$file")" = "$size" ]; then
+    local known=$sum
+    [ "$sum" != - ] || known=$(kept_sum "$name")
+    if [ "$(local_size "$file")" = "$size" ] && has_sum "$file" "$known"; then
         check_header "$file" "$name" "$magic"
         echo "$name: already there"
         return
     fi
-    [ "$(local_size "$file")" -lt "$size" ] ||
+    [ "$(local_size "$file")" -le "$size" ] ||
         fail "$file is longer than the server's $size bytes; move or remove it"
-    if [ -f "$file" ]; then mv "$file" "$part"; fi  # incomplete
+    if [ "$(local_size "$file")" = "$size" ]; then
+        echo "$name: damaged, or not the server's version any more; downloading it again"
+        rm -f "$part" "$part.version"
+    elif [ -f "$file" ]; then  # incomplete
+        mv "$file" "$part" && rm -f "$part.version"
+    fi
+    # without a version of its own, a part may be of another version than the server's
+    [ "$(cat "$part.version" 2>/dev/null || echo -)" = "$version" ] || rm -f "$part"
     [ "$(local_size "$part")" -le "$size" ] || rm -f "$part"
     for attempt in 1 2 3; do
         [ "$(local_size "$part")" = "$size" ] && break
         [ "$attempt" = 1 ] || sleep "${RETRY_SECONDS:-5}"
-        curl --silent --fail --location --connect-timeout 20 --continue-at - --output "$part" "$url"
+        continue_part
         status=$?
-        [ $status = 33 ] && rm -f "$part"  # the server cannot resume; start over
+        [ $status = 33 ] && rm -f "$part"  # the server cannot resume, or has another version; start over
     done
     local got; got=$(local_size "$part")
     [ "$got" = "$size" ] ||
         fail "$name: received only $got of $size bytes (curl status $status); run again to resume"
+    rm -f "$part.version"
     check_header "$part" "$name" "$magic"
+    has_sum "$part" "$sum" ||
+        { rm -f "$part"; fail "$name has not the server's checksum; deleted; run again"; }
+    local found; found=$(sha256 "$part")
     mv "$part" "$file" || fail "cannot write $file"
+    [ -z "$found" ] || keep_sum "$name" "$found"
     echo "$name: $size bytes"
 }
 

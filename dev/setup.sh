@@ -37,6 +37,8 @@ test_needs='
 libgtest-dev             header   gtest/gtest.h
 libbenchmark-dev         header   benchmark/benchmark.h
 vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
+libopenmpi-dev           file     /usr/include/*/mpi/mpi.h
+openmpi-bin              command  mpirun
 '
 
 say() { echo "setup: $*"; }

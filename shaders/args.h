@@ -260,6 +260,14 @@ struct GeluBackwardArgs {
     uint64_t n;
 };
 
+struct GradientSumArgs {
+    Reals outp;           // (n)
+    Reals inp;            // (count, stride), of which the first n of each row are read, except row own_index
+    Reals own;            // (n) takes the place of that row
+    uint64_t n, stride;
+    int count, own_index;
+};
+
 struct ResidualForwardArgs {
     Reals outp, inp1, inp2;  // (n)
     uint64_t n;

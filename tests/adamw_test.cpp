@@ -331,6 +331,33 @@ TYPED_TEST(AdamWRandom, RoundingIsUnbiased) {
         }
 }
 
+// Elements past 2^32 have random bits of their own, the same on CPU and GPU.
+TYPED_TEST(AdamWRandom, ElementsPast32Bits) {
+    using Real = TypeParam;
+    const size_t n = 1000;
+    const AdamWStep now = adamw_step(0, BETA1, BETA2, EPS, 3);
+    const std::vector<float> start(n, 1.0021f), ones(n, 1.0f);
+    std::vector<std::vector<float>> seen;
+    for (const uint64_t first : {uint64_t(0), uint64_t(1) << 32, uint64_t(5) << 32}) {
+        HostArrays<Real> host(start, ones);
+        AdamWUpdate<Real> update = host.all(now, true);
+        update.first = first;
+        adamw_update_cpu(update);
+        for (const std::vector<float>& other : seen) EXPECT_NE(to_floats(host.params), other) << first;
+        seen.push_back(to_floats(host.params));
+        for_each_version<Real>(adamw_update_versions<Real>(),
+                               [&](LaunchPad& pad, auto& version, int block_size) {
+                                   if (block_size != version.configs[0]) return;
+                                   DeviceArrays<Real> device(pad, start);
+                                   device.upload(now, ones);
+                                   AdamWUpdate<Real> here = device.all(true);
+                                   here.first = first;
+                                   version.launch(pad, here, block_size);
+                                   EXPECT_EQ(device.values(device.params), seen.back()) << first;
+                               });
+    }
+}
+
 TYPED_TEST(AdamWRandom, ExactValuesStay) {
     using Real = TypeParam;
     const float inf = std::numeric_limits<float>::infinity();
@@ -386,10 +413,10 @@ TYPED_TEST(AdamWTyped, SkipsIfTheNormIsNotFiniteOrTheScaleIsZero) {
     const AdamWStep now = step_number(1);
     const std::vector<float> start = random_values<Real>(n, 1), zero(n, 0.0f), grads = nans(n);
     const bool with_master = !std::is_same_v<Real, float>;
+    const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
     // a finite norm with a scale of 0: the result of global_norm() for a loss that is not finite
-    for (float norm :
-         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1.0f}) {
-        const std::vector<float> norm_and_scale = {norm, 0.0f};
+    for (const std::vector<float>& norm_and_scale : std::vector<std::vector<float>>{
+             {nan, 0.0f}, {inf, 0.0f}, {1.0f, 0.0f}, {nan, 1.0f}, {inf, 1.0f}, {-inf, 1.0f}}) {
         HostArrays<Real> host(start, grads);
         adamw_update_cpu(host.all(now, with_master, norm_and_scale.data()));
         EXPECT_EQ(to_floats(host.params), start);

@@ -3,7 +3,7 @@
 # folders below it in this list.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-levels=(run program files model layers gemm measure launchpad cpu data base)
+levels=(run program files model layers gemm measure launchpad cpu data distributed base)
 bad=0
 above=(data dev tests)
 for level in "${levels[@]}"; do

@@ -295,3 +295,23 @@ TEST(DataLoader, TokensOutOfRangeAreNamed) {
     EXPECT_NE(message.find("a.bin: token 25 is 25, but the model's vocabulary has 25"), std::string::npos)
         << message;
 }
+
+// The last target of the last piece is only ever a target; of a file that ends there, and of a joined one.
+TEST(DataLoader, LastTargetsOutOfRangeAreNamed) {
+    TemporaryFolder folder;
+    for (int files : {1, 2}) {
+        if (files == 1) {
+            write_counting(folder / "a.bin", 9);
+        } else {
+            write_counting(folder / "a.bin", 8);
+            write_counting(folder / "b.bin", 1, 8);
+        }
+        std::vector<int> batch(8), targets(8);
+        DataLoader good(folder / "*.bin", 2, 4, 9, false);
+        EXPECT_EQ(next_inputs(good, 8), counting(0, 8));
+        DataLoader bad(folder / "*.bin", 2, 4, 8, false);
+        EXPECT_EQ(message_of([&] { bad.next_batch(batch.data(), targets.data()); }),
+                  folder / (files == 1 ? "a.bin: token 8" : "b.bin: token 0") +
+                      " is 8, but the model's vocabulary has 8; is the shard for another tokenizer?");
+    }
+}

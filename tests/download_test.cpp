@@ -20,9 +20,11 @@
 // Serves files from memory, one connection at a time.
 struct WebServer {
     std::map<std::string, std::string> files;
-    bool ranges = true;            // honours Range requests
-    size_t break_off = SIZE_MAX;   // closes each connection after this many bytes of a body
-    std::atomic<size_t> sent = 0;  // total bytes of bodies
+    bool ranges = true;                          // honours Range requests
+    std::map<std::string, std::string> headers;  // of a file's answers, each line with its end
+    size_t break_off = SIZE_MAX;                 // closes each connection after this many bytes of a body
+    std::atomic<size_t> sent = 0;                // total bytes of bodies
+    std::atomic<int> if_ranges = 0;              // requests with If-Range
     int listener = -1, port = 0;
     std::thread thread;
 
@@ -69,14 +71,20 @@ struct WebServer {
         if (found == files.end())
             return send_all(peer, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         std::string body = found->second, status = "200 OK", extra;
-        size_t range = request.find("Range: bytes="), total = body.size();
-        if (ranges && range != std::string::npos) {
-            size_t first = strtoull(request.c_str() + range + 13, nullptr, 10);
+        size_t range = request.find("\nRange: bytes="), total = body.size(),
+               only = request.find("If-Range: ");
+        const std::string version = only == std::string::npos
+                                        ? ""
+                                        : request.substr(only + 10, request.find("\r\n", only) - only - 10);
+        if_ranges += only != std::string::npos;
+        const bool same = headers[found->first].find(": " + version + "\r\n") != std::string::npos;
+        if (ranges && range != std::string::npos && (version.empty() || same)) {
+            size_t first = strtoull(request.c_str() + range + 14, nullptr, 10);
             status = "206 Partial Content";
             extra = format_string("Content-Range: bytes %zu-%zu/%zu\r\n", first, total - 1, total);
             body.erase(0, first);
         }
-        send_all(peer, "HTTP/1.1 " + status + "\r\nConnection: close\r\n" + extra +
+        send_all(peer, "HTTP/1.1 " + status + "\r\nConnection: close\r\n" + headers[found->first] + extra +
                            format_string("Content-Length: %zu\r\n\r\n", body.size()));
         if (head) return;
         body.resize(std::min(body.size(), break_off));
@@ -164,6 +172,64 @@ TEST_F(download, starts_over_if_the_server_cannot_resume) {
     server.ranges = false;
     write_whole_file(folder / (train + ".part"), {server.files[train].substr(0, 5000)});
     expect_complete(fineweb());
+}
+
+// A part of an older version is not continued with the rest of a newer one.
+TEST_F(download, starts_over_if_the_file_has_changed) {
+    const std::string now = "Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n",
+                      later = "Last-Modified: Thu, 22 Oct 2015 07:28:00 GMT\r\n";
+    struct Case {
+        std::string before, after;
+    };
+    for (const Case& c : {Case{"ETag: \"one\"\r\n", "ETag: \"two\"\r\n"},
+                          {now, later},
+                          {"ETag: W/\"weak\"\r\n" + now, "ETag: W/\"weak\"\r\n" + later}}) {
+        server.headers[train] = c.before;
+        server.files[train] = shard(50000);
+        server.break_off = 30000;
+        expect_failure(fineweb(), "received only 90000 of 101024 bytes");
+        EXPECT_GE(server.if_ranges, 2);
+        server.headers[train] = c.after;
+        server.files[train].replace(1024, 50000, std::string(50000, 'n'));  // of the same size
+        server.break_off = SIZE_MAX;
+        expect_complete(fineweb());
+        EXPECT_FALSE(std::filesystem::exists(folder / (train + ".part.version")));
+        std::filesystem::remove(folder / train);
+    }
+    write_whole_file(folder / (train + ".part"), {std::string(5000, 'x')});  // of an unknown version
+    expect_complete(fineweb());
+}
+
+// So that the server ignores the range if the file changes between two requests.
+TEST_F(download, sends_the_version_with_the_range) {
+    server.headers[train] = "ETag: \"one\"\r\n";
+    write_whole_file(folder / (train + ".part"), {server.files[train].substr(0, 60000)});
+    write_whole_file(folder / (train + ".part.version"), {"\"one\"\n"});
+    expect_complete(fineweb());
+    EXPECT_EQ(server.sent, server.files[val].size() + server.files[train].size() - 60000);
+    EXPECT_EQ(server.if_ranges, 1);
+}
+
+TEST_F(download, a_damaged_file_is_downloaded_again) {
+    expect_complete(fineweb());
+    std::string bytes = server.files[train];
+    bytes[50000] ^= 1;
+    write_whole_file(folder / train, {bytes});
+    const ProgramResult again = fineweb();  // SHA256SUMS tells
+    expect_complete(again);
+    EXPECT_NE(again.out.find(train + ": damaged, or not the server's"), std::string::npos) << again.out;
+    EXPECT_EQ(run_program({"sh", "-c", "cd " + folder.path + " && sha256sum -c SHA256SUMS"}).status, 0);
+    // Hugging Face names the checksum
+    std::filesystem::remove(folder / "SHA256SUMS");
+    const std::string sum =
+        run_program({"sh", "-c", "sha256sum " + folder / train + " | cut -d ' ' -f 1 | tr -d '\\n'"}).out;
+    server.headers[train] = "X-Linked-ETag: \"" + sum + "\"\r\n";
+    write_whole_file(folder / train, {bytes});
+    expect_complete(fineweb());
+    server.files[train][50000] ^= 1;  // damaged on its way
+    std::filesystem::remove(folder / train);
+    expect_failure(fineweb(), "has not the server's checksum");
+    EXPECT_FALSE(std::filesystem::exists(folder / train));
 }
 
 TEST_F(download, an_overlong_part_is_downloaded_again) {

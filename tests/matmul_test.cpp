@@ -440,6 +440,27 @@ TYPED_TEST(Matmul, DbiasGpuMatchesDouble) {
     });
 }
 
+// Numbers of rows for which a kernel that loads 64 rows at a time nearly completes its last load. The rows
+// after them are NaN.
+TYPED_TEST(Matmul, DbiasStopsAtTheLastRow) {
+    using Real = TypeParam;
+    const int OC = 48;
+    for (const int num_rows : {55, 56, 57, 60, 63, 64, 1083, 1147, 2111}) {
+        SCOPED_TRACE(format_string("%d rows", num_rows));
+        std::vector<float> dout = random_values<Real>(size_t(num_rows) * OC, 4);
+        std::vector<double> want(OC, 0.0);
+        for (size_t i = 0; i < dout.size(); i++) want[i % OC] += double(dout[i]);
+        const std::vector<float> after = nans(64 * OC);
+        dout.insert(dout.end(), after.begin(), after.end());
+        for_each_version<Real>(matmul_dbias_versions<Real>(), [&](LaunchPad& pad, auto& version,
+                                                                  int block_size) {
+            DeviceArray<Real> rows(pad, dout), dbias(pad, std::vector<float>(OC, 0.0f));
+            version.launch(pad, {.dbias = dbias, .dout = rows, .num_rows = num_rows, .OC = OC}, block_size);
+            expect_close("dbias", dbias.values(), {want.begin(), want.end()}, tolerance<Real>());
+        });
+    }
+}
+
 // The functions that training calls, with and without the optional tensors; the backward pass twice, as in
 // two micro-steps.
 template <class Real>

@@ -55,10 +55,12 @@ TEST_F(CooperativeMatrix, attention) { run_tests("attention_test", "AttentionGpu
 TEST_F(CooperativeMatrix, step) { run_tests("train_step_test", "TrainStep"); }
 
 TEST_F(CooperativeMatrix, peak) {
-    const ProgramResult kernel = run("report_peak_test", {"--gtest_filter=ReportPeak.Matrix*"});
+    const ProgramResult kernel = run("report_peak_test", {"--gtest_filter=ReportPeak.CooperativeMatrix*"});
     EXPECT_NE(kernel.out.find("[  PASSED  ] 1 test"), std::string::npos) << kernel.out;
     const ProgramResult measured = run("peak", {"--quick", "--device", device_option()});
-    EXPECT_NE(measured.out.find("Tensor cores, by kernel configuration"), std::string::npos) << measured.out;
+    EXPECT_NE(measured.out.find("Cooperative matrices (tensor cores), by kernel configuration"),
+              std::string::npos)
+        << measured.out;
 }
 
 // The channels of this model are multiples of 8, so its GEMMs use cooperative matrices. Its head size is not

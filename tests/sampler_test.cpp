@@ -89,6 +89,15 @@ TEST(Sampler, Options) {
     EXPECT_EQ(sample(logits, 0.76f, {1e9f, 0, 1.0f}), 3);
 }
 
+// Equal tokens whose probabilities add up to exactly top-p: no further one is kept, and the lower ones win.
+TEST(Sampler, TopPIsReachedExactly) {
+    const std::vector<float> equal(4, 0.0f);
+    for (const auto& [top_p, last] : {std::pair{0.25f, 0}, {0.5f, 1}, {0.75f, 2}, {0.76f, 3}}) {
+        EXPECT_EQ(sample(equal, 0.0f, {1.0f, 0, top_p}), 0) << top_p;
+        EXPECT_EQ(sample(equal, 0.999f, {1.0f, 0, top_p}), last) << top_p;
+    }
+}
+
 TEST(Sampler, RandomNumbers) {
     uint64_t state = 1337;  // from an xorshift64* in Python with the same state
     EXPECT_EQ(random_u32(state), 989205090u);

@@ -121,6 +121,51 @@ TEST(SavedShards, AShardThatWasReadMayBeRemoved) {
     EXPECT_NE(message.find("stopped in the training shard"), std::string::npos) << message;
 }
 
+// A position among the leftover tokens of the old shards: under other shards, the current shard is done. Also
+// at the very first leftover token, and inside a sample.
+TEST(SavedShards, LeftoversOfOtherShardsAreSkipped) {
+    Shards shards;
+    shards.write("a.bin", 0, 106);  // ten samples of 10, 5 tokens left over
+    shards.write("b.bin", 2000, 106);
+    for (int batches : {20, 21}) {
+        DataLoader first = shards.open(1, 10, false);
+        read(first, batches, 10);
+        DataPosition saved = first.position();
+        ASSERT_EQ(saved.current_sample, batches == 20 ? 10u : 11u);
+        saved.token_in_sample = 3;
+        const std::vector<SavedShard> saved_shards = shards_of(first);
+        shards.write("c.bin", 4000, 101);
+        DataLoader second = shards.open(1, 10, false);
+        const DataPosition at = fit_position(saved, saved_shards, second);
+        EXPECT_EQ(at.current_shard, 1u);
+        EXPECT_EQ(at.current_sample, 10u);
+        EXPECT_EQ(at.token_in_sample, 0u);
+        second.resume(at);
+        EXPECT_EQ(*read(second, 1, 10).begin(), 4000);
+        std::filesystem::remove(shards / "c.bin");
+    }
+}
+
+// A checkpoint names the content of its shards; one of an earlier version does not.
+TEST(SavedShards, AChangedShardIsRefused) {
+    Shards shards;
+    shards.write("a.bin", 0, 1001);
+    shards.write("b.bin", 2000, 801);
+    DataLoader first = shards.open(2, 10);
+    read(first, 5, 20);
+    std::vector<SavedShard> saved = shards_of(first);
+    for (const char* name : {"a.bin", "b.bin"}) {  // the current shard, and one to come
+        shards.write(name, 7000, name[0] == 'a' ? 1001 : 801);
+        DataLoader second = shards.open(2, 10);
+        const std::string message = message_of([&] { fit_position(first.position(), saved, second); });
+        EXPECT_NE(message.find(std::string("shard ") + name + " has other tokens"), std::string::npos);
+        std::vector<SavedShard> unknown = saved;
+        for (SavedShard& shard : unknown) shard.checksum.clear();
+        EXPECT_EQ(message_of([&] { fit_position(first.position(), unknown, second); }), "");
+        shards.write(name, name[0] == 'a' ? 0 : 2000, name[0] == 'a' ? 1001 : 801);
+    }
+}
+
 TEST(SavedShards, DamagedOnesAreRefused) {
     Shards shards;
     shards.write("a.bin", 0, 1001);

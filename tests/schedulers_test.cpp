@@ -1,5 +1,5 @@
 // The four schedules around the steps where their formula changes.
-#include "llmc/run/schedulers.h"
+#include "llmc/model/schedulers.h"
 
 #include <gtest/gtest.h>
 

@@ -119,3 +119,37 @@ TEST(token_file, a_failed_write_leaves_no_file) {
     EXPECT_THROW(write_token_shard(folder / "b.bin", &token, 1), Error);
     EXPECT_FALSE(std::filesystem::exists(folder / "b.bin.tmp"));
 }
+
+TEST(token_file, tokens_outside_the_vocabulary_are_named) {
+    const TokenShard shard = {"some.bin", 10, ""};
+    const uint16_t tokens[] = {0, 66, 67, 68};
+    check_tokens(shard, 5, std::span(tokens, 2), 67);
+    try {
+        check_tokens(shard, 5, tokens, 67);
+        FAIL() << "67 is not below 67";
+    } catch (const Error& error) {
+        EXPECT_STREQ(error.what(),
+                     "some.bin: token 7 is 67, but the model's vocabulary has 67; is the shard for another "
+                     "tokenizer?");
+    }
+}
+
+// The whole of a small file, the ends of a large one.
+TEST(token_file, the_checksum_tells_shards_apart) {
+    TemporaryFolder folder;
+    for (size_t count : {size_t(0), size_t(1), size_t(1000), size_t(3) << 20}) {
+        std::vector<uint16_t> tokens(count, 5);
+        auto checksum = [&] {
+            write_token_shard(folder / "a.bin", tokens.data(), count);
+            return open_token_shard(folder / "a.bin").checksum;
+        };
+        const std::string before = checksum();
+        EXPECT_EQ(checksum(), before);
+        for (size_t at : {size_t(0), count / 2, count - 1}) {
+            if (at >= count || (count > 1000 && at == count / 2)) continue;
+            tokens[at] = 6;
+            EXPECT_NE(checksum(), before) << at << " of " << count;
+            tokens[at] = 5;
+        }
+    }
+}

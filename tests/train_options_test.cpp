@@ -216,7 +216,7 @@ TEST(TrainOptions, Refusals) {
         {{"-i", "x", "-m", "0"}, "-m 0"},
         {{"-i", "x", "-d", "0"}, "-d 0"},
         {{"-i", "x", "-b", "1048576", "-t", "2048"}, "2^30"},
-        {{"-i", "x", "-pn", "8"}, "one process"},
+        {{"-i", "x", "-pn", "8"}, "start it with mpirun -np 8"},
         {{"-i", "x", "-z", "4"}, "zero-stage"},
         {{"-i", "x", "-pm", "mpi"}, "mpi"},
         {{"-i", "x", "word"}, "word"},

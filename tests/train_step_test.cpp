@@ -4,6 +4,7 @@
 #include "llmc/model/train_step.h"
 
 #include <map>
+#include <set>
 
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/model/initialize.h"
@@ -243,6 +244,35 @@ TEST(UpdateDuringLayers, GivesEveryIntervalTheSame) {
         for (const auto& part : parts) {
             EXPECT_NEAR(double(count_elements(part)), each, 0.001 * each);
             for (const Elements& e : part) EXPECT_EQ(e.first % 64, 0u);
+        }
+    }
+}
+
+// Gradients of zero leave the decay of the embeddings and matrices, and nothing else.
+TEST(Update, OnlyMatricesAndEmbeddingsDecay) {
+    std::vector<LaunchPad*> places = {nullptr};
+    for (const auto& pad : test_pads()) places.push_back(pad.get());
+    for (LaunchPad* pad : places) {
+        const auto g = make_model<float>(pad);
+        for (const auto& slice : g->gradient_slices) g->memory.zero(slice.data, slice.n);
+        const AdamWStep step = adamw_step(0.1f, 0.9f, 0.95f, 1e-8f, 1);
+        const float stats[4] = {1, 1, 1, 0};  // loss, norm, scale
+        g->memory.upload(g->adamw, &step, 1);
+        g->memory.upload(g->stats, stats, 4);
+        auto read = [&](int tensor) {
+            std::vector<float> values(parameter_size(config, tensor));
+            g->memory.download(values.data(), g->params[tensor], values.size());
+            return values;
+        };
+        for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {  // so that biases could change
+            const std::vector<float> ones(parameter_size(config, tensor), 1.0f);
+            g->memory.upload(g->params[tensor], ones.data(), ones.size());
+        }
+        gpt2_update(*g, 0.5f);
+        for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
+            const std::set<int> decaying = {WTE, WPE, QKVW, ATTPROJW, FCW, FCPROJW};
+            const float want = decaying.count(tensor) ? 0.95f : 1.0f;
+            for (const float value : read(tensor)) ASSERT_EQ(value, want) << parameter_info[tensor].name;
         }
     }
 }

@@ -2,7 +2,10 @@
 #include "llmc/base/error.h"
 
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
+#include <new>
+#include <system_error>
 
 static std::string format_list(const char* format, va_list list) {
     va_list again;
@@ -19,7 +22,7 @@ void fail(const char* format, ...) {
     va_start(list, format);
     std::string text = format_list(format, list);
     va_end(list);
-    throw Error(text);
+    throw Error(printable(text));
 }
 
 std::string format_string(const char* format, ...) {
@@ -28,4 +31,58 @@ std::string format_string(const char* format, ...) {
     std::string text = format_list(format, list);
     va_end(list);
     return text;
+}
+
+// The character at the start of the text, and its length in bytes; 0: not UTF-8.
+struct Character {
+    uint32_t code;
+    size_t bytes;
+};
+static Character first_character(std::string_view text) {
+    const uint8_t first = uint8_t(text[0]);
+    if (first < 0x80) return {first, 1};
+    const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4 || text.size() < bytes) return {0, 0};
+    uint32_t code = first & (0x7f >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        if ((uint8_t(text[i]) & 0xc0) != 0x80) return {0, 0};
+        code = code << 6 | (uint8_t(text[i]) & 0x3f);
+    }
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const bool valid = code >= least[bytes] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+    return valid ? Character{code, bytes} : Character{0, 0};
+}
+
+static bool is_printable(uint32_t code) {
+    const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+    const bool separator = code == 0x2028 || code == 0x2029;
+    const bool changes_order = code == 0x061c || code == 0x200e || code == 0x200f ||
+                               (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    return !control && !separator && !changes_order;
+}
+
+std::string printable(std::string_view text) {
+    std::string result;
+    while (!text.empty()) {
+        const Character c = first_character(text);
+        const size_t bytes = c.bytes ? c.bytes : 1;
+        if (c.bytes && is_printable(c.code))
+            result += text.substr(0, bytes);
+        else if (text[0] == '\n')
+            result += "\\n";
+        else
+            for (size_t i = 0; i < bytes; i++) result += format_string("\\x%02x", uint8_t(text[i]));
+        text.remove_prefix(bytes);
+    }
+    return result;
+}
+
+std::string message_for(const std::exception& error) {
+    if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::length_error*>(&error))
+        return "out of memory: use a smaller batch or model, or raise the limit if there is one (ulimit -v)";
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    if (system && system->code() == std::errc::resource_unavailable_try_again)
+        return "no thread could be started: use fewer threads (OMP_NUM_THREADS), or raise the limits of "
+               "memory and processes (ulimit -v, -u)";
+    return printable(error.what());
 }

@@ -3,13 +3,23 @@
 #pragma once
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Throws Error with a printf-formatted message: one line without a full stop or newline at the end.
+// Throws Error with a printf-formatted message: one line without a full stop or newline at the end. Text
+// from files may be part of it: the message is made printable.
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // Formats like printf, into a std::string.
 std::string format_string(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// The text on one line that no terminal interprets: control characters, invisible characters that change the
+// order of others, and bytes that are not UTF-8 become escapes such as \n and \x1b.
+std::string printable(std::string_view text);
+
+// What main() prints of an exception: an Error's message, or a sentence for an exception of the standard
+// library, such as one for too little memory.
+std::string message_for(const std::exception& error);

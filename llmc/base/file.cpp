@@ -1,13 +1,83 @@
 // Reading and writing files: see file.h.
 #include "llmc/base/file.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstring>
 
 #include "llmc/base/error.h"
+
+// Throws FileError: "WHAT PATH: REASON".
+[[noreturn]] static void fail_file(const char* what, const std::string& path, const std::string& reason) {
+    throw FileError(printable(format_string("%s %s: %s", what, path.c_str(), reason.c_str())));
+}
+[[noreturn]] static void fail_file(const char* what, const std::string& path, int error) {
+    fail_file(what, path, strerror(error));
+}
+
+// --- held folders ---
+
+struct Held {
+    int descriptor = -1;
+    std::string path;  // without slashes at its end
+};
+static Held held;
+
+// What the calls of the openat() family take instead of a path.
+struct Place {
+    int folder = AT_FDCWD;
+    std::string name;
+};
+
+static Place place_of(const std::string& path) {
+    if (held.descriptor < 0 || !path.starts_with(held.path)) return {AT_FDCWD, path};
+    const std::string_view rest = std::string_view(path).substr(held.path.size());
+    const size_t name = rest.find_first_not_of('/');
+    if (name == std::string_view::npos) return {held.descriptor, "."};
+    if (name == 0 && held.path != "/") return {AT_FDCWD, path};  // a longer name
+    return {held.descriptor, std::string(rest.substr(name))};
+}
+
+static int open_place(const std::string& path, int flags, mode_t mode = 0) {
+    const Place at = place_of(path);
+    return retry([&] { return openat(at.folder, at.name.c_str(), flags | O_CLOEXEC, mode); });
+}
+
+static int unlink_place(const std::string& path) {
+    const Place at = place_of(path);
+    return retry([&] { return unlinkat(at.folder, at.name.c_str(), 0); });
+}
+
+static int rename_place(const std::string& from, const std::string& to) {
+    const Place a = place_of(from), b = place_of(to);
+    return retry([&] { return renameat(a.folder, a.name.c_str(), b.folder, b.name.c_str()); });
+}
+
+static int status_of_place(const std::string& path, struct stat& status, int flags = 0) {
+    const Place at = place_of(path);
+    return fstatat(at.folder, at.name.c_str(), &status, flags);
+}
+
+void HeldFolder::open(const std::string& path) {
+    descriptor = open_place(path, O_RDONLY | O_DIRECTORY);
+    if (descriptor < 0) fail("cannot open the folder %s: %s", path.c_str(), strerror(errno));
+    const size_t last = path.find_last_not_of('/');
+    held = {descriptor, last == std::string::npos ? "/" : path.substr(0, last + 1)};
+}
+
+HeldFolder::~HeldFolder() {
+    if (descriptor < 0) return;
+    if (held.descriptor == descriptor) held = {};
+    close(descriptor);
+}
+
+// --- reading ---
 
 static struct stat status_of(const File& file, const std::string& path) {
     struct stat status;
@@ -16,8 +86,14 @@ static struct stat status_of(const File& file, const std::string& path) {
 }
 
 File open_to_read(const std::string& path) {
-    File file(fopen(path.c_str(), "rb"));
-    if (!file) fail("cannot open %s: %s", path.c_str(), strerror(errno));
+    const int descriptor = open_place(path, O_RDONLY);
+    if (descriptor < 0) fail("cannot open %s: %s", path.c_str(), strerror(errno));
+    File file(fdopen(descriptor, "rb"));
+    if (!file) {
+        const int error = errno;
+        close(descriptor);
+        fail("cannot open %s: %s", path.c_str(), strerror(error));
+    }
     if (S_ISDIR(status_of(file, path).st_mode)) fail("cannot read %s: it is a directory", path.c_str());
     return file;
 }
@@ -39,33 +115,192 @@ std::string read_whole_file(const std::string& path, uint64_t limit) {
     return bytes;
 }
 
-static std::string temporary(const std::string& path) { return path + ".tmp"; }
-
-FileWriter::FileWriter(const std::string& to) : path(to), file(fopen(temporary(to).c_str(), "wb")) {
-    if (!file) fail("cannot write %s: %s", temporary(path).c_str(), strerror(errno));
+bool file_exists(const std::string& path) {
+    struct stat status;
+    return status_of_place(path, status) == 0;
 }
 
+// --- writing ---
+
+static constexpr size_t buffer_bytes = 1 << 20;
+
+static std::string temporary(const std::string& path) { return path + ".tmp"; }
+
+// Whether `path` still names the open file.
+static bool is_named(int descriptor, const std::string& path) {
+    struct stat open = {}, named = {};
+    return fstat(descriptor, &open) == 0 && status_of_place(path, named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+// Locks the file for this program. A file system without locks counts as success.
+static bool locks(int descriptor) {
+    return retry([&] { return flock(descriptor, LOCK_EX | LOCK_NB); }) == 0 || errno != EWOULDBLOCK;
+}
+
+// Removes what is at a temporary name, unless it is a file that another program is writing: its lock says so.
+static void remove_stale(const std::string& path) {
+    const int descriptor = open_place(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const bool in_use = descriptor >= 0 && !locks(descriptor);
+    const bool stale = descriptor < 0 || is_named(descriptor, path);
+    if (!in_use && stale) unlink_place(path);
+    if (descriptor >= 0) close(descriptor);
+    if (in_use) fail_file("cannot write", path, "another program is writing it");
+}
+
+// Creates and locks a file that did not exist.
+static int create_new(const std::string& path) {
+    for (int attempt = 0; attempt < 100; attempt++) {
+        const int descriptor = open_place(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+        if (descriptor >= 0 && locks(descriptor) && is_named(descriptor, path)) return descriptor;
+        const int error = descriptor >= 0 ? EEXIST : errno;
+        if (descriptor >= 0) close(descriptor);
+        if (error != EEXIST) fail_file("cannot write", path, error);
+        remove_stale(path);
+    }
+    fail_file("cannot write", path, "something of that name cannot be removed");
+}
+
+// Writes to a descriptor. Returns the number of bytes written; if some are missing, errno says why.
+static size_t write_bytes(int descriptor, std::string_view bytes) {
+    size_t done = 0;
+    while (done < bytes.size()) {
+        const ssize_t count =
+            retry([&] { return ::write(descriptor, bytes.data() + done, bytes.size() - done); });
+        if (count == 0) errno = ENOSPC;
+        if (count <= 0) break;
+        done += size_t(count);
+    }
+    return done;
+}
+
+// Whether an error of fsync() means that the file system cannot do it.
+static bool cannot_sync(int error) {
+    return error == EINVAL || error == ENOTSUP || error == ENOSYS || error == EROFS;
+}
+
+FileWriter::FileWriter(const std::string& to) : path(to), descriptor(create_new(temporary(to))) {}
+
 FileWriter::~FileWriter() {
-    if (!file) return;
-    fclose(file);
-    remove(temporary(path).c_str());
+    if (descriptor < 0) return;
+    if (is_named(descriptor, temporary(path))) unlink_place(temporary(path));
+    close(descriptor);
+}
+
+void FileWriter::write_out(std::string_view bytes) {
+    if (write_bytes(descriptor, bytes) != bytes.size()) fail_file("cannot write", path, errno);
 }
 
 void FileWriter::write(const void* bytes, size_t count) {
-    if (count > 0 && fwrite(bytes, 1, count, file) != count)
-        fail("cannot write %s: %s", path.c_str(), strerror(errno));
+    const std::string_view piece(static_cast<const char*>(bytes), count);
+    if (buffer.size() + count >= buffer_bytes) {
+        write_out(buffer);
+        buffer.clear();
+    }
+    if (count >= buffer_bytes)
+        write_out(piece);
+    else
+        buffer += piece;
 }
 
 void FileWriter::finish() {
-    bool written =
-        fflush(file) == 0 && fsync(fileno(file)) == 0 && rename(temporary(path).c_str(), path.c_str()) == 0;
-    if (!written) fail("cannot write %s: %s", path.c_str(), strerror(errno));
-    fclose(file);
-    file = nullptr;
+    write_out(buffer);
+    buffer.clear();
+    if (retry([&] { return fsync(descriptor); }) != 0 && !cannot_sync(errno))
+        fail_file("cannot flush to disk", path, errno);
+    if (!is_named(descriptor, temporary(path)))
+        fail_file("cannot write", path, "another program removed its temporary file");
+    if (rename_place(temporary(path), path) != 0) fail_file("cannot write", path, errno);
+    close(descriptor);
+    descriptor = -1;
 }
 
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts) {
     FileWriter writer(path);
     for (std::string_view part : parts) writer.write(part);
     writer.finish();
+}
+
+size_t append_to_file(const std::string& path, std::string_view bytes) {
+    const int descriptor = open_place(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (descriptor < 0) return 0;
+    const size_t done = write_bytes(descriptor, bytes);
+    const int error = errno;
+    close(descriptor);
+    errno = error;
+    return done;
+}
+
+void remove_file(const std::string& path) {
+    if (unlink_place(path) != 0 && errno != ENOENT) fail_file("cannot remove", path, errno);
+}
+
+void rename_file(const std::string& from, const std::string& to) {
+    if (rename_place(from, to) != 0) fail_file("cannot rename", from + " to " + to, errno);
+}
+
+// --- folders ---
+
+// The folder that holds `path`.
+static std::string parent_of(const std::string& path) {
+    const size_t last = path.find_last_not_of('/');
+    const size_t slash = last == std::string::npos ? last : path.rfind('/', last);
+    if (slash == std::string::npos) return last == std::string::npos ? "/" : ".";
+    return path.substr(0, std::max<size_t>(slash, 1));
+}
+
+static bool is_folder(const std::string& path) {
+    struct stat status;
+    return status_of_place(path, status) == 0 && S_ISDIR(status.st_mode);
+}
+
+void create_folders(const std::string& path) {
+    if (is_folder(path)) return;
+    const std::string above = parent_of(path);
+    if (above != path) create_folders(above);
+    const Place at = place_of(path);
+    if (retry([&] { return mkdirat(at.folder, at.name.c_str(), 0777); }) != 0 && !is_folder(path))
+        fail_file("cannot create directory", path, errno == EEXIST ? ENOTDIR : errno);
+    sync_folder(above);
+}
+
+void sync_folder(const std::string& path) {
+    const int descriptor = open_place(path, O_RDONLY | O_DIRECTORY);
+    if (descriptor < 0 && errno == EACCES) return;  // a folder that may be written but not listed
+    const bool synced =
+        descriptor >= 0 && (retry([&] { return fsync(descriptor); }) == 0 || cannot_sync(errno));
+    const int error = errno;
+    if (descriptor >= 0) close(descriptor);
+    if (!synced) fail_file("cannot flush to disk the folder", path, error);
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+    std::vector<std::string> names;
+    const int descriptor = open_place(folder, O_RDONLY | O_DIRECTORY);
+    if (descriptor < 0 && errno == ENOENT) return names;
+    DIR* list = descriptor < 0 ? nullptr : fdopendir(descriptor);
+    if (!list) {
+        const int error = errno;
+        if (descriptor >= 0) close(descriptor);
+        fail("cannot read the folder %s: %s", folder.c_str(), strerror(error));
+    }
+    errno = 0;
+    while (const dirent* entry = readdir(list)) {
+        const std::string name = entry->d_name;
+        if (name != "." && name != "..") names.push_back(name);
+    }
+    const int error = errno;
+    closedir(list);
+    if (error) fail("cannot read the folder %s: %s", folder.c_str(), strerror(error));
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+uint64_t free_bytes(const std::string& folder) {
+    const int descriptor = open_place(folder, O_RDONLY | O_DIRECTORY);
+    struct statvfs status = {};
+    const bool known = descriptor >= 0 && retry([&] { return fstatvfs(descriptor, &status); }) == 0;
+    if (descriptor >= 0) close(descriptor);
+    if (!known || status.f_blocks == 0) return ~uint64_t(0);
+    return uint64_t(status.f_bavail) * status.f_frsize;
 }

@@ -1,8 +1,10 @@
-// Reads and writes files, with errors that name the file. Files are written under a temporary name, flushed
-// to disk and renamed, so a reader never sees half a file, even if the writer crashes. All binary formats of
-// the project are little-endian and are read into memory without conversion.
+// Reads, writes and removes files, with errors that name the file. Files are written under a temporary name,
+// flushed to disk and renamed, so a reader never sees half a file, even if the writer crashes. System calls
+// that a signal interrupts are repeated. All binary formats of the project are little-endian and are read
+// into memory without conversion.
 #pragma once
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,8 +12,24 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "llmc/base/error.h"
 
 static_assert(std::endian::native == std::endian::little, "the file formats are read as little-endian");
+
+// The operating system refused to write, remove or rename a file: trying again may help.
+struct FileError : Error {
+    using Error::Error;
+};
+
+// Repeats a system call as long as signals interrupt it.
+template <class Call>
+auto retry(Call call) {
+    auto result = call();
+    while (result == -1 && errno == EINTR) result = call();
+    return result;
+}
 
 struct FileCloser {
     void operator()(FILE* file) const { fclose(file); }
@@ -27,11 +45,15 @@ uint64_t size_of(const File& file, const std::string& path);
 // Reads the whole file. Error if it cannot be read or is larger than `limit` bytes.
 std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1) << 32);
 
+bool file_exists(const std::string& path);
+
 // Writes a file piece by piece to PATH.tmp, which finish() flushes to disk and renames to PATH. Without
 // finish(), PATH is unchanged and PATH.tmp is removed. Each function throws Error if writing fails.
+//
+// PATH.tmp is always a new file: a link of that name is replaced, not followed. What a killed program left
+// there is replaced, too. Error if another program is writing PATH.tmp.
 struct FileWriter {
     std::string path;
-    FILE* file;
 
     explicit FileWriter(const std::string& path);
     ~FileWriter();
@@ -41,7 +63,50 @@ struct FileWriter {
     void write(const void* bytes, size_t count);
     void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
     void finish();
+
+   private:
+    void write_out(std::string_view bytes);
+    int descriptor = -1;
+    std::string buffer;
 };
 
 // Writes the concatenated parts as the file's whole content, with a FileWriter.
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts);
+
+// Appends to a file, which is created if it is missing. Returns the number of bytes written; if some are
+// missing, errno says why.
+size_t append_to_file(const std::string& path, std::string_view bytes);
+
+// Error if the file exists and cannot be removed.
+void remove_file(const std::string& path);
+
+void rename_file(const std::string& from, const std::string& to);
+
+// --- folders ---
+
+// Creates a folder and those above it. The names of new folders are flushed to disk.
+void create_folders(const std::string& path);
+
+// Flushes the names in a folder, new and removed ones, to disk. Error if the disk reports one; not an error
+// on file systems that cannot do it.
+void sync_folder(const std::string& path);
+
+// The names in a folder, sorted; none if there is no such folder. Error if it cannot be read.
+std::vector<std::string> names_in(const std::string& folder);
+
+// Bytes that may still be written to the folder's file system; ~0 if it does not say.
+uint64_t free_bytes(const std::string& folder);
+
+// While a folder is held, the functions of this header reach it and its files through a descriptor, not
+// through its path: if the folder is renamed, they follow it, and they never touch another folder that takes
+// its place. A program holds one folder at a time.
+struct HeldFolder {
+    int descriptor = -1;
+
+    HeldFolder() = default;
+    ~HeldFolder();
+    HeldFolder(const HeldFolder&) = delete;
+    HeldFolder& operator=(const HeldFolder&) = delete;
+
+    void open(const std::string& path);
+};

@@ -1,26 +1,56 @@
-// A signal handler that records the first signal: see signals.h.
+// Signal handlers that only record what came: see signals.h.
 #include "llmc/base/signals.h"
 
 #include <csignal>
 #include <initializer_list>
 
-static volatile std::sig_atomic_t received = 0;
+static volatile std::sig_atomic_t stop_received = 0, save_received = 0;
 
-static void record(int number) {
-    received = number;
+static void record_stop(int number) {
+    if (!stop_received) stop_received = number;
+    if (number != SIGINT && number != SIGTERM) return;  // a closing terminal sends several of the others
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
 }
 
-void catch_stop_signals() {
-    for (int number : {SIGINT, SIGTERM}) {
-        struct sigaction action = {}, before = {};
-        sigaction(number, nullptr, &before);
-        if (before.sa_handler == SIG_IGN) continue;  // stay ignored, as under nohup
-        action.sa_handler = record;
-        action.sa_flags = SA_RESTART;  // do not interrupt pending reads and writes
-        sigaction(number, &action, nullptr);
-    }
+static void record_save(int) { save_received = 1; }
+
+static void handle(int number, void (*handler)(int)) {
+    struct sigaction action = {}, before = {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) return;
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;  // do not interrupt pending reads and writes
+    sigaction(number, &action, nullptr);
 }
 
-int stop_signal() { return received; }
+void catch_stop_signals() {
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGPIPE}) handle(number, record_stop);
+}
+
+int stop_signal() { return stop_received; }
+
+void catch_save_signal() { handle(SIGUSR1, record_save); }
+
+bool take_save_request() {
+    const bool asked = save_received;
+    if (asked) save_received = 0;
+    return asked;
+}
+
+const char* signal_name(int number) {
+    switch (number) {
+        case SIGINT:
+            return "SIGINT";
+        case SIGTERM:
+            return "SIGTERM";
+        case SIGHUP:
+            return "SIGHUP";
+        case SIGXCPU:
+            return "SIGXCPU";
+        case SIGPIPE:
+            return "SIGPIPE";
+        default:
+            return "a signal";
+    }
+}

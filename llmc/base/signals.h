@@ -1,8 +1,19 @@
-// SIGINT and SIGTERM: the first signal asks the run to stop cleanly, a second one kills it.
+// Signals that a long run handles between two steps. None of them is caught where it was ignored when the
+// program started, as SIGHUP is under nohup.
 #pragma once
 
-// From now on, the first signal is only recorded.
+// From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up) and SIGPIPE (nobody reads the output any
+// more) ask the run to stop cleanly. After SIGINT or SIGTERM, a second one of these two kills the program.
 void catch_stop_signals();
 
-// The recorded signal's number, or 0.
+// The number of the first such signal, or 0.
 int stop_signal();
+
+// From now on, SIGUSR1, which schedulers send before they stop a job, asks the run to save.
+void catch_save_signal();
+
+// Whether SIGUSR1 came since the last call.
+bool take_save_request();
+
+// Such as "SIGTERM"; "a signal" for one that is not named above.
+const char* signal_name(int number);

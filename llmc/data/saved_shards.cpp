@@ -5,18 +5,39 @@
 #include <filesystem>
 #include <numeric>
 
+#include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 
 std::vector<SavedShard> shards_of(const DataLoader& loader) {
     std::vector<SavedShard> found;
-    for (const DataLoader::Shard& shard : loader.all_shards())
-        found.push_back({std::filesystem::path(shard.files[0].path).filename().string(), shard.num_tokens});
+    for (const DataLoader::Shard& shard : loader.all_shards()) {
+        std::string checksums;
+        for (const TokenShard& file : shard.files) checksums += file.checksum;
+        const std::string name = std::filesystem::path(shard.files[0].path).filename().string();
+        found.push_back({printable(name), shard.num_tokens, checksum_of(checksums)});
+    }
     return found;
 }
 
+static bool is_same(const SavedShard& a, const SavedShard& b) {
+    return a.name == b.name && a.tokens == b.tokens;
+}
+
 static int find(const std::vector<SavedShard>& shards, const SavedShard& wanted) {
-    const auto at = std::find(shards.begin(), shards.end(), wanted);
+    const auto at =
+        std::find_if(shards.begin(), shards.end(), [&](const SavedShard& s) { return is_same(s, wanted); });
     return at == shards.end() ? -1 : int(at - shards.begin());
+}
+
+static void check_content(const std::vector<SavedShard>& saved, const std::vector<SavedShard>& now) {
+    for (const SavedShard& shard : saved) {
+        const int found = find(now, shard);
+        if (found < 0 || shard.checksum.empty() || now[size_t(found)].checksum == shard.checksum) continue;
+        fail(
+            "the training shard %s has other tokens than when the run was saved: restore it, or start a new "
+            "run from the weights, with -e model_....bin and another -o",
+            shard.name.c_str());
+    }
 }
 
 // Fits the order in which shards are read, and the current shard's index in it.
@@ -55,7 +76,9 @@ DataPosition fit_position(const DataPosition& saved, const std::vector<SavedShar
                           const DataLoader& loader) {
     DataPosition at = saved;
     const std::vector<SavedShard> now = shards_of(loader);
-    if (now == saved_shards || at.sample_tokens == 0) return at;
+    check_content(saved_shards, now);
+    const bool same = std::equal(now.begin(), now.end(), saved_shards.begin(), saved_shards.end(), is_same);
+    if (same || at.sample_tokens == 0) return at;
     fit_shards(at, saved_shards, now);
     const uint64_t shard =
         at.should_shuffle ? uint64_t(at.shard_indices[at.current_shard]) : at.current_shard;

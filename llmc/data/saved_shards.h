@@ -10,6 +10,7 @@
 struct SavedShard {
     std::string name;  // without its folder, so that data may be moved
     uint64_t tokens = 0;
+    std::string checksum;  // of its content (token_file.h); "" in checkpoints of earlier versions: unknown
     bool operator==(const SavedShard&) const = default;
 };
 
@@ -17,6 +18,6 @@ std::vector<SavedShard> shards_of(const DataLoader& loader);
 
 // Translates a position saved under saved_shards into the loader's shards. Shards already read and the
 // current one keep their order, as far as they still exist; the other old shards follow, then the new ones.
-// Error if the current shard no longer exists.
+// Error if the current shard no longer exists, or if the content of a shard has changed.
 DataPosition fit_position(const DataPosition& saved, const std::vector<SavedShard>& saved_shards,
                           const DataLoader& loader);

@@ -10,12 +10,14 @@
 struct TokenShard {
     std::string path;
     uint64_t tokens;
+    std::string checksum;  // of its content: all of a small file, samples of a large one
 };
 
 // The format counts tokens in an int32.
 constexpr uint64_t max_shard_tokens = 0x7fffffff;
 
-// Checks magic, version, token count and exact file size. Error if one of them is wrong.
+// Checks magic, version, token count and exact file size. Error if one of them is wrong. The checksum covers
+// the header and all tokens of a file up to 1 MiB, else the header and four samples of 4 KiB.
 TokenShard open_token_shard(const std::string& path);
 
 // Opens all shards that match a glob pattern, sorted by name, each checked as above. Error if there is none.

@@ -1,19 +1,18 @@
 // llm.c's checkpoints: see checkpoint.h. Files are checked completely before they are used.
 #include "llmc/files/checkpoint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
+#include <functional>
+#include <set>
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/real.h"
+#include "llmc/base/warning.h"
 
 static constexpr int header_ints = 256;
 static constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
@@ -39,14 +38,6 @@ static void read_header(const File& file, const std::string& path, int32_t* head
     if (header[0] != magic) {
         fail("%s is not %s: it starts with %d instead of %d", path.c_str(), what, header[0], magic);
     }
-}
-
-// Flushes directory entries (new and removed names) to disk. Not an error on file systems that cannot do it.
-static void sync_directory(const std::string& dir) {
-    int descriptor = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return;
-    fsync(descriptor);
-    close(descriptor);
 }
 
 // Length and checksum of a file as written, for the checkpoint's run_%08d.json.
@@ -375,46 +366,152 @@ std::string run_path(const std::string& dir, int step) {
     return format_string("%s/run_%08d.json", dir.c_str(), step);
 }
 
-static void remove_file(const std::string& path) {
-    if (unlink(path.c_str()) != 0 && errno != ENOENT)
-        fail("cannot remove %s: %s", path.c_str(), strerror(errno));
+uint64_t checkpoint_bytes(const ModelConfig& config, const OptimizerState& state, bool in_bf16) {
+    const uint64_t order = state.data.shard_indices.size() + state.data.intra_shard_indices.size();
+    const uint64_t others = 64 << 10;  // headers, the state of the random numbers, run_%08d.json
+    return num_parameters(config) * (in_bf16 ? 2 : 4) + moment_bytes(config, state.use_master_weights) +
+           order * sizeof(int32_t) + others;
+}
+
+static std::string mib(uint64_t bytes) { return format_string("%.1f MiB", double(bytes) / (1 << 20)); }
+
+void check_room(const std::string& dir, uint64_t bytes) {
+    const uint64_t room = free_bytes(dir);
+    if (room < bytes)
+        fail(
+            "no room for a checkpoint in %s: it takes %s, and %s are free; free some space, for example by "
+            "removing old checkpoints, and resume with -y 1",
+            dir.c_str(), mib(bytes).c_str(), mib(room).c_str());
+}
+
+struct Checkpoint {
+    const ModelConfig& config;
+    const OptimizerState& optimizer;
+    const ReadTensor& read_tensor;
+    const ReadMoment& read_moment;
+    bool in_bf16;
+    const std::string& run;
+};
+
+static void write_files(const std::string& dir, const Checkpoint& c) {
+    const int step = c.optimizer.step;
+    const FileSeal model = write_sealed_model(model_path(dir, step), c.config, c.read_tensor, c.in_bf16);
+    const FileSeal state =
+        write_sealed_state(optimizer_path(dir, step), c.config, c.optimizer, c.read_moment);
+    write_run_file(run_path(dir, step), model, state, c.run);
+    sync_folder(dir);  // makes all names durable before DONE
+    write_whole_file(done_path(dir, step), {});
+    sync_folder(dir);
+}
+
+// The mark of a checkpoint that is being written or deleted: without DONE, its files are worth nothing.
+static std::string mark_path(const std::string& dir, int step) {
+    return format_string("%s/unfinished_%08d", dir.c_str(), step);
+}
+
+// Turns DONE, if it is there, into the mark. Returns whether it was. A full disk does not prevent it.
+static bool turn_done_into_mark(const std::string& dir, int step) {
+    if (!file_exists(done_path(dir, step))) return false;
+    rename_file(done_path(dir, step), mark_path(dir, step));
+    sync_folder(dir);
+    return true;
+}
+
+// For work whose failure must not hide an error or undo a success; the next start repeats it.
+static void try_to(const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Error&) {
+    }
+}
+
+// After an error, no file of the step is left unless it had a checkpoint before.
+static void write_or_remove(const std::string& dir, const Checkpoint& checkpoint, bool overwrites) {
+    const int step = checkpoint.optimizer.step;
+    try {
+        if (!overwrites) {
+            write_whole_file(mark_path(dir, step), {});
+            sync_folder(dir);
+        }
+        write_files(dir, checkpoint);
+    } catch (...) {
+        if (!overwrites) try_to([&] { delete_checkpoint(dir, step); });
+        throw;
+    }
 }
 
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
                       const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16,
                       const std::string& run) {
-    std::error_code error;
-    std::filesystem::create_directories(dir, error);
-    if (error) fail("cannot create directory %s: %s", dir.c_str(), error.message().c_str());
-    remove_file(done_path(dir, state.step));
-    sync_directory(dir);
-    const FileSeal model = write_sealed_model(model_path(dir, state.step), config, read_tensor, in_bf16);
-    const FileSeal moments = write_sealed_state(optimizer_path(dir, state.step), config, state, read_moment);
-    write_run_file(run_path(dir, state.step), model, moments, run);
-    sync_directory(dir);  // makes all names durable before DONE
-    write_whole_file(done_path(dir, state.step), {});
-    sync_directory(dir);
+    create_folders(dir);
+    check_room(dir, checkpoint_bytes(config, state, in_bf16));
+    const Checkpoint checkpoint = {config, state, read_tensor, read_moment, in_bf16, run};
+    const bool overwrites = turn_done_into_mark(dir, state.step);
+    try {
+        write_or_remove(dir, checkpoint, overwrites);
+    } catch (const FileError& error) {
+        warn(format_string("the checkpoint of step %d was not written: %s; it is written again", state.step,
+                           error.what()));
+        write_or_remove(dir, checkpoint, overwrites);
+    }
+    try_to([&] { remove_file(mark_path(dir, state.step)); });
 }
 
-std::vector<int> list_checkpoints(const std::string& dir) {
+// The step in a file's name; -1 if the name does not follow the format, which ends in %n.
+static int step_in(const std::string& name, const char* format) {
+    int step = -1, length = 0;
+    if (sscanf(name.c_str(), format, &step, &length) != 1 || size_t(length) != name.size()) return -1;
+    return step;
+}
+
+// Steps with a file of this format, newest first.
+static std::vector<int> steps_of(const std::string& dir, const char* format) {
     std::vector<int> steps;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-        int step, length = 0;
-        std::string name = entry.path().filename().string();
-        if (sscanf(name.c_str(), "DONE_%8d%n", &step, &length) != 1 || size_t(length) != name.size())
-            continue;
-        if (step >= 0) steps.push_back(step);
-    }
+    for (const std::string& name : names_in(dir))
+        if (const int step = step_in(name, format); step >= 0) steps.push_back(step);
     std::sort(steps.rbegin(), steps.rend());
     return steps;
 }
 
-std::string check_checkpoint(const std::string& dir, int step) {
+std::vector<int> list_checkpoints(const std::string& dir) { return steps_of(dir, "DONE_%8d%n"); }
+
+void remove_unfinished_checkpoints(const std::string& dir) {
+    for (int step : steps_of(dir, "unfinished_%8d%n")) {
+        if (file_exists(done_path(dir, step)))
+            remove_file(mark_path(dir, step));  // the checkpoint was complete when the program stopped
+        else
+            delete_checkpoint(dir, step);
+    }
+}
+
+std::vector<int> list_checkpoints_without_done(const std::string& dir) {
+    const std::vector<int> complete = list_checkpoints(dir);
+    std::set<int> steps;
+    for (const char* format : {"state_%8d_00000.bin%n", "run_%8d.json%n"})
+        for (int step : steps_of(dir, format))
+            if (!std::binary_search(complete.rbegin(), complete.rend(), step)) steps.insert(step);
+    return {steps.begin(), steps.end()};
+}
+
+std::string read_run(const std::string& dir, int step) {
+    const std::string path = run_path(dir, step);
+    try {
+        return json_text(read_run_file(path).at("run"));
+    } catch (const nlohmann::json::exception&) {
+        fail("%s was not written by this program", path.c_str());
+    }
+}
+
+// Whether the folder's run writes run_%08d.json: llm.c writes neither this nor options.toml.
+static bool has_run_files(const std::string& dir) {
+    return !steps_of(dir, "run_%8d.json%n").empty() || file_exists(dir + "/options.toml");
+}
+
+std::string check_checkpoint(const std::string& dir, int step, Unverified unverified) {
     const std::string model = model_path(dir, step), state = optimizer_path(dir, step),
                       path = run_path(dir, step);
     std::string run;
-    if (access(path.c_str(), F_OK) == 0) {
+    if (file_exists(path)) {
         try {
             const nlohmann::json content = read_run_file(path);
             check_seal(model, content.at("files").at("model"));
@@ -423,17 +520,22 @@ std::string check_checkpoint(const std::string& dir, int step) {
         } catch (const nlohmann::json::exception&) {
             fail("%s was not written by this program", path.c_str());
         }
+    } else if (unverified == Unverified::refuse && has_run_files(dir)) {
+        fail(
+            "%s is missing, which the run had: without it the other files cannot be verified; "
+            "--resume-unverified accepts them as they are",
+            path.c_str());
     }
     const OptimizerState found = read_optimizer_state(state, read_model_header(model));
     if (found.step != step) fail("%s belongs to step %d", state.c_str(), found.step);
     return run;
 }
 
-FoundCheckpoint find_latest_checkpoint(const std::string& dir) {
+FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified) {
     FoundCheckpoint found;
     for (int step : list_checkpoints(dir)) {
         try {
-            found.run = check_checkpoint(dir, step);
+            found.run = check_checkpoint(dir, step, unverified);
             found.step = step;
             return found;
         } catch (const Error& error) {
@@ -445,9 +547,9 @@ FoundCheckpoint find_latest_checkpoint(const std::string& dir) {
 }
 
 void delete_checkpoint(const std::string& dir, int step) {
-    remove_file(done_path(dir, step));
-    sync_directory(dir);
+    turn_done_into_mark(dir, step);
     remove_file(model_path(dir, step));
-    remove_file(optimizer_path(dir, step));
     remove_file(run_path(dir, step));
+    remove_file(optimizer_path(dir, step));
+    remove_file(mark_path(dir, step));
 }

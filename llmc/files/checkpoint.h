@@ -54,19 +54,42 @@ std::string optimizer_path(const std::string& dir, int step);
 std::string done_path(const std::string& dir, int step);
 std::string run_path(const std::string& dir, int step);
 
-// Writes a whole checkpoint of state.step: creates dir, removes an older DONE of the same step, writes the
-// model, the optimizer state and the run's state (`run`, the text of a JSON object), and DONE last.
+// The most that write_checkpoint() takes of the disk, apart from rounding to blocks.
+uint64_t checkpoint_bytes(const ModelConfig& config, const OptimizerState& state, bool in_bf16);
+
+// Error, which says what to do, if the folder's file system has fewer free bytes.
+void check_room(const std::string& dir, uint64_t bytes);
+
+// Writes a whole checkpoint of state.step: creates dir, checks that there is room, removes an older DONE of
+// the same step, writes the optimizer state, the model and the run's state (`run`, the text of a JSON
+// object), and DONE last. If that fails, for example because a flush to disk does, it warns and tries once
+// more. After an Error there is no DONE, and no other file of the step unless it had a checkpoint before.
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
                       const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16 = false,
                       const std::string& run = "{}");
 
-// Lists the steps of the checkpoints in dir that have DONE, newest first; empty if dir does not exist.
+// Lists the steps of the checkpoints in dir that have DONE, newest first; empty if dir does not exist. Error
+// if it cannot be read.
 std::vector<int> list_checkpoints(const std::string& dir);
+
+// Removes the files of checkpoints that a stopped program was writing or deleting. It left an empty file
+// unfinished_%08d, which keeps apart what somebody else put there.
+void remove_unfinished_checkpoints(const std::string& dir);
+
+// Steps that have an optimizer state or run_%08d.json but no DONE.
+std::vector<int> list_checkpoints_without_done(const std::string& dir);
+
+// Whether to accept files of a checkpoint without run_%08d.json although the run wrote such files: without
+// their checksums, damage may go unnoticed.
+enum class Unverified { refuse, accept };
 
 // Verifies the checkpoint's files against their checksums. Without run_%08d.json, which llm.c does not write,
 // it checks headers and lengths only. Error, naming the file, on the first problem. Returns the text of the
 // run's JSON object, empty if there is none.
-std::string check_checkpoint(const std::string& dir, int step);
+std::string check_checkpoint(const std::string& dir, int step, Unverified unverified = Unverified::refuse);
+
+// The text of the run's JSON object, verified against its own checksum only.
+std::string read_run(const std::string& dir, int step);
 
 // The newest intact checkpoint.
 struct FoundCheckpoint {
@@ -74,7 +97,8 @@ struct FoundCheckpoint {
     std::string run;                  // as check_checkpoint() returns it
     std::vector<std::string> broken;  // one line per newer, broken checkpoint: its step and what is wrong
 };
-FoundCheckpoint find_latest_checkpoint(const std::string& dir);
+FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified = Unverified::refuse);
 
-// Removes DONE first, so that DONE never exists without its files. Missing files are not an error.
+// Renames DONE to unfinished_%08d first, so that DONE never exists without its files and the next start knows
+// what to remove if this program is stopped. Missing files are not an error.
 void delete_checkpoint(const std::string& dir, int step);

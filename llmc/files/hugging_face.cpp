@@ -254,9 +254,7 @@ static std::vector<float> read_whole(const ModelConfig& config, const ReadTensor
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
                         bool in_bf16) {
     validate(config, dir);
-    std::error_code error;
-    std::filesystem::create_directories(dir, error);
-    if (error) fail("cannot create directory %s: %s", dir.c_str(), error.message().c_str());
+    create_folders(dir);
     std::vector<SafetensorsItem> items;
     for_each_tensor(config, [&](int tensor, int, const std::string& name) {
         items.push_back({name, in_bf16 ? "BF16" : "F32", shape_of(config, tensor)});

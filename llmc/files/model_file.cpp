@@ -1,6 +1,9 @@
 // Chooses the reader by the name of the file: see model_file.h.
 #include "llmc/files/model_file.h"
 
+#include <cmath>
+
+#include "llmc/base/error.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/hugging_face.h"
 
@@ -12,6 +15,26 @@ ModelConfig read_model_file_header(const std::string& path) {
     return is_safetensors(path) ? read_hugging_face_header(path) : read_model_header(path);
 }
 
+void check_finite(const TensorPart& part, const std::string& path, const ModelConfig& config,
+                  const char* values_are) {
+    size_t i = 0;
+    while (i < part.count && std::isfinite(part.values[i])) i++;
+    if (i == part.count) return;
+    const ParameterInfo& tensor = parameter_info[part.tensor];
+    const size_t element = part.offset + i, layer_size = parameter_layer_size(config, part.tensor);
+    const std::string layer =
+        tensor.per_layer ? format_string(" of layer %zu", element / layer_size) : std::string();
+    fail(
+        "%s: %s %s%s has the value %f at element %zu: the model has diverged, or the file is damaged; use "
+        "an earlier one",
+        path.c_str(), values_are, tensor.name, layer.c_str(), double(part.values[i]), element % layer_size);
+}
+
 void read_model_file(const std::string& path, const WriteTensor& write) {
-    is_safetensors(path) ? read_hugging_face(path, write) : read_model(path, write);
+    const ModelConfig config = read_model_file_header(path);
+    const WriteTensor checked = [&](int tensor, size_t offset, const float* values, size_t count) {
+        check_finite({tensor, offset, values, count}, path, config);
+        write(tensor, offset, values, count);
+    };
+    is_safetensors(path) ? read_hugging_face(path, checked) : read_model(path, checked);
 }

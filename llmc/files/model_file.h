@@ -8,5 +8,19 @@
 bool is_model_file(const std::string& name);
 
 // Call read_model_header() and read_model(), or read_hugging_face_header() and read_hugging_face().
+// read_model_file() throws Error, naming the tensor, if a value is NaN or infinite.
 ModelConfig read_model_file_header(const std::string& path);
 void read_model_file(const std::string& path, const WriteTensor& write);
+
+// Values of a tensor as WriteTensor receives them.
+struct TensorPart {
+    int tensor;
+    size_t offset;
+    const float* values;
+    size_t count;
+};
+
+// Throws Error, naming the file and the tensor, if a value is NaN or infinite. `values_are` says what the
+// values are of the tensor, such as "moment m of".
+void check_finite(const TensorPart& part, const std::string& path, const ModelConfig& config,
+                  const char* values_are = "tensor");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "llmc/launchpad/internal.h"
 
@@ -93,7 +94,7 @@ static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uin
         too_large ? VK_ERROR_OUT_OF_DEVICE_MEMORY : s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
     if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
         out_of_memory(s, double(bytes), type, label);
-    VK_CHECK(result);
+    check_vulkan(result, "vkAllocateMemory");
     return memory;
 }
 
@@ -204,7 +205,7 @@ float* LaunchPad::scratch(Scratch slot, size_t floats) {
     }
     ScratchSlot& present = s.scratch[size_t(slot)];
     if (present.bytes < bytes) {  // recordings may use the old memory: it is freed with the launchpad
-        if (present.memory && s.recordings.empty() && !s.recording) free(present.memory);
+        if (present.memory && s.recordings.empty() && !s.recording) free(std::exchange(present, {}).memory);
         present = {allocate<float>(floats, "scratch"), bytes};
     }
     return present.memory;
@@ -216,7 +217,7 @@ void LaunchPad::free(void* address) {
     auto found = s.buffers.find(uintptr_t(address));
     if (found == s.buffers.end() || found->second.kind == BufferKind::imported)
         fail("free: %p was not returned by allocate", address);
-    commit(true);
+    settle();
     s.allocated -= found->second.bytes;
     destroy_buffer(s, found->second);
     s.buffers.erase(found);
@@ -271,7 +272,7 @@ void LaunchPad::unregister_buffer(void* address) {
     auto found = s.buffers.find(uintptr_t(address));
     if (found == s.buffers.end() || found->second.kind != BufferKind::imported)
         fail("unregister_buffer: %p was not registered", address);
-    commit(true);
+    settle();
     destroy_buffer(s, found->second);
     s.buffers.erase(found);
 }

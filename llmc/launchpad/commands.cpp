@@ -75,9 +75,9 @@ VkCommandBuffer open_commands(LaunchPadState& s) {
     if (s.recording) return s.recording->commands.handle;
     if (!s.open.handle) {
         if (s.idle.empty()) s.idle.push_back(create_commands(s, TIMED_DISPATCHES));
+        begin_commands(s, s.idle.back(), VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
         s.open = std::move(s.idle.back());
         s.idle.pop_back();
-        begin_commands(s, s.open, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
     }
     return s.open.handle;
 }
@@ -145,10 +145,15 @@ static void retire(LaunchPadState& s) {
 
 Ticket submit_open(LaunchPadState& s) {
     if (s.open.handle) {
-        end_commands(s, s.open);
-        s.open.ticket = submit(s, s.open.handle);
-        s.in_flight.push_back(std::move(s.open));
-        s.open = Commands();
+        Commands commands = std::exchange(s.open, {});
+        try {
+            end_commands(s, commands);
+            commands.ticket = submit(s, commands.handle);
+        } catch (...) {
+            s.idle.push_back(std::move(commands));
+            throw;
+        }
+        s.in_flight.push_back(std::move(commands));
         retire(s);
     }
     return s.last_ticket;
@@ -163,8 +168,51 @@ void wait_for(LaunchPadState& s, Ticket ticket) {
     retire(s);
 }
 
+void wait_until_idle(LaunchPadState& s) noexcept {
+    VkResult result = s.vk.vkDeviceWaitIdle(s.device);
+    // a lost device has nothing to wait for
+    for (int i = 0; i < 3 && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; i++)
+        result = s.vk.vkDeviceWaitIdle(s.device);
+}
+
+// Drops what was not submitted, and waits for the rest.
+static void abandon(LaunchPadState& s) noexcept {
+    s.deferred.clear();
+    s.unreduced = {};
+    s.held.clear();
+    s.background.clear();
+    s.in_background = s.background_waited = s.background_due = s.dirty = false;
+    s.open_groups = 0;
+    if (s.recording) destroy_commands(s, s.recording->commands);
+    s.recording.reset();
+    destroy_commands(s, s.open);
+    wait_until_idle(s);
+}
+
+static void throw_failure(LaunchPadState& s) {
+    if (s.failure) std::rethrow_exception(std::exchange(s.failure, nullptr));
+}
+
+// Lets nothing on the GPU use memory any more. Called by destructors: an error drops the commands that were
+// not submitted, and the next command throws it.
+void LaunchPad::settle() noexcept {
+    LaunchPadState& s = *state;
+    if (s.lost) return;
+    try {
+        commit(true);
+    } catch (const DeviceLost&) {
+        s.lost = true;
+        s.failure = std::current_exception();
+        abandon(s);
+    } catch (...) {
+        s.failure = std::current_exception();
+        abandon(s);
+    }
+}
+
 Ticket LaunchPad::commit(bool wait_for_it) {
     LaunchPadState& s = *state;
+    throw_failure(s);
     if (s.recording) fail("commit cannot be recorded: end the recording first");
     if (s.dry) return s.last_ticket;
     finish_deferred();
@@ -193,6 +241,17 @@ void LaunchPad::end_group() {
     if (state->dry) return;
     if (!state->open_groups) fail("end_group: no group is open");
     if (!--state->open_groups) release_held(*state);
+}
+
+void LaunchPad::leave_group() noexcept {
+    LaunchPadState& s = *state;
+    if (s.dry || !s.open_groups) return;  // an error closes all groups
+    try {
+        end_group();
+    } catch (...) {
+        s.failure = std::current_exception();
+        s.held.clear();
+    }
 }
 
 void LaunchPad::barrier() {
@@ -303,6 +362,7 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
     LaunchPadState& s = *state;
     std::vector<AddressRange> pointers;
     pointers.swap(s.touched);
+    throw_failure(s);
     if (!groups.x || !groups.y || !groups.z) return;  // nothing to compute
     const std::string shader = format_string("%.*s_%s", int(kernel.size()), kernel.data(), real);
     const std::span<const uint32_t> constant_span(constants.begin(), constants.size());
@@ -355,20 +415,27 @@ void LaunchPad::begin_recording() {
     if (s.recording) fail("begin_recording: a recording is open already");
     commit(false);
     s.touched.clear();
-    s.recording = std::make_unique<Recording>();
-    s.recording->commands = create_commands(s, TIMED_RECORDED_DISPATCHES);
-    begin_commands(s, s.recording->commands, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
+    auto recording = std::make_unique<Recording>();
+    recording->commands = create_commands(s, TIMED_RECORDED_DISPATCHES);
+    try {
+        begin_commands(s, recording->commands, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
+    } catch (...) {
+        destroy_commands(s, recording->commands);
+        throw;
+    }
+    s.recording = std::move(recording);
 }
 
 Recording* LaunchPad::end_recording() {
     LaunchPadState& s = *state;
+    throw_failure(s);
     if (!s.recording) fail("end_recording: no recording is open");
     finish_deferred();
     reduce_unreduced();
     finish_background();
-    end_commands(s, s.recording->commands);
-    s.recordings.push_back(s.recording.release());
     s.dirty = false;
+    s.recordings.push_back(s.recording.release());  // also if the next call fails: it is destroyed there
+    end_commands(s, s.recordings.back()->commands);
     return s.recordings.back();
 }
 
@@ -392,7 +459,7 @@ void LaunchPad::forget(Recording* recording) {
     LaunchPadState& s = *state;
     auto found = std::find(s.recordings.begin(), s.recordings.end(), recording);
     if (found == s.recordings.end()) fail("forget: not a recording of this launchpad");
-    wait_for(s, commit(false));
+    settle();
     destroy_commands(s, recording->commands);
     delete recording;
     s.recordings.erase(found);
@@ -417,12 +484,17 @@ double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
         s.vk.vkCmdWriteTimestamp2(open_commands(s), VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 1);
         commit(true);
     } catch (...) {
+        wait_until_idle(s);
         destroy_commands(s, span);
         throw;
     }
-    const std::vector<uint64_t> ticks = read_queries(s, span.queries, 2);
+    uint64_t ticks[2] = {};
+    const VkResult read =
+        s.vk.vkGetQueryPoolResults(s.device, span.queries, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
+                                   VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
     destroy_commands(s, span);
     if (thrown) std::rethrow_exception(thrown);
+    check_vulkan(read, "vkGetQueryPoolResults");
     return seconds_between(s, ticks[0], ticks[1]);
 }
 

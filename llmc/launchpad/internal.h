@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <deque>
+#include <exception>
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -154,6 +155,8 @@ struct LaunchPadState {
     bool background_due = false;                   // the current interval has not started its entry yet
     std::deque<Deferred> deferred;
     Unreduced unreduced;
+    std::exception_ptr failure;         // of a destructor; the next command throws it
+    bool lost = false;                  // the device
     std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
     std::map<std::string, KernelTime> times;
 
@@ -177,9 +180,10 @@ void memory_barrier(LaunchPadState& s);            // unless nothing ran since t
 Ticket submit_open(LaunchPadState& s);
 void wait_for(LaunchPadState& s, Ticket ticket);
 void destroy_commands(LaunchPadState& s, Commands& commands);
+void wait_until_idle(LaunchPadState& s) noexcept;
 // pipelines.cpp
 void create_pipeline_cache(LaunchPadState& s);
-void save_pipeline_cache(LaunchPadState& s);
+void save_pipeline_cache(LaunchPadState& s) noexcept;
 void read_measured(LaunchPadState& s);  // needs create_pipeline_cache()
 std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> constants);
 // Builds it at first use. `kernel` names the shader and its storage type.

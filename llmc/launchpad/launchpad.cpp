@@ -182,8 +182,8 @@ LaunchPad::~LaunchPad() = default;
 
 LaunchPadState::~LaunchPadState() {
     if (device) {
-        // a lost device returns an error here; everything is destroyed nevertheless
-        if (vk.vkDeviceWaitIdle(device) == VK_SUCCESS && cache) save_pipeline_cache(*this);
+        wait_until_idle(*this);
+        if (cache && !lost) save_pipeline_cache(*this);
         for (auto& [start, buffer] : buffers) destroy_buffer(*this, buffer);
         if (staging.buffer) destroy_buffer(*this, staging);
         for (Commands& commands : in_flight) destroy_commands(*this, commands);

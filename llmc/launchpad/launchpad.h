@@ -112,6 +112,11 @@ struct Needs {
     size_t scratch_bytes() const;
 };
 
+// Thrown once the driver has lost the device: this launchpad can only be destroyed.
+struct DeviceLost : Error {
+    using Error::Error;
+};
+
 using Ticket = uint64_t;  // stands for everything submitted up to some point
 struct Recording;         // commands recorded once, to be replayed
 
@@ -131,7 +136,9 @@ class LaunchPad {
     Element* allocate(size_t count, const char* label, Placement placement = Placement::device) {
         return static_cast<Element*>(allocate(count * sizeof(Element), label, placement));
     }
-    void free(void* address);  // as allocate() returned it; null is ignored; waits for the GPU
+    // As allocate() returned it; null is ignored. Waits for the GPU. Destructors call it: if the wait fails,
+    // the memory is freed nevertheless, and the next command throws the error.
+    void free(void* address);
     // Makes memory that the program already has usable by kernels (VK_EXT_external_memory_host). The memory
     // stays the caller's and must live until unregister_buffer().
     void register_buffer(void* address, size_t bytes);
@@ -171,7 +178,8 @@ class LaunchPad {
     // outer.
     void begin_group();
     void end_group();
-    void barrier();  // inside a group: what follows waits for what came before
+    void leave_group() noexcept;  // the same for destructors: the next command throws the error
+    void barrier();               // inside a group: what follows waits for what came before
     // The dispatches between these two wait for the commands before them, but do not start at once. Each
     // later interval between two barriers also starts one of them, or one group, to fill idle SMs. They must
     // be independent of each other and of the commands that follow, up to finish_background(), which starts
@@ -233,6 +241,7 @@ class LaunchPad {
     void reset_kernel_times();
 
    private:
+    void settle() noexcept;
     uint64_t address_of(const void* p, size_t bytes);
     void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                         std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
@@ -250,6 +259,6 @@ struct ConcurrentGroup {
     }
     ConcurrentGroup(const ConcurrentGroup&) = delete;
     ~ConcurrentGroup() {
-        if (pad) pad->end_group();
+        if (pad) pad->leave_group();
     }
 };

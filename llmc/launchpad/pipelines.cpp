@@ -40,8 +40,7 @@ void create_pipeline_cache(LaunchPadState& s) {
     VK_CHECK(s.vk.vkCreatePipelineCache(s.device, &info, nullptr, &s.cache));
 }
 
-// Best effort: without the cache the next start only takes longer.
-void save_pipeline_cache(LaunchPadState& s) {
+static void write_pipeline_cache(LaunchPadState& s) {
     size_t bytes = 0;
     if (s.cache_file.empty() || s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS)
         return;
@@ -58,6 +57,14 @@ void save_pipeline_cache(LaunchPadState& s) {
         std::filesystem::rename(temporary, s.cache_file, ignored);
     else
         std::filesystem::remove(temporary, ignored);
+}
+
+// Best effort: without the cache the next start only takes longer.
+void save_pipeline_cache(LaunchPadState& s) noexcept {
+    try {
+        write_pipeline_cache(s);
+    } catch (const std::exception&) {  // out of memory
+    }
 }
 
 static VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {

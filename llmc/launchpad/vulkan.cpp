@@ -6,7 +6,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "llmc/launchpad/launchpad.h"
 
 static std::atomic<int> validation_messages{0};
 
@@ -53,14 +57,23 @@ const char* vulkan_result_name(VkResult result) {
     }
 }
 
+// "vkQueueSubmit2" of "s.vk.vkQueueSubmit2(s.queue, 1, ...)".
+static std::string function_name(std::string_view call) {
+    call = call.substr(0, call.find('('));
+    return std::string(call.substr(call.find_last_of(".>") + 1));
+}
+
 void check_vulkan(VkResult result, const char* call) {
     if (result == VK_SUCCESS) return;
+    const std::string function = function_name(call);
     if (result == VK_ERROR_DEVICE_LOST)
-        fail(
-            "the GPU was lost (reset by its driver, or a kernel ran too long) in %.60s; "
-            "run again, with a smaller batch if it happens again",
-            call);
-    fail("Vulkan: %s (%d) in %.60s", vulkan_result_name(result), result, call);
+        throw DeviceLost(format_string(
+            "the GPU was lost in %s (reset by its driver, or a kernel ran too long); run again, "
+            "with a smaller batch if it happens again",
+            function.c_str()));
+    const bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    fail("Vulkan: %s (%d) in %s%s", vulkan_result_name(result), result, function.c_str(),
+         memory ? "; close other programs, or use a smaller batch or model" : "");
 }
 
 static void* open_loader() {
@@ -143,7 +156,7 @@ static VkInstance create_instance(PFN_vkGetInstanceProcAddr get, bool validation
     VkResult result = PFN_vkCreateInstance(get(nullptr, "vkCreateInstance"))(&info, nullptr, &instance);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
         fail("the Vulkan loader found no driver: install your GPU's Vulkan driver, or use --device cpu");
-    VK_CHECK(result);
+    check_vulkan(result, "vkCreateInstance");
     return instance;
 }
 

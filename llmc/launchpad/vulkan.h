@@ -91,6 +91,7 @@ void load_device_functions(Vulkan& vk, VkDevice device);
 int validation_message_count();
 
 const char* vulkan_result_name(VkResult result);
-// Returns if the result is VK_SUCCESS; otherwise throws Error with the call and the meaning of the result.
+// Returns if the result is VK_SUCCESS; otherwise throws Error, or DeviceLost (launchpad.h), with the called
+// function and the meaning of the result.
 void check_vulkan(VkResult result, const char* call);
 #define VK_CHECK(call) check_vulkan((call), #call)

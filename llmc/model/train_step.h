@@ -17,6 +17,8 @@ struct StepRunner {
     int B, T, micro_steps;
     float weight_decay;
     LossScaling scaling = {};
+    int num_processes = 1;                               // whose gradients are averaged
+    std::function<void()> exchange_gradients = nullptr;  // sums gradients and loss over the processes
     // If set, decides from a step's g.stats whether its update is applied; the host waits for them then.
     std::function<bool(const float* stats)> accept = nullptr;
     std::function<void(float scale)> on_new_scale = nullptr;      // called when the loss scale changes
@@ -56,7 +58,8 @@ struct StepRunner {
     }
 
     void head_and_backward(Gradients gradients) {
-        gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps)), gradients);
+        gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps) * float(num_processes)),
+                  gradients);
         gpt2_backward(g, B, T, gradients);
     }
     // A due update comes first: it reads the gradients and stats that are zeroed here.
@@ -93,6 +96,7 @@ struct StepRunner {
             gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
             i == 0 ? run_first_micro() : run_later_micro();
         }
+        if (exchange_gradients) exchange_gradients();
         const AdamWStep numbers = adamw_step(lr, 0.9f, 0.95f, 1e-8f, step + 1);
         g.memory.upload(g.adamw, &numbers, 1);
         run_recorded(norm, [&] { gpt2_gradient_norm(g, 1.0f); });

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <exception>
 
+#include "llmc/base/error.h"
+#include "llmc/program/start_program.h"
 #include "llmc/program/version.h"
 
 CommandLine::CommandLine(const char* program, const char* description)
@@ -49,9 +51,9 @@ int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
     } catch (const CLI::Success& help_or_version) {
         return app->exit(help_or_version);
     } catch (const CLI::ParseError& error) {
-        fprintf(stderr, "%s: %s (--help lists the options)\n", app->get_name().c_str(), error.what());
+        const Error with_advice(std::string(error.what()) + " (--help lists the options)");
+        return report_error(app->get_name().c_str(), with_advice);
     } catch (const std::exception& error) {
-        fprintf(stderr, "%s: %s\n", app->get_name().c_str(), error.what());
+        return report_error(app->get_name().c_str(), error);
     }
-    return 1;
 }

@@ -1,10 +1,95 @@
 #include "llmc/program/start_program.h"
 
-#include <cstdio>
+#include <fcntl.h>
+#include <omp.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "llmc/base/error.h"
 #include "llmc/base/openmp_waiting.h"
 
+static std::string program_name;
+static bool error_reported = false;
+
+static void open_standard_descriptors() {
+    int opened = open("/dev/null", O_RDWR);
+    while (opened >= 0 && opened <= STDERR_FILENO) opened = open("/dev/null", O_RDWR);
+    if (opened > STDERR_FILENO) close(opened);
+}
+
+static bool has_limits() {
+    rlimit memory = {}, processes = {};
+    getrlimit(RLIMIT_AS, &memory);
+    getrlimit(RLIMIT_NPROC, &processes);
+    return memory.rlim_cur != RLIM_INFINITY || processes.rlim_cur < 10000;  // systems set more by themselves
+}
+
+// Not std::thread, which frees memory in the thread: that would reserve address space for an arena.
+static void* wait_for_all(void* all_started) {
+    static_cast<std::atomic<bool>*>(all_started)->wait(false);
+    return nullptr;
+}
+
+void use_threads(int count) {
+    omp_set_num_threads(count);
+    if (count == 1 || !has_limits()) return;
+    std::vector<pthread_t> threads(size_t(count) +
+                                   1);  // two more than OpenMP starts, which needs memory, too
+    std::atomic<bool> all_started = false;
+    size_t started = 0;
+    while (started < threads.size() &&
+           pthread_create(&threads[started], nullptr, wait_for_all, &all_started) == 0)
+        started++;
+    all_started = true;
+    all_started.notify_all();
+    for (size_t i = 0; i < started; i++) pthread_join(threads[i], nullptr);
+    if (started < threads.size())
+        fail(
+            "%d threads could not be started: use fewer (OMP_NUM_THREADS), or raise the limits of memory and "
+            "processes (ulimit -v, ulimit -u)",
+            count);
+#pragma omp parallel
+    {}
+}
+
+static void check_output() {
+    const bool failed_before = ferror(stdout);
+    errno = 0;
+    if (fflush(stdout) == 0 && !failed_before) return;
+    if (error_reported) return;  // one line is enough, and the status is 1
+    const std::string reason = errno ? std::string(": ") + strerror(errno) : "";
+    fprintf(stderr, "%s: standard output could not be written%s; what it printed is incomplete\n",
+            program_name.c_str(), reason.c_str());
+    _exit(1);
+}
+
+int report_error(const char* program, const std::exception& error) {
+    fprintf(stderr, "%s: %s\n", program, message_for(error).c_str());
+    error_reported = true;
+    return 1;
+}
+
 void start_program(char** argv) {
+    open_standard_descriptors();
     wait_briefly(argv);
+    const char* slash = strrchr(argv[0], '/');
+    program_name = printable(slash ? slash + 1 : argv[0]);
+    std::signal(SIGXFSZ, SIG_IGN);
     setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+    std::atexit(check_output);
+    try {
+        use_threads(omp_get_max_threads());
+    } catch (const std::exception& error) {
+        exit(report_error(program_name.c_str(), error));
+    }
 }

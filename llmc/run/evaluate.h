@@ -7,38 +7,39 @@
 #include <optional>
 #include <vector>
 
-#include "llmc/data/dataloader.h"
+#include "llmc/data/batch_slice.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/text_stream.h"
 #include "llmc/data/tokenizer.h"
+#include "llmc/distributed/communicator.h"
 #include "llmc/model/decoder.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/run/sampler.h"
 
-// The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T). Every token counts once,
-// even though the last batch of an epoch is filled up with the first tokens. progress is called after each
-// batch.
+// The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
+// processes, which share the work; the loader draws the batches of all. Every token counts once, even though
+// the last batch of an epoch is filled up with the first tokens. progress is called after each batch.
 template <class Real>
-float validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_batches,
+float validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_batches, Communicator& job,
                       const std::function<void(int done, int total)>& progress = nullptr) {
     loader.reset();
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
     std::vector<float> losses(inputs.size());
     const uint64_t batches =
         std::min<uint64_t>(loader.num_batches(), max_batches < 0 ? ~0ull : uint64_t(max_batches));
-    double sum = 0;
-    uint64_t tokens = 0;
+    double totals[2] = {};  // of the losses, of the tokens
     for (uint64_t i = 0; i < batches; i++) {
-        const int fresh = loader.next_batch(inputs.data(), targets.data());
+        const int fresh = next_batch_slice(loader, inputs.data(), targets.data(), B * T, job.rank, job.size);
         gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
         gpt2_forward(g, B, T);
         gpt2_head(g, B, T, 1, Gradients::none);
         g.memory.download(losses.data(), g.losses, losses.size());
-        sum = std::accumulate(losses.begin(), losses.begin() + fresh, sum);
-        tokens += uint64_t(fresh);
+        totals[0] = std::accumulate(losses.begin(), losses.begin() + fresh, totals[0]);
+        totals[1] += fresh;
         if (progress) progress(int(i) + 1, int(batches));
     }
-    return float(sum / double(tokens));
+    job.all_reduce_sum(totals, 2);
+    return float(totals[0] / totals[1]);
 }
 
 // How many examples the model answers correctly. Call gpt2_allocate() before.
@@ -66,6 +67,16 @@ int hellaswag_correct(GPT2<Real>& g, const std::vector<HellaSwagExample>& exampl
         }
     }
     return count_right(examples, means);
+}
+
+// The same, with the examples shared out among the processes of a job.
+template <class Real>
+int hellaswag_correct(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples, Communicator& job) {
+    std::vector<HellaSwagExample> own;
+    for (size_t i = job.rank; i < examples.size(); i += job.size) own.push_back(examples[i]);
+    double correct = own.empty() ? 0 : hellaswag_correct(g, own);
+    job.all_reduce_sum(&correct, 1);
+    return int(correct);
 }
 
 inline void print_hellaswag(int correct, size_t examples) {

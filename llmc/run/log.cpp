@@ -2,12 +2,11 @@
 #include "llmc/run/log.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/warning.h"
 #include "llmc/run/log_lines.h"
 
 static const char* metrics_header =
@@ -15,48 +14,83 @@ static const char* metrics_header =
 
 // The part of a log that a resumed run keeps; "" if there is no log yet.
 static std::string kept_lines(const std::string& path, std::string_view before, char after, int resume_step) {
-    if (resume_step < 0 || !std::filesystem::exists(path)) return "";
+    if (resume_step < 0 || !file_exists(path)) return "";
     return lines_before(read_whole_file(path), before, after, resume_step);
 }
 
 void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
-    std::error_code error;
-    std::filesystem::create_directories(dir, error);
-    if (error) fail("cannot create directory %s: %s", dir.c_str(), error.message().c_str());
-    const std::string log = dir + "/main.log", metrics = dir + "/metrics.csv";
-    write_whole_file(log, {kept_lines(log, "s:", ' ', resume_step)});
-    write_whole_file(metrics, {metrics_header, kept_lines(metrics, "", ',', resume_step)});
-    path = log;
-    metrics_path = metrics;
+    create_folders(dir);
+    const std::string main_path = dir + "/main.log", metrics_path = dir + "/metrics.csv";
+    write_whole_file(main_path, {kept_lines(main_path, "s:", ' ', resume_step)});
+    write_whole_file(metrics_path, {metrics_header, kept_lines(metrics_path, "", ',', resume_step)});
+    main.path = main_path;
+    metrics.path = metrics_path;
     if (tensorboard) events.open(dir + "/" + tensorboard_folder, resume_step);
 }
 
-static void append(const std::string& path, const std::string& line) {
+// Returns whether everything is in the file. A line that was written in part is continued.
+bool LogFile::write_pending() {
+    pending.erase(0, append_to_file(path, pending));
+    return pending.empty();
+}
+
+void LogFile::append(const std::string& line) {
     if (path.empty()) return;
-    FILE* file = fopen(path.c_str(), "a");
-    bool good = file && fputs(line.c_str(), file) >= 0;
-    if (file && fclose(file) != 0) good = false;
-    if (!good) fail("cannot write %s: %s", path.c_str(), strerror(errno));
+    if (pending.size() + line.size() <= most_pending) pending += line;
+    const bool good = write_pending();
+    if (!good && !failing)
+        warn(format_string("cannot write %s: %s; the run goes on and tries again", path.c_str(),
+                           strerror(errno)));
+    failing = !good;
+}
+
+LogFile::~LogFile() {
+    if (!pending.empty() && !write_pending())
+        warn(format_string("%s lacks its last %zu bytes: %s", path.c_str(), pending.size(), strerror(errno)));
+}
+
+void MainLog::write_events() const {
+    for (; !pending_events.empty(); pending_events.pop_front())
+        events.write(pending_events.front().step, pending_events.front().scalars);
+}
+
+MainLog::~MainLog() {
+    try {
+        write_events();
+    } catch (const Error& error) {
+        warn(format_string("%s; its last %zu events are lost", error.what(), pending_events.size()));
+    }
+}
+
+void MainLog::log_event(int step, std::vector<Scalar> scalars) const {
+    const size_t most = 1 << 18;  // later events are dropped
+    const bool failing = !pending_events.empty();
+    if (pending_events.size() < most) pending_events.push_back({step, std::move(scalars)});
+    try {
+        write_events();
+    } catch (const Error& error) {
+        if (!failing) warn(format_string("%s; the run goes on and tries again", error.what()));
+    }
 }
 
 void MainLog::log_val(int step, float loss) const {
-    append(path, format_string("s:%d tel:%.4f\n", step, loss));
-    append(metrics_path, format_string("%d,,,,,,%.9g,\n", step, loss));
-    events.write(step, {{"loss/validation", loss}});
+    main.append(format_string("s:%d tel:%.4f\n", step, loss));
+    metrics.append(format_string("%d,,,,,,%.9g,\n", step, loss));
+    log_event(step, {{"loss/validation", loss}});
 }
 
 void MainLog::log_eval(int step, float accuracy) const {
-    append(path, format_string("s:%d eval:%.4f\n", step, accuracy));
-    append(metrics_path, format_string("%d,,,,,,,%.9g\n", step, accuracy));
-    events.write(step, {{"hellaswag/accuracy", accuracy}});
+    main.append(format_string("s:%d eval:%.4f\n", step, accuracy));
+    metrics.append(format_string("%d,,,,,,,%.9g\n", step, accuracy));
+    log_event(step, {{"hellaswag/accuracy", accuracy}});
 }
 
 void MainLog::log_train(int step, const StepNumbers& n) const {
-    append(path, format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
-    append(metrics_path, format_string("%d,%.9g,%.9g,%.9g,%.0f,%s,,\n", step, n.loss, n.learning_rate, n.norm,
-                                       n.tokens_per_second, n.skipped));
-    events.write(step, {{"loss/train", n.loss},
-                        {"training/gradient_norm", n.norm},
-                        {"training/learning_rate", n.learning_rate},
-                        {"training/tokens_per_second", float(n.tokens_per_second)}});
+    main.append(format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
+    metrics.append(format_string("%d,%.9g,%.9g,%.9g,%.0f,%s,,\n", step, n.loss, n.learning_rate, n.norm,
+                                 n.tokens_per_second, n.skipped));
+    log_event(step, {{"loss/train", n.loss},
+                     {"training/gradient_norm", n.norm},
+                     {"training/learning_rate", n.learning_rate},
+                     {"training/tokens_per_second", float(n.tokens_per_second)}});
 }

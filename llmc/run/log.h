@@ -4,7 +4,9 @@
 // metrics.csv has the same values and more, with all digits, for spreadsheets and dev/plot.sh: one row per
 // event, with empty fields where an event has no value. TensorBoard events with the same values are optional.
 #pragma once
+#include <deque>
 #include <string>
+#include <vector>
 
 #include "llmc/run/tensorboard.h"
 
@@ -14,18 +16,52 @@ struct StepNumbers {
     const char* skipped = "";  // why the update was skipped: "", "not finite" or "outlier"
 };
 
+// A text file to which lines are appended. If that fails, it warns once and keeps the lines: the next
+// append() tries again, and so does the destructor, which reports what is lost.
+struct LogFile {
+    LogFile() = default;
+    ~LogFile();
+    LogFile(const LogFile&) = delete;
+    LogFile& operator=(const LogFile&) = delete;
+
+    void append(const std::string& line);
+
+    std::string path;  // empty: not open, nothing is written
+
+   private:
+    static constexpr size_t most_pending = 16 << 20;  // bytes; later lines are dropped
+    bool write_pending();
+    std::string pending;
+    bool failing = false;
+};
+
 struct MainLog {
+    MainLog() = default;
+    ~MainLog();
+    MainLog(const MainLog&) = delete;
+    MainLog& operator=(const MainLog&) = delete;
+
     // Creates dir and opens dir/main.log and dir/metrics.csv. If resume_step < 0, the logs start empty.
     // Otherwise lines of steps before resume_step are kept and later ones are dropped, since the resumed run
     // logs these steps again. `tensorboard` also creates an event file in dir/tensorboard: see tensorboard.h.
     // Throws Error if the folder or a log cannot be written or an existing log cannot be read.
     void open(const std::string& dir, int resume_step, bool tensorboard = false);
 
-    // Each appends a line and flushes it to the file. Nothing happens before open().
+    // Each appends a line and flushes it to the file; an error gives a warning, and the line is written
+    // later. Nothing happens before open().
     void log_val(int step, float loss) const;
     void log_eval(int step, float accuracy) const;
     void log_train(int step, const StepNumbers& numbers) const;
 
-    std::string path, metrics_path;  // empty: not open
+    mutable LogFile main, metrics;
     EventFile events;
+
+   private:
+    struct Event {
+        int step;
+        std::vector<Scalar> scalars;
+    };
+    void log_event(int step, std::vector<Scalar> scalars) const;
+    void write_events() const;
+    mutable std::deque<Event> pending_events;
 };

@@ -24,8 +24,10 @@ void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed) {
 template <class Real>
 void load_checkpoint(GPT2<Real>& g, const std::string& folder, int step, const std::string& precision) {
     const bool same_precision = precision == real_name<Real>();
-    read_model(model_path(folder, step), parameter_writer(g));
+    read_model_file(model_path(folder, step), parameter_writer(g));
     auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
+        static const char* names[] = {"moment m of", "moment v of", "master weights of"};
+        check_finite({tensor, offset, values, count}, optimizer_path(folder, step), g.config, names[moment]);
         if (moment != MASTER_WEIGHTS)
             g.memory.upload((moment == MOMENT_M ? g.m : g.v)[tensor] + offset, values, count);
         if (moment == MASTER_WEIGHTS && g.master[tensor])

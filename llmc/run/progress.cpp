@@ -70,6 +70,8 @@ static void tune(LaunchPad& pad) {
     try {
         pad.tune([&](int done, int total) { phase.update(count_text(done, total)); });
         phase.done();
+    } catch (const DeviceLost&) {
+        throw;
     } catch (const Error& error) {
         clear_status_line();
         printf("note: the GEMM tiles were not tuned: %s\n", error.what());

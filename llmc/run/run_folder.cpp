@@ -1,86 +1,140 @@
 #include "llmc/run/run_folder.h"
 
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 
 #include "llmc/base/error.h"
+#include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/run/run_state.h"
 #include "llmc/run/tensorboard.h"
 
+// Names the subfolder to which an earlier run is being moved; removed when all its files are there.
+static const char* moving_file = "moving_earlier_run";
+
+// The files that a run writes, with `suffix` after their names.
+static std::vector<std::string> files_of_a_run(const std::string& folder, const char* suffix) {
+    static const char* patterns[] = {"main.log",
+                                     "metrics.csv",
+                                     "options.toml",
+                                     "model_????????.bin",
+                                     "state_????????_?????.bin",
+                                     "run_????????.json",
+                                     "DONE_????????",
+                                     "unfinished_????????",
+                                     "loss.svg"};
+    std::vector<std::string> found;
+    for (const std::string& name : names_in(folder))
+        for (const char* pattern : patterns)
+            if (fnmatch((std::string(pattern) + suffix).c_str(), name.c_str(), 0) == 0 &&
+                !std::filesystem::is_directory(folder + "/" + name))
+                found.push_back(name);
+    return found;
+}
+
+static void move_files(const std::string& folder, const std::string& to) {
+    create_folders(to);
+    std::vector<std::string> names = files_of_a_run(folder, "");
+    if (file_exists(folder + "/" + tensorboard_folder)) names.push_back(tensorboard_folder);
+    for (const std::string& name : names) rename_file(folder + "/" + name, to + "/" + name);
+    sync_folder(to);
+    remove_file(folder + "/" + moving_file);
+    sync_folder(folder);
+}
+
+std::string move_earlier_run(const std::string& folder) {
+    if (files_of_a_run(folder, "").empty()) return "";
+    std::string name;
+    for (int i = 1; name.empty() || file_exists(folder + "/" + name); i++)
+        name = format_string("earlier_%d", i);
+    write_whole_file(folder + "/" + moving_file, {name});
+    sync_folder(folder);
+    move_files(folder, folder + "/" + name);
+    return folder + "/" + name;
+}
+
+// Moves the rest of an earlier run if a program was killed while it moved it.
+static void finish_moving(const std::string& folder) {
+    const std::string marker = folder + "/" + moving_file;
+    remove_file(marker + ".tmp");
+    if (!file_exists(marker)) return;
+    const std::string name = read_whole_file(marker, 1 << 10);
+    if (fnmatch("earlier_[1-9]*", name.c_str(), 0) != 0 || name.find('/') != std::string::npos)
+        fail("%s names no folder of an earlier run; move the files of that run by hand and remove it",
+             marker.c_str());
+    move_files(folder, folder + "/" + name);
+    printf("note: the rest of an earlier run in %s is now in its folder %s, too\n", folder.c_str(),
+           name.c_str());
+}
+
+void remove_leftovers(const std::string& folder) {
+    for (const std::string& name : files_of_a_run(folder, ".tmp")) remove_file(folder + "/" + name);
+    remove_unfinished_checkpoints(folder);
+}
+
 void RunFolder::open(const std::string& folder) {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error) fail("cannot create directory %s: %s", folder.c_str(), error.message().c_str());
-    lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    create_folders(folder);
+    held.open(folder);
     // A killed program keeps its lock until its memory is freed, which takes a second. A file system without
     // locks gives another error; the folder is then used without one.
     const auto taken = [&] {
-        return lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        return retry([&] { return flock(held.descriptor, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
     };
     for (int tenths = 0; tenths < 20 && taken(); tenths++) usleep(100000);
     if (taken())
         fail("-o %s: another train_gpt2 is using this folder; wait for it, or choose another folder",
              folder.c_str());
+    finish_moving(folder);
+    remove_leftovers(folder);
 }
 
-RunFolder::~RunFolder() {
-    if (lock >= 0) close(lock);
-}
-
-// The files that a run writes, with `suffix` after their names.
-static std::vector<std::filesystem::path> files_of_a_run(const std::string& folder, const char* suffix) {
-    static const char* names[] = {"main.log",
-                                  "metrics.csv",
-                                  "options.toml",
-                                  "model_????????.bin",
-                                  "state_????????_?????.bin",
-                                  "run_????????.json",
-                                  "DONE_????????",
-                                  "loss.svg"};
-    std::vector<std::filesystem::path> found;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-        for (const char* name : names) {
-            const std::string pattern = std::string(name) + suffix, file = entry.path().filename().string();
-            if (entry.is_regular_file(error) && fnmatch(pattern.c_str(), file.c_str(), 0) == 0)
-                found.push_back(entry.path());
+void prune_checkpoints(const std::string& folder, int newest, int keep, int major, int healthy) {
+    if (keep == 0) return;
+    try {
+        int kept = 0;
+        for (int step : list_checkpoints(folder)) {  // newest first
+            if (step > newest || kept++ < keep || step == healthy) continue;
+            if (major == 0 || step % major != 0) delete_checkpoint(folder, step);
         }
-    return found;
-}
-
-std::string move_earlier_run(const std::string& folder) {
-    std::vector<std::filesystem::path> found = files_of_a_run(folder, "");
-    if (found.empty()) return "";
-    std::error_code error;
-    const std::filesystem::path events = std::filesystem::path(folder) / tensorboard_folder;
-    if (std::filesystem::is_directory(events, error)) found.push_back(events);
-    std::string to;
-    for (int i = 1; to.empty() || std::filesystem::exists(to); i++)
-        to = format_string("%s/earlier_%d", folder.c_str(), i);
-    std::filesystem::create_directory(to, error);
-    for (const std::filesystem::path& file : found)
-        if (!error) std::filesystem::rename(file, std::filesystem::path(to) / file.filename(), error);
-    if (error)
-        fail("cannot move the earlier run in %s to %s: %s", folder.c_str(), to.c_str(),
-             error.message().c_str());
-    return to;
-}
-
-void remove_temporary_files(const std::string& folder) {
-    std::error_code ignored;
-    for (const std::filesystem::path& file : files_of_a_run(folder, ".tmp"))
-        std::filesystem::remove(file, ignored);
-}
-
-void prune_checkpoints(const std::string& folder, int newest, int keep, int major) {
-    int kept = 0;
-    for (int step : list_checkpoints(folder)) {  // newest first
-        if (keep == 0 || step > newest || kept++ < keep) continue;
-        if (major == 0 || step % major != 0) delete_checkpoint(folder, step);
+        for (int step : list_checkpoints_without_done(folder))
+            if (step < newest && (major == 0 || step % major != 0)) delete_checkpoint(folder, step);
+        remove_unfinished_checkpoints(folder);  // those that an earlier error left
+    } catch (const Error& error) {
+        warn(format_string("an old checkpoint was not deleted: %s; the next checkpoint tries again",
+                           error.what()));
     }
+}
+
+SavedOptions options_of_checkpoint(const std::string& folder) {
+    for (int step : list_checkpoints(folder)) {
+        const std::string path = run_path(folder, step);
+        if (!file_exists(path)) continue;
+        try {
+            const RunState state = run_state_from_json(read_run(folder, step), path);
+            if (!state.options.empty()) return {state.options, path};
+        } catch (const Error&) {
+            // a damaged file: find_latest_checkpoint() reports it
+        }
+    }
+    return {};
+}
+
+void check_room_for_run(const std::string& folder, uint64_t bytes, int count, int keep) {
+    if (count < 1) return;
+    check_room(folder, bytes);
+    // a new checkpoint is written before the oldest one goes
+    const int existing = int(list_checkpoints(folder).size());
+    const int most = keep == 0 ? count : std::max(1, std::min(count, keep + 1 - existing));
+    const uint64_t room = free_bytes(folder);
+    if (room / bytes < uint64_t(most))
+        printf(
+            "note: %s has room for %llu more checkpoints of %.1f MiB, and this run needs room for %d; %s\n",
+            folder.c_str(), (unsigned long long)(room / bytes), double(bytes) / (1 << 20), most,
+            keep == 0 ? "-nk keeps only the newest" : "free some space");
 }

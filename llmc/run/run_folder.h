@@ -1,28 +1,44 @@
 // The folder of a run (-o): it belongs to one running program at a time and never holds the files of two
 // runs.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
-// A lock on the folder until the object goes. Another program that opens the same folder gets an Error.
+#include "llmc/base/file.h"
+
+// A lock on the folder until the object goes. Another program that opens the same folder gets an Error. If
+// the folder is renamed, this program's files stay in it (HeldFolder), and another program may use the path.
 struct RunFolder {
-    // Creates and locks the folder; waits up to two seconds for a program that is exiting.
+    // Creates and locks the folder; waits up to two seconds for a program that is exiting. Then finishes what
+    // a killed program began: moving an earlier run aside, writing or deleting a checkpoint.
     void open(const std::string& folder);
-    ~RunFolder();
-    RunFolder() = default;
-    RunFolder(const RunFolder&) = delete;
 
    private:
-    int lock = -1;
+    HeldFolder held;
 };
 
 // Moves the files of an earlier run (logs, events, options, checkpoints; no other files) to a new subfolder.
-// Returns its path; "" if there were none.
+// Returns its path; "" if there were none. If the program is killed meanwhile, RunFolder::open() of the next
+// one moves the rest.
 std::string move_earlier_run(const std::string& folder);
 
-// Removes the temporary files that a killed run left behind.
-void remove_temporary_files(const std::string& folder);
+// Removes temporary files, and the files of checkpoints that a stopped program was writing or deleting.
+void remove_leftovers(const std::string& folder);
 
-// Deletes the checkpoints up to step `newest`, except the last `keep` (0: all) and those whose step is a
-// multiple of `major` (0: none).
-void prune_checkpoints(const std::string& folder, int newest, int keep, int major);
+// Deletes the checkpoints up to step `newest`, except the last `keep` (0: all), those whose step is a
+// multiple of `major` (0: none), and that of step `healthy`. An error gives a warning: the next call tries
+// again.
+void prune_checkpoints(const std::string& folder, int newest, int keep, int major, int healthy = -1);
+
+// The options in the newest checkpoint's run_%08d.json, as Options::effective, and that file's name; both
+// empty if no checkpoint has them.
+struct SavedOptions {
+    std::string text, path;
+};
+SavedOptions options_of_checkpoint(const std::string& folder);
+
+// Checks that the folder's disk has room for a checkpoint of this many bytes, before a run of `count` of
+// them starts. Error if there is none for the first; a note if there is none for all of the `keep` (0: all)
+// that stay.
+void check_room_for_run(const std::string& folder, uint64_t bytes, int count, int keep);

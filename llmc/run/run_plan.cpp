@@ -75,7 +75,8 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
     printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader.num_tokens()));
     if (inputs.val)
         printf(", %llu validation tokens", static_cast<unsigned long long>(inputs.val->num_tokens()));
-    printf("\nbatch: %d x %d x %d = %d tokens per step, %d steps\n", inputs.length.micro_steps, o.batch,
+    if (o.num_processes > 1) printf("\nprocesses: %d", o.num_processes);
+    printf("\nbatch: %d x %d x %d = %d tokens per step, %d steps\n", inputs.length.micro_steps, o.global_batch(),
            o.sequence, inputs.length.tokens_per_step, inputs.length.max_steps);
     printf("memory: %s\n", need.by_kind.c_str());
 }

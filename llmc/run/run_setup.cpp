@@ -45,7 +45,8 @@ static Start find_start(const Options& o) {
     start.state.seed = o.seed;
     start.state.coin_state = 1295 + o.seed;  // llm.c's 1337 for the default seed
     if (!o.resume) return start;
-    const FoundCheckpoint found = find_latest_checkpoint(o.output);
+    const FoundCheckpoint found =
+        find_latest_checkpoint(o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse);
     for (const std::string& line : found.broken) printf("note: %s\n", line.c_str());
     if (found.step < 0 && !found.broken.empty())
         fail("-y 1: no checkpoint in %s is intact; %s", o.output.c_str(), found.broken.front().c_str());
@@ -57,7 +58,7 @@ static Start find_start(const Options& o) {
     start.resumed = true;
     if (!found.run.empty()) start.state = run_state_from_json(found.run, run_path(o.output, found.step));
     printf("resuming %s at step %d%s\n", o.output.c_str(), found.step,
-           found.run.empty() ? ", from llm.c's files alone" : "");
+           found.run.empty() ? ", from llm.c's files alone: nothing verifies their content" : "");
     return start;
 }
 
@@ -80,8 +81,9 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
 
 // The loader continues where the run in the checkpoint stopped.
 static DataLoader open_training_data(const Options& o, int vocab_size, const Start& start) {
-    DataLoader loader = o.overfit ? DataLoader(o.val_data, o.batch, o.sequence, vocab_size, false)
-                                  : DataLoader(o.train_data, o.batch, o.sequence, vocab_size, true, o.seed);
+    DataLoader loader =
+        o.overfit ? DataLoader(o.val_data, o.global_batch(), o.sequence, vocab_size, false)
+                  : DataLoader(o.train_data, o.global_batch(), o.sequence, vocab_size, true, o.seed);
     if (!start.resumed) return loader;
     DataPosition at = start.optimizer.data;
     at.sample_tokens = start.state.chunk_tokens;  // 0 in a checkpoint of llm.c: as in this run
@@ -91,10 +93,11 @@ static DataLoader open_training_data(const Options& o, int vocab_size, const Sta
 }
 
 static RunLength length_of(const Options& o, const DataLoader& loader, const Start& start) {
-    const int micro_steps = o.total_batch == -1 ? 1 : o.total_batch / (o.batch * o.sequence);
+    const int micro_batch = o.global_batch() * o.sequence;
+    const int micro_steps = o.total_batch == -1 ? 1 : o.total_batch / micro_batch;
     const uint64_t epoch = std::clamp<uint64_t>(loader.num_batches() / uint64_t(micro_steps), 1, 1 << 30);
     return {.micro_steps = micro_steps,
-            .tokens_per_step = micro_steps * o.batch * o.sequence,
+            .tokens_per_step = micro_steps * micro_batch,
             .first_step = start.step,
             .max_steps = o.max_steps >= 0 ? o.max_steps : int(epoch)};
 }
@@ -103,7 +106,7 @@ static RunLength length_of(const Options& o, const DataLoader& loader, const Sta
 
 RunInputs open_inputs(const Options& o, RunFolder& folder) {
     std::optional<Tokenizer> tokenizer = find_tokenizer(o.tokenizer, {o.model, o.train_data});
-    if (!o.output.empty() && !o.dry_run) folder.open(o.output);
+    if (!o.output.empty() && !o.dry_run && o.process_rank == 0) folder.open(o.output);
     Start start = find_start(o);
     const ModelConfig config =
         start.resumed ? resumed_config(o, start.step, tokenizer) : new_config(o, tokenizer);
@@ -113,7 +116,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder) {
              config.max_seq_len, config.max_seq_len);
     if (start.resumed) start.optimizer = read_optimizer_state(optimizer_path(o.output, start.step), config);
     std::optional<DataLoader> val;
-    if (!o.val_data.empty()) val.emplace(o.val_data, o.batch, o.sequence, config.vocab_size, false);
+    if (!o.val_data.empty()) val.emplace(o.val_data, o.global_batch(), o.sequence, config.vocab_size, false);
     std::vector<HellaSwagExample> examples;
     if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
     DataLoader loader = open_training_data(o, config.vocab_size, start);
@@ -128,19 +131,39 @@ RunInputs open_inputs(const Options& o, RunFolder& folder) {
             .length = length};
 }
 
-void begin_output(const Options& o, const Start& start, MainLog& log) {
+// The room that the run's checkpoints need; a resumed run first deletes old ones.
+static void make_room(const Options& o, const RunInputs& inputs) {
+    const int every = o.checkpoint_every, left = inputs.length.steps_left();
+    if (inputs.start.resumed)
+        prune_checkpoints(o.output, inputs.start.step, o.keep_checkpoints, o.major_checkpoint_every,
+                          inputs.start.state.healthy_checkpoint);
+    if (every == 0 || left == 0) return;
+    OptimizerState state;
+    state.use_master_weights = o.master_weights && o.precision != "fp32";
+    state.data = inputs.loader.position();
+    const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == "bf16");
+    check_room_for_run(o.output, bytes, (left + every - 1) / every, o.keep_checkpoints);
+}
+
+// The options that made the checkpoint, or, if it does not say, those of options.toml.
+static std::string options_before(const Options& o, const Start& start) {
+    const std::string path = options_path(o.output);
+    if (!start.resumed || !start.state.options.empty() || !file_exists(path)) return start.state.options;
+    return read_whole_file(path);
+}
+
+void begin_output(const Options& o, const RunInputs& inputs, MainLog& log) {
+    const Start& start = inputs.start;
     if (o.output.empty()) return;
-    remove_temporary_files(o.output);
     if (!o.resume) {
         const std::string moved = move_earlier_run(o.output);
         if (!moved.empty())
             printf("note: %s held an earlier run, which is now in %s; -y 1 resumes a run\n", o.output.c_str(),
                    moved.c_str());
     }
-    const std::string path = options_path(o.output);
-    if (start.resumed && std::filesystem::exists(path))
-        for (const std::string& line : changed_options(read_whole_file(path), o.effective))
-            printf("note: %s\n", line.c_str());
+    make_room(o, inputs);
+    for (const std::string& line : changed_options(options_before(o, start), o.effective))
+        printf("note: %s\n", printable(line).c_str());
     log.open(o.output, o.resume ? start.step : -1, o.tensorboard);
-    write_whole_file(path, {o.effective});
+    write_whole_file(options_path(o.output), {o.effective});
 }

@@ -45,6 +45,6 @@ RunInputs open_inputs(const Options& o, RunFolder& folder);
 // The shape of the model of -e. A new model takes its vocabulary from --tokenizer unless -e names a size.
 ModelConfig new_config(const Options& o, const std::optional<Tokenizer>& tokenizer);
 
-// Prepares the folder -o, if there is one: moves an earlier run aside, opens the logs, which a resumed run
-// continues at its first step, and writes the options.
-void begin_output(const Options& o, const Start& start, MainLog& log);
+// Prepares the folder -o, if there is one: moves an earlier run aside, checks that there is room, opens the
+// logs, which a resumed run continues at its first step, and writes the options.
+void begin_output(const Options& o, const RunInputs& inputs, MainLog& log);

@@ -1,6 +1,7 @@
 #include "llmc/run/run_state.h"
 
 #include <cmath>
+#include <sstream>
 #include <utility>
 
 #include "llmc/base/error.h"
@@ -15,6 +16,8 @@ StepJudge::Verdict StepJudge::judge(float loss, float norm, float factor) {
         const bool high_loss = losses.add(loss, loss_limit), high_norm = norms.add(norm, norm_limit);
         v.outlier = high_loss || high_norm;
     }
+    not_finite_in_a_row = v.not_finite ? not_finite_in_a_row + 1 : 0;
+    finite_in_a_row = v.not_finite ? 0 : finite_in_a_row + 1;
     not_finite += v.not_finite;
     outliers += v.outlier;
     return v;
@@ -49,10 +52,26 @@ static LossScaling scaling_from_json(const nlohmann::json& j) {
     return s;
 }
 
+// One line of the options per element. The folder is left out, since a run's folder may be moved; so are
+// values that JSON cannot hold.
+static nlohmann::json options_to_json(const std::string& options) {
+    nlohmann::json lines = nlohmann::json::array();
+    std::istringstream text(options);
+    for (std::string line; std::getline(text, line);)
+        if (!line.empty() && !line.starts_with("output=") && printable(line) == line) lines.push_back(line);
+    return lines;
+}
+
+static std::string options_from_json(const nlohmann::json& lines) {
+    std::string options;
+    for (const nlohmann::json& line : lines) options += line.get<std::string>() + "\n";
+    return options;
+}
+
 std::string run_state_to_json(const RunState& state) {
     nlohmann::json shards = nlohmann::json::array();
     for (const SavedShard& shard : state.shards)
-        shards.push_back({{"name", shard.name}, {"tokens", shard.tokens}});
+        shards.push_back({{"name", shard.name}, {"tokens", shard.tokens}, {"xxh3", shard.checksum}});
     const StepJudge& judge = state.judge;
     const nlohmann::json j = {{"precision", state.precision},
                               {"seed", state.seed},
@@ -60,11 +79,15 @@ std::string run_state_to_json(const RunState& state) {
                               {"chunk_tokens", state.chunk_tokens},
                               {"token_in_sample", state.token_in_sample},
                               {"coin_state", state.coin_state},
+                              {"options", options_to_json(state.options)},
                               {"loss_scaling", scaling_to_json(state.scaling)},
                               {"losses", judge.losses.values},
                               {"norms", judge.norms.values},
                               {"not_finite", judge.not_finite},
-                              {"outliers", judge.outliers}};
+                              {"outliers", judge.outliers},
+                              {"not_finite_in_a_row", judge.not_finite_in_a_row},
+                              {"finite_in_a_row", judge.finite_in_a_row},
+                              {"healthy_checkpoint", state.healthy_checkpoint}};
     return json_text(j);
 }
 
@@ -81,15 +104,21 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
         state.precision = j.at("precision");
         state.seed = integer<uint64_t>(j.at("seed"));
         for (const nlohmann::json& shard : j.at("shards"))
-            state.shards.push_back({shard.at("name"), integer<uint64_t>(shard.at("tokens"))});
+            state.shards.push_back({shard.at("name"), integer<uint64_t>(shard.at("tokens")),
+                                    shard.value("xxh3", std::string())});
         state.chunk_tokens = integer<uint64_t>(j.at("chunk_tokens"));
         state.token_in_sample = integer<uint64_t>(j.at("token_in_sample"));
         state.coin_state = integer<uint64_t>(j.at("coin_state"));
+        state.options = options_from_json(j.value("options", nlohmann::json::array()));
         state.scaling = scaling_from_json(j.at("loss_scaling"));
         state.judge.losses.values = window_from_json(j.at("losses"));
         state.judge.norms.values = window_from_json(j.at("norms"));
         state.judge.not_finite = integer<int>(j.at("not_finite"));
         state.judge.outliers = integer<int>(j.at("outliers"));
+        // checkpoints of earlier versions lack these
+        state.judge.not_finite_in_a_row = integer<int>(j.value("not_finite_in_a_row", nlohmann::json(0)));
+        state.judge.finite_in_a_row = integer<int>(j.value("finite_in_a_row", nlohmann::json(0)));
+        state.healthy_checkpoint = integer<int>(j.value("healthy_checkpoint", nlohmann::json(-1)));
         return state;
     } catch (const nlohmann::json::exception& error) {
         fail("%s was not written by this program: %s", path.c_str(), error.what());

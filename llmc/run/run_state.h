@@ -1,6 +1,7 @@
 // The state of a run beyond llm.c's model and optimizer files: with it, a resumed run is bit-identical to an
 // uninterrupted one. A checkpoint keeps it as JSON, in run_%08d.json.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,7 +14,12 @@
 struct StepJudge {
     double loss_limit = 0, norm_limit = 0;  // z-scores above which an update is skipped; 0: never
     OutlierDetector losses, norms;
-    int not_finite = 0, outliers = 0;  // updates skipped so far
+    int not_finite = 0, outliers = 0;                  // updates skipped so far
+    int not_finite_in_a_row = 0, finite_in_a_row = 0;  // the last steps; one of the two is 0
+    static constexpr int healthy_stretch = 25;
+
+    // Whether the parameters after `step` steps end a stretch of finite ones.
+    bool is_healthy(int step) const { return finite_in_a_row >= std::min(step, healthy_stretch); }
 
     struct Verdict {
         double loss_z = 0, norm_z = 0;  // z-scores; NaN: unknown
@@ -32,8 +38,11 @@ struct RunState {
     uint64_t chunk_tokens = 0;       // DataPosition::sample_tokens
     uint64_t token_in_sample = 0;
     uint64_t coin_state = 0;  // of the random numbers for text samples
+    std::string options;      // that made the checkpoint: Options::effective without the folder
     LossScaling scaling;
     StepJudge judge;
+    int healthy_checkpoint =
+        -1;  // step of the newest checkpoint that is healthy, this one included; -1: none
 };
 
 std::string run_state_to_json(const RunState& state);

@@ -118,13 +118,21 @@ void EventFile::append(const std::string& event) const {
     const std::string record = tf_record(event);
     size_t done = 0;
     while (done < record.size()) {
-        const ssize_t count = ::write(file, record.data() + done, record.size() - done);
-        if (count <= 0 && errno != EINTR) fail("cannot write %s: %s", path.c_str(), strerror(errno));
-        if (count > 0) done += size_t(count);
+        const ssize_t count =
+            retry([&] { return ::write(file, record.data() + done, record.size() - done); });
+        if (count < 0) {
+            const int error = errno;
+            const off_t end = lseek(file, 0, SEEK_END);
+            if (done > 0 && end >= off_t(done) &&
+                retry([&] { return ftruncate(file, end - off_t(done)); }) != 0)
+                fail("%s ends in half an event: %s", path.c_str(), strerror(errno));
+            fail("cannot write %s: %s", path.c_str(), strerror(error));
+        }
+        done += size_t(count);
     }
 }
 
-void EventFile::write(int step, std::initializer_list<Scalar> scalars) const {
+void EventFile::write(int step, const std::vector<Scalar>& scalars) const {
     if (file < 0) return;
     Event event = event_at(step);
     for (const Scalar& scalar : scalars) {

@@ -2,9 +2,9 @@
 // `tensorboard --logdir FOLDER` follows the file while the run writes it.
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 inline const std::string tensorboard_folder = "tensorboard";  // in a run's folder
 
@@ -25,8 +25,8 @@ struct EventFile {
     void open(const std::string& folder, int resume_step);
 
     // Writes one event, with the present time. Nothing happens before open(). Throws Error if it cannot be
-    // written.
-    void write(int step, std::initializer_list<Scalar> scalars) const;
+    // written; the file is then as before, so that the event may be written later.
+    void write(int step, const std::vector<Scalar>& scalars) const;
 
     std::string path;  // empty: not open
 

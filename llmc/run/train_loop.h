@@ -5,13 +5,14 @@
 
 #include "llmc/base/signals.h"
 #include "llmc/data/saved_shards.h"
+#include "llmc/distributed/communicator.h"
+#include "llmc/model/schedulers.h"
 #include "llmc/model/train_step.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_plan.h"
 #include "llmc/run/run_setup.h"
-#include "llmc/run/schedulers.h"
 
 // A run: fill the fields without default values, open the log, then call loop().
 template <class Real>
@@ -20,11 +21,15 @@ struct Run {
     RunInputs& inputs;
     GPT2<Real>& g;
     StepRunner<Real>& runner;
+    Communicator& job;
     double peak_rate;  // as in run_plan.h
     MainLog log = {};
     StepJudge judge = inputs.start.state.judge;
     uint64_t coin_state = inputs.start.state.coin_state;
-    int stopping = 0;  // the signal that ends the run before the next step; checked once per step
+    int stopping = 0;     // the signal that ends the run before the next step; checked once per step
+    bool saving = false;  // SIGUSR1 asks for a checkpoint before the next step
+    int saved = inputs.start.resumed ? inputs.start.step : -1;  // step of the newest checkpoint; -1: none
+    int healthy = inputs.start.state.healthy_checkpoint;        // as in RunState
 
     // A step that was started and not yet reported.
     struct Pending {
@@ -48,7 +53,8 @@ struct Run {
                          .memory_bytes = g.memory.bytes};
 
     // Trains up to the last step, or until a signal sets `stopping`. On a device nothing waits: the host
-    // looks at a step's loss while the next step runs, unless outliers are to be skipped.
+    // looks at a step's loss while the next step runs, unless outliers are to be skipped. An error says where
+    // the run can be resumed.
     void loop();
 
     // --- what is due before a step ---
@@ -64,7 +70,8 @@ struct Run {
     bool samples(int step) const { return due(step, options.sample_every); }
     bool saves(int step) const {
         const bool is_there = inputs.start.resumed && step == inputs.start.step;
-        return !options.output.empty() && (due(step, options.checkpoint_every) || stopping) && !is_there;
+        return !options.output.empty() && !is_there &&
+               (due(step, options.checkpoint_every) || stopping || saving);
     }
     bool pauses(int step) const {
         return step == inputs.length.max_steps || stopping || validates(step) || runs_hellaswag(step) ||
@@ -73,8 +80,13 @@ struct Run {
 
     // --- the parts of the loop ---
 
+    bool advance(int step);
+    void look_for_signals();
     void pause(int step);
-    void save(int step);
+    void save(int step, const DataPosition& position);
+    void stop_if_diverged() const;
+    std::string where_to_resume() const;
+    [[noreturn]] void save_and_fail(int step, const DataPosition& position, const std::exception& error);
     void validate(int step);
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
     void start_step(int step);
@@ -92,18 +104,38 @@ void Run<Real>::loop() {
             return verdict.applied();
         };
     progress.restart_clock();
-    for (int step = inputs.start.step; step <= inputs.length.max_steps; step++) {
-        stopping = stop_signal();
-        if (pauses(step)) {
-            runner.finish_update();
-            report_pending();
-            pause(step);
-            progress.restart_clock();
-        }
-        if (step == inputs.length.max_steps || stopping) break;
-        start_step(step);
+    try {
+        for (int step = inputs.start.step; advance(step);) step++;
+    } catch (const DeviceLost& lost) {
+        fail("%s; %s", lost.what(), where_to_resume().c_str());
     }
     progress.print_summary(judge);
+}
+
+// Does what is due before the step, then starts it. Returns false if the run ends before it.
+template <class Real>
+bool Run<Real>::advance(int step) {
+    look_for_signals();
+    if (pauses(step)) {
+        runner.finish_update();
+        report_pending();
+        stop_if_diverged();
+        pause(step);
+        progress.restart_clock();
+    }
+    if (step == inputs.length.max_steps || stopping) return false;
+    start_step(step);
+    stop_if_diverged();
+    return true;
+}
+
+template <class Real>
+void Run<Real>::look_for_signals() {
+    int64_t signals[] = {stop_signal(), take_save_request()};  // to any process
+    job.all_reduce_max(signals, 2);
+    stopping = int(signals[0]);
+    saving = signals[1];
+    if (saving && options.output.empty()) printf("note: SIGUSR1 saves nothing, since there is no -o\n");
 }
 
 // Starts a step, and reports the one before while it runs.
@@ -111,13 +143,22 @@ template <class Real>
 void Run<Real>::start_step(int step) {
     runner.on_micro_step = nullptr;
     if (step == inputs.start.step) runner.on_micro_step = [=, this](int i) { show_first_step(step, i); };
-    const Ticket ticket = runner.run(step, learning_rate(scheduler, step), [&](int* batch, int* targets) {
-        if (options.overfit) inputs.loader.reset();
-        inputs.loader.next_batch(batch, targets);
-    });
+    const DataPosition position = inputs.loader.position();
+    Ticket ticket = 0;
+    try {
+        ticket = runner.run(step, learning_rate(scheduler, step), [&](int* batch, int* targets) {
+            if (options.overfit) inputs.loader.reset();
+            next_batch_slice(inputs.loader, batch, targets, options.batch * options.sequence, job.rank,
+                             job.size);
+        });
+    } catch (const DeviceLost&) {
+        throw;
+    } catch (const std::exception& error) {
+        save_and_fail(step, position, error);
+    }
     report_pending();
     pending = Pending{step, ticket};
-    const bool has_run = !g.pad || skips_outliers();
+    const bool has_run = !g.pad || skips_outliers() || job.size > 1;  // the host has waited for it
     if (has_run || options.profile) report_pending();  // a profile times every step by itself
 }
 
@@ -145,23 +186,25 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    if (saves(step)) save(step);
+    if (saves(step) && job.rank == 0) save(step, inputs.loader.position());
     if (stopping) return;
     if (validates(step)) validate(step);
     if (runs_hellaswag(step)) {
-        const int correct = hellaswag_correct(g, inputs.examples);
+        const int correct = hellaswag_correct(g, inputs.examples, job);
         print_hellaswag(correct, inputs.examples.size());
         log.log_eval(step, float(correct) / float(inputs.examples.size()));
     }
-    if (samples(step)) sample_text(g, inputs.tokenizer, options.sample_tokens, options.sampler, coin_state);
+    if (samples(step) && job.rank == 0)
+        sample_text(g, inputs.tokenizer, options.sample_tokens, options.sampler, coin_state);
 }
 
 template <class Real>
-void Run<Real>::save(int step) {
+void Run<Real>::save(int step, const DataPosition& position) {
     OptimizerState optimizer = inputs.start.optimizer;  // with llm.c's random state if llm.c began the run
     optimizer.step = step;
     optimizer.use_master_weights = g.master[0];
-    optimizer.data = inputs.loader.position();
+    optimizer.data = position;
+    const int last_healthy = judge.is_healthy(step) ? step : healthy;
     save_checkpoint(g, options.output, optimizer,
                     {.precision = real_name<Real>(),
                      .seed = options.seed,
@@ -169,9 +212,52 @@ void Run<Real>::save(int step) {
                      .chunk_tokens = optimizer.data.sample_tokens,
                      .token_in_sample = optimizer.data.token_in_sample,
                      .coin_state = coin_state,
+                     .options = options.effective,
                      .scaling = runner.scaling,
-                     .judge = judge});
-    prune_checkpoints(options.output, step, options.keep_checkpoints, options.major_checkpoint_every);
+                     .judge = judge,
+                     .healthy_checkpoint = last_healthy});
+    saved = step;
+    healthy = last_healthy;
+    prune_checkpoints(options.output, step, options.keep_checkpoints, options.major_checkpoint_every,
+                      healthy);
+}
+
+// A run of skipped updates does not recover by itself: the parameters have left the region that trains.
+template <class Real>
+void Run<Real>::stop_if_diverged() const {
+    if (!options.max_not_finite || judge.not_finite_in_a_row < options.max_not_finite) return;
+    std::string advice = "start again with a lower learning rate (-l) or a longer warm-up (-u)";
+    if (healthy >= 0)
+        advice = format_string("%sresume with -y 1 and a lower learning rate (-l) from step %d",
+                               saved > healthy ? "delete the later checkpoints and " : "", healthy);
+    fail(
+        "the run has diverged: the last %d updates were skipped, since their loss or gradient was not "
+        "finite; %s",
+        judge.not_finite_in_a_row, advice.c_str());
+}
+
+template <class Real>
+std::string Run<Real>::where_to_resume() const {
+    if (options.output.empty()) return "nothing was saved, since there is no -o";
+    if (saved < 0) return "there is no checkpoint yet (-n sets how often one is written)";
+    return format_string("the steps after %d are lost, and -y 1 resumes from there", saved);
+}
+
+// Ends the run after an error in `step`, which began at `position`; first saves the steps before it, if that
+// is still possible.
+template <class Real>
+void Run<Real>::save_and_fail(int step, const DataPosition& position, const std::exception& error) {
+    const std::string message = message_for(error);
+    if (options.output.empty() || job.rank > 0 || step <= std::max(saved, inputs.start.step))
+        throw Error(message);
+    try {
+        runner.finish_update();
+        report_pending();
+        save(step, position);
+    } catch (const std::exception&) {
+        fail("%s; %s", message.c_str(), where_to_resume().c_str());
+    }
+    fail("%s; the steps before this were saved: -y 1 resumes from step %d", message.c_str(), step);
 }
 
 template <class Real>
@@ -180,7 +266,7 @@ void Run<Real>::validate(int step) {
     const bool before_first_step = step == inputs.start.step;  // a log is told of later ones by their losses
     if (before_first_step || on_terminal()) phase.emplace("validating");
     const float loss = validation_loss(g, *inputs.val, options.batch, options.sequence, options.val_batches,
-                                       [&](int done, int total) {
+                                       job, [&](int done, int total) {
                                            if (phase) phase->update("batch " + count_text(done, total));
                                        });
     phase.reset();

@@ -11,6 +11,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/precision.h"
 #include "llmc/program/version.h"
+#include "llmc/run/run_folder.h"
 
 // llm.c's two-letter flags. The parser would read them as a one-letter flag and its value.
 struct LlmcName {
@@ -38,7 +39,7 @@ static const char *llmc_model = "gpt2_124M_bf16.bin",
 
 // Options of llm.c that have no effect here.
 struct LlmcOnly {
-    int device_line_every = -1, gelu_fusion = -1, zero_stage = 0, num_processes = 1, process_rank = 0,
+    int device_line_every = -1, gelu_fusion = -1, zero_stage = 0, num_processes = -1, process_rank = -1,
         gpus_per_node = 8;
     bool tf32 = true;
     std::string init_method, server_ip, shared_folder;
@@ -81,7 +82,7 @@ static void add_data_options(CLI::App& app, Options& o) {
 
 static void add_training_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Training");
-    app.add_option("-b,--batch-size", o.batch, "sequences in a micro-batch (B)")
+    app.add_option("-b,--batch-size", o.batch, "sequences in a micro-batch (B), in each process")
         ->check(positive())
         ->capture_default_str();
     app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
@@ -119,6 +120,10 @@ static void add_training_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("--skip-gradient-outliers", o.skip_gradient, "the same for the gradient norm")
         ->check(z_score())
+        ->capture_default_str();
+    app.add_option("--max-nonfinite-updates", o.max_not_finite,
+                   "stop after so many updates in a row whose loss or gradient is not finite (0: never)")
+        ->check(at_least_zero())
         ->capture_default_str();
     app.add_option("-a,--overfit-one-batch", o.overfit,
                    "1: train on the first validation batch only, for debugging")
@@ -181,6 +186,9 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "given are "
                    "the run's")
         ->configurable(false);
+    app.add_flag("--resume-unverified", o.resume_unverified,
+                 "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
+        ->configurable(false);
     app.add_option("--export", o.export_to,
                    "hf DIR: write the model of -e to DIR as model.safetensors and config.json, then exit; in "
                    "bf16 with "
@@ -226,12 +234,13 @@ static void add_llmc_options(CLI::App& app, LlmcOnly& l) {
     app.option_defaults()->group("llm.c's options that are accepted without effect")->configurable(false);
     app.add_option("-f,--tf32", l.tf32, "without effect: fp32 is never reduced; use --precision");
     app.add_option("--gelu-fusion", l.gelu_fusion, "without effect: GELU is always fused into the GEMM");
-    app.add_option("-z,--zero-stage", l.zero_stage, "without effect: one process has nothing to shard")
+    app.add_option("-z,--zero-stage", l.zero_stage,
+                   "without effect: every process keeps the whole optimizer state")
         ->check(CLI::Range(0, 3).description("0 to 3"));
     app.add_option("--device-line-every", l.device_line_every,
                    "without effect: use the device's own tools, such as nvidia-smi");
-    app.add_option("--num-processes", l.num_processes, "must be 1: one process on one device");
-    app.add_option("--process-rank", l.process_rank, "must be 0");
+    app.add_option("--num-processes", l.num_processes, "must be what mpirun started");
+    app.add_option("--process-rank", l.process_rank, "must be the rank that mpirun gave");
     app.add_option("--gpus-per-node", l.gpus_per_node, "without effect");
     app.add_option("--init-method", l.init_method, "without effect");
     app.add_option("--server-ip", l.server_ip, "without effect");
@@ -239,12 +248,13 @@ static void add_llmc_options(CLI::App& app, LlmcOnly& l) {
     app.option_defaults()->group("Options")->configurable(true);
 }
 
-static void refuse_other_processes(const LlmcOnly& l) {
-    if (l.num_processes != 1 || l.process_rank != 0)
-        fail(
-            "-pn %d -pr %d: this trainer runs in one process on one device; leave both out, and set the same "
-            "tokens per step with -d",
-            l.num_processes, l.process_rank);
+// llm.c's -pn and -pr must agree with the job.
+static void check_processes(const Options& o, const LlmcOnly& l) {
+    if (l.num_processes != -1 && l.num_processes != o.num_processes)
+        fail("-pn %d: this job has %d process%s; start it with mpirun -np %d, and leave -pn out",
+             l.num_processes, o.num_processes, o.num_processes == 1 ? "" : "es", l.num_processes);
+    if (l.process_rank != -1 && l.process_rank != o.process_rank)
+        fail("-pr %d: mpirun gave this process rank %d; leave -pr out", l.process_rank, o.process_rank);
 }
 
 // A line for each given option that has no effect.
@@ -255,7 +265,8 @@ static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l)
     };
     note("-f", "--tf32", true, "has no effect: fp32 is never reduced; --precision bf16 or fp16 is faster");
     note("-ge", "--gelu-fusion", true, "has no effect: GELU is always fused into the GEMM before it");
-    note("-z", "--zero-stage", l.zero_stage > 0, "has no effect: one process has nothing to shard");
+    note("-z", "--zero-stage", l.zero_stage > 0,
+         "has no effect: every process keeps the whole optimizer state");
     note("-lg", "--device-line-every", l.device_line_every > 0,
          "has no effect: use the device's own tools, such as nvidia-smi");
     for (const char* name : {"--gpus-per-node", "--init-method", "--server-ip", "--shared-folder"})
@@ -272,10 +283,11 @@ static void check_options(const Options& o) {
     if (o.train_data.empty() && !o.overfit)
         fail("no training data: give token shards with -i (prepare_data makes them from text)");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
-    const long micro = long(o.batch) * o.sequence;
-    if (micro > 1 << 30) fail("-b %d times -t %d is more than 2^30 tokens", o.batch, o.sequence);
+    const long micro = long(o.global_batch()) * o.sequence;
+    if (micro > 1 << 30) fail("-b %d times -t %d is more than 2^30 tokens", o.global_batch(), o.sequence);
     if (o.total_batch != -1 && (o.total_batch <= 0 || o.total_batch % micro))
-        fail("-d %d is not a multiple of B*T = %ld", o.total_batch, micro);
+        fail("-d %d is not a multiple of %s = %ld", o.total_batch,
+             o.num_processes > 1 ? "B*T*processes" : "B*T", micro);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
     if (o.resume && o.output.empty()) fail("-y 1 resumes the run in a folder: name it with -o");
@@ -323,17 +335,27 @@ std::vector<std::string> changed_options(const std::string& before, const std::s
     return lines;
 }
 
-// Takes options that the command line does not give from the options.toml of the run to resume.
-static void read_saved_options(CLI::App& app, Options& o) {
-    const std::string path = options_path(o.output);
-    std::ifstream file(path);
-    if (!o.resume || o.output.empty() || !file) return;
+static void take_options(CLI::App& app, std::istream& text, const std::string& path) {
     try {
-        app.parse_from_stream(file);
+        app.parse_from_stream(text);
     } catch (const CLI::ParseError& error) {
         fail("%s: %s; correct it, or delete it and give all options", path.c_str(), error.what());
     }
-    o.notes.push_back("options that are not given come from " + path);
+}
+
+// Takes options that the command line does not give from the options.toml of the run to resume, and those
+// that this file does not give from the newest checkpoint.
+static void read_saved_options(CLI::App& app, Options& o) {
+    if (!o.resume || o.output.empty()) return;
+    const std::string path = options_path(o.output);
+    std::ifstream file(path);
+    const bool has_file = file.is_open();
+    if (has_file) take_options(app, file, path);
+    const SavedOptions saved = options_of_checkpoint(o.output);
+    std::istringstream text(saved.text);
+    if (!saved.text.empty()) take_options(app, text, saved.path);
+    if (has_file || !saved.text.empty())
+        o.notes.push_back("options that are not given come from " + (has_file ? path : saved.path));
 }
 
 static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
@@ -392,7 +414,7 @@ bool parse_options(int argc, char** argv, Options& o) {
     if (!parse_command_line(app, argc, argv)) return false;
     if (o.list_devices) return true;
     read_saved_options(app, o);
-    refuse_other_processes(llmc);
+    check_processes(o, llmc);
     check_options(o);
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);

@@ -1,6 +1,5 @@
 // The options of train_gpt2: names, meaning, default values, limits. They come from the command line, from a
-// file
-// (--config) and, for a resumed run, from the file that the run wrote. The first of these that gives an
+// file (--config) and, for a resumed run, from the file that the run wrote. The first of these that gives an
 // option takes precedence.
 #pragma once
 #include <cstdint>
@@ -21,6 +20,7 @@ struct Options {
     int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     float skip_loss = 0, skip_gradient = 0;  // z-scores; 0: never
+    int max_not_finite = 25;                 // updates in a row; then the run stops; 0: never
     int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
     int keep_checkpoints = 0, major_checkpoint_every = 0;
     int recompute = 1;  // RECOMPUTE_GELU
@@ -30,8 +30,13 @@ struct Options {
     bool hellaswag = false;
     bool dry_run = false;
     bool overfit = false, list_devices = false, profile = false, master_weights = true, resume = false;
+    bool resume_unverified = false;  // accept a checkpoint without the run_%08d.json that the run had
     bool tensorboard = false;
     uint64_t seed = 42;
+
+    // Set before parsing: the processes that train together, and this one's number.
+    int num_processes = 1, process_rank = 0;
+    int global_batch() const { return batch * num_processes; }  // sequences of a micro-batch in all processes
 
     bool model_given = false;        // -e was given, on the command line or in a file
     std::vector<std::string> notes;  // lines to print: options that have no effect or come from a file

@@ -1,5 +1,5 @@
 // Computed in float as in llm.c, so that printed rates agree in every digit.
-#include "llmc/run/schedulers.h"
+#include "llmc/model/schedulers.h"
 
 #include <algorithm>
 #include <cmath>

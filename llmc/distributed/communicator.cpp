@@ -1,0 +1,312 @@
+// What all jobs have in common, and jobs of one process: see communicator.h. Values travel as bytes and are
+// added by each rank in the same order, so sums depend on nothing but the values.
+#include "llmc/distributed/communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <list>
+#include <optional>
+
+#include "llmc/base/error.h"
+#include "llmc/distributed/node_barrier.h"
+#include "llmc/distributed/shared_memory.h"
+#include "llmc/distributed/transport.h"
+
+struct Communicator::Internals {
+    std::list<SharedMemory> regions;
+    int exceptions = std::uncaught_exceptions();
+};
+
+// The process is in one job at most. It stays here until the rank has left normally, for abort_job().
+struct Job {
+    Transport transport;
+    std::optional<NodeBarrier> barrier;
+    std::string agreed_error;  // the last one that agree() threw
+    int agreed_rank = 0;       // where it happened
+};
+static std::optional<Job> job;
+
+// --- the end ---
+
+// Ends the job, and prints the line unless another rank does both.
+[[noreturn]] static void end_job(const std::string& line, bool other_rank_prints = false) {
+    const bool prints = !other_rank_prints && (!job || !job->barrier || job->barrier->claim_abort());
+    if (prints) fprintf(stderr, "%s\n", line.c_str());
+    fflush(nullptr);
+    if (!prints) sleep(2);  // the other rank ends this process meanwhile
+    if (job) job->transport.abort();
+    _exit(1);
+}
+
+void abort_job(const std::string& message) {
+    if (!job) end_job(message);
+    const int rank = job->transport.rank;
+    const bool agreed = !job->agreed_error.empty() && message.ends_with(job->agreed_error);
+    end_job(format_string("rank %d: ", rank) + message, agreed && rank != job->agreed_rank);
+}
+
+Communicator::~Communicator() {
+    if (!job || std::uncaught_exceptions() > internals->exceptions) return;
+    job->transport.leave();
+    job.reset();
+}
+
+// --- joining ---
+
+// The number of processes that the launcher started; 0 if there is a launcher that does not say.
+static int started_processes() {
+    for (const char* name :
+         {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
+        if (const char* value = getenv(name)) return std::max(1, atoi(value));
+    return getenv("PMIX_RANK") || getenv("PMI_RANK") ? 0 : 1;
+}
+
+static int ranks_per_node_of(int argument) {
+    const char* value = getenv("RANKS_PER_NODE");
+    if (argument < 0) fail("ranks per node: %d is negative", argument);
+    if (argument > 0 || !value) return argument;
+    char* end;
+    const long number = strtol(value, &end, 10);
+    if (*end || end == value || number < 1 || number > 1000000)
+        fail("RANKS_PER_NODE=%s is not a positive number: correct or unset it", value);
+    return int(number);
+}
+
+std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int ranks_per_node) {
+    const int size = int(machines.size());
+    std::vector<int> first_ranks;
+    for (int rank = 0; rank < size; rank++) {
+        const bool other_machine = rank > 0 && machines[rank] != machines[rank - 1];
+        const bool first = ranks_per_node ? rank % ranks_per_node == 0 : rank == 0 || other_machine;
+        if (first) first_ranks.push_back(rank);
+        if (other_machine && !first)
+            fail(
+                "%d ranks per node: ranks %d and %d would be one node, but run on two machines; use a number "
+                "that divides the ranks of each machine",
+                ranks_per_node, rank - 1, rank);
+    }
+    first_ranks.push_back(size);
+    return first_ranks;
+}
+
+Communicator::Communicator() : internals(std::make_unique<Internals>()) {}
+
+std::unique_ptr<Communicator> join_job(int ranks_per_node) {
+    if (job) fail("join_job: this process is in a job already");
+    std::unique_ptr<Communicator> communicator(new Communicator);
+    const int expected = started_processes();
+    if (expected != 1) {
+        Transport transport = join_mpi(expected);
+        job.emplace().transport = std::move(transport);
+    }
+    communicator->join_nodes(ranks_per_node);
+    return communicator;
+}
+
+void Communicator::join_nodes(int ranks_per_node) {
+    if (job) {
+        rank = job->transport.rank;
+        size = job->transport.size;
+    }
+    // rank 0's, since launchers forward variables to one machine only
+    agree([&] {
+        if (rank == 0) ranks_per_node = ranks_per_node_of(ranks_per_node);
+    });
+    if (!job) return;
+    broadcast(&ranks_per_node, sizeof ranks_per_node, 0);
+    first_ranks = first_ranks_of_nodes(job->transport.machines, ranks_per_node);
+    num_nodes = int(first_ranks.size()) - 1;
+    while (first_ranks[node + 1] <= rank) node++;
+    local_rank = rank - first_ranks[node];
+    local_size = first_ranks[node + 1] - first_ranks[node];
+    open_node_barrier();
+}
+
+// --- collective functions ---
+
+[[noreturn]] static void end_with_dead_rank(int rank) { end_job(format_string("rank %d has died", rank)); }
+
+void Communicator::wait(Requests& requests) {
+    Polling polling;
+    while (!job->transport.done(requests)) {
+        const bool check = polling.pause() && job->barrier;
+        const int dead = check ? job->barrier->find_dead() : -1;
+        if (dead >= 0) end_with_dead_rank(first_ranks[node] + dead);
+    }
+}
+
+void Communicator::barrier() {
+    if (size > 1) wait(*job->transport.begin_barrier());
+}
+
+void Communicator::broadcast(void* data, size_t bytes, int root) {
+    if (root < 0 || root >= size) fail("broadcast: there is no rank %d among %d", root, size);
+    for (size_t done = 0; size > 1 && done < bytes; done += max_part) {
+        const size_t part = std::min(max_part, bytes - done);
+        wait(*job->transport.begin_broadcast(static_cast<char*>(data) + done, part, root));
+    }
+}
+
+void Communicator::all_gather(const void* mine, size_t bytes, void* all) {
+    if (size > 1)
+        wait(*job->transport.begin_all_gather(mine, bytes, all));
+    else if (bytes > 0)
+        memcpy(all, mine, bytes);
+}
+
+void Communicator::all_reduce_sum(double* values, int count) {
+    std::vector<double> all(size_t(count) * size);
+    all_gather(values, size_t(count) * sizeof *values, all.data());
+    std::copy_n(all.begin(), count, values);
+    for (int r = 1; r < size; r++)
+        for (int i = 0; i < count; i++) values[i] += all[size_t(r) * count + i];
+}
+
+void Communicator::all_reduce_max(int64_t* values, int count) {
+    std::vector<int64_t> all(size_t(count) * size);
+    all_gather(values, size_t(count) * sizeof *values, all.data());
+    for (int r = 0; r < size; r++)
+        for (int i = 0; i < count; i++) values[i] = std::max(values[i], all[size_t(r) * count + i]);
+}
+
+std::vector<std::string> Communicator::gather(const std::string& text) {
+    const size_t length = text.size();
+    std::vector<size_t> lengths(size);
+    all_gather(&length, sizeof length, lengths.data());
+    std::vector<std::string> texts(size);
+    texts[rank] = text;
+    for (int r = 0; r < size; r++) {
+        texts[r].resize(lengths[r]);
+        broadcast(texts[r].data(), texts[r].size(), r);
+    }
+    return texts;
+}
+
+// --- memory shared within a node ---
+
+void Communicator::agree(const std::function<void()>& action) {
+    std::string error;
+    try {
+        action();
+    } catch (const std::exception& caught) {
+        error = message_for(caught);
+    }
+    int64_t failed = !error.empty();
+    all_reduce_max(&failed, 1);
+    if (!failed) return;
+    const std::vector<std::string> errors = gather(error);
+    int first = 0;
+    while (errors[first].empty()) first++;
+    if (job) {
+        job->agreed_error = errors[first];
+        job->agreed_rank = first;
+    }
+    throw Error(errors[first]);
+}
+
+SharedMemory Communicator::map_shared(size_t bytes, const std::string& purpose) {
+    SharedMemory memory;
+    const bool alone = local_size == 1, creates = !alone && local_rank == 0;
+    agree([&] {
+        if (creates) memory.create();
+    });
+    const std::string path = gather(memory.path)[first_ranks[node]];
+    agree([&] {
+        if (!alone && !creates) memory.open(path);
+    });
+    agree([&] {
+        if (!creates) return;
+        memory.unlink();
+        memory.resize(bytes, purpose);
+    });
+    agree([&] { alone ? memory.map_private(bytes, purpose) : memory.map(bytes); });
+    return memory;
+}
+
+void* Communicator::allocate_shared(size_t bytes, const char* what) {
+    SharedMemory memory = map_shared(bytes, what);
+    memory.close_file();
+    return internals->regions.emplace_back(std::move(memory)).address;
+}
+
+void Communicator::free_shared(void* address) {
+    auto& regions = internals->regions;
+    const auto found = std::find_if(regions.begin(), regions.end(),
+                                    [&](const SharedMemory& region) { return region.address == address; });
+    if (found == regions.end()) fail("free_shared: %p is not shared memory", address);
+    regions.erase(found);
+}
+
+// --- the node's barrier ---
+
+void Communicator::open_node_barrier() {
+    SharedMemory memory = map_shared(NodeBarrier::bytes(), "the processes' barrier");
+    std::optional<NodeBarrier> barrier;
+    agree([&] {
+        if (local_size > 1) barrier.emplace(std::move(memory), local_rank, local_size);
+    });
+    // only now all ranks hold their locks
+    if (barrier) job->barrier.emplace(std::move(*barrier));
+}
+
+void Communicator::node_barrier() {
+    const int dead = local_size > 1 ? job->barrier->wait() : -1;
+    if (dead >= 0) end_with_dead_rank(first_ranks[node] + dead);
+}
+
+// --- messages ---
+
+// The messages in parts of at most max_part bytes.
+static std::vector<Message> in_parts(const std::vector<Message>& messages, size_t max_part, int size) {
+    std::vector<Message> parts;
+    for (const Message& m : messages) {
+        if (m.rank < 0 || m.rank >= size) fail("message: there is no rank %d among %d", m.rank, size);
+        size_t done = 0;
+        do {
+            const size_t bytes = std::min(max_part, m.bytes - done);
+            parts.push_back({m.rank, m.bytes ? static_cast<char*>(m.data) + done : nullptr, bytes});
+            done += bytes;
+        } while (done < m.bytes);
+    }
+    return parts;
+}
+
+// Messages of a rank to itself, without MPI.
+static void copy_messages(const std::vector<Message>& sends, const std::vector<Message>& receives) {
+    if (sends.size() != receives.size())
+        fail("messages: %zu sent, but %zu received", sends.size(), receives.size());
+    for (size_t i = 0; i < sends.size(); i++) {
+        if (sends[i].bytes != receives[i].bytes)
+            fail("message from rank 0: %zu bytes instead of %zu", sends[i].bytes, receives[i].bytes);
+        if (sends[i].bytes) memmove(receives[i].data, sends[i].data, sends[i].bytes);
+    }
+}
+
+Pending Communicator::begin_exchange(const std::vector<Message>& sends,
+                                     const std::vector<Message>& receives) {
+    const auto send_parts = in_parts(sends, max_part, size),
+               receive_parts = in_parts(receives, max_part, size);
+    if (size > 1) return {job->transport.begin_exchange(send_parts, receive_parts)};
+    copy_messages(sends, receives);
+    return {};
+}
+
+bool Communicator::is_done(Pending& pending) {
+    if (pending.requests && job->transport.done(*pending.requests)) pending.requests = nullptr;
+    return !pending.requests;
+}
+
+void Communicator::finish(Pending& pending) {
+    if (pending.requests) wait(*pending.requests);
+    pending.requests = nullptr;
+}
+
+void Communicator::exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) {
+    Pending pending = begin_exchange(sends, receives);
+    finish(pending);
+}

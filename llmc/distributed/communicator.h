@@ -1,0 +1,101 @@
+// The processes of a job, and what they exchange. mpirun or srun starts the same program several times; each
+// process is a rank. Ranks on one machine form a node: they share memory. Nodes exchange messages in host
+// memory. A program that was started without them is a job of one rank, for which all functions work too.
+//
+// Every rank calls the same collective functions in the same order, from the thread that called join_job().
+// A rank that fails or dies ends the whole job within seconds: see abort_job().
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+// A message to or from a rank. A send only reads the data. Both sides state the same number of bytes; it may
+// be 0, and data null then. Messages between two ranks arrive in the order in which they were begun.
+struct Message {
+    int rank;
+    void* data;
+    size_t bytes;
+};
+
+struct Requests;  // of a transport
+struct SharedMemory;
+
+// Messages on their way. Their memory must stay alive, and the sends unchanged, until finish().
+struct Pending {
+    std::shared_ptr<Requests> requests;
+};
+
+struct Communicator {
+    int rank = 0, size = 1;              // in the job
+    int local_rank = 0, local_size = 1;  // in the node
+    int node = 0, num_nodes = 1;
+    // Node n holds the ranks first_ranks[n] ... first_ranks[n + 1] - 1.
+    std::vector<int> first_ranks = {0, 1};
+    // Longer messages are sent in parts. It must be the same on every rank.
+    size_t max_part = size_t(1) << 30;
+
+    // Normally leaves the job after all other ranks have done so, too. While an exception is in flight,
+    // leaves the job to abort_job(), or to the launcher, which ends a job whose process exits early.
+    ~Communicator();
+
+    // Collective functions. A rank's results are bit-identical to every other rank's.
+    void barrier();
+    void broadcast(void* data, size_t bytes, int root);
+    void all_reduce_sum(double* values, int count);  // adds in the order of ranks
+    void all_reduce_max(int64_t* values, int count);
+    std::vector<std::string> gather(const std::string& text);  // all ranks' texts, by rank
+
+    // Runs the action in every rank. If it throws in some, throws Error with the first one's message in all
+    // of them, which abort_job() prints once, with that rank. An error that concerns a single rank thus
+    // cannot leave the others waiting.
+    void agree(const std::function<void()>& action);
+
+    // Memory that the ranks of a node share: zeroed, at another address in each process, aligned to 64 KiB
+    // and a multiple of it long, so that any Vulkan device can import it. Collective among all ranks of the
+    // job. If a node has no space, every rank throws the same Error, which names `what`. Lives until
+    // free_shared(), which concerns this process alone, or as long as the communicator.
+    void* allocate_shared(size_t bytes, const char* what);
+    void free_shared(void* address);
+
+    // Waits for the other ranks of this node; orders their accesses to shared memory. Takes microseconds.
+    void node_barrier();
+
+    // Sends and receives messages and waits for all of them. In begin_exchange(), nothing moves until
+    // is_done() or finish() is called now and then, since messages have no thread of their own.
+    void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives);
+    Pending begin_exchange(const std::vector<Message>& sends, const std::vector<Message>& receives);
+    bool is_done(Pending& pending);
+    void finish(Pending& pending);
+
+   private:
+    struct Internals;
+    std::unique_ptr<Internals> internals;
+
+    Communicator();
+    friend std::unique_ptr<Communicator> join_job(int);
+    void join_nodes(int ranks_per_node);
+    void open_node_barrier();
+    void wait(Requests& requests);
+    void all_gather(const void* mine, size_t bytes, void* all);
+    SharedMemory map_shared(size_t bytes, const std::string& purpose);
+};
+
+// Joins the job of the launcher that started this process: mpirun or mpiexec of Open MPI or MPICH, or srun.
+// With ranks_per_node > 0, or the environment variable RANKS_PER_NODE of rank 0, a node is that many
+// consecutive ranks of a machine instead of all of them; so one machine can act as several. Ranks are
+// numbered machine by machine. Call it once, at the start. Error if the program was built without MPI, or
+// with another MPI than the launcher's, and was started as one of several processes.
+std::unique_ptr<Communicator> join_job(int ranks_per_node = 0);
+
+// Prints the message as one line, preceded by the rank ("rank 3: ..."), ends all processes of the job, and
+// exits with status 1. A program calls it for each error after join_job(), also after its communicator is
+// gone. The same happens to a job in which a rank waits for one that has died ("rank 3 has died").
+[[noreturn]] void abort_job(const std::string& message);
+
+bool built_with_mpi();
+
+// The first rank of each node, then the number of ranks, if rank r runs on machines[r]. See join_job().
+std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int ranks_per_node);

@@ -1,0 +1,160 @@
+// All calls of MPI: see transport.h. CMake compiles this file only if it finds MPI.
+#define OMPI_SKIP_MPICXX 1  // only the C interface
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "llmc/base/error.h"
+#include "llmc/distributed/transport.h"
+
+struct Requests {
+    std::vector<MPI_Request> all;
+    std::vector<int> expected;  // bytes that each request receives; -1: it receives no message
+};
+
+static MPI_Comm ranks = MPI_COMM_NULL;  // the job, numbered machine by machine
+
+static void check(int error, const char* what) {
+    if (error == MPI_SUCCESS) return;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(error, text, &length);
+    std::string line(text, size_t(length));
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    fail("%s: %s", what, line.c_str());
+}
+#define MPI_CHECK(call) check(call, #call)
+
+static std::shared_ptr<Requests> one_request() {
+    auto requests = std::make_shared<Requests>();
+    requests->all.push_back(MPI_REQUEST_NULL);
+    requests->expected.push_back(-1);
+    return requests;
+}
+
+static std::shared_ptr<Requests> begin_barrier() {
+    auto requests = one_request();
+    MPI_CHECK(MPI_Ibarrier(ranks, &requests->all[0]));
+    return requests;
+}
+
+static std::shared_ptr<Requests> begin_broadcast(void* data, size_t bytes, int root) {
+    auto requests = one_request();
+    MPI_CHECK(MPI_Ibcast(data, int(bytes), MPI_BYTE, root, ranks, &requests->all[0]));
+    return requests;
+}
+
+static std::shared_ptr<Requests> begin_all_gather(const void* mine, size_t bytes, void* all) {
+    auto requests = one_request();
+    MPI_CHECK(
+        MPI_Iallgather(mine, int(bytes), MPI_BYTE, all, int(bytes), MPI_BYTE, ranks, &requests->all[0]));
+    return requests;
+}
+
+static std::shared_ptr<Requests> begin_exchange(const std::vector<Message>& sends,
+                                                const std::vector<Message>& receives) {
+    auto requests = std::make_shared<Requests>();
+    for (const Message& m : receives) {
+        MPI_CHECK(MPI_Irecv(m.data, int(m.bytes), MPI_BYTE, m.rank, 0, ranks, &requests->all.emplace_back()));
+        requests->expected.push_back(int(m.bytes));
+    }
+    for (const Message& m : sends) {
+        MPI_CHECK(MPI_Isend(m.data, int(m.bytes), MPI_BYTE, m.rank, 0, ranks, &requests->all.emplace_back()));
+        requests->expected.push_back(-1);
+    }
+    return requests;
+}
+
+static bool done(Requests& requests) {
+    const int count = int(requests.all.size());
+    std::vector<MPI_Status> statuses(requests.all.size());
+    int finished = 0;
+    const int error = MPI_Testall(count, requests.all.data(), &finished, statuses.data());
+    if (error == MPI_ERR_IN_STATUS)
+        for (const MPI_Status& status : statuses)
+            if (status.MPI_ERROR != MPI_ERR_PENDING) check(status.MPI_ERROR, "message between ranks");
+    check(error, "message between ranks");
+    for (int i = 0; finished && i < count; i++) {
+        int received = 0;
+        if (requests.expected[i] < 0) continue;
+        MPI_CHECK(MPI_Get_count(&statuses[i], MPI_BYTE, &received));
+        if (received != requests.expected[i])
+            fail("message from rank %d: %d bytes instead of %d", statuses[i].MPI_SOURCE, received,
+                 requests.expected[i]);
+    }
+    if (finished) requests = {};
+    return finished;
+}
+
+static void leave() {
+    MPI_Comm_free(&ranks);
+    MPI_Finalize();
+}
+
+static void abort_all() { MPI_Abort(MPI_COMM_WORLD, 1); }
+
+bool built_with_mpi() { return true; }
+
+// Such as "Open MPI v4.1.4".
+static std::string library_name() {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string name(text, size_t(length));
+    return name.substr(0, name.find_first_of(",\n"));
+}
+
+// The lowest rank on this rank's machine, of every rank in MPI_COMM_WORLD.
+static std::vector<int> leaders(int rank, int size) {
+    MPI_Comm machine;
+    MPI_CHECK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine));
+    int leader = rank;
+    MPI_CHECK(MPI_Bcast(&leader, 1, MPI_INT, 0, machine));
+    MPI_CHECK(MPI_Comm_free(&machine));
+    std::vector<int> all(size);
+    MPI_CHECK(MPI_Allgather(&leader, 1, MPI_INT, all.data(), 1, MPI_INT, MPI_COMM_WORLD));
+    return all;
+}
+
+// Numbers the ranks machine by machine: launchers may deal them out in turns (srun --distribution=cyclic).
+static Transport number_ranks() {
+    int rank, size;
+    MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    const std::vector<int> leader = leaders(rank, size);
+    std::vector<int> order(size);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return leader[a] < leader[b]; });
+    Transport job;
+    job.size = size;
+    job.rank = int(std::find(order.begin(), order.end(), rank) - order.begin());
+    job.machines.assign(size, 0);
+    for (int i = 1; i < size; i++)
+        job.machines[i] = job.machines[i - 1] + (leader[order[i]] != leader[order[i - 1]]);
+    MPI_CHECK(MPI_Comm_split(MPI_COMM_WORLD, 0, job.rank, &ranks));
+    return job;
+}
+
+Transport join_mpi(int expected) {
+    int provided = 0;
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+        fail("MPI_Init_thread failed");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    Transport job = number_ranks();
+    if (expected && expected != job.size)
+        fail(
+            "started as one of %d processes, but %s sees %d: use the mpirun of the MPI that this program was "
+            "built with (with SLURM: srun --mpi=pmix)",
+            expected, library_name().c_str(), job.size);
+    job.begin_barrier = begin_barrier;
+    job.begin_broadcast = begin_broadcast;
+    job.begin_all_gather = begin_all_gather;
+    job.begin_exchange = begin_exchange;
+    job.done = done;
+    job.leave = leave;
+    job.abort = abort_all;
+    return job;
+}

@@ -1,0 +1,149 @@
+// Files in /dev/shm: see shared_memory.h.
+#include "llmc/distributed/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/base/error.h"
+
+// No Vulkan device needs more (limit of minImportedHostPointerAlignment).
+static constexpr size_t ALIGNMENT = 65536;
+
+static size_t rounded_up(size_t size) { return ceil_div(size ? size : 1, ALIGNMENT) * ALIGNMENT; }
+
+// Memory on Linux; elsewhere temporary files, which the system keeps in memory while it can.
+static std::string folder() {
+    std::error_code none;
+    if (std::filesystem::is_directory("/dev/shm", none)) return "/dev/shm";
+    return std::filesystem::temp_directory_path();
+}
+
+static std::string mib(double bytes) { return format_string("%.1f MiB", bytes / (1 << 20)); }
+
+SharedMemory::~SharedMemory() {
+    if (address) munmap(address, bytes);
+    unlink();
+    close_file();
+}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+    swap(other);
+    return *this;
+}
+
+void SharedMemory::swap(SharedMemory& other) noexcept {
+    std::swap(address, other.address);
+    std::swap(bytes, other.bytes);
+    std::swap(file, other.file);
+    std::swap(path, other.path);
+    std::swap(named, other.named);
+}
+
+void SharedMemory::create() {
+#ifdef O_TMPFILE
+    file = ::open(folder().c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    path = format_string("/proc/%d/fd/%d", int(getpid()), file);
+    if (file >= 0) return;
+#endif
+    std::random_device random;
+    path = format_string("%s/vulkan_gpt2-%08x%08x", folder().c_str(), random(), random());
+    file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0)
+        fail("cannot create %s, to share memory between processes: %s", path.c_str(), strerror(errno));
+    named = true;
+}
+
+void SharedMemory::open(const std::string& path_of_creator) {
+    file = ::open(path_of_creator.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0)
+        fail(
+            "cannot open %s, the shared memory of another process of this machine: %s; containers must share "
+            "/dev/shm and process ids (docker: --ipc and --pid)",
+            path_of_creator.c_str(), strerror(errno));
+}
+
+void SharedMemory::unlink() {
+    if (named) ::unlink(path.c_str());
+    named = false;
+}
+
+// Reserves the file's space; 0 or an error number.
+static int reserve(int file, size_t size) {
+#ifdef __APPLE__
+    return ftruncate(file, off_t(size)) == 0 ? 0 : errno;
+#else
+    int error;
+    do error = posix_fallocate(file, 0, off_t(size));
+    while (error == EINTR);
+    return error;
+#endif
+}
+
+void SharedMemory::resize(size_t size, const std::string& purpose) {
+    size = rounded_up(size);
+    struct statvfs space;
+    const bool known = fstatvfs(file, &space) == 0;
+    const double available = known ? double(space.f_bavail) * double(space.f_frsize) : 0;
+    int error = known && double(size) > available ? ENOSPC : reserve(file, size);
+    if (!error) return;
+    char host[256] = "this machine";
+    gethostname(host, sizeof host - 1);
+    if (error != ENOSPC)
+        fail("cannot get %s of memory in %s on %s for %s: %s", mib(double(size)).c_str(), folder().c_str(),
+             host, purpose.c_str(), strerror(error));
+    fail(
+        "%s on %s has %s left, but %s needs %s: enlarge it (mount -o remount,size=..., docker: --shm-size) "
+        "or "
+        "remove files there",
+        folder().c_str(), host, mib(available).c_str(), purpose.c_str(), mib(double(size)).c_str());
+}
+
+// Maps the file, or private memory without one, to an aligned address.
+bool SharedMemory::map_aligned(size_t size) {
+    size = rounded_up(size);
+    void* room =
+        mmap(nullptr, size + ALIGNMENT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return false;
+    char* const start = static_cast<char*>(room);
+    char* const aligned = start + (ALIGNMENT - uintptr_t(start) % ALIGNMENT) % ALIGNMENT;
+    const int flags = MAP_FIXED | (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
+    void* mapped = mmap(aligned, size, PROT_READ | PROT_WRITE, flags, file, 0);
+    const int error = errno;
+    if (aligned > start) munmap(start, size_t(aligned - start));
+    munmap(aligned + size, size_t(start + ALIGNMENT - aligned));
+    if (mapped == MAP_FAILED) {
+        munmap(aligned, size);
+        errno = error;
+        return false;
+    }
+    address = aligned;
+    bytes = size;
+    return true;
+}
+
+void SharedMemory::map(size_t size) {
+    if (!map_aligned(size))
+        fail("cannot map %s of shared memory: %s", mib(double(size)).c_str(), strerror(errno));
+}
+
+void SharedMemory::map_private(size_t size, const std::string& purpose) {
+    if (!map_aligned(size))
+        fail("cannot get %s of memory for %s: %s", mib(double(size)).c_str(), purpose.c_str(),
+             strerror(errno));
+}
+
+void SharedMemory::close_file() {
+    if (file >= 0) close(file);
+    file = -1;
+}

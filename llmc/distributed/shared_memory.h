@@ -1,0 +1,37 @@
+// Memory that processes of one machine share: a file in /dev/shm that each of them maps. On Linux the file
+// has no name, so it is gone with the last process, however that ends. Elsewhere it is unlinked once all have
+// opened it, before it gets its size.
+#pragma once
+#include <cstddef>
+#include <string>
+
+struct SharedMemory {
+    char* address = nullptr;
+    size_t bytes = 0;    // a multiple of 64 KiB, as is the address
+    int file = -1;       // may be closed after map()
+    std::string path;    // for open() in other processes
+    bool named = false;  // the path must be unlinked
+
+    SharedMemory() = default;
+    ~SharedMemory();
+    SharedMemory(SharedMemory&& other) noexcept { swap(other); }
+    SharedMemory& operator=(SharedMemory&& other) noexcept;
+
+    // In this order: create() in one process, open() of its path in the others, unlink() and resize() in the
+    // first, map() in each. Error on failure. resize() reserves the space, so that the processes can touch
+    // all of it later.
+    void create();
+    void open(const std::string& path_of_creator);
+    void unlink();
+    void resize(size_t size, const std::string& purpose);
+    void map(size_t size);
+
+    // Memory of this process alone, with the same alignment. Error, naming the purpose, if there is none.
+    void map_private(size_t size, const std::string& purpose);
+
+    void close_file();
+
+   private:
+    void swap(SharedMemory& other) noexcept;
+    bool map_aligned(size_t size);
+};

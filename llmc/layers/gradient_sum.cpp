@@ -1,0 +1,59 @@
+// Sums of gradients: the CPU version, the GPU version, and the dispatcher that training calls.
+#include "llmc/layers/gradient_sum.h"
+
+#include <algorithm>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/cpu/cpu_timer.h"
+#include "llmc/layers/packs.h"
+#include "shaders/args.h"
+
+template <class Real>
+void gradient_sum_cpu(const GradientSum<Real>& p) {
+    const CpuTimer timer("gradient_sum", memory_traffic<Real>(double(p.n) * (p.count + 1)));
+    const size_t block = 4096;  // accumulators stay in L1
+#pragma omp parallel for
+    for (size_t first = 0; first < p.n; first += block) {
+        float sums[block];
+        const size_t end = std::min(p.n - first, block);
+        for (int k = 0; k < p.count; k++) {
+            const Real* from = (k == p.own_index ? p.own : p.inp + k * p.stride) + first;
+#pragma omp simd
+            for (size_t i = 0; i < end; i++) sums[i] = (k ? sums[i] : 0.0f) + float(from[i]);
+        }
+        for (size_t i = 0; i < end; i++) p.out[first + i] = round_to<Real>(sums[i]);
+    }
+}
+
+template <class Real>
+static void gradient_sum1(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
+    if (!p.n) return;
+    const GradientSumArgs args = {.outp = pad.at(p.out, p.n),
+                                  .inp = pad.at(p.inp, (p.count - 1) * p.stride + p.n),
+                                  .own = pad.at(p.own, p.n),
+                                  .n = p.n,
+                                  .stride = p.stride,
+                                  .count = p.count,
+                                  .own_index = p.own_index};
+    const uint32_t width = wide_pack_width<Real>(p.stride, {args.outp, args.inp, args.own});
+    pad.dispatch<Real>("gradient_sum1", {ceil_div(p.n, uint64_t(block_size) * width)},
+                       {uint32_t(block_size), width}, args,
+                       memory_traffic<Real>(double(p.n) * (p.count + 1)));
+}
+
+template <class Real>
+std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions() {
+    return {{"gradient_sum1", "one invocation per 16 bytes", gradient_sum1<Real>, {256, 64, 128, 512}}};
+}
+
+template <class Real>
+void gradient_sum(LaunchPad* pad, const GradientSum<Real>& p) {
+    if (!pad) return gradient_sum_cpu(p);
+    gradient_sum1(*pad, p, 256);
+}
+
+#define INSTANTIATE(Real)                                                           \
+    template void gradient_sum_cpu(const GradientSum<Real>&);                       \
+    template std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions(); \
+    template void gradient_sum(LaunchPad*, const GradientSum<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

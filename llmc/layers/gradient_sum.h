@@ -1,0 +1,24 @@
+// The sum of the gradients that several processes have placed in shared memory.
+#pragma once
+#include "llmc/layers/kernel_version.h"
+
+// out[i] = inp[0][i] + inp[1][i] + ..., added in that order in fp32 and rounded once. inp[k] lies `stride`
+// elements after inp[k - 1].
+template <class Real>
+struct GradientSum {
+    Real* out;        // (n); outside of inp; may be own
+    const Real* inp;  // (count, stride), of which the first n of each row are read, except row own_index
+    const Real* own;  // (n) takes the place of row own_index: this process's gradients, in its own memory
+    size_t n, stride;
+    int count, own_index;
+};
+
+// pad: the device to run on; null: the CPU.
+template <class Real>
+void gradient_sum(LaunchPad* pad, const GradientSum<Real>& p);
+
+template <class Real>
+void gradient_sum_cpu(const GradientSum<Real>& p);
+
+template <class Real>
+std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions();

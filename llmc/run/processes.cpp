@@ -1,0 +1,70 @@
+#include "llmc/run/processes.h"
+
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "llmc/base/error.h"
+#include "llmc/data/saved_shards.h"
+#include "llmc/launchpad/device.h"
+
+static std::vector<DeviceInfo> usable_gpus() {
+    std::vector<DeviceInfo> gpus;
+    try {
+        for (const DeviceInfo& device : list_devices())
+            if (device.type != DeviceType::software && device.missing.empty()) gpus.push_back(device);
+    } catch (const Error&) {
+        // no Vulkan: no GPUs
+    }
+    return gpus;
+}
+
+// Unless mpirun has bound the processes to cores of their own, or the user has said how many threads to use.
+static void take_share_of_cores(const Options& o, const Communicator& job) {
+    const int cores = omp_get_num_procs();
+    if (o.threads || getenv("OMP_NUM_THREADS") || cores < sysconf(_SC_NPROCESSORS_ONLN)) return;
+    omp_set_num_threads(std::max(1, cores / job.local_size));
+}
+
+std::string device_of_process(const Options& o, const Communicator& job) {
+    if (job.local_size == 1) return o.device;
+    if (o.device == "cpu") take_share_of_cores(o, job);
+    if (o.device != "auto") return o.device;
+    const std::vector<DeviceInfo> gpus = usable_gpus();
+    if (gpus.empty()) {
+        take_share_of_cores(o, job);
+        return "cpu";
+    }
+    if (int(gpus.size()) < job.local_size)
+        fail(
+            "--device auto: %d processes on a machine with %zu GPU%s: start one process per GPU, or name the "
+            "device "
+            "that all of them use with --device",
+            job.local_size, gpus.size(), gpus.size() == 1 ? "" : "s");
+    return std::to_string(gpus[job.local_rank].index);
+}
+
+// The options and the data of a run, a line each.
+static std::string description(const Options& o, const RunInputs& inputs) {
+    std::string text = o.effective;
+    text += format_string("starts at step %d\n", inputs.start.step);
+    for (const SavedShard& shard : shards_of(inputs.loader))
+        text += format_string("training data: %s, %llu tokens\n", shard.name.c_str(),
+                              static_cast<unsigned long long>(shard.tokens));
+    return text;
+}
+
+void check_agreement(const Options& o, const RunInputs& inputs, Communicator& job) {
+    const std::vector<std::string> all = job.gather(description(o, inputs));
+    if (all[job.rank] == all[0]) return;
+    std::istringstream own(all[job.rank]), first(all[0]);
+    std::string own_line, first_line;
+    do {
+        if (!std::getline(own, own_line)) own_line = "nothing";
+        if (!std::getline(first, first_line)) first_line = "nothing";
+    } while (own_line == first_line);
+    fail("this process has '%s', rank 0 has '%s': give all processes the same options and data",
+         own_line.c_str(), first_line.c_str());
+}

@@ -1,0 +1,265 @@
+// Started by communicator_test under mpirun: communicator_program SCENARIO [ARGUMENT]. Rank 0 prints results;
+// a failed check ends the job with a line.
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "llmc/base/clock.h"
+#include "llmc/base/error.h"
+#include "llmc/distributed/communicator.h"
+
+static void expect(bool condition, const char* what) {
+    if (!condition) fail("failed: %s", what);
+}
+#define EXPECT(condition) expect(condition, #condition)
+
+static void ranks(Communicator& c, const std::string&) {
+    std::string line = format_string("rank %d/%d local %d/%d node %d/%d from", c.rank, c.size, c.local_rank,
+                                     c.local_size, c.node, c.num_nodes);
+    for (int first : c.first_ranks) line += format_string(" %d", first);
+    c.barrier();
+    const std::vector<std::string> lines = c.gather(line);
+    if (c.rank == 0)
+        for (const std::string& text : lines) printf("%s\n", text.c_str());
+}
+
+// 1e16 + 1 + ... loses the small values, in an order that shows in the result.
+static double term(int rank, int i) {
+    const double terms[] = {1e16, 1.25, -1e16, 3.5};
+    return terms[(rank + i) % 4] / (i + 1);
+}
+
+static void reductions(Communicator& c) {
+    for (int count : {0, 1, 7, 1000}) {
+        std::vector<double> values(count), sums(count);
+        std::vector<int64_t> largest(count);
+        for (int i = 0; i < count; i++) {
+            values[i] = sums[i] = term(0, i);
+            for (int r = 1; r < c.size; r++) sums[i] += term(r, i);
+            if (c.rank > 0) values[i] = term(c.rank, i);
+            largest[i] = (c.rank + i) % c.size + (int64_t(1) << 60);
+        }
+        c.all_reduce_sum(values.data(), count);
+        c.all_reduce_max(largest.data(), count);
+        EXPECT(count == 0 || memcmp(values.data(), sums.data(), count * sizeof(double)) == 0);
+        for (int64_t value : largest) EXPECT(value == c.size - 1 + (int64_t(1) << 60));
+    }
+    double sum = -0.0;
+    c.all_reduce_sum(&sum, 1);
+    EXPECT(sum == 0 && std::signbit(sum));
+}
+
+static unsigned char content(size_t i, int from, int to) {
+    return (unsigned char)(i * 7 + i / 251 + from * 31 + to);
+}
+
+static std::vector<unsigned char> contents(size_t bytes, int from, int to) {
+    std::vector<unsigned char> data(bytes);
+    for (size_t i = 0; i < bytes; i++) data[i] = content(i, from, to);
+    return data;
+}
+
+static void broadcasts(Communicator& c) {
+    c.max_part = 1000;
+    for (int root = 0; root < c.size; root++)
+        for (size_t bytes : {0, 1, 999, 1000, 1001, 12345}) {
+            std::vector<unsigned char> data(bytes);
+            if (c.rank == root) data = contents(bytes, root, 0);
+            c.broadcast(data.data(), bytes, root);
+            EXPECT(data == contents(bytes, root, 0));
+        }
+    for (size_t longest : {0, 10, 5000}) {
+        auto text = [&](int rank) { return std::string(longest * rank, char('a' + rank)); };
+        const std::vector<std::string> texts = c.gather(text(c.rank));
+        EXPECT(int(texts.size()) == c.size);
+        for (int r = 0; r < c.size; r++) EXPECT(texts[r] == text(r));
+    }
+}
+
+// Each rank of a node writes its part; all see the parts of their node, and of no other.
+static void shared(Communicator& c) {
+    for (size_t part : {1, 30001}) {
+        const size_t bytes = part * c.local_size;
+        auto* first = static_cast<unsigned char*>(c.allocate_shared(bytes, "first"));
+        auto* second = static_cast<unsigned char*>(c.allocate_shared(bytes, "second"));
+        EXPECT(uintptr_t(first) % 65536 == 0 && uintptr_t(second) % 65536 == 0);
+        for (size_t i = 0; i < bytes; i++) EXPECT(first[i] == 0 && second[i] == 0);
+        c.node_barrier();
+        for (size_t i = 0; i < part; i++) {
+            first[c.local_rank * part + i] = content(i, c.rank, 1);
+            second[c.local_rank * part + i] = content(i, c.rank, 2);
+        }
+        c.node_barrier();
+        for (int r = 0; r < c.local_size; r++)
+            for (size_t i = 0; i < part; i++) {
+                EXPECT(first[r * part + i] == content(i, c.first_ranks[c.node] + r, 1));
+                EXPECT(second[r * part + i] == content(i, c.first_ranks[c.node] + r, 2));
+            }
+        c.free_shared(first);
+        EXPECT(second[0] == content(0, c.first_ranks[c.node], 2));
+        bool refused = false;
+        try {
+            c.free_shared(first);
+        } catch (const Error&) {
+            refused = true;
+        }
+        EXPECT(refused);
+        c.free_shared(second);
+    }
+}
+
+// A counter that all ranks of the node read between two barriers, many times.
+static void barriers(Communicator& c) {
+    auto* counts = static_cast<volatile int*>(c.allocate_shared(64 * size_t(c.local_size), "counts"));
+    for (int round = 1; round <= 2000; round++) {
+        counts[16 * c.local_rank] = round;
+        if (round % 500 == c.local_rank) usleep(1000);  // the others block
+        c.node_barrier();
+        for (int r = 0; r < c.local_size; r++) EXPECT(counts[16 * r] == round);
+        c.node_barrier();
+    }
+}
+
+// Messages between all ranks, also to themselves; two exchanges at once, finished in the other order.
+static void exchanges(Communicator& c) {
+    const std::vector<size_t> sizes = {0, 1, 4097, 70001};
+    for (size_t max_part : {size_t(1000), size_t(1) << 30}) {
+        c.max_part = max_part;
+        std::vector<std::vector<unsigned char>> sent, received;
+        std::vector<Message> sends[2], receives[2];
+        auto add = [&](int half, int to, size_t bytes) {
+            sent.push_back(contents(bytes, c.rank, to + half));
+            received.push_back(std::vector<unsigned char>(bytes));
+            sends[half].push_back({to, bytes ? sent.back().data() : nullptr, bytes});
+            receives[half].push_back({to, bytes ? received.back().data() : nullptr, bytes});
+        };
+        for (int half : {0, 1})
+            for (int to = 0; to < c.size; to++)
+                for (size_t bytes : sizes) add(half, to, bytes);
+        Pending first = c.begin_exchange(sends[0], receives[0]);
+        Pending second = c.begin_exchange(sends[1], receives[1]);
+        c.finish(second);
+        while (!c.is_done(first)) usleep(10);
+        c.finish(first);
+        size_t i = 0;
+        for (int half : {0, 1})
+            for (int from = 0; from < c.size; from++)
+                for (size_t bytes : sizes) EXPECT(received[i++] == contents(bytes, from, c.rank + half));
+    }
+    c.exchange({}, {});
+}
+
+static void everything(Communicator& c, const std::string&) {
+    reductions(c);
+    broadcasts(c);
+    shared(c);
+    barriers(c);
+    exchanges(c);
+}
+
+// Both sides disagree about the size, or the rank does not exist.
+static void wrong_messages(Communicator& c, const std::string& which) {
+    std::vector<char> data(100);
+    const int other = c.size - 1 - c.rank;
+    if (which == "shorter") c.exchange({{other, data.data(), 40}}, {{other, data.data() + 40, 60}});
+    if (which == "longer") c.exchange({{other, data.data(), 60}}, {{other, data.data() + 60, 40}});
+    if (which == "rank") c.exchange({{c.size, data.data(), 60}}, {});
+    fail("not refused");
+}
+
+// The last rank dies, leaves or throws while the others wait for it.
+static void loss(Communicator& c, const std::string& how) {
+    const size_t word = how.find('-');
+    const std::string end = how.substr(0, word), wait = how.substr(word + 1);
+    if (c.rank == c.size - 1) {
+        usleep(300000);  // until the others block
+        if (end == "kill") raise(SIGKILL);
+        if (end == "throw") fail("lost its way");
+        if (end == "exit") _exit(0);
+    }
+    char data;
+    if (wait == "node") c.node_barrier();
+    if (wait == "barrier") c.barrier();
+    if (wait == "exchange") c.exchange({}, {{c.size - 1, &data, 1}});
+    fail("did not wait");
+}
+
+// Does a little of everything until it is killed after some microseconds.
+static void busy(Communicator& c, const std::string& microseconds) {
+    if (c.rank == c.size - 1) {
+        const int time = atoi(microseconds.c_str());
+        std::thread([time] {
+            usleep(useconds_t(time));
+            raise(SIGKILL);
+        }).detach();
+    }
+    for (;;) {
+        void* memory = c.allocate_shared(100000, "memory");
+        c.node_barrier();
+        c.free_shared(memory);
+    }
+}
+
+// More than the machine has; then the ranks agree that it failed and go on.
+static void space(Communicator& c, const std::string& mib) {
+    try {
+        c.allocate_shared(size_t(atoll(mib.c_str())) << 20, "the gradients");
+        fail("not refused");
+    } catch (const Error& error) {
+        for (const std::string& message : c.gather(error.what())) EXPECT(message == error.what());
+        if (c.rank == 0) printf("%s\n", error.what());
+    }
+}
+
+// Run by hand: mpirun -np 2 build/communicator_program latency
+static void latency(Communicator& c, const std::string&) {
+    const int repeats = 20000;
+    auto measure = [&](const char* what, auto&& action) {
+        for (int i = 0; i < repeats / 10; i++) action();
+        const double start = now();
+        for (int i = 0; i < repeats; i++) action();
+        if (c.rank == 0) printf("%s: %.2f us\n", what, (now() - start) / repeats * 1e6);
+    };
+    measure("node_barrier", [&] { c.node_barrier(); });
+    measure("barrier", [&] { c.barrier(); });
+    double value = 1;
+    measure("all_reduce_sum of one", [&] { c.all_reduce_sum(&value, 1); });
+
+    // How long after the last rank's arrival a rank goes on that has waited for a while.
+    auto* arrival = static_cast<volatile double*>(c.allocate_shared(sizeof(double), "time of arrival"));
+    double delay = 0;
+    for (int i = 0; i < 1000; i++) {
+        if (c.local_rank == 0) {
+            usleep(500);
+            *arrival = now();
+        }
+        c.node_barrier();
+        delay += now() - *arrival;
+        c.node_barrier();
+    }
+    const std::string text = format_string("%.2f us", delay / 1000 * 1e6);
+    const std::vector<std::string> delays = c.gather(text);
+    if (c.rank == 0) printf("last rank leaves node_barrier after %s\n", delays[0].c_str());
+    if (c.rank == 0) printf("a blocked rank leaves it after %s\n", delays.back().c_str());
+}
+
+int main(int argc, char** argv) {
+    const std::map<std::string, void (*)(Communicator&, const std::string&)> scenarios = {
+        {"ranks", ranks}, {"everything", everything}, {"wrong", wrong_messages}, {"loss", loss},
+        {"busy", busy},   {"space", space},           {"latency", latency}};
+    try {
+        const auto communicator = join_job();
+        scenarios.at(argc > 1 ? argv[1] : "")(*communicator, argc > 2 ? argv[2] : "");
+        communicator->barrier();
+        if (communicator->rank == 0) printf("done\n");
+    } catch (const std::exception& error) {
+        abort_job(error.what());
+    }
+    return 0;
+}

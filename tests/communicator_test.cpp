@@ -1,0 +1,259 @@
+// Jobs of several processes: starts communicator_program under mpirun, whose checks end the job if they fail.
+#include "llmc/distributed/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "llmc/base/clock.h"
+#include "tests/message_of.h"
+#include "tests/run_program.h"
+
+static const std::string PROGRAM = BINARY_DIR "/communicator_program";
+
+static bool have_mpirun() {
+    static const bool found = built_with_mpi() && run_program({"sh", "-c", "command -v mpirun"}).status == 0;
+    return found;
+}
+
+static bool is_open_mpi() {
+    static const bool open = run_program({"mpirun", "--version"}).out.find("Open MPI") != std::string::npos;
+    return open;
+}
+
+#define NEED_MPI()                                                                                        \
+    if (!have_mpirun())                                                                                   \
+    GTEST_SKIP() << (built_with_mpi() ? "there is no mpirun (Debian: the package openmpi-bin)"            \
+                                      : "this build is without MPI (Debian: the packages libopenmpi-dev " \
+                                        "and openmpi-bin)")
+
+struct JobOptions {
+    std::string program = PROGRAM;
+    std::string variable = "NOTHING=1";  // of the environment
+    bool survive_death = false;          // Open MPI's mpirun lets a job continue in which a process died
+};
+
+static ProgramResult run_job(int processes, const std::vector<std::string>& arguments,
+                             const JobOptions& options = {}) {
+    // leaks of the MPI library are not ours
+    std::vector<std::string> argv = {
+        "env", "ASAN_OPTIONS=detect_leaks=0", options.variable, "timeout", "60", "mpirun"};
+    if (is_open_mpi()) argv.insert(argv.end(), {"--oversubscribe", "--allow-run-as-root"});
+    if (options.survive_death) argv.push_back("--enable-recovery");
+    argv.insert(argv.end(), {"-np", std::to_string(processes), options.program});
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return run_program(argv);
+}
+
+static int occurrences(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) count++;
+    return count;
+}
+
+static bool shared_files_exist() {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none))
+        if (entry.path().filename().string().starts_with("vulkan_gpt2-")) return true;
+    return false;
+}
+
+// Where files have names, a job that runs at the same time has them for less than a millisecond.
+static void expect_no_shared_files() {
+    for (int i = 0; i < 100 && shared_files_exist(); i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(shared_files_exist());
+}
+
+static void expect_done(const ProgramResult& result) {
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_TRUE(result.out.ends_with("done\n")) << result.out << result.err;
+}
+
+TEST(Communicator, OneProcessNeedsNoLauncher) {
+    expect_done(run_program({PROGRAM, "everything"}));
+    EXPECT_EQ(run_program({PROGRAM, "ranks"}).out, "rank 0/1 local 0/1 node 0/1 from 0 1\ndone\n");
+    const ProgramResult failed = run_program({PROGRAM, "loss", "throw-node"});
+    EXPECT_EQ(failed.status, 1);
+    EXPECT_EQ(failed.err, "lost its way\n");
+    const ProgramResult full = run_program({PROGRAM, "space", "100000000"});
+    EXPECT_EQ(full.out,
+              "cannot get 100000000.0 MiB of memory for the gradients: Cannot allocate memory\ndone\n");
+}
+
+TEST(Communicator, OneProcessRefusesWrongMessages) {
+    const auto c = join_job();
+    char data[8] = "abc";
+    EXPECT_EQ(message_of([&] {
+                  c->exchange({{0, data, 2}}, {{0, data, 3}});
+              }),
+              "message from rank 0: 2 bytes instead of 3");
+    EXPECT_EQ(message_of([&] { c->exchange({{0, data, 2}}, {}); }), "messages: 1 sent, but 0 received");
+    EXPECT_EQ(message_of([&] { c->exchange({{1, data, 2}}, {}); }), "message: there is no rank 1 among 1");
+    EXPECT_EQ(message_of([&] { c->broadcast(data, 1, -1); }), "broadcast: there is no rank -1 among 1");
+    EXPECT_EQ(message_of([&] { c->agree([] { throw Error("no"); }); }), "no");
+    EXPECT_NE(message_of([&] { c->agree([] { throw std::bad_alloc(); }); }), "");
+}
+
+TEST(Communicator, NodesAreMachinesOrPartsOfThem) {
+    using Ranks = std::vector<int>;
+    EXPECT_EQ(first_ranks_of_nodes({0}, 0), (Ranks{0, 1}));
+    EXPECT_EQ(first_ranks_of_nodes({0, 0, 0, 1, 1, 2}, 0), (Ranks{0, 3, 5, 6}));
+    EXPECT_EQ(first_ranks_of_nodes({0, 0, 0, 0, 1, 1}, 2), (Ranks{0, 2, 4, 6}));
+    EXPECT_EQ(first_ranks_of_nodes({0, 0, 0, 0, 0}, 2), (Ranks{0, 2, 4, 5}));
+    EXPECT_EQ(first_ranks_of_nodes({0, 0}, 9), (Ranks{0, 2}));
+    EXPECT_EQ(message_of([] {
+                  first_ranks_of_nodes({0, 0, 0, 1, 1, 1}, 2);
+              }),
+              "2 ranks per node: ranks 2 and 3 would be one node, but run on two machines; use a number that "
+              "divides the ranks of each machine");
+    EXPECT_EQ(message_of([] { join_job(-1); }), "ranks per node: -1 is negative");
+    for (const char* value : {"0", "-2", "two", "", "3x"}) {
+        const ProgramResult result =
+            run_program({"env", std::string("RANKS_PER_NODE=") + value, PROGRAM, "ranks"});
+        EXPECT_EQ(result.status, 1);
+        EXPECT_EQ(result.err,
+                  format_string("RANKS_PER_NODE=%s is not a positive number: correct or unset it\n", value));
+    }
+}
+
+TEST(Communicator, BuildWithoutMpi) {
+    const std::string program = BINARY_DIR "/communicator_program_without_mpi";
+    EXPECT_EQ(run_program({program, "ranks"}).out, "rank 0/1 local 0/1 node 0/1 from 0 1\ndone\n");
+    for (const std::string variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+        expect_done(run_program({"env", variable + "=1", program, "ranks"}));
+        const ProgramResult result = run_program({"env", variable + "=2", program, "ranks"});
+        EXPECT_EQ(result.status, 1);
+        EXPECT_EQ(result.err,
+                  "this program was built without MPI and cannot run as 2 processes: install MPI (Debian: "
+                  "libopenmpi-dev openmpi-bin), then run cmake and build it again\n");
+    }
+    const ProgramResult result = run_program({"env", "PMIX_RANK=1", program, "ranks"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("cannot run as several processes"), std::string::npos) << result.err;
+}
+
+// A launcher of another MPI would start processes that each believe to be alone.
+TEST(Communicator, LauncherOfAnotherMpi) {
+    NEED_MPI();
+    for (const char* variable : {"PMI_SIZE=4", "SLURM_STEP_NUM_TASKS=4"}) {
+        const ProgramResult result =
+            run_program({"env", "ASAN_OPTIONS=detect_leaks=0", variable, PROGRAM, "ranks"});
+        EXPECT_EQ(result.status, 1);
+        EXPECT_EQ(result.out, "");
+        EXPECT_NE(result.err.find("started as one of 4 processes, but "), std::string::npos) << result.err;
+    }
+}
+
+TEST(Communicator, Jobs) {
+    NEED_MPI();
+    for (int processes : {1, 2, 3, 4}) expect_done(run_job(processes, {"everything"}));
+    EXPECT_EQ(run_job(3, {"ranks"}).out,
+              "rank 0/3 local 0/3 node 0/1 from 0 3\n"
+              "rank 1/3 local 1/3 node 0/1 from 0 3\n"
+              "rank 2/3 local 2/3 node 0/1 from 0 3\n"
+              "done\n");
+    expect_no_shared_files();
+}
+
+TEST(Communicator, EmulatedNodes) {
+    NEED_MPI();
+    const JobOptions two = {.variable = "RANKS_PER_NODE=2"}, one = {.variable = "RANKS_PER_NODE=1"};
+    EXPECT_EQ(run_job(4, {"ranks"}, two).out,
+              "rank 0/4 local 0/2 node 0/2 from 0 2 4\n"
+              "rank 1/4 local 1/2 node 0/2 from 0 2 4\n"
+              "rank 2/4 local 0/2 node 1/2 from 0 2 4\n"
+              "rank 3/4 local 1/2 node 1/2 from 0 2 4\n"
+              "done\n");
+    for (int processes : {3, 4}) expect_done(run_job(processes, {"everything"}, two));
+    expect_done(run_job(2, {"everything"}, one));
+    const ProgramResult wrong = run_job(3, {"ranks"}, {.variable = "RANKS_PER_NODE=two"});
+    EXPECT_NE(wrong.status, 0);
+    EXPECT_EQ(occurrences(wrong.err, "RANKS_PER_NODE=two is not a positive number"), 1) << wrong.err;
+}
+
+TEST(Communicator, WrongMessagesEndTheJob) {
+    NEED_MPI();
+    const std::vector<std::array<std::string, 2>> cases = {{"shorter", "40 bytes instead of 60"},
+                                                           {"longer", "message between ranks: "},
+                                                           {"rank", "message: there is no rank 2 among 2"}};
+    for (const auto& [name, message] : cases) {
+        const ProgramResult result = run_job(2, {"wrong", name});
+        EXPECT_NE(result.status, 0);
+        EXPECT_EQ(occurrences(result.err, message), 1) << result.err;
+    }
+}
+
+// Reserving fails on all ranks with the same message, and they can go on.
+TEST(Communicator, NoSpaceForSharedMemory) {
+    NEED_MPI();
+    const auto free = std::filesystem::space("/dev/shm").available >> 20;
+    for (const char* variable : {"NOTHING=1", "RANKS_PER_NODE=2"}) {
+        const ProgramResult result =
+            run_job(4, {"space", std::to_string(free + 100)}, {.variable = variable});
+        expect_done(result);
+        EXPECT_TRUE(result.out.starts_with("/dev/shm on ")) << result.out;
+        EXPECT_NE(
+            result.out.find(format_string("but the gradients needs %d.0 MiB: enlarge it", int(free + 100))),
+            std::string::npos)
+            << result.out;
+        EXPECT_NE(result.out.find("docker: --shm-size"), std::string::npos) << result.out;
+    }
+}
+
+struct Loss {
+    int processes;
+    std::string how;  // end-wait, see the program
+    std::string line;
+    JobOptions options = {};
+};
+
+static void expect_loss(const Loss& loss) {
+    SCOPED_TRACE(loss.how);
+    const double start = now();
+    const ProgramResult result = run_job(loss.processes, {"loss", loss.how}, loss.options);
+    EXPECT_LT(now() - start, 10);
+    EXPECT_TRUE(result.status != 0 || loss.options.survive_death);
+    EXPECT_EQ(occurrences(result.err, loss.line), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.err.find("did not wait"), std::string::npos) << result.err;
+    expect_no_shared_files();
+}
+
+TEST(Communicator, RankThatThrowsEndsTheJob) {
+    NEED_MPI();
+    for (const char* wait : {"node", "barrier", "exchange"})
+        expect_loss({3, std::string("throw-") + wait, "rank 2: lost its way\n"});
+}
+
+// Ranks notice the loss on their own.
+TEST(Communicator, RankThatDiesEndsTheJob) {
+    NEED_MPI();
+    if (!is_open_mpi()) GTEST_SKIP() << "only Open MPI's mpirun can leave a dead process to the others";
+    const JobOptions survive = {.survive_death = true};
+    for (const char* wait : {"node", "barrier", "exchange"})
+        expect_loss({3, std::string("kill-") + wait, "rank 2 has died\n", survive});
+    expect_loss({3, "exit-node", "rank 2 has died\n", survive});
+}
+
+// With a launcher that ends the job, either the ranks or the launcher are first to name the dead one.
+TEST(Communicator, KillsAtRandomMomentsLeaveNothingBehind) {
+    NEED_MPI();
+    for (int i = 0; i < 10; i++) {
+        const int processes = 2 + i % 3, microseconds = i < 2 ? i * 100 : rand() % 100000;
+        SCOPED_TRACE(microseconds);
+        const double start = now();
+        const ProgramResult result = run_job(processes, {"busy", std::to_string(microseconds)},
+                                             {.variable = processes == 4 ? "RANKS_PER_NODE=2" : "NOTHING=1"});
+        EXPECT_LT(now() - start, 10);
+        EXPECT_NE(result.status, 0);
+        const std::string rank = "rank " + std::to_string(processes - 1);
+        const int lines =
+            occurrences(result.err, rank + " has died\n") + occurrences(result.err, "process " + rank);
+        EXPECT_TRUE(lines >= 1 || !is_open_mpi()) << result.err;
+        expect_no_shared_files();
+    }
+}

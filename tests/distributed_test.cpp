@@ -1,0 +1,160 @@
+// Training in several processes, started by mpirun: they train like one process with the batch of all, runs
+// repeat bit-identically, a run resumes with another number of processes, and what does not fit is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/distributed/communicator.h"
+#include "tests/tiny_run.h"
+
+// Of 6 sequences, so that 1, 2 and 3 processes divide it.
+static const int SEQUENCES = 6, STEPS = 20;
+
+struct Distributed : testing::Test {
+    Data data;
+    void SetUp() override {
+        if (run_program({"env", "mpirun", "--version"}).status != 0)
+            GTEST_SKIP() << "mpirun is not installed";
+        if (!built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+    }
+    std::string folder(const std::string& name) { return data / name; }
+    // Trains with so many processes, unless `options` say otherwise on the CPU with one thread each.
+    // `wrapper` is a command that runs the one behind it.
+    ProgramResult start(int processes, const std::vector<std::string>& options, const std::string& output,
+                        const std::vector<std::string>& wrapper = {}) {
+        std::vector<std::string> command = {"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
+        command = with(command,
+                       {"mpirun", "--oversubscribe", "--bind-to", "none", "-np", std::to_string(processes)});
+        command = with(command, {program,
+                                 "-i",
+                                 data.train,
+                                 "-j",
+                                 data.val,
+                                 "-e",
+                                 tiny,
+                                 "-t",
+                                 "17",
+                                 "-o",
+                                 folder(output),
+                                 "-b",
+                                 std::to_string(SEQUENCES / processes),
+                                 "-x",
+                                 std::to_string(STEPS),
+                                 "-v",
+                                 "10",
+                                 "-s",
+                                 "0",
+                                 "--threads",
+                                 "1",
+                                 "--device",
+                                 "cpu"});
+        return run_program(with(wrapper, with(command, options)));
+    }
+    std::vector<double> train(int processes, const std::vector<std::string>& options,
+                              const std::string& output) {
+        const ProgramResult result = start(processes, options, output);
+        EXPECT_EQ(result.status, 0) << result.err << result.out;
+        return data.losses(folder(output));
+    }
+    std::string model_after(const std::string& output, int step) {
+        return read_whole_file(folder(output) + format_string("/model_%08d.bin", step));
+    }
+};
+
+static void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); i++) EXPECT_NEAR(got[i], want[i], tolerance) << "step " << i;
+}
+
+// main.log has four digits; the bf16 limit is that of one process with another order of sums.
+TEST_F(Distributed, TrainsLikeOneProcess) {
+    for (const std::string& where : devices())
+        for (const std::string precision : {"fp32", "bf16"}) {
+            const std::vector<std::string> options = {"--device", where, "--precision",
+                                                      precision,  "-l",  "0.01"};
+            const std::vector<double> one = train(1, options, "one");
+            ASSERT_EQ(one.size(), size_t(STEPS));
+            EXPECT_LT(one.back(), 0.9 * one.front()) << "the model learns nothing";
+            for (int processes : {2, 3})
+                expect_near(train(processes, options, "several"), one, precision == "fp32" ? 2e-4 : 2e-2);
+        }
+}
+
+TEST_F(Distributed, RepeatsBitIdentically) {
+    for (const std::string& where : devices()) {
+        train(3, {"--device", where, "-n", "20", "-d", "204"}, "first");
+        train(3, {"--device", where, "-n", "20", "-d", "204"}, "second");
+        EXPECT_EQ(model_after("first", STEPS), model_after("second", STEPS)) << where;
+    }
+}
+
+TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
+    const std::vector<double> straight = train(1, {}, "straight");
+    int at = 0;
+    for (const auto& [processes, until] : {std::pair{1, 5}, {3, 10}, {2, 15}, {1, STEPS}}) {
+        const ProgramResult result =
+            start(processes, {"-y", "1", "-n", "5", "-x", std::to_string(until)}, "resumed");
+        ASSERT_EQ(result.status, 0) << result.err;
+        if (at > 0) {
+            EXPECT_NE(result.out.find(format_string("at step %d", at)), std::string::npos) << result.out;
+        }
+        at = until;
+    }
+    expect_near(data.losses(folder("resumed")), straight, 2e-4);
+}
+
+TEST_F(Distributed, OnlyRankZeroPrints) {
+    const ProgramResult result = start(3, {}, "out");
+    EXPECT_EQ(result.status, 0) << result.err;
+    size_t plans = 0;
+    for (size_t at = 0; (at = result.out.find("tokens per step", at)) != std::string::npos; at++) plans++;
+    EXPECT_EQ(plans, 1u) << result.out;
+    EXPECT_NE(result.out.find("processes: 3"), std::string::npos) << result.out;
+}
+
+// The signal goes to the process that was started last, which is rank 1.
+TEST_F(Distributed, SignalToOneRankSavesAndEndsAll) {
+    const std::string script = R"(
+        timeout 60 "$@" & job=$!
+        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
+        kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT")
+        wait $job)";
+    const ProgramResult result =
+        start(2, {"-x", "1000000", "-n", "1000000"}, "stopped",
+              {"env", "OUTPUT=" + folder("stopped"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.err;
+    EXPECT_NE(result.out.find("wrote checkpoint"), std::string::npos) << result.err;
+}
+
+TEST_F(Distributed, RefusesOptionsThatDisagreeWithTheJob) {
+    const ProgramResult wrong_number = start(2, {"-pn", "4"}, "refused");
+    EXPECT_NE(wrong_number.status, 0);
+    EXPECT_NE(wrong_number.err.find("-pn 4: this job has 2 processes"), std::string::npos)
+        << wrong_number.err;
+    const ProgramResult alone = data.run({"-pn", "2"});
+    EXPECT_NE(alone.status, 0);
+    EXPECT_NE(alone.err.find("start it with mpirun -np 2"), std::string::npos) << alone.err;
+    const ProgramResult odd_batch = start(3, {"-d", "34"}, "refused");
+    EXPECT_NE(odd_batch.status, 0);
+    EXPECT_NE(odd_batch.err.find("B*T*processes"), std::string::npos) << odd_batch.err;
+}
+
+// One process of two gets another learning rate, by mpirun's colon.
+TEST_F(Distributed, RefusesProcessesThatDiffer) {
+    const std::vector<std::string> common = {program, "-i", data.train, "-e",       tiny,  "-b", "3", "-t",
+                                             "17",    "-x", "3",        "--device", "cpu", "-s", "0", "-l"};
+    std::vector<std::string> command = {
+        "env",    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "mpirun", "--oversubscribe",          "-np",
+        "1"};
+    command = with(with(command, common), {"0.001", ":", "-np", "1"});
+    command = with(with(command, common), {"0.002"});
+    const ProgramResult result = run_program(command);
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.err.find("learning-rate"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("rank 0 has"), std::string::npos) << result.err;
+}

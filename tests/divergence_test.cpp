@@ -1,0 +1,193 @@
+// Models and runs with values that are not finite: files with NaN or infinity are refused by every program,
+// and a run whose updates are skipped one after the other stops and keeps its last healthy checkpoint.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "llmc/files/checkpoint.h"
+#include "llmc/model/initialize.h"
+#include "llmc/run/run_state.h"
+#include "tests/tiny_run.h"
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+static void expect_one_line(const ProgramResult& result, const std::vector<std::string>& says) {
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    for (const std::string& text : says)
+        EXPECT_NE(result.err.find(text), std::string::npos) << text << "\n" << result.err;
+}
+
+// Writes a model whose tensor `bad_tensor` has `bad` as its last value.
+static void write_bad_model(const std::string& path, const ModelConfig& config, int bad_tensor, float bad,
+                            bool in_bf16) {
+    write_model(
+        path, config,
+        [&](int tensor, size_t offset, float* values, size_t n) {
+            std::fill_n(values, n, 0.01f);
+            if (tensor == bad_tensor && offset + n == parameter_size(config, tensor)) values[n - 1] = bad;
+        },
+        in_bf16);
+}
+
+TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
+    Data data;
+    const ModelConfig config =
+        parse_descriptor("custom:layers=2,heads=2,channels=24,max_seq_len=32,vocab=257");
+    const std::string model = data / "bad.bin";
+    auto run = [&](const std::string& name, std::vector<std::string> options) {
+        options.insert(options.begin(), {BINARY_DIR "/" + name, "-e", model});
+        return run_program(options);
+    };
+    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
+        for (const float bad : {NAN, INFINITY, -INFINITY}) {
+            write_bad_model(model, config, tensor, bad, tensor % 2);
+            std::vector<std::string> says = {"bad.bin", parameter_info[tensor].name,
+                                             std::isnan(bad) ? "nan" : "inf"};
+            if (parameter_info[tensor].per_layer) says.push_back("layer 1");
+            expect_one_line(run("train_gpt2", {"--export", "hf", data / "out"}), says);
+            EXPECT_FALSE(std::filesystem::exists(data / "out/model.safetensors"));
+            if (tensor > 2 && tensor != FCPROJB) continue;
+            const ProgramResult eval = run("eval", {"-i", data.val, "--device", "cpu"});
+            EXPECT_EQ(eval.status, 1);
+            EXPECT_EQ(eval.out, "");
+            EXPECT_NE(eval.err.find(parameter_info[tensor].name), std::string::npos) << eval.err;
+            const ProgramResult text = run("generate", {"--device", "cpu", "text"});
+            EXPECT_EQ(text.status, 1);
+            EXPECT_EQ(text.out, "");
+            EXPECT_NE(text.err.find(parameter_info[tensor].name), std::string::npos) << text.err;
+            expect_one_line(run("train_gpt2", {"-i", data.train, "-b", "1", "-t", "8", "-x", "1", "--device",
+                                               "cpu", "-s", "0", "-v", "0"}),
+                            says);
+        }
+}
+
+TEST(Divergence, ASafetensorsFileThatIsNotFiniteIsRefused) {
+    Data data;
+    const ProgramResult exported = run_program({program, "-e", tiny, "--export", "hf", data / "hf"});
+    ASSERT_EQ(exported.status, 0) << exported.err;
+    std::string bytes = read_text(data / "hf/model.safetensors");
+    const float nan = NAN;
+    memcpy(bytes.data() + bytes.size() - 4, &nan, 4);
+    std::ofstream(data / "hf/model.safetensors", std::ios::binary) << bytes;
+    expect_one_line(run_program({program, "-e", data / "hf/model.safetensors", "--export", "hf", data / "b"}),
+                    {"model.safetensors", "nan"});
+}
+
+// A checkpoint whose checksum is right, but whose state is not finite.
+TEST(Divergence, StatesThatAreNotFiniteAreRefused) {
+    Data data;
+    const std::string run = data / "run";
+    const ProgramResult made = data.run(
+        {"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "--precision", "bf16", "-o", run});
+    ASSERT_EQ(made.status, 0) << made.err;
+    const ModelConfig config = read_model_header(model_path(run, 2));
+    const OptimizerState state = read_optimizer_state(optimizer_path(run, 2), config);
+    const std::string json = check_checkpoint(run, 2);
+    const std::pair<Moment, const char*> moments[] = {{MOMENT_M, "moment m of fcw"},
+                                                      {MOMENT_V, "moment v of fcw"},
+                                                      {MASTER_WEIGHTS, "master weights of fcw"}};
+    for (const auto& [bad, name] : moments) {
+        write_checkpoint(
+            run, config, state, [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.5f); },
+            [&, bad = bad](Moment moment, int tensor, size_t, float* values, size_t n) {
+                std::fill_n(values, n, moment == bad && tensor == FCW ? INFINITY : 0.5f);
+            },
+            true, json);
+        expect_one_line(run_program({program, "-y", "1", "-o", run, "-x", "3"}),
+                        {"state_00000002_00000.bin", name, "inf"});
+    }
+}
+
+TEST(Divergence, ARunOfSkippedUpdatesStops) {
+    Data data;
+    for (const std::string& where : devices()) {
+        const std::vector<std::string> options = {"-s", "0", "-v",       "0",   "-l", "1000",
+                                                  "-c", "1", "--device", where, "-x", "200"};
+        const ProgramResult result = data.run(options);
+        expect_one_line(result,
+                        {"the run has diverged", "the last 25 updates were skipped", "lower learning rate"});
+        EXPECT_LT(printed_losses(result.out).size(), 100u);
+        const ProgramResult sooner = data.run(with(options, {"--max-nonfinite-updates", "5"}));
+        expect_one_line(sooner, {"the last 5 updates"});
+        EXPECT_EQ(sooner.out.find("200/200"), std::string::npos);
+        const ProgramResult never = data.run(with(options, {"--max-nonfinite-updates", "0"}));
+        EXPECT_EQ(never.status, 0) << never.err;
+        EXPECT_NE(never.out.find("200/200"), std::string::npos);
+    }
+}
+
+// 40 healthy steps; then the learning rate goes to 1000. Pruning keeps one checkpoint of those steps.
+TEST(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
+    Data data;
+    const std::string run = data / "run";
+    const std::vector<std::string> options = {"-s", "0",  "-v", "0",  "-n", "4",        "-nk",
+                                              "2",  "-c", "1",  "-o", run,  "--device", "cpu"};
+    const ProgramResult healthy = data.run(with(options, {"-x", "40", "-l", "0.001"}));
+    ASSERT_EQ(healthy.status, 0) << healthy.err;
+    EXPECT_EQ(list_checkpoints(run), (std::vector<int>{40, 36}));  // nothing more is kept while all is well
+    const ProgramResult diverged =
+        data.run(with(options, {"-x", "400", "-l", "1000", "-k", "constant", "-y", "1"}));
+    expect_one_line(diverged, {"the run has diverged", "resume with -y 1 and a lower learning rate"});
+    std::vector<int> left = list_checkpoints(run);
+    ASSERT_GE(left.size(), 2u);
+    const int kept = left.back();  // the oldest one
+    EXPECT_NE(diverged.err.find("from step " + std::to_string(kept)), std::string::npos) << diverged.err;
+    EXPECT_NE(diverged.err.find("delete the later checkpoints"), std::string::npos) << diverged.err;
+    EXPECT_GE(kept, 40);
+    for (const int step : left)
+        if (step > kept) delete_checkpoint(run, step);
+    EXPECT_EQ(run_state_from_json(check_checkpoint(run, kept), "it").healthy_checkpoint, kept);
+}
+
+TEST(Divergence, HealthIsJudgedByTheLastSteps) {
+    StepJudge judge;
+    EXPECT_TRUE(judge.is_healthy(0));
+    for (int step = 1; step <= 30; step++) {
+        judge.judge(1.0f, 1.0f, 1.0f);
+        EXPECT_TRUE(judge.is_healthy(step)) << step;
+    }
+    judge.judge(NAN, 1.0f, 1.0f);
+    judge.judge(1.0f, INFINITY, 0.0f);
+    EXPECT_EQ(judge.not_finite_in_a_row, 2);
+    EXPECT_FALSE(judge.is_healthy(32));
+    for (int step = 33; step < 33 + StepJudge::healthy_stretch; step++) {
+        EXPECT_FALSE(judge.is_healthy(step - 1)) << step;
+        judge.judge(1.0f, 1.0f, 1.0f);
+        EXPECT_EQ(judge.not_finite_in_a_row, 0);
+    }
+    EXPECT_TRUE(judge.is_healthy(32 + StepJudge::healthy_stretch));
+    RunState state;
+    state.judge = judge;
+    state.healthy_checkpoint = 57;
+    const RunState read = run_state_from_json(run_state_to_json(state), "it");
+    EXPECT_EQ(read.judge.finite_in_a_row, StepJudge::healthy_stretch);
+    EXPECT_EQ(read.judge.not_finite_in_a_row, 0);
+    EXPECT_EQ(read.healthy_checkpoint, 57);
+}
+
+// An error in the middle of a run, here a token past the vocabulary, saves the steps before it.
+TEST(Divergence, AFatalErrorSavesFirst) {
+    Data data;
+    std::vector<uint16_t> tokens(4000, 5);
+    tokens[3000] = 500;
+    write_token_shard(data.train, tokens.data(), tokens.size());
+    for (const std::string& where : devices()) {
+        const std::string run = data / ("run" + where);
+        const ProgramResult result = data.run(
+            {"-x", "78", "-n", "1000", "-s", "0", "-v", "0", "-d", "102", "--device", where, "-o", run});
+        expect_one_line(result, {"500", "-y 1 resumes from step "});
+        const int step = find_latest_checkpoint(run).step, printed = int(printed_losses(result.out).size());
+        EXPECT_EQ(step, printed) << result.out;
+        EXPECT_GT(step, 1);
+        // the same as a run that was to end there
+        const ProgramResult shorter = data.run({"-x", "78", "-n", std::to_string(step), "-s", "0", "-v", "0",
+                                                "-d", "102", "--device", where, "-o", data / "other"});
+        EXPECT_EQ(shorter.status, 1);
+        for (auto path : {model_path, optimizer_path})
+            EXPECT_TRUE(read_text(path(run, step)) == read_text(path(data / "other", step)));
+        std::filesystem::remove_all(data / "other");
+    }
+}

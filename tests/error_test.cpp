@@ -1,0 +1,48 @@
+// Messages of errors: one line, without anything that a terminal would interpret.
+#include "llmc/base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+#include <system_error>
+#include <vector>
+
+#include "tests/message_of.h"
+
+TEST(Error, EscapesWhatATerminalInterprets) {
+    EXPECT_EQ(printable("plain text, 'quoted' 100%"), "plain text, 'quoted' 100%");
+    EXPECT_EQ(printable("\x1b[2J\x1b]0;title\x07"), "\\x1b[2J\\x1b]0;title\\x07");
+    EXPECT_EQ(printable("two\nlines\r\tand\x7f"), "two\\nlines\\x0d\\x09and\\x7f");
+    EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
+    EXPECT_EQ(printable("größe, 模型, 🙂"), "größe, 模型, 🙂");
+    EXPECT_EQ(printable("\xc2\x9b"
+                        "31m"),
+              "\\xc2\\x9b31m");  // CSI as one character
+    EXPECT_EQ(printable("a\xe2\x80\xae"
+                        "b\xe2\x81\xa6"),
+              "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6");            // right to left
+    EXPECT_EQ(printable("\xe2\x80\xa8"), "\\xe2\\x80\\xa8");  // line separator
+}
+
+TEST(Error, EscapesBytesThatAreNotUtf8) {
+    EXPECT_EQ(printable("a\xff\x80z"), "a\\xff\\x80z");
+    EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");                    // ESC in too many bytes
+    EXPECT_EQ(printable("\xe0\x80\x9b"), "\\xe0\\x80\\x9b");           // likewise
+    EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a surrogate
+    EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // past the last character
+    EXPECT_EQ(printable("cut \xe6\xa8"), "cut \\xe6\\xa8");
+}
+
+TEST(Error, MessagesArePrintable) {
+    EXPECT_EQ(message_of([] { fail("tensor '%s' of %s", "\x1b[31mred", "a\nb"); }),
+              "tensor '\\x1b[31mred' of a\\nb");
+}
+
+TEST(Error, ExceptionsOfTheLibraryBecomeSentences) {
+    EXPECT_NE(message_for(std::bad_alloc()).find("out of memory"), std::string::npos);
+    EXPECT_NE(message_for(std::length_error("vector")).find("out of memory"), std::string::npos);
+    const std::system_error no_thread(std::make_error_code(std::errc::resource_unavailable_try_again));
+    EXPECT_NE(message_for(no_thread).find("OMP_NUM_THREADS"), std::string::npos);
+    EXPECT_EQ(message_for(std::runtime_error("broken\x1b")), "broken\\x1b");
+    EXPECT_EQ(message_for(Error("plain")), "plain");
+}

@@ -1,0 +1,284 @@
+// Runs of train_gpt2 whose file operations fail: after each, there was no abort, at most one error line, the
+// earlier checkpoint resumes with the same bits, and nothing is left over. tests/file_fault.cpp makes the
+// calls fail. A sample of the calls is tested, with a printed seed; FILE_FAULT_ALL=1 tests all of them.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "llmc/base/error.h"
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+// 4 steps, then 4 more; a checkpoint every 2, of which one is kept.
+static const std::vector<std::string> four = {"-x", "4",  "-n", "2",  "-nk", "1",        "-s",
+                                              "0",  "-v", "3",  "-m", "2",   "--device", "cpu"};
+static const std::vector<std::string> eight_resumed = {"-x", "8", "-y", "1"};
+
+struct Faults : Data {
+    // Runs the trainer with the library. `settings` are its variables, for example {"FILE_FAULT=any:3:EIO"}.
+    ProgramResult run_with(const std::string& folder, const std::vector<std::string>& settings,
+                           const std::vector<std::string>& options) const {
+        std::vector<std::string> command = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                                            "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
+                                            "FILE_FAULT_FOLDER=" + folder};
+        command.insert(command.end(), settings.begin(), settings.end());
+        return run_program(with(with(with(command, {program}), {"-o", folder}), options));
+    }
+    ProgramResult start(const std::string& folder, const std::vector<std::string>& settings) const {
+        return run_with(folder, settings,
+                        with(four, {"-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"}));
+    }
+    std::vector<std::string> calls_of(const std::string& folder, const std::vector<std::string>& options) {
+        const std::string log = *this / "calls";
+        std::filesystem::remove(log);
+        const ProgramResult result = run_with(folder, {"FILE_FAULT_LOG=" + log}, options);
+        EXPECT_EQ(result.status, 0) << result.err;
+        std::vector<std::string> calls;
+        std::istringstream text(read_text(log));
+        for (std::string line; std::getline(text, line);) calls.push_back(line);
+        return calls;
+    }
+};
+
+static void copy_folder(const std::string& from, const std::string& to) {
+    std::filesystem::remove_all(to);
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
+
+static std::set<std::string> names_of(const std::string& folder) {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+        names.insert(entry.path().filename().string());
+    return names;
+}
+
+// Lines of standard error that are not warnings.
+static int errors_in(const std::string& text) {
+    int errors = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) errors += !line.starts_with("warning: ");
+    return errors;
+}
+
+static std::vector<long> sample(long count, size_t size, std::mt19937& random) {
+    std::vector<long> all;
+    for (long n = 1; n <= count; n++) all.push_back(n);
+    if (getenv("FILE_FAULT_ALL")) return all;
+    std::shuffle(all.begin(), all.end(), random);
+    all.resize(std::min(all.size(), size));
+    return all;
+}
+
+static unsigned printed_seed() {
+    const char* given = getenv("FILE_FAULT_SEED");
+    const unsigned seed = given ? unsigned(atoi(given)) : std::random_device()();
+    printf("FILE_FAULT_SEED=%u\n", seed);
+    return seed;
+}
+
+TEST(FileFault, AnyCallMayFail) {
+    Faults data;
+    const std::string base = data / "base", whole = data / "whole", b = data / "b";
+    ASSERT_EQ(data.start(base, {}).status, 0);
+    copy_folder(base, whole);
+    const long count = long(data.calls_of(whole, eight_resumed).size());
+    ASSERT_GT(count, 100);
+    std::mt19937 random(printed_seed());
+    int runs = 0;
+    for (const std::string error : {"EIO", "ENOSPC", "EINTR", "short", "kill"})
+        for (long n : sample(count, 12, random)) {
+            const std::string fault = format_string("FILE_FAULT=any:%ld:%s", n, error.c_str());
+            SCOPED_TRACE(fault);
+            copy_folder(base, b);
+            const ProgramResult result = data.run_with(b, {fault}, eight_resumed);
+            const int expected = error == "kill" ? 128 + SIGKILL : result.status == 0 ? 0 : 1;
+            ASSERT_EQ(result.status, expected) << result.out << result.err;
+            if (error == "EINTR" || error == "short") {
+                EXPECT_EQ(result.status, 0) << result.err;
+                EXPECT_EQ(result.err, "");
+            }
+            EXPECT_EQ(errors_in(result.err), result.status == 1 ? 1 : 0) << result.err;
+            const ProgramResult rest = data.run_with(b, {}, eight_resumed);
+            ASSERT_EQ(rest.status, 0) << rest.out << rest.err;
+            EXPECT_EQ(rest.err, "");
+            for (auto path : {model_path, optimizer_path, run_path})
+                EXPECT_TRUE(read_text(path(whole, 8)) == read_text(path(b, 8))) << path(b, 8);
+            EXPECT_EQ(read_text(b + "/main.log"), read_text(whole + "/main.log"));
+            EXPECT_EQ(names_of(b), names_of(whole));
+            runs++;
+        }
+    printf("%d faults in %ld calls\n", runs, count);
+}
+
+// From some call on, every write fails, as on a full disk.
+TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {
+    Faults data;
+    const std::string base = data / "base", whole = data / "whole", b = data / "b";
+    ASSERT_EQ(data.start(base, {}).status, 0);
+    copy_folder(base, whole);
+    long writes = 0;
+    for (const std::string& call : data.calls_of(whole, eight_resumed)) writes += call.starts_with("write ");
+    std::mt19937 random(printed_seed());
+    for (long n : sample(writes, 12, random)) {
+        const std::string fault = format_string("FILE_FAULT=write:%ld+:ENOSPC", n);
+        SCOPED_TRACE(fault);
+        copy_folder(base, b);
+        const ProgramResult result = data.run_with(b, {fault}, eight_resumed);
+        ASSERT_LE(result.status, 1) << result.out << result.err;
+        EXPECT_EQ(errors_in(result.err), result.status) << result.err;
+        EXPECT_GE(find_latest_checkpoint(b).step, 4);
+        ASSERT_EQ(data.run_with(b, {}, eight_resumed).status, 0);
+        for (auto path : {model_path, optimizer_path, run_path})
+            EXPECT_TRUE(read_text(path(whole, 8)) == read_text(path(b, 8))) << path(b, 8);
+        EXPECT_EQ(names_of(b), names_of(whole));
+    }
+}
+
+// A log that cannot be written does not end the run, and gets its lines when it can be.
+TEST(FileFault, AFailingLogGivesAWarning) {
+    Faults data;
+    const std::string a = data / "a", b = data / "b";
+    ASSERT_EQ(data.start(a, {}).status, 0);
+    const ProgramResult result = data.start(b, {"FILE_FAULT=write:5:ENOSPC"});  // the third are the logs'
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.err.find("warning: cannot write " + b + "/m"), std::string::npos) << result.err;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    EXPECT_EQ(read_text(b + "/main.log"), read_text(a + "/main.log"));
+    EXPECT_EQ(count_lines(read_text(b + "/metrics.csv")), count_lines(read_text(a + "/metrics.csv")));
+}
+
+// An event that was written in part is taken back and written again.
+TEST(FileFault, AFailingEventFileGivesAWarning) {
+    Faults data;
+    const std::string a = data / "a", b = data / "b";
+    const std::vector<std::string> options =
+        with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "--tensorboard"});
+    auto events_in = [](const std::string& folder) {
+        return std::filesystem::directory_iterator(folder + "/tensorboard")->file_size();
+    };
+    const std::vector<std::string> calls = data.calls_of(a, options);
+    const uintmax_t expected = events_in(a);
+    int writes = 0, events = 0;
+    for (const std::string& call : calls) {
+        writes += call.starts_with("write ");
+        if (!call.starts_with("write tensorboard") || ++events == 1) continue;  // the first opens the file
+        std::filesystem::remove_all(b);
+        const ProgramResult result =
+            data.run_with(b, {format_string("FILE_FAULT=write:%d:ENOSPC", writes)}, options);
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_EQ(events_in(b), expected) << writes;
+    }
+    EXPECT_GE(events, 5);
+}
+
+// A file is flushed to disk before it gets its name, the names before DONE, and DONE before anything is
+// deleted.
+TEST(FileFault, CheckpointsAreFlushedInOrder) {
+    Faults data;
+    const std::string a = data / "a";
+    ASSERT_EQ(data.start(a, {}).status, 0);
+    std::set<std::string> flushed;    // files since they were last written
+    std::set<std::string> new_names;  // since the folder was last flushed
+    int checkpoints = 0;
+    for (const std::string& line : data.calls_of(a, eight_resumed)) {
+        const size_t space = line.find(' ');
+        const std::string call = line.substr(0, space), name = line.substr(space + 1);
+        if (call == "write") flushed.erase(name);
+        if (call == "fsync") flushed.insert(name);
+        if (call == "fsync" && name == ".") new_names.clear();
+        if (call == "rename" && name.starts_with("DONE")) {
+            EXPECT_TRUE(new_names.empty()) << *new_names.begin();
+            checkpoints++;
+        }
+        if (call == "rename" && !name.starts_with("unfinished")) {
+            EXPECT_TRUE(flushed.count(name + ".tmp")) << name;
+        }
+        if (call == "rename") new_names.insert(name);
+        if (call == "unlink" && name.ends_with(".bin")) {
+            for (const std::string& new_name : new_names) EXPECT_FALSE(new_name.starts_with("DONE"));
+        }
+    }
+    EXPECT_EQ(checkpoints, 2);
+}
+
+// If flushing fails each time, the checkpoint does not count, and the older one stays.
+TEST(FileFault, NothingIsPrunedAfterAFailedFlush) {
+    Faults data;
+    const std::string a = data / "a", b = data / "b";
+    ASSERT_EQ(data.start(a, {}).status, 0);
+    for (int n : {4, 5, 6, 7, 8, 9, 10, 11}) {  // the first three are the logs' and the options'
+        SCOPED_TRACE(n);
+        copy_folder(a, b);
+        const ProgramResult result =
+            data.run_with(b, {format_string("FILE_FAULT=fsync:%d+:EIO", n)}, eight_resumed);
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(errors_in(result.err), 1) << result.err;
+        EXPECT_EQ(find_latest_checkpoint(b).step, 4) << result.err;
+        EXPECT_EQ(list_checkpoints(b), (std::vector<int>{4}));
+    }
+}
+
+TEST(FileFault, RoomIsChecked) {
+    Faults data;
+    const std::string a = data / "a", b = data / "b";
+    const ProgramResult none = data.start(a, {"FILE_FAULT_FREE=100000"});
+    EXPECT_EQ(none.status, 1) << none.out;
+    EXPECT_EQ(count_lines(none.err), 1) << none.err;
+    EXPECT_NE(none.err.find("no room for a checkpoint in " + a), std::string::npos) << none.err;
+    EXPECT_TRUE(printed_losses(none.out).empty());
+    const ProgramResult some = data.start(b, {"FILE_FAULT_FREE=400000"});
+    EXPECT_EQ(some.status, 0) << some.err;
+    EXPECT_NE(some.out.find("has room for 1 more checkpoint"), std::string::npos) << some.out;
+}
+
+// A run that was killed before it deleted its last but one checkpoint deletes it when it resumes, before it
+// needs room for the next one.
+TEST(FileFault, AResumedRunPrunesFirst) {
+    Faults data;
+    const std::string a = data / "a";
+    ASSERT_EQ(data.start(a, {"FILE_FAULT=rename:14:kill"}).status, 128 + SIGKILL);
+    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{4, 2}));
+    const ProgramResult result = data.run_with(a, {"FILE_FAULT_FREE=100000"}, eight_resumed);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("free some space"), std::string::npos) << result.err;
+    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{4}));
+    EXPECT_FALSE(std::filesystem::exists(model_path(a, 2)));
+}
+
+// Killed at any call while it moves an earlier run aside, the next start finishes it: the earlier run is
+// whole, in one folder.
+TEST(FileFault, AnEarlierRunIsNeverSplit) {
+    Faults data;
+    const std::string base = data / "base", b = data / "b";
+    ASSERT_EQ(data.start(base, {}).status, 0);
+    const std::set<std::string> files = names_of(base);
+    const std::string model = read_text(model_path(base, 4));
+    const std::vector<std::string> again = {"-x", "0",  "-y",       "0",   "-s",     "0",  "-v",
+                                            "0",  "-i", data.train, "-j",  data.val, "-e", tiny,
+                                            "-b", "3",  "--device", "cpu", "-t",     "17"};
+    copy_folder(base, b);
+    const long count = long(data.calls_of(b, again).size());
+    std::mt19937 random(printed_seed());
+    for (long n : sample(count, 25, random)) {
+        SCOPED_TRACE(n);
+        copy_folder(base, b);
+        EXPECT_EQ(data.run_with(b, {format_string("FILE_FAULT=any:%ld:kill", n)}, again).status,
+                  128 + SIGKILL);
+        const ProgramResult rest = data.run_with(b, {}, again);
+        ASSERT_EQ(rest.status, 0) << rest.err;
+        std::string where;  // the new run's own files may have been moved to another folder
+        for (const std::string earlier : {"/earlier_1", "/earlier_2"})
+            if (std::filesystem::exists(model_path(b + earlier, 4))) where = b + earlier;
+        ASSERT_NE(where, "");
+        const std::set<std::string> found = names_of(where);
+        for (const std::string& name : files) EXPECT_TRUE(found.count(name)) << name << " in " << where;
+        EXPECT_TRUE(read_text(model_path(where, 4)) == model);
+        EXPECT_FALSE(std::filesystem::exists(b + "/moving_earlier_run"));
+    }
+}

@@ -1,0 +1,73 @@
+// Sums of gradients of several processes: the CPU version against sums in order, the GPU version
+// bit-identical to it.
+#include "llmc/layers/gradient_sum.h"
+
+#include "tests/layer_test.h"
+
+template <class Real>
+struct GradientSumTest : testing::Test {};
+TYPED_TEST_SUITE(GradientSumTest, RealTypes);
+
+struct SumShape {
+    size_t n, stride;
+    int count, own_index;
+};
+// One element, odd sizes, an aligned size with padding between the rows, several blocks of the CPU version.
+static const SumShape shapes[] = {{1, 1, 1, 0}, {13, 13, 2, 1}, {1000, 1024, 3, 0}, {10007, 10016, 5, 2}};
+
+// Rows of gradients; the own row is separate, and NaN in `rows`. `sum` is what they add up to.
+template <class Real>
+struct SumCase {
+    std::vector<float> rows, own, sum;
+    explicit SumCase(const SumShape& s)
+        : rows(random_values<Real>(s.stride * s.count, 3)), own(s.n), sum(s.n) {
+        for (size_t i = 0; i < s.n; i++)
+            for (int k = 0; k < s.count; k++) sum[i] += rows[k * s.stride + i];
+        sum = rounded<Real>(sum);
+        for (size_t i = 0; i < s.n; i++) std::swap(own[i], rows[s.own_index * s.stride + i]);
+        std::fill_n(rows.begin() + s.own_index * s.stride, s.n, std::numeric_limits<float>::quiet_NaN());
+    }
+};
+
+TYPED_TEST(GradientSumTest, CpuAddsInOrder) {
+    using Real = TypeParam;
+    for (const SumShape& s : shapes) {
+        const SumCase<Real> c(s);
+        const std::vector<Real> rows = from_floats<Real>(c.rows);
+        std::vector<Real> own = from_floats<Real>(c.own), out = from_floats<Real>(nans(s.n));
+        GradientSum<Real> p = {.out = out.data(),
+                               .inp = rows.data(),
+                               .own = own.data(),
+                               .n = s.n,
+                               .stride = s.stride,
+                               .count = s.count,
+                               .own_index = s.own_index};
+        gradient_sum_cpu(p);
+        EXPECT_EQ(to_floats(out), c.sum) << s.n << " elements of " << s.count;
+        p.out = own.data();
+        gradient_sum_cpu(p);
+        EXPECT_EQ(to_floats(own), c.sum) << s.n << " elements of " << s.count << ", in place";
+    }
+}
+
+TYPED_TEST(GradientSumTest, GpuIsBitIdentical) {
+    using Real = TypeParam;
+    for_each_version<Real>(gradient_sum_versions<Real>(), [](LaunchPad& pad, auto& version, int block_size) {
+        for (const SumShape& s : shapes) {
+            const SumCase<Real> c(s);
+            DeviceArray<Real> rows(pad, c.rows), own(pad, c.own), out(pad, s.n);
+            GradientSum<Real> p = {.out = out,
+                                   .inp = rows,
+                                   .own = own,
+                                   .n = s.n,
+                                   .stride = s.stride,
+                                   .count = s.count,
+                                   .own_index = s.own_index};
+            version.launch(pad, p, block_size);
+            EXPECT_EQ(out.values(), c.sum) << s.n << " elements of " << s.count;
+            p.out = own;
+            version.launch(pad, p, block_size);
+            EXPECT_EQ(own.values(), c.sum) << s.n << " elements of " << s.count << ", in place";
+        }
+    });
+}

@@ -1,0 +1,268 @@
+// The folder of a run: which checkpoints are deleted, what a stopped program left, a folder that is renamed
+// under a running program, and runs whose options, data or checksums were changed before they resume.
+#include "llmc/run/run_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "llmc/base/error.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/run/train_options.h"
+#include "tests/message_of.h"
+#include "tests/tiny_run.h"
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+static void write_small(const std::string& folder, int step) {
+    OptimizerState state;
+    state.step = step;
+    write_checkpoint(
+        folder, {6, 10, 16, 2, 2, 4}, state,
+        [](int, size_t, float* values, size_t count) { std::fill_n(values, count, 1.0f); },
+        [](Moment, int, size_t, float* values, size_t count) { std::fill_n(values, count, 0.0f); });
+}
+
+static std::vector<int> pruned(const std::vector<int>& steps, int newest, int keep, int major) {
+    TemporaryFolder folder;
+    for (int step : steps) write_small(folder.path, step);
+    prune_checkpoints(folder.path, newest, keep, major);
+    return list_checkpoints(folder.path);
+}
+
+using Steps = std::vector<int>;
+
+TEST(PruneCheckpoints, KeepsTheNewest) {
+    EXPECT_EQ(pruned({1, 2, 3, 4}, 4, 2, 0), (Steps{4, 3}));
+    EXPECT_EQ(pruned({1, 2, 3, 4}, 4, 0, 0), (Steps{4, 3, 2, 1}));
+    EXPECT_EQ(pruned({1, 2}, 2, 5, 0), (Steps{2, 1}));
+}
+
+// A run that resumed at an earlier checkpoint neither counts nor deletes the later ones.
+TEST(PruneCheckpoints, LeavesNewerCheckpointsAlone) {
+    EXPECT_EQ(pruned({2, 4, 6, 8}, 4, 1, 0), (Steps{8, 6, 4}));
+    EXPECT_EQ(pruned({2, 4, 6, 8}, 6, 2, 0), (Steps{8, 6, 4}));
+}
+
+TEST(PruneCheckpoints, KeepsMajorStepsThatAreOffTheGrid) {
+    EXPECT_EQ(pruned({3, 6, 9, 12, 15}, 15, 1, 4), (Steps{15, 12}));
+    EXPECT_EQ(pruned({3, 6, 9, 12, 15}, 15, 2, 6), (Steps{15, 12, 6}));
+    EXPECT_EQ(pruned({3, 6, 9}, 9, 1, 100), (Steps{9}));
+}
+
+TEST(PruneCheckpoints, OldFilesWithoutDoneGoToo) {
+    TemporaryFolder folder;
+    for (int step : {2, 4, 6}) write_small(folder.path, step);
+    std::filesystem::remove(done_path(folder.path, 2));  // as if a program had been stopped
+    std::filesystem::remove(done_path(folder.path, 6));
+    write_whole_file(model_path(folder.path, 1), {"weights that somebody kept"});
+    prune_checkpoints(folder.path, 4, 1, 0);
+    EXPECT_FALSE(std::filesystem::exists(model_path(folder.path, 2)));
+    EXPECT_FALSE(std::filesystem::exists(optimizer_path(folder.path, 2)));
+    EXPECT_TRUE(std::filesystem::exists(model_path(folder.path, 6)));  // newer
+    EXPECT_TRUE(std::filesystem::exists(model_path(folder.path, 1)));
+}
+
+TEST(PruneCheckpoints, AnErrorIsAWarning) {
+    TemporaryFolder folder;
+    for (int step : {2, 4}) write_small(folder.path, step);
+    std::filesystem::remove(model_path(folder.path, 2));
+    std::filesystem::create_directory(model_path(folder.path, 2));  // cannot be unlinked
+    testing::internal::CaptureStderr();
+    prune_checkpoints(folder.path, 4, 1, 0);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(said.starts_with("warning: an old checkpoint was not deleted: cannot remove")) << said;
+    EXPECT_EQ(count_lines(said), 1);
+    EXPECT_EQ(list_checkpoints(folder.path), (Steps{4}));
+    std::filesystem::remove(model_path(folder.path, 2));
+    prune_checkpoints(folder.path, 4, 1, 0);  // the next one finishes it
+    EXPECT_FALSE(std::filesystem::exists(optimizer_path(folder.path, 2)));
+    EXPECT_FALSE(std::filesystem::exists(folder / "unfinished_00000002"));
+}
+
+TEST(RunFolder, RemovesWhatAStoppedProgramLeft) {
+    TemporaryFolder folder;
+    for (int step : {2, 4, 6}) write_small(folder.path, step);
+    std::filesystem::rename(done_path(folder.path, 2), folder / "unfinished_00000002");
+    write_whole_file(folder / "unfinished_00000004", {});
+    std::filesystem::remove(done_path(folder.path, 6));  // not by this program
+    for (const char* name : {"main.log.tmp", "model_00000008.bin.tmp", "unfinished_00000008.tmp", "mine.tmp"})
+        write_whole_file(folder / name, {"x"});
+    {
+        RunFolder held;
+        held.open(folder.path);
+    }
+    EXPECT_EQ(list_checkpoints(folder.path), (Steps{4}));
+    EXPECT_FALSE(std::filesystem::exists(optimizer_path(folder.path, 2)));
+    EXPECT_TRUE(std::filesystem::exists(optimizer_path(folder.path, 6)));
+    for (const char* name : {"unfinished_00000002", "unfinished_00000004", "main.log.tmp",
+                             "model_00000008.bin.tmp", "unfinished_00000008.tmp"})
+        EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
+    EXPECT_TRUE(std::filesystem::exists(folder / "mine.tmp"));
+}
+
+// The functions of file.h stay in the folder that was opened, whatever its path names now.
+TEST(RunFolder, FollowsARenamedFolder) {
+    TemporaryFolder data;
+    const std::string a = data / "a", b = data / "b";
+    RunFolder held;
+    held.open(a + "/");
+    write_small(a, 1);
+    std::filesystem::rename(a, b);
+    std::filesystem::create_directory(a);
+    write_whole_file(a + "/main.log", {"another run's"});
+    write_small(a, 2);
+    EXPECT_EQ(append_to_file(a + "/main.log", "line\n"), 5u);
+    prune_checkpoints(a, 2, 1, 0);
+    EXPECT_EQ(names_in(a).size(), 5u);  // of b
+    EXPECT_TRUE(std::filesystem::exists(model_path(b, 2)));
+    EXPECT_FALSE(std::filesystem::exists(model_path(b, 1)));
+    EXPECT_EQ(read_text(b + "/main.log"), "another run'sline\n");
+    EXPECT_TRUE(std::filesystem::is_empty(a));
+    write_whole_file(a + "2", {"x"});  // a longer name is another path
+    EXPECT_EQ(read_text(a + "2"), "x");
+}
+
+// --- runs of the program ---
+
+static const std::vector<std::string> eight = {"-x", "8",  "-n",   "4",  "-s", "0",        "-v",
+                                               "0",  "-l", "0.01", "-u", "2",  "--device", "cpu"};
+
+static ProgramResult resume(const std::string& folder, const std::vector<std::string>& options = {}) {
+    return run_program(with({program, "-y", "1", "-o", folder}, options));
+}
+
+static void expect_refusal(const ProgramResult& result, const std::string& says) {
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+}
+
+static void edit(const std::string& path, const std::string& from, const std::string& to) {
+    std::string text = read_text(path);
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    write_whole_file(path, {text.replace(at, from.size(), to)});
+}
+
+// The folder of a running trainer is renamed, and a second one starts at the old path: neither writes to the
+// other's files.
+TEST(RunFolder, TwoProgramsAfterARename) {
+    Data data;
+    const std::string a = data / "a", b = data / "b";
+    const std::vector<std::string> options = {"-x", "3000", "-n", "20",       "-nk", "2",  "-s",
+                                              "0",  "-v",   "0",  "--device", "cpu", "-o", a};
+    ProgramResult first;
+    std::thread running([&] { first = data.run(options); });
+    for (int i = 0; i < 1000 && list_checkpoints(a).empty(); i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::filesystem::rename(a, b);
+    const ProgramResult second = data.run(with(options, {"-x", "60"}));
+    running.join();
+    EXPECT_EQ(first.status, 0) << first.err;
+    EXPECT_EQ(second.status, 0) << second.err;
+    EXPECT_EQ(list_checkpoints(b), (Steps{3000, 2980}));
+    EXPECT_EQ(list_checkpoints(a), (Steps{60, 40}));
+    EXPECT_EQ(data.losses(b).size(), 3000u);
+    EXPECT_EQ(data.losses(a).size(), 60u);
+}
+
+TEST(ResumeOptions, TheCheckpointHoldsThem) {
+    Data data;
+    const std::string a = data / "a", toml = options_path(a);
+    ASSERT_EQ(data.run(with(eight, {"-o", a})).status, 0);
+    delete_checkpoint(a, 8);
+    const std::string text = read_text(toml), log = read_text(a + "/main.log");
+    auto again = [&] {
+        const ProgramResult result = resume(a);
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(list_checkpoints(a), (Steps{8, 4}));
+        const std::string new_log = read_text(a + "/main.log");
+        delete_checkpoint(a, 8);
+        std::pair<std::string, std::string> found = {result.out, new_log};
+        return found;
+    };
+    // a lost line, lost lines, a lost file: the run's values
+    edit(toml, "checkpoint-every=4\n", "");
+    EXPECT_EQ(again().second, log);
+    EXPECT_EQ(read_text(toml), text);  // the line is back
+    edit(toml, "learning-rate=0.01\nwarmup-steps=2\n", "");
+    EXPECT_EQ(again().second, log);
+    std::filesystem::remove(toml);
+    EXPECT_EQ(again().second, log);
+    EXPECT_EQ(read_text(toml), text);
+    // a changed digit is named
+    edit(toml, "learning-rate=0.01", "learning-rate=0.02");
+    const auto [out, new_log] = again();
+    EXPECT_NE(out.find("note: learning-rate is 0.02, and was 0.01"), std::string::npos) << out;
+    EXPECT_NE(new_log, log);
+}
+
+TEST(ResumeChecksums, AMissingRunFileNeedsAFlag) {
+    Data data;
+    const std::string a = data / "a";
+    ASSERT_EQ(data.run(with(eight, {"-o", a, "-x", "12"})).status, 0);
+    std::filesystem::remove(run_path(a, 12));
+    const ProgramResult older = resume(a);  // falls back to the checkpoint before
+    EXPECT_EQ(older.status, 0) << older.err;
+    EXPECT_NE(older.out.find("run_00000012.json is missing, which the run had"), std::string::npos)
+        << older.out;
+    EXPECT_NE(older.out.find("at step 8"), std::string::npos) << older.out;
+    for (int step : {4, 8, 12}) std::filesystem::remove(run_path(a, step));
+    expect_refusal(resume(a, {"-x", "16"}), "--resume-unverified");
+    const ProgramResult accepted = resume(a, {"--resume-unverified", "-x", "16"});
+    EXPECT_EQ(accepted.status, 0) << accepted.err;
+    EXPECT_NE(accepted.out.find("at step 12, from llm.c's files alone"), std::string::npos) << accepted.out;
+}
+
+TEST(ResumeChecksums, OtherTokensInAShardAreRefused) {
+    Data data;
+    const std::string a = data / "a";
+    ASSERT_EQ(data.run(with(eight, {"-o", a})).status, 0);
+    std::string bytes = read_text(data.train);
+    bytes[1024 + 2 * 1234] ^= 1;
+    write_whole_file(data.train, {bytes});
+    expect_refusal(resume(a, {"-x", "12"}), "the training shard train.bin has other tokens");
+    bytes[1024 + 2 * 1234] ^= 1;
+    write_whole_file(data.train, {bytes});
+    EXPECT_EQ(resume(a, {"-x", "12"}).status, 0);
+}
+
+// --- files ---
+
+TEST(FileWriter, DoesNotFollowALinkAtItsTemporaryName) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "target", {"precious"});
+    for (const std::string& link : {folder / "target", folder / "nothing"}) {
+        std::filesystem::create_symlink(link, folder / "x.tmp");
+        write_whole_file(folder / "x", {"new"});
+        EXPECT_EQ(read_text(folder / "x"), "new");
+        EXPECT_FALSE(std::filesystem::is_symlink(folder / "x"));
+    }
+    EXPECT_EQ(read_text(folder / "target"), "precious");
+    EXPECT_FALSE(std::filesystem::exists(folder / "nothing"));
+}
+
+TEST(FileWriter, TwoOfOneFileDoNotMix) {
+    TemporaryFolder folder;
+    FileWriter first(folder / "x");
+    first.write("first");
+    EXPECT_EQ(message_of([&] { FileWriter second(folder / "x"); }),
+              "cannot write " + folder / "x.tmp" + ": another program is writing it");
+    first.finish();
+    EXPECT_EQ(read_text(folder / "x"), "first");
+}
+
+TEST(FileWriter, WritesPiecesOfAllSizes) {
+    TemporaryFolder folder;
+    std::string all;
+    FileWriter file(folder / "x");
+    for (size_t size : {0, 1, 1000000, 48575, 1, 1048576, 3000000, 7}) {
+        const std::string piece(size, char('a' + size % 26));
+        file.write(piece);
+        all += piece;
+    }
+    file.finish();
+    EXPECT_TRUE(read_text(folder / "x") == all);
+}

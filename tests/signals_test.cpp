@@ -1,0 +1,112 @@
+// Signals to train_gpt2: some save and end the run, one saves and goes on, and ignored ones stay ignored. The
+// checkpoints are bit-identical to those of an undisturbed run.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+static const int last = 1000;
+
+// A run of a second or two on the CPU.
+static std::vector<std::string> command(const Data& data, const std::string& folder) {
+    return {program, "-i",  data.train, "-e", tiny, "-b", "3",  "-t",   "17", "-x", std::to_string(last),
+            "-n",    "900", "-v",       "0",  "-s", "0",  "-l", "0.01", "-u", "3",  "--device",
+            "cpu",   "-o",  folder};
+}
+
+static void expect_same_end(const std::string& a, const std::string& b) {
+    for (auto path : {model_path, optimizer_path}) {
+        ASSERT_TRUE(std::filesystem::exists(path(b, last))) << path(b, last);
+        EXPECT_TRUE(read_text(path(a, last)) == read_text(path(b, last))) << path(b, last);
+    }
+}
+
+struct Signals : testing::Test {
+    Data data;
+    const std::string whole = data / "whole", run = data / "run";
+    void SetUp() override {
+        const ProgramResult result = run_program(command(data, whole));
+        ASSERT_EQ(result.status, 0) << result.err;
+    }
+    void resume() const {
+        const ProgramResult result = run_program({program, "-y", "1", "-o", run});
+        ASSERT_EQ(result.status, 0) << result.out << result.err;
+    }
+};
+
+TEST_F(Signals, SomeSaveAndEnd) {
+    const std::pair<int, const char*> signals[] = {
+        {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}, {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}};
+    for (const auto& [number, name] : signals) {
+        const ProgramResult stopped = run_program(command(data, run), {number, "step   20/", 0});
+        EXPECT_EQ(stopped.status, 128 + number) << stopped.err;
+        EXPECT_NE(stopped.out.find(std::string("stopped by ") + name), std::string::npos) << stopped.out;
+        const int step = find_latest_checkpoint(run).step;
+        EXPECT_GE(step, 20);
+        EXPECT_LT(step, last);
+        resume();
+        expect_same_end(whole, run);
+        std::filesystem::remove_all(run);
+    }
+}
+
+TEST_F(Signals, Sigusr1SavesAndGoesOn) {
+    const ProgramResult result = run_program(command(data, run), {SIGUSR1, "step   20/", 0});
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::vector<int> steps = list_checkpoints(run);
+    ASSERT_EQ(steps.size(), 3u);  // 1000, 900 and the one that was asked for
+    EXPECT_GE(steps[2], 20);
+    expect_same_end(whole, run);
+    for (const int step : {steps[0], steps[1]}) delete_checkpoint(run, step);
+    resume();
+    expect_same_end(whole, run);
+}
+
+TEST_F(Signals, Sigusr1IsExpectedFromTheStart) {
+    const ProgramResult result = run_program(command(data, run), {SIGUSR1, "device: ", 0});
+    EXPECT_EQ(result.status, 0) << result.err;
+    expect_same_end(whole, run);
+}
+
+TEST_F(Signals, Sigusr1WithoutAFolderIsNoted) {
+    std::vector<std::string> options = command(data, run);
+    options.resize(options.size() - 2);
+    const ProgramResult result = run_program(options, {SIGUSR1, "step   20/", 0});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("SIGUSR1 saves nothing"), std::string::npos) << result.out;
+}
+
+// As nohup and background jobs of a shell without job control do.
+TEST_F(Signals, WhatTheParentIgnoresStaysIgnored) {
+    for (const int number : {SIGINT, SIGHUP, SIGTERM}) {
+        const auto before = std::signal(number, SIG_IGN);
+        const ProgramResult result = run_program(command(data, run), {number, "step   20/", 0});
+        std::signal(number, before);
+        EXPECT_EQ(result.status, 0) << result.out.substr(result.out.rfind("step")) << result.err;
+        EXPECT_EQ(result.out.find("stopped by"), std::string::npos);
+        expect_same_end(whole, run);
+        std::filesystem::remove_all(run);
+    }
+}
+
+// The run is busy with a long sample when both arrive: only the second one ends it at once.
+TEST_F(Signals, ASecondSigintEndsAtOnce) {
+    const std::string script =
+        "\"$@\" & pid=$!; until grep -q generating \"$0\"; do sleep 0.05; done; kill -INT $pid; sleep 0.3; "
+        "kill -0 $pid && echo alive; kill -INT $pid; wait $pid; echo status $?";
+    const std::string log = data / "log";
+    std::vector<std::string> options = {"bash", "-c", "set -m; exec >\"$0.out\"; { " + script + "; }", log};
+    const std::vector<std::string> train = command(data, run);
+    options.insert(options.end(), {"bash", "-c", "exec \"$@\" >\"$0\"", log});
+    options.insert(options.end(), train.begin(), train.end());
+    options.insert(options.end(), {"-s", "1", "-g", "10000000"});
+    const auto start = std::chrono::steady_clock::now();
+    run_program(options);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    EXPECT_EQ(read_text(log + ".out"), "alive\nstatus 130\n");
+    EXPECT_TRUE(list_checkpoints(run).empty());
+}

@@ -1,0 +1,119 @@
+// What every program does about its standard streams and the limits of the system: output that cannot be
+// written, descriptors that are closed, limits of memory, threads and file sizes.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+static const std::string bytes_model = "custom:layers=2,heads=2,channels=24,max_seq_len=32,vocab=257";
+
+// Runs a shell command after cd to the folder; $BIN is the folder of the programs.
+static ProgramResult run_shell(const std::string& folder, const std::string& command) {
+    return run_program({"bash", "-c", "BIN=" BINARY_DIR "; cd " + folder + "; " + command});
+}
+
+// One line per program that prints something and succeeds.
+static std::vector<std::string> commands() {
+    return {"$BIN/eval -e " + bytes_model + " -i val.bin -m 1 --device cpu",
+            "$BIN/generate -e " + bytes_model + " --device cpu -n 2 text",
+            "$BIN/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 0 -v 0 --device cpu",
+            "$BIN/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 1 -v 0 --device cpu",
+            "$BIN/train_gpt2 --help",
+            "$BIN/eval --version",
+            "$BIN/prepare_data --help",
+            "$BIN/make_corpus --version"};
+}
+
+TEST(StandardStreams, OutputThatCannotBeWrittenIsAnError) {
+    Data data;
+    for (const std::string& command : commands()) {
+        SCOPED_TRACE(command);
+        const ProgramResult good = run_shell(data.path, command);
+        EXPECT_EQ(good.status, 0) << good.err;
+        const ProgramResult full = run_shell(data.path, command + " >/dev/full");
+        EXPECT_EQ(full.status, 1) << full.err;
+        const size_t line = full.err.find("standard output"), text = full.err.find("cannot print the text");
+        EXPECT_TRUE(line != std::string::npos || text != std::string::npos) << full.err;
+        EXPECT_EQ(count_lines(full.err.substr(std::min(line, text))), 1) << full.err;
+    }
+}
+
+TEST(StandardStreams, ARunThatCannotPrintStillSaves) {
+    Data data;
+    const ProgramResult result =
+        run_shell(data.path, "$BIN/train_gpt2 -i train.bin -e " + tiny +
+                                 " -b 1 -t 8 -x 5 -s 0 -v 0 -n 5 -o out --device cpu >/dev/full");
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(find_latest_checkpoint(data / "out").step, 5);
+}
+
+TEST(StandardStreams, AReaderThatGoesAwayEndsARunWithACheckpoint) {
+    Data data;
+    const ProgramResult result = run_shell(
+        data.path, "$BIN/train_gpt2 -i train.bin -e " + tiny +
+                       " -b 1 -t 8 -x 100000 -s 0 -v 0 -n 100000 -o out --device cpu | head -20 >/dev/null; "
+                       "exit ${PIPESTATUS[0]}");
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    EXPECT_GT(find_latest_checkpoint(data / "out").step, 5);
+}
+
+// Otherwise a file that the program opens becomes its standard output.
+TEST(StandardStreams, ClosedDescriptorsAreNotReused) {
+    Data data;
+    const std::string options = " -i train.bin -j val.bin -e " + tiny +
+                                " -b 1 -t 8 -x 5 -s 2 -v 2 -n 2 --tensorboard --device cpu -o ";
+    ASSERT_EQ(run_shell(data.path, "$BIN/train_gpt2" + options + "open").status, 0);
+    for (const char* closed : {"<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"}) {
+        SCOPED_TRACE(closed);
+        std::filesystem::remove_all(data / "closed");
+        EXPECT_EQ(run_shell(data.path, "$BIN/train_gpt2" + options + "closed " + closed).status, 0);
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(data / "open")) {
+            const std::string name = std::filesystem::relative(entry.path(), data / "open");
+            if (!entry.is_regular_file() || name == "options.toml" || name == "metrics.csv") continue;
+            if (name.rfind("tensorboard", 0) == 0) continue;  // has the time in its name
+            EXPECT_TRUE(read_text(data / ("closed/" + name)) == read_text(data / ("open/" + name))) << name;
+        }
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(data / "closed"))
+            EXPECT_TRUE(entry.is_directory() || read_text(entry.path()).find("| loss ") == std::string::npos)
+                << entry.path();
+    }
+}
+
+TEST(Limits, OfMemoryGiveASentence) {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "the sanitizer reserves more addresses than any limit";
+#endif
+    Data data;
+    int failed = 0;
+    for (int kib = 30000; kib <= 240000; kib += 15000)
+        for (const char* threads : {"1", "8"}) {
+            SCOPED_TRACE(std::to_string(kib) + " KiB, threads " + threads);
+            const ProgramResult result = run_shell(
+                data.path, "ulimit -v " + std::to_string(kib) + " && OMP_NUM_THREADS=" + threads +
+                               " $BIN/train_gpt2 -i train.bin -e custom:layers=6,heads=2,channels=256,"
+                               "max_seq_len=64,vocab=5000 -b 2 -t 32 -x 1 -s 0 -v 0 --device cpu");
+            if (result.status == 0 || result.status == 127) continue;  // 127: the loader had too little
+            failed++;
+            EXPECT_EQ(result.status, 1) << result.err;
+            EXPECT_EQ(count_lines(result.err), 1) << result.err;
+            const bool memory = result.err.find("memory") != std::string::npos,
+                       starts = result.err.rfind("train_gpt2: ", 0) == 0;
+            EXPECT_TRUE(memory && starts) << result.err;
+        }
+    EXPECT_GE(failed, 4);
+}
+
+TEST(Limits, OfFileSizesGiveASentence) {
+    Data data;
+    const ProgramResult result =
+        run_shell(data.path, "ulimit -f 20; $BIN/train_gpt2 -i train.bin -e " + tiny +
+                                 " -b 1 -t 8 -x 2 -s 0 -v 0 -n 2 --device cpu -o out");
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_NE(result.err.find("train_gpt2: cannot write out/"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("File too large"), std::string::npos) << result.err;
+}

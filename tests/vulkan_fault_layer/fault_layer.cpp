@@ -1,0 +1,231 @@
+// A Vulkan layer for tests: it makes the n-th call of one function fail. The environment says which:
+//     VULKAN_FAULT=vkQueueSubmit2:3:-4    the third call returns VkResult -4, VK_ERROR_DEVICE_LOST
+//     VULKAN_FAULT_LOG=FILE               at exit, a line per function with its number of calls is written
+//                                         to FILE, and "fired" if the fault happened
+// Without VULKAN_FAULT, it only counts. The failing call does not reach the driver. After
+// VK_ERROR_DEVICE_LOST, every later call that a lost device fails returns it, too; the real device is idle by
+// then, so that the program may free its memory.
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vk_layer.h>
+#include <vulkan/vulkan.h>
+
+// All functions with a VkResult that llmc/launchpad calls, except for the two that create.
+#define INSTANCE_FUNCTIONS(X) X(vkEnumeratePhysicalDevices) X(vkEnumerateDeviceExtensionProperties)
+#define DEVICE_FUNCTIONS(X)       \
+    X(vkDeviceWaitIdle)           \
+    X(vkQueueSubmit2)             \
+    X(vkCreateSemaphore)          \
+    X(vkWaitSemaphores)           \
+    X(vkGetSemaphoreCounterValue) \
+    X(vkCreateCommandPool)        \
+    X(vkAllocateCommandBuffers)   \
+    X(vkBeginCommandBuffer)       \
+    X(vkEndCommandBuffer)         \
+    X(vkCreateBuffer)             \
+    X(vkAllocateMemory)           \
+    X(vkBindBufferMemory)         \
+    X(vkMapMemory)                \
+    X(vkCreatePipelineLayout)     \
+    X(vkCreatePipelineCache)      \
+    X(vkGetPipelineCacheData)     \
+    X(vkCreateShaderModule)       \
+    X(vkCreateComputePipelines)   \
+    X(vkCreateQueryPool)          \
+    X(vkGetQueryPoolResults)
+
+enum Function {
+#define NAME(function) function##_,
+    INSTANCE_FUNCTIONS(NAME) DEVICE_FUNCTIONS(NAME)
+#undef NAME
+        vkCreateInstance_,
+    vkCreateDevice_,
+    NUM_FUNCTIONS
+};
+static const char* const names[] = {
+#define NAME(function) #function,
+    INSTANCE_FUNCTIONS(NAME) DEVICE_FUNCTIONS(NAME)
+#undef NAME
+        "vkCreateInstance",
+    "vkCreateDevice"};
+
+struct Fault {
+    std::string function;
+    long call = 0;
+    VkResult result = VK_SUCCESS;
+};
+
+static Fault read_fault() {
+    Fault fault;
+    const char* text = getenv("VULKAN_FAULT");
+    char function[64] = "";
+    int result = 0;
+    if (text && sscanf(text, "%63[^:]:%ld:%d", function, &fault.call, &result) == 3) {
+        fault.function = function;
+        fault.result = VkResult(result);
+    }
+    return fault;
+}
+
+struct Counts {
+    const Fault fault = read_fault();
+    std::atomic<long> calls[NUM_FUNCTIONS] = {};
+    std::atomic<bool> fired = false, lost = false;
+
+    ~Counts() {
+        const char* path = getenv("VULKAN_FAULT_LOG");
+        FILE* file = path ? fopen(path, "w") : nullptr;
+        if (!file) return;
+        for (int i = 0; i < NUM_FUNCTIONS; i++) fprintf(file, "%s %ld\n", names[i], calls[i].load());
+        if (fired) fprintf(file, "fired\n");
+        fclose(file);
+    }
+};
+static Counts counts;
+
+// The next layer's functions, by the loader's table, to which every dispatchable handle begins with a
+// pointer.
+struct Next {
+    PFN_vkGetInstanceProcAddr instance_address = nullptr;
+    PFN_vkGetDeviceProcAddr device_address = nullptr;
+    VkDevice device = VK_NULL_HANDLE;
+    std::array<PFN_vkVoidFunction, NUM_FUNCTIONS> functions = {};
+};
+static std::map<void*, Next> next_of;
+static std::mutex mutex;
+
+template <class Handle>
+static void* key_of(Handle handle) {
+    return *reinterpret_cast<void**>(handle);
+}
+
+template <class Handle>
+static Next find_next(Handle handle) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return next_of[key_of(handle)];
+}
+
+static bool fails_when_lost(int function) {
+    return function == vkQueueSubmit2_ || function == vkWaitSemaphores_ || function == vkDeviceWaitIdle_ ||
+           function == vkGetSemaphoreCounterValue_ || function == vkGetQueryPoolResults_;
+}
+
+// Counts the call. Returns what it is to return instead of reaching the driver, or VK_SUCCESS.
+static VkResult count_call(int function) {
+    const long call = ++counts.calls[function];
+    if (counts.lost && fails_when_lost(function)) return VK_ERROR_DEVICE_LOST;
+    if (counts.fault.function != names[function] || counts.fault.call != call) return VK_SUCCESS;
+    counts.fired = true;
+    counts.lost = counts.fault.result == VK_ERROR_DEVICE_LOST;
+    return counts.fault.result;
+}
+
+template <int function, class Type>
+struct Interceptor;
+template <int function, class Handle, class... Rest>
+struct Interceptor<function, VkResult(VKAPI_PTR*)(Handle, Rest...)> {
+    static VKAPI_ATTR VkResult VKAPI_CALL call(Handle handle, Rest... rest) {
+        const Next next = find_next(handle);
+        if (const VkResult fault = count_call(function); fault != VK_SUCCESS) {
+            if (fault == VK_ERROR_DEVICE_LOST && next.device)
+                PFN_vkDeviceWaitIdle(next.functions[vkDeviceWaitIdle_])(next.device);
+            return fault;
+        }
+        return reinterpret_cast<VkResult(VKAPI_PTR*)(Handle, Rest...)>(next.functions[function])(handle,
+                                                                                                 rest...);
+    }
+};
+
+// The layer's information in the chain of a create call, for the next layer.
+template <class Info>
+static Info* link_of(const void* chain, VkStructureType type) {
+    auto* info = static_cast<Info*>(const_cast<void*>(chain));
+    while (info && !(info->sType == type && info->function == VK_LAYER_LINK_INFO))
+        info = static_cast<Info*>(const_cast<void*>(info->pNext));
+    return info;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
+                                                      const VkAllocationCallbacks* allocator,
+                                                      VkInstance* instance) {
+    auto* link =
+        link_of<VkLayerInstanceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
+    if (!link) return VK_ERROR_INITIALIZATION_FAILED;
+    if (const VkResult fault = count_call(vkCreateInstance_); fault != VK_SUCCESS) return fault;
+    Next next;
+    next.instance_address = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+    auto create = PFN_vkCreateInstance(next.instance_address(nullptr, "vkCreateInstance"));
+    const VkResult result = create(info, allocator, instance);
+    if (result != VK_SUCCESS) return result;
+#define FIND(function) next.functions[function##_] = next.instance_address(*instance, #function);
+    INSTANCE_FUNCTIONS(FIND)
+#undef FIND
+    next.functions[vkCreateDevice_] = next.instance_address(*instance, "vkCreateDevice");
+    const std::lock_guard<std::mutex> lock(mutex);
+    next_of[key_of(*instance)] = next;
+    return result;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                                                    const VkAllocationCallbacks* allocator,
+                                                    VkDevice* device) {
+    auto* link = link_of<VkLayerDeviceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+    if (!link) return VK_ERROR_INITIALIZATION_FAILED;
+    if (const VkResult fault = count_call(vkCreateDevice_); fault != VK_SUCCESS) return fault;
+    Next next;
+    next.device_address = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
+    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+    auto create = PFN_vkCreateDevice(find_next(physical).functions[vkCreateDevice_]);
+    const VkResult result = create(physical, info, allocator, device);
+    if (result != VK_SUCCESS) return result;
+#define FIND(function) next.functions[function##_] = next.device_address(*device, #function);
+    DEVICE_FUNCTIONS(FIND)
+#undef FIND
+    next.device = *device;
+    const std::lock_guard<std::mutex> lock(mutex);
+    next_of[key_of(*device)] = next;
+    return result;
+}
+
+// The layer's version of a function; null where it has none.
+static PFN_vkVoidFunction find_own(const char* name) {
+#define FIND(function) \
+    if (!strcmp(name, #function)) return PFN_vkVoidFunction(&Interceptor<function##_, PFN_##function>::call);
+    INSTANCE_FUNCTIONS(FIND)
+    DEVICE_FUNCTIONS(FIND)
+#undef FIND
+    if (!strcmp(name, "vkCreateInstance")) return PFN_vkVoidFunction(create_instance);
+    if (!strcmp(name, "vkCreateDevice")) return PFN_vkVoidFunction(create_device);
+    return nullptr;
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_address(VkDevice device, const char* name) {
+    if (!strcmp(name, "vkGetDeviceProcAddr")) return PFN_vkVoidFunction(get_device_address);
+    if (const PFN_vkVoidFunction own = find_own(name)) return own;
+    return find_next(device).device_address(device, name);
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_address(VkInstance instance, const char* name) {
+    if (!strcmp(name, "vkGetInstanceProcAddr")) return PFN_vkVoidFunction(get_instance_address);
+    if (!strcmp(name, "vkGetDeviceProcAddr")) return PFN_vkVoidFunction(get_device_address);
+    if (const PFN_vkVoidFunction own = find_own(name)) return own;
+    return instance ? find_next(instance).instance_address(instance, name) : nullptr;
+}
+
+extern "C" VK_LAYER_EXPORT VKAPI_ATTR VkResult VKAPI_CALL
+vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* version) {
+    version->loaderLayerInterfaceVersion = 2;
+    version->pfnGetInstanceProcAddr = get_instance_address;
+    version->pfnGetDeviceProcAddr = get_device_address;
+    version->pfnGetPhysicalDeviceProcAddr = nullptr;
+    return VK_SUCCESS;
+}

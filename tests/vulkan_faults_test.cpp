@@ -1,0 +1,213 @@
+// Errors of the Vulkan driver at many calls of many functions, made by the layer in tests/vulkan_fault_layer.
+// After each, the program ends with one line and status 1, or is not concerned; the run resumes, and ends
+// with the files of an undisturbed one. VULKAN_FAULTS=all tries every call instead of a few of each function,
+// and VULKAN_FAULTS_SEED chooses others.
+#include <gtest/gtest.h>
+#include <vulkan/vulkan.h>
+
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+// These tests write hundreds of checkpoints, and flushing them to a disk takes most of their time.
+static const int in_memory = access("/dev/shm", W_OK) == 0 ? setenv("TMPDIR", "/dev/shm", 0) : 0;
+
+static const std::string one_layer = "custom:layers=1,heads=2,channels=24,max_seq_len=32,vocab=67";
+
+// What the layer wrote about a run.
+struct Calls {
+    std::map<std::string, long> of;  // by function
+    bool fired = false;
+};
+
+struct FaultyDriver : Data {
+    FaultyDriver() {
+        setenv("XDG_CACHE_HOME", (*this / "cache").c_str(), 1);
+        setenv("VK_LAYER_PATH", BINARY_DIR "/vulkan_fault_layer", 1);
+        setenv("VK_INSTANCE_LAYERS", "VK_LAYER_LLMC_fault", 1);
+        setenv("VULKAN_FAULT_LOG", (*this / "calls").c_str(), 1);
+    }
+    ~FaultyDriver() {
+        for (const char* name : {"VK_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_FAULT_LOG", "VULKAN_FAULT"})
+            unsetenv(name);
+    }
+    // Runs a program whose call number `call` of `function` returns `result`.
+    ProgramResult run_with(const std::string& function, long call, VkResult result,
+                           const std::vector<std::string>& command) {
+        const std::string fault = function + ":" + std::to_string(call) + ":" + std::to_string(result);
+        setenv("VULKAN_FAULT", fault.c_str(), 1);
+        ProgramResult ended = run_program(command);
+        unsetenv("VULKAN_FAULT");
+        return ended;
+    }
+    Calls calls() const {
+        Calls found;
+        std::ifstream file(*this / "calls");
+        for (std::string line; std::getline(file, line);) {
+            const size_t space = line.find(' ');
+            if (space == std::string::npos)
+                found.fired = line == "fired";
+            else
+                found.of[line.substr(0, space)] = std::stol(line.substr(space));
+        }
+        return found;
+    }
+};
+
+static bool can_lose_device(const std::string& function) {
+    return std::set<std::string>{"vkQueueSubmit2",   "vkWaitSemaphores",      "vkGetSemaphoreCounterValue",
+                                 "vkDeviceWaitIdle", "vkGetQueryPoolResults", "vkCreateDevice"}
+        .count(function);
+}
+
+struct Case {
+    std::string function;
+    long call;
+    VkResult result;
+};
+
+// A few calls of each function with the errors that it may return, or all calls.
+static std::vector<Case> choose_cases(const Calls& calls) {
+    const char* which = getenv("VULKAN_FAULTS");
+    const char* seed_text = getenv("VULKAN_FAULTS_SEED");
+    const bool all = which && std::string(which) == "all";
+    const unsigned seed = seed_text ? unsigned(atoi(seed_text)) : 1;
+    printf("VULKAN_FAULTS_SEED=%u\n", seed);
+    std::mt19937 random(seed);
+    std::vector<Case> cases;
+    for (const auto& [function, count] : calls.of) {
+        std::vector<VkResult> results = {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY};
+        if (can_lose_device(function)) results = {VK_ERROR_DEVICE_LOST, VK_ERROR_OUT_OF_HOST_MEMORY};
+        if (function == "vkWaitSemaphores") results.push_back(VK_TIMEOUT);
+        if (function == "vkCreateInstance" || function == "vkEnumeratePhysicalDevices")
+            results.push_back(VK_ERROR_INITIALIZATION_FAILED);
+        std::set<long> chosen = {1, count};
+        while (chosen.size() < 3 && long(chosen.size()) < count) chosen.insert(1 + long(random() % count));
+        if (all)
+            for (long call = 1; call <= count; call++) chosen.insert(call);
+        size_t next = 0;
+        for (const long call : chosen) {
+            if (call > count) continue;
+            if (all)
+                for (const VkResult result : results) cases.push_back({function, call, result});
+            else
+                cases.push_back({function, call, results[next++ % results.size()]});
+        }
+    }
+    return cases;
+}
+
+static void expect_one_line(const ProgramResult& result, const std::string& name) {
+    EXPECT_EQ(result.status, 1) << result.out << result.err;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    EXPECT_EQ(result.err.rfind(name + ": ", 0), 0u) << result.err;
+}
+
+static void expect_same_files(const std::string& a, const std::string& b, int step) {
+    for (auto path : {model_path, optimizer_path, run_path}) {
+        ASSERT_TRUE(std::filesystem::exists(path(b, step))) << path(b, step);
+        EXPECT_TRUE(read_text(path(a, step)) == read_text(path(b, step))) << path(b, step);
+    }
+}
+
+static void copy_folder(const std::string& from, const std::string& to) {
+    std::filesystem::remove_all(to);
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
+
+TEST(VulkanFaults, ATrainingRunEndsWithOneLineAndResumes) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    const std::string whole = driver / "whole", half = driver / "half", run = driver / "run";
+    const ProgramResult undisturbed = driver.run({"-x", "7", "-n", "2", "-v", "4", "-m", "2", "-s", "4", "-g",
+                                                  "3", "-l", "0.01", "--device", device(), "-o", whole});
+    ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
+    copy_folder(whole, half);
+    for (const int step : {7, 6, 4}) delete_checkpoint(half, step);
+    const std::vector<std::string> resume = {program, "-y", "1", "-o", run};
+    copy_folder(half, run);
+    ASSERT_EQ(run_program(resume).status, 0);
+    int fired = 0, failed = 0;
+    for (const Case& c : choose_cases(driver.calls())) {
+        SCOPED_TRACE(c.function + ", call " + std::to_string(c.call) + ", result " +
+                     std::to_string(c.result));
+        copy_folder(half, run);
+        const ProgramResult result = driver.run_with(c.function, c.call, c.result, resume);
+        if (!driver.calls().fired) continue;  // the run has fewer calls than the one that counted
+        fired++;
+        if (result.status != 0) {
+            failed++;
+            expect_one_line(result, "train_gpt2");
+            EXPECT_NO_THROW(check_checkpoint(run, 2));
+            const ProgramResult resumed = run_program(resume);
+            EXPECT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+        }
+        expect_same_files(whole, run, 7);
+        if (HasFailure()) break;
+    }
+    printf("%d faults, %d of which ended the run\n", fired, failed);
+    EXPECT_GE(fired, 40);
+    EXPECT_GE(failed, 35);
+}
+
+TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    const std::vector<std::string> options = {"-x", "6",    "-v",       "0",      "-s", "0",
+                                              "-l", "0.01", "--device", device(), "-e", one_layer};
+    ASSERT_EQ(driver.run(options).status, 0);  // counts
+    const long late = driver.calls().of["vkQueueSubmit2"] - 2;
+    auto lose = [&](const std::vector<std::string>& more) {
+        std::vector<std::string> command = {program, "-i", driver.train, "-e", one_layer,
+                                            "-b",    "3",  "-t",         "17"};
+        const ProgramResult result =
+            driver.run_with("vkQueueSubmit2", late, VK_ERROR_DEVICE_LOST, with(with(command, options), more));
+        expect_one_line(result, "train_gpt2");
+        EXPECT_NE(result.err.find("the GPU was lost in vkQueueSubmit2"), std::string::npos) << result.err;
+        return result.err;
+    };
+    EXPECT_NE(lose({}).find("there is no -o"), std::string::npos);
+    EXPECT_NE(lose({"-o", driver / "a"}).find("there is no checkpoint yet"), std::string::npos);
+    const std::string message = lose({"-o", driver / "b", "-n", "2"});
+    EXPECT_NE(message.find("-y 1 resumes from there"), std::string::npos) << message;
+    const int saved = find_latest_checkpoint(driver / "b").step;
+    EXPECT_GE(saved, 2);
+    EXPECT_NE(message.find("the steps after " + std::to_string(saved) + " are lost"), std::string::npos)
+        << message;
+}
+
+TEST(VulkanFaults, EvalAndGenerateEndWithOneLine) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    const std::string model = "custom:layers=1,heads=2,channels=24,max_seq_len=32,vocab=257";
+    const std::vector<std::vector<std::string>> commands = {
+        {BINARY_DIR "/eval", "-e", model, "-i", driver.val, "-b", "2", "-m", "2", "--device", device()},
+        {BINARY_DIR "/generate", "-e", model, "-n", "4", "text", "--device", device()}};
+    for (const std::vector<std::string>& command : commands) {
+        const std::string name = std::filesystem::path(command[0]).filename();
+        const ProgramResult undisturbed = run_program(command);
+        ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
+        const Calls calls = driver.calls();
+        for (const char* function : {"vkQueueSubmit2", "vkWaitSemaphores", "vkAllocateMemory"})
+            for (const long call : {1l, calls.of.at(function) / 2, calls.of.at(function)}) {
+                SCOPED_TRACE(name + ", " + function + ", call " + std::to_string(call));
+                const VkResult fault =
+                    can_lose_device(function) ? VK_ERROR_DEVICE_LOST : VK_ERROR_OUT_OF_DEVICE_MEMORY;
+                const ProgramResult result = driver.run_with(function, call, fault, command);
+                ASSERT_TRUE(driver.calls().fired);
+                // 0: the fault came while memory was freed at the end
+                EXPECT_TRUE(result.status == 1 || result.out == undisturbed.out) << result.out;
+                // after the line that names the device
+                EXPECT_EQ(
+                    count_lines(result.err.substr(std::min(result.err.size(), result.err.find(name + ": ")))),
+                    result.status)
+                    << result.err;
+            }
+    }
+}
