@@ -1,5 +1,5 @@
 // Runs of train_gpt2 whose file operations fail: after each, there was no abort, at most one error line, the
-// earlier checkpoint resumes with the same bits, and nothing is left over. tests/file_fault.cpp makes the
+// earlier checkpoint resumes bit-identically, and nothing is left over. tests/file_fault.cpp makes the
 // calls fail. A sample of the calls is tested, with a printed seed; FILE_FAULT_ALL=1 tests all of them.
 #include <gtest/gtest.h>
 

@@ -119,7 +119,7 @@ static std::vector<int> leaders(int rank, int size) {
     return all;
 }
 
-// Numbers the ranks machine by machine: launchers may deal them out in turns (srun --distribution=cyclic).
+// Numbers the ranks machine by machine: launchers may deal them out cyclically (srun --distribution=cyclic).
 static Transport number_ranks() {
     int rank, size;
     MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
