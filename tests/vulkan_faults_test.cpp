@@ -29,12 +29,12 @@ struct Calls {
 struct FaultyDriver : Data {
     FaultyDriver() {
         setenv("XDG_CACHE_HOME", (*this / "cache").c_str(), 1);
-        setenv("VK_LAYER_PATH", BINARY_DIR "/vulkan_fault_layer", 1);
+        setenv("VK_ADD_LAYER_PATH", BINARY_DIR "/vulkan_fault_layer", 1);
         setenv("VK_INSTANCE_LAYERS", "VK_LAYER_LLMC_fault", 1);
         setenv("VULKAN_FAULT_LOG", (*this / "calls").c_str(), 1);
     }
     ~FaultyDriver() {
-        for (const char* name : {"VK_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_FAULT_LOG", "VULKAN_FAULT"})
+        for (const char* name : {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_FAULT_LOG", "VULKAN_FAULT"})
             unsetenv(name);
     }
     // Runs a program whose call number `call` of `function` returns `result`.
