@@ -120,9 +120,8 @@ int main(int argc, char** argv) {
         std::optional<Tokenizer> tokenizer = find_model_tokenizer(options.model, config);
         if (!tokenizer)
             fail(
-                "no tokenizer of %d tokens for %s: name one with --tokenizer (prepare_data --make-tokenizer "
-                "makes "
-                "gpt2_tokenizer.bin)",
+                "no tokenizer of %d tokens for %s: name one with --tokenizer (prepare_data "
+                "--make-tokenizer makes gpt2_tokenizer.bin)",
                 config.vocab_size, options.model.model.c_str());
         const std::string prompt = read_prompt(options);
         with_precision(options.model.precision,

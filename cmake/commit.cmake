@@ -1,5 +1,5 @@
-# Writes OUTPUT, a header that names the git commit of SOURCE ("unknown" outside of a checkout); leaves an up-to-date
-# header as it is, so that nothing is recompiled. Run as: cmake -DSOURCE=... -DOUTPUT=... -P commit.cmake
+# Writes OUTPUT, a header that names the git commit of SOURCE ("unknown" outside of a checkout). An up-to-date
+# header is left alone, so that nothing is recompiled. Run as: cmake -DSOURCE=... -DOUTPUT=... -P commit.cmake
 execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12
   OUTPUT_VARIABLE commit ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT commit)

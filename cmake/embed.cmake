@@ -1,5 +1,5 @@
-# Writes OUTPUT, a C++ file that holds every SPIR-V file of FILES as an array of words; llmc/launchpad/shaders.h declares
-# what it defines. Run as: cmake -DOUTPUT=... -DFILES="a.spv;b.spv" -P embed.cmake
+# Writes OUTPUT, a C++ file that holds every SPIR-V file of FILES as an array of words, declared in
+# llmc/launchpad/shaders.h. Run as: cmake -DOUTPUT=... -DFILES="a.spv;b.spv" -P embed.cmake
 set(arrays "")
 set(table "")
 foreach(file ${FILES})

@@ -1,7 +1,7 @@
-# Compiles every shader to SPIR-V for each storage type, validates and optimizes it, and embeds the results in one
-# C++ file. Sets EMBEDDED_SHADERS to that file.
+# Compiles every shader to SPIR-V for each storage type, validates and optimizes it, and embeds the results in
+# one C++ file. Sets EMBEDDED_SHADERS to that file.
 
-# dev/setup.sh puts newer tools into .tools/bin where the system's are too old; the glob reconfigures when it does
+# dev/setup.sh installs newer tools in .tools/bin if the system's are too old; the glob then reconfigures.
 file(GLOB PRIVATE_TOOLS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/.tools/bin/*)
 set(TOOLS ${PROJECT_SOURCE_DIR}/.tools/bin)
 find_program(GLSLANG NAMES glslang glslangValidator HINTS ${TOOLS} NO_CACHE)
@@ -13,8 +13,8 @@ need(SPIRV_OPT spirv-opt spirv-tools)
 execute_process(COMMAND ${GLSLANG} --version OUTPUT_VARIABLE glslang_version)
 string(REGEX REPLACE "^Glslang Version: [0-9]+:([0-9.]+).*" "\\1" glslang_version "${glslang_version}")
 if(glslang_version VERSION_LESS 15.3)
-  message(FATAL_ERROR "${GLSLANG} is ${glslang_version}; bf16 shaders need 15.3 or later: run dev/setup.sh, or "
-    "configure with -DWITH_SHADERS=OFF for a build that runs on the CPU only")
+  message(FATAL_ERROR "${GLSLANG} is ${glslang_version}; bf16 shaders need 15.3 or later: "
+    "run dev/setup.sh, or configure with -DWITH_SHADERS=OFF for a build that runs on the CPU only")
 endif()
 
 set(SPV ${CMAKE_CURRENT_BINARY_DIR}/shaders)
@@ -41,5 +41,6 @@ endforeach()
 
 set(EMBEDDED_SHADERS ${CMAKE_CURRENT_BINARY_DIR}/embedded_shaders.cpp)
 add_custom_command(OUTPUT ${EMBEDDED_SHADERS}
-  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${EMBEDDED_SHADERS} "-DFILES=${SPVS}" -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${EMBEDDED_SHADERS} "-DFILES=${SPVS}"
+    -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
   DEPENDS ${SPVS} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake COMMENT "Embedding shaders" VERBATIM)

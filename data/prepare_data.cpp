@@ -109,9 +109,8 @@ static std::vector<EncodedBlock> encode_all(const std::vector<TextBlock>& blocks
 static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, std::set<std::string>& noted) {
     if (encoded.not_utf8 == std::string::npos || !noted.insert(block.path).second) return;
     fprintf(stderr,
-            "prepare_data: note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (iconv converts "
-            "other "
-            "encodings)\n",
+            "prepare_data: note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (iconv "
+            "converts other encodings)\n",
             block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
 }
 

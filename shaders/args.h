@@ -3,8 +3,8 @@
 //
 // Reals is an array of the storage type of parameters, activations and gradients. Every kernel is built for
 // each storage type, with REAL_FP32, REAL_BF16 or REAL_FP16 defined. Floats is always fp32: statistics,
-// losses, optimizer state. The comment of an address gives its shape, with B T C V Vp NH as in llm.c; N and
-// num_rows are numbers of rows, B T during training.
+// losses, optimizer state. The comment of an address gives its shape, with B T C V Vp NH as in llm.c;
+// num_rows is B T during training.
 #ifndef ARGS_H
 #define ARGS_H
 
@@ -36,35 +36,35 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer AdamWSteps {
 #endif
 
 struct PeakCopyArgs {
-    Floats outp, inp;  // (4 N)
-    int N;
+    Floats outp, inp;  // (4 n)
+    int n;
 };
 
 struct MatrixLayoutArgs {
-    Floats accumulators, operands;  // (invocations of a subgroup, components): row-major element indices in the
-                                    // accumulator and in operand A
+    Floats accumulators, operands;  // (invocations of a subgroup, components): row-major element indices
+                                    // in the accumulator and in operand A
     int components;
 };
 
 // Operand values of peak_matrix.
-const int POWERS_OF_TWO = 0, SCATTERED_FACTORS = 1, UNIFORM_FACTORS = 2;
+const int POWERS_OF_TWO = 0, SCATTERED_OPERANDS = 1, UNIFORM_OPERANDS = 2;
 
 struct PeakFmaArgs {
     Floats outp;  // one value per invocation
-    int rounds;
+    int iterations;
 };
 
-// The kernel chain of dev/report/chain.h: rounds of one matmul and five pointwise operations.
+// The kernel chain of dev/report/chain.h: steps of one matmul and five pointwise operations.
 struct ChainArgs {
-    Floats next, state;   // (BATCH, n): after and before the round
-    Floats x;             // (BATCH, n): passed between the kernels of a round
+    Floats next, state;   // (BATCH, n): after and before the step
+    Floats x;             // (BATCH, n): passed between the kernels of a step
     Floats weight;        // (n, n)
     Floats inputs;        // (CHAIN_PERIOD, n)
     Floats gain, leak;    // (n)
     int n;
-    int round, rounds;    // index of the first round, number of rounds
+    int step, steps;      // index of the first step, number of steps
 };
-const int CHAIN_PERIOD = 10;  // rounds after which the inputs repeat
+const int CHAIN_PERIOD = 10;  // steps after which the inputs repeat
 const int CHAIN_ADD = 0;      // x += input
 const int CHAIN_TANH = 1;     // x = tanh(x)
 const int CHAIN_SCALE = 2;    // x *= gain
@@ -72,54 +72,54 @@ const int CHAIN_MIX = 3;      // x += leak * (state - x)
 const int CHAIN_SQUASH = 4;   // x /= 1 + |x|
 
 struct LayernormForwardArgs {
-    Reals outp;           // (N, C)
-    Floats mean, rstd;    // (N)
-    Reals inp;            // (N, C)
+    Reals outp;           // (num_rows, C)
+    Floats mean, rstd;    // (num_rows)
+    Reals inp;            // (num_rows, C)
     Reals weight, bias;   // (C)
-    int N, C;
+    int num_rows, C;
 };
 
 struct MatmulForwardArgs {
-    Reals outp;       // (N, OC)
-    Reals inp;        // (N, C)
+    Reals outp;       // (num_rows, OC)
+    Reals inp;        // (num_rows, C)
     Reals weight;     // (OC, C)
     Reals bias;       // (OC) or null
-    int N, C, OC;
+    int num_rows, C, OC;
 };
 
 struct MatmulDinpArgs {
-    Reals dinp;          // (N, C)
-    Reals dout, weight;  // (N, OC), (OC, C)
-    int N, C, OC;
+    Reals dinp;          // (num_rows, C)
+    Reals dout, weight;  // (num_rows, OC), (OC, C)
+    int num_rows, C, OC;
 };
 
 struct MatmulDweightArgs {
     Reals dweight;    // (OC, C)
     Floats partials;  // (splits, OC, C): written instead of dweight if splits > 1
-    Reals dout, inp;  // (N, OC), (N, C)
-    int N, C, OC;
-    int splits;       // of the rows
-    int slice_rows;   // rows per split; the last split may have fewer
-    int accumulate;   // 1: add to dweight; 0: overwrite it
+    Reals dout, inp;  // (num_rows, OC), (num_rows, C)
+    int num_rows, C, OC;
+    int splits;          // of the rows
+    int rows_per_split;  // the last split may have fewer
+    int accumulate;      // 1: add to dweight; 0: overwrite it
 };
 
-// Cooperative-matrix GEMMs (matmul5.glsl): outp (M, N) = a b, summed over K. The operand layouts are those of
-// the kernel's name.
+// Cooperative-matrix GEMMs (matmul5.glsl): outp (M, N) = a b, summed over K. The kernel's name says how
+// the operands are laid out.
 struct MatmulMatrixArgs {
     Reals outp;       // (M, N)
     Reals a, b;
     Reals bias;       // (N), used by some epilogues
     Reals other;      // (M, N): see the epilogue
-    Floats partials;  // (slices, M, N): split-K partial sums
-    int slices;       // splits of K
-    int slice_k;      // of K per split; the last split may have less
+    Floats partials;  // (splits, M, N): split-K partial sums
+    int splits;       // splits of K
+    int k_per_split;  // the last split may have less
 };
 // Reduces split-K partial sums and applies the epilogue.
-struct MatmulFinishArgs {
+struct MatmulReduceArgs {
     Reals outp, bias, other;  // as above
-    Floats partials;          // (slices, n)
+    Floats partials;          // (splits, n)
     uint64_t n;               // M N
-    int slices;               // splits of K
+    int splits;               // splits of K
 };
 const int EPILOGUE_NONE = 0;        // outp = a b
 const int EPILOGUE_BIAS = 1;        // outp = a b + bias
@@ -136,9 +136,9 @@ struct TransposeArgs {
 struct MatmulDbiasArgs {
     Reals dbias;      // (OC) +=
     Floats partials;  // (splits, OC): written instead of dbias if splits > 1
-    Reals dout;       // (N, OC)
-    int N, OC;
-    int splits, slice_rows;  // as above
+    Reals dout;       // (num_rows, OC)
+    int num_rows, OC;
+    int splits, rows_per_split;  // as above
 };
 
 struct MatmulSumArgs {
@@ -240,14 +240,15 @@ struct EncoderBackwardArgs {
 const int LONG_BUCKET = 32;  // positions; encoder_backward2 assigns whole workgroups to longer buckets
 
 struct LayernormBackwardArgs {
-    Reals dinp, dweight, dbias;  // (N, C), (C), (C)
-    Floats scratch;              // (teams, 2, C)
-    Reals added;                 // (N, C): added to dinp, and may be dinp itself; or null
-    Reals dout, inp, weight;     // (N, C), (N, C), (C)
-    Floats partials;             // (splits, N, C): split-K partial sums, read instead of dout if splits > 1
-    Floats mean, rstd;           // (N)
-    int N, C;
-    int teams;  // number of workgroups, which share the rows
+    Reals dinp, dweight, dbias;  // (num_rows, C), (C), (C)
+    Floats scratch;              // (workgroups, 2, C)
+    Reals added;                 // (num_rows, C): added to dinp, and may be dinp itself; or null
+    Reals dout, inp, weight;     // (num_rows, C), (num_rows, C), (C)
+    Floats partials;             // (splits, num_rows, C): split-K partial sums, read instead of dout if
+                                 // splits > 1
+    Floats mean, rstd;           // (num_rows)
+    int num_rows, C;
+    int workgroups;              // which share the rows
 };
 
 struct GeluForwardArgs {
@@ -274,13 +275,14 @@ struct ResidualForwardArgs {
 };
 
 struct FusedResidualLayernormForwardArgs {
-    Reals residual, normed;  // (N, C)
-    Floats mean, rstd;       // (N)
-    Reals inp1, inp2;        // (N, C)
-    Floats partials;         // (splits, N, C): split-K partial sums, read instead of inp2 if splits > 1
-    Reals product_bias;      // (C): added to the reduced partials; or null
+    Reals residual, normed;  // (num_rows, C)
+    Floats mean, rstd;       // (num_rows)
+    Reals inp1, inp2;        // (num_rows, C)
+    Floats partials;         // (splits, num_rows, C): split-K partial sums, read instead of inp2 if
+                             // splits > 1
+    Reals matmul_bias;       // (C): added to the reduced partials; or null
     Reals weight, bias;      // (C)
-    int N, C;
+    int num_rows, C;
 };
 
 #endif

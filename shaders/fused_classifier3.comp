@@ -63,7 +63,7 @@ void main() {
     for (; count % IN_FLIGHT != 0; count--) {
         x[0] = load_wide(logits, first + (count - 1) * BLOCK);
         [[unroll]] for (uint k = 0; k < FOURS; k++) x[0][k] = exp2((x[0][k] - row_largest) * LOG2E) * factor;
-        store_wide_quickly(logits, first + (count - 1) * BLOCK, x[0]);
+        store_wide_ties_away(logits, first + (count - 1) * BLOCK, x[0]);
     }
     for (; count > 0; count -= IN_FLIGHT) {
         const uint start = first + (count - IN_FLIGHT) * BLOCK;
@@ -71,7 +71,7 @@ void main() {
         [[unroll]] for (uint j = 0; j < IN_FLIGHT; j++) {
             [[unroll]] for (uint k = 0; k < FOURS; k++)
                 x[j][k] = exp2((x[j][k] - row_largest) * LOG2E) * factor;
-            store_wide_quickly(logits, start + j * BLOCK, x[j]);
+            store_wide_ties_away(logits, start + j * BLOCK, x[j]);
         }
     }
     if (has_target) store(logits, target, exp2((at_target - row_largest) * LOG2E) * factor - args.dloss);

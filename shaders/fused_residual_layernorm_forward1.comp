@@ -8,7 +8,7 @@ layout(push_constant, scalar) uniform Push { FusedResidualLayernormForwardArgs a
 
 void main() {
     const uint64_t row = global_index();
-    if (row >= uint64_t(args.N)) return;
+    if (row >= uint64_t(args.num_rows)) return;
     const uint C = args.C;
     Reals inp1 = real_row(args.inp1, row, C), inp2 = real_row(args.inp2, row, C);
     Reals residual = real_row(args.residual, row, C), normed = real_row(args.normed, row, C);

@@ -13,14 +13,14 @@ layout(constant_id = 4) const uint HAS_BIAS = 0;  // 1: the split-K GEMM has a b
 
 mat2x4 load_inp2(uint row, uint i) {
     if (SPLITS == 1) return load_wide(real_row(args.inp2, row, args.C), i);
-    mat2x4 sum = reduce_split_k(args.partials, row, args.N, args.C, i);
-    if (HAS_BIAS == 1) sum += load_wide(args.product_bias, i);
+    mat2x4 sum = reduce_split_k(args.partials, row, args.num_rows, args.C, i);
+    if (HAS_BIAS == 1) sum += load_wide(args.matmul_bias, i);
     return stored_wide(sum);
 }
 
 void main() {
     const uint64_t row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;
-    if (row >= uint64_t(args.N)) return;
+    if (row >= uint64_t(args.num_rows)) return;
     const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
     Reals inp1 = real_row(args.inp1, row, args.C);
     Reals residual = real_row(args.residual, row, args.C), normed = real_row(args.normed, row, args.C);

@@ -27,12 +27,12 @@ float gelu_slope(float x) {
 
 // Faster versions for results that are rounded to 16 bits: one exponential and one reciprocal each. For large
 // negative x the exponential is infinite, and its reciprocal 0.
-float quick_sigmoid(float x, float xx) {
+float fast_sigmoid(float x, float xx) {
     const float LOG2E = 1.442695041;
     return 1 / (1 + exp2(x * (-2 * LOG2E * GELU_SCALE + xx * (-2 * LOG2E * GELU_SCALE * GELU_CUBE))));
 }
-float quick_gelu(float x) { return x * quick_sigmoid(x, min(x * x, 100)); }
-float quick_gelu_slope(float x) {
-    const float xx = min(x * x, 100), sigmoid = quick_sigmoid(x, xx);
+float fast_gelu(float x) { return x * fast_sigmoid(x, min(x * x, 100)); }
+float fast_gelu_slope(float x) {
+    const float xx = min(x * x, 100), sigmoid = fast_sigmoid(x, xx);
     return sigmoid + x * (sigmoid - sigmoid * sigmoid) * (2 * GELU_SCALE + 6 * GELU_SCALE * GELU_CUBE * xx);
 }

@@ -12,7 +12,7 @@ layout(push_constant, scalar) uniform Push { GeluForwardArgs args; };
 #ifdef REAL_FP32
 float gelu1(float x) { return gelu(x); }
 #else
-float gelu1(float x) { return quick_gelu(x); }
+float gelu1(float x) { return fast_gelu(x); }
 #endif
 vec4 gelu4(vec4 x) { return vec4(gelu1(x.x), gelu1(x.y), gelu1(x.z), gelu1(x.w)); }
 mat2x4 gelu_pack(mat2x4 x) { return mat2x4(gelu4(x[0]), gelu4(x[1])); }

@@ -8,7 +8,7 @@ layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
 
 void main() {
     const uint64_t row = global_index();
-    if (row >= uint64_t(args.N)) return;
+    if (row >= uint64_t(args.num_rows)) return;
     const uint C = args.C;
     const bool adds = uint64_t(args.added) != 0;
     Reals dinp = real_row(args.dinp, row, C), added = real_row(args.added, row, C);

@@ -10,7 +10,7 @@ void main() {
     const uint64_t c = global_index();
     if (c >= uint64_t(args.C)) return;
     float dweight = 0, dbias = 0;
-    for (uint row = 0; row < args.N; row++) {
+    for (uint row = 0; row < args.num_rows; row++) {
         const float d = load(real_row(args.dout, row, args.C), uint(c));
         const float x = load(real_row(args.inp, row, args.C), uint(c));
         dweight += d * (x - args.mean.x[row]) * args.rstd.x[row];

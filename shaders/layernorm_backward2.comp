@@ -25,12 +25,12 @@ vec2 row_sums(vec2 v, uint iteration) {
 
 void main() {
     const uint group = group_index(), C = args.C, packs = C / WIDTH, first = gl_LocalInvocationID.x;
-    if (group >= args.teams) return;
+    if (group >= args.workgroups) return;
     vec4 dweight[PACKS], dbias[PACKS];
     [[unroll]] for (uint k = 0; k < PACKS; k++) dweight[k] = dbias[k] = vec4(0);
     const bool adds = uint64_t(args.added) != 0;
     uint iteration = 0;
-    for (uint row = group; row < args.N; row += args.teams) {
+    for (uint row = group; row < args.num_rows; row += args.workgroups) {
         Reals dinp = real_row(args.dinp, row, C), added = real_row(args.added, row, C);
         Reals dout = real_row(args.dout, row, C), inp = real_row(args.inp, row, C);
         const float mean = args.mean.x[row], rstd = args.rstd.x[row];

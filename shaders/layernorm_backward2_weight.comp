@@ -1,6 +1,6 @@
 // LayerNorm backward, the gradients of weight and bias: one workgroup sums 32 columns of scratch, to which
-// every workgroup of layernorm_backward2 or 3 has written one row. `lanes` invocations share a column: each of
-// them sums every lanes-th row, then the first one adds up their sums in order.
+// every workgroup of layernorm_backward2 or 3 has written one row. `lanes` invocations share a column: each
+// sums every lanes-th row, then the first one adds up their sums in order.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -14,7 +14,7 @@ void main() {
     const uint id = gl_LocalInvocationID.x, lane = id / COLUMNS, lanes = BLOCK / COLUMNS, C = args.C;
     const uint column = group_index() * COLUMNS + id % COLUMNS;
     float sum = 0;
-    for (uint row = lane; row < args.teams && column < 2 * C; row += lanes)
+    for (uint row = lane; row < args.workgroups && column < 2 * C; row += lanes)
         sum += float_row(args.scratch, row, 2 * C).x[column];
     sums[id] = sum;
     barrier();

@@ -19,16 +19,16 @@ float mean[ROWS], rstd[ROWS];
 
 uvec4 load_dout(uint row, uint i) {
     if (SPLITS == 1) return load_raw(real_row(args.dout, row, args.C), i);
-    return raw_of(reduce_split_k(args.partials, row, args.N, args.C, i));
+    return raw_of(reduce_split_k(args.partials, row, args.num_rows, args.C, i));
 }
 
 // Prefetches ROWS rows from `row` on. Rows and packs outside of the tensor repeat the last one.
 void load_rows(uint row) {
-    if (row >= args.N) return;
+    if (row >= args.num_rows) return;
     const uint packs = args.C * REAL_BYTES / 16;
     const bool adds = uint64_t(args.added) != 0;
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        const uint at = min(row + r, args.N - 1);
+        const uint at = min(row + r, args.num_rows - 1);
         mean[r] = args.mean.x[at];
         rstd[r] = args.rstd.x[at];
         [[unroll]] for (uint k = 0; k < PACKS; k++) {
@@ -42,7 +42,7 @@ void load_rows(uint row) {
 
 void main() {
     const uint group = group_index(), C = args.C, packs = C * REAL_BYTES / 16, id = gl_LocalInvocationID.x;
-    if (group >= args.teams) return;
+    if (group >= args.workgroups) return;
     vec4 weight[PACKS * RAW_FOURS], dweight[PACKS * RAW_FOURS], dbias[PACKS * RAW_FOURS];
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uvec4 raw = load_raw(args.weight, min(id + k * BLOCK, packs - 1));
@@ -51,7 +51,7 @@ void main() {
     [[unroll]] for (uint k = 0; k < PACKS * RAW_FOURS; k++) dweight[k] = dbias[k] = vec4(0);
     uint iteration = 0;
     load_rows(group * ROWS);
-    for (uint row = group * ROWS; row < args.N; row += args.teams * ROWS, iteration++) {
+    for (uint row = group * ROWS; row < args.num_rows; row += args.workgroups * ROWS, iteration++) {
         vec4 norm[FIELDS * RAW_FOURS], d[FIELDS * RAW_FOURS];
         uvec4 before[FIELDS];
         float scale[ROWS];
@@ -61,7 +61,8 @@ void main() {
             scale[r] = rstd[r];
             [[unroll]] for (uint k = 0; k < PACKS; k++) {
                 const uint field = r * PACKS + k;
-                const uvec4 gradients = row + r < args.N && id + k * BLOCK < packs ? dout[field] : uvec4(0);
+                const bool inside = row + r < args.num_rows && id + k * BLOCK < packs;
+                const uvec4 gradients = inside ? dout[field] : uvec4(0);
                 before[field] = added[field];
                 [[unroll]] for (uint j = 0; j < RAW_FOURS; j++) {
                     const uint f = field * RAW_FOURS + j, w = k * RAW_FOURS + j;
@@ -76,7 +77,7 @@ void main() {
             sums = subgroupAdd(sums);
             if (subgroupElect()) subgroup_sums[first + r * BLOCK + gl_SubgroupID] = sums;
         }
-        load_rows(row + args.teams * ROWS);
+        load_rows(row + args.workgroups * ROWS);
         barrier();
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             vec2 sums = vec2(0);
@@ -89,7 +90,7 @@ void main() {
                     result[j] = unpack_raw(before[r * PACKS + k], j) +
                                 (d[f] - sums.x - norm[f] * sums.y) * scale[r];
                 }
-                if (row + r < args.N && id + k * BLOCK < packs)
+                if (row + r < args.num_rows && id + k * BLOCK < packs)
                     store_raw(real_row(args.dinp, row + r, C), id + k * BLOCK, result);
             }
         }

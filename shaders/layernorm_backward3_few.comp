@@ -15,23 +15,23 @@ shared vec2 lane_sums[BLOCK];
 
 float load_dout(uint row, uint column) {
     if (SPLITS == 1) return load(real_row(args.dout, row, args.C), column);
-    return stored(reduce_split_k(args.partials, row, args.N, args.C, column)[0]).x;
+    return stored(reduce_split_k(args.partials, row, args.num_rows, args.C, column)[0]).x;
 }
 
 void main() {
     const uint id = gl_LocalInvocationID.x, lane = id / COLUMNS, lanes = BLOCK / COLUMNS, C = args.C;
     const uint column = group_index() * COLUMNS + id % COLUMNS, from = min(column, C - 1);
     vec2 sums = vec2(0);  // for dweight, dbias
-    for (uint first = lane; first < args.N; first += UNROLL * lanes) {
+    for (uint first = lane; first < args.num_rows; first += UNROLL * lanes) {
         vec2 terms[UNROLL];
         [[unroll]] for (uint k = 0; k < UNROLL; k++) {
-            const uint row = min(first + k * lanes, args.N - 1);
+            const uint row = min(first + k * lanes, args.num_rows - 1);
             const float g = load_dout(row, from);
             terms[k] =
                 vec2(g * (load(real_row(args.inp, row, C), from) - args.mean.x[row]) * args.rstd.x[row], g);
         }
         [[unroll]] for (uint k = 0; k < UNROLL; k++)
-            if (first + k * lanes < args.N) sums += terms[k];
+            if (first + k * lanes < args.num_rows) sums += terms[k];
     }
     lane_sums[id] = sums;
     barrier();

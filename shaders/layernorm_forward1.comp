@@ -7,7 +7,7 @@ layout(push_constant, scalar) uniform Push { LayernormForwardArgs args; };
 
 void main() {
     const uint64_t row = global_index();
-    if (row >= uint64_t(args.N)) return;
+    if (row >= uint64_t(args.num_rows)) return;
     const uint C = args.C;
     Reals inp = real_row(args.inp, row, C);
     Reals outp = real_row(args.outp, row, C);

@@ -8,7 +8,7 @@ layout(push_constant, scalar) uniform Push { LayernormForwardArgs args; };
 
 void main() {
     const uint row = group_index();
-    if (row >= args.N) return;
+    if (row >= args.num_rows) return;
     const uint C = args.C, first = gl_LocalInvocationID.x;
     Reals inp = real_row(args.inp, row, C);
     Reals outp = real_row(args.outp, row, C);

@@ -10,7 +10,7 @@ layout(constant_id = 2) const uint PACKS = 8;  // of a row, per invocation of th
 
 void main() {
     const uint64_t row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;
-    if (row >= uint64_t(args.N)) return;
+    if (row >= uint64_t(args.num_rows)) return;
     const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
     Reals inp = real_row(args.inp, row, args.C), outp = real_row(args.outp, row, args.C);
     mat2x4 x[PACKS];

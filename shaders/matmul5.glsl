@@ -279,7 +279,7 @@ void combine_strip(uvec4 values[RESULT_ACCESSES], uint i) {
             accumulators[i * FRAGMENTS_N + j] += other;
         else
             for (int e = 0; e < other.length(); e++)
-                accumulators[i * FRAGMENTS_N + j][e] *= quick_gelu_slope(other[e]);
+                accumulators[i * FRAGMENTS_N + j][e] *= fast_gelu_slope(other[e]);
     }
     subgroupBarrier();
 }
@@ -287,15 +287,15 @@ void combine_strip(uvec4 values[RESULT_ACCESSES], uint i) {
 void main() {
     const uint tiles_m = (M + TILE_M - 1) / TILE_M, tiles_n = (N + TILE_N - 1) / TILE_N;
     const uint split = group_index() / (tiles_m * tiles_n), i_tile = group_index() % (tiles_m * tiles_n);
-    if (split >= args.slices) return;
+    if (split >= args.splits) return;
     const uint first = i_tile / (PANEL * tiles_n) * PANEL, height = min(PANEL, tiles_m - first);
     const uint in_panel = i_tile % (PANEL * tiles_n);
-    const uint begin = split * args.slice_k;
+    const uint begin = split * args.k_per_split;
     const Position p =
         Position((first + in_panel % height) * TILE_M, in_panel / height * TILE_N,
                  gl_SubgroupID % (TILE_M / SUBGROUP_M) * SUBGROUP_M,
                  gl_SubgroupID % SUBGROUPS / (TILE_M / SUBGROUP_M) * SUBGROUP_N, split,
-                 min(begin + args.slice_k, K), gl_SubgroupID / SUBGROUPS);
+                 min(begin + args.k_per_split, K), gl_SubgroupID / SUBGROUPS);
     initialize_accumulators(p);
     main_loop(p, begin);
     if (K_GROUPS > 1) reduce_k_groups(p);
@@ -327,7 +327,7 @@ void main() {
                 accumulators[i * FRAGMENTS_N + j] = FragmentSum(stored);
 #endif
                 for (int e = 0; e < accumulators[i * FRAGMENTS_N + j].length(); e++)
-                    accumulators[i * FRAGMENTS_N + j][e] = quick_gelu(accumulators[i * FRAGMENTS_N + j][e]);
+                    accumulators[i * FRAGMENTS_N + j][e] = fast_gelu(accumulators[i * FRAGMENTS_N + j][e]);
             }
             subgroupBarrier();
         }

@@ -7,13 +7,13 @@
 
 layout(constant_id = 12) const uint N = 8;  // constants are numbered as in matmul5.glsl
 layout(constant_id = 15) const uint EPILOGUE = 0;
-layout(push_constant, scalar) uniform Push { MatmulFinishArgs args; };
+layout(push_constant, scalar) uniform Push { MatmulReduceArgs args; };
 
 void main() {
     const uint64_t i = global_index();  // in units of eight elements
     if (i * 8 >= args.n) return;
     mat2x4 sum = mat2x4(0);
-    for (uint split = 0; split < args.slices; split++) {
+    for (uint split = 0; split < args.splits; split++) {
         Floats4 partials = Floats4(uint64_t(args.partials) + (split * args.n + i * 8) * 4);
         sum += mat2x4(partials.x[0], partials.x[1]);
     }
@@ -27,8 +27,8 @@ void main() {
     mat2x4 other = mat2x4(0);
     if (EPILOGUE == EPILOGUE_GELU_SLOPE) other = load8(args.other, at);
     [[unroll]] for (uint e = 0; e < 8; e++) {
-        if (EPILOGUE == EPILOGUE_GELU) sum[e / 4][e % 4] = quick_gelu(sum[e / 4][e % 4]);
-        if (EPILOGUE == EPILOGUE_GELU_SLOPE) sum[e / 4][e % 4] *= quick_gelu_slope(other[e / 4][e % 4]);
+        if (EPILOGUE == EPILOGUE_GELU) sum[e / 4][e % 4] = fast_gelu(sum[e / 4][e % 4]);
+        if (EPILOGUE == EPILOGUE_GELU_SLOPE) sum[e / 4][e % 4] *= fast_gelu_slope(other[e / 4][e % 4]);
     }
     store8(args.outp, at, sum);
 }

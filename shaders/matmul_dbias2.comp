@@ -19,9 +19,9 @@ void main() {
     if (split >= args.splits) return;
     const uint id = gl_LocalInvocationID.x, pack = group_index() % across * COLUMNS + id % COLUMNS;
     const bool inside = pack < args.OC / WIDTH;
-    const uint end = min((split + 1) * args.slice_rows, args.N);
+    const uint end = min((split + 1) * args.rows_per_split, args.num_rows);
     mat2x4 sum = mat2x4(0);
-    uint row = split * args.slice_rows + id / COLUMNS;
+    uint row = split * args.rows_per_split + id / COLUMNS;
     for (; inside && row + (LOADS - 1) * LANES < end; row += LOADS * LANES) {
         mat2x4 values[LOADS];
         [[unroll]] for (uint k = 0; k < LOADS; k++)

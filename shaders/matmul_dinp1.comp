@@ -8,7 +8,7 @@ layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
 void main() {
     const uint64_t i = global_index();
     const uint C = args.C, OC = args.OC;
-    if (i >= uint64_t(args.N) * C) return;
+    if (i >= uint64_t(args.num_rows) * C) return;
     const uint64_t row = i / C;
     const uint c = uint(i % C);
     Reals dout = real_row(args.dout, row, OC);

@@ -9,8 +9,8 @@ layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
 void main() {
     const uint C = args.C, OC = args.OC;
     const uvec2 tile = tile_offset(C);
-    if (tile.x >= args.N) return;
-    const float sum = multiply(args.dout, args.weight, tile, args.N, C, OC, OC, C, false, true);
+    if (tile.x >= args.num_rows) return;
+    const float sum = multiply(args.dout, args.weight, tile, args.num_rows, C, OC, OC, C, false, true);
     const uint row = tile.x + local_row(), c = tile.y + local_column();
-    if (row < args.N && c < C) store(real_row(args.dinp, row, C), c, sum);
+    if (row < args.num_rows && c < C) store(real_row(args.dinp, row, C), c, sum);
 }

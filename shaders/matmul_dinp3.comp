@@ -7,14 +7,14 @@
 layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
 
 void main() {
-    const Tile tile = find_tile(args.N, C, 1);
+    const Tile tile = find_tile(args.num_rows, C, 1);
     if (tile.outside) return;
-    multiply(Operand(args.dout, args.N, OC, false), Operand(args.weight, C, C, true), tile, 0, OC);
+    multiply(Operand(args.dout, args.num_rows, OC, false), Operand(args.weight, C, C, true), tile, 0, OC);
     if (k_group() != 0) return;
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         [[unroll]] for (uint j = 0; j < 2; j++) {
             const uint row = tile.row + row_in_tile(i), column = tile.column + column_in_tile(j);
-            if (row < args.N && column < C)
+            if (row < args.num_rows && column < C)
                 store_four(real_row(args.dinp, row, C), column, accumulators[i][j], C);
         }
 }

@@ -8,13 +8,14 @@ layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
 
 void main() {
     const uint C = args.C, OC = args.OC;
-    if (tile_row(C) >= args.N) return;
-    multiply(Operand(args.dout, args.N, OC, 1), Operand(args.weight, C, 1, C), OC);
+    if (tile_row(C) >= args.num_rows) return;
+    multiply(Operand(args.dout, args.num_rows, OC, 1), Operand(args.weight, C, 1, C), OC);
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         const uint column = tile_column(C, c);
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             const uint row = tile_row(C) + r;
-            if (row < args.N && column < C) store(real_row(args.dinp, row, C), column, accumulators[r][c]);
+            if (row < args.num_rows && column < C)
+                store(real_row(args.dinp, row, C), column, accumulators[r][c]);
         }
     }
 }

@@ -11,7 +11,7 @@ void main() {
     if (i >= uint64_t(OC) * C) return;
     const uint oc = uint(i / C), c = uint(i % C);
     float sum = 0;
-    for (uint row = 0; row < args.N; row++)
+    for (uint row = 0; row < args.num_rows; row++)
         sum += load(real_row(args.dout, row, OC), oc) * load(real_row(args.inp, row, C), c);
     Reals dweight = real_row(args.dweight, oc, C);
     if (args.accumulate != 0) sum += load(dweight, c);

@@ -10,7 +10,7 @@ void main() {
     const uint C = args.C, OC = args.OC;
     const uvec2 tile = tile_offset(C);
     if (tile.x >= OC) return;
-    float sum = multiply(args.dout, args.inp, tile, OC, C, args.N, OC, C, true, true);
+    float sum = multiply(args.dout, args.inp, tile, OC, C, args.num_rows, OC, C, true, true);
     const uint oc = tile.x + local_row(), c = tile.y + local_column();
     if (oc >= OC || c >= C) return;
     Reals dweight = real_row(args.dweight, oc, C);

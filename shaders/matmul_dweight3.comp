@@ -25,7 +25,8 @@ void store_partial4(Floats p, uint column, vec4 v) {
 void main() {
     const Tile tile = find_tile(OC, C, args.splits);
     if (tile.outside) return;
-    const uint first = tile.split * args.slice_rows, end = min(first + args.slice_rows, args.N);
+    const uint first = tile.split * args.rows_per_split;
+    const uint end = min(first + args.rows_per_split, args.num_rows);
     multiply(Operand(args.dout, OC, OC, true), Operand(args.inp, C, C, true), tile, first, end);
     if (k_group() != 0) return;
     [[unroll]] for (uint i = 0; i < ROWS; i++)

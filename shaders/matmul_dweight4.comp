@@ -9,7 +9,7 @@ layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
 void main() {
     const uint C = args.C, OC = args.OC;
     if (tile_row(C) >= OC) return;
-    multiply(Operand(args.dout, OC, 1, OC), Operand(args.inp, C, 1, C), args.N);
+    multiply(Operand(args.dout, OC, 1, OC), Operand(args.inp, C, 1, C), args.num_rows);
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         const uint column = tile_column(C, c);
         [[unroll]] for (uint r = 0; r < ROWS; r++) {

@@ -8,7 +8,7 @@ layout(push_constant, scalar) uniform Push { MatmulForwardArgs args; };
 void main() {
     const uint64_t i = global_index();
     const uint C = args.C, OC = args.OC;
-    if (i >= uint64_t(args.N) * OC) return;
+    if (i >= uint64_t(args.num_rows) * OC) return;
     const uint64_t row = i / OC;
     const uint oc = uint(i % OC);
     Reals inp = real_row(args.inp, row, C);

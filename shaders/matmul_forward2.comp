@@ -9,9 +9,9 @@ layout(push_constant, scalar) uniform Push { MatmulForwardArgs args; };
 void main() {
     const uint C = args.C, OC = args.OC;
     const uvec2 tile = tile_offset(OC);
-    if (tile.x >= args.N) return;
-    const float sum = multiply(args.inp, args.weight, tile, args.N, OC, C, C, C, false, false);
+    if (tile.x >= args.num_rows) return;
+    const float sum = multiply(args.inp, args.weight, tile, args.num_rows, OC, C, C, C, false, false);
     const uint row = tile.x + local_row(), oc = tile.y + local_column();
-    if (row >= args.N || oc >= OC) return;
+    if (row >= args.num_rows || oc >= OC) return;
     store(real_row(args.outp, row, OC), oc, sum + (uint64_t(args.bias) != 0 ? load(args.bias, oc) : 0));
 }

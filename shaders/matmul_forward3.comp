@@ -7,9 +7,9 @@
 layout(push_constant, scalar) uniform Push { MatmulForwardArgs args; };
 
 void main() {
-    const Tile tile = find_tile(args.N, OC, 1);
+    const Tile tile = find_tile(args.num_rows, OC, 1);
     if (tile.outside) return;
-    multiply(Operand(args.inp, args.N, C, false), Operand(args.weight, OC, C, false), tile, 0, C);
+    multiply(Operand(args.inp, args.num_rows, C, false), Operand(args.weight, OC, C, false), tile, 0, C);
     if (k_group() != 0) return;
     [[unroll]] for (uint j = 0; j < 2; j++) {
         const uint column = tile.column + column_in_tile(j);
@@ -18,7 +18,7 @@ void main() {
             bias = load_four(uint64_t(args.bias) + column * REAL_BYTES, OC - column);
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
             const uint row = tile.row + row_in_tile(i);
-            if (row < args.N && column < OC)
+            if (row < args.num_rows && column < OC)
                 store_four(real_row(args.outp, row, OC), column, accumulators[i][j] + bias, OC);
         }
     }

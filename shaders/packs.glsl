@@ -31,9 +31,9 @@ void store_wide(Reals p, uint i, mat2x4 v) {
         store_pack(p, i, v[0]);
 }
 
-// store_wide() for compute-bound kernels, where rounding costs time. For bf16, ties round away from zero, which
-// takes fewer instructions.
-void store_wide_quickly(Reals p, uint i, mat2x4 v) {
+// store_wide() for compute-bound kernels, where rounding costs time. For bf16, ties round away from zero,
+// which takes fewer instructions.
+void store_wide_ties_away(Reals p, uint i, mat2x4 v) {
 #ifdef REAL_BF16
     uvec4 rounded[2];
     [[unroll]] for (uint k = 0; k < 2; k++) {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Fails on an include in llmc/ that points to a higher folder, and prints it. A folder may include itself and the
-# folders below it in this list.
+# Fails on an include in llmc/ that points to a higher folder, and prints it. A folder may include itself and
+# the folders below it in this list.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 levels=(run program files model layers gemm measure launchpad cpu data distributed base)

@@ -96,8 +96,8 @@ TEST(HellaSwag, ExamplesThatDoNotFitTheFormatAreRefused) {
 TEST(HellaSwag, PublishedJsonIsParsed) {
     Tokenizer bytes = open_tokenizer("bytes");
     const std::string good =
-        R"({"ind": 24, "activity_label": "Roof", "ctx_a": "A man", "ctx_b": "he", "ctx": "A man. he", "label": 2,)"
-        R"( "endings": ["a", "b b", "c", "d"], "split": "val"})";
+        R"({"ind": 24, "activity_label": "Roof", "ctx_a": "A man", "ctx_b": "he", "ctx": "A man. he",)"
+        R"( "label": 2, "endings": ["a", "b b", "c", "d"], "split": "val"})";
     const HellaSwagExample example = parse_hellaswag(good, "line 1", bytes);
     EXPECT_EQ(example.label, 2);
     EXPECT_EQ(std::string(example.context.begin(), example.context.end()), "A man. he");

@@ -34,7 +34,8 @@ struct FaultyDriver : Data {
         setenv("VULKAN_FAULT_LOG", (*this / "calls").c_str(), 1);
     }
     ~FaultyDriver() {
-        for (const char* name : {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_FAULT_LOG", "VULKAN_FAULT"})
+        for (const char* name :
+             {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_FAULT_LOG", "VULKAN_FAULT"})
             unsetenv(name);
     }
     // Runs a program whose call number `call` of `function` returns `result`.

@@ -154,8 +154,8 @@ struct ChainOnGpu::Buffers {
                 .gain = pad.at(gain, n),
                 .leak = pad.at(leak, n),
                 .n = chain.n,
-                .round = s.first,
-                .rounds = s.steps};
+                .step = s.first,
+                .steps = s.steps};
     }
 };
 
@@ -183,7 +183,7 @@ void ChainOnGpu::record_step(int step) {
     const bool one_dispatch = variant == ChainVariant::one_dispatch;
     const int from = one_dispatch ? step % 2 : 0, to = one_dispatch ? 1 - from : 0;
     const ChainArgs args = buffers->arguments(chain, {.from = from, .to = to, .first = step, .steps = 1});
-    pad.dispatch("chain_product", {ceil_div(uint64_t(chain.n), subgroups)},
+    pad.dispatch("chain_matmul", {ceil_div(uint64_t(chain.n), subgroups)},
                  {subgroups * pad.limits().subgroup_size, batch, one_dispatch}, args);
     const Groups groups = {ceil_div(chain.start.size(), block)};
     if (variant == ChainVariant::fused)

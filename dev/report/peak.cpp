@@ -41,16 +41,17 @@ struct BestLoad {
 };
 
 static const char* operands_name(int values) {
-    return values == SCATTERED_FACTORS ? "scattered"
-           : values == UNIFORM_FACTORS ? "uniform"
-                                       : "powers of two";
+    return values == SCATTERED_OPERANDS ? "scattered"
+           : values == UNIFORM_OPERANDS ? "uniform"
+                                        : "powers of two";
 }
 
 // Compiling a kernel takes seconds on a software device and up to a second on a GPU, so quick runs try few.
 // The number of iterations does not affect the kernel.
 static std::vector<MatrixLoad> matrix_loads(const ReportRun& run) {
     const MatrixLoad usual = {4, 4, 4}, long_running = {4, 4, 4, 1024};
-    const MatrixLoad uniform = {4, 4, 4, 256, UNIFORM_FACTORS}, scattered = {4, 4, 4, 256, SCATTERED_FACTORS};
+    const MatrixLoad uniform = {4, 4, 4, 256, UNIFORM_OPERANDS},
+                     scattered = {4, 4, 4, 256, SCATTERED_OPERANDS};
     if (run.software()) return {usual, scattered};
     if (run.options.quick) return {usual, long_running, scattered};
     return {usual,     {2, 4, 4}, {8, 4, 4}, long_running, uniform,
@@ -66,11 +67,11 @@ static BestLoad try_matrix_loads(ReportRun& run, Table& table) {
         if (!run.pad->limits().fragment<Real>() || block > run.pad->limits().max_block) continue;
         const std::string what = format_string(
             "cooperative matrices, %s: %d subgroups, %d accumulators, %s operands", real_name<Real>(),
-            load.subgroups, load.down * load.across, operands_name(load.factors));
+            load.subgroups, load.down * load.across, operands_name(load.operands));
         Spread rate;
         if (!run.step(what, 0, [&] { rate = matrix_rate<Real>(*run.pad, load, repeats(run)); })) continue;
-        std::vector<Cell> row = {real_name<Real>(), load.subgroups, load.down * load.across, load.rounds,
-                                 operands_name(load.factors)};
+        std::vector<Cell> row = {real_name<Real>(), load.subgroups, load.down * load.across, load.iterations,
+                                 operands_name(load.operands)};
         add_spread(row, rate, 1e12);
         table.rows.push_back(row);
         if (!best.rate.count || rate.median > best.rate.median) best = {load, rate};
@@ -89,7 +90,7 @@ static void add_matrix_row(ReportRun& run, Table& arithmetic, Table& configurati
         best.rate.count
             ? format_string("%ux%ux%u, %d accumulators/subgroup, %d subgroups/workgroup, %d iterations",
                             shape.M, shape.N, shape.K, best.load.down * best.load.across, best.load.subgroups,
-                            best.load.rounds)
+                            best.load.iterations)
             : std::string("not supported by the device"));
     arithmetic.rows.push_back(row);
 }

@@ -4,6 +4,7 @@
 #include "dev/report/json_members.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/json.h"
 
 using nlohmann::json;
 
@@ -96,9 +97,7 @@ Report report_from_json(const json& object, const std::string& where) {
 }
 
 static json read_json(const std::string& path) {
-    json object = json::parse(read_whole_file(path, uint64_t(1) << 28), nullptr, false);
-    if (object.is_discarded()) fail("%s: not JSON", path.c_str());
-    return object;
+    return parse_json_object(read_whole_file(path, max_json_bytes), path);
 }
 
 Report read_report(const std::string& path) { return report_from_json(read_json(path), path); }

@@ -20,11 +20,11 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 
-// All processes but the last to arrive wait for `round` to change. Counters that different processes write
-// often have cache lines of their own.
+// All processes but the last to arrive wait for `generation` to change. Counters that different processes
+// write often have cache lines of their own.
 struct NodeState {
     alignas(64) std::atomic<uint32_t> arrived;
-    alignas(64) std::atomic<uint32_t> round;
+    alignas(64) std::atomic<uint32_t> generation;
     std::atomic<uint32_t> blocked;  // processes that the last one must wake; too high after one was killed
     std::atomic<uint32_t> aborting;
 };
@@ -113,27 +113,27 @@ static void wake_all(std::atomic<uint32_t>& word) {
 }
 
 int NodeBarrier::wait() {
-    const uint32_t round = state.round;
+    const uint32_t generation = state.generation;
     if (state.arrived.fetch_add(1) + 1 == uint32_t(local_size)) {
         state.arrived = 0;
-        state.round = round + 1;
-        if (state.blocked > 0) wake_all(state.round);
+        state.generation = generation + 1;
+        if (state.blocked > 0) wake_all(state.generation);
         return -1;
     }
     const double begin = now();
     for (double time = begin; time < begin + BLOCK_SECONDS; time = now()) {
-        if (state.round != round) return -1;
+        if (state.generation != generation) return -1;
         time < begin + SPIN_SECONDS ? relax_core() : void(sched_yield());
     }
     // Both sides are sequentially consistent: either the last process sees this one blocked, or this one sees
-    // the new round.
+    // the new generation.
     state.blocked++;
     int dead = -1;
     while (dead < 0) {
-        block_while(state.round, round);
-        if (state.round != round) break;
+        block_while(state.generation, generation);
+        if (state.generation != generation) break;
         dead = find_dead();
     }
     state.blocked--;
-    return state.round == round ? dead : -1;  // one that ended after the barrier is no loss
+    return state.generation == generation ? dead : -1;  // one that ended after the barrier is no loss
 }

@@ -104,8 +104,7 @@ void SharedMemory::resize(size_t size, const std::string& purpose) {
              host, purpose.c_str(), strerror(error));
     fail(
         "%s on %s has %s left, but %s needs %s: enlarge it (mount -o remount,size=..., docker: --shm-size) "
-        "or "
-        "remove files there",
+        "or remove files there",
         folder().c_str(), host, mib(available).c_str(), purpose.c_str(), mib(double(size)).c_str());
 }
 

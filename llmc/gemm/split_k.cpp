@@ -13,12 +13,12 @@ SplitKResult<Real> take_unreduced(LaunchPad& pad, const Real* value) {
 }
 
 template <class Real>
-void launch_split_k_reduction(LaunchPad& pad, const MatmulFinishArgs& args, int num_columns, int epilogue) {
+void launch_split_k_reduction(LaunchPad& pad, const MatmulReduceArgs& args, int num_columns, int epilogue) {
     // the specialization constants between the block size and the columns are the GEMM's own
     pad.dispatch<Real>(
         "matmul5_reduce", {ceil_div(args.n / 8, 128)},
         {128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uint32_t(num_columns), 0, 0, uint32_t(epilogue)}, args,
-        {.bytes = double(args.n) * (4.0 * args.slices + 2.0 * sizeof(Real))});
+        {.bytes = double(args.n) * (4.0 * args.splits + 2.0 * sizeof(Real))});
 }
 
 template <class Real>
@@ -26,17 +26,17 @@ void reduce_split_k(LaunchPad& pad, const SplitKResult<Real>& result, int num_ro
     if (result.splits == 1) return;
     if (C % 8) fail("reduce_split_k: rows of %d elements are no multiple of 8", C);
     const size_t n = size_t(num_rows) * C;
-    const MatmulFinishArgs args = {.outp = pad.at(result.value, n),
+    const MatmulReduceArgs args = {.outp = pad.at(result.value, n),
                                    .bias = pad.at(result.bias, size_t(C)),
                                    .other = 0,
                                    .partials = pad.at(result.partials, n * size_t(result.splits)),
                                    .n = n,
-                                   .slices = result.splits};
+                                   .splits = result.splits};
     launch_split_k_reduction<Real>(pad, args, C, result.bias ? EPILOGUE_BIAS : EPILOGUE_NONE);
 }
 
 #define INSTANTIATE(Real)                                                                        \
     template SplitKResult<Real> take_unreduced(LaunchPad&, const Real*);                         \
-    template void launch_split_k_reduction<Real>(LaunchPad&, const MatmulFinishArgs&, int, int); \
+    template void launch_split_k_reduction<Real>(LaunchPad&, const MatmulReduceArgs&, int, int); \
     template void reduce_split_k(LaunchPad&, const SplitKResult<Real>&, int, int);
 FOR_EACH_REAL(INSTANTIATE)

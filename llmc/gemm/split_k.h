@@ -29,4 +29,4 @@ void reduce_split_k(LaunchPad& pad, const SplitKResult<Real>& result, int num_ro
 // The kernel that does so: args.outp (rows of num_columns) = epilogue(sum of partials), EPILOGUE_... of
 // shaders/args.h.
 template <class Real>
-void launch_split_k_reduction(LaunchPad& pad, const MatmulFinishArgs& args, int num_columns, int epilogue);
+void launch_split_k_reduction(LaunchPad& pad, const MatmulReduceArgs& args, int num_columns, int epilogue);

@@ -225,8 +225,8 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     const FragmentShape f = pad.limits().fragment<Real>();
     const TileSizes t = sizes_of(shape, f);
     MatmulMatrixArgs launch_args = args;
-    launch_args.slices = plan.splits;
-    launch_args.slice_k = plan.split_k;
+    launch_args.splits = plan.splits;
+    launch_args.k_per_split = plan.split_k;
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
     pad.dispatch<Real>(
         kernel_of(gemm.layout), {count_tiles(gemm, t) * uint64_t(plan.splits)},

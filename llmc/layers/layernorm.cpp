@@ -219,9 +219,9 @@ static void layernorm_backward1(LaunchPad& pad, const LayerNormBackward<Real>& p
 static const int BACKWARD2_WORKGROUPS = 1024;
 static const uint32_t BACKWARD2_PACKS = 16;  // of a row that an invocation can hold
 
-// Scratch memory for the sums of dweight and dbias (args.teams, 2, C), one row for each workgroup.
+// Scratch memory for the sums of dweight and dbias (args.workgroups, 2, C), one row for each workgroup.
 static void use_scratch(LaunchPad& pad, LayernormBackwardArgs& args) {
-    const size_t floats = size_t(args.teams) * 2 * args.C;
+    const size_t floats = size_t(args.workgroups) * 2 * args.C;
     args.scratch = pad.at(pad.scratch(Scratch::layernorm, floats), floats);
 }
 
@@ -234,7 +234,7 @@ static uint32_t column_sum_block(const LaunchPad& pad) {
 template <class Real>
 static void add_workgroup_sums(LaunchPad& pad, const LayernormBackwardArgs& args) {
     pad.dispatch<Real>("layernorm_backward2_weight", {ceil_div(2 * uint64_t(args.C), 32)},
-                       {column_sum_block(pad)}, args, memory_traffic<float>(2.0 * args.teams * args.C));
+                       {column_sum_block(pad)}, args, memory_traffic<float>(2.0 * args.workgroups * args.C));
 }
 
 template <class Real>
@@ -245,9 +245,9 @@ static void layernorm_backward2(LaunchPad& pad, const LayerNormBackward<Real>& p
     while (ceil_div(p.C / width, block) > BACKWARD2_PACKS && 2 * block <= pad.limits().max_block) block *= 2;
     const uint32_t packs = uint32_t(ceil_div(p.C / width, block));
     if (packs > BACKWARD2_PACKS) return layernorm_backward1(pad, p, block_size);
-    args.teams = std::min(p.num_rows, BACKWARD2_WORKGROUPS);
+    args.workgroups = std::min(p.num_rows, BACKWARD2_WORKGROUPS);
     use_scratch(pad, args);
-    pad.dispatch<Real>("layernorm_backward2", {uint64_t(args.teams)}, {block, width, packs}, args,
+    pad.dispatch<Real>("layernorm_backward2", {uint64_t(args.workgroups)}, {block, width, packs}, args,
                        memory_traffic<Real>(4.0 * p.num_rows * p.C));
     pad.barrier();
     add_workgroup_sums<Real>(pad, args);
@@ -268,7 +268,8 @@ static void launch_few(LaunchPad& pad, const LayernormBackwardArgs& args, int sp
     const uint32_t columns = splits > 1 ? 8 : 32, block = column_sum_block(pad) / 32 * columns;
     const double bytes = sizeof(Real) + (splits > 1 ? 4.0 * splits : sizeof(Real));
     pad.dispatch<Real>("layernorm_backward3_few", {ceil_div(args.C, columns)},
-                       {block, 1, uint32_t(splits), columns}, args, {.bytes = bytes * args.N * args.C});
+                       {block, 1, uint32_t(splits), columns}, args,
+                       {.bytes = bytes * args.num_rows * args.C});
 }
 
 // Launches version 3, which reads dout as partials if splits > 1. Returns false if it does not support rows
@@ -280,14 +281,14 @@ static bool launch_backward3(LaunchPad& pad, LayernormBackwardArgs args, int spl
     if (wide_pack_width<Real>(args.C, {args.dinp, args.added, args.dout, args.inp, args.weight}) != pack ||
         packs > BACKWARD3_PACKS)
         return false;
-    const bool few = args.N <= FEW_ROWS;
-    args.teams = int(std::min<uint64_t>(ceil_div(args.N, rows), BACKWARD3_WORKGROUPS));
+    const bool few = args.num_rows <= FEW_ROWS;
+    args.workgroups = int(std::min<uint64_t>(ceil_div(args.num_rows, rows), BACKWARD3_WORKGROUPS));
     if (!few) use_scratch(pad, args);
     const double bytes = 3 * sizeof(Real) + (splits > 1 ? 4.0 * splits : sizeof(Real));
     const ConcurrentGroup group(&pad);
-    pad.dispatch<Real>("layernorm_backward3", {uint64_t(args.teams)},
+    pad.dispatch<Real>("layernorm_backward3", {uint64_t(args.workgroups)},
                        {block, pack, uint32_t(splits), packs, rows}, args,
-                       {.bytes = bytes * args.N * args.C});
+                       {.bytes = bytes * args.num_rows * args.C});
     if (few) {
         launch_few<Real>(pad, args, splits);
     } else {

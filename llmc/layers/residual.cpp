@@ -99,15 +99,15 @@ static void fused_residual_layernorm_forward1(LaunchPad& pad, const FusedResidua
 template <class Real>
 static bool launch_fused2(LaunchPad& pad, const FusedResidualLayernormForwardArgs& args, int splits,
                           int block_size) {
-    const uint32_t width = wide_pack_width<Real>(args.C, {args.residual, args.normed, args.inp1, args.inp2,
-                                                          args.product_bias, args.weight, args.bias});
-    const RowGrid grid = row_grid(pad.limits(), args.N, args.C / width, block_size);
+    const uint32_t width = wide_pack_width<Real>(
+        args.C, {args.residual, args.normed, args.inp1, args.inp2, args.matmul_bias, args.weight, args.bias});
+    const RowGrid grid = row_grid(pad.limits(), args.num_rows, args.C / width, block_size);
     if (grid.packs > MAX_ROW_PACKS) return false;
-    const double elements = double(args.N) * args.C;
+    const double elements = double(args.num_rows) * args.C;
     Work work = memory_traffic<Real>(4 * elements);
     if (splits > 1) work.bytes += elements * (4.0 * splits - sizeof(Real));  // partials replace inp2
     pad.dispatch<Real>("fused_residual_layernorm_forward2", {grid.groups},
-                       {grid.block, width, uint32_t(splits), grid.packs, args.product_bias != 0}, args, work);
+                       {grid.block, width, uint32_t(splits), grid.packs, args.matmul_bias != 0}, args, work);
     return true;
 }
 
@@ -163,7 +163,7 @@ void fused_residual_layernorm_forward(LaunchPad* pad, const FusedResidualLayerNo
     if (inp2.splits > 1) {
         FusedResidualLayernormForwardArgs args = fused_args(*pad, p);
         args.partials = pad->at(inp2.partials, size_t(inp2.splits) * p.num_rows * p.C);
-        args.product_bias = pad->at(inp2.bias, size_t(p.C));
+        args.matmul_bias = pad->at(inp2.bias, size_t(p.C));
         // One subgroup per workgroup, so that few rows spread over all SMs of a large GPU.
         if (launch_fused2<Real>(*pad, args, inp2.splits, 32)) return;
         reduce_split_k(*pad, inp2, p.num_rows, p.C);

@@ -45,7 +45,7 @@ static bool is_software(const LaunchPad& pad) { return pad.device().type == Devi
 struct GroupLoad {
     uint32_t block;  // invocations in a workgroup
     double work;     // flops or bytes of one iteration of one workgroup
-    int rounds;
+    int iterations;
     std::function<void(uint64_t groups, const PeakFmaArgs& args)> dispatch;
 };
 
@@ -56,13 +56,13 @@ static Spread group_rate(LaunchPad& pad, const GroupLoad& load, int repeats) {
     const uint64_t max_groups = small ? 1 << 12 : 1 << 16;
     Memory memory(&pad);
     float* outp = memory.allocate<float>(max_groups * load.block, "peak");
-    const PeakFmaArgs args = {pad.at(outp, max_groups * load.block), load.rounds};
+    const PeakFmaArgs args = {pad.at(outp, max_groups * load.block), load.iterations};
     uint64_t groups = small ? 8 : 1 << 10;
     auto launch = [&] { load.dispatch(groups, args); };
     warm_up(pad, launch, small ? 0 : 0.1);
     while (groups < max_groups && pad.gpu_seconds(launch) < 0.01) groups *= 4;
     return repeated(repeats, 1.0,
-                    [&] { return load.work * load.rounds * double(groups) / pad.gpu_seconds(launch); });
+                    [&] { return load.work * load.iterations * double(groups) / pad.gpu_seconds(launch); });
 }
 
 Spread fma_rate(LaunchPad& pad, int repeats) {
@@ -87,13 +87,13 @@ Spread matrix_rate(LaunchPad& pad, const MatrixLoad& load, int repeats) {
     auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
         pad.dispatch<Real>("peak_matrix", {groups},
                            {block, shape.M, shape.N, shape.K, uint32_t(load.down), uint32_t(load.across),
-                            uint32_t(load.factors)},
+                            uint32_t(load.operands)},
                            args);
     };
     const double multiplies = 16.0 * load.subgroups;  // of fragments, in an iteration of a workgroup
     return group_rate(pad,
                       {block, 2.0 * shape.M * shape.N * shape.K * multiplies,
-                       is_software(pad) ? load.rounds / 16 : load.rounds, dispatch},
+                       is_software(pad) ? load.iterations / 16 : load.iterations, dispatch},
                       repeats);
 }
 template Spread matrix_rate<bf16>(LaunchPad&, const MatrixLoad&, int);

@@ -18,7 +18,7 @@
 #include <arm_neon.h>
 #endif
 
-static const int ROUNDS = 20000;
+static const int ITERATIONS = 20000;
 static const int CHAINS = 12;  // independent ones: at least latency x issue rate of any CPU so far
 
 template <class Vector>
@@ -26,7 +26,7 @@ __attribute__((always_inline)) inline float multiply_and_add(float factor) {
     Vector acc[CHAINS];
     for (int i = 0; i < CHAINS; i++) acc[i] = Vector{} + float(i);  // the compiler would merge equal ones
     const Vector f = Vector{} + factor;
-    for (int round = 0; round < ROUNDS; round++)
+    for (int iteration = 0; iteration < ITERATIONS; iteration++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++) acc[i] = acc[i] * f + f;
     float total = 0;
@@ -42,7 +42,7 @@ __attribute__((always_inline)) inline float multiply_and_add(float factor) {
 
 struct Chains {
     int lanes;                   // multiply-adds per instruction
-    float (*run)(float factor);  // executes CHAINS * ROUNDS instructions
+    float (*run)(float factor);  // executes CHAINS * ITERATIONS instructions
 };
 
 #if defined(__x86_64__)
@@ -60,7 +60,7 @@ __attribute__((target("avx512f,avx512bf16"))) static float chains_bf16(float f) 
     __m512 acc[CHAINS];
     for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_set1_ps(float(i));
     const __m512bh pairs = __m512bh(_mm512_set1_epi32(int(bf16_pair(f))));
-    for (int round = 0; round < ROUNDS; round++)
+    for (int iteration = 0; iteration < ITERATIONS; iteration++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_dpbf16_ps(acc[i], pairs, pairs);
     float total = 0;
@@ -80,7 +80,7 @@ __attribute__((target("amx-tile,amx-bf16"))) static float chains_amx(float f) {
     _tile_zero(3);
     _tile_loadd(4, pairs, 64);
     _tile_loadd(5, pairs, 64);
-    for (int i = 0; i < CHAINS * ROUNDS; i += 4) {
+    for (int i = 0; i < CHAINS * ITERATIONS; i += 4) {
         _tile_dpbf16ps(0, 4, 5);
         _tile_dpbf16ps(1, 4, 5);
         _tile_dpbf16ps(2, 4, 5);
@@ -98,7 +98,7 @@ __attribute__((target("arch=armv8.2-a+bf16"))) static float chains_bf16(float f)
     float32x4_t acc[CHAINS];
     for (int i = 0; i < CHAINS; i++) acc[i] = vdupq_n_f32(float(i));
     const bfloat16x8_t pairs = vreinterpretq_bf16_u32(vdupq_n_u32(bf16_pair(f)));
-    for (int round = 0; round < ROUNDS; round++)
+    for (int iteration = 0; iteration < ITERATIONS; iteration++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++) acc[i] = vbfdotq_f32(acc[i], pairs, pairs);
     float total = 0;
@@ -111,7 +111,8 @@ __attribute__((target("arch=armv8.2-a+bf16"))) static float chains_bf16(float f)
 // Flops per second of all threads together, from the best of several batches. All threads start each batch at
 // the same time.
 static double rate(const Chains& chains, double seconds) {
-    const double flops = 2.0 * CHAINS * ROUNDS * chains.lanes * omp_get_max_threads(), end = now() + seconds;
+    const double flops = 2.0 * CHAINS * ITERATIONS * chains.lanes * omp_get_max_threads(),
+                 end = now() + seconds;
     double best = 0;
     do {
         float kept = 0;

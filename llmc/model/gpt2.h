@@ -25,7 +25,7 @@
 #include "llmc/model/loss_scaling.h"
 #include "llmc/model/model_config.h"
 
-// ---------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------
 // The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
 // vocabulary, Vp with padding. Tensors that one layer fills and the backward pass needs are kept per layer;
 // the others are shared.
@@ -228,7 +228,7 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
     prepare_launchpad(g, training);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------
 // The forward pass
 // (clang-format would give each field a line of its own.)
 // clang-format off
@@ -315,7 +315,7 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
         .total = g.stats, .losses = g.losses, .n = B * T, .scale = loss_scale});
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------
 // The backward pass: after gpt2_forward and gpt2_head, which was given the same `gradients`, every
 // parameter's gradient is in g.grads, or has been added to what was there. g.dresidual is the gradient of the
 // residual stream, from the last layer down to the embeddings.
@@ -394,7 +394,7 @@ void prepare_launchpad(GPT2<Real>& g, bool training) {
     if (!g.memory.only_count) g.pad->prepare(needs);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------
 // Batches
 
 // Copies a batch to where the kernels look for it.
@@ -408,7 +408,7 @@ void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int co
     g.memory.upload(g.buckets, buckets.data(), buckets.size());
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------
 // Parameters from files or random numbers, and back. Master weights receive the values unrounded.
 
 template <class Real>

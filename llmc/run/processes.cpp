@@ -39,9 +39,8 @@ std::string device_of_process(const Options& o, const Communicator& job) {
     }
     if (int(gpus.size()) < job.local_size)
         fail(
-            "--device auto: %d processes on a machine with %zu GPU%s: start one process per GPU, or name the "
-            "device "
-            "that all of them use with --device",
+            "--device auto: %d processes on a machine with %zu GPU%s: start one process per GPU, or name "
+            "the device that all of them use with --device",
             job.local_size, gpus.size(), gpus.size() == 1 ? "" : "s");
     return std::to_string(gpus[job.local_rank].index);
 }

@@ -76,8 +76,8 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
     if (inputs.val)
         printf(", %llu validation tokens", static_cast<unsigned long long>(inputs.val->num_tokens()));
     if (o.num_processes > 1) printf("\nprocesses: %d", o.num_processes);
-    printf("\nbatch: %d x %d x %d = %d tokens per step, %d steps\n", inputs.length.micro_steps, o.global_batch(),
-           o.sequence, inputs.length.tokens_per_step, inputs.length.max_steps);
+    printf("\nbatch: %d x %d x %d = %d tokens per step, %d steps\n", inputs.length.micro_steps,
+           o.global_batch(), o.sequence, inputs.length.tokens_per_step, inputs.length.max_steps);
     printf("memory: %s\n", need.by_kind.c_str());
 }
 

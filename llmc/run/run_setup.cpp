@@ -29,8 +29,7 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
         asked.num_heads != config.num_heads || asked.channels != config.channels)
         fail(
             "-e %s is not the model of the run in %s, which has %d layers, %d heads, %d channels and "
-            "max_seq_len "
-            "%d: leave out -e, or start a new run in another folder",
+            "max_seq_len %d: leave out -e, or start a new run in another folder",
             o.model.c_str(), o.output.c_str(), config.num_layers, config.num_heads, config.channels,
             config.max_seq_len);
     return config;
@@ -66,9 +65,8 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
     if (!start.resumed) return;
     if (start.state.seed != o.seed)
         fail(
-            "--seed %llu: the run in %s has --seed %llu and continues with its random numbers; leave it out, "
-            "or "
-            "start a new run in another folder",
+            "--seed %llu: the run in %s has --seed %llu and continues with its random numbers; leave it "
+            "out, or start a new run in another folder",
             static_cast<unsigned long long>(o.seed), o.output.c_str(),
             static_cast<unsigned long long>(start.state.seed));
     if (start.step > max_steps)

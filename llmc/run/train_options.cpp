@@ -182,17 +182,15 @@ static void add_output_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_flag("--tensorboard", o.tensorboard, "also log for TensorBoard, to the folder tensorboard in -o");
     app.add_option("-y,--resume", o.resume,
-                   "1: resume from the newest intact checkpoint in -o, if there is one; options that are not "
-                   "given are "
-                   "the run's")
+                   "1: resume from the newest intact checkpoint in -o, if there is one; options that are "
+                   "not given are the run's")
         ->configurable(false);
     app.add_flag("--resume-unverified", o.resume_unverified,
                  "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
         ->configurable(false);
     app.add_option("--export", o.export_to,
-                   "hf DIR: write the model of -e to DIR as model.safetensors and config.json, then exit; in "
-                   "bf16 with "
-                   "--precision bf16")
+                   "hf DIR: write the model of -e to DIR as model.safetensors and config.json, then exit; "
+                   "in bf16 with --precision bf16")
         ->type_name("hf DIR")
         ->configurable(false);
     app.set_config("--config", "", "read options from this TOML file; the command line takes precedence");

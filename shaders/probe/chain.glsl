@@ -5,9 +5,9 @@ layout(constant_id = 1) const uint BATCH = 1;
 
 layout(push_constant, scalar) uniform Push { ChainArgs args; };
 
-// Applies the operations `first` to `last` to element i of a state. `before`: its value when the round began.
-float operate(float x, uint first, uint last, uint i, float before, uint round) {
-    if (first <= CHAIN_ADD) x += args.inputs.x[round % CHAIN_PERIOD * args.n + i];
+// Applies the operations `first` to `last` to element i of a state. `before`: its value when the step began.
+float operate(float x, uint first, uint last, uint i, float before, uint step) {
+    if (first <= CHAIN_ADD) x += args.inputs.x[step % CHAIN_PERIOD * args.n + i];
     if (first <= CHAIN_TANH && last >= CHAIN_TANH) x = tanh(x);
     if (first <= CHAIN_SCALE && last >= CHAIN_SCALE) x *= args.gain.x[i];
     if (first <= CHAIN_MIX && last >= CHAIN_MIX) x += args.leak.x[i] * (before - x);

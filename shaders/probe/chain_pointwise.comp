@@ -12,5 +12,5 @@ void main() {
     if (element >= uint64_t(BATCH) * args.n) return;
     const uint e = uint(element);
     const float before = LAST >= CHAIN_MIX ? args.state.x[e] : 0;
-    args.next.x[e] = operate(args.x.x[e], FIRST, LAST, e % args.n, before, args.round);
+    args.next.x[e] = operate(args.x.x[e], FIRST, LAST, e % args.n, before, args.step);
 }

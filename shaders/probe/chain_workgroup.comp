@@ -1,5 +1,5 @@
-// Many rounds of the chain in one dispatch: a single workgroup keeps the states in shared memory, and a
-// barrier instead of a dispatch separates the rounds. Each subgroup loops over rows of the weight. This is
+// Many steps of the chain in one dispatch: a single workgroup keeps the states in shared memory, and a
+// barrier instead of a dispatch separates the steps. Each subgroup loops over rows of the weight. This is
 // fast as long as a single SM can load the weight fast enough.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -7,12 +7,12 @@
 
 layout(constant_id = 2) const uint N = 16;
 
-shared float states[2][BATCH * N];  // before and after a round
+shared float states[2][BATCH * N];  // before and after a step
 
 void main() {
     for (uint e = gl_LocalInvocationID.x; e < BATCH * N; e += BLOCK) states[0][e] = args.state.x[e];
-    for (uint round = 0; round < args.rounds; round++) {
-        const uint now = round % 2;
+    for (uint step = 0; step < args.steps; step++) {
+        const uint now = step % 2;
         barrier();
         for (uint row = gl_SubgroupID; row < N; row += gl_NumSubgroups) {
             Floats weight = float_row(args.weight, row, N);
@@ -28,11 +28,11 @@ void main() {
                 if (b < BATCH)
                     states[1 - now][b * N + row] =
                         operate(sum, CHAIN_ADD, CHAIN_SQUASH, row, states[now][b * N + row],
-                                args.round + round);
+                                args.step + step);
             }
         }
     }
     barrier();
     for (uint e = gl_LocalInvocationID.x; e < BATCH * N; e += BLOCK)
-        args.next.x[e] = states[args.rounds % 2][e];
+        args.next.x[e] = states[args.steps % 2][e];
 }

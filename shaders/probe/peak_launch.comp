@@ -6,5 +6,5 @@
 layout(push_constant, scalar) uniform Push { PeakFmaArgs args; };
 
 void main() {
-    if (args.rounds < 0) float_row(args.outp, global_index(), 1).x[0] = 0;
+    if (args.iterations < 0) float_row(args.outp, global_index(), 1).x[0] = 0;
 }

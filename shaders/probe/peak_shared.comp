@@ -14,8 +14,8 @@ void main() {
     [[unroll]] for (uint k = 0; k < READS; k++) values[k * BLOCK + gl_LocalInvocationID.x] = vec4(k);
     barrier();
     vec4 sums[4] = {vec4(0), vec4(0), vec4(0), vec4(0)};
-    for (int round = 0; round < args.rounds; round++) {
-        const uint first = (gl_LocalInvocationID.x + uint(round)) % BLOCK;  // a power of two
+    for (int iteration = 0; iteration < args.iterations; iteration++) {
+        const uint first = (gl_LocalInvocationID.x + uint(iteration)) % BLOCK;  // a power of two
         [[unroll]] for (uint k = 0; k < READS; k++) sums[k % 4] += values[k * BLOCK + first];
     }
     const vec4 sum = sums[0] + sums[1] + sums[2] + sums[3];

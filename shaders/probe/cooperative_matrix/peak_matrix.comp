@@ -19,10 +19,12 @@ layout(push_constant, scalar) uniform Push { PeakFmaArgs args; };
 
 // 1, but the compiler must assume a different value in each component of each invocation. Without this,
 // Mesa's software device merged equal values and reported 27 times its speed.
-float one(int component) { return int(gl_LocalInvocationID.x) - component < args.rounds * 1024 ? 1.0 : 0.0; }
+float one(int component) {
+    return int(gl_LocalInvocationID.x) - component < args.iterations * 1024 ? 1.0 : 0.0;
+}
 
 REAL operand(uint fragment, int component) {
-    if (OPERANDS == SCATTERED_FACTORS)  // from -0.5 to 0.5; all bits vary
+    if (OPERANDS == SCATTERED_OPERANDS)  // from -0.5 to 0.5; all bits vary
         return REAL(
             fract(0.6180340 * float(gl_GlobalInvocationID.x % 4096 + 37 * component + 101 * fragment)) - 0.5);
     return REAL(one(component) / float(1u << fragment));
@@ -34,16 +36,16 @@ void main() {
     FragmentSum accumulators[DOWN * ACROSS];
     [[unroll]] for (uint i = 0; i < DOWN; i++) {
         a[i] = FragmentA(REAL(float(gl_GlobalInvocationID.x % 4) * 0.001 + float(i)));
-        if (OPERANDS == UNIFORM_FACTORS) continue;
+        if (OPERANDS == UNIFORM_OPERANDS) continue;
         for (int c = 0; c < a[i].length(); c++) a[i][c] = operand(i, c);
     }
     [[unroll]] for (uint i = 0; i < ACROSS; i++) {
         b[i] = FragmentB(REAL(float(gl_GlobalInvocationID.x % 8) * 0.002 + float(i)));
-        if (OPERANDS == UNIFORM_FACTORS) continue;
+        if (OPERANDS == UNIFORM_OPERANDS) continue;
         for (int c = 0; c < b[i].length(); c++) b[i][c] = operand(DOWN + i, c);
     }
     [[unroll]] for (uint i = 0; i < DOWN * ACROSS; i++) accumulators[i] = FragmentSum(0.0);
-    for (int round = 0; round < args.rounds; round++)
+    for (int iteration = 0; iteration < args.iterations; iteration++)
         [[unroll]] for (uint i = 0; i < 16; i++) {
             const uint s = i % (DOWN * ACROSS);
             accumulators[s] = coopMatMulAdd(a[s / ACROSS], b[s % ACROSS], accumulators[s]);

@@ -23,7 +23,7 @@ void main() {
         if (b >= BATCH) continue;
         if (FUSED)
             args.next.x[b * n + row] =
-                operate(sum, CHAIN_ADD, CHAIN_SQUASH, row, args.state.x[b * n + row], args.round);
+                operate(sum, CHAIN_ADD, CHAIN_SQUASH, row, args.state.x[b * n + row], args.step);
         else
             args.x.x[b * n + row] = sum;
     }
