@@ -184,7 +184,7 @@ TEST(ReportPeak, CooperativeMatrixKernelMultiplies) {
         if (pad.limits().fp16_fragment) expect_fragment_products<fp16>(pad, down, across);
         if (pad.limits().bf16_fragment) expect_fragment_products<bf16>(pad, down, across);
     }
-    for (const int operands : {SCATTERED_FACTORS, UNIFORM_FACTORS}) {
+    for (const int operands : {SCATTERED_OPERANDS, UNIFORM_OPERANDS}) {
         if (pad.limits().fp16_fragment) expect_fragment_products<fp16>(pad, 4, 4, operands);
         if (pad.limits().bf16_fragment) expect_fragment_products<bf16>(pad, 4, 4, operands);
     }
