@@ -1,7 +1,7 @@
 # Short commands; `make` alone lists them. They work on a fresh Debian 12 or 13 or Ubuntu 24.04: dev/setup.sh
 # installs what is missing. The build itself is in CMakeLists.txt and CMakePresets.json.
 
-FUZZ_SECONDS ?= $(if $(CI),60,5)
+FUZZ_SECONDS ?= $(if $(CI),30,5)
 PREFIX ?= /usr/local
 
 help:
@@ -26,7 +26,12 @@ install: ## install the programs as vulkan-gpt2-train, ... in PREFIX/bin; PREFIX
 	@$(call build_programs,train_gpt2 generate eval make_corpus prepare_data)
 	@cmake --install build --prefix $(PREFIX)
 
-test: newer-mesa browser build sanitize fuzz ## run all tests, also under sanitizers and with fuzzed files
+package: ## build packages of the programs, build/vulkan-gpt2*.deb and .tar.gz
+	@dev/setup.sh
+	@$(call build_programs,train_gpt2 generate eval make_corpus prepare_data)
+	@cd build && cpack
+
+test: newer-mesa browser vendor-compilers build sanitize fuzz ## run all tests, also sanitized and fuzzed
 	@ctest --preset release
 
 fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each
@@ -37,9 +42,17 @@ fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECO
 newer-mesa: setup
 	@dev/setup.sh newer-mesa || { [ -z "$(CI)" ] && echo "make test: skips the tests of cooperative matrices"; }
 
+# The compilers of AMD and Intel, for compile_kernels_test; installed only in CI, where a failure is no error,
+# since they come from a newer Debian's archive.
+vendor-compilers: setup
+	@[ -z "$(CI)" ] || dev/setup.sh vendor-compilers || echo "make test: skips the compilers of AMD and Intel"
+
 # A browser for the test of the report's page; installed only in CI.
 browser: setup
 	@[ -z "$(CI)" ] || dev/setup.sh chromium
+
+torture: build ## inject every fault into small runs, where `make test` takes a sample; about an hour
+	@dev/torture.sh build
 
 bench: build ## run every layer's benchmark; results in build/bench/*.json; ARGS=--benchmark_filter=...
 	@dev/bench.sh $(ARGS)
@@ -73,5 +86,5 @@ cmake_build = { { [ $(2)/build.ninja -nt CMakePresets.json ] && grep -qsx $(1) $
 build_programs = { [ build/build.ninja -nt CMakePresets.json ] || \
 	{ $(call configure,programs,build); }; } && cmake --build build --target $(1)
 
-.PHONY: help setup train text build install test fuzz newer-mesa browser bench report sanitize debug format \
-	clean
+.PHONY: help setup train text build install package test fuzz newer-mesa browser vendor-compilers torture \
+	bench report sanitize debug format clean

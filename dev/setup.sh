@@ -6,12 +6,15 @@
 #   dev/setup.sh fuzz        also clang with libFuzzer, for fuzz/
 #   dev/setup.sh chromium    also Chromium, in which a test opens the report's page; only on Debian
 #   dev/setup.sh newer-mesa  also a newer Mesa in .tools/: .tools/bin/with-newer-mesa PROGRAM ARGS...
+#   dev/setup.sh vendor-compilers  also the drivers of AMD and Intel, to compile kernels without their
+#                            devices: .tools/bin/with-device NAME PROGRAM ARGS...; x86-64 only
 # Without apt or a network, prints one line that names what is missing and exits with 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
 log=$tools/setup.log
 suite=forky  # the Debian release that has glslang >= 15.3 and Mesa >= 26.1
+vendor_suite=trixie  # the one whose Mesa has RADV_FORCE_FAMILY, and the source of Intel's shim
 glslang_wanted=15.3  # first release with GL_EXT_bfloat16
 
 # Each line: Debian's package, and how to see that it is installed, from Debian or elsewhere
@@ -28,10 +31,26 @@ libvulkan-dev            header   vulkan/vulkan.h
 libpcre2-dev             header   pcre2.h
 nlohmann-json3-dev       header   nlohmann/json.hpp
 libxxhash-dev            header   xxhash.h
+zlib1g-dev               header   zlib.h
+libzstd-dev              header   zstd.h
+libedit-dev              header   editline/readline.h
 libcli11-dev             header   CLI/CLI.hpp
 libprotobuf-dev          header   google/protobuf/message_lite.h
 protobuf-compiler        command  protoc
 mesa-vulkan-drivers      file     /usr/share/vulkan/icd.d/lvp_icd*.json
+'
+# To build Intel's shim
+vendor_needs='
+libdrm-dev               header   libdrm/drm.h
+libelf-dev               header   libelf.h
+libexpat1-dev            header   expat.h
+bison                    command  bison
+flex                     command  flex
+pkg-config               command  pkg-config
+python3-mako             file     /usr/lib/python3/dist-packages/mako
+python3-yaml             file     /usr/lib/python3/dist-packages/yaml
+python3-packaging        file     /usr/lib/python3/dist-packages/packaging
+spirv-cross              command  spirv-cross
 '
 test_needs='
 libgtest-dev             header   gtest/gtest.h
@@ -39,6 +58,9 @@ libbenchmark-dev         header   benchmark/benchmark.h
 vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
 libopenmpi-dev           file     /usr/include/*/mpi/mpi.h
 openmpi-bin              command  mpirun
+zstd                     command  zstd
+dpkg-dev                 command  dpkg-shlibdeps
+file                     command  file
 '
 
 say() { echo "setup: $*"; }
@@ -123,7 +145,8 @@ debian_keyring() {
 # unpack_newer FOLDER PACKAGE...: unpacks packages of $suite and all their dependencies, down to the C
 # library, in .tools/FOLDER. apt downloads them with separate sources, lists and package state, in which
 # nothing counts as installed. So it resolves dependencies and checks signatures, but does not change the
-# system. The age of the lists is not checked, so an old mirror works, too.
+# system. The age of the lists is not checked, so an old mirror works, too. If $source is set, the archive of
+# that source package comes along, and the package meson, which builds it.
 unpack_newer() {
     local name=$1 folder=$tools/$1 work=$tools/$1.partial archive keyring deb
     shift
@@ -135,14 +158,17 @@ unpack_newer() {
     rm -rf "$work" "$folder"
     mkdir -p "$work"/{root,lists/partial,cache/archives/partial}
     : >"$work/status"
-    printf '%s\n' 'Types: deb' "URIs: $archive" "Suites: $suite" 'Components: main' \
+    printf '%s\n' "Types: deb ${source:+deb-src}" "URIs: $archive" "Suites: $suite" 'Components: main' \
         "Signed-By: $keyring" >"$work/debian.sources"
     local apt=(apt-get -y -o Dir::Etc::SourceParts=/dev/null -o "Dir::Etc::SourceList=$work/debian.sources"
         -o "Dir::State::Lists=$work/lists" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache"
         -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Update::Error-Mode=any
         -o Acquire::Check-Valid-Until=false)
     if ! { "${apt[@]}" update &&
-        "${apt[@]}" install --no-install-recommends --download-only "$@"
+        "${apt[@]}" install --no-install-recommends --download-only "$@" &&
+        if [ -n "${source:-}" ]; then
+            (cd "$work" && "${apt[@]}" source --download-only "$source" && "${apt[@]}" download meson)
+        fi
     } >>"$log" 2>&1 </dev/null; then
         rm -rf "$work"
         die "could not download $* of Debian $suite (network? log: $log)"
@@ -151,6 +177,9 @@ unpack_newer() {
         dpkg-deb -x "$deb" "$work/root"
     done
     rm -rf "$work"/root/usr/share/{doc,man,locale,lintian,bug} "$work"/root/usr/lib/*/gconv
+    if [ -n "${source:-}" ]; then
+        mv "$work/$source"_*.orig.tar.xz "$work"/meson_*.deb "$work/root"
+    fi
     mv "$work/root" "$folder"
     rm -rf "$work"
 }
@@ -215,6 +244,55 @@ exec "\$top/$ld" --library-path "\$top/${ld%/*}" "\$program" "\$@"
 END
 }
 
+# Builds Mesa's stand-in for the kernel driver of Intel's GPUs: a library to be preloaded.
+build_intel_shim() {
+    local folder=$tools/vendors build=$tools/vendors/build
+    mkdir -p "$build/source" "$build/meson"
+    tar -xf "$folder"/mesa_*.orig.tar.xz -C "$build/source" --strip-components=1
+    dpkg-deb -x "$folder"/meson_*.deb "$build/meson"
+    (
+        cd "$build/source"
+        # Debian's Python, whichever is first in PATH
+        export PATH=/usr/bin:$PATH PYTHONPATH=$build/meson/usr/lib/python3/dist-packages
+        python3 "$build/meson/usr/bin/meson" setup "$build/shim" -Dvulkan-drivers=intel_hasvk \
+            -Dtools=drm-shim,intel -Dbuildtype=release -Dgallium-drivers= -Dplatforms= -Dvideo-codecs= \
+            -Dopengl=false -D{glx,egl,gbm,llvm,gles1,gles2,zstd,valgrind,libunwind}=disabled
+        ninja -C "$build/shim" src/intel/tools/libintel_noop_drm_shim.so
+    ) >>"$log" 2>&1 </dev/null || die "could not build Mesa's shim for Intel's GPUs (log: $log)"
+    mv "$build/shim/src/intel/tools/libintel_noop_drm_shim.so" "$folder/"
+    rm -rf "$build" "$folder"/mesa_*.orig.tar.xz "$folder"/meson_*.deb
+}
+
+vendor_compilers() {
+    [ "$(uname -m)" = x86_64 ] || die "the drivers of AMD and Intel are there for x86-64 only"
+    local ld
+    suite=$vendor_suite source=mesa unpack_newer vendors mesa-vulkan-drivers libvulkan1
+    ld=$(loader vendors)
+    sed -i 's#\("library_path": *"\).*/#\1#' "$tools"/vendors/usr/share/vulkan/icd.d/*.json
+    build_intel_shim
+    write_script with-device <<END
+#!/bin/sh
+# with-device NAME PROGRAM ARGS...: runs PROGRAM with the Vulkan driver of a GPU that is not there. It can
+# compile kernels, but run none. Written by dev/setup.sh. NAME is one of
+#   AMD    navi21 navi31 gfx1201 (RDNA 2, 3, 4), vega20, navi10, and others that RADV knows
+#   Intel  dg2 (Arc A770), mtl (Meteor Lake), lnl (Lunar Lake), bmg (Battlemage), adl (UHD 770)
+top=\$(cd "\$(dirname "\$0")/../vendors" && pwd)
+name=\$1
+program=\$(command -v "\$2") || { echo "with-device: no program \$2" >&2; exit 127; }
+shift 2
+case \$name in
+    dg2 | mtl | lnl | bmg | adl) driver=intel preload="--preload \$top/libintel_noop_drm_shim.so" ;;
+    navi* | gfx* | vega* | polaris* | raphael* | rembrandt*) driver=radeon preload= ;;
+    *) echo "with-device: no device \$name; there are navi21, navi31, gfx1201, dg2, lnl, bmg" >&2; exit 1 ;;
+esac
+export INTEL_STUB_GPU_PLATFORM="\$name" RADV_FORCE_FAMILY="\$name" LAUNCHPAD_WITHOUT_DEVICE=1
+export MESA_SHADER_CACHE_DISABLE=true VK_LOADER_LAYERS_DISABLE='~all~'
+json=\$(echo "\$top"/usr/share/vulkan/icd.d/\${driver}_icd*.json)
+export VK_DRIVER_FILES="\$json" VK_ICD_FILENAMES="\$json"
+exec "\$top/$ld" \$preload --library-path "\$top/${ld%/*}" "\$program" "\$@"
+END
+}
+
 # Whether clang++ can build a fuzzer.
 fuzzer_works() {
     have clang++ &&
@@ -244,7 +322,8 @@ chromium_browser() {
 case ${1:-} in
     train) ;;
     '' | chromium | fuzz | newer-mesa) needs+=$test_needs ;;
-    *) die "unknown word $1; usage: dev/setup.sh [train | chromium | fuzz | newer-mesa]" ;;
+    vendor-compilers) needs+=$vendor_needs ;;
+    *) die "unknown word $1; usage: dev/setup.sh [train | chromium | fuzz | newer-mesa | vendor-compilers]" ;;
 esac
 mkdir -p "$tools"
 mapfile -t packages < <(missing_packages)
@@ -263,4 +342,8 @@ if [ "${1:-}" = fuzz ]; then
 fi
 if [ "${1:-}" = newer-mesa ] && { [ ! -x "$tools/bin/with-newer-mesa" ] || [ ! -d "$tools/mesa" ]; }; then
     newer_mesa
+fi
+if [ "${1:-}" = vendor-compilers ] &&
+    { [ ! -x "$tools/bin/with-device" ] || [ ! -d "$tools/vendors" ]; }; then
+    vendor_compilers
 fi

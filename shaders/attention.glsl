@@ -24,6 +24,10 @@ const uint VALUE_TILE = TILE * SCORE_STRIDE;      // offset of operand b of accu
 
 const float LOG2E = 1.44269504, LN2 = 0.69314718;
 
+// A loop bound. Blocks of more than 128 invocations are for devices with few registers, where the loads of an
+// unrolled loop would spill: the bound is then unknown to the compiler (no grid has two workgroups in z).
+uint loop_bound(uint n) { return BLOCK > 128 ? n * gl_NumWorkGroups.z : n; }
+
 uint row_of(uint r) { return gl_LocalInvocationID.x / 8 + ROW_STEP * r; }
 // Groups of four columns are contiguous, so that scores are stored as quads. Operand b of multiply() lies in
 // shared memory with its rows permuted: column_of(c) is row gl_LocalInvocationID.x % 8 + 8 * c. The 8 rows
@@ -79,7 +83,7 @@ void multiply(out float scores[SCORES], HeadRows a, uint a_first, HeadRows b, ui
         load_tile(0, STRIDE, false, a, a_first, TILE, quad, DEPTH);
         load_tile(COLUMN_TILE, STRIDE, true, b, b_first, TILE, quad, DEPTH);
         barrier();
-        for (uint q = 0; q < DEPTH; q++) {
+        for (uint q = 0; q < loop_bound(DEPTH); q++) {
             vec4 x[ROWS];
             [[unroll]] for (uint r = 0; r < ROWS; r++) x[r] = tile[row_of(r) * STRIDE + q];
             [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
@@ -111,7 +115,7 @@ void accumulate(inout vec4 accumulators[ACCUMULATORS], HeadRows b, uint first) {
         barrier();
         load_tile(VALUE_TILE, 8 * WIDE, false, b, first + start, LENGTH, 0, 8 * WIDE);
         barrier();
-        for (uint j = 0; j < LENGTH; j += 4) {
+        for (uint j = 0; j < loop_bound(LENGTH); j += 4) {
             vec4 x[ROWS];
             [[unroll]] for (uint r = 0; r < ROWS; r++)
                 x[r] = tile[row_of(r) * SCORE_STRIDE + (start + j) / 4];

@@ -37,7 +37,9 @@ void main() {
     for (uint head = id; head < heads; head += BLOCK) {
         float sum = 0;
         for (uint lane = 0; lane < LANES; lane++) sum += partial[head * STRIDE + lane];
-        const uint64_t row = (first + head) / NH;  // of (B, T)
-        float_row(args.delta, (row / T * NH + (first + head) % NH) * T + row % T, 1).x[0] = sum;
+        // (first + head) / NH and its remainder: compilers turn a division of 64 bits into long code.
+        const uint rest = group_index() % NH * HEADS + head;
+        const uint row = group_index() / NH * HEADS + rest / NH;  // of (B, T)
+        float_row(args.delta, (uint64_t(row / T) * NH + rest % NH) * T + row % T, 1).x[0] = sum;
     }
 }

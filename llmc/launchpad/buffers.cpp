@@ -129,6 +129,11 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
     b.bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
     b.kind = kind;
     b.label = label;
+    if (s.dry && s.options.compile_only) {  // an address, and no memory
+        b.kind = BufferKind::device_only;
+        b.start = uintptr_t(reserve_addresses(b.bytes));
+        return b;
+    }
     try {
         b.buffer = create_vk_buffer(s, b.bytes, nullptr);
         VkMemoryRequirements needs;
@@ -303,7 +308,7 @@ static Buffer& staging_buffer(LaunchPadState& s) {
 void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
     LaunchPadState& s = *state;
     refuse_while_recording(s, "upload");
-    if (!bytes) return;
+    if (!bytes || s.dry) return;
     const Buffer& b = buffer_at(s, dst, bytes, "upload");
     const VkDeviceSize offset = offset_in(b, dst);
     const char* from = static_cast<const char*>(src);
@@ -336,6 +341,7 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     LaunchPadState& s = *state;
     refuse_while_recording(s, "download");
     if (!bytes) return;
+    if (s.dry) return void(memset(dst, 0, bytes));
     const Buffer& b = buffer_at(s, src, bytes, "download");
     if (host_reads_well(s, b)) {
         commit(true);

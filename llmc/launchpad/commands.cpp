@@ -169,6 +169,7 @@ void wait_for(LaunchPadState& s, Ticket ticket) {
 }
 
 void wait_until_idle(LaunchPadState& s) noexcept {
+    if (s.without_device) return;
     VkResult result = s.vk.vkDeviceWaitIdle(s.device);
     // a lost device has nothing to wait for
     for (int i = 0; i < 3 && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; i++)
@@ -275,10 +276,10 @@ void LaunchPad::run_deferred() {
     } while (!waiting.empty() && done < largest);
 }
 
-void LaunchPad::finish_deferred() {
-    if (state->deferred.empty()) return;
+void LaunchPad::finish_deferred(size_t keep) {
+    if (state->deferred.size() <= keep) return;
     const ConcurrentGroup group(this);
-    while (!state->deferred.empty()) run_deferred();
+    while (state->deferred.size() > keep) run_deferred();
 }
 
 void LaunchPad::reduce_unreduced() {
@@ -356,6 +357,14 @@ static void append_background(LaunchPadState& s) {
     s.background.pop_front();
 }
 
+// A GPU starts the workgroups of a later dispatch when all those of the earlier ones have started. So a few
+// workgroups that run long, such as copies over a bus, have to come first; others fill idle SMs at the end.
+static bool is_small(const std::vector<Dispatch>& group) {
+    uint64_t workgroups = 0;
+    for (const Dispatch& d : group) workgroups += d.grid.x * d.grid.y * d.grid.z;
+    return workgroups <= 64;
+}
+
 void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                                std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
                                const Work& work) {
@@ -383,9 +392,10 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
     open_commands(s);
     if (!s.open_groups) memory_barrier(s);
     const bool fill = s.background_due && !s.background.empty();
-    if (fill && s.options.reverse_groups) append_background(s);
+    const bool ahead = fill && (is_small(s.background.front()) != s.options.reverse_groups);
+    if (fill && ahead) append_background(s);
     start(s, d);
-    if (fill && !s.options.reverse_groups) append_background(s);
+    if (fill && !ahead) append_background(s);
     s.background_due = false;
 }
 

@@ -101,6 +101,9 @@ void find_fragment_shapes(const LaunchPadState& s, const CooperativeMatrixSuppor
     const auto list = GetCooperativeMatrixProperties(
         s.vk.vkGetInstanceProcAddr(s.vk.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
     if (support.extensions.empty() || !list) return;
+    // The kernels keep up to 128 accumulators per invocation: with few registers they spill hundreds, and
+    // Mesa 25's compiler for Intel crashes on some of them.
+    if (limits.few_registers) return;
     uint32_t count = 0;
     VK_CHECK(list(s.physical, &count, nullptr));
     std::vector<CooperativeMatrixProperties> have(count);
@@ -173,6 +176,7 @@ static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
     DeviceInfo info;
     info.name = properties.properties.deviceName;
     info.type = device_type(properties.properties.deviceType);
+    if (environment_switch("LAUNCHPAD_WITHOUT_DEVICE")) info.type = DeviceType::discrete;  // not "software"
     info.driver = format_string("%s %s", driver.driverName, driver.driverInfo);
     info.api_version = format_string("%u.%u.%u", VK_API_VERSION_MAJOR(api), VK_API_VERSION_MINOR(api),
                                      VK_API_VERSION_PATCH(api));

@@ -126,6 +126,9 @@ struct LaunchPadState {
     ScratchSlot scratch[NUM_SCRATCH_SLOTS];
 
     Needs* dry = nullptr;  // of the dry run that is going on
+    Needs collected;       // with compile_only, which is a dry run without an end
+    bool without_device = false;
+    bool capture_statistics = false;  // of the driver's compiler
     std::map<std::string, std::function<void()>> untuned;
     std::map<std::string, std::vector<uint32_t>> uncompiled;
 
@@ -163,6 +166,8 @@ struct LaunchPadState {
     ~LaunchPadState();
 };
 
+// launchpad.cpp Whether an environment variable is set, to something other than 0.
+bool environment_switch(const char* name);
 // device.cpp Adds the features of cooperative matrices to those that `request` asks for.
 CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhysicalDevice physical,
                                                          DeviceFeatures& request);

@@ -22,7 +22,7 @@ const char* memory_mode_name(MemoryMode mode) {
     }
 }
 
-static bool environment_switch(const char* name) {
+bool environment_switch(const char* name) {
     const char* value = getenv(name);
     return value && *value && strcmp(value, "0") != 0;
 }
@@ -88,7 +88,13 @@ static void read_limits(LaunchPadState& s) {
     s.max_subgroup = vulkan13.maxSubgroupSize;
     s.pin_subgroup = (vulkan13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
                      vulkan13.minSubgroupSize != vulkan13.maxSubgroupSize;
-    if (s.pin_subgroup) s.max_subgroup = s.limits.subgroup_size;
+    // The invocations of a subgroup divide registers among them: in the smallest subgroup, each has most.
+    // That is also the size that Intel's cooperative matrices need.
+    if (s.pin_subgroup) s.max_subgroup = s.limits.subgroup_size = vulkan13.minSubgroupSize;
+    s.limits.few_registers = s.limits.subgroup_size < 32 && s.info.type != DeviceType::software;
+    if (s.pin_subgroup)
+        s.limits.max_block =
+            std::min(s.limits.max_block, vulkan13.maxComputeWorkgroupSubgroups * s.limits.subgroup_size);
     for (int i = 0; i < 3; i++) s.max_groups[i] = limits.maxComputeWorkGroupCount[i];
     s.timestamp_period = limits.timestampPeriod * 1e-9;
 }
@@ -105,8 +111,8 @@ static std::vector<const char*> choose_extensions(LaunchPadState& s) {
         chosen.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
         s.has_memory_budget = true;
     }
-    s.options.print_pipelines &= has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
-    if (s.options.print_pipelines) chosen.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    s.capture_statistics &= has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    if (s.capture_statistics) chosen.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     if (has("VK_KHR_portability_subset"))
         chosen.push_back("VK_KHR_portability_subset");  // must be enabled if present
     return chosen;
@@ -128,7 +134,7 @@ static void create_device(LaunchPadState& s) {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, &features.features2,
         VK_TRUE};
     VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
-    if (s.options.print_pipelines) info.pNext = &executables;
+    if (s.capture_statistics) info.pNext = &executables;
     info.queueCreateInfoCount = 1;
     info.pQueueCreateInfos = &queue;
     info.enabledExtensionCount = uint32_t(extensions.size());
@@ -140,6 +146,14 @@ static void create_device(LaunchPadState& s) {
     find_fragment_shapes(s, matrix, s.limits);
 }
 
+static void create_pipeline_layout(LaunchPadState& s) {
+    VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, 128};
+    VkPipelineLayoutCreateInfo layout = {VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+    layout.pushConstantRangeCount = 1;
+    layout.pPushConstantRanges = &range;
+    VK_CHECK(s.vk.vkCreatePipelineLayout(s.device, &layout, nullptr, &s.layout));
+}
+
 static void create_command_objects(LaunchPadState& s) {
     VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
     pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
@@ -149,11 +163,6 @@ static void create_command_objects(LaunchPadState& s) {
     type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
     VkSemaphoreCreateInfo semaphore = {VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
     VK_CHECK(s.vk.vkCreateSemaphore(s.device, &semaphore, nullptr, &s.timeline));
-    VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, 128};
-    VkPipelineLayoutCreateInfo layout = {VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
-    layout.pushConstantRangeCount = 1;
-    layout.pPushConstantRanges = &range;
-    VK_CHECK(s.vk.vkCreatePipelineLayout(s.device, &layout, nullptr, &s.layout));
 }
 
 LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<LaunchPadState>()) {
@@ -163,17 +172,27 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     s.options.print_pipelines |= environment_switch("LAUNCHPAD_PRINT_PIPELINES");
     s.options.check_pointers |= environment_switch("LAUNCHPAD_CHECK_POINTERS");
     s.options.reverse_groups |= environment_switch("LAUNCHPAD_REVERSE_GROUPS");
+    s.without_device = environment_switch("LAUNCHPAD_WITHOUT_DEVICE");
+    s.options.compile_only |= s.without_device;
+    s.capture_statistics = s.options.print_pipelines || s.options.compile_only;
     s.vk = open_vulkan(s.options.validation);
     find_physical_device(s);
     create_device(s);
     VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
     s.vk.vkGetPhysicalDeviceMemoryProperties2(s.physical, &memory);
     s.memory = memory.memoryProperties;
-    choose_memory_mode(s);
-    create_command_objects(s);
+    create_pipeline_layout(s);
+    if (!s.without_device) {  // which has no memory, and no queue to wait for
+        choose_memory_mode(s);
+        create_command_objects(s);
+    }
     create_pipeline_cache(s);
     read_measured(s);
-    find_matrix_layouts(*this, s.limits);
+    if (s.without_device)
+        assume_matrix_layouts(s.limits);
+    else
+        find_matrix_layouts(*this, s.limits);
+    if (s.options.compile_only) s.dry = &s.collected;
     s.limits.bf16_fragment.in_place &= s.options.in_place;
     s.limits.fp16_fragment.in_place &= s.options.in_place;
 }

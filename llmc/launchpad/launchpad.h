@@ -47,6 +47,10 @@ struct LaunchPadOptions {
     bool timestamps = false;      // measures each dispatch: kernel_times()
     bool in_place = true;         // false, for tests: FragmentShape::in_place is never set
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
+    // Nothing is allocated or executed: commands only note their kernels, for take_kernels(). For drivers
+    // without their hardware, LAUNCHPAD_WITHOUT_DEVICE=1 sets it and has the layout of fragments assumed
+    // instead of probed.
+    bool compile_only = false;
 };
 
 // Where memory lies: near the GPU, or in cached host memory, for results that the host reads often.
@@ -76,8 +80,11 @@ struct FragmentShape {
 };
 
 struct Limits {
-    uint32_t subgroup_size = 0;   // invocations; pipelines are pinned to it
-    uint32_t max_block = 0;       // invocations in a workgroup
+    uint32_t subgroup_size = 0;  // invocations; pipelines are pinned to it
+    uint32_t max_block = 0;      // invocations in a workgroup
+    // Whether an invocation has about 128 registers instead of 255. Vulkan does not tell: assumed of GPUs
+    // with subgroups of fewer than 32 invocations, which have the registers of SIMD threads (Intel).
+    bool few_registers = false;
     uint32_t shared_bytes = 0;    // shared memory of a workgroup
     uint32_t compute_units = 0;   // SMs (NVIDIA) or compute units; 0: the driver does not tell
     uint64_t max_allocation = 0;  // bytes of one allocate()
@@ -110,6 +117,17 @@ struct Needs {
         kernels;  // specialization constants, by a key that names both
 
     size_t scratch_bytes() const;
+};
+
+// A kernel as the driver's compiler reports it. Numbers that the driver does not tell are -1.
+struct CompiledKernel {
+    double seconds = 0;          // that the compiler took
+    uint32_t subgroup_size = 0;  // 0: not told
+    std::string error;           // the driver's message; empty: it compiled
+    double registers = -1, spills = -1, scratch_bytes = -1, shared_bytes = -1, code_bytes = -1;
+    double subgroups_per_unit =
+        -1;  // occupancy: subgroups that the registers let run at a time on a SIMD unit
+    std::map<std::string, double> statistics;  // all, under the driver's names
 };
 
 // Thrown once the driver has lost the device: this launchpad can only be destroyed.
@@ -183,8 +201,8 @@ class LaunchPad {
     // The dispatches between these two wait for the commands before them, but do not start at once. Each
     // later interval between two barriers also starts one of them, or one group, to fill idle SMs. They must
     // be independent of each other and of the commands that follow, up to finish_background(), which starts
-    // the rest; commands after it see what they wrote. Outside of groups. commit() and end_recording() finish
-    // them too.
+    // the rest; commands after it see what they wrote. Few workgroups start before the interval's first
+    // command, others behind it. Outside of groups. commit() and end_recording() finish them too.
     void begin_background();
     void end_background();
     void finish_background();
@@ -194,6 +212,8 @@ class LaunchPad {
     // Inside a group: runs deferred commands, oldest first, until they add up to the work of the largest one
     // waiting.
     void run_deferred();
+    // Runs deferred commands, oldest first, until only so many of them wait.
+    void finish_deferred(size_t keep = 0);
 
     // Keeps the one result that is not reduced yet, after reducing the one before it, if there still is one.
     void leave_unreduced(const Unreduced& result);
@@ -225,6 +245,10 @@ class LaunchPad {
     // Builds the queued kernels, which otherwise happens at their first use.
     void compile(const ProgressCallback& progress = nullptr);
     int num_uncompiled() const;
+    // With compile_only: the kernels of all commands since the last call, as Needs::kernels.
+    std::map<std::string, std::vector<uint32_t>> take_kernels();
+    // Builds a kernel of that map without any cache, and forgets it.
+    CompiledKernel compile_kernel(const std::string& key, const std::vector<uint32_t>& constants);
     // In a dry run: notes a choice that was not measured on this device yet.
     void note_untuned(const std::string& name, std::function<void()> measure);
 
@@ -246,7 +270,6 @@ class LaunchPad {
     void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                         std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
                         const Work& work);
-    void finish_deferred();
     void reduce_unreduced();
     std::unique_ptr<struct LaunchPadState> state;
 };

@@ -84,3 +84,13 @@ void find_matrix_layouts(LaunchPad& pad, Limits& limits) {
     find_layout<fp16>(pad, limits.fp16_fragment);
     pad.reset_kernel_times();
 }
+
+void assume_matrix_layouts(Limits& limits) {
+    for (FragmentShape* shape : {&limits.bf16_fragment, &limits.fp16_fragment}) {
+        const uint32_t components = shape->M * shape->N / limits.subgroup_size;
+        if (!components || shape->N > limits.subgroup_size) continue;
+        shape->row_components = components - 1;
+        shape->column_lanes = shape->N - 1;
+        shape->layout_known = true;
+    }
+}

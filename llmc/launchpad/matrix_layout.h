@@ -12,3 +12,6 @@ void find_matrix_layouts(LaunchPad& pad, Limits& limits);
 // component does not exist.
 void read_matrix_layout(FragmentShape& shape, uint32_t lanes, const std::vector<float>& accumulators,
                         const std::vector<float>& operands);
+// The layout that AMD's and Intel's drivers are known to have, for drivers that cannot run a kernel: an
+// invocation holds components of one column.
+void assume_matrix_layouts(Limits& limits);

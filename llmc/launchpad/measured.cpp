@@ -38,12 +38,13 @@ size_t Needs::scratch_bytes() const {
 
 Needs LaunchPad::dry_run(const std::function<void()>& commands) {
     LaunchPadState& s = *state;
-    if (s.dry || s.recording || s.open_groups) fail("dry_run: a dry run, a recording or a group is open");
-    Needs needs;
+    if ((s.dry && !s.options.compile_only) || s.recording || s.open_groups)
+        fail("dry_run: a dry run, a recording or a group is open");
+    Needs needs, *const outer = s.dry;
     commit(false);
     s.dry = &needs;
     const auto end = [&] {
-        s.dry = nullptr;
+        s.dry = outer;
         s.deferred.clear();
         s.unreduced = {};
     };

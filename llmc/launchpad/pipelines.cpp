@@ -1,10 +1,13 @@
 // LaunchPad's pipelines: built once per kernel and specialization constants, and cached on disk.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
+#include "llmc/base/clock.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/shaders.h"
@@ -80,26 +83,32 @@ static VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) 
     return s.modules[kernel] = module;
 }
 
-// Prints the driver's statistics of a kernel: registers, shared memory and so on.
-static void print_statistics(const LaunchPadState& s, const std::string& kernel, VkPipeline pipeline) {
-    if (!s.options.print_pipelines) return;
+// The driver's statistics of a kernel: registers, shared memory and so on.
+static std::map<std::string, double> read_statistics(const LaunchPadState& s, VkPipeline pipeline) {
+    std::map<std::string, double> read;
     VkPipelineExecutableInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, 0};
     uint32_t count = 0;
     VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, &count, nullptr));
     std::vector<VkPipelineExecutableStatisticKHR> statistics(
         count, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
     VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, &count, statistics.data()));
-    fprintf(stderr, "%s:", kernel.c_str());
     for (const VkPipelineExecutableStatisticKHR& statistic : statistics)
-        if (statistic.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR)
-            fprintf(stderr, " %s %g,", statistic.name, statistic.value.f64);
-        else
-            fprintf(stderr, " %s %lld,", statistic.name, static_cast<long long>(statistic.value.i64));
+        read[statistic.name] = statistic.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR
+                                   ? statistic.value.f64
+                                   : double(statistic.value.i64);
+    return read;
+}
+
+static void print_statistics(const LaunchPadState& s, const std::string& kernel, VkPipeline pipeline) {
+    if (!s.options.print_pipelines || !s.capture_statistics) return;
+    fprintf(stderr, "%s:", kernel.c_str());
+    for (const auto& [name, value] : read_statistics(s, pipeline))
+        fprintf(stderr, " %s %.10g,", name.c_str(), value);
     fprintf(stderr, "\n");
 }
 
 static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
-                                 std::span<const uint32_t> constants) {
+                                 std::span<const uint32_t> constants, VkPipelineCache cache) {
     const uint32_t block = constants.empty() ? 0 : constants[0];
     if (!block || block > s.limits.max_block)
         fail("%s: a block of %u invocations is not possible on %s (1 to %u)", kernel.c_str(), block,
@@ -112,7 +121,7 @@ static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
         VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
     subgroup.requiredSubgroupSize = s.limits.subgroup_size;
     VkComputePipelineCreateInfo info = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
-    if (s.options.print_pipelines) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+    if (s.capture_statistics) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
     info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
     if (s.pin_subgroup) info.stage.pNext = &subgroup;
     if (block % s.max_subgroup == 0)
@@ -123,7 +132,7 @@ static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
     info.stage.pSpecializationInfo = &specialization;
     info.layout = s.layout;
     VkPipeline pipeline;
-    VK_CHECK(s.vk.vkCreateComputePipelines(s.device, s.cache, 1, &info, nullptr, &pipeline));
+    VK_CHECK(s.vk.vkCreateComputePipelines(s.device, cache, 1, &info, nullptr, &pipeline));
     print_statistics(s, kernel, pipeline);
     return pipeline;
 }
@@ -140,7 +149,7 @@ const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
     auto found = s.pipelines.find(key);
     if (found == s.pipelines.end()) {
         const std::string name(kernel);
-        found = s.pipelines.emplace(key, Pipeline{name, build_pipeline(s, name, constants)}).first;
+        found = s.pipelines.emplace(key, Pipeline{name, build_pipeline(s, name, constants, s.cache)}).first;
     }
     return found->second;  // stays where it is: an unordered_map does not move its elements
 }
@@ -156,4 +165,58 @@ void LaunchPad::compile(const ProgressCallback& progress) {
         find_pipeline(s, key.substr(0, key.find('\0')), constants);
         s.uncompiled.erase(s.uncompiled.begin());
     }
+}
+
+std::map<std::string, std::vector<uint32_t>> LaunchPad::take_kernels() {
+    LaunchPadState& s = *state;
+    std::map<std::string, std::vector<uint32_t>> kernels = std::exchange(s.collected.kernels, {});
+    kernels.merge(s.uncompiled);
+    s.uncompiled.clear();
+    return kernels;
+}
+
+// The first of these names that the driver's statistics have; -1: none.
+static double find_statistic(const std::map<std::string, double>& statistics,
+                             std::initializer_list<const char*> names) {
+    for (const char* name : names)
+        if (const auto known = statistics.find(name); known != statistics.end()) return known->second;
+    return -1;
+}
+
+// By the names of RADV, ANV and NVIDIA's driver.
+static void name_statistics(CompiledKernel& k) {
+    k.registers = find_statistic(k.statistics, {"VGPRs", "Max live registers", "Register Count"});
+    k.spills = find_statistic(k.statistics, {"Spilled VGPRs", "Spill Count"});
+    k.scratch_bytes =
+        find_statistic(k.statistics, {"Scratch size", "Scratch Memory Size", "Local Memory Size"});
+    k.shared_bytes =
+        find_statistic(k.statistics, {"LDS size", "Workgroup Memory Size", "Shared Memory Size"});
+    k.code_bytes = find_statistic(k.statistics, {"Code size", "Binary Size"});
+    k.subgroups_per_unit = find_statistic(k.statistics, {"Subgroups per SIMD", "Occupancy"});
+}
+
+CompiledKernel LaunchPad::compile_kernel(const std::string& key, const std::vector<uint32_t>& constants) {
+    LaunchPadState& s = *state;
+    CompiledKernel k;
+    VkPipeline pipeline = VK_NULL_HANDLE;
+    try {
+        find_module(s, key.substr(0, key.find('\0')));
+        const double start = now();
+        pipeline = build_pipeline(s, key.substr(0, key.find('\0')), constants, VK_NULL_HANDLE);
+        k.seconds = now() - start;
+    } catch (const Error& error) {
+        k.error = error.what();
+        return k;
+    }
+    if (s.capture_statistics) {
+        k.statistics = read_statistics(s, pipeline);
+        VkPipelineInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, nullptr, pipeline};
+        VkPipelineExecutablePropertiesKHR properties = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR};
+        uint32_t count = 1;
+        s.vk.vkGetPipelineExecutablePropertiesKHR(s.device, &info, &count, &properties);
+        if (count) k.subgroup_size = properties.subgroupSize;
+    }
+    name_statistics(k);
+    s.vk.vkDestroyPipeline(s.device, pipeline, nullptr);
+    return k;
 }

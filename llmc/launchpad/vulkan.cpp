@@ -203,6 +203,8 @@ void load_device_functions(Vulkan& vk, VkDevice device) {
 #define LOAD(function) vk.function = PFN_##function(vk.vkGetDeviceProcAddr(device, #function));
     VULKAN_DEVICE_FUNCTIONS(LOAD)
 #undef LOAD
+    vk.vkGetPipelineExecutablePropertiesKHR = PFN_vkGetPipelineExecutablePropertiesKHR(
+        vk.vkGetDeviceProcAddr(device, "vkGetPipelineExecutablePropertiesKHR"));
     vk.vkGetPipelineExecutableStatisticsKHR = PFN_vkGetPipelineExecutableStatisticsKHR(
         vk.vkGetDeviceProcAddr(device, "vkGetPipelineExecutableStatisticsKHR"));
     vk.vkGetMemoryHostPointerPropertiesEXT = PFN_vkGetMemoryHostPointerPropertiesEXT(

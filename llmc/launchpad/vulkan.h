@@ -74,6 +74,7 @@ struct Vulkan {
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;
     // may stay null
     PFN_vkGetMemoryHostPointerPropertiesEXT vkGetMemoryHostPointerPropertiesEXT = nullptr;
+    PFN_vkGetPipelineExecutablePropertiesKHR vkGetPipelineExecutablePropertiesKHR = nullptr;
     PFN_vkGetPipelineExecutableStatisticsKHR vkGetPipelineExecutableStatisticsKHR = nullptr;
 #define DECLARE(function) PFN_##function function = nullptr;
     VULKAN_INSTANCE_FUNCTIONS(DECLARE)

@@ -60,9 +60,17 @@ static AttentionBackwardArgs backward_args(LaunchPad& pad, const AttentionBackwa
 
 // The block size of version 2. A GPU needs the registers of 128 invocations. A software device keeps
 // registers in memory anyway, and fewer invocations with more accumulators each load less (1.4 times as fast
-// on lavapipe).
+// on lavapipe). Where registers are few, more invocations hold fewer accumulators each.
 static int best_block_size(const LaunchPad& pad) {
+    if (pad.limits().few_registers) return 256;
     return pad.device().type == DeviceType::software ? 64 : 128;
+}
+
+// The backward pass has twice the accumulators: 256 invocations spill 8 registers on Intel's devices, 512
+// none.
+static int best_backward_block_size(const LaunchPad& pad) {
+    const bool large = pad.limits().few_registers && pad.limits().max_block >= 512;
+    return large ? 512 : best_block_size(pad);
 }
 
 template <class Real>
@@ -102,10 +110,20 @@ bool attention_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
 // short sequences, the latency of the extra dispatch exceeds the cost of computing delta more than once.
 static const int FUSED_DELTA_MAX_T = 64;
 
+// Version 3 of the backward pass needs accumulators that can serve as operands. With two copies in registers
+// it spills 66 to 163 of them on RDNA 3, SGPRs included, and version 2 none. A software device keeps
+// registers in memory.
+template <class Real>
+static bool backward_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
+    const bool one_copy = pad.limits().fragment<Real>().in_place;
+    return attention_on_tensor_cores<Real>(pad, C, NH) &&
+           (one_copy || pad.device().type == DeviceType::software);
+}
+
 template <class Real>
 bool attention_skips_delta(const LaunchPad& pad, int T, int C, int NH) {
     const uint32_t packs = attention_head_size(C, NH) / 8;  // 16 bytes each, one per invocation
-    return attention_on_tensor_cores<Real>(pad, C, NH) && T <= FUSED_DELTA_MAX_T &&
+    return backward_on_tensor_cores<Real>(pad, C, NH) && T <= FUSED_DELTA_MAX_T &&
            std::has_single_bit(packs) && packs <= pad.limits().subgroup_size;
 }
 
@@ -213,7 +231,7 @@ std::vector<KernelVersion<AttentionForward<Real>>> attention_forward_versions() 
         {"attention_forward2",
          "tiles of 64 queries x 64 keys, accumulators in registers",
          attention_forward2<Real>,
-         {128, 64}},
+         {128, 64, 256, 512}},
         {"attention_forward3",
          "tensor cores; each subgroup owns whole rows of the scores",
          attention_forward3<Real>,
@@ -279,7 +297,7 @@ static void attention_backward3(LaunchPad& pad, const AttentionBackward<Real>& p
                                        addresses) &&
         dispatch_on_tensor_cores<Real>(pad, {"attention_backward3_dq", 3, dq, fused_delta}, args, addresses);
     pad.end_group();
-    if (!done) attention_backward2(pad, p, best_block_size(pad));
+    if (!done) attention_backward2(pad, p, best_backward_block_size(pad));
 }
 
 template <class Real>
@@ -292,7 +310,7 @@ std::vector<KernelVersion<AttentionBackward<Real>>> attention_backward_versions(
         {"attention_backward2",
          "tiles of 64 queries x 64 keys, accumulators in registers",
          attention_backward2<Real>,
-         {128, 64}},
+         {128, 64, 256, 512}},
         {"attention_backward3",
          "tensor cores; each subgroup owns whole rows of the scores",
          attention_backward3<Real>,
@@ -304,10 +322,10 @@ template <class Real>
 void attention_backward(LaunchPad* pad, const AttentionBackward<Real>& p) {
     if (!pad) return attention_backward_cpu(p);
     const ConcurrentGroup group(pad);
-    if (attention_on_tensor_cores<Real>(*pad, p.C, p.NH))
+    if (backward_on_tensor_cores<Real>(*pad, p.C, p.NH))
         attention_backward3(*pad, p, 128);
     else
-        attention_backward2(*pad, p, best_block_size(*pad));
+        attention_backward2(*pad, p, best_backward_block_size(*pad));
     pad->run_deferred();
 }
 

@@ -179,7 +179,7 @@ static void layernorm_forward3(LaunchPad& pad, const LayerNormForward<Real>& p, 
     const LayernormForwardArgs args = forward_args(pad, p);
     const uint32_t width = wide_pack_width<Real>(p.C, {args.outp, args.inp, args.weight, args.bias});
     const RowGrid grid = row_grid(pad.limits(), p.num_rows, p.C / width, block_size);
-    if (grid.packs > MAX_ROW_PACKS) return layernorm_forward2(pad, p, block_size);
+    if (!row_fits(pad.limits(), grid, width)) return layernorm_forward2(pad, p, block_size);
     pad.dispatch<Real>("layernorm_forward3", {grid.groups}, {grid.block, width, grid.packs}, args,
                        memory_traffic<Real>(2.0 * p.num_rows * p.C));
 }
@@ -277,7 +277,8 @@ static void launch_few(LaunchPad& pad, const LayernormBackwardArgs& args, int sp
 template <class Real>
 static bool launch_backward3(LaunchPad& pad, LayernormBackwardArgs args, int splits, int block_size) {
     const uint32_t pack = 16 / sizeof(Real), block = uint32_t(block_size);
-    const uint32_t packs = uint32_t(ceil_div(uint32_t(args.C) / pack, block)), rows = packs == 1 ? 2 : 1;
+    const uint32_t packs = uint32_t(ceil_div(uint32_t(args.C) / pack, block));
+    const uint32_t rows = packs == 1 && !(pad.limits().few_registers && pack == 8) ? 2 : 1;
     if (wide_pack_width<Real>(args.C, {args.dinp, args.added, args.dout, args.inp, args.weight}) != pack ||
         packs > BACKWARD3_PACKS)
         return false;

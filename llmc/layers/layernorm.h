@@ -54,6 +54,9 @@ struct RowGrid {
     uint64_t groups;
     uint32_t block, packs;
 };
-const uint32_t MAX_ROW_PACKS = 32;
+const uint32_t MAX_ROW_PACKS = 32, MAX_FRUGAL_ROW_ELEMENTS = 48;  // the latter where registers are few
 // block_size is rounded to a multiple of the subgroup size.
 RowGrid row_grid(const Limits& limits, int num_rows, uint64_t packs_per_row, int block_size);
+inline bool row_fits(const Limits& limits, const RowGrid& grid, uint32_t width) {
+    return limits.few_registers ? grid.packs * width <= MAX_FRUGAL_ROW_ELEMENTS : grid.packs <= MAX_ROW_PACKS;
+}

@@ -146,8 +146,14 @@ struct Shape3 {
     Tile tile;
     int block, rows_each, k_groups;
 };
-static const Shape3 shapes3[] = {{{128, 128}, 128, 16, 1}, {{64, 64}, 64, 8, 1}, {{32, 64}, 256, 8, 8}};
+static const Shape3 shapes3[] = {{{128, 128}, 128, 16, 1},
+                                 {{64, 64}, 64, 8, 1},
+                                 {{32, 64}, 256, 8, 8},
+                                 {{128, 64}, 256, 4, 1},
+                                 {{64, 32}, 64, 4, 1}};
 static const Tile LARGE_TILE3 = {128, 128}, MEDIUM_TILE3 = {64, 64}, SMALL_TILE3 = {32, 64};
+// Where registers are few (Limits::few_registers)
+static const Tile LARGE_FRUGAL_TILE3 = {128, 64}, FRUGAL_TILE3 = {64, 32};
 
 static const Shape3& shape3(Tile tile) {
     for (const Shape3& shape : shapes3)
@@ -390,7 +396,10 @@ std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions() 
          matmul_forward1<Real>,
          {{1, 128}, {1, 64}, {1, 256}}},
         {"matmul_forward2", VERSION2, matmul_forward2<Real>, {{16, 16}, {8, 8}}},
-        {"matmul_forward3", VERSION3, matmul_forward3<Real>, {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3}},
+        {"matmul_forward3",
+         VERSION3,
+         matmul_forward3<Real>,
+         {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3, LARGE_FRUGAL_TILE3, FRUGAL_TILE3}},
         {"matmul_forward4", VERSION4, matmul_forward4<Real>, {{16, 64}, {16, 256}}},
         {"matmul5_nt", "cooperative matrices, fused bias", matmul_forward5<Real>,
          tensor_core_tiles(GemmLayout::nt)},
@@ -402,7 +411,10 @@ std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> matmul_dinp_versions
     return {
         {"matmul_dinp1", "one invocation per element", matmul_dinp1<Real>, {{1, 128}, {1, 64}, {1, 256}}},
         {"matmul_dinp2", VERSION2, matmul_dinp2<Real>, {{16, 16}, {8, 8}}},
-        {"matmul_dinp3", VERSION3, matmul_dinp3<Real>, {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3}},
+        {"matmul_dinp3",
+         VERSION3,
+         matmul_dinp3<Real>,
+         {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3, LARGE_FRUGAL_TILE3, FRUGAL_TILE3}},
         {"matmul_dinp4", VERSION4, matmul_dinp4<Real>, {{16, 64}, {16, 256}}},
         {"matmul5_nn", "cooperative matrices", matmul_dinp5<Real>, tensor_core_tiles(GemmLayout::nn)},
     };
@@ -416,7 +428,7 @@ std::vector<KernelVersion<MatmulBackwardParameters<Real>, Tile>> matmul_dweight_
          matmul_dweight1<Real>,
          {{1, 128}, {1, 64}, {1, 256}}},
         {"matmul_dweight2", VERSION2, matmul_dweight2<Real>, {{16, 16}, {8, 8}}},
-        {"matmul_dweight3", VERSION3, matmul_dweight3<Real>, {LARGE_TILE3, MEDIUM_TILE3}},
+        {"matmul_dweight3", VERSION3, matmul_dweight3<Real>, {LARGE_TILE3, MEDIUM_TILE3, FRUGAL_TILE3}},
         {"matmul_dweight4", VERSION4, matmul_dweight4<Real>, {{16, 64}, {16, 256}}},
         {"matmul5_tn", "cooperative matrices, split-K", matmul_dweight5<Real>,
          tensor_core_tiles(GemmLayout::tn)},
@@ -444,6 +456,8 @@ static bool is_software(const LaunchPad& pad) { return pad.device().type == Devi
 // still gets three, or two in one wave; small ones with k_groups if even the medium ones are fewer than SMs.
 // The tile decides the order of sums: the numbers do not depend on the device.
 static Tile choose_tile3(const LaunchPad& pad, uint64_t M, uint64_t N) {
+    if (pad.limits().few_registers)
+        return count_tiles3(LARGE_FRUGAL_TILE3, M, N) >= 132 ? LARGE_FRUGAL_TILE3 : FRUGAL_TILE3;
     const uint64_t large = count_tiles3(LARGE_TILE3, M, N);
     if (large >= 384 || (large > 224 && large <= 264)) return LARGE_TILE3;
     return count_tiles3(MEDIUM_TILE3, M, N) >= 132 || pad.limits().max_block < 256 ? MEDIUM_TILE3
@@ -451,7 +465,8 @@ static Tile choose_tile3(const LaunchPad& pad, uint64_t M, uint64_t N) {
 }
 
 // Split-K multiplies the tiles, so no k_groups are needed.
-static Tile choose_dweight_tile3(int num_rows, int C, int OC) {
+static Tile choose_dweight_tile3(const LaunchPad& pad, int num_rows, int C, int OC) {
+    if (pad.limits().few_registers) return FRUGAL_TILE3;
     const uint64_t tiles =
         count_tiles3(LARGE_TILE3, OC, C) * dweight_splits(num_rows, C, OC, LARGE_TILE3).splits;
     return tiles >= 512 ? LARGE_TILE3 : MEDIUM_TILE3;
@@ -541,7 +556,7 @@ static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParam
         pad.scratch(Scratch::parameters, dweight_scratch + dbias_floats<Real>(p.num_rows, p.OC, DBIAS_BLOCK));
     float* dbias_scratch = scratch + dweight_scratch;
     const MatmulDbias<Real> dbias = {p.dbias, p.dout, p.num_rows, p.OC};
-    const Tile tile = choose_dweight_tile3(p.num_rows, p.C, p.OC);
+    const Tile tile = choose_dweight_tile3(pad, p.num_rows, p.C, p.OC);
     std::optional<GemmLaunch<Real>> tensor_core;
     RowSplits split = {1, p.num_rows}, dbias_split = {1, p.num_rows};
     if (on_tensor_cores<Real>(pad, p.C, p.OC))

@@ -102,7 +102,7 @@ static bool launch_fused2(LaunchPad& pad, const FusedResidualLayernormForwardArg
     const uint32_t width = wide_pack_width<Real>(
         args.C, {args.residual, args.normed, args.inp1, args.inp2, args.matmul_bias, args.weight, args.bias});
     const RowGrid grid = row_grid(pad.limits(), args.num_rows, args.C / width, block_size);
-    if (grid.packs > MAX_ROW_PACKS) return false;
+    if (!row_fits(pad.limits(), grid, width)) return false;
     const double elements = double(args.num_rows) * args.C;
     Work work = memory_traffic<Real>(4 * elements);
     if (splits > 1) work.bytes += elements * (4.0 * splits - sizeof(Real));  // partials replace inp2

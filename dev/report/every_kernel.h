@@ -1,0 +1,18 @@
+// The kernels of a model, without running them: on a launchpad with compile_only, these functions give the
+// commands of training, generating and the benchmarks, and LaunchPad::take_kernels() returns the kernels.
+#pragma once
+#include "llmc/launchpad/launchpad.h"
+#include "llmc/model/model_config.h"
+
+// A batch of B sequences of T tokens.
+struct BatchShape {
+    int B, T;
+};
+
+// What training takes without further options, samples included.
+template <class Real>
+void give_default_commands(LaunchPad& pad, const ModelConfig& config, BatchShape shape);
+
+// All versions of all layers, in all block sizes and tiles that fit the device, with the model's sizes.
+template <class Real>
+void give_all_versions(LaunchPad& pad, const ModelConfig& config, BatchShape shape);
