@@ -88,16 +88,12 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, 
                                .micro_steps = inputs.length.micro_steps,
                                .weight_decay = o.weight_decay,
                                .scaling = inputs.start.state.scaling,
-                               .num_processes = job.size,
                                .on_new_scale = [](float scale) {
                                    clear_status_line();
                                    printf("the loss is now scaled by %.0f\n", scale);
                                }};
     std::optional<GradientExchange<Real>> exchange;
-    if (job.size > 1) {
-        exchange.emplace(g, job);
-        runner.exchange_gradients = [&] { exchange->run(); };
-    }
+    if (job.size > 1) runner.exchange = &exchange.emplace(g, job);
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
     Run<Real> run = {.options = o, .inputs = inputs, .g = g, .runner = runner, .job = job, .peak_rate = peak};

@@ -263,6 +263,7 @@ struct GeluBackwardArgs {
 
 struct GradientSumArgs {
     Reals outp;           // (n)
+    Reals copy;           // (n): also written; or null
     Reals inp;            // (count, stride), of which the first n of each row are read, except row own_index
     Reals own;            // (n) takes the place of that row
     uint64_t n, stride;

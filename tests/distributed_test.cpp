@@ -12,6 +12,9 @@
 // Of 6 sequences, so that 1, 2 and 3 processes divide it.
 static const int SEQUENCES = 6, STEPS = 20;
 
+// Enough layers for gradients that are summed during the backward pass, and after it, and updated late.
+static const std::string five_layers = "custom:layers=5,heads=2,channels=24,max_seq_len=32,vocab=67";
+
 struct Distributed : testing::Test {
     Data data;
     void SetUp() override {
@@ -34,7 +37,7 @@ struct Distributed : testing::Test {
                                  "-j",
                                  data.val,
                                  "-e",
-                                 tiny,
+                                 five_layers,
                                  "-t",
                                  "17",
                                  "-o",

@@ -47,6 +47,15 @@ TYPED_TEST(GradientSumTest, CpuAddsInOrder) {
         p.out = own.data();
         gradient_sum_cpu(p);
         EXPECT_EQ(to_floats(own), c.sum) << s.n << " elements of " << s.count << ", in place";
+        std::vector<Real> copy(s.n);
+        p.copy = copy.data();
+        p.own = p.out = out.data();
+        p.inp = own.data();
+        p.count = 1;
+        p.own_index = -1;
+        gradient_sum_cpu(p);
+        EXPECT_EQ(to_floats(out), c.sum) << s.n << " elements, copied";
+        EXPECT_EQ(to_floats(copy), c.sum) << s.n << " elements, copied twice";
     }
 }
 
@@ -68,6 +77,19 @@ TYPED_TEST(GradientSumTest, GpuIsBitIdentical) {
             p.out = own;
             version.launch(pad, p, block_size);
             EXPECT_EQ(own.values(), c.sum) << s.n << " elements of " << s.count << ", in place";
+            DeviceArray<Real> copy(pad, s.n);
+            p = {.out = out,
+                 .copy = copy,
+                 .inp = own,
+                 .own = nullptr,
+                 .n = s.n,
+                 .stride = s.n,
+                 .count = 1,
+                 .own_index = -1,
+                 .in_background = true};
+            version.launch(pad, p, block_size);
+            EXPECT_EQ(out.values(), c.sum) << s.n << " elements, copied";
+            EXPECT_EQ(copy.values(), c.sum) << s.n << " elements, copied twice";
         }
     });
 }

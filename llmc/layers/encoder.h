@@ -48,7 +48,7 @@ void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p);
 //     [0]                      n, the number of buckets
 //     [1 + 2 i], [2 + 2 i]     token of bucket i, and where its positions start; i = n ends the list: -1,
 //     count [2 count + 3 + j]        the positions, j = 0 .. count-1: indices into inp
-// Unused entries are -1. Takes O(count log count).
+// Unused entries are -1. Takes O(count) for small tokens; sorts only the buckets.
 void build_encoder_buckets(int* buckets, const int* inp, int count);
 size_t encoder_bucket_ints(int count);  // size of such an array; count at most 2^29
 

@@ -48,7 +48,12 @@ void global_norm_cpu(const GlobalNorm<Real>& p) {
     size_t elements = 0;
     for (const GradientSlice<Real>& slice : p.gradients) elements += slice.n;
     const CpuTimer timer("global_norm", memory_traffic<Real>(double(elements)));
-    const double norm = double(p.unscale) * std::sqrt(sum_of_squares(p.gradients));
+    finish_global_norm(p, sum_of_squares(p.gradients));
+}
+
+template <class Real>
+void finish_global_norm(const GlobalNorm<Real>& p, double sum_of_squares) {
+    const double norm = double(p.unscale) * std::sqrt(sum_of_squares);
     const bool clips = p.max_norm > 0 && norm > double(p.max_norm);
     p.norm_and_scale[0] = float(norm);
     p.norm_and_scale[1] = clips ? float(p.unscale * double(p.max_norm) / norm) : p.unscale;
@@ -138,5 +143,6 @@ void global_norm(LaunchPad* pad, const GlobalNorm<Real>& p) {
 #define INSTANTIATE(Real)                                                         \
     template std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions(); \
     template void global_norm_cpu(const GlobalNorm<Real>&);                       \
+    template void finish_global_norm(const GlobalNorm<Real>&, double);            \
     template void global_norm(LaunchPad*, const GlobalNorm<Real>&);
 FOR_EACH_REAL(INSTANTIATE)

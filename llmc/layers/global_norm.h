@@ -8,9 +8,10 @@ struct GradientSlice {
     size_t n;  // elements
 };
 
-// norm_and_scale[0] = norm = unscale * sqrt(sum of the squares over all slices) norm_and_scale[1] = unscale *
-// (max_norm / norm if norm > max_norm, else 1) If the norm is not finite (a gradient is NaN or infinite or,
-// on a GPU, the sum of squares exceeds 3.4e38),
+// norm_and_scale[0] = norm = unscale * sqrt(sum of the squares over all slices)
+// norm_and_scale[1] = unscale * (max_norm / norm if norm > max_norm, else 1)
+//
+// If the norm is not finite (a gradient is NaN or infinite or, on a GPU, the sum of squares exceeds 3.4e38),
 // [0] is NaN or infinite, [1] is 0, and adamw_update() changes nothing. Deterministic; sums of a billion
 // elements are accurate to about 1e-6.
 template <class Real>
@@ -28,6 +29,10 @@ void global_norm(LaunchPad* pad, const GlobalNorm<Real>& p);
 
 template <class Real>
 void global_norm_cpu(const GlobalNorm<Real>& p);
+
+// Computes norm_and_scale, on the CPU, from the sum of the squares of all gradients.
+template <class Real>
+void finish_global_norm(const GlobalNorm<Real>& p, double sum_of_squares);
 
 template <class Real>
 std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions();

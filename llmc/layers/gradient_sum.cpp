@@ -22,34 +22,58 @@ void gradient_sum_cpu(const GradientSum<Real>& p) {
             for (size_t i = 0; i < end; i++) sums[i] = (k ? sums[i] : 0.0f) + float(from[i]);
         }
         for (size_t i = 0; i < end; i++) p.out[first + i] = round_to<Real>(sums[i]);
+        if (p.copy) std::copy_n(p.out + first, end, p.copy + first);
     }
 }
 
+// A kernel, and the number of workgroups that it runs with; 0: one invocation per pack.
+struct Launch {
+    const char* kernel;
+    int block_size;
+    uint64_t workgroups;
+};
+
 template <class Real>
-static void gradient_sum1(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
+static void launch(LaunchPad& pad, const GradientSum<Real>& p, const Launch& how) {
     if (!p.n) return;
     const GradientSumArgs args = {.outp = pad.at(p.out, p.n),
+                                  .copy = pad.at(p.copy, p.n),
                                   .inp = pad.at(p.inp, (p.count - 1) * p.stride + p.n),
                                   .own = pad.at(p.own, p.n),
                                   .n = p.n,
                                   .stride = p.stride,
                                   .count = p.count,
                                   .own_index = p.own_index};
-    const uint32_t width = wide_pack_width<Real>(p.stride, {args.outp, args.inp, args.own});
-    pad.dispatch<Real>("gradient_sum1", {ceil_div(p.n, uint64_t(block_size) * width)},
-                       {uint32_t(block_size), width}, args,
-                       memory_traffic<Real>(double(p.n) * (p.count + 1)));
+    const uint32_t width = wide_pack_width<Real>(p.stride, {args.outp, args.copy, args.inp, args.own});
+    const uint64_t all = ceil_div(p.n, uint64_t(how.block_size) * width);
+    pad.dispatch<Real>(how.kernel, {how.workgroups ? std::min(all, how.workgroups) : all},
+                       {uint32_t(how.block_size), width, p.copy != nullptr}, args,
+                       memory_traffic<Real>(double(p.n) * (p.count + 1 + (p.copy != nullptr))));
+}
+
+template <class Real>
+static void gradient_sum1(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
+    launch(pad, p, {"gradient_sum1", block_size, 0});
+}
+
+// In the background, eight large workgroups: their 512 KiB of loads in flight keep a bus of 60 GB/s busy, and
+// they take few SMs.
+template <class Real>
+static void gradient_sum2(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
+    const int largest = int(std::min(1024u, pad.limits().max_block));
+    launch(pad, p, {"gradient_sum2", p.in_background ? largest : block_size, p.in_background ? 8u : 1024u});
 }
 
 template <class Real>
 std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions() {
-    return {{"gradient_sum1", "one invocation per 16 bytes", gradient_sum1<Real>, {256, 64, 128, 512}}};
+    return {{"gradient_sum1", "one invocation per 16 bytes", gradient_sum1<Real>, {256, 64, 128, 512}},
+            {"gradient_sum2", "loops, for few workgroups", gradient_sum2<Real>, {256, 64, 128, 512}}};
 }
 
 template <class Real>
 void gradient_sum(LaunchPad* pad, const GradientSum<Real>& p) {
     if (!pad) return gradient_sum_cpu(p);
-    gradient_sum1(*pad, p, 256);
+    gradient_sum2(*pad, p, 256);
 }
 
 #define INSTANTIATE(Real)                                                           \

@@ -3,14 +3,17 @@
 #include "llmc/layers/kernel_version.h"
 
 // out[i] = inp[0][i] + inp[1][i] + ..., added in that order in fp32 and rounded once. inp[k] lies `stride`
-// elements after inp[k - 1].
+// elements after inp[k - 1]. With one row, it is copied.
 template <class Real>
 struct GradientSum {
-    Real* out;        // (n); outside of inp; may be own
-    const Real* inp;  // (count, stride), of which the first n of each row are read, except row own_index
+    Real* out;             // (n); outside of inp; may be own
+    Real* copy = nullptr;  // (n): also receives the sum, and may lie in row own_index of inp; or null
+    const Real* inp;       // (count, stride), of which the first n of each row are read, except row own_index
     const Real* own;  // (n) takes the place of row own_index: this process's gradients, in its own memory
     size_t n, stride;
-    int count, own_index;
+    int count, own_index;  // own_index may be -1: all rows are read from inp
+    // Run beside other kernels: takes few SMs, and so at most the speed of a bus.
+    bool in_background = false;
 };
 
 // pad: the device to run on; null: the CPU.

@@ -318,9 +318,11 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
 // ---------------------------------------------------------------------------------------------------------
 // The backward pass: after gpt2_forward and gpt2_head, which was given the same `gradients`, every
 // parameter's gradient is in g.grads, or has been added to what was there. g.dresidual is the gradient of the
-// residual stream, from the last layer down to the embeddings.
+// residual stream, from the last layer down to the embeddings. `end_layer` is called after the commands of
+// each layer, whose weight gradients may still be deferred then.
 template <class Real>
-void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
+void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
+                   const std::function<void(int layer)>& end_layer = nullptr) {
     const bool accumulate = gradients == Gradients::accumulate;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
     layernorm_backward<Real>(g.on(Layer::layernorm), {
@@ -370,6 +372,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients) {
             .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
             .dout = g.dbranch, .inp = residual, .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
             .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
+        if (end_layer) end_layer(l);
     }
     encoder_backward<Real>(g.on(Layer::encoder), {
         .dwte = g.grad(WTE), .dwpe = g.grad(WPE), .dout = g.dresidual, .buckets = g.buckets, .B = B, .T = T,

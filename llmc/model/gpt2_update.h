@@ -104,6 +104,12 @@ inline std::vector<std::vector<Elements>> split_evenly(const std::vector<Element
     return split;
 }
 
+// Brings gradients that other processes hold to g.grads.
+struct GradientArrival {
+    std::function<void()> early = nullptr;             // all but the weights of layers 2 and up
+    std::function<void(int layer)> weights = nullptr;  // those of one layer; called inside a background
+};
+
 // A layer's forward pass has at least so many intervals between barriers. From MANY_ROWS on, one interval is
 // long enough for a layer's whole update.
 const int LAYER_INTERVALS = 7, MANY_ROWS = 8192;
@@ -111,10 +117,13 @@ const int LAYER_INTERVALS = 7, MANY_ROWS = 8192;
 // gpt2_update and gpt2_forward on a launchpad, bit-identical to calling both, but faster: AdamW is limited by
 // memory bandwidth, and the forward pass of a small batch by the latency of its kernels. The weights of a
 // layer are updated beside the kernels of the layer before, and wte beside all layers: the head reads it
-// last, and the encoder, which needs few of its rows, computes their update itself.
+// last, and the encoder, which needs few of its rows, computes their update itself. Gradients that have yet
+// to arrive do so during the layer before their update.
 template <class Real>
-void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T) {
+void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T,
+                             const GradientArrival& arrival = {}) {
     LaunchPad& pad = *g.pad;
+    if (arrival.early) arrival.early();
     auto update_all = [&](const std::vector<Elements>& all) {
         const ConcurrentGroup group(&pad);
         for (const Elements& e : all) adamw_update(&pad, update_of(g, e, weight_decay));
@@ -136,6 +145,7 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T) {
     gpt2_forward_layers(g, B, T, [&](int l) {
         pad.finish_background();
         pad.begin_background();
+        if (arrival.weights && l + 2 < g.config.num_layers) arrival.weights(l + 2);
         for (const auto& part : split_evenly(updated_during_layer(g.config, l), parts)) update_all(part);
         pad.end_background();
     });

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "llmc/model/gpt2_update.h"
+#include "llmc/model/gradient_exchange.h"
 #include "llmc/model/loss_scaling.h"
 
 // Runs training steps. On a launchpad, the commands of a step are recorded at first use and replayed. The
@@ -16,16 +17,20 @@ struct StepRunner {
     GPT2<Real>& g;
     int B, T, micro_steps;
     float weight_decay;
+    float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
+    float gradient_clip = 1.0f;                          // largest norm; 0: not clipped
     LossScaling scaling = {};
-    int num_processes = 1;                               // whose gradients are averaged
-    std::function<void()> exchange_gradients = nullptr;  // sums gradients and loss over the processes
+    GradientExchange<Real>* exchange = nullptr;  // with the other processes; null: there are none
     // If set, decides from a step's g.stats whether its update is applied; the host waits for them then.
     std::function<bool(const float* stats)> accept = nullptr;
     std::function<void(float scale)> on_new_scale = nullptr;      // called when the loss scale changes
     std::function<void(int micro_step)> on_micro_step = nullptr;  // called before each micro-step
-    bool update_due = false;                                      // the last step's update has not run
-    Recording *first_micro = nullptr, *update_and_first_micro = nullptr, *later_micro = nullptr,
-              *norm = nullptr, *update = nullptr;
+    std::function<void()> on_submitted = nullptr;  // called while the GPU runs the backward pass
+    bool update_due = false;                       // the last step's update has not run
+    // In several pieces where the processes of a job meet.
+    using Recordings = std::vector<Recording*>;
+    Recordings first_micro, update_and_first_micro, later_micro, last_micro, norm, update;
+    Recordings* being_recorded = nullptr;
     float* readback =
         g.memory.template allocate<float>(8, "readback", Placement::readback);  // two slots of g.stats
 
@@ -35,54 +40,89 @@ struct StepRunner {
         g.pad->prepare(g.pad->dry_run([&] {
             gpt2_update_and_forward(g, weight_decay, B, T);
             gpt2_update(g, weight_decay);
-            gpt2_gradient_norm(g, 1.0f);
+            gpt2_gradient_norm(g, gradient_clip);
+            if (exchange) exchange->run_all_kernels();
         }));
     }
 
     bool records() const { return g.pad && g.cpu_layers.empty(); }
     template <class Commands>
-    void run_recorded(Recording*& recording, Commands commands) {
+    void run_recorded(Recordings& recordings, Commands commands) {
         if (!records()) return commands();
-        if (!recording) {
-            g.pad->begin_recording();
-            commands();
-            recording = g.pad->end_recording();
+        for (size_t i = 0; i < recordings.size(); i++) {
+            if (i) exchange->meet();
+            g.pad->replay(recordings[i]);
         }
-        g.pad->replay(recording);
+        if (!recordings.empty()) return;
+        being_recorded = &recordings;
+        g.pad->begin_recording();
+        commands();
+        end_recording();
+    }
+    void end_recording() {
+        being_recorded->push_back(g.pad->end_recording());
+        g.pad->replay(being_recorded->back());
+    }
+    // Within commands: waits until all processes of the job have come here.
+    void meet() {
+        if (records()) end_recording();
+        exchange->meet();
+        if (records()) g.pad->begin_recording();
     }
     void forget_recordings() {
-        for (Recording** recording : {&first_micro, &update_and_first_micro, &later_micro, &norm, &update}) {
-            if (*recording) g.pad->forget(*recording);
-            *recording = nullptr;
+        for (Recordings* recordings :
+             {&first_micro, &update_and_first_micro, &later_micro, &last_micro, &norm, &update}) {
+            for (Recording* recording : *recordings) g.pad->forget(recording);
+            recordings->clear();
         }
     }
 
-    void head_and_backward(Gradients gradients) {
+    // The last micro-step's gradients are complete, and leave for the other processes.
+    void head_and_backward(Gradients gradients, bool last) {
+        const int num_processes = exchange ? exchange->num_processes() : 1;
         gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps) * float(num_processes)),
                   gradients);
-        gpt2_backward(g, B, T, gradients);
+        if (!exchange || !last) return gpt2_backward(g, B, T, gradients);
+        gpt2_backward(g, B, T, gradients, [&](int layer) {
+            if (layer == exchange->meeting_layer()) meet();
+            exchange->run_in_background(layer);
+        });
+    }
+    GradientArrival arrival() {
+        if (!exchange) return {};
+        return {.early = [&] { exchange->receive_early(); },
+                .weights = [&](int layer) { exchange->receive_in_background(layer); }};
     }
     // A due update comes first: it reads the gradients and stats that are zeroed here.
     void run_first_micro() {
         run_recorded(update_due ? update_and_first_micro : first_micro, [&] {
             if (update_due)
-                gpt2_update_and_forward(g, weight_decay, B, T);
+                gpt2_update_and_forward(g, weight_decay, B, T, arrival());
             else
                 gpt2_forward(g, B, T);
             gpt2_zero_gradients(g);
-            head_and_backward(Gradients::overwrite);
+            head_and_backward(Gradients::overwrite, micro_steps == 1);
         });
         update_due = false;
     }
-    void run_later_micro() {
-        run_recorded(later_micro, [&] {
+    void run_later_micro(bool last) {
+        run_recorded(last && exchange ? last_micro : later_micro, [&] {
             gpt2_forward(g, B, T);
-            head_and_backward(Gradients::accumulate);
+            head_and_backward(Gradients::accumulate, last);
         });
     }
     void finish_update() {
-        if (update_due) run_recorded(update, [&] { gpt2_update(g, weight_decay); });
+        if (update_due)
+            run_recorded(update, [&] {
+                if (exchange) exchange->receive_all();
+                gpt2_update(g, weight_decay);
+            });
         update_due = false;
+    }
+    // Loss, norm and clip factor of all gradients together, in g.stats.
+    void reduce_gradients() {
+        if (!exchange) return run_recorded(norm, [&] { gpt2_gradient_norm(g, gradient_clip); });
+        exchange->reduce(gradient_clip);
     }
 
     // Runs step number `step` (from 0). next_batch fills inputs and targets (B*T each).
@@ -94,12 +134,12 @@ struct StepRunner {
             if (on_micro_step) on_micro_step(i);
             next_batch(inputs.data(), targets.data());
             gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
-            i == 0 ? run_first_micro() : run_later_micro();
+            i == 0 ? run_first_micro() : run_later_micro(i + 1 == micro_steps);
         }
-        if (exchange_gradients) exchange_gradients();
-        const AdamWStep numbers = adamw_step(lr, 0.9f, 0.95f, 1e-8f, step + 1);
+        if (on_submitted) on_submitted();
+        const AdamWStep numbers = adamw_step(lr, beta1, beta2, epsilon, step + 1);
         g.memory.upload(g.adamw, &numbers, 1);
-        run_recorded(norm, [&] { gpt2_gradient_norm(g, 1.0f); });
+        reduce_gradients();
         float* sent = readback + 4 * (step % 2);
         g.memory.copy(sent, g.stats, 4);
         const Ticket ticket = g.pad ? g.pad->commit() : 0;

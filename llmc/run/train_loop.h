@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdio>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "llmc/base/signals.h"
 #include "llmc/data/saved_shards.h"
@@ -31,6 +33,12 @@ struct Run {
     int saved = inputs.start.resumed ? inputs.start.step : -1;  // step of the newest checkpoint; -1: none
     int healthy = inputs.start.state.healthy_checkpoint;        // as in RunState
 
+    // A batch that was read while the GPU ran the step before; `position` is where it begins.
+    struct Batch {
+        DataPosition position;
+        std::vector<int> inputs, targets;
+    };
+    std::optional<Batch> read_ahead = {};
     // A step that was started and not yet reported.
     struct Pending {
         int step;
@@ -89,6 +97,8 @@ struct Run {
     [[noreturn]] void save_and_fail(int step, const DataPosition& position, const std::exception& error);
     void validate(int step);
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
+    DataPosition position() const { return read_ahead ? read_ahead->position : inputs.loader.position(); }
+    Batch read_batch();
     void start_step(int step);
     void show_first_step(int step, int micro_step);
     void report_pending();
@@ -138,27 +148,44 @@ void Run<Real>::look_for_signals() {
     if (saving && options.output.empty()) printf("note: SIGUSR1 saves nothing, since there is no -o\n");
 }
 
-// Starts a step, and reports the one before while it runs.
+// The next batch of this process.
+template <class Real>
+typename Run<Real>::Batch Run<Real>::read_batch() {
+    if (options.overfit) inputs.loader.reset();
+    const int tokens = options.batch * options.sequence;
+    Batch batch = {inputs.loader.position(), std::vector<int>(tokens), std::vector<int>(tokens)};
+    next_batch_slice(inputs.loader, batch.inputs.data(), batch.targets.data(), tokens, job.rank, job.size);
+    return batch;
+}
+
+// Starts a step. While it runs, the host reports the one before, and reads the next one's first batch if the
+// processes of a job will wait for each other.
 template <class Real>
 void Run<Real>::start_step(int step) {
     runner.on_micro_step = nullptr;
     if (step == inputs.start.step) runner.on_micro_step = [=, this](int i) { show_first_step(step, i); };
-    const DataPosition position = inputs.loader.position();
+    runner.on_submitted = nullptr;
+    if (job.size > 1)
+        runner.on_submitted = [=, this] {
+            report_pending();
+            if (step + 1 < inputs.length.max_steps) read_ahead = read_batch();
+        };
+    const DataPosition begin = position();
     Ticket ticket = 0;
     try {
         ticket = runner.run(step, learning_rate(scheduler, step), [&](int* batch, int* targets) {
-            if (options.overfit) inputs.loader.reset();
-            next_batch_slice(inputs.loader, batch, targets, options.batch * options.sequence, job.rank,
-                             job.size);
+            const Batch next = read_ahead ? *std::exchange(read_ahead, {}) : read_batch();
+            std::copy(next.inputs.begin(), next.inputs.end(), batch);
+            std::copy(next.targets.begin(), next.targets.end(), targets);
         });
     } catch (const DeviceLost&) {
         throw;
     } catch (const std::exception& error) {
-        save_and_fail(step, position, error);
+        save_and_fail(step, begin, error);
     }
     report_pending();
     pending = Pending{step, ticket};
-    const bool has_run = !g.pad || skips_outliers() || job.size > 1;  // the host has waited for it
+    const bool has_run = !g.pad || skips_outliers();  // the host has waited for it
     if (has_run || options.profile) report_pending();  // a profile times every step by itself
 }
 
@@ -186,7 +213,7 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    if (saves(step) && job.rank == 0) save(step, inputs.loader.position());
+    if (saves(step) && job.rank == 0) save(step, position());
     if (stopping) return;
     if (validates(step)) validate(step);
     if (runs_hellaswag(step)) {
