@@ -119,6 +119,15 @@ struct HostArrays {
     }
 };
 
+// Weight decay is a share of the master weight, not of the parameter that was rounded from it.
+TEST(AdamW, TheMasterWeightDecays) {
+    const AdamWStep step = adamw_step(0.1f, BETA1, BETA2, EPS, 1);
+    const float start = 1.003f;  // 1 in bf16
+    HostArrays<bf16> host({start}, {0.0f});
+    adamw_update_cpu(host.all(step, true));
+    EXPECT_NEAR(host.master[0], start - 0.1f * DECAY * start, 1e-6);
+}
+
 // AdamW's arrays on a device. Parameters and gradients begin `shift` elements past aligned memory; guard
 // elements around the parameters show accesses out of bounds.
 template <class Real>

@@ -353,6 +353,30 @@ TEST(Checkpoint, DirectoryOfCheckpoints) {
     delete_checkpoint(dir, 100);  // repeating it is not an error
 }
 
+// Each file's checksum is compared, also if its structure is valid; so is the step in the state's header.
+TEST(Checkpoint, ChangedAndExchangedFilesAreRefused) {
+    TemporaryFolder folder;
+    const std::string dir = folder.path;
+    for (int step : {1, 2}) {
+        OptimizerState state = small_state(false, false);
+        state.step = step;
+        write_checkpoint(dir, small, state, read_small, read_small_moment);
+    }
+    auto refusal = [&] { return message_of([&] { check_checkpoint(dir, 2, Unverified::accept); }); };
+    for (const std::string& path : {model_path(dir, 2), optimizer_path(dir, 2)}) {
+        const std::string good = read_whole_file(path);
+        std::string bad = good;
+        bad[1024 + 40] ^= 1;  // in a value
+        write_whole_file(path, {bad});
+        EXPECT_EQ(refusal(), path + " is damaged: its checksum does not match its content");
+        write_whole_file(path, {good});
+        EXPECT_EQ(refusal(), "");
+    }
+    write_whole_file(optimizer_path(dir, 2), {read_whole_file(optimizer_path(dir, 1))});
+    std::filesystem::remove(run_path(dir, 2));  // with its checksums
+    EXPECT_EQ(refusal(), optimizer_path(dir, 2) + " belongs to step 1");
+}
+
 // Without a limit, computing the checksum of such a file overflows the stack.
 TEST(Checkpoint, DeeplyNestedRunFileIsRefused) {
     TemporaryFolder folder;

@@ -1,12 +1,15 @@
 // Models and runs with values that are not finite: files with NaN or infinity are refused by every program,
-// and a run whose updates are skipped one after the other stops and keeps its last healthy checkpoint.
+// and a run whose updates are skipped one after the other stops and keeps its last healthy checkpoint. Some
+// tensors are tried in each program and file; NOT_FINITE_ALL=1 tries all.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 
 #include "llmc/files/checkpoint.h"
+#include "llmc/files/hugging_face.h"
 #include "llmc/model/initialize.h"
 #include "llmc/run/run_state.h"
 #include "tests/tiny_run.h"
@@ -32,6 +35,14 @@ static void write_bad_model(const std::string& path, const ModelConfig& config, 
         in_bf16);
 }
 
+// The tensors that are tried: the first ones, one in the middle, and the last of a layer.
+static std::vector<int> tensors_to_try() {
+    if (!getenv("NOT_FINITE_ALL")) return {WTE, WPE, QKVW, FCPROJB};
+    std::vector<int> all(NUM_PARAMETER_TENSORS);
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
 TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
     Data data;
     const ModelConfig config =
@@ -49,7 +60,8 @@ TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
             if (parameter_info[tensor].per_layer) says.push_back("layer 1");
             expect_one_line(run("train_gpt2", {"--export", "hf", data / "out"}), says);
             EXPECT_FALSE(std::filesystem::exists(data / "out/model.safetensors"));
-            if (tensor > 2 && tensor != FCPROJB) continue;
+            const std::vector<int> tried = tensors_to_try();
+            if (std::find(tried.begin(), tried.end(), tensor) == tried.end()) continue;
             const ProgramResult eval = run("eval", {"-i", data.val, "--device", "cpu"});
             EXPECT_EQ(eval.status, 1);
             EXPECT_EQ(eval.out, "");
@@ -64,16 +76,39 @@ TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
         }
 }
 
+// Also in each of the types that such files have.
 TEST(Divergence, ASafetensorsFileThatIsNotFiniteIsRefused) {
     Data data;
-    const ProgramResult exported = run_program({program, "-e", tiny, "--export", "hf", data / "hf"});
-    ASSERT_EQ(exported.status, 0) << exported.err;
-    std::string bytes = read_text(data / "hf/model.safetensors");
-    const float nan = NAN;
-    memcpy(bytes.data() + bytes.size() - 4, &nan, 4);
-    std::ofstream(data / "hf/model.safetensors", std::ios::binary) << bytes;
-    expect_one_line(run_program({program, "-e", data / "hf/model.safetensors", "--export", "hf", data / "b"}),
-                    {"model.safetensors", "nan"});
+    const ModelConfig config =
+        parse_descriptor("custom:layers=2,heads=2,channels=24,max_seq_len=32,vocab=257");
+    const std::string model = data / "hf/model.safetensors";
+    int runs = 0;
+    for (const int bad_tensor : tensors_to_try())
+        for (const bool in_bf16 : {false, true}) {
+            const float bad = in_bf16 ? INFINITY : NAN;
+            auto fill = [&](int tensor, size_t offset, float* values, size_t n) {
+                std::fill_n(values, n, 0.01f);
+                if (tensor == bad_tensor && offset == 0) values[1] = bad;
+            };
+            write_hugging_face(data / "hf", config, fill, in_bf16);
+            const std::vector<std::string> says = {"model.safetensors", parameter_info[bad_tensor].name,
+                                                   in_bf16 ? "inf" : "nan", "at element 1"};
+            const std::vector<std::vector<std::string>> commands = {
+                {program, "-e", model, "--export", "hf", data / "b"},
+                {program, "-e", model, "-i", data.train, "-b", "1", "-t", "8", "-x", "1", "-s", "0", "-v",
+                 "0", "--device", "cpu"},
+                {BINARY_DIR "/eval", "-e", model, "-i", data.val, "--device", "cpu"},
+                {BINARY_DIR "/generate", "-e", model, "--device", "cpu", "text"}};
+            for (const std::vector<std::string>& command : commands) {
+                const ProgramResult result = run_program(command);
+                EXPECT_EQ(result.status, 1) << command[0];
+                for (const std::string& text : says)
+                    EXPECT_NE(result.err.find(text), std::string::npos) << text << "\n" << result.err;
+                runs++;
+            }
+            EXPECT_FALSE(std::filesystem::exists(data / "b/model.safetensors"));
+        }
+    printf("safetensors: %d runs refused\n", runs);
 }
 
 // A checkpoint whose checksum is right, but whose state is not finite.
@@ -86,19 +121,22 @@ TEST(Divergence, StatesThatAreNotFiniteAreRefused) {
     const ModelConfig config = read_model_header(model_path(run, 2));
     const OptimizerState state = read_optimizer_state(optimizer_path(run, 2), config);
     const std::string json = check_checkpoint(run, 2);
-    const std::pair<Moment, const char*> moments[] = {{MOMENT_M, "moment m of fcw"},
-                                                      {MOMENT_V, "moment v of fcw"},
-                                                      {MASTER_WEIGHTS, "master weights of fcw"}};
-    for (const auto& [bad, name] : moments) {
-        write_checkpoint(
-            run, config, state, [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.5f); },
-            [&, bad = bad](Moment moment, int tensor, size_t, float* values, size_t n) {
-                std::fill_n(values, n, moment == bad && tensor == FCW ? INFINITY : 0.5f);
-            },
-            true, json);
-        expect_one_line(run_program({program, "-y", "1", "-o", run, "-x", "3"}),
-                        {"state_00000002_00000.bin", name, "inf"});
-    }
+    const std::pair<Moment, const char*> moments[] = {
+        {MOMENT_M, "moment m of "}, {MOMENT_V, "moment v of "}, {MASTER_WEIGHTS, "master weights of "}};
+    int runs = 0;
+    for (const int bad_tensor : tensors_to_try())
+        for (const auto& [bad, name] : moments) {
+            auto fill = [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.5f); };
+            auto fill_moment = [&, bad = bad](Moment moment, int tensor, size_t, float* values, size_t n) {
+                std::fill_n(values, n, moment == bad && tensor == bad_tensor ? INFINITY : 0.5f);
+            };
+            write_checkpoint(run, config, state, fill, fill_moment, true, json);
+            expect_one_line(
+                run_program({program, "-y", "1", "-o", run, "-x", "3"}),
+                {"state_00000002_00000.bin", name + std::string(parameter_info[bad_tensor].name), "inf"});
+            runs++;
+        }
+    printf("states: %d runs refused\n", runs);
 }
 
 TEST(Divergence, ARunOfSkippedUpdatesStops) {

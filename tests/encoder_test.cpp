@@ -311,10 +311,13 @@ TYPED_TEST(Encoder, BackwardMatchesFloat) {
     }
 }
 
-// More buckets than the grids of encoder_backward2 cover at once: 9000 short ones, then 300 long ones.
+// More buckets than the grids of encoder_backward2 cover at once: 9000 short ones, then 300 long ones. Then
+// buckets of LONG_BUCKET positions and of one more.
 TYPED_TEST(Encoder, BackwardManyBuckets) {
     using Real = TypeParam;
-    for (const Shape& s : {Shape{1, 9000, 3, 9000, 0}, {50, 240, 4, 300, 0}}) {
+    static_assert(LONG_BUCKET == 32);
+    for (const Shape& s :
+         {Shape{1, 9000, 3, 9000, 0}, {50, 240, 4, 300, 0}, {2, 48, 4, 3, 0}, {1, 99, 4, 3, 0}}) {
         SCOPED_TRACE(describe(s));
         Case<Real> c(s);
         for (size_t i = 0; i < c.inp.size(); i++) c.inp[i] = int(i) % s.V;

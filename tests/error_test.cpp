@@ -29,6 +29,7 @@ TEST(Error, EscapesBytesThatAreNotUtf8) {
     EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");                    // ESC in too many bytes
     EXPECT_EQ(printable("\xe0\x80\x9b"), "\\xe0\\x80\\x9b");           // likewise
     EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a surrogate
+    EXPECT_EQ(printable("\xed\xbf\xbf"), "\\xed\\xbf\\xbf");           // the last one
     EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // past the last character
     EXPECT_EQ(printable("cut \xe6\xa8"), "cut \\xe6\\xa8");
 }

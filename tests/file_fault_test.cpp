@@ -2,6 +2,9 @@
 // earlier checkpoint resumes bit-identically, and nothing is left over. tests/file_fault.cpp makes the
 // calls fail. A sample of the calls is tested, with a printed seed; FILE_FAULT_ALL=1 tests all of them.
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
 
 #include <map>
 #include <random>
@@ -114,6 +117,85 @@ TEST(FileFault, AnyCallMayFail) {
         }
     printf("%d faults in %ld calls\n", runs, count);
 }
+
+#ifdef __x86_64__
+static bool changes_files(long call) {
+    static const std::set<long> calls = {
+        SYS_open,  SYS_openat,    SYS_creat,  SYS_write,     SYS_writev, SYS_pwrite64,
+        SYS_fsync, SYS_fdatasync, SYS_rename, SYS_renameat,  SYS_unlink, SYS_unlinkat,
+        SYS_mkdir, SYS_mkdirat,   SYS_rmdir,  SYS_renameat2, SYS_link,   SYS_linkat,
+        SYS_flock, SYS_symlink,   SYS_close,  SYS_ftruncate, SYS_chmod,  SYS_fallocate};
+    return calls.count(call);
+}
+
+// Runs the program, and kills it before its system call number `kill_at` that may change a file. Returns the
+// number of such calls that it came to, and its wait() status.
+static std::pair<long, int> run_traced(std::vector<std::string> command, long kill_at) {
+    const pid_t child = fork();
+    if (child == 0) {
+        std::vector<char*> arguments;
+        for (std::string& argument : command) arguments.push_back(argument.data());
+        arguments.push_back(nullptr);
+        const int nowhere = open("/dev/null", O_RDWR);
+        for (int descriptor : {0, 1, 2}) dup2(nowhere, descriptor);
+        ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+        execv(arguments[0], arguments.data());
+        _exit(127);
+    }
+    long calls = 0;
+    bool entering = false;
+    int status = 0;
+    while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+        ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD);
+        user_regs_struct registers = {};
+        const bool at_call =
+            WSTOPSIG(status) == (SIGTRAP | 0x80) && ptrace(PTRACE_GETREGS, child, nullptr, &registers) == 0;
+        if (at_call) entering = !entering;
+        if (at_call && entering && changes_files(long(registers.orig_rax)) && ++calls == kill_at)
+            kill(child, SIGKILL);
+        const long signal = at_call || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+        ptrace(PTRACE_SYSCALL, child, nullptr, reinterpret_cast<void*>(signal));
+    }
+    return {calls, status};
+}
+
+// The kernel's view: also calls that the library does not see. A run that begins, and one that resumes.
+TEST(FileFault, KilledAtAnySystemCall) {
+    Faults data;
+    const std::string base = data / "base", whole = data / "whole", b = data / "b";
+    const std::vector<std::string> begin =
+        with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "-y", "1"});
+    ASSERT_EQ(data.start(base, {}).status, 0);
+    std::mt19937 random(printed_seed());
+    for (const bool resumes : {false, true}) {
+        std::vector<std::string> command = with({program, "-o", b}, resumes ? eight_resumed : begin);
+        auto prepare = [&] {
+            std::filesystem::remove_all(b);
+            if (resumes) copy_folder(base, b);
+        };
+        prepare();
+        const auto [count, status] = run_traced(command, 0);
+        ASSERT_EQ(status, 0);
+        ASSERT_GT(count, 100);
+        std::filesystem::remove_all(whole);
+        std::filesystem::rename(b, whole);
+        const int last = resumes ? 8 : 4;
+        const std::vector<long> chosen = sample(count, 12, random);
+        for (long n : chosen) {
+            SCOPED_TRACE(format_string("%s, call %ld of %ld", resumes ? "resumed" : "begun", n, count));
+            prepare();
+            EXPECT_TRUE(WIFSIGNALED(run_traced(command, n).second));
+            const ProgramResult rest = run_program(command);
+            ASSERT_EQ(rest.status, 0) << rest.out << rest.err;
+            for (auto path : {model_path, optimizer_path, run_path})
+                EXPECT_TRUE(read_text(path(whole, last)) == read_text(path(b, last))) << path(b, last);
+            EXPECT_EQ(names_of(b), names_of(whole));
+        }
+        printf("%s run: killed at %zu of %ld system calls\n", resumes ? "resumed" : "new", chosen.size(),
+               count);
+    }
+}
+#endif
 
 // From some call on, every write fails, as on a full disk.
 TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {

@@ -76,6 +76,10 @@ TEST(HellaSwag, DamagedFilesAreRefused) {
             memcpy(&bad[1024 + 2 * word], &value, 2);
             expect_refused(bad, "word " + std::to_string(word) + " = " + std::to_string(value));
         }
+    std::string label = good;  // the first beyond the four endings
+    const uint16_t four = 4;
+    memcpy(&label[1024 + 2 * 3], &four, 2);
+    expect_refused(label, "label 4");
     write_whole_file(path, {good});
     EXPECT_NE(message_of([&] { read_hellaswag(path, 9); }).find("token 9"), std::string::npos);
 }

@@ -101,6 +101,11 @@ TEST(HuggingFace, LinearWeightsAreTransposed) {
     for (int in = 0; in < 4; in++)
         for (int out = 0; out < 12; out++)
             EXPECT_EQ(values[in * 12 + out], value_at(QKVW, 48 + out * 4 + in)) << in << " " << out;
+    std::vector<float> square(16);  // whose shape does not show the order
+    read_safetensors(file, "h.1.attn.c_proj.weight", 0, 16, square.data());
+    for (int in = 0; in < 4; in++)
+        for (int out = 0; out < 4; out++)
+            EXPECT_EQ(square[in * 4 + out], value_at(ATTPROJW, 16 + out * 4 + in)) << in << " " << out;
     EXPECT_EQ(file.tensors.at("wte.weight").shape, (std::vector<uint64_t>{10, 4}));
     EXPECT_EQ(file.tensors.at("h.0.mlp.c_proj.weight").shape, (std::vector<uint64_t>{16, 4}));
     const json config = json::parse(read_whole_file(folder / "config.json"));
@@ -169,6 +174,11 @@ TEST(HuggingFace, OtherModelsAreRefused) {
         EXPECT_FALSE(message.empty()) << key << " " << value;
         EXPECT_EQ(count_lines(message), 1) << message;
     }
+    json many = good;
+    many["n_head"] = 100000;
+    write_whole_file(config, {many.dump()});
+    EXPECT_EQ(message_of([&] { read_hugging_face_header(path); }),
+              config + ": n_head is missing or not a valid number of heads");
     write_whole_file(config, {"[]"});
     EXPECT_FALSE(message_of([&] { read_hugging_face_header(path); }).empty());
     write_whole_file(config, {good.dump()});
@@ -259,6 +269,16 @@ TEST(Safetensors, DamagedFilesAreRefused) {
         parts.write(path);
         expect_refused(std::string(key) + " " + value.dump());
     }
+    Parts hole = whole;  // between two tensors, and after the last one
+    hole.header = {{"a", {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {0, 4}}}},
+                   {"b", {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {8, 12}}}}};
+    hole.data = std::string(12, '\0');
+    hole.write(path);
+    expect_refused("a hole");
+    EXPECT_NE(message_of([&] { open_safetensors(path); }).find("leave holes"), std::string::npos);
+    hole.header["b"]["data_offsets"] = {4, 8};
+    hole.write(path);
+    expect_refused("four bytes more");
     for (const json& header : {json::array(), json(3), json{{"a", 3}}}) {
         Parts parts = whole;
         parts.header = header;

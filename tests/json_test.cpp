@@ -36,6 +36,7 @@ TEST(Json, BracketsInStringsDoNotCount) {
     EXPECT_EQ(refusal(R"({"a": ")" + brackets + R"("})"), "");
     EXPECT_EQ(refusal(R"({"a": "\"")" + std::string() + R"(, "b": "\\\"[)" + brackets + R"("})"), "");
     EXPECT_NE(refusal(R"({"a": "\\")" + std::string(R"(, "b": )") + brackets), "");
+    EXPECT_EQ(refusal(R"({"a": "\"[[", "b": ")" + brackets + R"("})"), "");
     std::string siblings = R"({"a": [)";  // wide, not deep
     for (int i = 0; i < 1000; i++) siblings += "[{}],";
     EXPECT_EQ(refusal(siblings + "0]}"), "");

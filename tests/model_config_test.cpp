@@ -48,6 +48,15 @@ TEST(ModelConfig, Custom) {
     EXPECT_EQ(parse_descriptor("custom:max_seq_len=8,channels=4,heads=4,layers=1").padded_vocab_size, 50304);
 }
 
+TEST(ModelConfig, TheVocabularyIsPaddedToAMultipleOf128) {
+    const std::vector<std::pair<int, int>> sizes = {{1, 128}, {127, 128}, {128, 128}, {129, 256}, {256, 256}};
+    for (const auto& [size, padded] : sizes) {
+        ModelConfig config = {};
+        set_vocab_size(config, size);
+        EXPECT_EQ(config.padded_vocab_size, padded) << size;
+    }
+}
+
 TEST(ModelConfig, BadDescriptorsAreExplained) {
     const char* bad[] = {"",
                          "d",

@@ -57,3 +57,11 @@ TEST(OutlierDetector, EqualValuesHaveNoZ) {
     for (int i = 0; i < 200; i++) EXPECT_FALSE(detector.add(4.25, 3));
     EXPECT_TRUE(std::isnan(detector.z_score(5)));
 }
+
+// A value that lies as far from the mean as the limit allows is none.
+TEST(OutlierDetector, TheLimitItselfIsNotExceeded) {
+    OutlierDetector detector;
+    for (size_t i = 0; i < OutlierDetector::window; i++) detector.add(i % 2 ? 1 : -1, 0);
+    ASSERT_EQ(detector.z_score(2), 2);
+    EXPECT_FALSE(detector.add(2, 2));
+}

@@ -266,3 +266,11 @@ TEST(FileWriter, WritesPiecesOfAllSizes) {
     file.finish();
     EXPECT_TRUE(read_text(folder / "x") == all);
 }
+
+TEST(ReadWholeFile, AcceptsFilesUpToTheLimit) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "a", {"12345"});
+    EXPECT_EQ(read_whole_file(folder / "a", 5), "12345");
+    const std::string message = message_of([&] { read_whole_file(folder / "a", 4); });
+    EXPECT_NE(message.find("has 5 bytes, but such a file can have at most 4"), std::string::npos) << message;
+}

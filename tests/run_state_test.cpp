@@ -46,6 +46,13 @@ TEST(RunState, SurvivesJson) {
     EXPECT_EQ(b.judge.outliers, 5);
 }
 
+// The folder of the run may be moved, and a line that JSON cannot hold does not matter.
+TEST(RunState, KeepsTheOptionsWithoutTheFolder) {
+    RunState state = some_state();
+    state.options = "batch=4\noutput=\"runs/a\"\nmodel=\"\xff.bin\"\nseed=3\n";
+    EXPECT_EQ(run_state_from_json(run_state_to_json(state), "x").options, "batch=4\nseed=3\n");
+}
+
 TEST(RunState, AnythingElseIsRefused) {
     const std::string good = run_state_to_json(some_state());
     auto with = [&](const std::string& from, const std::string& to) {
@@ -78,4 +85,10 @@ TEST(StepJudge, CountsSkippedUpdates) {
     EXPECT_TRUE(judge.judge(9, 1, 1).outlier);
     EXPECT_EQ(judge.not_finite, 3);
     EXPECT_EQ(judge.outliers, 2);
+    EXPECT_EQ(judge.not_finite_in_a_row, 0);
+    EXPECT_EQ(judge.finite_in_a_row, 1);
+    judge.judge(NAN, 1, 1);
+    judge.judge(NAN, 1, 1);
+    EXPECT_EQ(judge.not_finite_in_a_row, 2);
+    EXPECT_EQ(judge.finite_in_a_row, 0);
 }

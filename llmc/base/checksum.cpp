@@ -4,11 +4,16 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <new>
+
 #include "llmc/base/error.h"
 
 static XXH3_state_t* of(void* state) { return static_cast<XXH3_state_t*>(state); }
 
-Checksum::Checksum() : state(XXH3_createState()) { XXH3_64bits_reset(of(state)); }
+Checksum::Checksum() : state(XXH3_createState()) {
+    if (!state) throw std::bad_alloc();
+    XXH3_64bits_reset(of(state));
+}
 Checksum::~Checksum() { XXH3_freeState(of(state)); }
 
 void Checksum::add(const void* data, size_t count) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "llmc/base/error.h"
+#include "llmc/base/memory_reserve.h"
 #include "llmc/base/openmp_waiting.h"
 
 static std::string program_name;
@@ -82,6 +83,7 @@ int report_error(const char* program, const std::exception& error) {
 void start_program(char** argv) {
     open_standard_descriptors();
     wait_briefly(argv);
+    reserve_memory();
     const char* slash = strrchr(argv[0], '/');
     program_name = printable(slash ? slash + 1 : argv[0]);
     std::signal(SIGXFSZ, SIG_IGN);

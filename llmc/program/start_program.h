@@ -5,6 +5,7 @@
 // To be called at the start of main().
 // - Opens descriptors 0 to 2 on /dev/null if they are closed, so that no file takes their place.
 // - Sets how OpenMP's threads wait (openmp_waiting.h), which may restart the program.
+// - Sets memory aside for the error line of a program that runs out of it (memory_reserve.h).
 // - Makes standard output line-buffered, also in a pipe or a file: a log shows every line at once, and an
 //   error comes after the output that led to it.
 // - A file that exceeds the limit of `ulimit -f` gives an error instead of a signal.

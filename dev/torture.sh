@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Injects every fault that the tests know into small runs, where CI takes a sample: errors of the Vulkan
+# driver and of the operating system at every call, kills at every system call, and memory that runs out at
+# every allocation. Prints the counts; the status is 1 if a test fails. docs/reliability.md lists the last
+# full result.
+#     dev/torture.sh [BUILD [TEST...]]     a TEST is one of the names below
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$(cd "${1:-build}" && pwd)
+shift || true
+tests=("$@")
+[ ${#tests[@]} -gt 0 ] || tests=(vulkan_faults_test file_fault_test memory_fault_test divergence_test
+    run_folder_test signals_test standard_streams_test)
+export VULKAN_FAULTS=all FILE_FAULT_ALL=1 MEMORY_FAULT_ALL=1 NOT_FINITE_ALL=1
+export OMP_WAIT_POLICY=passive GALLIVM_PERF=nopt
+[ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm}  # flushing so many checkpoints to a disk takes hours
+logs=$build/torture
+mkdir -p "$logs"
+
+torture() {
+    local start=$SECONDS status=0
+    "$build/$1" >"$logs/$1.log" 2>&1 || status=$?
+    grep -E 'faults|killed|calls|runs|values' "$logs/$1.log" | sed "s/^/torture: $1: /" || true
+    if [ $status -ne 0 ]; then
+        grep -E 'Failure|FAILED' "$logs/$1.log" | head -20 || tail -5 "$logs/$1.log"
+        echo "torture: $1: FAILED, see $logs/$1.log"
+        return 1
+    fi
+    echo "torture: $1: no failures, $((SECONDS - start)) s"
+}
+
+failed=0
+for test in "${tests[@]}"; do
+    torture "$test" || failed=$((failed + 1))
+done
+echo "torture: ${#tests[@]} test programs, $failed failed"
+exit $((failed > 0))
