@@ -13,6 +13,7 @@
 #include "llmc/data/token_file.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/program/command_line.h"
+#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/progress.h"
@@ -93,11 +94,24 @@ static void print_score(const Score& score) {
         printf("bits per byte: unknown without the tokenizer (--tokenizer)\n");
 }
 
+// The shards to evaluate on. Error if another tokenizer made them. A model that says nothing about its
+// tokenizer gets that of the shards.
+static std::vector<TokenShard> open_shards(const EvalOptions& options, TrainedModel& model) {
+    if (options.data.empty()) return {};
+    const std::vector<TokenShard> shards = open_token_shards(options.data);
+    if (const auto made_with = tokenizer_of_shards({options.data})) {
+        check_data_fits(*made_with, options.data, model.source, model.config);
+        if (!model.tokenizer) model.tokenizer = open_recorded_tokenizer(*made_with);
+    } else {
+        warn_of_bytes(shards, model.config.vocab_size);
+    }
+    return shards;
+}
+
 template <class Real>
-static void evaluate(const EvalOptions& options, const ModelConfig& config) {
-    const std::optional<Tokenizer> tokenizer = find_model_tokenizer(options.model, config);  // counts bytes
-    std::vector<TokenShard> shards;
-    if (!options.data.empty()) shards = open_token_shards(options.data);
+static void evaluate(const EvalOptions& options, TrainedModel& model) {
+    const ModelConfig& config = model.config;
+    const std::vector<TokenShard> shards = open_shards(options, model);
     uint64_t tokens = 0;
     for (const TokenShard& shard : shards) tokens = std::max(tokens, shard.tokens);
     if (!options.data.empty() && tokens < 2)
@@ -106,9 +120,9 @@ static void evaluate(const EvalOptions& options, const ModelConfig& config) {
     if (!options.hellaswag.empty()) examples = read_hellaswag(options.hellaswag, config.vocab_size);
 
     const auto pad = open_device(options.model.device, {}, stderr);
-    const auto g = load_model<Real>(options.model, config, pad.get());
+    const auto g = load_model<Real>(model, pad.get());
     gpt2_allocate(*g, options.batch, options.sequence, false);
-    if (!shards.empty()) print_score(score_shards(*g, shards, options.max_batches, tokenizer));
+    if (!shards.empty()) print_score(score_shards(*g, shards, options.max_batches, model.tokenizer));
     if (examples.empty()) return;
     print_hellaswag(hellaswag_correct(*g, examples), examples.size());
 }
@@ -118,13 +132,13 @@ static void add_options(CLI::App& app, EvalOptions& o) {
     app.add_option("-i,--data", o.data, "token shards: a file or a quoted glob pattern");
     app.add_option("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag");
     app.add_option("-b,--batch-size", o.batch, "sequences per batch (B)")
-        ->check(CLI::Range(1, 1 << 20))
+        ->check(between(1, 1 << 20))
         ->capture_default_str();
     app.add_option("-t,--sequence-length", o.sequence, "tokens per sequence (T; 0: the model's max_seq_len)")
-        ->check(CLI::Range(0, 1 << 20))
+        ->check(between(0, 1 << 20))
         ->capture_default_str();
     app.add_option("-m,--max-batches", o.max_batches, "most batches to evaluate (-1: all)")
-        ->check(CLI::Range(-1, 1 << 30))
+        ->check(at_least(-1))
         ->capture_default_str();
 }
 
@@ -136,13 +150,14 @@ int main(int argc, char** argv) {
     return line.run(argc, argv, [&] {
         if (options.data.empty() && options.hellaswag.empty())
             fail("nothing to evaluate on: give token shards with -i, or --hellaswag FILE");
-        const ModelConfig config = find_config(options.model);
+        TrainedModel model = open_model(options.model);
+        const ModelConfig& config = model.config;
         if (options.sequence == 0) options.sequence = config.max_seq_len;
         if (options.sequence > config.max_seq_len)
             fail("-t %d is more than the model's max_seq_len %d", options.sequence, config.max_seq_len);
         if (int64_t(options.batch) * options.sequence > 1 << 30)
             fail("-b %d times -t %d is more than 2^30 tokens", options.batch, options.sequence);
         if (options.max_batches == 0) fail("-m 0: at least one batch is needed");
-        with_precision(options.model.precision, [&]<class Real>(Real) { evaluate<Real>(options, config); });
+        with_precision(options.model.precision, [&]<class Real>(Real) { evaluate<Real>(options, model); });
     });
 }

@@ -3,10 +3,13 @@
 //     generate -e gpt2_124M.bin "Once upon a time"
 //     generate -e model.safetensors --file prompt.txt -n 200 --temperature 0.8 --top-k 40 --seed 7
 //     echo "To be" | generate -e model.bin -
+//     generate -e model.bin --prompts questions.txt --samples 4 --stop '.'
+//     generate -e model.bin -i
 //
-// Standard output gets only the text; device and speed go to standard error. The same seed gives the same
+// Standard output gets only the texts; device and speed go to standard error. The same seed gives the same
 // text on the same device.
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -16,19 +19,23 @@
 #include "llmc/base/file.h"
 #include "llmc/data/text_stream.h"
 #include "llmc/launchpad/open_device.h"
-#include "llmc/model/decoder.h"
+#include "llmc/model/batch_decoder.h"
 #include "llmc/program/command_line.h"
+#include "llmc/program/line_editor.h"
+#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/sampler.h"
 #include "llmc/run/trained_model.h"
 
 struct GenerateOptions {
     ModelOptions model;
-    std::string prompt, prompt_file;
-    int tokens = 128;
+    std::string prompt, prompt_file, prompts_file;
+    std::vector<std::string> stops;
+    int tokens = 128, samples = 1;
     SamplerOptions sampler;
+    float repetition_penalty = 1;
     uint64_t seed = 42;
-    bool no_echo = false, ignore_end = false;
+    bool no_echo = false, ignore_end = false, interactive = false;
 };
 
 // A newline at the end comes from an editor or echo and is not part of the prompt.
@@ -38,12 +45,25 @@ static std::string without_line_end(std::string text) {
     return text;
 }
 
-static std::string read_prompt(const GenerateOptions& options) {
-    if (!options.prompt_file.empty() && !options.prompt.empty())
-        fail("--file and a prompt on the command line are both given: leave one out");
-    if (!options.prompt_file.empty()) return without_line_end(read_whole_file(options.prompt_file, 1 << 30));
-    if (options.prompt != "-") return options.prompt;
-    return without_line_end({std::istreambuf_iterator<char>(std::cin), {}});
+// The lines of a file that are not empty.
+static std::vector<std::string> read_lines(const std::string& path) {
+    std::istringstream text(read_whole_file(path, 1 << 30));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);)
+        if (line = without_line_end(line); !line.empty()) lines.push_back(line);
+    if (lines.empty()) fail("%s has no prompt: each line is one", path.c_str());
+    return lines;
+}
+
+static std::vector<std::string> read_prompts(const GenerateOptions& options) {
+    const int given = !options.prompt.empty() + !options.prompt_file.empty() + !options.prompts_file.empty();
+    if (given + options.interactive > 1)
+        fail("a prompt, --file, --prompts and -i each say what to continue: give one of them");
+    if (!options.prompts_file.empty()) return read_lines(options.prompts_file);
+    if (!options.prompt_file.empty())
+        return {without_line_end(read_whole_file(options.prompt_file, 1 << 30))};
+    if (options.prompt != "-") return {options.prompt};
+    return {without_line_end({std::istreambuf_iterator<char>(std::cin), {}})};
 }
 
 // The prompt's tokens after an end-of-text token, which starts every document in the training data.
@@ -53,35 +73,154 @@ static std::vector<int> prompt_tokens(Tokenizer& tokenizer, const std::string& p
     return std::vector<int>(encoded.begin(), encoded.end());
 }
 
+static volatile std::sig_atomic_t interrupted = 0;
+static void interrupt(int) { interrupted = 1; }
+
+// A text while it is generated.
+struct Text {
+    uint64_t coins;           // state of the random numbers
+    std::vector<int> tokens;  // with those of the prompt
+    StopTexts stop;
+    std::string shown;  // what has been decoded and not been printed
+    bool ended = false;
+    int count = 0;  // generated tokens
+};
+
 template <class Real>
-static void generate(const GenerateOptions& options, const ModelConfig& config, Tokenizer& tokenizer,
-                     const std::string& prompt) {
-    const auto pad = open_device(options.model.device, {}, stderr);
-    const auto g = load_model<Real>(options.model, config, pad.get());
-    Decoder<Real> decoder(*g, config.max_seq_len);
-    TextStream text;
-    if (!options.no_echo) text.write(prompt);
+struct Generator {
+    const GenerateOptions& options;
+    Tokenizer& tokenizer;
+    const int vocab_size, context;
+    BatchDecoder<Real> decoder;
+    std::vector<float> logits;
+
+    Generator(const GenerateOptions& with, Tokenizer& t, const GPT2<Real>& g)
+        : options(with),
+          tokenizer(t),
+          vocab_size(g.config.vocab_size),
+          context(g.config.max_seq_len),
+          decoder(g, context, with.samples),
+          logits(size_t(with.samples) * vocab_size) {}
+
+    void continue_prompt(const std::string& prompt, const std::string& title);
+
+   private:
+    std::vector<Text> begin_texts(const std::vector<int>& prompt) const;
+    int next_token(Text& text, float* text_logits) const;
+    void generate(std::vector<Text>& texts, TextStream& out);
+    void print_start(TextStream& out, const std::string& title, int sample, const std::string& prompt) const;
+};
+
+template <class Real>
+std::vector<Text> Generator<Real>::begin_texts(const std::vector<int>& prompt) const {
+    std::vector<Text> texts;
+    for (int i = 0; i < options.samples; i++) {
+        uint64_t coins = 1295 + options.seed + i;  // with the seed 42, llm.c's
+        if (coins == 0) coins = 1;                 // the generator cannot leave the state 0
+        texts.push_back({coins, prompt, {options.stops}, "", false, 0});
+    }
+    return texts;
+}
+
+// Draws the next token, adds it to the text, and sees whether the text ends with it.
+template <class Real>
+int Generator<Real>::next_token(Text& text, float* text_logits) const {
+    penalize_repetitions(text_logits, text.tokens, options.repetition_penalty);
+    const int token = sample_token(text_logits, vocab_size, random_f32(text.coins), options.sampler);
+    text.tokens.push_back(token);
+    const bool is_end = token == tokenizer.end_of_text;
+    text.ended = is_end && !options.ignore_end;
+    if (text.ended) return token;
+    text.count++;
+    text.shown += text.stop.add(is_end ? "\n\n" : tokenizer.decode(token));
+    text.ended = text.stop.found;
+    return token;
+}
+
+// Generates until all texts have ended. A single one is printed meanwhile.
+template <class Real>
+void Generator<Real>::generate(std::vector<Text>& texts, TextStream& out) {
+    std::vector<int> next(texts.size(), tokenizer.end_of_text);
+    for (int i = 0; i < options.tokens; i++) {
+        if (i > 0) {
+            decoder.append(next.data());
+            decoder.read_logits(logits.data());
+        }
+        bool all_ended = true;
+        for (size_t b = 0; b < texts.size(); b++) {
+            if (!texts[b].ended) next[b] = next_token(texts[b], &logits[b * vocab_size]);
+            all_ended = all_ended && texts[b].ended;
+        }
+        if (texts.size() == 1) out.write(std::exchange(texts[0].shown, ""));
+        if (all_ended || interrupted) break;
+    }
+    for (Text& text : texts) text.shown += text.stop.finish();
+}
+
+template <class Real>
+void Generator<Real>::print_start(TextStream& out, const std::string& title, int sample,
+                                  const std::string& prompt) const {
+    std::string line = title;
+    if (options.samples > 1)
+        line += format_string("%ssample %d of %d", title.empty() ? "" : ", ", sample + 1, options.samples);
+    if (!line.empty()) out.write("--- " + line + " ---\n");
+    if (!options.no_echo && !options.interactive) out.write(prompt);
+}
+
+// Prints the prompt's continuations. A title is given if there are several prompts.
+template <class Real>
+void Generator<Real>::continue_prompt(const std::string& prompt, const std::string& title) {
     const std::vector<int> tokens = prompt_tokens(tokenizer, prompt);
+    if (int(tokens.size()) > context)
+        fprintf(stderr,
+                "generate: note: the prompt has %zu tokens and the model's context is %d: only the last %d "
+                "are used\n",
+                tokens.size() - 1, context, decoder.one.kept());
+    TextStream out;
+    if (options.samples == 1) print_start(out, title, 0, prompt);
     const double start = now();
-    decoder.append(tokens.data(), int(tokens.size()));
-    std::vector<float> logits(config.vocab_size);
+    decoder.start(tokens.data(), int(tokens.size()));
     decoder.read_logits(logits.data());
     const double first_token = now();
-    uint64_t coins = 1295 + options.seed;  // with the default seed 1337, llm.c's
-    if (coins == 0) coins = 1;             // the generator cannot leave the state 0
-    int count = 0;
-    for (; count < options.tokens; count++) {
-        const int token = sample_token(logits.data(), config.vocab_size, random_f32(coins), options.sampler);
-        if (token == tokenizer.end_of_text && !options.ignore_end) break;
-        text.write(token == tokenizer.end_of_text ? "\n\n" : tokenizer.decode(token));
-        decoder.append(&token, 1);
-        decoder.read_logits(logits.data());
-    }
-    text.finish();
-    text.write("\n");
+    std::vector<Text> texts = begin_texts(tokens);
+    generate(texts, out);
     const double reading = first_token - start, writing = now() - first_token;
-    fprintf(stderr, "%zu tokens read in %.2f s, %d written in %.2f s: %.1f tokens/s\n", tokens.size(),
-            reading, count, writing, count / std::max(writing, 1e-9));
+    int count = 0;
+    for (int i = 0; i < options.samples; i++) {
+        if (options.samples > 1) print_start(out, title, i, prompt);
+        out.write(texts[i].shown);
+        out.finish();
+        out.write("\n");
+        count += texts[i].count;
+    }
+    if (!options.interactive)
+        fprintf(stderr, "%zu tokens read in %.2f s, %d written in %.2f s: %.1f tokens/s\n", tokens.size(),
+                reading, count, writing, count / std::max(writing, 1e-9));
+}
+
+// Continues each line that is typed. Control-C ends a continuation, and at the prompt the program.
+template <class Real>
+static void converse(Generator<Real>& generator) {
+    fprintf(stderr, "each line is a prompt; Control-C ends its continuation, Control-D the program\n");
+    while (const std::optional<std::string> line = read_typed_line("> ")) {
+        if (line->empty()) continue;
+        interrupted = 0;
+        std::signal(SIGINT, interrupt);
+        generator.continue_prompt(*line, "");
+        std::signal(SIGINT, SIG_DFL);
+    }
+}
+
+template <class Real>
+static void generate(const GenerateOptions& options, TrainedModel& model,
+                     const std::vector<std::string>& prompts) {
+    const auto pad = open_device(options.model.device, {}, stderr);
+    const auto g = load_model<Real>(model, pad.get());
+    Generator<Real> generator(options, *model.tokenizer, *g);
+    if (options.interactive) return converse(generator);
+    for (size_t i = 0; i < prompts.size(); i++)
+        generator.continue_prompt(
+            prompts[i], prompts.size() > 1 ? format_string("prompt %zu of %zu", i + 1, prompts.size()) : "");
 }
 
 static void add_options(CLI::App& app, GenerateOptions& o) {
@@ -89,22 +228,38 @@ static void add_options(CLI::App& app, GenerateOptions& o) {
     app.add_option("PROMPT", o.prompt,
                    "text to continue; -: read it from standard input, without a newline at its end");
     app.add_option("--file", o.prompt_file, "read the prompt from this file, without a newline at its end");
+    app.add_option("--prompts", o.prompts_file, "continue each line of this file that is not empty");
+    app.add_flag("-i,--interactive", o.interactive, "continue each line that is typed");
+    app.add_option("--samples", o.samples,
+                   "texts for each prompt, generated side by side; the seeds count up")
+        ->check(between(1, 1024))
+        ->capture_default_str();
+    app.add_option("--stop", o.stops, "end a text before this; may be given several times")
+        ->allow_extra_args(false);
     app.add_option("-n,--tokens", o.tokens, "most tokens to generate")
-        ->check(CLI::Range(0, 1 << 30))
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("--temperature", o.sampler.temperature,
                    "divides the logits; 0: always the likeliest token")
-        ->check(CLI::Range(0.0f, 1e3f))
+        ->check(between(0, 1000))
         ->capture_default_str();
     app.add_option("--top-k", o.sampler.top_k, "sample from the k likeliest tokens (0: all)")
-        ->check(CLI::Range(0, 1 << 30))
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("--top-p", o.sampler.top_p,
                    "sample from the smallest set of likeliest tokens whose probabilities add up to p")
-        ->check(CLI::Range(0.0f, 1.0f))
+        ->check(between(0, 1))
+        ->capture_default_str();
+    app.add_option("--min-p", o.sampler.min_p,
+                   "sample from the tokens at least this times as likely as the likeliest")
+        ->check(between(0, 1))
+        ->capture_default_str();
+    app.add_option("--repetition-penalty", o.repetition_penalty,
+                   "makes tokens that are in the text less likely; 1: no change, 1.2: a usual value")
+        ->check(between(0.01, 100))
         ->capture_default_str();
     app.add_option("--seed", o.seed, "the same seed gives the same text on the same device")
-        ->check(CLI::NonNegativeNumber)
+        ->check(number_check(0, 1.9e19, "at least 0"))
         ->capture_default_str();
     app.add_flag("--no-echo", o.no_echo, "do not print the prompt");
     app.add_flag("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
@@ -116,15 +271,18 @@ int main(int argc, char** argv) {
     CommandLine line("generate", "Generates text with a trained GPT-2, on the CPU or on any Vulkan device.");
     add_options(*line.app, options);
     return line.run(argc, argv, [&] {
-        const ModelConfig config = find_config(options.model);
-        std::optional<Tokenizer> tokenizer = find_model_tokenizer(options.model, config);
-        if (!tokenizer)
+        TrainedModel model = open_model(options.model);
+        if (!model.tokenizer)
             fail(
                 "no tokenizer of %d tokens for %s: name one with --tokenizer (prepare_data "
                 "--make-tokenizer makes gpt2_tokenizer.bin)",
-                config.vocab_size, options.model.model.c_str());
-        const std::string prompt = read_prompt(options);
+                model.config.vocab_size, options.model.model.c_str());
+        if (options.samples > model.config.max_seq_len)
+            fail("--samples %d is more than the model's context of %d tokens", options.samples,
+                 model.config.max_seq_len);
+        if (std::count(options.stops.begin(), options.stops.end(), "") > 0) fail("--stop is empty");
+        const std::vector<std::string> prompts = read_prompts(options);
         with_precision(options.model.precision,
-                       [&]<class Real>(Real) { generate<Real>(options, config, *tokenizer, prompt); });
+                       [&]<class Real>(Real) { generate<Real>(options, model, prompts); });
     });
 }

@@ -147,7 +147,6 @@ static std::filesystem::path reference_folder() {
 }
 
 static void add_options(CLI::App& app, TestOptions& o) {
-    app.set_help_flag("--help", "show this text");
     app.add_option("--device", o.device,
                    "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();

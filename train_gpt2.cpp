@@ -12,7 +12,6 @@
 #include <optional>
 
 #include "llmc/base/precision.h"
-#include "llmc/data/find_tokenizer.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/measure/profile.h"
@@ -53,9 +52,7 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad) {
     };
     const MemoryRoom room = memory_room(pad);
     print_plan(o, inputs, need(o.batch));
-    if (o.dry_run)
-        printf("free memory on %s: %.1f GiB, the largest batch that fits is -b %d\n", room.where.c_str(),
-               double(room.bytes) / (1 << 30), largest_batch(need, room, o.sequence));
+    if (o.dry_run) print_room(need, room, o.sequence);
     check_memory(need, room, o.batch, o.sequence, o.total_batch);
     // measuring a CPU keeps all cores busy for half a second: worth it for a plan, not for every run
     const bool gpu = pad && pad->device().type != DeviceType::software;
@@ -68,14 +65,15 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad) {
 
 // Allocates the model's memory and loads its parameters.
 template <class Real>
-static void load(const Options& o, const Start& start, GPT2<Real>& g) {
+static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g) {
+    const Start& start = inputs.start;
     g.cpu_layers = o.cpu_layers;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Phase phase("loading the parameters");
     if (start.resumed)
         load_checkpoint(g, o.output, start.step, start.state.precision);
     else
-        load_parameters(g, o.model, o.seed);
+        load_parameters(g, inputs.model_path, o.seed);
     phase.done();
 }
 
@@ -87,6 +85,10 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, 
                                .T = o.sequence,
                                .micro_steps = inputs.length.micro_steps,
                                .weight_decay = o.weight_decay,
+                               .beta1 = o.beta1,
+                               .beta2 = o.beta2,
+                               .epsilon = o.epsilon,
+                               .gradient_clip = o.gradient_clip,
                                .scaling = inputs.start.state.scaling,
                                .on_new_scale = [](float scale) {
                                    clear_status_line();
@@ -98,6 +100,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, 
     if (g.pad) prepare_kernels(*g.pad);
     Run<Real> run = {.options = o, .inputs = inputs, .g = g, .runner = runner, .job = job, .peak_rate = peak};
     if (job.rank == 0) begin_output(o, inputs, run.log);
+    if (job.rank == 0 && !o.output.empty()) run.tokenizer = recorded_tokenizer(o, inputs);
     catch_stop_signals();
     run.loop();
     if (o.profile && g.pad)
@@ -119,20 +122,26 @@ static int train(const Options& o, Communicator& job) {
     const auto pad = open_training_device(o, job);
     const double peak = plan<Real>(o, inputs, pad.get());
     GPT2<Real> g(inputs.config, pad.get(), o.master_weights);
-    load(o, inputs.start, g);
+    load(o, inputs, g);
     if (!o.dry_run) return run(o, inputs, g, peak, job);
     print_estimate(o, g, inputs, peak);
     return 0;
 }
 
-// Writes the model of -e, a file of either kind or a new model, in Hugging Face's format.
+// Writes the model of -e and its tokenizer in Hugging Face's format.
 static int export_model(const Options& o) {
-    const std::optional<Tokenizer> tokenizer = find_tokenizer(o.tokenizer, {});
-    const ModelConfig config = new_config(o, tokenizer);
+    const std::string& folder = o.export_to.second;
+    const ModelSource model = find_model(o.model);
+    const ModelConfig config = read_shape(model);
+    std::optional<Tokenizer> tokenizer =
+        tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
     GPT2<float> g(config, nullptr, false);
-    load_parameters(g, o.model, o.seed);
-    write_hugging_face(o.export_to.second, config, parameter_reader(g), o.precision == "bf16");
-    printf("wrote %s/model.safetensors and config.json\n", o.export_to.second.c_str());
+    load_parameters(g, model.path, o.seed);
+    write_hugging_face(folder, config, parameter_reader(g), o.precision == "bf16");
+    if (tokenizer) write_hugging_face_tokenizer(folder, *tokenizer, config.max_seq_len);
+    printf("wrote %s/model.safetensors and config.json%s\n", folder.c_str(),
+           tokenizer ? ", and the tokenizer: vocab.json, merges.txt, tokenizer_config.json"
+                     : "; no tokenizer is known for it: name one with --tokenizer");
     return 0;
 }
 

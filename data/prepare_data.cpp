@@ -1,8 +1,9 @@
 // prepare_data: turns text files into the token shards that train_gpt2 reads.
 //     prepare_data --tokenizer gpt2_tokenizer.bin --split-documents blank-line --val-tokens 32768
 //                  --out data --name shakespeare tinyshakespeare.txt
-// writes data/shakespeare_val.bin and data/shakespeare_train.bin. With --field text, the files are JSONL. All
-// threads tokenize; their number does not change the tokens.
+// writes data/shakespeare_val.bin and data/shakespeare_train.bin. With --field text, the files are JSONL.
+// They may be compressed, and folders stand for the files below them. All threads tokenize; their number does
+// not change the tokens.
 //     prepare_data hellaswag --tokenizer gpt2_tokenizer.bin --out hellaswag_val.bin hellaswag_val.jsonl
 // makes llm.c's HellaSwag file. --make-tokenizer makes gpt2_tokenizer.bin from the two files in which GPT-2's
 // vocabulary was published.
@@ -15,19 +16,23 @@
 #include <set>
 
 #include "data/progress_bar.h"
+#include "data/validation_draw.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/tokenizer.h"
+#include "llmc/data/tokenizer_info.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
 
 struct Options {
     std::vector<std::string> files;
-    std::string tokenizer = "bytes", out, name, split, field;
-    uint64_t val_tokens = 0, shard_tokens = 100000000;
+    std::string tokenizer = "bytes", out, name, split, field, files_from;
+    uint64_t val_tokens = 0, shard_tokens = 100000000, seed = 42;
+    double val_fraction = 0;
+    bool skip_bad_lines = false;
     std::string make_tokenizer, vocab, encoder;
     std::string hellaswag;  // the JSONL file of the subcommand
 };
@@ -63,26 +68,55 @@ struct ShardWriter {
     }
 };
 
-// Splits the stream of tokens: the first val_tokens go to `val`, the others to `train`.
+// A document with more tokens is drawn for validation in pieces of so many.
+static const size_t piece_tokens = 8192;
+
+// Splits the stream of tokens: the first val_tokens, or the documents that are drawn, go to `val`, the others
+// to `train`.
 struct Preparation {
     int end_of_text;
     uint64_t val_tokens;
     ShardWriter val, train;
+    ValidationDraw draw;
+    ShardWriter* drawn = nullptr;  // where the current document goes
+    size_t left_in_piece = 0;
     int last_token = -1;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, skipped_lines = 0;
+    std::string first_skipped = "";
 
     void add_tokens(const uint16_t* tokens, size_t count) {
         if (count == 0) return;
         last_token = tokens[count - 1];
+        if (draw.fraction > 0) return draw_tokens(tokens, count);
         const size_t for_val = size_t(std::min<uint64_t>(count, val_tokens - val.total));
         val.add(tokens, for_val);
         train.add(tokens + for_val, count - for_val);
+    }
+    void draw_tokens(const uint16_t* tokens, size_t count) {
+        const uint16_t end = uint16_t(end_of_text);
+        while (count > 0) {
+            const bool begins_document = tokens[0] == end;
+            if (begins_document || left_in_piece == 0) {
+                const ShardWriter* before = drawn;
+                drawn = draw.next() ? &val : &train;
+                left_in_piece = piece_tokens;
+                if (!begins_document && drawn != before) drawn->add(&end, 1);  // the text before is elsewhere
+            }
+            const size_t most = std::min(count, left_in_piece);
+            const size_t some = size_t(std::find(tokens + 1, tokens + most, end) - tokens);
+            drawn->add(tokens, some);
+            tokens += some;
+            count -= some;
+            left_in_piece -= some;
+        }
     }
     void add_block(const EncodedBlock& block) {
         const uint16_t end = uint16_t(end_of_text);
         if (block.begins_document && last_token != end) add_tokens(&end, 1);
         add_tokens(block.tokens.data(), block.tokens.size());
         bytes += block.text_bytes;
+        if (skipped_lines == 0) first_skipped = block.first_skipped;
+        skipped_lines += block.skipped_lines;
     }
 };
 
@@ -151,23 +185,71 @@ static void remove_stale_shards(const Options& options, const std::vector<std::s
 }
 
 static void check_options(const Options& options) {
-    if (options.files.empty()) fail("no text file is given");
     if (options.out.empty() || options.name.empty()) fail("--out DIR and --name NAME are needed");
     if (options.name.find('/') != std::string::npos)
         fail("--name %s: the name must not contain a slash", options.name.c_str());
     if (options.shard_tokens < 1 || options.shard_tokens > max_shard_tokens)
         fail("--shard-tokens is %llu, not in 1 to %llu", (unsigned long long)options.shard_tokens,
              (unsigned long long)max_shard_tokens);
-    for (const std::string& file : options.files)
-        if (file.ends_with(".jsonl") && options.field.empty())
+    if (options.val_tokens > 0 && options.val_fraction > 0)
+        fail("--val-tokens and --val-fraction are both given: leave one out");
+    if (options.skip_bad_lines && options.field.empty())
+        fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
+}
+
+// All files to read, with those of folders and of --files-from.
+static std::vector<std::string> find_files(const Options& options) {
+    std::vector<std::string> paths = options.files;
+    if (!options.files_from.empty()) {
+        const std::vector<std::string> listed = read_file_list(options.files_from);
+        paths.insert(paths.end(), listed.begin(), listed.end());
+    }
+    if (paths.empty()) fail("no text file is given (- is standard input)");
+    if (std::count(paths.begin(), paths.end(), "-") + (options.files_from == "-") > 1)
+        fail("standard input (-) is given twice: it can be read once");
+    const std::vector<std::string> files = files_below(paths);
+    for (const std::string& file : files) {
+        const bool compressed = file.ends_with(".gz") || file.ends_with(".zst");
+        const std::string name = compressed ? file.substr(0, file.rfind('.')) : file;
+        if (name.ends_with(".jsonl") && options.field.empty())
             fail("%s: name the field of the JSON objects that holds the text, as in --field text",
                  file.c_str());
+    }
+    return files;
+}
+
+// Error if there is nothing to train on, or nothing of the validation text that was asked for.
+static void check_split(const Preparation& work, const Options& options, const std::string& first_file) {
+    if (work.bytes == 0) fail("%s has no text", first_file.c_str());
+    if (work.draw.fraction > 0 && (work.val.total == 0 || work.train.total == 0))
+        fail(
+            "--val-fraction %g draws %llu of %llu documents: give more text, --split-documents, or another "
+            "fraction",
+            options.val_fraction, (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen);
+    if (work.train.total == 0)
+        fail("--val-tokens %llu takes all %llu tokens of the text; none are left to train on",
+             (unsigned long long)options.val_tokens, (unsigned long long)work.val.total);
+}
+
+static void print_summary(const Preparation& work, double seconds) {
+    if (work.skipped_lines > 0)
+        fprintf(stderr, "prepare_data: note: %llu bad line%s left out; the first: %s\n",
+                (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
+                work.first_skipped.c_str());
+    if (work.draw.fraction > 0)
+        printf("%llu of %llu documents, or pieces of %zu tokens, are for validation\n",
+               (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen, piece_tokens);
+    const uint64_t total = work.val.total + work.train.total;
+    printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
+           (unsigned long long)total, double(work.bytes) / double(total),
+           1e-6 * double(work.bytes) / seconds);
 }
 
 static void prepare(const Options& options) {
     check_options(options);
-    const TextFormat format = {options.field, options.split == "blank-line"};
-    TextReader reader(options.files, format);
+    const TextFormat format = {options.field, options.split == "blank-line", options.skip_bad_lines};
+    const std::vector<std::string> files = find_files(options);
+    TextReader reader(files, format);
     std::filesystem::create_directories(options.out);
     const auto start = std::chrono::steady_clock::now();
     const std::string prefix = (std::filesystem::path(options.out) / options.name).string();
@@ -176,22 +258,18 @@ static void prepare(const Options& options) {
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
                         {prefix + "_val", options.shard_tokens},
-                        {prefix + "_train", options.shard_tokens}};
+                        {prefix + "_train", options.shard_tokens},
+                        ValidationDraw(options.val_fraction, options.seed)};
+    forget_shards_tokenizer(prefix);  // until all shards are written
     add_files(work, reader, tokenizers);
-    if (work.bytes == 0) fail("%s has no text", options.files[0].c_str());
-    if (work.train.total == 0)
-        fail("--val-tokens %llu takes all %llu tokens of the text; none are left to train on",
-             (unsigned long long)options.val_tokens, (unsigned long long)work.val.total);
+    check_split(work, options, files[0]);
     work.val.finish();
     work.train.finish();
     std::vector<std::string> written = work.val.written;
     written.insert(written.end(), work.train.written.begin(), work.train.written.end());
     remove_stale_shards(options, written);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const uint64_t total = work.val.total + work.train.total;
-    printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
-           (unsigned long long)total, double(work.bytes) / double(total),
-           1e-6 * double(work.bytes) / seconds);
+    record_shards_tokenizer(prefix, tokenizers[0]);
+    print_summary(work, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 static void prepare_hellaswag(const Options& options) {
@@ -226,12 +304,19 @@ int main(int argc, char** argv) {
     Options options;
     CommandLine line("prepare_data",
                      "Turns text files into token shards DIR/NAME_train.bin and DIR/NAME_val.bin.");
-    line.add("FILE", options.files, "text files, each of one or more documents");
+    line.add("FILE", options.files,
+             "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input");
+    line.add("--files-from", options.files_from, "read more names of files from this file, one per line");
     line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
     line.add_choice("--split-documents", options.split, {"blank-line"},
                     "blank-line: put end-of-text after every blank line, too");
     line.add("--field", options.field, "the files are JSONL; this field of each object is a document");
+    line.add_flag("--skip-bad-lines", options.skip_bad_lines,
+                  "JSONL: leave out lines without this field, and count them");
     line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation (0)");
+    line.add("--val-fraction", options.val_fraction, 0, 0.5,
+             "instead: fraction of the documents, drawn from all of the text, for validation (0)");
+    line.add("--seed", options.seed, "seed of the draw of --val-fraction (42)");
     line.add("--shard-tokens", options.shard_tokens, "maximum tokens in a shard (100000000)");
     line.add("--out", options.out, "folder for the shards, created if missing");
     line.add("--name", options.name, "name of the shards");

@@ -3,12 +3,16 @@
 # and tokens per second, in panels from top to bottom. Run as:
 #   dev/plot.sh [--floor NATS] [--out PICTURE.svg|PICTURE.png] FOLDER...
 # FOLDER contains the metrics.csv of a run, or llm.c's main.log, which has no tokens per second. The default
-# picture is loss.svg in the first folder. --floor draws a line at the entropy of the corpus and prints the
-# distance of the last validation loss from it.
+# picture is loss.svg in the folder or, for several, comparison.svg beside the first folder. --floor draws a
+# line at the entropy of the corpus and prints the distance of the last validation loss from it.
 set -euo pipefail
 die() { echo "plot.sh: $*" >&2; exit 1; }
 usage="usage: dev/plot.sh [--floor NATS] [--out PICTURE.svg|PICTURE.png] FOLDER..."
 
+if [[ ${1:-} = --help || ${1:-} = -h ]]; then
+    sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"
+    exit
+fi
 floor='' picture=''
 while [[ ${1:-} = --* ]]; do
     case $1 in
@@ -22,7 +26,9 @@ while [[ ${1:-} = --* ]]; do
     shift 2
 done
 [ $# -ge 1 ] || die "$usage"
-picture=${picture:-$1/loss.svg}
+if [ -z "$picture" ]; then
+    if [ $# -eq 1 ]; then picture=$1/loss.svg; else picture=$(dirname -- "$1")/comparison.svg; fi
+fi
 command -v gnuplot >/dev/null || die "gnuplot is missing: install the package gnuplot-nox"
 case $picture in
     *.svg) terminal='svg size 900,1100 dynamic background "white" font "sans,14"' ;;
@@ -64,6 +70,18 @@ curves() {
     done
 }
 
+# tics SUFFIX: the settings of an axis from 0 to a little above the largest value, with about five tics
+tics() {
+    cat "$work"/*."$1" | awk '
+        $2 > most { most = $2 }
+        END {
+            if (most <= 0) most = 1
+            unit = 10 ^ int(log(most / 4) / log(10) - (most < 4))
+            step = unit * (most / 4 > 5 * unit ? 10 : most / 4 > 2 * unit ? 5 : most / 4 > unit ? 2 : 1)
+            printf "set yrange [0:%g]; set ytics 0,%g", 1.05 * most, step
+        }'
+}
+
 # panel LABEL SETTINGS: turns the array plots into the next panel
 panel() {
     [ ${#plots[@]} -gt 0 ] || return 0
@@ -96,23 +114,27 @@ if [ -n "$floor" ]; then
     plots+=("$floor with lines lw 2 dt 2 lc rgb '#444444' title 'corpus entropy: $(printf %.4f "$floor")'")
 fi
 panel 'loss (nats per token)' 'set logscale y
-set ytics (0.01,0.02,0.05,0.1,0.15,0.2,0.3,0.5,0.7,1,1.5,2,3,4,5,7,10)'
+set yrange [*:*] noextend
+set ytics (0.01,0.02,0.05,0.1,0.15,0.2,0.3,0.4,0.5,0.6,0.7,0.8,1,1.2,1.5,2,2.5,3,3.5,4,4.5,5,6,7,8,9,10,11)'
 curves rate 'lines lw 2' 'learning rate'
-panel 'learning rate' 'set yrange [0:*]'
+panel 'learning rate' "$(tics rate)"
 curves norm 'lines lw 1' 'gradient norm'
-panel 'gradient norm' 'set logscale y'
+panel 'gradient norm' 'set logscale y
+set yrange [*:*] noextend
+set ytics (0.001,0.002,0.005,0.01,0.02,0.05,0.1,0.2,0.5,1,2,5,10,20,50,100,1000)'
 curves speed 'lines lw 1' 'tokens per second'
-panel 'tokens per second' 'set yrange [0:*]'
+panel 'tokens per second' "$(tics speed)"
 gnuplot 2>"$work/warnings" <<END || die "gnuplot failed: $(head -1 "$work/warnings")"
 set terminal $terminal
 set output '$work/picture'
 set multiplot
 set xlabel 'step'
-set xrange [0:*]
+set xrange [0:*] noextend
 set grid lt 1 lc rgb '#dddddd'
 set border 3
 set tics nomirror
 set lmargin 11
+set key above
 $(draw)
 unset multiplot
 END

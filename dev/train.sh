@@ -11,6 +11,10 @@ cd "$(dirname "$0")/.."
 corpus=data/corpus
 val_tokens=32768
 floor=()
+if [[ ${1:-} = --help || ${1:-} = -h ]]; then
+    sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' dev/train.sh
+    exit
+fi
 
 if [ -n "$text" ]; then
     [[ -f $text && -r $text ]] || die "TEXT: $text is not a readable file"

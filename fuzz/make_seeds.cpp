@@ -96,11 +96,16 @@ static void make_runs() {
     std::filesystem::remove_all(dir);
     write_whole_file(seed("run_folder_fuzz", "run"), {json_text(content)});
     write_whole_file(seed("run_state_fuzz", "five_steps"), {json_text(content["run"])});
+    write_whole_file(
+        seed("tokenizer_info_fuzz", "file"),
+        {R"({"name": "gpt2_tokenizer.bin", "vocab_size": 50257, "xxh3": "0", "file": "my.tokenizer"})"});
     write_whole_file(seed("run_folder_fuzz", "log"),
                      {"s:0 tel:10.9877\ns:0 trl:10.9877 lr:0.000300 norm:1.23\ns:7 eval:0.2999\n"});
-    write_whole_file(seed("run_folder_fuzz", "metrics"),
-                     {"step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag\n",
-                      "0,,,,,,10.9876804,\n0,10.9876804,0.0003,1.25,1234,outlier,,\n7,,,,,,,0.299890012\n"});
+    write_whole_file(
+        seed("run_folder_fuzz", "metrics"),
+        {"step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,"
+         "tokens\n",
+         "0,,,,,,10.9876804,,0.1,0\n0,10.9876804,0.0003,1.25,1234,outlier,,,0.2,64\n"});
     Options options;
     std::string arguments[] = {"train_gpt2", "-i", "a.bin", "-e", "d12", "-o", "run", "-n", "500"};
     std::vector<char*> argv;
@@ -118,7 +123,7 @@ static void make_deep_json() {
     std::string objects;
     for (size_t i = 0; i < depth / 2; i++) objects += R"({"a":)";
     for (const char* program : {"jsonl_fuzz", "hugging_face_fuzz", "vocabulary_fuzz", "run_folder_fuzz",
-                                "run_state_fuzz", "report_fuzz"}) {
+                                "run_state_fuzz", "report_fuzz", "tokenizer_info_fuzz"}) {
         write_whole_file(seed(program, "deep_array"), {R"({"text": )", open, close, "}", nul});
         write_whole_file(seed(program, "deep_object"), {objects, "0", std::string(depth / 2, '}'), nul});
         write_whole_file(seed(program, "deep_unclosed"), {open});

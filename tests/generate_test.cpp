@@ -1,6 +1,7 @@
 // The program generate: prompts from all sources, reproducible texts, texts longer than the model's context,
 // and bad input. The stream that prints whole characters.
 #include <gtest/gtest.h>
+#include <pty.h>
 
 #include "llmc/base/file.h"
 #include "llmc/data/text_stream.h"
@@ -59,6 +60,36 @@ TEST(TextStream, ReportsWriteErrors) {
     EXPECT_ANY_THROW(stream.write("text"));
 }
 
+TEST(TextStream, EscapesControlCharactersOnTerminals) {
+    EXPECT_EQ(escape_controls("a\tb\n\xc3\xa9\xe2\x82\xac"), "a\tb\n\xc3\xa9\xe2\x82\xac");
+    EXPECT_EQ(escape_controls(std::string("\x1b[2J\r\0\x7f\x07", 8)), "\\x1b[2J\\x0d\\x00\\x7f\\x07");
+    EXPECT_EQ(escape_controls("\xc2\x9b\xc2\xa0"), "\\xc2\\x9b\xc2\xa0");  // U+009B, as ESC [
+    EXPECT_EQ(escape_controls("\xff\xc2z\xe2\x82"), "\\xff\\xc2z\\xe2\\x82");
+}
+
+TEST(StopTexts, EndTheTextBeforeTheFirst) {
+    struct Case {
+        std::vector<std::string> stops;
+        const char *text, *shown;
+        bool found;
+    };
+    const Case cases[] = {{{}, "text", "text", false},          {{"."}, "one. two.", "one", true},
+                          {{"END"}, "ENEND more", "EN", true},  {{"END"}, "the EN", "the EN", false},
+                          {{"bc", "b"}, "abc", "a", true},      {{"abcX", "c"}, "abcd", "ab", true},
+                          {{"\n\n"}, "a\nb\n\nc", "a\nb", true}};
+    for (const Case& c : cases)
+        for (size_t step : {1, 2, 100}) {  // bytes in a token
+            StopTexts stop = {c.stops};
+            std::string shown;
+            const std::string text = c.text;
+            for (size_t i = 0; i < text.size() && !stop.found; i += step)
+                shown += stop.add(text.substr(i, step));
+            shown += stop.finish();
+            EXPECT_EQ(shown, c.shown) << text << " " << step;
+            EXPECT_EQ(stop.found, c.found) << text;
+        }
+}
+
 TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     TemporaryFolder folder;
     write_whole_file(folder / "prompt", {"Once upon"});
@@ -104,8 +135,113 @@ TEST(Generate, SamplingOptionsHaveAnEffect) {
     const std::string greedy = text({"--temperature", "0"});
     EXPECT_EQ(text({"--top-k", "1", "--seed", "9"}), greedy);
     EXPECT_EQ(text({"--top-p", "0", "--seed", "10"}), greedy);
+    EXPECT_EQ(text({"--min-p", "1", "--seed", "11"}), greedy);
+    EXPECT_NE(text({"--temperature", "0", "--repetition-penalty", "1.5"}), greedy);
     EXPECT_NE(text({}), greedy);
     EXPECT_NE(text({"--top-k", "5"}), text({}));
+}
+
+// The texts of several samples are those that each seed gives alone.
+TEST(Generate, SeveralSamplesSideBySide) {
+    std::string expected;
+    for (int i = 0; i < 3; i++)
+        expected += "--- sample " + std::to_string(i + 1) + " of 3 ---\n" +
+                    generate({"-n", "80", "--seed", std::to_string(7 + i), "To be"}).out;
+    const ProgramResult result = generate({"-n", "80", "--seed", "7", "--samples", "3", "To be"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out, expected);
+    EXPECT_EQ(generate({"-n", "1", "--samples", "65", "x"}).status, 1);  // longer than the context
+}
+
+TEST(Generate, FileOfPrompts) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "prompts", {"To be\r\n\nOnce\n"});
+    const ProgramResult result = generate({"-n", "20", "--prompts", folder / "prompts"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out, "--- prompt 1 of 2 ---\n" + generate({"-n", "20", "To be"}).out +
+                              "--- prompt 2 of 2 ---\n" + generate({"-n", "20", "Once"}).out);
+    const ProgramResult samples =
+        generate({"-n", "5", "--prompts", folder / "prompts", "--samples", "2", "--no-echo"});
+    EXPECT_NE(samples.out.find("--- prompt 2 of 2, sample 1 of 2 ---\n"), std::string::npos) << samples.out;
+}
+
+TEST(Generate, StopsBeforeAText) {
+    const std::string all = generate({"-n", "100", "--ignore-end", "To be"}).out;
+    const std::string stop = all.substr(40, 2), other = all.substr(60, 2);
+    const ProgramResult result =
+        generate({"-n", "100", "--ignore-end", "--stop", other, "--stop", stop, "To be"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    const size_t at = std::min(all.find(stop, 5), all.find(other, 5));
+    EXPECT_EQ(result.out, all.substr(0, at) + "\n");
+}
+
+TEST(Generate, SaysHowMuchOfALongPromptIsUsed) {
+    const ProgramResult result = generate({"-n", "1", std::string(100, 'x')});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_NE(result.err.find("the prompt has 100 tokens and the model's context is 64: only the last 32 are "
+                              "used"),
+              std::string::npos)
+        << result.err;
+    EXPECT_EQ(generate({"-n", "1", std::string(63, 'x')}).err.find("note"), std::string::npos);
+}
+
+TEST(Generate, ThreadsDoNotChangeTheText) {
+    const std::string one = generate({"-n", "30", "--threads", "1", "To be"}).out;
+    EXPECT_EQ(generate({"-n", "30", "--threads", "2", "To be"}).out, one);
+    EXPECT_GT(one.size(), 30u);
+}
+
+// Runs the program on a terminal, with the input typed, and returns all that it shows.
+static std::string on_terminal(std::vector<std::string> arguments, const std::string& typed) {
+    arguments.insert(arguments.begin(), {program, "-e", tiny, "--device", "cpu"});
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    int terminal = -1;
+    const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+    if (child == 0) {
+        setenv("TERM", "dumb", 1);
+        execv(argv[0], argv.data());
+        _exit(127);
+    }
+    std::string shown;
+    char chunk[4096];
+    size_t sent = 0;
+    for (ssize_t count; (count = read(terminal, chunk, sizeof chunk)) > 0;) {
+        shown.append(chunk, size_t(count));
+        if (shown.ends_with("> ") && sent < typed.size()) {  // types a line when it is asked for
+            const size_t end = std::min(typed.find('\n', sent), typed.size() - 1) + 1;
+            sent += size_t(std::max<ssize_t>(0, write(terminal, &typed[sent], end - sent)));
+        }
+    }
+    close(terminal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << shown;
+    return shown;
+}
+
+TEST(Generate, EscapesControlCharactersOnATerminalOnly) {
+    const std::string prompt = "a\x1b[31mb\rc\td";
+    EXPECT_EQ(generate({"-n", "0", prompt}).out, prompt + "\n");
+    const std::string shown = on_terminal({"-n", "0", prompt}, "");
+    EXPECT_NE(shown.find("a\\x1b[31mb\\x0dc"), std::string::npos) << shown;
+    EXPECT_EQ(shown.find('\x1b'), std::string::npos) << shown;
+}
+
+TEST(Generate, InteractivePromptsAreContinued) {
+    const std::string one = generate({"-n", "30", "--no-echo", "To be"}).out,
+                      two = generate({"-n", "30", "--no-echo", "Once"}).out;
+    const std::string piped =
+        "printf 'To be\\n\\nOnce' | " + program + " -e " + tiny + " --device cpu -n 30 -i";
+    EXPECT_EQ(run_program({"sh", "-c", piped}).out, one + two);
+    const std::string shown = on_terminal({"-n", "30", "-i"}, "To be\nOnce\n\x04");
+    for (const std::string& text : {one, two}) {
+        std::string expected = escape_controls(text);
+        for (size_t at = 0; (at = expected.find('\n', at)) != std::string::npos; at += 2)
+            expected.replace(at, 1, "\r\n");  // as terminals do
+        EXPECT_NE(shown.find(expected), std::string::npos) << shown << "\nlacks\n" << expected;
+    }
 }
 
 TEST(Generate, ReadsHuggingFaceFiles) {
@@ -128,6 +264,7 @@ TEST(Generate, ReadsHuggingFaceFiles) {
 TEST(Generate, BadInputGivesOneLineAndStatus1) {
     TemporaryFolder folder;
     write_whole_file(folder / "text", {"some text"});
+    write_whole_file(folder / "empty", {"\n\n"});
     const std::vector<std::vector<std::string>> cases = {
         {program},
         {program, "-e", "d7", "x"},
@@ -138,6 +275,13 @@ TEST(Generate, BadInputGivesOneLineAndStatus1) {
          "x"},
         {program, "-e", tiny, "--file", folder / "missing"},
         {program, "-e", tiny, "--file", folder / "text", "x"},
+        {program, "-e", tiny, "--prompts", folder / "text", "x"},
+        {program, "-e", tiny, "--prompts", folder / "empty"},
+        {program, "-e", tiny, "-i", "x"},
+        {program, "-e", tiny, "--samples", "0", "x"},
+        {program, "-e", tiny, "--stop", "", "x"},
+        {program, "-e", tiny, "--min-p", "1.1", "x"},
+        {program, "-e", tiny, "--repetition-penalty", "0", "x"},
         {program, "-e", tiny, "-n", "-1", "x"},
         {program, "-e", tiny, "--temperature", "warm", "x"},
         {program, "-e", tiny, "--top-p", "1.5", "x"},

@@ -41,6 +41,25 @@ TEST(Plot, DrawsOneRunAndSeveral) {
     EXPECT_EQ(read_text(folder / "both.png").substr(1, 3), "PNG");
 }
 
+TEST(Plot, AComparisonHasAFileOfItsOwn) {
+    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
+    TemporaryFolder folder;
+    write_run(folder / "a");
+    write_run(folder / "b");
+    ASSERT_EQ(run_program({script, folder / "a"}).status, 0);
+    const std::string own = read_text(folder / "a/loss.svg");
+    ASSERT_EQ(run_program({script, folder / "a", folder / "b"}).status, 0);
+    EXPECT_EQ(read_text(folder / "a/loss.svg"), own);
+    EXPECT_NE(read_text(folder / "comparison.svg").find("b training"), std::string::npos);
+}
+
+TEST(Plot, HelpIsTheScriptsComment) {
+    const ProgramResult help = run_program({script, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_NE(help.out.find("dev/plot.sh [--floor NATS]"), std::string::npos) << help.out;
+    EXPECT_EQ(help.out.find('#'), std::string::npos) << help.out;
+}
+
 // Lines damaged by a crash or an editor are skipped, without messages from gnuplot.
 TEST(Plot, DamagedLinesAreSkipped) {
     if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";

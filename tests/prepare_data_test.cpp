@@ -62,6 +62,8 @@ TEST(prepare_data, documents_and_end_of_text) {
         {"a\n\n", "^a\n\n", "^a\n\n^"},
         {"a\n\n\nb\n", "^a\n\n\nb\n", "^a\n\n^\nb\n"},
         {"\n\n\n\n", "^\n\n\n\n", "^\n\n^\n\n^"},
+        {"a\r\n\r\nb\r\n\r\nc", "^a\r\n\r\nb\r\n\r\nc", "^a\r\n\r\n^b\r\n\r\n^c"},
+        {"a\n\r\nb\r\n\nc\rd\r\r\n", "^a\n\r\nb\r\n\nc\rd\r\r\n", "^a\n\r\n^b\r\n\n^c\rd\r\r\n"},
     };
     for (const Case& c : cases) {
         write_whole_file(folder / "text", {c.text});
@@ -240,15 +242,13 @@ TEST(prepare_data, notes_text_that_is_not_utf8) {
     write_whole_file(folder / "good", {good});
     write_whole_file(folder / "latin",
                      {std::string(5 << 20, ' '), "x gr\xfc\xdf\n"});  // after the first block
-    write_whole_file(folder / "utf16", {std::string("\xff\xfe"), std::string("t\0o\0", 4)});
+    write_whole_file(folder / "zero", {std::string("a NUL is UTF-8: \0", 17)});
     const ProgramResult result = run_program({program, "--out", folder.path, "--name", "x", folder / "good",
-                                              folder / "latin", folder / "good", folder / "utf16"});
+                                              folder / "latin", folder / "good", folder / "zero"});
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(count_lines(result.err), 2) << result.err;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
     EXPECT_NE(result.err.find("note: " + folder / "latin" + " is not UTF-8 at byte 5242884; "),
               std::string::npos)
-        << result.err;
-    EXPECT_NE(result.err.find("note: " + folder / "utf16" + " is not UTF-8 at byte 0; "), std::string::npos)
         << result.err;
     EXPECT_EQ(find_not_utf8(good), std::string::npos);
     EXPECT_EQ(find_not_utf8(""), std::string::npos);
@@ -256,7 +256,183 @@ TEST(prepare_data, notes_text_that_is_not_utf8) {
          {"\x80", "\xc0\xaf", "\xc1\xbf", "\xc3", "\xc3(", "\xe0\x9f\xbf", "\xe2\x82", "\xe2\x82(",
           "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf0\x9f\x98", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"})
         EXPECT_EQ(find_not_utf8(good + bad), good.size()) << bad;
-    EXPECT_EQ(find_not_utf8(std::string("ab\0c", 4)), 2u);
+    EXPECT_EQ(find_not_utf8(std::string("ab\0c", 4)), std::string::npos);
+}
+
+TEST(prepare_data, a_byte_order_mark_is_not_text) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "one", {"\xef\xbb\xbfone"});
+    write_whole_file(folder / "two", {"\xef\xbb\xbftwo \xff"});
+    const ProgramResult result = prepare(folder, {folder / "one", folder / "two"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^two \xff"));
+    EXPECT_NE(result.err.find("not UTF-8 at byte 7;"), std::string::npos) << result.err;
+    write_whole_file(folder / "a.jsonl", {"\xef\xbb\xbf{\"text\": \"a\"}"});
+    ASSERT_EQ(prepare(folder, {"--field", "text", folder / "a.jsonl"}).status, 0);
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^a"));
+}
+
+// Each compressor's output, also that of several files one after the other, gives the plain text's tokens.
+TEST(prepare_data, reads_compressed_text) {
+    TemporaryFolder folder;
+    const std::string text = white_text({"some ", "text\n\n", "\xc3\xa9"}, 5 << 20, 3);
+    write_whole_file(folder / "text", {text});
+    ASSERT_EQ(prepare(folder, {folder / "text"}).status, 0);
+    const Tokens expected = read_shard(folder / "x_train.bin");
+    for (const std::string compressor : {"gzip", "zstd -q"}) {
+        if (run_program({"sh", "-c", "command -v " + compressor}).status != 0) continue;
+        const std::string packed = folder / "packed", head = " head -c 1000000 " + folder / "text",
+                          tail = " tail -c +1000001 " + folder / "text";
+        const std::string command =
+            "(" + head + " | " + compressor + " -c;" + tail + " | " + compressor + " -c) >" + packed;
+        ASSERT_EQ(run_program({"sh", "-c", command}).status, 0) << command;
+        const ProgramResult result = prepare(folder, {packed});
+        ASSERT_EQ(result.status, 0) << compressor << result.err;
+        EXPECT_TRUE(read_shard(folder / "x_train.bin") == expected) << compressor;
+
+        const std::string whole = read_text(packed);
+        write_whole_file(packed, {whole.substr(0, whole.size() - 9)});
+        const ProgramResult cut = prepare(folder, {packed});
+        EXPECT_EQ(cut.status, 1);
+        EXPECT_EQ(cut.err, "prepare_data: " + packed + ": its compressed data ends too early\n");
+        std::string damaged = whole;
+        for (size_t i = 0; i < 64; i++) damaged[damaged.size() / 2 + i] ^= 0x55;
+        write_whole_file(packed, {damaged});
+        const ProgramResult broken = prepare(folder, {packed});
+        EXPECT_EQ(broken.status, 1) << compressor;
+        EXPECT_NE(broken.err.find("compressed data"), std::string::npos) << broken.err;
+    }
+}
+
+TEST(prepare_data, refuses_files_that_are_not_text) {
+    TemporaryFolder folder;
+    const std::string zeros(300, '\0');
+    const std::pair<std::string, const char*> cases[] = {
+        {std::string("\xff\xfet\0o\0", 6), "UTF-16"},
+        {std::string("\xfe\xff\0t\0o", 6), "UTF-16"},
+        {std::string("\xff\xfe\0\0t\0\0\0", 8), "UTF-32"},
+        {std::string("\0\0\xfe\xff\0\0\0t", 8), "UTF-32"},
+        {std::string("w\0i\0t\0h\0o\0u\0t\0 \0a\0 \0m\0a\0r\0k\0", 28), "UTF-16 without a byte order mark"},
+        {"%PDF-1.7 and so on", "PDF"},
+        {"\x7f"
+         "ELF and so on",
+         "a program"},
+        {"PK\3\4 and so on", "a zip archive"},
+        {"name" + zeros.substr(0, 253) + "ustar" + zeros, "a tar archive"},
+        {"BZh91AY and so on", "bzip2"},
+    };
+    for (const auto& [bytes, name] : cases) {
+        write_whole_file(folder / "file", {bytes});
+        const ProgramResult result = prepare(folder, {folder / "file"});
+        EXPECT_EQ(result.status, 1) << name;
+        EXPECT_EQ(result.err.rfind("prepare_data: " + folder / "file" + " is not text: it is ", 0), 0u)
+            << result.err;
+        EXPECT_NE(result.err.find(name), std::string::npos) << result.err;
+    }
+    run_program({"gzip", "-f", folder / "file"});  // also when it is compressed
+    const ProgramResult result = prepare(folder, {folder / "file.gz"});
+    EXPECT_NE(result.err.find("bzip2"), std::string::npos) << result.err;
+}
+
+TEST(prepare_data, standard_input_folders_and_lists) {
+    TemporaryFolder folder, texts;
+    std::filesystem::create_directories(texts / "b/.hidden");
+    write_whole_file(texts / "c", {"three"});
+    write_whole_file(texts / "a", {"one"});
+    write_whole_file(texts / "b/x", {"two"});
+    write_whole_file(texts / "b/.hidden/x", {"hidden"});
+    write_whole_file(texts / ".hidden", {"hidden"});
+    ASSERT_EQ(prepare(folder, {texts.path}).status, 0);
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^two^three"));
+
+    write_whole_file(folder / "list", {texts / "c", "\r\n\n", texts / "a"});
+    ASSERT_EQ(prepare(folder, {"--files-from", folder / "list", texts / "b"}).status, 0);
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^two^three^one"));
+
+    const std::string piped = " | " + program + " --out " + folder.path + " --name x ";
+    ASSERT_EQ(run_program({"sh", "-c", "printf 'four\n'" + piped + "- " + texts / "a"}).status, 0);
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^four\n^one"));
+    ASSERT_EQ(run_program({"sh", "-c", "gzip -c " + texts / "c" + piped + "-"}).status, 0);
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^three"));
+    ASSERT_EQ(run_program({"sh", "-c", "ls -d " + texts / "[ac]" + piped + "--files-from -"}).status, 0);
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^three"));
+}
+
+TEST(prepare_data, skips_bad_lines_and_counts_them) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "a.jsonl", {R"({"text": "one"})", "\nnot JSON\n", R"({"text": 5})", "\n{}\n",
+                                          R"({"text": "two"})", "\n"});
+    const std::vector<std::string> options = {"--field", "text", folder / "a.jsonl"};
+    EXPECT_EQ(prepare(folder, options).status, 1);
+    const ProgramResult result = prepare(folder, {"--skip-bad-lines", "--field", "text", folder / "a.jsonl"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^two"));
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    EXPECT_EQ(result.err.rfind("prepare_data: note: 3 bad lines were left out; the first: " +
+                                   folder / "a.jsonl" + ": line 2 ",
+                               0),
+              0u)
+        << result.err;
+}
+
+// The documents of a shard in which each begins with end-of-text.
+static std::vector<std::string> documents_of(const Tokens& tokens) {
+    std::vector<std::string> documents;
+    for (uint16_t token : tokens)
+        if (token == 256)
+            documents.emplace_back();
+        else
+            documents.back() += char(token);
+    return documents;
+}
+
+TEST(prepare_data, validation_documents_come_from_all_of_the_text) {
+    TemporaryFolder folder;
+    std::string text;
+    for (int i = 0; i < 1000; i++) text += "document " + std::to_string(i) + "\n\n";
+    write_whole_file(folder / "text", {text});
+    auto draw = [&](const std::string& seed) {
+        const ProgramResult result = prepare(folder, {"--split-documents", "blank-line", "--val-fraction",
+                                                      "0.05", "--seed", seed, folder / "text"});
+        EXPECT_EQ(result.status, 0) << result.err;
+        return documents_of(read_shard(folder / "x_val.bin"));
+    };
+    const std::vector<std::string> drawn = draw("1"),
+                                   train = documents_of(read_shard(folder / "x_train.bin"));
+    EXPECT_GE(drawn.size(), 49u);
+    EXPECT_LE(drawn.size(), 51u);
+    std::vector<std::string> all = drawn;
+    all.insert(all.end(), train.begin(), train.end());
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
+    EXPECT_EQ(all.size(), 1001u);             // with the end-of-text after the last blank line
+    for (int tenth = 0; tenth < 10; tenth++)  // 5 of each 100
+        EXPECT_NEAR(
+            std::count_if(drawn.begin(), drawn.end(),
+                          [&](const std::string& d) { return d.size() > 9 && atoi(&d[9]) / 100 == tenth; }),
+            5, 1.1);
+    EXPECT_EQ(draw("1"), drawn);
+    EXPECT_NE(draw("2"), drawn);
+}
+
+// A single document is drawn in pieces. Each begins with end-of-text where the text before it is elsewhere.
+TEST(prepare_data, validation_pieces_of_a_long_document) {
+    TemporaryFolder folder;
+    std::string text;
+    for (int i = 0; text.size() < 8192 * 40; i++) text += std::to_string(i) + " ";
+    write_whole_file(folder / "text", {text});
+    const ProgramResult result = prepare(folder, {"--val-fraction", "0.1", folder / "text"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const std::vector<std::string> val = documents_of(read_shard(folder / "x_val.bin")),
+                                   train = documents_of(read_shard(folder / "x_train.bin"));
+    EXPECT_GE(val.size(), 3u);
+    size_t characters = 0;
+    for (const auto& set : {val, train})
+        for (const std::string& piece : set) {
+            EXPECT_NE(text.find(piece), std::string::npos);
+            characters += piece.size();
+        }
+    EXPECT_EQ(characters, text.size());
 }
 
 TEST(prepare_data, prints_its_version) {
@@ -271,6 +447,7 @@ TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
     TemporaryFolder folder;
     write_whole_file(folder / "text", {"some text\n"});
     write_whole_file(folder / "empty", {""});
+    std::filesystem::create_directory(folder / "none");
     write_whole_file(folder / "deep.jsonl", {R"({"text": "a", "more": )", std::string(100000, '['),
                                              std::string(100000, ']'), "}\n"});
     const std::string out = folder.path, text = folder / "text";
@@ -292,7 +469,13 @@ TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
         {"--out", out, "--name", "x", folder / "missing"},
         {"--out", out, "--name", "x", text, folder / "missing"},
         {"--out", out, "--name", "x", folder / "empty"},
-        {"--out", out, "--name", "x", out},
+        {"--out", out, "--name", "x", folder / "none"},
+        {"--out", out, "--name", "x", "-", "-"},
+        {"--out", out, "--name", "x", "--files-from", folder / "empty"},
+        {"--out", out, "--name", "x", "--val-fraction", "0.1", text},  // draws nothing
+        {"--out", out, "--name", "x", "--val-fraction", "0.6", text},
+        {"--out", out, "--name", "x", "--val-fraction", "0.1", "--val-tokens", "3", text},
+        {"--out", out, "--name", "x", "--skip-bad-lines", text},
         {"--out", text, "--name", "x", text},
         {"--out", out, "--name", "x", "--field", "text", text},
         {"--out", out, "--name", "x", folder / "some.jsonl"},

@@ -223,6 +223,12 @@ static Report compared(std::vector<std::vector<Cell>> rows, const std::string& d
     return {"2026-01-01", "", false, {part}};
 }
 
+TEST(Report, SectionsHaveTitles) {
+    std::string problem;
+    const std::string page = report_page(compared({{"copy", 1, 10.0, 100, 0.1}}, "one"), problem);
+    EXPECT_NE(page.find("<h2>Peak rates</h2>"), std::string::npos) << page;
+}
+
 TEST(Report, ComparisonOfTwo) {
     const Report a = compared({{"copy", 1, 10.0, 100, 0.1},
                                {"copy", 2, 10.0, 100, 0.1},
@@ -300,6 +306,7 @@ TEST(Report, ErrorMessages) {
     const std::string good = folder / "good.json", out = folder / "out";
     write_whole_file(good, {nasty_report().dump()});
     write_whole_file(folder / "text.json", {"not JSON"});
+    write_whole_file(folder / "deep.json", {R"({"programs": )", std::string(1000000, '['), "}"});
     write_whole_file(folder / "other.json", {"{\"context\": {}, \"benchmarks\": []}"});
     json broken = nasty_report(), numbers = broken;
     broken["programs"][0]["tables"][0]["rows"][3].erase(0);
@@ -309,7 +316,8 @@ TEST(Report, ErrorMessages) {
     const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
         {"--compare", {"--compare", good}},
         {"missing.json", {"--compare", good, folder / "missing.json"}},
-        {"not JSON", {"--compare", good, folder / "text.json"}},
+        {"text.json is not a JSON object", {"--compare", good, folder / "text.json"}},
+        {"deep.json has JSON nested deeper than 64 levels", {"--compare", good, folder / "deep.json"}},
         {"not a report", {"--compare", folder / "other.json", good}},
         {"broken.json: sweep: table gemms", {"--compare", good, folder / "broken.json"}},
         {"numbers.json: sweep: \"left_out\"", {"--page", folder / "numbers.json"}},
@@ -318,6 +326,7 @@ TEST(Report, ErrorMessages) {
         {"--only", {"--only", "peek", "--out", out}},
         {"--seconds", {"--seconds", "-1", "--out", out}},
         {"--colour", {"--colour"}},
+        {"no device 'cuda'", {"--device", "cuda", "--out", out}},  // before any program runs
     };
     for (const auto& [says, arguments] : cases) {
         std::vector<std::string> command = {program};

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "llmc/base/error.h"
@@ -24,6 +25,7 @@ TEST(Sampler, FollowsTheCumulativeProbability) {
     EXPECT_EQ(sample(logits, 0.5999f), 2);
     EXPECT_EQ(sample(logits, 0.6001f), 3);
     EXPECT_EQ(sample(logits, 0.99999994f), 3);
+    EXPECT_EQ(sample({0.0f, 0.0f}, 0.5f), 1);  // at the boundary: an interval has no upper end
 }
 
 TEST(Sampler, HugeAndTinyLogits) {
@@ -96,6 +98,26 @@ TEST(Sampler, TopPIsReachedExactly) {
         EXPECT_EQ(sample(equal, 0.0f, {1.0f, 0, top_p}), 0) << top_p;
         EXPECT_EQ(sample(equal, 0.999f, {1.0f, 0, top_p}), last) << top_p;
     }
+}
+
+TEST(Sampler, MinPIsRelativeToTheLikeliest) {
+    const std::vector<float> logits = {std::log(0.1f), std::log(0.4f), std::log(0.2f), std::log(0.3f)};
+    for (const auto& [min_p, first, last] :
+         {std::tuple{0.0f, 0, 3}, {0.24f, 0, 3}, {0.26f, 1, 3}, {0.6f, 1, 3}, {0.76f, 1, 1}, {1.0f, 1, 1}}) {
+        EXPECT_EQ(sample(logits, 0.0f, {1.0f, 0, 1.0f, min_p}), first) << min_p;
+        EXPECT_EQ(sample(logits, 0.999f, {1.0f, 0, 1.0f, min_p}), last) << min_p;
+    }
+    EXPECT_EQ(sample(logits, 0.5f, {1.0f, 0, 1.0f, 0.51f}), 1);  // 1 and 3 remain, 4 : 3
+    EXPECT_EQ(sample(logits, 0.58f, {1.0f, 0, 1.0f, 0.51f}), 3);
+}
+
+TEST(Sampler, RepetitionPenalty) {
+    std::vector<float> logits = {3.0f, -3.0f, 0.0f, 2.0f};
+    const std::vector<int> tokens = {0, 1, 0, 2};
+    penalize_repetitions(logits.data(), tokens, 1.0f);
+    EXPECT_EQ(logits, (std::vector<float>{3.0f, -3.0f, 0.0f, 2.0f}));
+    penalize_repetitions(logits.data(), tokens, 1.5f);  // each token once
+    EXPECT_EQ(logits, (std::vector<float>{2.0f, -4.5f, 0.0f, 2.0f}));
 }
 
 TEST(Sampler, RandomNumbers) {

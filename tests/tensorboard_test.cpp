@@ -184,7 +184,9 @@ static Curves curves_of_metrics(const std::string& run) {
                                  "training/tokens_per_second",
                                  "",
                                  "loss/validation",
-                                 "hellaswag/accuracy"};
+                                 "hellaswag/accuracy",
+                                 "",
+                                 ""};
     Curves curves;
     std::ifstream file(run + "/metrics.csv");
     std::string line;

@@ -94,6 +94,14 @@ TEST(tokenizer, bytes) {
     EXPECT_THROW(bytes.decode(-1), Error);
 }
 
+// Of equal pairs, the leftmost is merged first.
+TEST(tokenizer, equal_merges_go_from_left_to_right) {
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    tokenizer.tokens.push_back("aa");
+    EXPECT_EQ(encode(tokenizer, "aaa"), (Tokens{257, 97}));
+    EXPECT_EQ(encode(tokenizer, "aaaaa"), (Tokens{257, 257, 97}));
+}
+
 TEST(tokenizer, any_bytes_come_back) {
     NEEDS_SHARED_DATA();
     Tokenizer gpt2 = open_tokenizer(shared_data + "gpt2_tokenizer.bin");

@@ -3,6 +3,13 @@
 
 #include "tests/run_program.h"
 
+TEST(TrainScript, HelpIsTheScriptsComment) {
+    const ProgramResult help = run_program({SOURCE_DIR "/dev/train.sh", "--help"});
+    EXPECT_EQ(help.status, 0) << help.err;
+    EXPECT_NE(help.out.find("dev/train.sh [options of train_gpt2"), std::string::npos) << help.out;
+    EXPECT_EQ(help.out.find('#'), std::string::npos) << help.out;
+}
+
 static ProgramResult check(const std::string& text) {
     return run_program({"env", "TEXT=" + text, SOURCE_DIR "/dev/train.sh", "check"});
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "dev/report/page_style.h"
 #include "dev/report/plots.h"
@@ -101,6 +102,18 @@ static bool is_summary(const Table& table) {
     for (size_t i = 0; i < table.columns.size(); i++)
         summary = summary && (!table.columns[i].key || is_text_column(table, i));
     return summary;
+}
+
+// What a section is called; a program without a title is called by its name.
+static std::string title_of(const ReportPart& part) {
+    static const std::map<std::string, std::string> titles = {
+        {"peak", "Peak rates"},
+        {"dispatch_overhead", "Cost of a launch"},
+        {"matmul_sweep", "Matrix multiplication, by size"},
+        {"elementwise_sweep", "Elementwise operations, by size"},
+        {"train_benchmark", "Training"}};
+    const auto title = titles.find(part.program);
+    return title == titles.end() ? part.program : title->second;
 }
 
 static std::string highlights_card(const ReportPart& part, const Table& table) {
@@ -208,7 +221,7 @@ static std::string left_out_list(const ReportPart& part) {
 
 static std::string part_section(const ReportPart& part, std::string& problem) {
     std::string html =
-        "<section id=\"" + escape_html(part.program) + "\">\n" + tag("h2", part.program) + "\n";
+        "<section id=\"" + escape_html(part.program) + "\">\n" + tag("h2", title_of(part)) + "\n";
     if (!part.what.empty()) html += tag("p", part.what) + "\n";
     html += tag("pre", part.command);
     html += tag("p", (part.error.empty() ? "took " : "failed after ") + seconds_text(part.seconds),
@@ -278,7 +291,7 @@ static std::string heading(const Report& report) {
                        tag("h1", device.empty() ? "No device" : device) + "\n" +
                        tag("p", line, "class=\"quiet\"") + "\n<nav>";
     for (const ReportPart& part : report.parts)
-        html += tag("a", part.program, "href=\"#" + escape_html(part.program) + "\"");
+        html += tag("a", title_of(part), "href=\"#" + escape_html(part.program) + "\"");
     if (!device.empty()) html += "<a href=\"#machine\">device and driver</a>";
     return html + "</nav>\n</header>\n";
 }
@@ -289,7 +302,7 @@ std::string report_page(const Report& report, std::string& problem) {
         for (const Table& table : part.tables)
             if (&table == &part.tables[0] || is_summary(table)) summary += highlights_card(part, table);
         if (!part.error.empty())
-            failures += tag("div", part.program + " failed: " + part.error, "class=\"bad\"") + "\n";
+            failures += tag("div", title_of(part) + " failed: " + part.error, "class=\"bad\"") + "\n";
         sections += part_section(part, problem);
     }
     if (!problem.empty())

@@ -20,7 +20,9 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/signals.h"
+#include "llmc/launchpad/device.h"
 #include "llmc/program/command_line.h"
+#include "llmc/program/option_checks.h"
 
 namespace fs = std::filesystem;
 
@@ -165,6 +167,7 @@ static void write_page(const Report& report, const std::string& folder, const st
 
 static void run_report(const Options& options, const std::string& command) {
     const std::vector<MeasuringProgram> programs = chosen_programs(options);
+    choose_device(options.device);  // refuses an unknown one before anything runs
     const std::string folder = options.programs.empty() ? own_folder() : options.programs;
     const double total = options.seconds > 0 ? options.seconds : options.quick ? 55 : 570, start = now();
     fs::create_directories(options.out);
@@ -200,7 +203,7 @@ static void add_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_flag("--quick", o.quick, "fewer and smaller measurements, in about a minute");
     app.add_option("--seconds", o.seconds, "time limit for all programs together (0: 570, with --quick 55)")
-        ->check(CLI::NonNegativeNumber);
+        ->check(number_check(0, 1e9, "at least 0"));
     app.add_option("--out", o.out, "folder for the page, the JSON files and the plots")
         ->capture_default_str();
     app.add_option("--only", o.only, "run only these programs")->check(CLI::IsMember(names));

@@ -17,6 +17,7 @@
 #include "llmc/base/file.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/program/command_line.h"
+#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 
 #ifdef __clang__
@@ -117,12 +118,9 @@ static void add_common_options(CLI::App& app, CommonOptions& o) {
         ->capture_default_str();
     app.add_option("--json", o.json, "write the tables to this file, as JSON");
     app.add_flag("--quick", o.quick, "fewer and smaller measurements");
-    app.add_option("--threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
-        ->check(CLI::Range(0, 1 << 16))
-        ->capture_default_str();
     app.add_option("--seconds", o.seconds,
                    "time limit; measurements that no longer fit are skipped (0: none)")
-        ->check(CLI::NonNegativeNumber)
+        ->check(number_check(0, 1e9, "at least 0"))
         ->capture_default_str();
 }
 
@@ -130,7 +128,7 @@ static void add_option(CLI::App& app, const ReportOption& o) {
     const auto add = [&](auto* values) {
         CLI::Option* option = app.add_option(o.name, *values, o.help)->delimiter(',');
         if (!o.allowed.empty()) option->check(CLI::IsMember(o.allowed));
-        if (o.min < o.max) option->check(CLI::Range(o.min, o.max));
+        if (o.min < o.max) option->check(between(o.min, o.max));
         if (!values->empty()) option->capture_default_str();
         if (!*o.help) option->group("");  // not listed by --help
     };
@@ -146,7 +144,6 @@ int run_report_program(const ReportProgram& program, int argc, char** argv) {
     return line.run(argc, argv, [&] {
         const double start = now();
         if (run.options.seconds > 0) run.end = start + run.options.seconds;
-        if (run.options.threads > 0) omp_set_num_threads(run.options.threads);
         run.pad = open_device(run.options.device);
         program.measure(run);
         const std::string text = report_part_text({.program = program.name,

@@ -25,7 +25,6 @@ struct CommonOptions {
     std::string json;             // output file; empty: none
     bool quick = false;           // fewer and smaller measurements
     double seconds = 0;           // approximate time limit; 0: none
-    int threads = 0;              // OpenMP threads; 0: OMP_NUM_THREADS, or all cores
 };
 
 // One run of a program. measure(run) fills run.tables and run.plots in steps, so that a run with a time limit

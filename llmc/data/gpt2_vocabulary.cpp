@@ -1,5 +1,8 @@
-// make_gpt2_tokenizer(): turns GPT-2's published vocabulary files into a Tokenizer. Declared in tokenizer.h.
+// GPT-2's vocabulary files, as published (vocab.bpe, encoder.json) and as Hugging Face's tools read them
+// (merges.txt, vocab.json, or both in tokenizer.json). Declared in tokenizer.h.
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <unordered_map>
 
 #include "llmc/base/error.h"
@@ -38,52 +41,125 @@ static std::string decode_printable(const std::string& text, const std::string& 
     return decoded;
 }
 
-static nlohmann::json read_ids(const std::string& path) {
-    nlohmann::json ids = parse_json_object(read_whole_file(path, max_json_bytes), path);
-    if (ids.empty()) fail("%s has no tokens", path.c_str());
-    if (ids.size() > 65536) fail("%s has %zu tokens, more than 65536", path.c_str(), ids.size());
-    return ids;
+static std::string encode_printable(const std::string& token) {
+    static const std::array<std::string, 256> spelling = [] {
+        std::array<std::string, 256> all;
+        for (const auto& [text, byte] : printable_to_byte()) all[uint8_t(byte)] = text;
+        return all;
+    }();
+    std::string text;
+    for (char byte : token) text += spelling[uint8_t(byte)];
+    return text;
+}
+
+// The merges of vocab.bpe or merges.txt, each as "left right".
+static std::vector<std::string> read_merges(const std::string& path) {
+    const std::string text = read_whole_file(path);
+    size_t position = text.find('\n');  // the first line is the version
+    if (text.compare(0, 9, "#version:") != 0 || position == std::string::npos)
+        fail("%s is not a list of merges: it does not start with #version:", path.c_str());
+    std::vector<std::string> merges;
+    for (position++; position < text.size();) {
+        const size_t end = std::min(text.find('\n', position), text.size());
+        merges.push_back(text.substr(position, end - position));
+        position = end + 1;
+    }
+    return merges;
 }
 
 // Checks that every merge makes the token whose id is the merge's rank; encoding from a tokenizer file relies
 // on that.
-static void check_merges(const Tokenizer& tokenizer, const std::string& path) {
-    std::string text = read_whole_file(path);
-    size_t position = text.find('\n');  // the first line is the version
-    if (text.compare(0, 9, "#version:") != 0 || position == std::string::npos)
-        fail("%s is not a list of merges: it does not start with #version:", path.c_str());
+static void check_merges(const Tokenizer& tokenizer, const std::vector<std::string>& merges,
+                         const std::string& path) {
     int id = 256;
-    for (position++; position < text.size(); id++) {
-        size_t end = std::min(text.find('\n', position), text.size());
-        std::string line = text.substr(position, end - position);
-        size_t space = line.find(' ');
+    for (const std::string& pair : merges) {
+        const size_t space = pair.find(' ');
         if (space == std::string::npos) fail("%s: line %d is not a pair of tokens", path.c_str(), id - 254);
-        std::string merged = decode_printable(line.substr(0, space) + line.substr(space + 1), path);
+        const std::string merged = decode_printable(pair.substr(0, space) + pair.substr(space + 1), path);
         if (id >= tokenizer.end_of_text || tokenizer.tokens[id] != merged)
             fail("%s: the merge in line %d does not give token %d: the two files do not match", path.c_str(),
                  id - 254, id);
-        position = end + 1;
+        id++;
     }
     if (id != tokenizer.end_of_text)
         fail("%s has %d merges, but %d are needed: the two files do not match", path.c_str(), id - 256,
              tokenizer.end_of_text - 256);
 }
 
-Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path) {
-    nlohmann::json ids = read_ids(encoder_path);
+// ids: token text -> id.
+static Tokenizer tokenizer_of(const nlohmann::json& ids, const std::string& path) {
+    if (!ids.is_object() || ids.empty()) fail("%s has no tokens", path.c_str());
+    if (ids.size() > 65536) fail("%s has %zu tokens, more than 65536", path.c_str(), ids.size());
     Tokenizer tokenizer;
-    tokenizer.name = encoder_path;
+    tokenizer.name = path;
     tokenizer.tokens.resize(ids.size());
     for (const auto& [text, id] : ids.items()) {
         if (!id.is_number_unsigned() || id.get<uint64_t>() >= ids.size() ||
             !tokenizer.tokens[id.get<size_t>()].empty())
-            fail("%s: the id of \"%s\" is not in 0 to %zu or is used twice", encoder_path.c_str(),
-                 text.c_str(), ids.size() - 1);
-        tokenizer.tokens[id.get<size_t>()] = decode_printable(text, encoder_path);
+            fail("%s: the id of \"%s\" is not in 0 to %zu or is used twice", path.c_str(), text.c_str(),
+                 ids.size() - 1);
+        tokenizer.tokens[id.get<size_t>()] = decode_printable(text, path);
     }
     tokenizer.end_of_text = tokenizer.vocab_size() - 1;
     if (tokenizer.tokens.back() != "<|endoftext|>")
-        fail("%s: its last token is not <|endoftext|>", encoder_path.c_str());
-    check_merges(tokenizer, vocab_path);
+        fail("%s: its last token is not <|endoftext|>", path.c_str());
     return tokenizer;
+}
+
+Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path) {
+    Tokenizer tokenizer = tokenizer_of(
+        parse_json_object(read_whole_file(encoder_path, max_json_bytes), encoder_path), encoder_path);
+    check_merges(tokenizer, read_merges(vocab_path), vocab_path);
+    return tokenizer;
+}
+
+// tokenizer.json spells a merge as "left right" or, since 2024, as ["left", "right"].
+static std::vector<std::string> merges_of(const nlohmann::json& model) {
+    std::vector<std::string> merges;
+    for (const nlohmann::json& merge : model.at("merges"))
+        merges.push_back(merge.is_array()
+                             ? merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>()
+                             : merge.get<std::string>());
+    return merges;
+}
+
+Tokenizer read_hugging_face_tokenizer(const std::string& path) {
+    const std::filesystem::path file = path;
+    if (file.filename() != "tokenizer.json")
+        return make_gpt2_tokenizer((file.parent_path() / "merges.txt").string(), path);
+    const nlohmann::json whole = parse_json_object(read_whole_file(path, max_json_bytes), path);
+    try {
+        const nlohmann::json& model = whole.at("model");
+        Tokenizer tokenizer = tokenizer_of(model.at("vocab"), path);
+        check_merges(tokenizer, merges_of(model), path);
+        return tokenizer;
+    } catch (const nlohmann::json::exception& error) {
+        fail("%s is not a tokenizer like GPT-2's: %s", path.c_str(), error.what());
+    }
+}
+
+void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenizer, int max_seq_len) {
+    nlohmann::json ids = nlohmann::json::object();
+    for (int id = 0; id < tokenizer.vocab_size(); id++) {
+        const std::string text = encode_printable(tokenizer.tokens[id]);
+        if (ids.contains(text))
+            fail("%s: two tokens have the same text as token %d, which Hugging Face's files cannot express",
+                 tokenizer.name.c_str(), id);
+        ids[text] = id;
+    }
+    std::string merges = "#version: 0.2\n";
+    for (const Tokenizer::Merge& m : tokenizer.merges())
+        merges += encode_printable(tokenizer.tokens[m.left]) + " " +
+                  encode_printable(tokenizer.tokens[m.right]) + "\n";
+    const std::string end = encode_printable(tokenizer.tokens[tokenizer.end_of_text]);
+    const JsonMembers config = {{"tokenizer_class", "GPT2Tokenizer"},
+                                {"add_prefix_space", false},
+                                {"bos_token", end},
+                                {"eos_token", end},
+                                {"unk_token", end},
+                                {"clean_up_tokenization_spaces", false},
+                                {"model_max_length", max_seq_len}};
+    write_whole_file(folder + "/vocab.json", {json_text(ids), "\n"});
+    write_whole_file(folder + "/merges.txt", {merges});
+    write_whole_file(folder + "/tokenizer_config.json", {json_text(config, 2), "\n"});
 }

@@ -34,10 +34,12 @@ TextReader::TextReader(const std::vector<std::string>& files, const TextFormat& 
     : paths(files), format(text_format) {
     bool known = true;
     for (const std::string& path : paths) {
-        const File opened = open_to_read(path);
-        struct stat status;
-        known = known && fstat(fileno(opened.get()), &status) == 0 && S_ISREG(status.st_mode);
-        if (known) total_bytes += uint64_t(status.st_size);
+        struct stat status = {};
+        const bool found = path != "-" && stat(path.c_str(), &status) == 0;
+        const bool regular = found && S_ISREG(status.st_mode);
+        if (path != "-" && (regular || !found || S_ISDIR(status.st_mode))) TextFile check(path);
+        known = known && regular;
+        total_bytes += uint64_t(status.st_size);
     }
     if (!known) total_bytes = 0;
 }
@@ -50,12 +52,12 @@ bool TextReader::fill(TextBlock& block, std::string& text) {
          wanted = std::min(2 * text.size() + block_bytes, most_bytes)) {
         const size_t kept = text.size();
         text.resize(std::max(wanted, kept));
-        const size_t count = fread(&text[kept], 1, text.size() - kept, file.get());
+        const size_t count = file->read(&text[kept], text.size() - kept);
+        const bool ended = kept + count < text.size();
         text.resize(kept + count);
-        bytes_read += count;
-        if (ferror(file.get())) fail("cannot read %s to its end", block.path.c_str());
+        bytes_read = bytes_before + file->bytes_read;
         if (text.empty()) return false;
-        if (feof(file.get())) return true;
+        if (ended) return true;
         const size_t cut = format.field.empty() ? safe_cut(text) : text.rfind('\n') + 1;
         if (cut == 0 && text.size() >= most_bytes)
             fail("%s has %zu bytes without %s: is it text?", block.path.c_str(), text.size(),
@@ -71,29 +73,28 @@ bool TextReader::next(TextBlock& block) {
     for (;;) {
         if (!file) {
             if (next_file == paths.size()) return false;
-            file = open_to_read(paths[next_file++]);
+            file = std::make_unique<TextFile>(paths[next_file++]);
             at_start = true;
             next_line = 1;
-            next_byte = 0;
         }
-        block.path = paths[next_file - 1];
+        block.path = file->path;
+        block.first_byte = file->position - rest.size();
         if (fill(block, block.text)) break;
+        bytes_before += file->bytes_read;
         file.reset();
     }
     block.begins_file = at_start;
     block.first_line = next_line;
-    block.first_byte = next_byte;
-    next_byte += block.text.size();
     at_start = false;
     if (!format.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
     return true;
 }
 
-// Length in bytes of the UTF-8 character that the text begins with; 0: not UTF-8, or NUL.
+// Length in bytes of the UTF-8 character that the text begins with; 0: not UTF-8.
 static size_t character_bytes(std::string_view text) {
     const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
     const uint8_t first = byte(0);
-    if (first < 0x80) return first ? 1 : 0;
+    if (first < 0x80) return 1;
     const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
     if (first < 0xc2 || first > 0xf4) return 0;
     // no overlong encoding, no surrogate, nothing beyond U+10FFFF
@@ -115,17 +116,37 @@ size_t find_not_utf8(std::string_view text) {
     return std::string_view::npos;
 }
 
+size_t after_blank_line(std::string_view text) {
+    for (size_t i = text.find('\n'); i < text.size(); i = text.find('\n', i + 1)) {
+        const size_t next = i + 1 < text.size() && text[i + 1] == '\r' ? i + 2 : i + 1;
+        if (next < text.size() && text[next] == '\n') return next + 1;
+    }
+    return std::string_view::npos;
+}
+
 static void encode_text(std::string_view text, const TextFormat& format, Tokenizer& tokenizer,
                         EncodedBlock& to) {
     to.text_bytes += text.size();
     while (format.split_at_blank_lines) {
-        const size_t blank_line = text.find("\n\n");
-        if (blank_line == std::string_view::npos) break;
-        tokenizer.encode(text.substr(0, blank_line + 2), to.tokens);
+        const size_t end = after_blank_line(text);
+        if (end == std::string_view::npos) break;
+        tokenizer.encode(text.substr(0, end), to.tokens);
         to.tokens.push_back(uint16_t(tokenizer.end_of_text));
-        text.remove_prefix(blank_line + 2);
+        text.remove_prefix(end);
     }
     tokenizer.encode(text, to.tokens);
+}
+
+// The text of a document on a line of JSONL. Error if there is none.
+static std::string text_of_line(std::string_view line, const std::string& field, const std::string& where) {
+    nlohmann::json object = parse_json_object(line, where);
+    const auto text = object.find(field);
+    if (text == object.end() || !text->is_string())
+        fail(
+            "%s has no string in a field '%s': name the right field with --field, or leave such lines out "
+            "with --skip-bad-lines",
+            where.c_str(), field.c_str());
+    return std::move(text->get_ref<std::string&>());
 }
 
 static void encode_lines(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer,
@@ -136,17 +157,19 @@ static void encode_lines(const TextBlock& block, const TextFormat& format, Token
         end = std::min(all.find('\n', start), all.size());
         const std::string_view line = all.substr(start, end - start);
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
-        const std::string where = block.path + ": line " + std::to_string(number);
-        const nlohmann::json object = parse_json_object(line, where);
-        const auto text = object.find(format.field);
-        if (text == object.end() || !text->is_string())
-            fail("%s has no string in a field '%s': name the right field with --field", where.c_str(),
-                 format.field.c_str());
+        std::string text;
+        try {
+            text = text_of_line(line, format.field, block.path + ": line " + std::to_string(number));
+        } catch (const Error& error) {
+            if (!format.skip_bad_lines) throw;
+            if (to.skipped_lines++ == 0) to.first_skipped = error.what();
+            continue;
+        }
         if (to.tokens.empty())
             to.begins_document = true;
         else if (to.tokens.back() != tokenizer.end_of_text)
             to.tokens.push_back(uint16_t(tokenizer.end_of_text));
-        encode_text(text->get_ref<const std::string&>(), format, tokenizer, to);
+        encode_text(text, format, tokenizer, to);
     }
 }
 

@@ -1,26 +1,27 @@
 // Text files in blocks that several threads can tokenize independently: the concatenated tokens of the blocks
 // are the tokens of the whole text. Files are plain text or JSONL, which has a JSON object on each line; one
-// field of the object is the text of a document.
+// field of the object is the text of a document. text_file.h says which files can be read.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "llmc/base/file.h"
+#include "llmc/data/text_file.h"
 #include "llmc/data/tokenizer.h"
 
 struct TextBlock {
     std::string path;
     std::string text;
     uint64_t first_line = 0;  // JSONL: number of its first line in the file, from 1 on
-    uint64_t first_byte = 0;  // its offset in the file
+    uint64_t first_byte = 0;  // its offset in the file, decompressed
     bool begins_file = false;
 };
 
 struct TextFormat {
     std::string field;                  // the JSONL field that holds the text; empty: plain text
-    bool split_at_blank_lines = false;  // a document ends after each blank line
+    bool split_at_blank_lines = false;  // a document ends after each blank line; lines end in LF or CRLF
+    bool skip_bad_lines = false;        // JSONL: leave out lines that have no such field
 };
 
 // Reads files block by block, one file after the other.
@@ -29,7 +30,7 @@ struct TextReader {
     TextFormat format;
     size_t block_bytes = 4 << 20;  // approximate size of a block
 
-    // Error if a file cannot be opened.
+    // Error if a file cannot be opened or is not text.
     TextReader(const std::vector<std::string>& paths, const TextFormat& format);
     // False: everything is read. Error if a file cannot be read, or has 2^30 bytes without a safe cut.
     bool next(TextBlock& block);
@@ -41,15 +42,18 @@ struct TextReader {
     bool fill(TextBlock& block, std::string& text);
 
     size_t next_file = 0;
-    File file;
-    std::string rest;  // text read beyond the last cut
-    uint64_t next_line = 1, next_byte = 0;
+    std::unique_ptr<TextFile> file;
+    uint64_t bytes_before = 0;  // of the files before this one
+    std::string rest;           // text read beyond the last cut
+    uint64_t next_line = 1;
     bool at_start = true;
 };
 
-// Offset of the first byte that is not UTF-8; npos: there is none. NUL counts as not UTF-8: text has none,
-// and UTF-16 is full of them.
+// Offset of the first byte that is not UTF-8; npos: there is none.
 size_t find_not_utf8(std::string_view text);
+
+// Position after the first blank line, the second of two line ends; npos: there is none.
+size_t after_blank_line(std::string_view text);
 
 // The tokens of a block, with end-of-text before each document and, if the format asks for it, after each
 // blank line, but never twice in a row.
@@ -57,6 +61,8 @@ struct EncodedBlock {
     std::vector<uint16_t> tokens;
     size_t not_utf8 = std::string::npos;  // plain text: find_not_utf8() of the block
     uint64_t text_bytes = 0;
+    uint64_t skipped_lines = 0;    // JSONL with skip_bad_lines
+    std::string first_skipped;     // what is wrong with the first of them, and where
     bool begins_document = false;  // needs end-of-text before it, unless the previous block ended with one
 };
 EncodedBlock encode_block(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer);

@@ -3,6 +3,7 @@
 
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -205,6 +206,15 @@ void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out) {
     }
 }
 
+std::vector<Tokenizer::Merge> Tokenizer::merges() {
+    if (!encoder) encoder = std::make_unique<BpeEncoder>(*this);
+    std::vector<Merge> found;
+    for (const auto& [pair, merged] : encoder->merges)
+        found.push_back({int(pair >> 32), int(pair & 0xffffffff), merged});
+    std::sort(found.begin(), found.end(), [](const Merge& a, const Merge& b) { return a.merged < b.merged; });
+    return found;
+}
+
 static Tokenizer bytes_tokenizer() {
     Tokenizer tokenizer;
     tokenizer.name = "bytes";
@@ -235,6 +245,7 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
             "no tokenizer file %s: 'data/download.sh starter' downloads GPT-2's into "
             "data/starter/gpt2_tokenizer.bin",
             path);
+    if (name_or_path.ends_with(".json")) return read_hugging_face_tokenizer(name_or_path);
     uint32_t header[header_ints];
     const uint64_t largest = sizeof(header) + uint64_t(max_vocab_size) * 256;
     std::string bytes = read_whole_file(name_or_path, largest);

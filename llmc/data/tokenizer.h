@@ -32,12 +32,19 @@ struct Tokenizer {
     // text. Decoding the tokens gives back the text, byte for byte. Not thread-safe.
     void encode(std::string_view text, std::vector<uint16_t>& out);
 
+    // The pairs of tokens that BPE merges, in the order of its merges; none for plain bytes.
+    struct Merge {
+        int left, right, merged;
+    };
+    std::vector<Merge> merges();
+
    private:
     std::unique_ptr<BpeEncoder> encoder;  // built by the first encode(); decoding does not need it
 };
 
-// Opens "bytes" (tokens 0 to 255 are the bytes, 256 is end-of-text) or a tokenizer file of version 1 or 2.
-// Error if the file is damaged or of another kind.
+// Opens "bytes" (tokens 0 to 255 are the bytes, 256 is end-of-text), a tokenizer file of version 1 or 2, or
+// Hugging Face's tokenizer.json or vocab.json, with merges.txt beside it, of a tokenizer like GPT-2's. Error
+// if the file is damaged or of another kind.
 Tokenizer open_tokenizer(const std::string& name_or_path);
 
 // Finds gpt2_tokenizer.bin in the current folder, in one of these folders, or in data/starter, where
@@ -50,3 +57,12 @@ void write_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 // Makes GPT-2's tokenizer from the two files it was published as: vocab.bpe (merges, one pair per line) and
 // encoder.json (token text -> id). Error if they are malformed or do not match.
 Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path);
+
+// --- Hugging Face's files (gpt2_vocabulary.cpp) ---
+
+// Reads tokenizer.json, or vocab.json and merges.txt in the same folder.
+Tokenizer read_hugging_face_tokenizer(const std::string& path);
+
+// Writes vocab.json, merges.txt and tokenizer_config.json, which transformers' AutoTokenizer loads, to an
+// existing folder. max_seq_len is the model's.
+void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenizer, int max_seq_len);

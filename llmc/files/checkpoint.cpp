@@ -502,6 +502,18 @@ std::string read_run(const std::string& dir, int step) {
     }
 }
 
+std::string check_model_of_checkpoint(const std::string& dir, int step) {
+    const std::string path = run_path(dir, step);
+    if (!file_exists(path)) return "";
+    try {
+        const nlohmann::json content = read_run_file(path);
+        check_seal(model_path(dir, step), content.at("files").at("model"));
+        return json_text(content.at("run"));
+    } catch (const nlohmann::json::exception&) {
+        fail("%s was not written by this program", path.c_str());
+    }
+}
+
 // Whether the folder's run writes run_%08d.json: llm.c writes neither this nor options.toml.
 static bool has_run_files(const std::string& dir) {
     return !steps_of(dir, "run_%8d.json%n").empty() || file_exists(dir + "/options.toml");

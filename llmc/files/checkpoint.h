@@ -88,6 +88,10 @@ enum class Unverified { refuse, accept };
 // run's JSON object, empty if there is none.
 std::string check_checkpoint(const std::string& dir, int step, Unverified unverified = Unverified::refuse);
 
+// Verifies the model's file of a checkpoint against its checksum in run_%08d.json. Returns as
+// check_checkpoint() does; without that file, nothing is verified.
+std::string check_model_of_checkpoint(const std::string& dir, int step);
+
 // The text of the run's JSON object, verified against its own checksum only.
 std::string read_run(const std::string& dir, int step);
 

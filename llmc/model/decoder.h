@@ -33,6 +33,13 @@ struct Decoder {
     void append(const int* values, int count);
     // The logits (V) of the token after the last one.
     void read_logits(float* outp) const { memory.download_floats(outp, logits, g.config.vocab_size); }
+    // How many of the last tokens are kept when the text outgrows the cache.
+    int kept() const { return (T + 1) / 2; }
+
+    // The layers of the model, from the embedded rows in `residual` to `normed`. attention(l) computes `atty`
+    // from `normed`.
+    template <class Attention>
+    void layers(int num_rows, Attention attention);
 
    private:
     // A linear layer of the model, by its parameter tensors.
@@ -110,7 +117,7 @@ void Decoder<Real>::residual_layernorm(const Real* weight, const Real* bias, int
 // The model's rows tokens.size() .. tokens.size() + num_rows - 1.
 template <class Real>
 void Decoder<Real>::run(const int* values, int num_rows) {
-    const int C = g.config.channels, L = g.config.num_layers, first = int(tokens.size());
+    const int C = g.config.channels, first = int(tokens.size());
     memory.upload(inputs, values, num_rows);
     encoder_forward<Real>(g.pad, {.out = residual,
                                   .inp = inputs,
@@ -119,6 +126,16 @@ void Decoder<Real>::run(const int* values, int num_rows) {
                                   .B = 1,
                                   .T = num_rows,
                                   .C = C});
+    layers(num_rows, [&](int l) {
+        linear(qkv[l] + size_t(first) * 3 * C, normed, {QKVW, QKVB, l, C, 3 * C}, num_rows);
+        attend(l, first, num_rows);
+    });
+}
+
+template <class Real>
+template <class Attention>
+void Decoder<Real>::layers(int num_rows, Attention attention) {
+    const int C = g.config.channels, L = g.config.num_layers;
     layernorm_forward<Real>(g.pad, {.out = normed,
                                     .mean = mean,
                                     .rstd = rstd,
@@ -128,8 +145,7 @@ void Decoder<Real>::run(const int* values, int num_rows) {
                                     .num_rows = num_rows,
                                     .C = C});
     for (int l = 0; l < L; l++) {
-        linear(qkv[l] + size_t(first) * 3 * C, normed, {QKVW, QKVB, l, C, 3 * C}, num_rows);
-        attend(l, first, num_rows);
+        attention(l);
         linear(branch, atty, {ATTPROJW, ATTPROJB, l, C, C}, num_rows);
         residual_layernorm(g.weight(LN2W, l), g.weight(LN2B, l), num_rows);
         linear(wide, normed, {FCW, FCB, l, C, 4 * C}, num_rows);
@@ -148,7 +164,7 @@ void Decoder<Real>::append(const int* values, int count) {
     if (tokens.size() + added.size() >
         size_t(T)) {  // keep the last half, which leaves room for as many again
         added.insert(added.begin(), tokens.begin(), tokens.end());
-        added.erase(added.begin(), added.end() - (T + 1) / 2);
+        added.erase(added.begin(), added.end() - kept());
         tokens.clear();
     }
     const int first = int(tokens.size()), num_new = int(added.size());

@@ -3,15 +3,20 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "llmc/base/error.h"
+#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/program/version.h"
 
 CommandLine::CommandLine(const char* program, const char* description)
     : app(std::make_shared<CLI::App>(description, program)) {
+    app->set_help_flag("-h,--help", "show this text");
     app->set_version_flag("--version", version_text(program));
+    app->add_option("--threads", *threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
+        ->check(between(0, 1024));
 }
 
 CommandLine::CommandLine(std::shared_ptr<CLI::App> subcommand) : app(std::move(subcommand)) {}
@@ -26,7 +31,15 @@ void CommandLine::add(const char* name, std::vector<std::string>& values, const 
 
 void CommandLine::add(const char* name, uint64_t& count, const char* help) {
     // without the check, CLI11 2.1 reads "-1" into an unsigned integer as 2^64 - 1
-    app->add_option(name, count, help)->check(CLI::NonNegativeNumber);
+    app->add_option(name, count, help)->check(number_check(0, 1.9e19, "at least 0"));
+}
+
+void CommandLine::add(const char* name, double& value, double least, double most, const char* help) {
+    app->add_option(name, value, help)->check(between(least, most));
+}
+
+void CommandLine::add_flag(const char* name, bool& flag, const char* help) {
+    app->add_flag(name, flag, help);
 }
 
 void CommandLine::add_choice(const char* name, std::string& value, const std::vector<std::string>& allowed,
@@ -38,6 +51,7 @@ void CommandLine::require(const char* name) { app->get_option(name)->required();
 
 CommandLine CommandLine::add_subcommand(const char* name, const char* description) {
     CLI::App* subcommand = app->add_subcommand(name, description);
+    subcommand->fallthrough();  // --threads and --version may follow it
     return CommandLine(std::shared_ptr<CLI::App>(app, subcommand));
 }
 
@@ -46,12 +60,16 @@ bool CommandLine::given() const { return app->parsed(); }
 int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
     try {
         app->parse(argc, argv);
+        if (*threads) {
+            setenv("OMP_NUM_THREADS", std::to_string(*threads).c_str(), 1);  // for programs that it starts
+            use_threads(*threads);
+        }
         work();
         return 0;
     } catch (const CLI::Success& help_or_version) {
         return app->exit(help_or_version);
     } catch (const CLI::ParseError& error) {
-        const Error with_advice(std::string(error.what()) + " (--help lists the options)");
+        const Error with_advice(printable(explain(*app, error)) + " (--help lists the options)");
         return report_error(app->get_name().c_str(), with_advice);
     } catch (const std::exception& error) {
         return report_error(app->get_name().c_str(), error);

@@ -12,13 +12,15 @@ class App;
 }
 
 struct CommandLine {
-    // Has --help and --version, which prints version_text(program).
+    // Has --help, --version, which prints version_text(program), and --threads.
     CommandLine(const char* program, const char* description);
 
     // Options, and positional arguments if the name has no dashes. Counts must not be negative.
     void add(const char* name, std::string& value, const char* help);
     void add(const char* name, std::vector<std::string>& values, const char* help);
     void add(const char* name, uint64_t& count, const char* help);
+    void add(const char* name, double& value, double least, double most, const char* help);
+    void add_flag(const char* name, bool& flag, const char* help);
     void add_choice(const char* name, std::string& value, const std::vector<std::string>& allowed,
                     const char* help);
     void require(const char* name);  // of an option added before
@@ -34,5 +36,6 @@ struct CommandLine {
     std::shared_ptr<CLI::App> app;
 
    private:
+    std::shared_ptr<int> threads = std::make_shared<int>(0);  // of --threads; the parser keeps its address
     explicit CommandLine(std::shared_ptr<CLI::App> subcommand);
 };

@@ -11,7 +11,7 @@
 
 // Seconds of one micro-batch, forward, backward and update, at a learning rate of 0: the least of a few.
 template <class Real>
-double micro_step_seconds(const Options& o, GPT2<Real>& g, DataLoader& loader) {
+double micro_step_seconds(const Options& o, GPT2<Real>& g, std::optional<DataLoader>& loader) {
     StepRunner<Real> runner = {
         .g = g, .B = o.batch, .T = o.sequence, .micro_steps = 1, .weight_decay = o.weight_decay};
     runner.prepare();
@@ -19,7 +19,11 @@ double micro_step_seconds(const Options& o, GPT2<Real>& g, DataLoader& loader) {
     const Phase phase("timing a few training steps");
     auto seconds_of = [&](int step) {
         const double start = now();
-        runner.stats(step, runner.run(step, 0, [&](int* in, int* out) { loader.next_batch(in, out); }));
+        const Ticket ticket = runner.run(step, 0, [&](int* in, int* out) {
+            if (loader) return void(loader->next_batch(in, out));
+            for (int i = 0; i < o.batch * o.sequence; i++) in[i] = out[i] = i * 31 % g.config.vocab_size;
+        });
+        runner.stats(step, ticket);
         return now() - start;
     };
     double total = 0, least = seconds_of(0);  // the first one also touches memory
@@ -31,19 +35,28 @@ double micro_step_seconds(const Options& o, GPT2<Real>& g, DataLoader& loader) {
     return least;
 }
 
+inline std::string epochs_text(const std::optional<DataLoader>& loader, double tokens) {
+    return loader ? format_string(", %.2f epochs", tokens / double(loader->num_tokens())) : "";
+}
+
 // peak: flops per second, as peak_rate() measures it; 0: unknown.
 template <class Real>
 void print_estimate(const Options& o, GPT2<Real>& g, RunInputs& inputs, double peak) {
     const RunLength& length = inputs.length;
     const double flops = flops_per_token(g.config, o.sequence), tokens = length.tokens_per_step;
     const int steps = length.steps_left();
-    printf("tokens: %.4g in %d steps, %.2f epochs\n", tokens * steps, steps,
-           tokens * steps / double(inputs.loader.num_tokens()));
-    printf("operations: %.4g per token, %.4g per step, %.4g in total\n", flops, flops * tokens,
-           flops * tokens * steps);
+    const bool has_length = inputs.loader || o.max_steps >= 0;  // without data, only -x says how long it is
+    if (has_length)
+        printf("tokens: %.4g in %d steps%s\n", tokens * steps, steps,
+               epochs_text(inputs.loader, tokens * steps).c_str());
+    printf("operations: %.4g per token, %.4g per step", flops, flops * tokens);
+    if (has_length) printf(", %.4g in total", flops * tokens * steps);
+    printf("\n");
     const double seconds = micro_step_seconds(o, g, inputs.loader) * length.micro_steps;
-    printf("time: about %.4g s per step, %.0f tokens/s, %s in total, without validation and samples\n",
-           seconds, tokens / seconds, duration(seconds * steps).c_str());
+    printf("time: about %.4g s per step, %.0f tokens/s%s\n", seconds, tokens / seconds,
+           has_length
+               ? (", " + duration(seconds * steps) + " in total, without validation and samples").c_str()
+               : "");
     if (peak > 0)
         printf("that is %.1f%% of the device's measured peak, %.4g operations/s in %s\n",
                100 * flops * tokens / seconds / peak, peak, real_name<Real>());

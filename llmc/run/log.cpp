@@ -1,7 +1,9 @@
 // Opens and closes a log for every line, so that a killed program loses nothing.
 #include "llmc/run/log.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "llmc/base/error.h"
@@ -10,7 +12,7 @@
 #include "llmc/run/log_lines.h"
 
 static const char* metrics_header =
-    "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag\n";
+    "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens\n";
 
 // The part of a log that a resumed run keeps; "" if there is no log yet.
 static std::string kept_lines(const std::string& path, std::string_view before, char after, int resume_step) {
@@ -18,11 +20,28 @@ static std::string kept_lines(const std::string& path, std::string_view before, 
     return lines_before(read_whole_file(path), before, after, resume_step);
 }
 
+// The seconds in the last line of a metrics.csv; 0: there are none.
+static double last_seconds(const std::string& lines) {
+    const size_t end = lines.find_last_not_of('\n') + 1, start = lines.rfind('\n', end - 1) + 1;
+    const std::string line = lines.substr(start, end - start);
+    const bool has_columns = std::count(line.begin(), line.end(), ',') == 9;
+    return has_columns ? strtod(line.c_str() + line.rfind(',', line.rfind(',') - 1) + 1, nullptr) : 0;
+}
+
+std::string MainLog::time_and_tokens(int steps_done) const {
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - opened;
+    return format_string("%.3f,%llu", seconds_before + since.count(),
+                         (unsigned long long)(uint64_t(steps_done) * uint64_t(tokens_per_step)));
+}
+
 void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
     create_folders(dir);
     const std::string main_path = dir + "/main.log", metrics_path = dir + "/metrics.csv";
     write_whole_file(main_path, {kept_lines(main_path, "s:", ' ', resume_step)});
-    write_whole_file(metrics_path, {metrics_header, kept_lines(metrics_path, "", ',', resume_step)});
+    const std::string kept = kept_lines(metrics_path, "", ',', resume_step);
+    write_whole_file(metrics_path, {metrics_header, kept});
+    seconds_before = kept.empty() ? 0 : last_seconds(kept);
+    opened = std::chrono::steady_clock::now();
     main.path = main_path;
     metrics.path = metrics_path;
     if (tensorboard) events.open(dir + "/" + tensorboard_folder, resume_step);
@@ -75,20 +94,20 @@ void MainLog::log_event(int step, std::vector<Scalar> scalars) const {
 
 void MainLog::log_val(int step, float loss) const {
     main.append(format_string("s:%d tel:%.4f\n", step, loss));
-    metrics.append(format_string("%d,,,,,,%.9g,\n", step, loss));
+    metrics.append(format_string("%d,,,,,,%.9g,,%s\n", step, loss, time_and_tokens(step).c_str()));
     log_event(step, {{"loss/validation", loss}});
 }
 
 void MainLog::log_eval(int step, float accuracy) const {
     main.append(format_string("s:%d eval:%.4f\n", step, accuracy));
-    metrics.append(format_string("%d,,,,,,,%.9g\n", step, accuracy));
+    metrics.append(format_string("%d,,,,,,,%.9g,%s\n", step, accuracy, time_and_tokens(step).c_str()));
     log_event(step, {{"hellaswag/accuracy", accuracy}});
 }
 
 void MainLog::log_train(int step, const StepNumbers& n) const {
     main.append(format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
-    metrics.append(format_string("%d,%.9g,%.9g,%.9g,%.0f,%s,,\n", step, n.loss, n.learning_rate, n.norm,
-                                 n.tokens_per_second, n.skipped));
+    metrics.append(format_string("%d,%.9g,%.9g,%.9g,%.0f,%s,,,%s\n", step, n.loss, n.learning_rate, n.norm,
+                                 n.tokens_per_second, n.skipped, time_and_tokens(step + 1).c_str()));
     log_event(step, {{"loss/train", n.loss},
                      {"training/gradient_norm", n.norm},
                      {"training/learning_rate", n.learning_rate},

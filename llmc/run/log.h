@@ -2,8 +2,10 @@
 // that llm.c's plotting tools can read it:
 //     s:STEP tel:LOSS    s:STEP eval:ACCURACY    s:STEP trl:LOSS lr:RATE norm:NORM
 // metrics.csv has the same values and more, with all digits, for spreadsheets and dev/plot.sh: one row per
-// event, with empty fields where an event has no value. TensorBoard events with the same values are optional.
+// event, with empty fields where an event has no value. `seconds` counts the time of all parts of a resumed
+// run, `tokens` those trained on before the event. TensorBoard events with the same values are optional.
 #pragma once
+#include <chrono>
 #include <deque>
 #include <string>
 #include <vector>
@@ -53,6 +55,7 @@ struct MainLog {
     void log_eval(int step, float accuracy) const;
     void log_train(int step, const StepNumbers& numbers) const;
 
+    int tokens_per_step = 0;  // set it before open()
     mutable LogFile main, metrics;
     EventFile events;
 
@@ -61,6 +64,9 @@ struct MainLog {
         int step;
         std::vector<Scalar> scalars;
     };
+    std::string time_and_tokens(int steps_done) const;
+    std::chrono::steady_clock::time_point opened = {};
+    double seconds_before = 0;  // of the run's earlier parts
     void log_event(int step, std::vector<Scalar> scalars) const;
     void write_events() const;
     mutable std::deque<Event> pending_events;

@@ -49,7 +49,7 @@ std::string device_of_process(const Options& o, const Communicator& job) {
 static std::string description(const Options& o, const RunInputs& inputs) {
     std::string text = o.effective;
     text += format_string("starts at step %d\n", inputs.start.step);
-    for (const SavedShard& shard : shards_of(inputs.loader))
+    for (const SavedShard& shard : inputs.loader ? shards_of(*inputs.loader) : std::vector<SavedShard>())
         text += format_string("training data: %s, %llu tokens\n", shard.name.c_str(),
                               static_cast<unsigned long long>(shard.tokens));
     return text;

@@ -135,7 +135,7 @@ void Progress::report(int step, float loss, float norm, float learning_rate,
     const double rate = average_rate > 0 ? average_rate : tokens_per_step / seconds;
     if (on_terminal())
         show_status(step, loss, norm, rate);
-    else  // llm.c's line and the remaining time
+    else if ((step + 1) % log_every == 0 || step + 1 == max_steps)  // llm.c's line and the remaining time
         printf("step %4d/%d | loss %7.6f%s| norm %6.4f%s| lr %.2e | %.2f ms%s | %.0f tok/s | ETA %s\n",
                step + 1, max_steps, loss, z_text(verdict.loss_z).c_str(), norm,
                z_text(verdict.norm_z).c_str(), learning_rate, seconds * 1e3, mfu_text(rate).c_str(), rate,

@@ -50,6 +50,7 @@ struct Progress {
     double flops_per_token = 0, peak_rate = 0;  // see run_plan.h; 0: unknown
     const char* precision = "";
     uint64_t memory_bytes = 0;  // shown on a terminal
+    int log_every = 1;          // steps between lines elsewhere
     Clock::time_point last = Clock::now(), last_status = {};
     double average_rate = 0, total_seconds = 0;  // exclude the first step
     int steps = 0;                               // reported so far

@@ -20,14 +20,9 @@ static const char* moving_file = "moving_earlier_run";
 
 // The files that a run writes, with `suffix` after their names.
 static std::vector<std::string> files_of_a_run(const std::string& folder, const char* suffix) {
-    static const char* patterns[] = {"main.log",
-                                     "metrics.csv",
-                                     "options.toml",
-                                     "model_????????.bin",
-                                     "state_????????_?????.bin",
-                                     "run_????????.json",
-                                     "DONE_????????",
-                                     "unfinished_????????",
+    static const char* patterns[] = {"main.log",          "metrics.csv",        "options.toml",
+                                     "tokenizer.bin",     "model_????????.bin", "state_????????_?????.bin",
+                                     "run_????????.json", "DONE_????????",      "unfinished_????????",
                                      "loss.svg"};
     std::vector<std::string> found;
     for (const std::string& name : names_in(folder))
@@ -94,12 +89,14 @@ void RunFolder::open(const std::string& folder) {
     remove_leftovers(folder);
 }
 
-void prune_checkpoints(const std::string& folder, int newest, int keep, int major, int healthy) {
+void prune_checkpoints(const std::string& folder, int newest, int keep, int major,
+                       const std::vector<int>& spared) {
     if (keep == 0) return;
     try {
         int kept = 0;
         for (int step : list_checkpoints(folder)) {  // newest first
-            if (step > newest || kept++ < keep || step == healthy) continue;
+            if (step > newest || kept++ < keep) continue;
+            if (std::find(spared.begin(), spared.end(), step) != spared.end()) continue;
             if (major == 0 || step % major != 0) delete_checkpoint(folder, step);
         }
         for (int step : list_checkpoints_without_done(folder))

@@ -27,9 +27,9 @@ std::string move_earlier_run(const std::string& folder);
 void remove_leftovers(const std::string& folder);
 
 // Deletes the checkpoints up to step `newest`, except the last `keep` (0: all), those whose step is a
-// multiple of `major` (0: none), and that of step `healthy`. An error gives a warning: the next call tries
-// again.
-void prune_checkpoints(const std::string& folder, int newest, int keep, int major, int healthy = -1);
+// multiple of `major` (0: none), and those in `spared`. An error gives a warning: the next call tries again.
+void prune_checkpoints(const std::string& folder, int newest, int keep, int major,
+                       const std::vector<int>& spared = {});
 
 // The options in the newest checkpoint's run_%08d.json, as Options::effective, and that file's name; both
 // empty if no checkpoint has them.

@@ -47,6 +47,15 @@ int largest_batch(const std::function<MemoryNeed(int B)>& need, const MemoryRoom
     return fits;
 }
 
+void print_room(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T) {
+    const int most = largest_batch(need, room, T);
+    printf("free memory on %s: %s; ", room.where.c_str(), gib(room.bytes).c_str());
+    if (most > 0)
+        printf("the largest batch that fits is -b %d\n", most);
+    else
+        printf("not even one sequence fits: use a smaller -t or -e, -r 2, or --precision bf16\n");
+}
+
 void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int B, int T,
                   int total_batch) {
     const MemoryNeed needed = need(B);
@@ -72,12 +81,17 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
     printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters in %s%s\n",
            o.model.c_str(), c.num_layers, c.num_heads, c.channels, c.vocab_size,
            double(num_parameters(c)) / 1e6, o.precision.c_str(), master ? ", master weights in fp32" : "");
-    printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader.num_tokens()));
+    if (inputs.loader)
+        printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader->num_tokens()));
+    else
+        printf("data: none");
     if (inputs.val)
         printf(", %llu validation tokens", static_cast<unsigned long long>(inputs.val->num_tokens()));
     if (o.num_processes > 1) printf("\nprocesses: %d", o.num_processes);
-    printf("\nbatch: %d x %d x %d = %d tokens per step, %d steps\n", inputs.length.micro_steps,
-           o.global_batch(), o.sequence, inputs.length.tokens_per_step, inputs.length.max_steps);
+    printf("\nbatch: %d x %d x %d = %d tokens per step", inputs.length.micro_steps, o.global_batch(),
+           o.sequence, inputs.length.tokens_per_step);
+    if (inputs.loader || o.max_steps >= 0) printf(", %d steps", inputs.length.max_steps);
+    printf("\n");
     printf("memory: %s\n", need.by_kind.c_str());
 }
 

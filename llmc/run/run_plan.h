@@ -37,6 +37,9 @@ MemoryRoom memory_room(const LaunchPad* pad);
 // The largest batch of sequences of T tokens that fits; 0: not even 1.
 int largest_batch(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T);
 
+// Prints the free memory and the largest batch that fits.
+void print_room(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T);
+
 // Throws Error, which says what to change, if a batch of B sequences of T tokens does not fit. total_batch:
 // -d, or -1.
 void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int B, int T,

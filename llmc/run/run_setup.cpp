@@ -2,29 +2,34 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/data/find_tokenizer.h"
+#include "llmc/base/warning.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/model_file.h"
 
 // --- the model ---
 
-ModelConfig new_config(const Options& o, const std::optional<Tokenizer>& tokenizer) {
-    ModelConfig config = is_model_file(o.model) ? read_model_file_header(o.model) : parse_descriptor(o.model);
-    const bool names_vocab = is_model_file(o.model) || o.model.find("vocab=") != std::string::npos;
-    if (!names_vocab && !o.tokenizer.empty()) set_vocab_size(config, tokenizer->vocab_size());
+ModelConfig new_config(const Options& o, const ModelSource& model, const std::optional<TokenizerInfo>& data) {
+    ModelConfig config = read_shape(model);
+    const bool names_vocab = model.is_file || model.path.find("vocab=") != std::string::npos;
+    if (!names_vocab && !o.tokenizer.empty())
+        set_vocab_size(config, open_tokenizer(o.tokenizer).vocab_size());
+    else if (!names_vocab && data)
+        set_vocab_size(config, data->vocab_size);
     validate(config, o.model);
     return config;
 }
 
 // The shape of the model in the checkpoint to resume. Error if -e names another.
-static ModelConfig resumed_config(const Options& o, int step, const std::optional<Tokenizer>& tokenizer) {
+static ModelConfig resumed_config(const Options& o, int step, const std::optional<TokenizerInfo>& data) {
     const ModelConfig config = read_model_header(model_path(o.output, step));
-    if (!o.model_given || (is_model_file(o.model) && !std::filesystem::exists(o.model))) return config;
-    const ModelConfig asked = new_config(o, tokenizer);
+    const bool is_folder = names_model_file(o.model) && !is_model_file(o.model);
+    if (!o.model_given || is_folder || (is_model_file(o.model) && !file_exists(o.model))) return config;
+    const ModelSource model = {
+        .name = o.model, .path = o.model, .is_file = is_model_file(o.model), .tokenizer = {}};
+    const ModelConfig asked = new_config(o, model, data);
     if (asked.max_seq_len != config.max_seq_len || asked.num_layers != config.num_layers ||
         asked.num_heads != config.num_heads || asked.channels != config.channels)
         fail(
@@ -78,7 +83,8 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
 // --- data ---
 
 // The loader continues where the run in the checkpoint stopped.
-static DataLoader open_training_data(const Options& o, int vocab_size, const Start& start) {
+static std::optional<DataLoader> open_training_data(const Options& o, int vocab_size, const Start& start) {
+    if (o.dry_run && (o.overfit ? o.val_data : o.train_data).empty()) return std::nullopt;
     DataLoader loader =
         o.overfit ? DataLoader(o.val_data, o.global_batch(), o.sequence, vocab_size, false)
                   : DataLoader(o.train_data, o.global_batch(), o.sequence, vocab_size, true, o.seed);
@@ -90,25 +96,47 @@ static DataLoader open_training_data(const Options& o, int vocab_size, const Sta
     return loader;
 }
 
-static RunLength length_of(const Options& o, const DataLoader& loader, const Start& start) {
+static RunLength length_of(const Options& o, const std::optional<DataLoader>& loader, const Start& start) {
     const int micro_batch = o.global_batch() * o.sequence;
     const int micro_steps = o.total_batch == -1 ? 1 : o.total_batch / micro_batch;
-    const uint64_t epoch = std::clamp<uint64_t>(loader.num_batches() / uint64_t(micro_steps), 1, 1 << 30);
+    const uint64_t batches = loader ? loader->num_batches() : 0;
+    const uint64_t epoch = std::clamp<uint64_t>(batches / uint64_t(micro_steps), 1, 1 << 30);
     return {.micro_steps = micro_steps,
             .tokens_per_step = micro_steps * micro_batch,
             .first_step = start.step,
             .max_steps = o.max_steps >= 0 ? o.max_steps : int(epoch)};
 }
 
+// --- the tokenizer ---
+
+// Finds the tokenizer of the run. Error if the data is made for another model.
+static std::optional<Tokenizer> find_run_tokenizer(const Options& o, const ModelSource& model,
+                                                   const ModelConfig& config,
+                                                   const std::optional<TokenizerInfo>& data) {
+    const std::string& data_name = o.train_data.empty() ? o.val_data : o.train_data;
+    if (data) check_data_fits(*data, data_name, model, config);
+    return tokenizer_for(o.tokenizer, model, config.vocab_size, data ? data : model.tokenizer, data_name);
+}
+
+// The model that a resumed run continues, with the tokenizer that its checkpoint records.
+static ModelSource resumed_model(const Options& o, const Start& start) {
+    const std::string path = model_path(o.output, start.step);
+    ModelSource model = {.name = path, .path = path, .is_file = true, .tokenizer = {}};
+    if (!start.state.tokenizer.empty())
+        model.tokenizer = tokenizer_info_from_json(start.state.tokenizer, run_path(o.output, start.step));
+    return model;
+}
+
 // --- all of it ---
 
 RunInputs open_inputs(const Options& o, RunFolder& folder) {
-    std::optional<Tokenizer> tokenizer = find_tokenizer(o.tokenizer, {o.model, o.train_data});
     if (!o.output.empty() && !o.dry_run && o.process_rank == 0) folder.open(o.output);
     Start start = find_start(o);
+    const std::optional<TokenizerInfo> data = tokenizer_of_shards({o.train_data, o.val_data});
+    const ModelSource model = start.resumed ? resumed_model(o, start) : find_model(o.model);
     const ModelConfig config =
-        start.resumed ? resumed_config(o, start.step, tokenizer) : new_config(o, tokenizer);
-    match_tokenizer(tokenizer, o.tokenizer, config.vocab_size, o.model);
+        start.resumed ? resumed_config(o, start.step, data) : new_config(o, model, data);
+    std::optional<Tokenizer> tokenizer = find_run_tokenizer(o, model, config, data);
     if (o.sequence > config.max_seq_len)
         fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
              config.max_seq_len, config.max_seq_len);
@@ -117,10 +145,19 @@ RunInputs open_inputs(const Options& o, RunFolder& folder) {
     if (!o.val_data.empty()) val.emplace(o.val_data, o.global_batch(), o.sequence, config.vocab_size, false);
     std::vector<HellaSwagExample> examples;
     if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
-    DataLoader loader = open_training_data(o, config.vocab_size, start);
+    std::optional<DataLoader> loader = open_training_data(o, config.vocab_size, start);
+    if (!data && loader && o.process_rank == 0)
+        warn_of_bytes(loader->all_shards().front().files, config.vocab_size);
     const RunLength length = length_of(o, loader, start);
     check_resume(o, start, length.max_steps);
-    return {.tokenizer = std::move(tokenizer),
+    if (o.warmup > length.max_steps && loader && o.process_rank == 0)
+        warn(
+            format_string("-u %d: the warm-up is longer than the run of %d steps, which never reaches the "
+                          "learning rate of -l",
+                          o.warmup, length.max_steps));
+    return {.model_path = model.path,
+            .tokenizer = std::move(tokenizer),
+            .made_with = data ? data : model.tokenizer,
             .start = std::move(start),
             .config = config,
             .val = std::move(val),
@@ -134,11 +171,11 @@ static void make_room(const Options& o, const RunInputs& inputs) {
     const int every = o.checkpoint_every, left = inputs.length.steps_left();
     if (inputs.start.resumed)
         prune_checkpoints(o.output, inputs.start.step, o.keep_checkpoints, o.major_checkpoint_every,
-                          inputs.start.state.healthy_checkpoint);
+                          {inputs.start.state.healthy_checkpoint, inputs.start.state.best_checkpoint});
     if (every == 0 || left == 0) return;
     OptimizerState state;
     state.use_master_weights = o.master_weights && o.precision != "fp32";
-    state.data = inputs.loader.position();
+    state.data = inputs.loader->position();
     const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == "bf16");
     check_room_for_run(o.output, bytes, (left + every - 1) / every, o.keep_checkpoints);
 }
@@ -160,8 +197,18 @@ void begin_output(const Options& o, const RunInputs& inputs, MainLog& log) {
                    moved.c_str());
     }
     make_room(o, inputs);
-    for (const std::string& line : changed_options(options_before(o, start), o.effective))
+    for (const std::string& line :
+         changed_options(with_absolute_paths(options_before(o, start)), o.effective))
         printf("note: %s\n", printable(line).c_str());
+    log.tokens_per_step = inputs.length.tokens_per_step;
     log.open(o.output, o.resume ? start.step : -1, o.tensorboard);
     write_whole_file(options_path(o.output), {o.effective});
+}
+
+std::string recorded_tokenizer(const Options& o, const RunInputs& inputs) {
+    std::optional<TokenizerInfo> info = inputs.made_with;
+    if (inputs.tokenizer) info = keep_tokenizer(*inputs.tokenizer, o.output + "/tokenizer.bin");
+    const std::optional<TokenizerInfo>& before = inputs.made_with;
+    if (before && before->checksum == info->checksum) info->name = before->name;  // not that of a copy
+    return info ? tokenizer_info_to_json(*info, o.output) : "";
 }

@@ -7,6 +7,7 @@
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/files/model_source.h"
 #include "llmc/model/model_config.h"
 #include "llmc/run/log.h"
 #include "llmc/run/run_folder.h"
@@ -29,12 +30,14 @@ struct RunLength {
 };
 
 struct RunInputs {
-    std::optional<Tokenizer> tokenizer;  // none: samples are printed as token numbers
+    std::string model_path;                       // of -e: a file, or a descriptor; unused if resumed
+    std::optional<Tokenizer> tokenizer;           // none: samples are printed as token numbers
+    std::optional<TokenizerInfo> made_with = {};  // the tokenizer of the training data; none: unknown
     Start start;
     ModelConfig config;
     std::optional<DataLoader> val;
     std::vector<HellaSwagExample> examples;  // empty: HellaSwag is not evaluated
-    DataLoader loader;                       // at the position where the run starts
+    std::optional<DataLoader> loader;        // at the position where the run starts; none: --dry-run only
     RunLength length;
 };
 
@@ -42,9 +45,13 @@ struct RunInputs {
 // about the checkpoint. Throws Error if anything is missing, broken or does not fit the rest.
 RunInputs open_inputs(const Options& o, RunFolder& folder);
 
-// The shape of the model of -e. A new model takes its vocabulary from --tokenizer unless -e names a size.
-ModelConfig new_config(const Options& o, const std::optional<Tokenizer>& tokenizer);
+// The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
+// that made the data, unless -e names a size.
+ModelConfig new_config(const Options& o, const ModelSource& model, const std::optional<TokenizerInfo>& data);
 
 // Prepares the folder -o, if there is one: moves an earlier run aside, checks that there is room, opens the
 // logs, which a resumed run continues at its first step, and writes the options.
 void begin_output(const Options& o, const RunInputs& inputs, MainLog& log);
+
+// Copies the tokenizer to the folder -o. Returns what a checkpoint records of it; "" if it is unknown.
+std::string recorded_tokenizer(const Options& o, const RunInputs& inputs);

@@ -73,21 +73,24 @@ std::string run_state_to_json(const RunState& state) {
     for (const SavedShard& shard : state.shards)
         shards.push_back({{"name", shard.name}, {"tokens", shard.tokens}, {"xxh3", shard.checksum}});
     const StepJudge& judge = state.judge;
-    const nlohmann::json j = {{"precision", state.precision},
-                              {"seed", state.seed},
-                              {"shards", shards},
-                              {"chunk_tokens", state.chunk_tokens},
-                              {"token_in_sample", state.token_in_sample},
-                              {"coin_state", state.coin_state},
-                              {"options", options_to_json(state.options)},
-                              {"loss_scaling", scaling_to_json(state.scaling)},
-                              {"losses", judge.losses.values},
-                              {"norms", judge.norms.values},
-                              {"not_finite", judge.not_finite},
-                              {"outliers", judge.outliers},
-                              {"not_finite_in_a_row", judge.not_finite_in_a_row},
-                              {"finite_in_a_row", judge.finite_in_a_row},
-                              {"healthy_checkpoint", state.healthy_checkpoint}};
+    nlohmann::json j = {{"precision", state.precision},
+                        {"seed", state.seed},
+                        {"shards", shards},
+                        {"chunk_tokens", state.chunk_tokens},
+                        {"token_in_sample", state.token_in_sample},
+                        {"coin_state", state.coin_state},
+                        {"options", options_to_json(state.options)},
+                        {"loss_scaling", scaling_to_json(state.scaling)},
+                        {"losses", judge.losses.values},
+                        {"norms", judge.norms.values},
+                        {"not_finite", judge.not_finite},
+                        {"outliers", judge.outliers},
+                        {"not_finite_in_a_row", judge.not_finite_in_a_row},
+                        {"finite_in_a_row", judge.finite_in_a_row},
+                        {"healthy_checkpoint", state.healthy_checkpoint}};
+    if (!state.tokenizer.empty()) j["tokenizer"] = parse_json_object(state.tokenizer, "the tokenizer");
+    if (state.best_checkpoint >= 0)
+        j["best"] = {{"checkpoint", state.best_checkpoint}, {"loss", state.best_loss}};
     return json_text(j);
 }
 
@@ -119,6 +122,15 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
         state.judge.not_finite_in_a_row = integer<int>(j.value("not_finite_in_a_row", nlohmann::json(0)));
         state.judge.finite_in_a_row = integer<int>(j.value("finite_in_a_row", nlohmann::json(0)));
         state.healthy_checkpoint = integer<int>(j.value("healthy_checkpoint", nlohmann::json(-1)));
+        if (j.contains("tokenizer")) {
+            if (!j["tokenizer"].is_object())
+                fail("the tokenizer is %s", describe_json(j["tokenizer"]).c_str());
+            state.tokenizer = json_text(j["tokenizer"]);
+        }
+        if (j.contains("best")) {
+            state.best_checkpoint = integer<int>(j["best"].at("checkpoint"));
+            state.best_loss = j["best"].at("loss");
+        }
         return state;
     } catch (const nlohmann::json::exception& error) {
         fail("%s was not written by this program: %s", path.c_str(), error.what());

@@ -39,10 +39,13 @@ struct RunState {
     uint64_t token_in_sample = 0;
     uint64_t coin_state = 0;  // of the random numbers for text samples
     std::string options;      // that made the checkpoint: Options::effective without the folder
+    std::string tokenizer;    // of the training data, as tokenizer_info.h writes it; "": unknown
     LossScaling scaling;
     StepJudge judge;
     int healthy_checkpoint =
-        -1;  // step of the newest checkpoint that is healthy, this one included; -1: none
+        -1;                    // step of the newest checkpoint that is healthy, this one included; -1: none
+    int best_checkpoint = -1;  // --keep-best: step with the lowest validation loss; -1: none
+    double best_loss = 0;
 };
 
 std::string run_state_to_json(const RunState& state);

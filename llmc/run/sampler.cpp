@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "llmc/base/error.h"
@@ -47,6 +48,8 @@ int sample_token(const float* logits, int n, float coin, const SamplerOptions& o
     std::vector<double> weights(n);
     for (int i = 0; i < n; i++) weights[i] = std::exp(double(logits[i] - maximum) / options.temperature);
     if (options.top_k > 0 || options.top_p < 1) keep_likeliest(weights, options);
+    for (double& weight : weights)
+        if (weight < options.min_p) weight = 0;  // the likeliest token's weight is 1
 
     double threshold = coin * std::accumulate(weights.begin(), weights.end(), 0.0), sum = 0;
     int last = 0;  // taken if rounding leaves the threshold at the sum of all weights
@@ -57,6 +60,12 @@ int sample_token(const float* logits, int n, float coin, const SamplerOptions& o
         if (threshold < sum) return i;
     }
     return last;
+}
+
+void penalize_repetitions(float* logits, std::span<const int> tokens, float penalty) {
+    if (penalty == 1) return;
+    for (int token : std::set<int>(tokens.begin(), tokens.end()))
+        logits[token] = logits[token] > 0 ? logits[token] / penalty : logits[token] * penalty;
 }
 
 uint32_t random_u32(uint64_t& state) {

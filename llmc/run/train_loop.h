@@ -1,5 +1,6 @@
 // The training loop: steps, and between them checkpoints, validation, HellaSwag and samples.
 #pragma once
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -28,10 +29,13 @@ struct Run {
     MainLog log = {};
     StepJudge judge = inputs.start.state.judge;
     uint64_t coin_state = inputs.start.state.coin_state;
-    int stopping = 0;     // the signal that ends the run before the next step; checked once per step
-    bool saving = false;  // SIGUSR1 asks for a checkpoint before the next step
+    int stopping = 0;            // the signal that ends the run before the next step; checked once per step
+    bool saving = false;         // SIGUSR1 asks for a checkpoint before the next step
+    std::string tokenizer = {};  // as in RunState
     int saved = inputs.start.resumed ? inputs.start.step : -1;  // step of the newest checkpoint; -1: none
     int healthy = inputs.start.state.healthy_checkpoint;        // as in RunState
+    int best = inputs.start.state.best_checkpoint;              // the same
+    double best_loss = inputs.start.state.best_loss;
 
     // A batch that was read while the GPU ran the step before; `position` is where it begins.
     struct Batch {
@@ -58,7 +62,8 @@ struct Run {
                          .flops_per_token = flops_per_token(g.config, options.sequence),
                          .peak_rate = peak_rate,
                          .precision = real_name<Real>(),
-                         .memory_bytes = g.memory.bytes};
+                         .memory_bytes = g.memory.bytes,
+                         .log_every = options.log_every};
 
     // Trains up to the last step, or until a signal sets `stopping`. On a device nothing waits: the host
     // looks at a step's loss while the next step runs, unless outliers are to be skipped. An error says where
@@ -92,12 +97,17 @@ struct Run {
     void look_for_signals();
     void pause(int step);
     void save(int step, const DataPosition& position);
+    void prune(int newest) const {
+        prune_checkpoints(options.output, newest, options.keep_checkpoints, options.major_checkpoint_every,
+                          {healthy, best});
+    }
     void stop_if_diverged() const;
     std::string where_to_resume() const;
     [[noreturn]] void save_and_fail(int step, const DataPosition& position, const std::exception& error);
-    void validate(int step);
+    float validate(int step);
+    void keep_if_best(int step, float loss);
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
-    DataPosition position() const { return read_ahead ? read_ahead->position : inputs.loader.position(); }
+    DataPosition position() const { return read_ahead ? read_ahead->position : inputs.loader->position(); }
     Batch read_batch();
     void start_step(int step);
     void show_first_step(int step, int micro_step);
@@ -151,10 +161,10 @@ void Run<Real>::look_for_signals() {
 // The next batch of this process.
 template <class Real>
 typename Run<Real>::Batch Run<Real>::read_batch() {
-    if (options.overfit) inputs.loader.reset();
+    if (options.overfit) inputs.loader->reset();
     const int tokens = options.batch * options.sequence;
-    Batch batch = {inputs.loader.position(), std::vector<int>(tokens), std::vector<int>(tokens)};
-    next_batch_slice(inputs.loader, batch.inputs.data(), batch.targets.data(), tokens, job.rank, job.size);
+    Batch batch = {inputs.loader->position(), std::vector<int>(tokens), std::vector<int>(tokens)};
+    next_batch_slice(*inputs.loader, batch.inputs.data(), batch.targets.data(), tokens, job.rank, job.size);
     return batch;
 }
 
@@ -185,7 +195,7 @@ void Run<Real>::start_step(int step) {
     }
     report_pending();
     pending = Pending{step, ticket};
-    const bool has_run = !g.pad || skips_outliers();  // the host has waited for it
+    const bool has_run = !g.pad || skips_outliers();   // the host has waited for it
     if (has_run || options.profile) report_pending();  // a profile times every step by itself
 }
 
@@ -215,7 +225,7 @@ void Run<Real>::pause(int step) {
     clear_status_line();
     if (saves(step) && job.rank == 0) save(step, position());
     if (stopping) return;
-    if (validates(step)) validate(step);
+    if (validates(step)) keep_if_best(step, validate(step));
     if (runs_hellaswag(step)) {
         const int correct = hellaswag_correct(g, inputs.examples, job);
         print_hellaswag(correct, inputs.examples.size());
@@ -235,18 +245,20 @@ void Run<Real>::save(int step, const DataPosition& position) {
     save_checkpoint(g, options.output, optimizer,
                     {.precision = real_name<Real>(),
                      .seed = options.seed,
-                     .shards = shards_of(inputs.loader),
+                     .shards = shards_of(*inputs.loader),
                      .chunk_tokens = optimizer.data.sample_tokens,
                      .token_in_sample = optimizer.data.token_in_sample,
                      .coin_state = coin_state,
                      .options = options.effective,
+                     .tokenizer = tokenizer,
                      .scaling = runner.scaling,
                      .judge = judge,
-                     .healthy_checkpoint = last_healthy});
+                     .healthy_checkpoint = last_healthy,
+                     .best_checkpoint = best,
+                     .best_loss = best_loss});
     saved = step;
     healthy = last_healthy;
-    prune_checkpoints(options.output, step, options.keep_checkpoints, options.major_checkpoint_every,
-                      healthy);
+    prune(step);
 }
 
 // A run of skipped updates does not recover by itself: the parameters have left the region that trains.
@@ -288,7 +300,7 @@ void Run<Real>::save_and_fail(int step, const DataPosition& position, const std:
 }
 
 template <class Real>
-void Run<Real>::validate(int step) {
+float Run<Real>::validate(int step) {
     std::optional<Phase> phase;
     const bool before_first_step = step == inputs.start.step;  // a log is told of later ones by their losses
     if (before_first_step || on_terminal()) phase.emplace("validating");
@@ -299,4 +311,22 @@ void Run<Real>::validate(int step) {
     phase.reset();
     printf("val loss %f\n", loss);
     log.log_val(step, loss);
+    return loss;
+}
+
+// --keep-best: saves the step's checkpoint if its validation loss is the lowest. The one that it replaces
+// goes, unless -n would have written it.
+template <class Real>
+void Run<Real>::keep_if_best(int step, float loss) {
+    if (!options.keep_best || step == 0 || !std::isfinite(loss)) return;
+    if (best >= 0 && loss >= best_loss) return;
+    const int previous = best;
+    best = step;
+    best_loss = loss;
+    if (job.rank > 0) return;
+    saved == step ? prune(step) : save(step, position());
+    printf("step %d has the lowest validation loss so far, %f; its checkpoint is kept\n", step, loss);
+    const bool scheduled = options.checkpoint_every && previous % options.checkpoint_every == 0;
+    const bool needed = previous < 0 || previous == step || previous == healthy || scheduled;
+    if (!needed) delete_checkpoint(options.output, previous);
 }

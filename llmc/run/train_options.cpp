@@ -1,15 +1,20 @@
 // Declares the options to the parser, under llm.c's names.
 #include "llmc/run/train_options.h"
 
+#include <glob.h>
+
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/base/precision.h"
+#include "llmc/files/model_source.h"
+#include "llmc/program/command_line.h"
+#include "llmc/program/option_checks.h"
 #include "llmc/program/version.h"
 #include "llmc/run/run_folder.h"
 
@@ -45,22 +50,6 @@ struct LlmcOnly {
     std::string init_method, server_ip, shared_folder;
 };
 
-static CLI::Validator positive() { return CLI::Range(1, 1 << 30).description("at least 1"); }
-static CLI::Validator at_least_zero() { return CLI::Range(0, 1 << 30).description("at least 0"); }
-static CLI::Validator at_least_minus_one() { return CLI::Range(-1, 1 << 30).description("at least -1"); }
-
-// CLI::Range accepts "nan".
-static CLI::Validator within(float least, float most, const std::string& description) {
-    return CLI::Validator(
-        [=](std::string& text) {
-            float value;
-            const bool good = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
-            return good ? std::string() : text + " is not " + description;
-        },
-        description);
-}
-static CLI::Validator z_score() { return within(0, 1e9f, "at least 0"); }
-
 static void add_data_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Data and model");
     app.add_option("-i,--train-data", o.train_data,
@@ -68,94 +57,110 @@ static void add_data_options(CLI::App& app, Options& o) {
     app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form");
     app.add_option(
            "-e,--model", o.model,
-           "model: an llm.c checkpoint (.bin), a Hugging Face model.safetensors, or a new model: d6 d12 ... "
-           "d48, gpt3:c768 ..., custom:layers=4,heads=4,channels=128,max_seq_len=256")
+           "model: a run's folder (its newest checkpoint), an llm.c checkpoint (.bin), a Hugging Face "
+           "folder or model.safetensors, or a new model: d6 d12 ... d48, gpt3:c768 ..., "
+           "custom:layers=4,heads=4,channels=128,max_seq_len=256; a new model takes its vocabulary from the "
+           "data unless vocab= or --tokenizer says otherwise")
         ->capture_default_str();
-    app.add_option(
-        "--tokenizer", o.tokenizer,
-        "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: gpt2_tokenizer.bin if it is in "
-        "this folder, the model's folder, the data's folder or data/starter)");
+    app.add_option("--tokenizer", o.tokenizer,
+                   "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: the one that made the "
+                   "data, as NAME.json beside it says, else gpt2_tokenizer.bin in this folder, the model's "
+                   "folder, the data's folder or data/starter)");
     app.add_option("--seed", o.seed, "seed of initialization, shuffling and sampling")
-        ->check(CLI::NonNegativeNumber)
+        ->check(number_check(0, 1.9e19, "at least 0"))
         ->capture_default_str();
 }
 
 static void add_training_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Training");
     app.add_option("-b,--batch-size", o.batch, "sequences in a micro-batch (B), in each process")
-        ->check(positive())
+        ->check(at_least(1))
         ->capture_default_str();
     app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
-        ->check(positive())
+        ->check(at_least(1))
         ->capture_default_str();
     app.add_option(
            "-d,--total-batch-size", o.total_batch,
            "tokens per step, a multiple of B*T: gradients are accumulated over micro-batches (-1: B*T)")
-        ->check(at_least_minus_one())
+        ->check(at_least(-1))
         ->capture_default_str();
     app.add_option("-x,--max-steps", o.max_steps, "number of steps (-1: one epoch)")
-        ->check(at_least_minus_one())
+        ->check(at_least(-1))
         ->capture_default_str();
     app.add_option("-k,--lr-scheduler", o.scheduler,
                    "learning rate schedule: cosine, linear, constant or wsd")
         ->check(CLI::IsMember({"cosine", "linear", "constant", "wsd"}))
         ->capture_default_str();
     app.add_option("-l,--learning-rate", o.learning_rate, "peak learning rate")
-        ->check(within(0, 1000, "0 to 1000"))
+        ->check(between(0, 1000))
         ->capture_default_str();
     app.add_option("-u,--warmup-steps", o.warmup, "steps of linear learning rate warm-up")
-        ->check(at_least_zero())
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("-q,--final-lr-fraction", o.final_fraction,
                    "final learning rate, as a fraction of the peak")
-        ->check(within(0, 1, "0 to 1"))
+        ->check(between(0, 1))
         ->capture_default_str();
     app.add_option("-c,--weight-decay", o.weight_decay, "weight decay of matrices and embeddings")
-        ->check(within(0, 1000, "0 to 1000"))
+        ->check(between(0, 1000))
+        ->capture_default_str();
+    app.add_option("--beta1", o.beta1, "AdamW: decay of the mean of the gradients")
+        ->check(between(0, 0.999999))
+        ->capture_default_str();
+    app.add_option("--beta2", o.beta2, "AdamW: decay of the mean of their squares")
+        ->check(between(0, 0.999999))
+        ->capture_default_str();
+    app.add_option("--eps", o.epsilon, "AdamW: added to the denominator")
+        ->check(between(0, 1))
+        ->capture_default_str();
+    app.add_option("--grad-clip", o.gradient_clip, "largest norm of the gradient; 0: not clipped")
+        ->check(number_check(0, 1e9, "at least 0"))
         ->capture_default_str();
     app.add_option("--skip-loss-outliers", o.skip_loss,
                    "skip updates whose loss is more than this many standard deviations above the mean of the "
                    "last 128 (0: never)")
-        ->check(z_score())
+        ->check(number_check(0, 1e9, "at least 0"))
         ->capture_default_str();
     app.add_option("--skip-gradient-outliers", o.skip_gradient, "the same for the gradient norm")
-        ->check(z_score())
+        ->check(number_check(0, 1e9, "at least 0"))
         ->capture_default_str();
     app.add_option("--max-nonfinite-updates", o.max_not_finite,
                    "stop after so many updates in a row whose loss or gradient is not finite (0: never)")
-        ->check(at_least_zero())
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("-a,--overfit-one-batch", o.overfit,
                    "1: train on the first validation batch only, for debugging")
+        ->check(zero_or_one())
         ->capture_default_str();
 }
 
 static void add_evaluation_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Evaluation");
     app.add_option("-v,--val-every", o.val_every, "steps between validations (0: none)")
-        ->check(at_least_zero())
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("-m,--val-batches", o.val_batches, "most batches per validation (-1: all)")
-        ->check(at_least_minus_one())
+        ->check(at_least(-1))
         ->capture_default_str();
     app.add_option("-s,--sample-every", o.sample_every, "steps between text samples (0: none)")
-        ->check(at_least_zero())
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens per sample")
-        ->check(positive())
+        ->check(at_least(1))
         ->capture_default_str();
     app.add_option("--temperature", o.sampler.temperature,
                    "sampling temperature (0: always the likeliest token)")
-        ->check(within(0, 1000, "0 to 1000"))
+        ->check(between(0, 1000))
         ->capture_default_str();
     app.add_option("--top-k", o.sampler.top_k, "sample from the k likeliest tokens (0: all)")
-        ->check(at_least_zero())
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("--top-p", o.sampler.top_p,
                    "sample from the smallest set of likeliest tokens whose probabilities add up to p")
-        ->check(within(0, 1, "0 to 1"))
+        ->check(between(0, 1))
         ->capture_default_str();
     app.add_option("-h,--hellaswag", o.hellaswag, "1: evaluate HellaSwag every -v steps and at the end")
+        ->check(zero_or_one())
         ->capture_default_str();
     app.add_option("--hellaswag-file", o.hellaswag_file,
                    "HellaSwag file, from data/download.sh starter or prepare_data hellaswag")
@@ -170,30 +175,39 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "moved to a subfolder, unless -y 1 resumes it");
     app.add_option("-n,--checkpoint-every", o.checkpoint_every,
                    "steps between checkpoints; one more is written at the end (0: none)")
-        ->check(at_least_zero())
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("--keep-checkpoints", o.keep_checkpoints,
                    "keep only the newest so many checkpoints (0: all)")
-        ->check(at_least_zero())
+        ->check(at_least(0))
         ->capture_default_str();
     app.add_option("--major-checkpoint-every", o.major_checkpoint_every,
                    "never delete checkpoints of steps that are multiples of this (0: none)")
-        ->check(at_least_zero())
+        ->check(at_least(0))
+        ->capture_default_str();
+    app.add_flag("--keep-best", o.keep_best,
+                 "keep the checkpoint with the lowest validation loss beside the newest ones");
+    app.add_option("--log-every", o.log_every, "steps between lines in a pipe or a file")
+        ->check(at_least(1))
         ->capture_default_str();
     app.add_flag("--tensorboard", o.tensorboard, "also log for TensorBoard, to the folder tensorboard in -o");
     app.add_option("-y,--resume", o.resume,
                    "1: resume from the newest intact checkpoint in -o, if there is one; options that are "
                    "not given are the run's")
+        ->check(zero_or_one())
         ->configurable(false);
     app.add_flag("--resume-unverified", o.resume_unverified,
                  "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
         ->configurable(false);
     app.add_option("--export", o.export_to,
-                   "hf DIR: write the model of -e to DIR as model.safetensors and config.json, then exit; "
-                   "in bf16 with --precision bf16")
+                   "hf DIR: write the model of -e and its tokenizer to DIR for Hugging Face's tools, then "
+                   "exit; in bf16 with --precision bf16")
         ->type_name("hf DIR")
         ->configurable(false);
-    app.set_config("--config", "", "read options from this TOML file; the command line takes precedence");
+    app.add_option("--config", o.config,
+                   "read options from this TOML file; the command line takes precedence; its relative paths "
+                   "are relative to the file")
+        ->configurable(false);
 }
 
 static void add_device_options(CLI::App& app, Options& o) {
@@ -201,7 +215,7 @@ static void add_device_options(CLI::App& app, Options& o) {
     app.add_option("--device", o.device, "auto, cpu, gpu, a number from --list-devices, or part of a name")
         ->capture_default_str();
     app.add_option("--threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
-        ->check(CLI::Range(0, 1024).description("0 to 1024"))
+        ->check(between(0, 1024))
         ->configurable(false);
     app.add_option("--precision", o.precision,
                    "storage type of parameters, gradients and activations: fp32, bf16 or fp16")
@@ -209,14 +223,16 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("-w,--master-weights", o.master_weights,
                    "1: keep fp32 master weights and update those (bf16 and fp16 only)")
+        ->check(zero_or_one())
         ->capture_default_str();
     app.add_option(
            "-r,--recompute", o.recompute,
            "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm")
-        ->check(CLI::Range(0, 2).description("0 to 2"))
+        ->check(between(0, 2))
         ->capture_default_str();
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
-    app.add_flag("--dry-run", o.dry_run, "print memory, steps, operations and estimated time, then exit")
+    app.add_flag("--dry-run", o.dry_run,
+                 "print memory, steps, operations and estimated time, then exit; needs no data")
         ->configurable(false);
     app.add_flag("--profile", o.profile, "print the time of each kernel at the end; slows the run slightly")
         ->configurable(false);
@@ -234,7 +250,7 @@ static void add_llmc_options(CLI::App& app, LlmcOnly& l) {
     app.add_option("--gelu-fusion", l.gelu_fusion, "without effect: GELU is always fused into the GEMM");
     app.add_option("-z,--zero-stage", l.zero_stage,
                    "without effect: every process keeps the whole optimizer state")
-        ->check(CLI::Range(0, 3).description("0 to 3"));
+        ->check(between(0, 3));
     app.add_option("--device-line-every", l.device_line_every,
                    "without effect: use the device's own tools, such as nvidia-smi");
     app.add_option("--num-processes", l.num_processes, "must be what mpirun started");
@@ -277,8 +293,10 @@ static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l)
 static void check_options(const Options& o) {
     if (!o.export_to.first.empty() && o.export_to.first != "hf")
         fail("--export %s: the only format is hf, as in --export hf DIR", o.export_to.first.c_str());
+    if (!o.export_to.first.empty() && !o.model_given)
+        fail("--export writes the model of -e: name a run's folder or a model's file, as in -e runs/my");
     if (!o.export_to.first.empty()) return;
-    if (o.train_data.empty() && !o.overfit)
+    if (o.train_data.empty() && !o.overfit && !o.dry_run)
         fail("no training data: give token shards with -i (prepare_data makes them from text)");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
     const long micro = long(o.global_batch()) * o.sequence;
@@ -288,6 +306,8 @@ static void check_options(const Options& o) {
              o.num_processes > 1 ? "B*T*processes" : "B*T", micro);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
+    if (o.keep_best && (o.output.empty() || o.val_data.empty() || o.val_every == 0))
+        fail("--keep-best compares validation losses of checkpoints: it needs -o, -j and -v");
     if (o.resume && o.output.empty()) fail("-y 1 resumes the run in a folder: name it with -o");
     if (o.tensorboard && o.output.empty()) fail("--tensorboard needs a folder: name it with -o");
 }
@@ -333,31 +353,109 @@ std::vector<std::string> changed_options(const std::string& before, const std::s
     return lines;
 }
 
-static void take_options(CLI::App& app, std::istream& text, const std::string& path) {
+// Options whose values are paths. A model may also be a descriptor, a tokenizer "bytes".
+static const std::set<std::string> path_options = {"train-data", "val-data",       "model",
+                                                   "tokenizer",  "hellaswag-file", "output"};
+static bool is_path(const std::string& option, const std::string& value) {
+    if (value.empty() || !path_options.count(option)) return false;
+    if (option == "model") return names_model_file(value) || value.find('/') != std::string::npos;
+    return option != "tokenizer" || value != "bytes";
+}
+
+std::string with_absolute_paths(const std::string& effective) {
+    std::istringstream lines(effective);
+    std::string text;
+    for (std::string line; std::getline(lines, line);) {
+        const size_t at = line.find('=');
+        if (at != std::string::npos && line.size() > at + 3 && line[at + 1] == line.back()) {  // quoted
+            const std::string value = line.substr(at + 2, line.size() - at - 3);
+            const std::string path = std::filesystem::absolute(value).lexically_normal().string();
+            const char quote = path.find('"') == std::string::npos ? '"' : '\'';
+            if (is_path(line.substr(0, at), value)) line = line.substr(0, at + 1) + quote + path + quote;
+        }
+        text += line + "\n";
+    }
+    return text;
+}
+
+// The number of the line that sets the option; 0: none does.
+static int line_of(const std::string& text, const std::string& option) {
+    std::istringstream lines(text);
+    int number = 1;
+    for (std::string line; std::getline(lines, line); number++) {
+        const size_t start = line.find_first_not_of(" \t");
+        if (start == std::string::npos || !line.substr(start).starts_with(option)) continue;
+        const std::string rest = line.substr(start + option.size());
+        if (rest.empty() || !(isalnum(rest[0]) || rest[0] == '-')) return number;
+    }
+    return 0;
+}
+
+static bool something_matches(const std::string& pattern) {
+    glob_t found;
+    const bool matches = glob(pattern.c_str(), 0, nullptr, &found) == 0;
+    globfree(&found);
+    return matches;
+}
+
+// TOML of options. A relative path is relative to the file, or else, as earlier versions wrote it, to the
+// current folder.
+struct OptionsFile : CLI::ConfigTOML {
+    const CLI::App& app;
+    std::string path;  // of the file, for messages
+    OptionsFile(const CLI::App& parser, const std::string& file) : app(parser), path(file) {}
+
+    std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+        const std::string text{std::istreambuf_iterator<char>(input), {}};
+        std::istringstream stream(text);
+        std::vector<CLI::ConfigItem> options = CLI::ConfigTOML::from_config(stream);
+        for (CLI::ConfigItem& option : options) {
+            if (!app.get_option_no_throw("--" + option.name))
+                fail("%s, line %d: unknown option '%s'%s", path.c_str(), line_of(text, option.fullname()),
+                     option.fullname().c_str(), nearest_option(app, option.name).c_str());
+            for (std::string& value : option.inputs)
+                if (is_path(option.name, value)) value = find(value);
+        }
+        return options;
+    }
+
+   private:
+    std::string find(const std::string& value) const {
+        const auto beside = std::filesystem::path(path).parent_path() / value;
+        return something_matches(beside.string()) ? beside.string() : value;
+    }
+};
+
+static void take_options(CLI::App& app, const std::string& text, const std::string& path) {
+    std::istringstream stream(text);
+    app.config_formatter(std::make_shared<OptionsFile>(app, path));
     try {
-        app.parse_from_stream(text);
+        app.parse_from_stream(stream);
     } catch (const CLI::ParseError& error) {
-        fail("%s: %s; correct it, or delete it and give all options", path.c_str(), error.what());
+        const std::string message = error.what();  // "--option: what is wrong"
+        const int line =
+            message.starts_with("--") ? line_of(text, message.substr(2, message.find(':') - 2)) : 0;
+        const std::string where = line ? format_string("%s, line %d", path.c_str(), line) : path;
+        fail("%s: %s; correct it, or delete it and give all options", where.c_str(), message.c_str());
     }
 }
 
-// Takes options that the command line does not give from the options.toml of the run to resume, and those
-// that this file does not give from the newest checkpoint.
+// Takes options that the command line does not give from --config, then from the options.toml of the run to
+// resume, and those that these files do not give from the newest checkpoint.
 static void read_saved_options(CLI::App& app, Options& o) {
+    if (!o.config.empty()) take_options(app, read_whole_file(o.config, 1 << 20), o.config);
     if (!o.resume || o.output.empty()) return;
     const std::string path = options_path(o.output);
-    std::ifstream file(path);
-    const bool has_file = file.is_open();
-    if (has_file) take_options(app, file, path);
+    const bool has_file = file_exists(path);
+    if (has_file) take_options(app, read_whole_file(path, 1 << 20), path);
     const SavedOptions saved = options_of_checkpoint(o.output);
-    std::istringstream text(saved.text);
-    if (!saved.text.empty()) take_options(app, text, saved.path);
+    if (!saved.text.empty()) take_options(app, saved.text, saved.path);
     if (has_file || !saved.text.empty())
         o.notes.push_back("options that are not given come from " + (has_file ? path : saved.path));
 }
 
 static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
-    app.set_help_flag("--help", "show this text");
+    app.set_help_flag("--help", "show this text; so does -h without a value");
     app.set_version_flag("--version", version_text("train_gpt2"));
     app.allow_config_extras(CLI::config_extras_mode::error);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
@@ -373,7 +471,8 @@ static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
 static bool parse_command_line(CLI::App& app, int argc, char** argv) {
     std::vector<std::string> arguments;  // last first, as the parser expects them
     for (int i = argc - 1; i > 0; i--) {
-        arguments.push_back(argv[i]);
+        const bool has_value = i + 1 < argc && argv[i + 1][0] != '-';
+        arguments.push_back(!strcmp(argv[i], "-h") && !has_value ? "--help" : argv[i]);
         for (const LlmcName& n : llmc_names)
             if (arguments.back() == n.flag) arguments.back() = n.name;
     }
@@ -386,7 +485,7 @@ static bool parse_command_line(CLI::App& app, int argc, char** argv) {
         app.exit(success);
         return false;
     } catch (const CLI::ParseError& error) {
-        fail("%s (see --help)", error.what());
+        fail("%s (--help lists the options)", explain(app, error).c_str());
     }
     return true;
 }
@@ -412,13 +511,13 @@ bool parse_options(int argc, char** argv, Options& o) {
     if (!parse_command_line(app, argc, argv)) return false;
     if (o.list_devices) return true;
     read_saved_options(app, o);
+    o.model_given = app.count("--model") > 0;
     check_processes(o, llmc);
     check_options(o);
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
     if (o.checkpoint_every && o.output.empty())
         o.notes.push_back("-n has no effect without -o, the folder to write to");
-    o.model_given = app.count("--model") > 0;
-    o.effective = app.config_to_str(true, false);
+    o.effective = with_absolute_paths(app.config_to_str(true, false));
     return true;
 }

@@ -12,17 +12,21 @@
 #include "llmc/run/sampler.h"
 
 struct Options {
-    std::string train_data, val_data, model, output, tokenizer;
+    std::string train_data, val_data, model, output, tokenizer, config;
     std::string device = "auto", scheduler = "cosine", precision = "fp32";
     std::vector<std::string> cpu_layer_names;  // as given
     std::set<Layer> cpu_layers;
     int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, or all cores
     int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
-    float skip_loss = 0, skip_gradient = 0;  // z-scores; 0: never
-    int max_not_finite = 25;                 // updates in a row; then the run stops; 0: never
+    float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
+    float gradient_clip = 1.0f;                          // largest norm; 0: not clipped
+    float skip_loss = 0, skip_gradient = 0;              // z-scores; 0: never
+    int max_not_finite = 25;                             // updates in a row; then the run stops; 0: never
     int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
     int keep_checkpoints = 0, major_checkpoint_every = 0;
+    bool keep_best = false;
+    int log_every = 1;  // steps between lines in a pipe or a file
     int recompute = 1;  // RECOMPUTE_GELU
     SamplerOptions sampler;
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
@@ -40,11 +44,14 @@ struct Options {
 
     bool model_given = false;        // -e was given, on the command line or in a file
     std::vector<std::string> notes;  // lines to print: options that have no effect or come from a file
-    std::string effective;           // all options with their values, in the format of --config
+    std::string effective;           // all options, in the format of --config, with absolute paths
 };
 
 // A line for each option that differs between two sets of effective options.
 std::vector<std::string> changed_options(const std::string& before, const std::string& now);
+
+// The options with absolute paths instead of those relative to the current folder.
+std::string with_absolute_paths(const std::string& effective);
 
 // The file in a run's folder that holds its options.
 std::string options_path(const std::string& output);

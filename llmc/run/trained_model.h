@@ -6,7 +6,7 @@
 #include <string>
 
 #include "llmc/base/precision.h"
-#include "llmc/data/find_tokenizer.h"
+#include "llmc/files/model_source.h"
 #include "llmc/run/model_checkpoint.h"
 
 struct ModelOptions {
@@ -15,15 +15,15 @@ struct ModelOptions {
 
 // Declares -e, --tokenizer, --device and --precision.
 inline void add_model_options(CLI::App& app, ModelOptions& options) {
-    app.add_option(
-           "-e,--model", options.model,
-           "model: an llm.c checkpoint (.bin), a Hugging Face model.safetensors, or a descriptor such as d12 "
-           "for random weights, to measure speed")
+    app.add_option("-e,--model", options.model,
+                   "model: a run's folder (its newest checkpoint), an llm.c checkpoint (.bin), a Hugging "
+                   "Face folder or model.safetensors, or a descriptor such as d12 for random weights, to "
+                   "measure speed")
         ->required();
     app.add_option(
         "--tokenizer", options.tokenizer,
-        "gpt2_tokenizer.bin or 'bytes' (default: bytes for a vocabulary of 257, else gpt2_tokenizer.bin in "
-        "this folder, the model's folder or data/starter)");
+        "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes for a "
+        "vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or data/starter)");
     app.add_option("--device", options.device,
                    "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
@@ -33,27 +33,23 @@ inline void add_model_options(CLI::App& app, ModelOptions& options) {
         ->capture_default_str();
 }
 
-// The shape of options.model.
-inline ModelConfig find_config(const ModelOptions& options) {
-    return is_model_file(options.model) ? read_model_file_header(options.model)
-                                        : parse_descriptor(options.model);
-}
+// A trained model that was found and verified, and its tokenizer; none if it is not to be found.
+struct TrainedModel {
+    ModelSource source;
+    ModelConfig config;
+    std::optional<Tokenizer> tokenizer;
+};
 
-// The tokenizer of options.tokenizer, else plain bytes for a vocabulary of 257, else gpt2_tokenizer.bin as
-// find_tokenizer() finds it. None if there is no such file or it does not fit the model. Throws Error if a
-// named tokenizer does not.
-inline std::optional<Tokenizer> find_model_tokenizer(const ModelOptions& options, const ModelConfig& config) {
-    const bool bytes = options.tokenizer.empty() && config.vocab_size == 257;
-    std::optional<Tokenizer> tokenizer = find_tokenizer(bytes ? "bytes" : options.tokenizer, {options.model});
-    match_tokenizer(tokenizer, options.tokenizer, config.vocab_size, options.model);
-    return tokenizer;
+inline TrainedModel open_model(const ModelOptions& options) {
+    const ModelSource source = find_model(options.model);
+    const ModelConfig config = read_shape(source);
+    return {source, config, tokenizer_for(options.tokenizer, source, config.vocab_size, source.tokenizer)};
 }
 
 // The model with its parameters, without memory for activations.
 template <class Real>
-std::unique_ptr<GPT2<Real>> load_model(const ModelOptions& options, const ModelConfig& config,
-                                       LaunchPad* pad) {
-    auto g = std::make_unique<GPT2<Real>>(config, pad, false);
-    load_parameters(*g, options.model, 42);
+std::unique_ptr<GPT2<Real>> load_model(const TrainedModel& model, LaunchPad* pad) {
+    auto g = std::make_unique<GPT2<Real>>(model.config, pad, false);
+    load_parameters(*g, model.source.path, 42);
     return g;
 }

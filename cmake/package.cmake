@@ -1,0 +1,47 @@
+# Installation in two components: `programs`, which the packages hold, and `library`, for other projects.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# Programs get names that do not collide with others: `eval` is a shell builtin.
+foreach(program train_gpt2=train generate=generate eval=eval prepare_data=prepare-data
+    make_corpus=make-corpus)
+  string(REPLACE "=" ";" program ${program})
+  list(GET program 0 target)
+  list(GET program 1 name)
+  install(PROGRAMS $<TARGET_FILE:${target}> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME vulkan-gpt2-${name}
+    COMPONENT programs)
+endforeach()
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+
+# The library: find_package(vulkan_gpt2) defines vulkan_gpt2::llmc, as add_subdirectory() does.
+set(HEADERS ${CMAKE_INSTALL_INCLUDEDIR}/vulkan_gpt2)
+set(CONFIG ${CMAKE_INSTALL_LIBDIR}/cmake/vulkan_gpt2)
+add_library(vulkan_gpt2::llmc ALIAS llmc)
+target_include_directories(llmc PUBLIC $<INSTALL_INTERFACE:${HEADERS}>)
+target_compile_features(llmc PUBLIC cxx_std_20)
+install(TARGETS llmc EXPORT vulkan_gpt2-targets DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+install(DIRECTORY llmc shaders DESTINATION ${HEADERS} COMPONENT library FILES_MATCHING PATTERN *.h
+  PATTERN cooperative_matrix EXCLUDE)
+install(EXPORT vulkan_gpt2-targets NAMESPACE vulkan_gpt2:: DESTINATION ${CONFIG} COMPONENT library)
+configure_file(cmake/vulkan_gpt2-config.cmake.in vulkan_gpt2-config.cmake @ONLY)
+write_basic_package_version_file(vulkan_gpt2-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/vulkan_gpt2-config.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/vulkan_gpt2-config-version.cmake DESTINATION ${CONFIG} COMPONENT library)
+
+# --- packages of the programs: `make package` ---
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_PACKAGE_NAME vulkan-gpt2)
+set(CPACK_PACKAGE_VENDOR "the authors of vulkan_gpt2")
+set(CPACK_PACKAGE_CONTACT "the authors of vulkan_gpt2 <nobody@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains GPT-2 on the CPU or on any Vulkan device")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_CURRENT_BINARY_DIR};vulkan_gpt2;programs;/")
+set(CPACK_COMPONENTS_ALL programs)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # which libraries the programs need
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan1, gnuplot-nox")  # the Vulkan loader is opened at run time
+include(CPack)

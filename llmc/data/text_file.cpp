@@ -1,0 +1,218 @@
+// Reading, decompressing and refusing text files: see text_file.h.
+#include "llmc/data/text_file.h"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "llmc/base/error.h"
+
+static const size_t start_bytes = 4096;  // enough for every signature
+
+// --- decompression ---
+
+// Feeds compressed bytes to a library.
+struct Decompressor {
+    std::string buffer;  // compressed bytes; those from `at` on are unused
+    size_t at = 0;
+    bool between_frames = true;  // of which a file may have several, one after the other
+
+    explicit Decompressor(std::string first) : buffer(std::move(first)) {}
+    virtual ~Decompressor() = default;
+    // Decompresses from buffer[at] on, advances `at`, and returns the bytes written. None: damaged data.
+    virtual std::optional<size_t> step(char* to, size_t size) = 0;
+};
+
+struct Gzip : Decompressor {
+    z_stream stream = {};
+
+    explicit Gzip(std::string first) : Decompressor(std::move(first)) {
+        if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK) fail("out of memory: zlib cannot start");
+    }
+    ~Gzip() override { inflateEnd(&stream); }
+
+    std::optional<size_t> step(char* to, size_t size) override {
+        if (between_frames) inflateReset(&stream);
+        stream.next_in = reinterpret_cast<Bytef*>(buffer.data() + at);
+        stream.avail_in = uInt(buffer.size() - at);
+        stream.next_out = reinterpret_cast<Bytef*>(to);
+        stream.avail_out = uInt(std::min<size_t>(size, 1 << 30));
+        const uInt room = stream.avail_out;
+        const int status = inflate(&stream, Z_NO_FLUSH);
+        if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR) return std::nullopt;
+        between_frames = status == Z_STREAM_END;
+        at = buffer.size() - stream.avail_in;
+        return room - stream.avail_out;
+    }
+};
+
+struct Zstd : Decompressor {
+    std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream{ZSTD_createDStream(), ZSTD_freeDStream};
+
+    explicit Zstd(std::string first) : Decompressor(std::move(first)) {
+        if (!stream) fail("out of memory: zstd cannot start");
+        ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 31);  // as written with --long=31
+    }
+    std::optional<size_t> step(char* to, size_t size) override {
+        ZSTD_inBuffer in = {buffer.data(), buffer.size(), at};
+        ZSTD_outBuffer out = {to, size, 0};
+        const size_t status = ZSTD_decompressStream(stream.get(), &out, &in);
+        if (ZSTD_isError(status)) return std::nullopt;
+        between_frames = status == 0;
+        at = in.pos;
+        return out.pos;
+    }
+};
+
+// --- signatures ---
+
+const char* not_text(std::string_view start) {
+    using namespace std::string_view_literals;
+    struct Signature {
+        std::string_view bytes;
+        const char* name;
+        size_t offset = 0;
+    };
+    static const Signature signatures[] = {
+        {"\xff\xfe\0\0"sv, "UTF-32 (iconv -f UTF-32 -t UTF-8 converts it)"},
+        {"\0\0\xfe\xff"sv, "UTF-32 (iconv -f UTF-32 -t UTF-8 converts it)"},
+        {"\xff\xfe"sv, "UTF-16 (iconv -f UTF-16 -t UTF-8 converts it)"},
+        {"\xfe\xff"sv, "UTF-16 (iconv -f UTF-16 -t UTF-8 converts it)"},
+        {"\xfd"
+         "7zXZ\0"sv,
+         "compressed by xz (unpack it first: xz -d)"},
+        {"BZh"sv, "compressed by bzip2 (unpack it first: bzip2 -d)"},
+        {"PK\3\4"sv, "a zip archive or an office document (unpack it first)"},
+        {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive (unpack it first)"},
+        {"ustar"sv, "a tar archive (unpack it first: tar -x)", 257},
+        {"%PDF-"sv, "PDF (pdftotext extracts its text)"},
+        {"\x7f"
+         "ELF"sv,
+         "a program"},
+        {"\x89PNG"sv, "a picture"},
+        {"\xff\xd8\xff"sv, "a picture"},
+        {"GIF8"sv, "a picture"},
+        {"PAR1"sv, "Parquet (convert it to JSONL first)"},
+        {"ARROW1"sv, "Arrow (convert it to JSONL first)"},
+        {"SQLite format 3\0"sv, "a database"},
+        {"\x88\xd8\x34\x01"sv, "token shards, which are made already"},  // 20240520
+    };
+    for (const Signature& s : signatures)
+        if (start.size() >= s.offset + s.bytes.size() && start.substr(s.offset).starts_with(s.bytes))
+            return s.name;
+    const auto zeros = size_t(std::count(start.begin(), start.end(), '\0'));
+    if (start.size() >= 16 && zeros > start.size() / 8)
+        return "binary, or UTF-16 without a byte order mark: too many of its first bytes are 0";
+    return nullptr;
+}
+
+static void refuse_binary(const std::string& path, std::string_view start) {
+    if (const char* what = not_text(start)) fail("%s is not text: it is %s", path.c_str(), what);
+}
+
+// --- the file ---
+
+TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input" : name) {
+    file = name == "-" ? File(fdopen(dup(STDIN_FILENO), "rb")) : open_to_read(name);
+    if (!file) fail("cannot read standard input: it is closed");
+    start.resize(start_bytes);
+    start.resize(read_raw(start.data(), start.size()));
+    if (start.starts_with("\x1f\x8b"))
+        decompressor = std::make_unique<Gzip>(std::move(start));
+    else if (start.starts_with("\x28\xb5\x2f\xfd"))
+        decompressor = std::make_unique<Zstd>(std::move(start));
+    if (decompressor) {
+        start.assign(start_bytes, '\0');
+        start.resize(read_text(start.data(), start.size()));
+    }
+    refuse_binary(path, start);
+    if (start.starts_with("\xef\xbb\xbf")) {
+        start.erase(0, 3);
+        position = 3;
+    }
+}
+
+TextFile::~TextFile() = default;
+
+size_t TextFile::read_raw(char* to, size_t size) {
+    const size_t count = fread(to, 1, size, file.get());
+    if (ferror(file.get())) fail("cannot read %s to its end", path.c_str());
+    bytes_read += count;
+    return count;
+}
+
+// The next bytes of the text, past `start`.
+size_t TextFile::read_text(char* to, size_t size) {
+    if (!decompressor) return read_raw(to, size);
+    Decompressor& d = *decompressor;
+    for (size_t filled = 0;;) {
+        const bool idle = d.at == d.buffer.size() && d.between_frames;
+        const std::optional<size_t> written = idle ? 0 : d.step(to + filled, size - filled);
+        if (!written)
+            fail("%s: its compressed data is damaged near byte %llu", path.c_str(),
+                 (unsigned long long)(bytes_read - (d.buffer.size() - d.at)));
+        filled += *written;
+        if (filled == size) return filled;
+        if (*written > 0 || d.at < d.buffer.size()) continue;  // a library may hold text back
+        d.buffer.resize(1 << 18);
+        d.buffer.resize(read_raw(d.buffer.data(), d.buffer.size()));
+        d.at = 0;
+        if (d.buffer.empty() && !d.between_frames)
+            fail("%s: its compressed data ends too early", path.c_str());
+        if (d.buffer.empty()) return filled;
+    }
+}
+
+size_t TextFile::read(char* to, size_t size) {
+    const size_t first = std::min(size, start.size());
+    memcpy(to, start.data(), first);
+    start.erase(0, first);
+    const size_t count = first + (first < size ? read_text(to + first, size - first) : 0);
+    position += count;
+    return count;
+}
+
+// --- lists of files ---
+
+std::vector<std::string> files_below(const std::vector<std::string>& paths) {
+    namespace fs = std::filesystem;
+    std::vector<std::string> files;
+    for (const std::string& path : paths) {
+        if (path == "-" || !fs::is_directory(path)) {
+            files.push_back(path);
+            continue;
+        }
+        std::vector<std::string> found;
+        std::error_code error;
+        fs::recursive_directory_iterator entry(path, error), end;
+        for (; !error && entry != end; entry.increment(error)) {
+            const bool hidden = entry->path().filename().string().starts_with('.');
+            if (hidden && entry->is_directory()) entry.disable_recursion_pending();
+            if (!hidden && entry->is_regular_file()) found.push_back(entry->path().string());
+        }
+        if (error) fail("cannot read the folder %s: %s", path.c_str(), error.message().c_str());
+        if (found.empty()) fail("the folder %s has no file", path.c_str());
+        std::sort(found.begin(), found.end());
+        files.insert(files.end(), found.begin(), found.end());
+    }
+    return files;
+}
+
+std::vector<std::string> read_file_list(const std::string& path) {
+    const std::string text = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {})
+                                         : read_whole_file(path, 1 << 30);
+    std::vector<std::string> paths;
+    for (size_t start = 0, end; start < text.size(); start = end + 1) {
+        end = std::min(text.find('\n', start), text.size());
+        std::string line = text.substr(start, end - start);
+        if (line.ends_with('\r')) line.pop_back();
+        if (!line.empty()) paths.push_back(line);
+    }
+    if (paths.empty()) fail("the list %s names no file", path.c_str());
+    return paths;
+}

@@ -1,0 +1,191 @@
+#include "llmc/data/tokenizer_info.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "llmc/base/checksum.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/base/warning.h"
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+static const char* shards_key = "tokenizer_of_shards";  // make_corpus writes "tokenizer" into the same file
+
+static bool is_bytes(const Tokenizer& tokenizer) { return tokenizer.name == "bytes"; }
+
+static uint64_t file_size_of(const Tokenizer& tokenizer) {
+    uint64_t size = 1024;
+    for (const std::string& token : tokenizer.tokens) size += 1 + token.size();
+    return size;
+}
+
+std::string describe(const TokenizerInfo& info) {
+    return format_string("the tokenizer %s (%d tokens)", info.name.c_str(), info.vocab_size);
+}
+
+TokenizerInfo info_of(const Tokenizer& tokenizer) {
+    Checksum sum;
+    sum.add(&tokenizer.end_of_text, sizeof tokenizer.end_of_text);
+    for (const std::string& token : tokenizer.tokens) {
+        const auto length = uint32_t(token.size());
+        sum.add(&length, sizeof length);
+        sum.add(token.data(), token.size());
+    }
+    return {.name = is_bytes(tokenizer) ? "bytes" : fs::path(tokenizer.name).filename().string(),
+            .vocab_size = tokenizer.vocab_size(),
+            .checksum = sum.text(),
+            .file = is_bytes(tokenizer) ? "" : fs::absolute(tokenizer.name).lexically_normal().string()};
+}
+
+// A file in the folder of the JSON file is recorded by its name alone, so that both can be moved.
+std::string tokenizer_info_to_json(const TokenizerInfo& info, const std::string& folder) {
+    const fs::path file = info.file, home = (fs::absolute(folder) / "name").lexically_normal().parent_path();
+    const bool beside = file.parent_path() == home;
+    json object = {{"name", printable(info.name)}, {"vocab_size", info.vocab_size}, {"xxh3", info.checksum}};
+    if (!info.file.empty()) object["file"] = printable(beside ? file.filename().string() : info.file);
+    return json_text(object);
+}
+
+TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::string& json_path) {
+    const json object = parse_json_object(text, json_path);
+    try {
+        TokenizerInfo info = {.name = object.at("name"),
+                              .vocab_size = 0,
+                              .checksum = object.at("xxh3"),
+                              .file = object.value("file", std::string())};
+        const json& size = object.at("vocab_size");
+        if (!size.is_number_unsigned() || size.get<uint64_t>() < 1 || size.get<uint64_t>() > 65536)
+            fail("%s: the tokenizer's vocab_size is %s, not 1 to 65536", json_path.c_str(),
+                 describe_json(size).c_str());
+        info.vocab_size = size.get<int>();
+        if (!info.file.empty() && fs::path(info.file).is_relative())
+            info.file = (fs::path(json_path).parent_path() / info.file).string();
+        return info;
+    } catch (const json::exception& error) {
+        fail("%s does not describe a tokenizer: %s", json_path.c_str(), error.what());
+    }
+}
+
+TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+    const uint64_t largest = 4 << 20;
+    TokenizerInfo info = info_of(tokenizer);
+    if (is_bytes(tokenizer) || file_size_of(tokenizer) > largest) return info;
+    const std::string copy = fs::absolute(path).lexically_normal().string();
+    if (copy != info.file) write_tokenizer(tokenizer, path);
+    info.file = copy;
+    return info;
+}
+
+// --- shards ---
+
+// What is in NAME.json; an empty object if there is no such file.
+static json sidecar_to_extend(const std::string& path) {
+    if (!file_exists(path)) return json::object();
+    try {
+        return parse_json_object(read_whole_file(path, max_json_bytes), path);
+    } catch (const Error&) {
+        fail("%s is in the way: the shards' tokenizer is recorded there; choose another --name or move it",
+             path.c_str());
+    }
+}
+
+void forget_shards_tokenizer(const std::string& prefix) {
+    json members = sidecar_to_extend(prefix + ".json");
+    if (members.erase(shards_key) == 0) return;
+    if (members.empty())
+        remove_file(prefix + ".json");
+    else
+        write_whole_file(prefix + ".json", {json_text(members, 2), "\n"});
+}
+
+void record_shards_tokenizer(const std::string& prefix, const Tokenizer& tokenizer) {
+    json members = sidecar_to_extend(prefix + ".json");
+    const TokenizerInfo info = keep_tokenizer(tokenizer, prefix + ".tokenizer");
+    const std::string folder = fs::absolute(prefix).parent_path();
+    members[shards_key] = parse_json_object(tokenizer_info_to_json(info, folder), prefix);
+    write_whole_file(prefix + ".json", {json_text(members, 2), "\n"});
+}
+
+std::string sidecar_of(const std::string& shard) {
+    std::string name = fs::path(shard).filename().string();
+    if (name.ends_with(".bin")) name.resize(name.size() - 4);
+    const size_t digits = 6, numbered = name.size() < digits + 1 ? 0 : name.size() - digits - 1;
+    if (numbered > 0 && name[numbered] == '_' &&
+        name.find_first_not_of("0123456789", numbered + 1) == std::string::npos)
+        name.resize(numbered);
+    for (const char* part : {"_train", "_val"})
+        if (name.ends_with(part)) name.resize(name.size() - std::string(part).size());
+    return (fs::path(shard).parent_path() / (name + ".json")).string();
+}
+
+// What a sidecar says; none if it is missing or some other file that has this name.
+static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
+    if (!file_exists(path)) return std::nullopt;
+    json members;
+    try {
+        members = parse_json_object(read_whole_file(path, max_json_bytes), path);
+    } catch (const Error& error) {
+        warn(format_string("%s: it does not say which tokenizer made the shards", error.what()));
+        return std::nullopt;
+    }
+    if (!members.contains(shards_key)) return std::nullopt;
+    return tokenizer_info_from_json(json_text(members[shards_key]), path);
+}
+
+static std::set<std::string> sidecars_of(const std::string& pattern) {
+    std::set<std::string> sidecars;
+    glob_t found;
+    if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++) sidecars.insert(sidecar_of(found.gl_pathv[i]));
+    globfree(&found);
+    return sidecars;
+}
+
+std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>& patterns) {
+    std::optional<TokenizerInfo> first;
+    std::string first_path;
+    for (const std::string& pattern : patterns)
+        for (const std::string& path : sidecars_of(pattern)) {
+            const std::optional<TokenizerInfo> info = read_sidecar(path);
+            if (!info) continue;
+            if (first && first->checksum != info->checksum)
+                fail("%s names %s, but %s names %s: a run reads the shards of one tokenizer",
+                     first_path.c_str(), describe(*first).c_str(), path.c_str(), describe(*info).c_str());
+            if (!first) first_path = path;
+            first = info;
+        }
+    return first;
+}
+
+void warn_of_bytes(const std::vector<TokenShard>& shards, int vocab_size) {
+    const int bytes_vocab = 257;
+    if (vocab_size <= bytes_vocab || shards.empty()) return;
+    const TokenShard& shard = shards.front();
+    std::vector<uint16_t> tokens(size_t(std::min<uint64_t>(shard.tokens, 1 << 20)));
+    read_tokens(shard, 0, tokens.size(), tokens.data());
+    if (std::any_of(tokens.begin(), tokens.end(), [](uint16_t token) { return token >= bytes_vocab; }))
+        return;
+    warn(
+        format_string("%s: no token reaches 257, so this is likely text as plain bytes, and the model's "
+                      "vocabulary of %d is for another tokenizer; --tokenizer bytes makes a model for bytes",
+                      shard.path.c_str(), vocab_size));
+}
+
+// --- finding the tokenizer again ---
+
+std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
+    std::vector<std::string> places = {info.file.empty() ? "bytes" : info.file,
+                                       usual_tokenizer({fs::path(info.file).parent_path().string()})};
+    for (const std::string& place : places) {
+        if (place.empty() || (place != "bytes" && !fs::exists(place))) continue;
+        Tokenizer tokenizer = open_tokenizer(place);
+        if (info_of(tokenizer).checksum == info.checksum) return tokenizer;
+    }
+    return std::nullopt;
+}

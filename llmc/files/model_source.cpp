@@ -1,0 +1,124 @@
+#include "llmc/files/model_source.h"
+
+#include <filesystem>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/base/warning.h"
+#include "llmc/data/find_tokenizer.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/files/model_file.h"
+
+namespace fs = std::filesystem;
+
+// What a run's JSON object says about the tokenizer.
+static std::optional<TokenizerInfo> tokenizer_in_run(const std::string& run, const std::string& path) {
+    if (run.empty()) return std::nullopt;
+    const nlohmann::json object = parse_json_object(run, path);
+    if (!object.contains("tokenizer")) return std::nullopt;
+    return tokenizer_info_from_json(json_text(object["tokenizer"]), path);
+}
+
+// What the files beside model.safetensors say.
+static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model) {
+    for (const char* name : {"vocab.json", "tokenizer.json"}) {
+        const fs::path file = model.parent_path() / name;
+        if (!fs::exists(file)) continue;
+        try {
+            return info_of(open_tokenizer(file.string()));
+        } catch (const Error& error) {
+            warn(format_string("this tokenizer cannot be used: %s", error.what()));
+        }
+    }
+    return std::nullopt;
+}
+
+// The step in the name of a checkpoint's file; -1 if it has another name.
+static int step_of(const fs::path& file) {
+    int step = -1, length = 0;
+    const std::string name = file.filename().string();
+    const bool matches = sscanf(name.c_str(), "model_%8d.bin%n", &step, &length) == 1;
+    return matches && size_t(length) == name.size() ? step : -1;
+}
+
+static ModelSource find_file(const std::string& name, const std::string& path) {
+    ModelSource model = {.name = name, .path = path, .is_file = true, .tokenizer = {}};
+    if (path.ends_with(".safetensors")) {
+        model.tokenizer = tokenizer_beside(path);
+    } else if (const int step = step_of(path); step >= 0) {
+        const fs::path parent = fs::path(path).parent_path();
+        const std::string folder = parent.empty() ? "." : parent.string();
+        model.tokenizer = tokenizer_in_run(check_model_of_checkpoint(folder, step), run_path(folder, step));
+    }
+    return model;
+}
+
+static ModelSource find_in_folder(const std::string& folder) {
+    const FoundCheckpoint found = find_latest_checkpoint(folder);
+    for (const std::string& line : found.broken) fprintf(stderr, "note: %s\n", line.c_str());
+    if (found.step >= 0)
+        return {.name = folder,
+                .path = model_path(folder, found.step),
+                .is_file = true,
+                .tokenizer = tokenizer_in_run(found.run, run_path(folder, found.step))};
+    if (!found.broken.empty())
+        fail("-e %s: no checkpoint in this folder is intact; %s", folder.c_str(),
+             found.broken.front().c_str());
+    const std::string hugging_face = (fs::path(folder) / "model.safetensors").string();
+    if (file_exists(hugging_face)) return find_file(folder, hugging_face);
+    fail(
+        "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s -n 100 writes some) and no "
+        "model.safetensors",
+        folder.c_str(), folder.c_str());
+}
+
+static bool is_folder(const std::string& name) {
+    std::error_code no_such_folder;
+    return fs::is_directory(name, no_such_folder);
+}
+
+bool names_model_file(const std::string& name) { return is_model_file(name) || is_folder(name); }
+
+ModelSource find_model(const std::string& name) {
+    if (is_folder(name)) return find_in_folder(name);
+    if (is_model_file(name)) return find_file(name, name);
+    if (name.find('/') != std::string::npos) fail("-e %s: there is no such file or folder", name.c_str());
+    return {.name = name, .path = name, .is_file = false, .tokenizer = {}};
+}
+
+ModelConfig read_shape(const ModelSource& model) {
+    return model.is_file ? read_model_file_header(model.path) : parse_descriptor(model.path);
+}
+
+void check_data_fits(const TokenizerInfo& data, const std::string& data_name, const ModelSource& model,
+                     const ModelConfig& config) {
+    const char* advice = "prepare the text with the model's tokenizer (prepare_data --tokenizer)";
+    if (model.tokenizer && model.tokenizer->checksum != data.checksum)
+        fail("'%s' was made with %s, but the model %s was trained with %s: %s", data_name.c_str(),
+             describe(data).c_str(), model.name.c_str(), describe(*model.tokenizer).c_str(), advice);
+    // a descriptor may ask for more, and so does the checkpoint of its run
+    const bool may_be_larger = !model.is_file || model.tokenizer;
+    const bool fits =
+        config.vocab_size == data.vocab_size || (may_be_larger && config.vocab_size > data.vocab_size);
+    if (!fits)
+        fail("'%s' was made with %s, but the model %s has a vocabulary of %d: %s", data_name.c_str(),
+             describe(data).c_str(), model.name.c_str(), config.vocab_size, advice);
+}
+
+std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSource& model, int vocab_size,
+                                       const std::optional<TokenizerInfo>& recorded,
+                                       const std::string& data) {
+    std::optional<Tokenizer> tokenizer;
+    if (!asked.empty())
+        tokenizer = open_tokenizer(asked);
+    else if (recorded)
+        tokenizer = open_recorded_tokenizer(*recorded);
+    else
+        tokenizer = find_tokenizer(vocab_size == 257 ? "bytes" : "", {model.path, data});
+    match_tokenizer(tokenizer, asked, vocab_size, model.name);
+    if (!asked.empty() && recorded && info_of(*tokenizer).checksum != recorded->checksum)
+        fail("--tokenizer %s is not the one that made the data of the model %s, %s; leave it out",
+             asked.c_str(), model.name.c_str(), describe(*recorded).c_str());
+    return tokenizer;
+}

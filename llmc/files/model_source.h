@@ -1,0 +1,38 @@
+// The model that -e names, for every program: a checkpoint (*.bin), a run's folder, Hugging Face's
+// model.safetensors or its folder, or the descriptor of a new model.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "llmc/data/tokenizer_info.h"
+#include "llmc/model/model_config.h"
+
+struct ModelSource {
+    std::string name;                        // as -e gives it, for messages
+    std::string path;                        // of the model's file, or the descriptor
+    bool is_file = false;                    // false: a new model
+    std::optional<TokenizerInfo> tokenizer;  // that made its training data, if a file beside it says
+};
+
+// Finds the model's file. Of a run's folder, this is the newest checkpoint whose checksums are right; broken
+// ones are reported on standard error. A checkpoint's file is verified against the checksum beside it. Throws
+// Error if there is no such file, or if it is damaged.
+ModelSource find_model(const std::string& name);
+
+// The model's shape, from its file or descriptor.
+ModelConfig read_shape(const ModelSource& model);
+
+// Whether -e names a file or folder, which need not exist, rather than a new model.
+bool names_model_file(const std::string& name);
+
+// Throws Error, which names both, if the data's tokenizer is not the model's.
+void check_data_fits(const TokenizerInfo& data, const std::string& data_name, const ModelSource& model,
+                     const ModelConfig& config);
+
+// The tokenizer for a model: that of --tokenizer (`asked`, may be empty), else the recorded one, else bytes
+// for a vocabulary of 257, else gpt2_tokenizer.bin in one of the usual places or beside `data`. None if there
+// is no such file or it does not fit. Throws Error if the tokenizer that was asked for is not the recorded
+// one, or does not fit.
+std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSource& model, int vocab_size,
+                                       const std::optional<TokenizerInfo>& recorded,
+                                       const std::string& data = "");

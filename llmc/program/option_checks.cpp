@@ -1,0 +1,51 @@
+#include "llmc/program/option_checks.h"
+
+#include <algorithm>
+#include <numeric>
+
+// Insertions, deletions and replacements that turn one word into the other.
+static size_t edit_distance(const std::string& a, const std::string& b) {
+    std::vector<size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), 0);
+    for (size_t i = 1; i <= a.size(); i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.size(); j++) {
+            const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+std::string nearest_option(const CLI::App& app, const std::string& name) {
+    const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+    std::string nearest;
+    size_t least = word.size() < 4 ? 2 : std::max<size_t>(2, word.size() / 3) + 1;
+    for (const CLI::Option* option : app.get_options())
+        for (const std::string& known : option->get_lnames()) {
+            const bool begins_with_it = word.size() > 1 && known.starts_with(word);
+            const size_t distance = begins_with_it ? 1 : edit_distance(word, known);
+            if (distance >= least || distance >= known.size()) continue;
+            least = distance;
+            nearest = known;
+        }
+    return nearest.empty() ? "" : " (did you mean --" + nearest + "?)";
+}
+
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+    // required options are checked first, but an unknown one is the likelier mistake
+    const bool may_be_unknown =
+        dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error);
+    if (!may_be_unknown) return error.what();
+    const std::vector<std::string> rest = app.remaining(true);
+    for (const std::string& word : rest)
+        if (word.size() > 1 && word[0] == '-' && !isdigit(word[1])) {
+            const std::string name = word.substr(0, word.find('='));
+            return "unknown option " + name + nearest_option(app, name);
+        }
+    if (!rest.empty() && dynamic_cast<const CLI::ExtrasError*>(&error))
+        return "unexpected argument '" + rest.front() + "'";
+    return error.what();
+}

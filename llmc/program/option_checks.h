@@ -1,0 +1,39 @@
+// Checks of option values for CLI11, whose own ones print ranges of up to 309 digits, and messages about
+// command lines that do not parse.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "llmc/base/error.h"
+
+// The number in the text must be at least `least` and at most `most`; NaN is refused.
+inline CLI::Validator number_check(double least, double most, const std::string& description) {
+    return CLI::Validator(
+        [=](std::string& text) {
+            double value = 0;
+            const bool good = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+            return good ? std::string() : text + " is not " + description;
+        },
+        description);
+}
+
+inline CLI::Validator between(double least, double most) {
+    return number_check(least, most, format_string("%.10g to %.10g", least, most));
+}
+
+// A count, which is stored in an int.
+inline CLI::Validator at_least(int least) {
+    return number_check(least, 1 << 30, format_string("at least %d", least));
+}
+
+// 0 or 1. CLI11 itself takes any number for a bool.
+inline CLI::Validator zero_or_one() {
+    return CLI::IsMember({"0", "1", "false", "true"}).description("0 or 1");
+}
+
+// The message for a command line that does not parse. It begins with the option; for an unknown one it
+// suggests the nearest.
+std::string explain(const CLI::App& app, const CLI::ParseError& error);
+
+// " (did you mean --NAME?)" with the nearest of the options' long names; "" if none is near.
+std::string nearest_option(const CLI::App& app, const std::string& name);

@@ -1,0 +1,337 @@
+// What a newcomer does, from text to generated text, with the programs as they are: the tokenizer travels
+// with data and model, a run's folder is a model, and messages name the option and what to do.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "llmc/base/file.h"
+#include "llmc/data/tokenizer.h"
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+using Words = std::vector<std::string>;
+
+static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
+
+static bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+// A tokenizer of 256 bytes, two merges and end-of-text.
+static void write_small_tokenizer(const std::string& path) {
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    tokenizer.tokens.insert(tokenizer.tokens.end() - 1, {"on", "once"});
+    tokenizer.tokens.insert(tokenizer.tokens.begin() + 257, "ce");
+    tokenizer.end_of_text = tokenizer.vocab_size() - 1;
+    write_tokenizer(tokenizer, path);
+}
+
+// A folder with a text, its shards as bytes (data/my_*.bin) and with a small tokenizer (data/bpe_*.bin).
+struct Journey : ::testing::Test {
+    TemporaryFolder folder;
+    const std::string shape = "custom:layers=1,heads=2,channels=16,max_seq_len=32";
+
+    void SetUp() override {
+        std::string text;
+        for (int i = 0; i < 400; i++) text += "once upon a time, line " + std::to_string(i) + "\n";
+        write_whole_file(folder / "my.txt", {text});
+        write_small_tokenizer(folder / "small.bin");
+        prepare("my", {});
+        prepare("bpe", {"--tokenizer", folder / "small.bin"});
+    }
+    void prepare(const std::string& name, const Words& options) {
+        const ProgramResult made = run_program(with({bin("prepare_data"), "--out", folder / "data", "--name",
+                                                     name, "--val-tokens", "600", folder / "my.txt"},
+                                                    options));
+        ASSERT_EQ(made.status, 0) << made.err;
+    }
+    std::string data(const std::string& file) const { return folder / ("data/" + file); }
+    Words trainer(const std::string& name, const Words& options) const {
+        return with({bin("train_gpt2"), "--device", "cpu", "-i", data(name + "_train.bin"), "-j",
+                     data(name + "_val.bin"), "-e", shape, "-b", "2", "-t", "16", "-x", "4", "-s", "0"},
+                    options);
+    }
+    ProgramResult train(const std::string& name, const Words& options) const {
+        return run_program(trainer(name, options));
+    }
+    void expect_refused(const Words& command, const Words& parts) const {
+        const ProgramResult result = run_program(command);
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        for (const std::string& part : parts)
+            EXPECT_TRUE(contains(result.err, part)) << part << "\n" << result.err;
+    }
+    void damage(const std::string& path) const {
+        std::string bytes = read_whole_file(path);
+        bytes[bytes.size() - 2] ^= 1;
+        write_whole_file(path, {bytes});
+    }
+};
+
+TEST_F(Journey, AModelTakesItsVocabularyFromTheData) {
+    for (const auto& [name, vocabulary] : std::vector<std::pair<std::string, std::string>>{
+             {"my", "vocabulary 257,"}, {"bpe", "vocabulary 260,"}}) {
+        const ProgramResult run = train(name, {"-o", folder / name, "-n", "4", "-s", "4"});
+        ASSERT_EQ(run.status, 0) << run.err;
+        EXPECT_TRUE(contains(run.out, vocabulary)) << run.out;
+        EXPECT_EQ(run.err, "");
+        const Words told = {"-e", "custom:layers=1,heads=2,channels=16,max_seq_len=32,vocab=300",
+                            "--dry-run"};
+        EXPECT_TRUE(contains(train(name, told).out, "vocabulary 300,"));
+        const ProgramResult text =
+            run_program({bin("generate"), "-e", folder / name, "--device", "cpu", "-n", "5", "once"});
+        EXPECT_EQ(text.status, 0) << text.err;
+        EXPECT_TRUE(text.out.starts_with("once")) << text.out;
+        const ProgramResult score = run_program(
+            {bin("eval"), "-e", folder / name, "--device", "cpu", "-i", data(name + "_val.bin"), "-m", "2"});
+        EXPECT_EQ(score.status, 0) << score.err;
+        EXPECT_TRUE(contains(score.out, " bits per byte")) << score.out;
+    }
+}
+
+TEST_F(Journey, AnExplicitVocabularyMayBeLarger) {
+    const Words larger = {"-e", shape + ",vocab=300", "-o", folder / "run", "-n", "2"};
+    ASSERT_EQ(train("my", larger).status, 0);
+    const ProgramResult resumed =
+        run_program({bin("train_gpt2"), "-o", folder / "run", "-y", "1", "-x", "5", "--device", "cpu"});
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    expect_refused(trainer("my", {"-e", shape + ",vocab=200"}), {"bytes (257 tokens)", "vocabulary of 200"});
+}
+
+TEST_F(Journey, TheTokenizerTravelsWithDataAndModel) {
+    std::filesystem::remove(folder / "small.bin");
+    rename_file(folder / "data", folder / "moved");
+    const ProgramResult run =
+        run_program({bin("train_gpt2"), "--device", "cpu", "-i", folder / "moved/bpe_train.bin", "-e", shape,
+                     "-b", "2", "-t", "16", "-x", "2", "-s", "0", "-n", "2", "-o", folder / "run"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    std::filesystem::remove_all(folder / "moved");
+    rename_file(folder / "run", folder / "elsewhere");
+    const ProgramResult text = run_program({bin("generate"), "-e", folder / "elsewhere/model_00000002.bin",
+                                            "--device", "cpu", "-n", "5", "once"});
+    EXPECT_EQ(text.status, 0) << text.err;
+    EXPECT_TRUE(contains(text.err, "2 tokens read")) << text.err;  // end-of-text and "once"
+}
+
+TEST_F(Journey, AnotherTokenizerIsRefusedByName) {
+    ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "4"}).status, 0);
+    const Words both = {"bpe_", "tokenizer small.bin (260 tokens)", "tokenizer bytes (257 tokens)"};
+    expect_refused(trainer("bpe", {"-e", folder / "run"}), both);
+    expect_refused(trainer("my", {"-i", data("bpe_train.bin")}), {"bpe.json", "my.json", "small.bin"});
+    expect_refused(trainer("my", {"--tokenizer", folder / "small.bin"}), {"small.bin", "bytes"});
+    expect_refused(trainer("bpe", {"-o", folder / "run", "-y", "1"}), both);
+    expect_refused({bin("eval"), "-e", folder / "run", "--device", "cpu", "-i", data("bpe_val.bin")}, both);
+    expect_refused({bin("generate"), "-e", folder / "run", "--tokenizer", folder / "small.bin", "x"},
+                   {"small.bin"});
+    // a model's file that says nothing about its tokenizer
+    std::filesystem::copy(folder / "run/model_00000004.bin", folder / "bare.bin");
+    expect_refused(trainer("bpe", {"-e", folder / "bare.bin"}),
+                   {"small.bin (260 tokens)", "vocabulary of 257"});
+}
+
+TEST_F(Journey, ShardsWithoutASidecarWorkWithAWarning) {
+    std::filesystem::remove(data("my.json"));
+    const ProgramResult bytes = train("my", {"-x", "1", "-v", "0"});
+    EXPECT_EQ(bytes.status, 0) << bytes.err;
+    EXPECT_TRUE(contains(bytes.out, "vocabulary 50257,"));
+    EXPECT_TRUE(contains(bytes.err, "warning: ") && contains(bytes.err, "no token reaches 257")) << bytes.err;
+    write_tokens(folder / "llmc.bin", 1000, 400);
+    const ProgramResult others = train("my", {"-x", "1", "-v", "0", "-i", folder / "llmc.bin"});
+    EXPECT_EQ(others.status, 0) << others.err;
+    EXPECT_EQ(others.err, "");
+}
+
+TEST_F(Journey, ASidecarKeepsWhatElseIsInTheFile) {
+    write_whole_file(data("my.json"), {"{\"seed\": 7, \"tokenizer\": \"bytes\"}"});
+    prepare("my", {});
+    const std::string text = read_text(data("my.json"));
+    EXPECT_TRUE(contains(text, "\"seed\": 7") && contains(text, "\"vocab_size\": 257")) << text;
+    write_whole_file(data("my.json"), {"not JSON"});
+    expect_refused({bin("prepare_data"), "--out", folder / "data", "--name", "my", folder / "my.txt"},
+                   {"my.json is in the way"});
+    EXPECT_EQ(read_text(data("my.json")), "not JSON");
+}
+
+TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
+    ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "4"}).status, 0);
+    const ProgramResult made =
+        run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"});
+    ASSERT_EQ(made.status, 0) << made.err;
+    for (const char* file :
+         {"model.safetensors", "config.json", "vocab.json", "merges.txt", "tokenizer_config.json"})
+        EXPECT_TRUE(file_exists(folder / "hf" + "/" + file)) << file;
+    EXPECT_EQ(read_text(folder / "hf/merges.txt"), "#version: 0.2\no n\nc e\non ce\n");
+    auto text = [&](const std::string& model) {
+        return run_program({bin("generate"), "-e", model, "--device", "cpu", "-n", "9", "once more"}).out;
+    };
+    EXPECT_EQ(text(folder / "hf"), text(folder / "run"));
+    expect_refused({bin("train_gpt2"), "--export", "hf", folder / "other"}, {"--export", "-e"});
+    EXPECT_FALSE(file_exists(folder / "other"));
+
+    // tokenizer.json, as the library writes it
+    write_whole_file(folder / "hf/tokenizer.json",
+                     {R"({"model": {"merges": [["o", "n"], ["c", "e"], "on ce"], "vocab": )",
+                      read_text(folder / "hf/vocab.json"), "}}"});
+    remove_file(folder / "hf/vocab.json");
+    EXPECT_EQ(text(folder / "hf"), text(folder / "run"));
+}
+
+// The tokenizers library of Hugging Face, if it is there: LLMC_TEST_PYTHON names a Python that has it.
+TEST_F(Journey, AutoTokenizerLoadsTheExport) {
+    const char* named = getenv("LLMC_TEST_PYTHON");
+    const std::string python = named ? named : "python3";
+    if (run_program({"sh", "-c", python + " -c 'import transformers'"}).status != 0)
+        GTEST_SKIP() << python << " has no transformers library; LLMC_TEST_PYTHON names another Python";
+    ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "4"}).status, 0);
+    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}).status,
+              0);
+    const ProgramResult result =
+        run_program({python, "-c",
+                     "import sys, transformers\n"
+                     "tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])\n"
+                     "ids = tokenizer.encode('once on h\\u00e9')\n"
+                     "print(len(tokenizer), tokenizer.eos_token_id, ids, tokenizer.decode(ids))",
+                     folder / "hf"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out, "260 259 [258, 32, 256, 32, 104, 195, 169] once on h\xc3\xa9\n");
+}
+
+// --- a run's folder is a model ---
+
+TEST_F(Journey, ARunsFolderIsItsNewestGoodCheckpoint) {
+    ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "2", "-l", "0.1"}).status, 0);
+    const Words rest = {"--device", "cpu", "-n", "9", "once"};
+    auto generate = [&](const std::string& model) {
+        return run_program(with({bin("generate"), "-e", model}, rest));
+    };
+    const std::string newest = generate(folder / "run/model_00000004.bin").out,
+                      older = generate(folder / "run/model_00000002.bin").out;
+    EXPECT_EQ(generate(folder / "run").out, newest);
+    ASSERT_NE(newest, older);
+    damage(folder / "run/model_00000004.bin");
+    const ProgramResult fallback = generate(folder / "run");
+    EXPECT_EQ(fallback.out, older);
+    EXPECT_TRUE(contains(fallback.err, "checkpoint of step 4 is broken")) << fallback.err;
+    const ProgramResult tuned = train("my", {"-e", folder / "run", "-x", "1"});
+    EXPECT_EQ(tuned.status, 0) << tuned.err;
+
+    const std::string broken = folder / "run/model_00000004.bin";
+    const Words message = {"model_00000004.bin is damaged"};
+    expect_refused(with({bin("generate"), "-e", broken}, rest), message);
+    expect_refused({bin("eval"), "-e", broken, "--device", "cpu", "-i", data("my_val.bin")}, message);
+    expect_refused(trainer("my", {"-e", broken}), message);
+    expect_refused({bin("train_gpt2"), "-e", broken, "--export", "hf", folder / "hf"}, message);
+    expect_refused(with({bin("generate"), "-e", folder / "data"}, rest), {"no complete checkpoint"});
+    expect_refused(with({bin("generate"), "-e", folder / "nowhere"}, rest), {"no such file or folder"});
+}
+
+TEST_F(Journey, ResumesFromAnyWorkingDirectory) {
+    const Words first = with({"env", "-C", folder.path},
+                             {bin("train_gpt2"), "--device", "cpu", "-i", "data/my_train.bin", "-e", shape,
+                              "-b", "2", "-t", "16", "-x", "4", "-s", "0", "-o", "run", "-n", "2"});
+    ASSERT_EQ(run_program(first).status, 0);
+    const ProgramResult resumed = run_program(
+        {"env", "-C", "/", bin("train_gpt2"), "-o", folder / "run", "-y", "1", "-x", "6", "--device", "cpu"});
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_TRUE(contains(resumed.out, "step    6/6")) << resumed.out;
+    EXPECT_FALSE(contains(resumed.out, "train-data is")) << resumed.out;
+}
+
+TEST_F(Journey, PathsInAnOptionsFileAreRelativeToIt) {
+    create_folders(folder / "configs");
+    const std::string rest = "\nmodel=\"" + shape + "\"\nbatch-size=2\nsequence-length=16\nmax-steps=1\n";
+    write_whole_file(folder / "configs/new.toml", {"train-data=\"../data/my_train.bin\"", rest});
+    write_whole_file(folder / "configs/old.toml", {"train-data=\"data/my_train.bin\"", rest});
+    const ProgramResult relative = run_program(
+        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/new.toml"});
+    EXPECT_EQ(relative.status, 0) << relative.err;
+    const ProgramResult old =
+        run_program({"env", "-C", folder.path, bin("train_gpt2"), "--device", "cpu", "--config",
+                     "configs/old.toml"});  // relative to the current folder
+    EXPECT_EQ(old.status, 0) << old.err;
+    write_whole_file(folder / "configs/typo.toml", {"# a comment\nbatch-sze=3\n"});
+    expect_refused({bin("train_gpt2"), "--config", folder / "configs/typo.toml"},
+                   {"typo.toml, line 2: unknown option 'batch-sze' (did you mean --batch-size?)"});
+    write_whole_file(folder / "configs/value.toml", {"seed=1\n\nbatch-size=0\n"});
+    expect_refused({bin("train_gpt2"), "--config", folder / "configs/value.toml"},
+                   {"value.toml, line 3: --batch-size: 0 is not at least 1"});
+}
+
+TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
+    std::mt19937 random(1);  // nothing to learn: the validation loss rises
+    std::vector<uint16_t> noise(600);
+    for (uint16_t& token : noise) token = uint16_t(random() % 257);
+    write_token_shard(data("my_val.bin"), noise.data(), noise.size());
+    const Words options = {"-o", folder / "run", "-n", "5", "-nk", "1", "-v", "3", "-l", "0.02", "-x", "20"};
+    const ProgramResult run = train("my", with(options, {"--keep-best"}));
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(contains(run.out, "step 3 has the lowest validation loss so far")) << run.out;
+    EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{20, 3})) << run.out;
+    ASSERT_EQ(train("my", with(options, {"-y", "1", "-x", "25"})).status, 0);  // remembers it
+    EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{25, 3}));
+    expect_refused(trainer("my", {"--keep-best"}), {"--keep-best", "-o"});
+}
+
+// --- manners ---
+
+TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
+    struct Case {
+        Words options, parts;
+    };
+    const Case cases[] = {
+        {{"--batchsize", "3"}, {"unknown option --batchsize (did you mean --batch-size?)"}},
+        {{"--lr-schedule", "linear"}, {"did you mean --lr-scheduler?"}},
+        {{"words"}, {"unexpected argument 'words'"}},
+        {{"-b", "0"}, {"--batch-size: 0 is not at least 1"}},
+        {{"--seed", "-3"}, {"--seed: -3 is not at least 0"}},
+        {{"-l", "nan"}, {"--learning-rate: nan is not 0 to 1000"}},
+        {{"-y", "2"}, {"--resume: 2 "}},
+        {{"--beta2", "1"}, {"--beta2: 1 is not 0 to 0.999999"}},
+    };
+    for (const Case& c : cases) expect_refused(trainer("my", c.options), c.parts);
+    expect_refused({bin("generate"), "--tempratur", "3"}, {"did you mean --temperature?"});
+    expect_refused({bin("eval"), "-e", "d6", "-b", "0"}, {"--batch-size: 0 is not 1 to 1048576"});
+    expect_refused({bin("prepare_data"), "--val-tokens", "-1"}, {"--val-tokens: -1 is not at least 0"});
+    const ProgramResult warned = train("my", {"-u", "9"});
+    EXPECT_TRUE(contains(warned.err, "warning: -u 9: the warm-up is longer than the run of 4 steps"))
+        << warned.err;
+}
+
+TEST_F(Journey, EveryProgramHasTheUsualOptions) {
+    for (const char* name : {"train_gpt2", "eval", "generate", "prepare_data", "test_gpt2"}) {
+        const ProgramResult help = run_program({bin(name), "-h"});
+        EXPECT_EQ(help.status, 0) << name << help.err;
+        EXPECT_EQ(run_program({bin(name), "--help"}).out, help.out) << name;
+        for (const char* option : {"--help", "--version", "--threads"})
+            EXPECT_TRUE(contains(help.out, option)) << name << option;
+        EXPECT_FALSE(contains(help.out, "NONNEGATIVE")) << name;
+        EXPECT_TRUE(contains(run_program({bin(name), "--version"}).out, "commit")) << name;
+    }
+}
+
+TEST_F(Journey, DryRunNeedsNoData) {
+    const ProgramResult run =
+        run_program({bin("train_gpt2"), "--dry-run", "--device", "cpu", "-e", shape, "-b", "2", "-t", "16"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    for (const char* part : {"data: none", "the largest batch that fits is -b ", "tokens/s"})
+        EXPECT_TRUE(contains(run.out, part)) << part << run.out;
+    EXPECT_FALSE(contains(run.out, "epochs")) << run.out;
+}
+
+TEST_F(Journey, LinesAndOptimizerOptionsHaveAnEffect) {
+    const ProgramResult usual = train("my", {"-x", "6", "-v", "0"});
+    EXPECT_EQ(printed_losses(usual.out).size(), 6u);
+    const ProgramResult few = train("my", {"-x", "6", "-v", "0", "--log-every", "4"});
+    EXPECT_EQ(printed_losses(few.out).size(), 2u) << few.out;  // steps 4 and 6
+    for (const Words& change : std::vector<Words>{{"--beta1", "0.5"},
+                                                  {"--beta2", "0.5"},
+                                                  {"--eps", "0.1"},
+                                                  {"--grad-clip", "0.01", "--eps", "0.01"}}) {
+        const ProgramResult changed = train("my", with({"-x", "6", "-v", "0"}, change));
+        EXPECT_EQ(changed.status, 0) << changed.err;
+        EXPECT_NE(printed_losses(changed.out), printed_losses(usual.out)) << change[0];
+    }
+    const Words defaults = {"--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--grad-clip", "1"};
+    EXPECT_EQ(printed_losses(train("my", with({"-x", "6", "-v", "0"}, defaults)).out),
+              printed_losses(usual.out));
+}
