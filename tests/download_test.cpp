@@ -15,6 +15,7 @@
 #include "llmc/base/file.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/tokenizer.h"
+#include "llmc/distributed/communicator.h"
 #include "tests/run_program.h"
 
 // Serves files from memory, one connection at a time.
@@ -309,8 +310,12 @@ TEST_F(download, reproduce_124M_downloads_trains_and_resumes) {
     server.files["gpt2_124M_debug_state.bin"] = shard(7, 20240327);
     server.files["gpt2_tokenizer.bin"] = read_text(folder / "words");
     server.files["hellaswag_val.bin"] = read_text(folder / "examples");
-    auto reproduce = [&](const char* steps) {
+    auto reproduce = [&](const char* steps, const char* processes = "NP=1") {
         return run_program({"env",
+                            processes,
+                            "MPIRUN=mpirun --oversubscribe --bind-to none",
+                            "OMPI_ALLOW_RUN_AS_ROOT=1",
+                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                             "no_proxy=*",
                             "SHARDS=1",
                             "DATA=" + folder.path,
@@ -345,6 +350,11 @@ TEST_F(download, reproduce_124M_downloads_trains_and_resumes) {
     EXPECT_EQ(second.status, 0) << second.out << second.err;
     EXPECT_EQ(second.out.find("step    2/3"), std::string::npos) << second.out;
     EXPECT_NE(second.out.find("step    3/3"), std::string::npos) << second.out;
+    if (!built_with_mpi() || run_program({"env", "mpirun", "--version"}).status != 0) return;
+    const ProgramResult several = reproduce("4", "NP=2");
+    EXPECT_EQ(several.status, 0) << several.out << several.err;
+    EXPECT_NE(several.out.find("processes: 2"), std::string::npos) << several.out;
+    EXPECT_NE(several.out.find("4/4"), std::string::npos) << several.out;
 }
 
 TEST(reproduce_124M, wrong_use_gives_one_line) {
@@ -352,6 +362,7 @@ TEST(reproduce_124M, wrong_use_gives_one_line) {
     for (const auto& [setting, says] : {std::pair{"SHARDS=x", "not 'x'"},
                                         {"SHARDS=010", "not '010'"},
                                         {"SHARDS=1029", "from 1 to 1028, not '1029'"},
+                                        {"NP=two", "not 'two'"},
                                         {"BUILD=/nowhere", "run 'make build' first"}}) {
         const ProgramResult result = run_program({"env", "BUILD=" BINARY_DIR, "DATA=" + folder.path, setting,
                                                   SOURCE_DIR "/dev/reproduce_124M.sh"});
