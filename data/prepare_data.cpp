@@ -41,11 +41,14 @@ struct Options {
 // so on. The first shard stays in memory until its name is known.
 struct ShardWriter {
     std::string prefix;
-    uint64_t limit, total = 0;
+    uint64_t limit;
+    std::string name;  // of all splits
+    uint64_t total = 0;
     std::vector<uint16_t> waiting = {};
     std::vector<std::string> written = {};
 
     void flush(const std::string& path) {
+        if (written.empty()) forget_shards_tokenizer(name);  // until all shards are written
         write_token_shard(path, waiting.data(), waiting.size());
         printf("%s: %zu tokens\n", path.c_str(), waiting.size());
         written.push_back(path);
@@ -257,10 +260,9 @@ static void prepare(const Options& options) {
     for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(open_tokenizer(options.tokenizer));
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
-                        {prefix + "_val", options.shard_tokens},
-                        {prefix + "_train", options.shard_tokens},
+                        {prefix + "_val", options.shard_tokens, prefix},
+                        {prefix + "_train", options.shard_tokens, prefix},
                         ValidationDraw(options.val_fraction, options.seed)};
-    forget_shards_tokenizer(prefix);  // until all shards are written
     add_files(work, reader, tokenizers);
     check_split(work, options, files[0]);
     work.val.finish();

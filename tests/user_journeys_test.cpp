@@ -2,10 +2,12 @@
 // with data and model, a run's folder is a model, and messages name the option and what to do.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 
 #include "llmc/base/file.h"
 #include "llmc/data/tokenizer.h"
+#include "llmc/data/tokenizer_info.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
@@ -237,6 +239,46 @@ TEST_F(Journey, ResumesFromAnyWorkingDirectory) {
     EXPECT_FALSE(contains(resumed.out, "train-data is")) << resumed.out;
 }
 
+// The folder that -e named is needed once.
+TEST_F(Journey, ATunedRunResumesWithoutItsBase) {
+    ASSERT_EQ(train("my", {"-o", folder / "base", "-n", "4"}).status, 0);
+    Words tune = {bin("train_gpt2"),
+                  "--device",
+                  "cpu",
+                  "-i",
+                  data("my_train.bin"),
+                  "-j",
+                  data("my_val.bin"),
+                  "-e",
+                  folder / "base",
+                  "-b",
+                  "2",
+                  "-t",
+                  "16",
+                  "-s",
+                  "0",
+                  "-o",
+                  folder / "tuned",
+                  "-n",
+                  "2"};
+    const ProgramResult begun = run_program(with(tune, {"-x", "2"}));
+    ASSERT_EQ(begun.status, 0) << begun.err;
+    std::filesystem::remove_all(folder / "base");
+    const ProgramResult resumed =
+        run_program({bin("train_gpt2"), "-y", "1", "-o", folder / "tuned", "-x", "4"});
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_EQ(find_latest_checkpoint(folder / "tuned").step, 4);
+}
+
+// An attempt that fails before it writes a shard leaves the record of the shards that are there.
+TEST_F(Journey, AFailedPreparationKeepsTheRecord) {
+    const std::string record = read_whole_file(data("bpe.json"));
+    const ProgramResult failed = run_program({bin("prepare_data"), "--out", folder / "data", "--name", "bpe",
+                                              "--val-tokens", "1000000", folder / "my.txt"});
+    EXPECT_EQ(failed.status, 1) << failed.out;
+    EXPECT_EQ(read_whole_file(data("bpe.json")), record);
+}
+
 TEST_F(Journey, PathsInAnOptionsFileAreRelativeToIt) {
     create_folders(folder / "configs");
     const std::string rest = "\nmodel=\"" + shape + "\"\nbatch-size=2\nsequence-length=16\nmax-steps=1\n";
@@ -273,6 +315,11 @@ TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
 }
 
 // --- manners ---
+
+TEST(TokenizerInfo, OfANameThatEndsLikeASplit) {
+    EXPECT_EQ(sidecar_of("d/web_val_train_000001.bin"), "d/web_val.json");
+    EXPECT_EQ(sidecar_of("d/web_val.bin"), "d/web.json");
+}
 
 TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
     struct Case {

@@ -97,6 +97,7 @@ const char* not_text(std::string_view start) {
         {"\x89PNG"sv, "a picture"},
         {"\xff\xd8\xff"sv, "a picture"},
         {"GIF8"sv, "a picture"},
+        {"\x04\x22\x4d\x18"sv, "compressed by lz4 (unpack it first: lz4 -d)"},
         {"PAR1"sv, "Parquet (convert it to JSONL first)"},
         {"ARROW1"sv, "Arrow (convert it to JSONL first)"},
         {"SQLite format 3\0"sv, "a database"},
@@ -115,6 +116,11 @@ static void refuse_binary(const std::string& path, std::string_view start) {
     if (const char* what = not_text(start)) fail("%s is not text: it is %s", path.c_str(), what);
 }
 
+// pzstd begins with a frame of zstd that readers skip.
+static bool has_skippable_frame(std::string_view start) {
+    return start.size() >= 4 && (start[0] & 0xf0) == 0x50 && start.substr(1, 3) == "\x2a\x4d\x18";
+}
+
 // --- the file ---
 
 TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input" : name) {
@@ -124,7 +130,7 @@ TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input
     start.resize(read_raw(start.data(), start.size()));
     if (start.starts_with("\x1f\x8b"))
         decompressor = std::make_unique<Gzip>(std::move(start));
-    else if (start.starts_with("\x28\xb5\x2f\xfd"))
+    else if (start.starts_with("\x28\xb5\x2f\xfd") || has_skippable_frame(start))
         decompressor = std::make_unique<Zstd>(std::move(start));
     if (decompressor) {
         start.assign(start_bytes, '\0');
@@ -192,8 +198,9 @@ std::vector<std::string> files_below(const std::vector<std::string>& paths) {
         fs::recursive_directory_iterator entry(path, error), end;
         for (; !error && entry != end; entry.increment(error)) {
             const bool hidden = entry->path().filename().string().starts_with('.');
-            if (hidden && entry->is_directory()) entry.disable_recursion_pending();
-            if (!hidden && entry->is_regular_file()) found.push_back(entry->path().string());
+            std::error_code unreadable;  // such as a loop of symbolic links
+            if (hidden && entry->is_directory(unreadable)) entry.disable_recursion_pending();
+            if (!hidden && entry->is_regular_file(unreadable)) found.push_back(entry->path().string());
         }
         if (error) fail("cannot read the folder %s: %s", path.c_str(), error.message().c_str());
         if (found.empty()) fail("the folder %s has no file", path.c_str());

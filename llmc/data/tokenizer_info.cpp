@@ -120,7 +120,10 @@ std::string sidecar_of(const std::string& shard) {
         name.find_first_not_of("0123456789", numbered + 1) == std::string::npos)
         name.resize(numbered);
     for (const char* part : {"_train", "_val"})
-        if (name.ends_with(part)) name.resize(name.size() - std::string(part).size());
+        if (name.ends_with(part)) {
+            name.resize(name.size() - std::string(part).size());
+            break;
+        }
     return (fs::path(shard).parent_path() / (name + ".json")).string();
 }
 
@@ -183,9 +186,14 @@ std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
     std::vector<std::string> places = {info.file.empty() ? "bytes" : info.file,
                                        usual_tokenizer({fs::path(info.file).parent_path().string()})};
     for (const std::string& place : places) {
-        if (place.empty() || (place != "bytes" && !fs::exists(place))) continue;
-        Tokenizer tokenizer = open_tokenizer(place);
-        if (info_of(tokenizer).checksum == info.checksum) return tokenizer;
+        std::error_code error;
+        if (place.empty() || (place != "bytes" && !fs::exists(place, error))) continue;
+        try {
+            Tokenizer tokenizer = open_tokenizer(place);
+            if (info_of(tokenizer).checksum == info.checksum) return tokenizer;
+        } catch (const Error&) {
+            // another file has this name now
+        }
     }
     return std::nullopt;
 }

@@ -36,10 +36,10 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model) {
 
 // The step in the name of a checkpoint's file; -1 if it has another name.
 static int step_of(const fs::path& file) {
-    int step = -1, length = 0;
+    int step = -1;
     const std::string name = file.filename().string();
-    const bool matches = sscanf(name.c_str(), "model_%8d.bin%n", &step, &length) == 1;
-    return matches && size_t(length) == name.size() ? step : -1;
+    const bool matches = sscanf(name.c_str(), "model_%8d.bin", &step) == 1 && step >= 0;
+    return matches && fs::path(model_path(".", step)).filename() == name ? step : -1;
 }
 
 static ModelSource find_file(const std::string& name, const std::string& path) {

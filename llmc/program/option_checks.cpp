@@ -41,7 +41,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     if (!may_be_unknown) return error.what();
     const std::vector<std::string> rest = app.remaining(true);
     for (const std::string& word : rest)
-        if (word.size() > 1 && word[0] == '-' && !isdigit(word[1])) {
+        if (word.size() > 1 && word[0] == '-' && !isdigit(static_cast<unsigned char>(word[1]))) {
             const std::string name = word.substr(0, word.find('='));
             return "unknown option " + name + nearest_option(app, name);
         }

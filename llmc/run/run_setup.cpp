@@ -1,5 +1,7 @@
 #include "llmc/run/run_setup.h"
 
+#include <filesystem>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -26,7 +28,9 @@ ModelConfig new_config(const Options& o, const ModelSource& model, const std::op
 static ModelConfig resumed_config(const Options& o, int step, const std::optional<TokenizerInfo>& data) {
     const ModelConfig config = read_model_header(model_path(o.output, step));
     const bool is_folder = names_model_file(o.model) && !is_model_file(o.model);
-    if (!o.model_given || is_folder || (is_model_file(o.model) && !file_exists(o.model))) return config;
+    const bool is_path = is_model_file(o.model) || o.model.find('/') != std::string::npos;
+    const bool is_gone = is_path && !std::filesystem::exists(o.model);  // the run does not need it any more
+    if (!o.model_given || is_folder || is_gone) return config;
     const ModelSource model = {
         .name = o.model, .path = o.model, .is_file = is_model_file(o.model), .tokenizer = {}};
     const ModelConfig asked = new_config(o, model, data);

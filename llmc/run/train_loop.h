@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "llmc/base/signals.h"
+#include "llmc/base/warning.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/distributed/communicator.h"
 #include "llmc/model/schedulers.h"
@@ -36,6 +37,7 @@ struct Run {
     int healthy = inputs.start.state.healthy_checkpoint;        // as in RunState
     int best = inputs.start.state.best_checkpoint;              // the same
     double best_loss = inputs.start.state.best_loss;
+    bool saved_for_best = false;  // --keep-best alone has written the best checkpoint
 
     // A batch that was read while the GPU ran the step before; `position` is where it begins.
     struct Batch {
@@ -315,7 +317,7 @@ float Run<Real>::validate(int step) {
 }
 
 // --keep-best: saves the step's checkpoint if its validation loss is the lowest. The one that it replaces
-// goes, unless -n would have written it.
+// goes if it was saved for this reason only.
 template <class Real>
 void Run<Real>::keep_if_best(int step, float loss) {
     if (!options.keep_best || step == 0 || !std::isfinite(loss)) return;
@@ -324,9 +326,13 @@ void Run<Real>::keep_if_best(int step, float loss) {
     best = step;
     best_loss = loss;
     if (job.rank > 0) return;
+    const bool previous_is_extra = std::exchange(saved_for_best, saved != step);
     saved == step ? prune(step) : save(step, position());
     printf("step %d has the lowest validation loss so far, %f; its checkpoint is kept\n", step, loss);
-    const bool scheduled = options.checkpoint_every && previous % options.checkpoint_every == 0;
-    const bool needed = previous < 0 || previous == step || previous == healthy || scheduled;
-    if (!needed) delete_checkpoint(options.output, previous);
+    if (!previous_is_extra || previous == healthy) return;
+    try {
+        delete_checkpoint(options.output, previous);
+    } catch (const Error& error) {
+        warn(error.what());
+    }
 }

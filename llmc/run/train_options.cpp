@@ -111,7 +111,7 @@ static void add_training_options(CLI::App& app, Options& o) {
         ->check(between(0, 0.999999))
         ->capture_default_str();
     app.add_option("--eps", o.epsilon, "AdamW: added to the denominator")
-        ->check(between(0, 1))
+        ->check(between(1e-18, 1))  // 0 divides 0 by 0 where there was no gradient
         ->capture_default_str();
     app.add_option("--grad-clip", o.gradient_clip, "largest norm of the gradient; 0: not clipped")
         ->check(number_check(0, 1e9, "at least 0"))
@@ -386,7 +386,7 @@ static int line_of(const std::string& text, const std::string& option) {
         const size_t start = line.find_first_not_of(" \t");
         if (start == std::string::npos || !line.substr(start).starts_with(option)) continue;
         const std::string rest = line.substr(start + option.size());
-        if (rest.empty() || !(isalnum(rest[0]) || rest[0] == '-')) return number;
+        if (rest.empty() || !(isalnum(static_cast<unsigned char>(rest[0])) || rest[0] == '-')) return number;
     }
     return 0;
 }
