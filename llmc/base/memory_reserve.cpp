@@ -15,6 +15,6 @@ static void free_reserve() {
 }
 
 void reserve_memory() {
-    reserve = malloc(1 << 20);
+    if (!reserve) reserve = malloc(1 << 20);
     std::set_new_handler(free_reserve);
 }
