@@ -1,7 +1,11 @@
 // The program generate: prompts from all sources, reproducible texts, texts longer than the model's context,
 // and bad input. The stream that prints whole characters.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pty.h>
+
+#include <algorithm>
+#include <csignal>
 
 #include "llmc/base/file.h"
 #include "llmc/data/text_stream.h"
@@ -206,14 +210,24 @@ static std::string on_terminal(std::vector<std::string> arguments, const std::st
         _exit(127);
     }
     if (child < 0) return "";
-    std::string shown;
+    std::string shown, line;
     char chunk[4096];
     size_t sent = 0;
-    for (ssize_t count; (count = read(terminal, chunk, sizeof chunk)) > 0;) {
+    auto type_line = [&] { return write(terminal, line.data(), line.size()); };
+    for (int silences = 0;;) {
+        pollfd waiting = {terminal, POLLIN, 0};
+        if (poll(&waiting, 1, 3000) == 0) {  // a change of the terminal's mode can discard what was typed
+            if (++silences == 20) kill(child, SIGKILL);
+            if (!line.empty()) type_line();
+            continue;
+        }
+        const ssize_t count = read(terminal, chunk, sizeof chunk);
+        if (count <= 0) break;
         shown.append(chunk, size_t(count));
         if (shown.ends_with("> ") && sent < typed.size()) {  // types a line when it is asked for
-            const size_t end = std::min(typed.find('\n', sent), typed.size() - 1) + 1;
-            sent += size_t(std::max<ssize_t>(0, write(terminal, &typed[sent], end - sent)));
+            line = typed.substr(sent, std::min(typed.find('\n', sent), typed.size() - 1) + 1 - sent);
+            sent += line.size();
+            type_line();
         }
     }
     close(terminal);
