@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -80,12 +81,28 @@ int report_error(const char* program, const std::exception& error) {
     return 1;
 }
 
+// For exceptions that reach no main(): those of a thread in a parallel region, when memory runs out there.
+[[noreturn]] static void end_with_one_line() {
+    const std::exception_ptr thrown = std::current_exception();
+    if (!thrown) abort();
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+        report_error(program_name.c_str(), error);
+    } catch (...) {
+        fprintf(stderr, "%s: an unknown exception\n", program_name.c_str());
+    }
+    fflush(stdout);
+    _exit(1);
+}
+
 void start_program(char** argv) {
     open_standard_descriptors();
     wait_briefly(argv);
     reserve_memory();
     const char* slash = strrchr(argv[0], '/');
     program_name = printable(slash ? slash + 1 : argv[0]);
+    std::set_terminate(end_with_one_line);
     std::signal(SIGXFSZ, SIG_IGN);
     setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     std::atexit(check_output);
