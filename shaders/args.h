@@ -128,9 +128,10 @@ const int EPILOGUE_GELU_SLOPE = 3;  // outp = a b * GELU'(other)
 const int EPILOGUE_ADD = 4;         // outp += a b
 const int EPILOGUE_PARTIAL = 5;     // partials[split] = a b, summed over that split of K
 
-struct TransposeArgs {
-    Reals outp, inp;  // (columns, rows), (rows, columns)
-    int rows, columns;
+// Packs a weight as operand B (K, N) of a GEMM: packed_weight.glsl.
+struct PackWeightArgs {
+    Reals outp, inp;
+    int K, N;
 };
 
 struct MatmulDbiasArgs {

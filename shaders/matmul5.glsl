@@ -1,8 +1,5 @@
-// GEMM on cooperative matrices: (M, N) = a b, summed over K. A workgroup computes a TILE_M x TILE_N tile;
-// each of its subgroups computes SUBGROUP_M x SUBGROUP_N of it, in fragments of FM x FN with fp32
-// accumulators in registers. Each main-loop iteration covers TILE_K of K, whose operands pass through
-// shared memory. All sizes are specialization constants, so strides fold into addresses: on an H200, this
-// makes the kernel a third faster.
+// GEMM on cooperative matrices: (M, N) = a b, summed over K, in tiles (matmul_tile.glsl). Each main-loop
+// iteration covers TILE_K of K, whose operands pass through shared memory.
 //
 // The order of operations within an iteration makes the kernel fast there (docs/experiments.md lists what
 // failed). All operand fragments are loaded into registers; after that, a barrier frees the shared memory.
@@ -17,24 +14,9 @@
 // The including file gives the operand layouts. A_M_MAJOR: a is (K, M), contiguous along M; otherwise it is
 // (M, K), contiguous along K. B_N_MAJOR: b is (K, N), contiguous along N; otherwise it is (N, K),
 // contiguous along K. A contiguous dimension is a multiple of 8.
-#include "gelu.glsl"
+#include "matmul_tile.glsl"
 
-layout(constant_id = 4) const uint TILE_M = 128;
-layout(constant_id = 5) const uint TILE_N = 128;
-layout(constant_id = 6) const uint TILE_K = 32;
-layout(constant_id = 7) const uint SUBGROUP_M = 64;
-layout(constant_id = 8) const uint SUBGROUP_N = 64;
 layout(constant_id = 9) const uint EARLY_STEPS = 1;  // steps of FK that run before shared memory is refilled
-// Rows of tiles per panel. Consecutive workgroups walk a panel column by column and so share operands in L2.
-layout(constant_id = 10) const uint PANEL = 8;
-layout(constant_id = 11) const uint M = 8;
-layout(constant_id = 12) const uint N = 8;
-layout(constant_id = 13) const uint K = 8;
-layout(constant_id = 14) const bool GUARDED = true;  // tiles may exceed the operands
-layout(constant_id = 15) const uint EPILOGUE = 0;    // EPILOGUE_... of args.h
-layout(constant_id = 16) const uint K_GROUPS = 1;    // or 2; a divisor of SUBGROUP_M / FM
-
-layout(push_constant, scalar) uniform Push { MatmulMatrixArgs args; };
 
 // Operands in shared memory: lines of 16-byte chunks of 8 elements, in the order of global memory. Each
 // line is padded by one chunk to an odd number, which spreads the rows of a fragment over the banks.
@@ -49,39 +31,9 @@ const uint B_ADVANCE = TILE_K * (B_N_MAJOR ? N : 1) * REAL_BYTES;
 const uint A_LAYOUT = A_M_MAJOR ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
 const uint B_LAYOUT = B_N_MAJOR ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
 
-// Fragments of a subgroup, and the steps of FK that it computes per iteration.
-const uint FRAGMENTS_M = SUBGROUP_M / FM, FRAGMENTS_N = SUBGROUP_N / FN;
-const uint FRAGMENTS = FRAGMENTS_M * FRAGMENTS_N;
-const uint STEPS = TILE_K / FK / K_GROUPS;
-const uint SUBGROUPS = (TILE_M / SUBGROUP_M) * (TILE_N / SUBGROUP_N);  // per k_group
-const uint LANES = BLOCK / (SUBGROUPS * K_GROUPS);                     // invocations per subgroup
+#include "matmul_epilogue.glsl"
 
-// Each subgroup stages its results in a strip of shared memory, FM rows at a time, so that it accesses
-// global memory in chunks of 16 bytes. A row of the strip holds SUBGROUP_N elements of the storage type, or
-// of fp32 for split-K partial sums. With K_GROUPS, each k_group writes every K_GROUPS-th strip.
-const uint ROW_CHUNKS = SUBGROUP_N / (EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8), STRIP_STRIDE = ROW_CHUNKS + 1;
-const uint STRIP_SIZE = FM * STRIP_STRIDE, STRIPS_SIZE = SUBGROUPS * K_GROUPS * STRIP_SIZE;
-const uint STRIPS = FRAGMENTS_M / K_GROUPS;            // per subgroup
-const uint STRIP_ACCESSES = FM * ROW_CHUNKS / LANES;   // chunks of a strip per invocation
-const uint RESULT_ACCESSES = STRIP_ACCESSES * STRIPS;  // of all strips
-
-// To be added up, k_groups exchange half of their accumulators in fp32, fragment by fragment.
-const uint FRAGMENT_CHUNKS = FM * FN / 4;
-const uint EXCHANGE_SIZE = K_GROUPS / 2 * SUBGROUPS * FRAGMENTS * FRAGMENT_CHUNKS;
-const uint OPERANDS_OR_STRIPS_SIZE = STRIPS_SIZE > OPERANDS_SIZE ? STRIPS_SIZE : OPERANDS_SIZE;
-
-shared uvec4 smem[EXCHANGE_SIZE > OPERANDS_OR_STRIPS_SIZE ? EXCHANGE_SIZE : OPERANDS_OR_STRIPS_SIZE];
-
-FragmentSum accumulators[FRAGMENTS];
 uvec4 prefetched_a[A_LOADS], prefetched_b[B_LOADS];
-
-// What a subgroup computes.
-struct Position {
-    uint m, n;                    // first row and column of the workgroup's tile
-    uint subgroup_m, subgroup_n;  // of the subgroup's part, within the tile
-    uint split, k_end;            // split of K, and its end
-    uint k_group;
-};
 
 // The line that invocation i loads, among `at_once`, permuted to avoid bank conflicts if a line has 64 or 32
 // bytes: eight invocations that store to shared memory together then take lines that are 4 or 2 apart.
@@ -99,11 +51,6 @@ uvec2 first_load_a() {
 uvec2 first_load_b() {
     return uvec2(permuted_line(gl_LocalInvocationID.x / B_CHUNKS, B_CHUNKS, B_LINES_PER_LOAD),
                  gl_LocalInvocationID.x % B_CHUNKS);
-}
-
-// The address of an operand's chunk; its lines have `width` elements.
-uint64_t chunk_address(Reals p, uint line, uint width, uint chunk) {
-    return uint64_t(p) + (uint64_t(line) * (width / 8) + chunk) * 16;
 }
 
 // Prefetches the operands of the iteration at k into registers. a and b are the addresses of this
@@ -178,26 +125,6 @@ void main_loop(Position p, uint begin) {
     }
 }
 
-// Sets each row of the accumulators to the bias, in k_group 0, or to zero. The bias passes through shared
-// memory in fp32. Loading a fragment with a row stride of 0 broadcasts it to all rows.
-void initialize_accumulators(Position p) {
-    [[unroll]] for (uint i = 0; i < FRAGMENTS; i++) accumulators[i] = FragmentSum(0.0);
-    if (EPILOGUE != EPILOGUE_BIAS && EPILOGUE != EPILOGUE_GELU) return;
-    for (uint i = gl_LocalInvocationID.x; i < TILE_N / 4; i += BLOCK) {
-        const uint n = p.n + 4 * i;
-        smem[i] = floatBitsToUint(!GUARDED || n < N ? load4(args.bias, n / 4) : vec4(0));
-    }
-    barrier();
-    if (p.k_group == 0)
-        [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
-            coopMatLoad(accumulators[j], smem, p.subgroup_n / 4 + j * FN / 4, 0,
-                        gl_CooperativeMatrixLayoutRowMajor);
-            [[unroll]] for (uint i = 1; i < FRAGMENTS_M; i++)
-                accumulators[i * FRAGMENTS_N + j] = accumulators[j];
-        }
-    barrier();
-}
-
 // Adds up the accumulators of two k_groups. Each k_group gets every other strip of FM rows: it receives the
 // other k_group's accumulators of these rows, and keeps the sums as its first fragments.
 void reduce_k_groups(Position p) {
@@ -220,117 +147,11 @@ void reduce_k_groups(Position p) {
     barrier();
 }
 
-// --- epilogue: results, one strip of FM rows at a time ---
-
-uint strip_start() { return gl_SubgroupID * STRIP_SIZE; }
-uint strip_index(uint access) {
-    const uint e = access * LANES + gl_SubgroupInvocationID;
-    return strip_start() + e / ROW_CHUNKS * STRIP_STRIDE + e % ROW_CHUNKS;
-}
-// Row and chunk of the result for this invocation's access to its subgroup's strip i.
-uvec2 result_position(Position p, uint i, uint access) {
-    const uint e = access * LANES + gl_SubgroupInvocationID, per_chunk = EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8;
-    return uvec2(p.m + p.subgroup_m + (i * K_GROUPS + p.k_group) * FM + e / ROW_CHUNKS,
-                 (p.n + p.subgroup_n) / per_chunk + e % ROW_CHUNKS);
-}
-bool in_result(uvec2 at) {
-    return !GUARDED || (at.x < M && at.y < N / (EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8));
-}
-
-// Writes strip i of the accumulators to outp, rounded to the storage type.
-void store_strip(Reals outp, Position p, uint i) {
-    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
-        coopMatStore(round_fragment(accumulators[i * FRAGMENTS_N + j]), smem, strip_start() + j * FN / 8,
-                     STRIP_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
-    subgroupBarrier();
-    [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
-        const uvec2 at = result_position(p, i, access);
-        if (in_result(at)) Reals8(uint64_t(outp)).x[at.x * (N / 8) + at.y] = smem[strip_index(access)];
-    }
-    subgroupBarrier();
-}
-
-// Writes strip i to the split's partial sums, in fp32.
-void store_partial_strip(Position p, uint i) {
-    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
-        coopMatStore(accumulators[i * FRAGMENTS_N + j], smem, strip_start() + j * FN / 4, STRIP_STRIDE,
-                     gl_CooperativeMatrixLayoutRowMajor);
-    subgroupBarrier();
-    [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
-        const uvec2 at = result_position(p, i, access);
-        if (in_result(at))
-            Floats4(uint64_t(args.partials)).x[(p.split * M + at.x) * (N / 4) + at.y] =
-                uintBitsToFloat(smem[strip_index(access)]);
-    }
-    subgroupBarrier();
-}
-
-// Combines strip i of the accumulators with values that were loaded from global memory.
-void combine_strip(uvec4 values[RESULT_ACCESSES], uint i) {
-    [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++)
-        smem[strip_index(access)] = values[i * STRIP_ACCESSES + access];
-    subgroupBarrier();
-    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
-        FragmentResult stored;
-        coopMatLoad(stored, smem, strip_start() + j * FN / 8, STRIP_STRIDE,
-                    gl_CooperativeMatrixLayoutRowMajor);
-        FragmentSum other = FragmentSum(stored);
-        if (EPILOGUE == EPILOGUE_ADD)
-            accumulators[i * FRAGMENTS_N + j] += other;
-        else
-            for (int e = 0; e < other.length(); e++)
-                accumulators[i * FRAGMENTS_N + j][e] *= fast_gelu_slope(other[e]);
-    }
-    subgroupBarrier();
-}
-
 void main() {
-    const uint tiles_m = (M + TILE_M - 1) / TILE_M, tiles_n = (N + TILE_N - 1) / TILE_N;
-    const uint split = group_index() / (tiles_m * tiles_n), i_tile = group_index() % (tiles_m * tiles_n);
-    if (split >= args.splits) return;
-    const uint first = i_tile / (PANEL * tiles_n) * PANEL, height = min(PANEL, tiles_m - first);
-    const uint in_panel = i_tile % (PANEL * tiles_n);
-    const uint begin = split * args.k_per_split;
-    const Position p =
-        Position((first + in_panel % height) * TILE_M, in_panel / height * TILE_N,
-                 gl_SubgroupID % (TILE_M / SUBGROUP_M) * SUBGROUP_M,
-                 gl_SubgroupID % SUBGROUPS / (TILE_M / SUBGROUP_M) * SUBGROUP_N, split,
-                 min(begin + args.k_per_split, K), gl_SubgroupID / SUBGROUPS);
+    const Position p = position();
+    if (p.split >= args.splits) return;
     initialize_accumulators(p);
-    main_loop(p, begin);
+    main_loop(p, p.split * args.k_per_split);
     if (K_GROUPS > 1) reduce_k_groups(p);
-
-    if (EPILOGUE == EPILOGUE_PARTIAL) {
-        [[unroll]] for (uint i = 0; i < STRIPS; i++) store_partial_strip(p, i);
-        return;
-    }
-    uvec4 others[RESULT_ACCESSES];  // all loads are in flight at once
-    if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD)
-        [[unroll]] for (uint i = 0; i < RESULT_ACCESSES; i++) {
-            const uvec2 at = result_position(p, i / STRIP_ACCESSES, i % STRIP_ACCESSES);
-            const uint64_t from = uint64_t(EPILOGUE == EPILOGUE_ADD ? args.outp : args.other);
-            others[i] = in_result(at) ? Reals8(from).x[at.x * (N / 8) + at.y] : uvec4(0);
-        }
-    [[unroll]] for (uint i = 0; i < STRIPS; i++) {
-        if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD) combine_strip(others, i);
-        if (EPILOGUE == EPILOGUE_GELU) {
-            store_strip(args.other, p, i);
-            [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
-                // GELU of the rounded values, so that recomputing it from memory is bit-identical.
-#ifdef REAL_BF16
-                accumulators[i * FRAGMENTS_N + j] =
-                    FragmentSum(round_fragment(accumulators[i * FRAGMENTS_N + j]));
-#else
-                FragmentResult stored;  // loaded again, because compilers drop a conversion to fp16 and back
-                coopMatLoad(stored, smem, strip_start() + j * FN / 8, STRIP_STRIDE,
-                            gl_CooperativeMatrixLayoutRowMajor);
-                accumulators[i * FRAGMENTS_N + j] = FragmentSum(stored);
-#endif
-                for (int e = 0; e < accumulators[i * FRAGMENTS_N + j].length(); e++)
-                    accumulators[i * FRAGMENTS_N + j][e] = fast_gelu(accumulators[i * FRAGMENTS_N + j][e]);
-            }
-            subgroupBarrier();
-        }
-        store_strip(args.outp, p, i);
-    }
+    finish(p);
 }

@@ -4,7 +4,6 @@
 
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/gradient_sum.h"
-#include "llmc/layers/transpose.h"
 #include "llmc/model/decoder.h"
 #include "llmc/model/train_step.h"
 
@@ -72,10 +71,14 @@ static std::vector<Tile> fitting_tiles(LaunchPad& pad, const GemmShape& gemm) {
 template <class Real, class Params>
 static void give_matmul_versions(LaunchPad& pad, const std::vector<KernelVersion<Params, Tile>>& versions,
                                  const Params& params, const GemmShape& gemm) {
-    const std::string last = versions.back().name;  // on tensor cores
+    GemmShape packed = gemm;
+    packed.layout = GemmLayout::packed;
     for (const auto& version : versions) {
-        const bool tensor_cores = version.name == last;
-        for (const Tile tile : tensor_cores ? fitting_tiles<Real>(pad, gemm) : version.configs) {
+        const std::string_view name = version.name;
+        const std::vector<Tile> tiles = name.starts_with("matmul5") ? fitting_tiles<Real>(pad, gemm)
+                                        : name == "matmul6"         ? fitting_tiles<Real>(pad, packed)
+                                                                    : version.configs;
+        for (const Tile tile : tiles) {
             const uint32_t block = version.name == versions[2].name && tile.m == 32 ? 256 : tile.m * tile.n;
             if (tile.m > 16 || block <= pad.limits().max_block) version.launch(pad, params, tile);
         }
@@ -186,8 +189,6 @@ static void give_elementwise(VersionSizes<Real>& s) {
     give_versions<GeluForward<Real>>(s.pad, gelu_forward_versions<Real>(), {.out = out, .inp = in, .n = n});
     give_versions<GeluBackward<Real>>(s.pad, gelu_backward_versions<Real>(),
                                       {.dinp = out, .inp = in, .dout = s.reals(n), .n = n});
-    give_versions<Transpose<Real>>(s.pad, transpose_versions<Real>(),
-                                   {.out = out, .inp = in, .rows = s.num_rows, .columns = s.C});
     give_versions<GradientSum<Real>>(s.pad, gradient_sum_versions<Real>(),
                                      {.out = out,
                                       .inp = in,

@@ -3,11 +3,11 @@
 #include "dev/vulkan/bench.h"
 #include "llmc/layers/matmul.h"
 
-// With many rows, versions 1, 2 and 4 take half a second per launch. Version 5 serves the 16-bit types only,
-// and they are measured with no other.
+// With many rows, versions 1, 2 and 4 take half a second per launch. Versions 5 and 6 serve the 16-bit types
+// only, and they are measured with no other.
 template <class Real>
 static bool is_skipped(const char* version, int num_rows) {
-    const bool is_fp32 = std::is_same_v<Real, float>, tensor_core = !strncmp(version, "matmul5", 7);
+    const bool is_fp32 = std::is_same_v<Real, float>, tensor_core = version[6] >= '5' && version[6] <= '6';
     return tensor_core ? is_fp32 : !is_fp32 || (num_rows > 4096 && version[strlen(version) - 1] != '3');
 }
 

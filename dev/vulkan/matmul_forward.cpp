@@ -3,11 +3,11 @@
 
 #include "dev/vulkan/bench.h"
 
-// With many rows, versions 1, 2 and 4 take half a second per launch. Version 5 serves the 16-bit types only,
-// and they are measured with no other.
+// With many rows, versions 1, 2 and 4 take half a second per launch. Versions 5 and 6 serve the 16-bit types
+// only, and they are measured with no other.
 template <class Real>
 static bool is_skipped(const char* version, int num_rows) {
-    const bool is_fp32 = std::is_same_v<Real, float>, tensor_core = !strncmp(version, "matmul5", 7);
+    const bool is_fp32 = std::is_same_v<Real, float>, tensor_core = version[6] >= '5' && version[6] <= '6';
     return tensor_core ? is_fp32 : !is_fp32 || (num_rows > 4096 && version[strlen(version) - 1] != '3');
 }
 
@@ -37,7 +37,7 @@ static void register_shape(int num_rows, int C, int OC) {
                           return [=] { version.launch(*bench().pad, p, tile); };
                       });
         }
-    // the function that training calls, which from 16384 rows on transposes the weight first
+    // the function that training calls
     for (const bool gelu : {false, true})
         bench_gpu(
             format_string("matmul%s_forward/%s/%s", gelu ? "_gelu" : "", real_name<Real>(), shape.c_str()),

@@ -2,6 +2,7 @@
 #include "llmc/gemm/tensor_core.h"
 
 #include <algorithm>
+#include <span>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/gemm/split_k.h"
@@ -24,12 +25,20 @@ static const TileShape tile_shapes[] = {
     {{128, 128}, 4, 4, 2, 2, 1, 2, 2, 2, 0.92}, {{64, 64}, 2, 2, 2, 2, 1, 4, 0, 2, 0.65},
     {{64, 96}, 2, 3, 2, 2, 2, 8, 0, 1, 1.2},    {{32, 64}, 2, 2, 1, 2, 2, 8, 0, 1, 0.6}};
 
+// From a packed weight: the fastest of 150 variants that were measured on an H200 (docs/experiments.md).
+static const TileShape packed_tile_shapes[] = {{{64, 256}, 4, 4, 1, 4, 1, 8, 0, 2, 2.2}};
+
+static std::span<const TileShape> shapes_of(GemmLayout layout) {
+    if (layout == GemmLayout::packed) return packed_tile_shapes;
+    return tile_shapes;
+}
+
 // The cost model, measured on an H200. FOLDED: the layer that reads the result reduces the partials.
 static const int MAX_SPLITS = 32, DEFAULT_COMPUTE_UNITS = 132;
 static const double WORKGROUP_START_US = 3, REDUCTION_US = 4, FOLDED_REDUCTION_US = 1, BYTES_PER_US = 3e6;
 
-static const TileShape& find_shape(Tile tile) {
-    for (const TileShape& shape : tile_shapes)
+static const TileShape& find_shape(GemmLayout layout, Tile tile) {
+    for (const TileShape& shape : shapes_of(layout))
         if (shape.tile == tile) return shape;
     fail("tensor-core GEMMs have no tile of %d x %d", tile.m, tile.n);
 }
@@ -41,7 +50,17 @@ static int concurrent_workgroups(const LaunchPad& pad, const TileShape& shape) {
 }
 
 static const char* kernel_of(GemmLayout layout) {
-    return layout == GemmLayout::nt ? "matmul5_nt" : layout == GemmLayout::nn ? "matmul5_nn" : "matmul5_tn";
+    switch (layout) {
+        case GemmLayout::nt:
+            return "matmul5_nt";
+        case GemmLayout::nn:
+            return "matmul5_nn";
+        case GemmLayout::tn:
+            return "matmul5_tn";
+        case GemmLayout::packed:
+            return "matmul6";
+    }
+    fail("no such layout");
 }
 
 // An N-major operand of 96 columns cannot be divided evenly among the invocations that load it.
@@ -51,22 +70,16 @@ static bool has_shape(GemmLayout layout, const TileShape& shape) {
 
 std::vector<Tile> tensor_core_tiles(GemmLayout layout) {
     std::vector<Tile> tiles;
-    for (const TileShape& shape : tile_shapes)
+    for (const TileShape& shape : shapes_of(layout))
         if (has_shape(layout, shape)) tiles.push_back(shape.tile);
     return tiles;
 }
 
-int k_groups(Tile tile) { return int(find_shape(tile).k_groups); }
+int k_groups(GemmLayout layout, Tile tile) { return int(find_shape(layout, tile).k_groups); }
 
 template <class Real>
 bool on_tensor_cores(const LaunchPad& pad, int C, int OC) {
     return pad.limits().fragment<Real>() && C % 8 == 0 && OC % 8 == 0;
-}
-
-// On an H200 a GEMM of 65536 rows is 3 to 5 % faster, and transposing takes as long as 1000 rows do.
-template <class Real>
-bool transposing_pays(const LaunchPad& pad, int num_rows, int C, int OC) {
-    return num_rows >= 16384 && on_tensor_cores<Real>(pad, C, OC);
 }
 
 // Sizes in elements, with this device's fragments.
@@ -97,9 +110,9 @@ static uint32_t operand_chunks(uint32_t lines, uint32_t line_elements) {
 // Bytes of shared memory: the operands; later the accumulators that k_groups hand over; then the strips of
 // results.
 static uint32_t shared_bytes(const GemmShape& g, const TileSizes& t, FragmentShape f, bool partial) {
-    const bool a_m_major = g.layout == GemmLayout::tn, b_n_major = g.layout != GemmLayout::nt;
-    const uint32_t operands = (a_m_major ? operand_chunks(t.k, t.m) : operand_chunks(t.m, t.k)) +
-                              (b_n_major ? operand_chunks(t.k, t.n) : operand_chunks(t.n, t.k));
+    uint32_t operands = g.layout == GemmLayout::tn ? operand_chunks(t.k, t.m) : operand_chunks(t.m, t.k);
+    if (g.layout != GemmLayout::packed)
+        operands += g.layout == GemmLayout::nt ? operand_chunks(t.n, t.k) : operand_chunks(t.k, t.n);
     const uint32_t strips = t.subgroups * t.k_groups * f.M * (t.subgroup_n / (partial ? 4 : 8) + 1);
     return 16 * std::max({operands, strips, t.k_groups / 2 * t.m * t.n / 4});
 }
@@ -130,7 +143,7 @@ static double estimate(const LaunchPad& pad, const GemmShape& g, const TileShape
 // interchangeable.
 static GemmPlan make_plan(const GemmShape& g, FragmentShape f, const TileShape& chosen, int splits) {
     uint32_t max_steps = 0;
-    for (const TileShape& shape : tile_shapes)
+    for (const TileShape& shape : shapes_of(g.layout))
         if (shape.k_groups == chosen.k_groups) max_steps = std::max(max_steps, shape.k_steps);
     const int unit = int(max_steps * f.K), split_k = int(ceil_div(ceil_div(g.K, splits), unit) * unit);
     return {chosen.tile, int(ceil_div(g.K, split_k)), split_k};
@@ -167,8 +180,9 @@ template <class Real>
 std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& gemm, const GemmPlan& plan,
                                         bool may_split) {
     std::vector<Tile> tiles;
-    for (const TileShape& shape : tile_shapes)
-        if (shape.k_groups == find_shape(plan.tile).k_groups && fits<Real>(pad, gemm, shape, may_split) &&
+    for (const TileShape& shape : shapes_of(gemm.layout))
+        if (int(shape.k_groups) == k_groups(gemm.layout, plan.tile) &&
+            fits<Real>(pad, gemm, shape, may_split) &&
             !starves_others(pad, gemm, shape, sizes_of(shape, pad.limits().fragment<Real>()), plan.splits))
             tiles.push_back(shape.tile);
     return tiles;
@@ -177,13 +191,15 @@ std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& g
 // The tile that was measured to be fastest, if it is one that can take the place of the plan's.
 template <class Real>
 static Tile measured_tile(LaunchPad& pad, const GemmShape& g, const GemmPlan& plan, bool may_split) {
+    const std::vector<Tile> tiles = interchangeable_tiles<Real>(pad, g, plan, may_split);
+    if (tiles.size() < 2) return plan.tile;
     const std::optional<int> code = pad.measured(tuning_name<Real>(g));
     if (!code) {
         if (pad.device().type != DeviceType::software)
             pad.note_untuned(tuning_name<Real>(g), [&pad, g] { tune_gemm<Real>(pad, g); });
         return plan.tile;
     }
-    for (const Tile tile : interchangeable_tiles<Real>(pad, g, plan, may_split))
+    for (const Tile tile : tiles)
         if (tile_code(tile) == *code) return tile;
     return plan.tile;
 }
@@ -193,7 +209,8 @@ GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> ti
     const FragmentShape f = pad.limits().fragment<Real>();
     GemmPlan best = {};
     double best_time = 1e30;
-    for (const TileShape& shape : tile_shapes) {
+    if (gemm.layout == GemmLayout::packed) may_split = false;
+    for (const TileShape& shape : shapes_of(gemm.layout)) {
         const TileSizes t = sizes_of(shape, f);
         if (tile ? shape.tile != *tile : !fits<Real>(pad, gemm, shape, may_split)) continue;
         const int most = may_split ? std::clamp(int(ceil_div(gemm.K, 4 * t.k)), 1, MAX_SPLITS) : 1;
@@ -221,7 +238,7 @@ static uint32_t panel_rows(const LaunchPad& pad, const GemmShape& g, const TileS
 
 template <class Real>
 void GemmLaunch<Real>::start(LaunchPad& pad) const {
-    const TileShape& shape = find_shape(plan.tile);
+    const TileShape& shape = find_shape(gemm.layout, plan.tile);
     const FragmentShape f = pad.limits().fragment<Real>();
     const TileSizes t = sizes_of(shape, f);
     MatmulMatrixArgs launch_args = args;
@@ -246,7 +263,6 @@ void GemmLaunch<Real>::finish(LaunchPad& pad) const {
 
 #define INSTANTIATE(Real)                                                                       \
     template bool on_tensor_cores<Real>(const LaunchPad&, int, int);                            \
-    template bool transposing_pays<Real>(const LaunchPad&, int, int, int);                      \
     template std::string tuning_name<Real>(const GemmShape&);                                   \
     template std::vector<Tile> interchangeable_tiles<Real>(const LaunchPad&, const GemmShape&,  \
                                                            const GemmPlan&, bool);              \

@@ -1,5 +1,5 @@
-// GEMMs on cooperative matrices (shaders/matmul5.glsl): choice of tile and split-K, and launch. Layers use
-// them through layers/matmul.h.
+// GEMMs on cooperative matrices (shaders/matmul5.glsl, matmul6.comp): choice of tile and split-K, and launch.
+// Layers use them through layers/matmul.h.
 #pragma once
 #include <optional>
 #include <vector>
@@ -9,8 +9,9 @@
 #include "shaders/args.h"
 
 // Layout of the operands, in BLAS's letters: nt: A (M,K), B (N,K); nn: A (M,K), B (K,N); tn: A (K,M), B
-// (K,N). A linear layer computes out by nt, dinp by nn and dweight by tn.
-enum class GemmLayout { nt, nn, tn };
+// (K,N). A linear layer computes out by nt, dinp by nn and dweight by tn. packed: A (M,K), B a weight that
+// pack_weight() has packed, for out and dinp.
+enum class GemmLayout { nt, nn, tn, packed };
 
 // out (M,N) = A B, summed over K.
 struct GemmShape {
@@ -31,17 +32,13 @@ struct GemmPlan {
 template <class Real>
 bool on_tensor_cores(const LaunchPad& pad, int C, int OC);
 
-// Whether a forward GEMM of so many rows gains more from a transposed weight than transposing it costs.
-template <class Real>
-bool transposing_pays(const LaunchPad& pad, int num_rows, int C, int OC);
-
 // The tiles that the kernel of a layout has, named by their size with 16 x 16 fragments (8 x 8 fragments
 // halve it).
 std::vector<Tile> tensor_core_tiles(GemmLayout layout);
 
 // Groups of subgroups among which the workgroups of a tile divide K (sliced-K); plans that agree in this and
 // in split_k are bit-identical.
-int k_groups(Tile tile);
+int k_groups(GemmLayout layout, Tile tile);
 
 // The plan that a cost model expects to be fastest, with the tile that was measured to be fastest on this
 // device, if it was; or with a given tile. Measurements change neither splits nor k_groups, and so no bit of

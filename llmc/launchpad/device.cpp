@@ -81,12 +81,15 @@ CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhy
     const bool asks_bfloat16 = has_extension(vk, physical, bfloat16);
     if (asks_bfloat16) have.matrix.pNext = &have.bfloat16;
     vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
-    if (!have.matrix.cooperativeMatrix || !have.vulkan12.vulkanMemoryModel) return support;
+    if (!have.matrix.cooperativeMatrix || !have.vulkan12.vulkanMemoryModel ||
+        !have.features2.features.shaderInt16)
+        return support;
     support.fp16 = have.vulkan12.shaderFloat16;
     support.bf16 = have.bfloat16.shaderBFloat16Type && have.bfloat16.shaderBFloat16CooperativeMatrix;
     support.extensions = {matrix};
     request.vulkan13.pNext = &request.matrix;
     request.matrix.cooperativeMatrix = request.vulkan12.vulkanMemoryModel = VK_TRUE;
+    request.features2.features.shaderInt16 = VK_TRUE;  // halves of packed operands
     request.vulkan12.vulkanMemoryModelDeviceScope = have.vulkan12.vulkanMemoryModelDeviceScope;
     request.vulkan12.shaderFloat16 = have.vulkan12.shaderFloat16;
     if (!support.bf16) return support;

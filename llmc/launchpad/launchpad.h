@@ -57,7 +57,7 @@ struct LaunchPadOptions {
 enum class Placement { device, readback };
 
 // Scratch memory that layers share. A slot's contents last until the next layer that uses the slot.
-enum class Scratch { gemm, parameters, layernorm, norm, transposed };
+enum class Scratch { gemm, parameters, layernorm, norm, packed_weight };
 const int NUM_SCRATCH_SLOTS = 5;
 
 // Number of workgroups. A one-dimensional grid that exceeds the device's limit of x is folded into two

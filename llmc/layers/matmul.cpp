@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/gemm/packed_weight.h"
 #include "llmc/gemm/split_k.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/packs.h"
-#include "llmc/layers/transpose.h"
 #include "shaders/args.h"
 
 template <class Real>
@@ -272,12 +272,13 @@ static GemmLaunch<Real> plan_launch(LaunchPad& pad, const GemmShape& gemm, std::
     return {gemm, plan, args};
 }
 
+// packed_weight: what pack_weight() returned for p.weight; null: none.
 template <class Real>
 static GemmLaunch<Real> plan_forward(LaunchPad& pad, const MatmulForward<Real>& p,
                                      std::optional<Tile> tile = {}, bool may_split = true,
-                                     const Real* transposed_weight = nullptr) {
+                                     const Real* packed_weight = nullptr) {
     const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    const GemmShape gemm = {.layout = transposed_weight ? GemmLayout::nn : GemmLayout::nt,
+    const GemmShape gemm = {.layout = packed_weight ? GemmLayout::packed : GemmLayout::nt,
                             .M = p.num_rows,
                             .N = p.OC,
                             .K = p.C,
@@ -285,7 +286,7 @@ static GemmLaunch<Real> plan_forward(LaunchPad& pad, const MatmulForward<Real>& 
                                         : p.bias ? EPILOGUE_BIAS
                                                  : EPILOGUE_NONE,
                             .unreduced = p.next == NextLayer::layernorm};
-    const Real* weight = transposed_weight ? transposed_weight : p.weight;
+    const Real* weight = packed_weight ? packed_weight : p.weight;
     return plan_launch<Real>(pad, gemm, tile, may_split,
                              {.outp = pad.at(p.out, n * oc),
                               .a = pad.at(p.inp, n * c),
@@ -296,9 +297,10 @@ static GemmLaunch<Real> plan_forward(LaunchPad& pad, const MatmulForward<Real>& 
 
 template <class Real>
 static GemmLaunch<Real> plan_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>& p,
-                                  std::optional<Tile> tile = {}, bool may_split = true) {
+                                  std::optional<Tile> tile = {}, bool may_split = true,
+                                  const Real* packed_weight = nullptr) {
     const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    const GemmShape gemm = {.layout = GemmLayout::nn,
+    const GemmShape gemm = {.layout = packed_weight ? GemmLayout::packed : GemmLayout::nn,
                             .M = p.num_rows,
                             .N = p.C,
                             .K = p.OC,
@@ -307,7 +309,7 @@ static GemmLaunch<Real> plan_dinp(LaunchPad& pad, const MatmulBackwardInput<Real
     return plan_launch<Real>(pad, gemm, tile, may_split,
                              {.outp = pad.at(p.dinp, n * c),
                               .a = pad.at(p.dout, n * oc),
-                              .b = pad.at(p.weight, oc * c),
+                              .b = pad.at(packed_weight ? packed_weight : p.weight, oc * c),
                               .bias = 0,
                               .other = pad.at(p.pre, n * c)});
 }
@@ -341,6 +343,36 @@ template <class Real>
 static void matmul_dweight5(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
     if (!on_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_dweight3(pad, p, MEDIUM_TILE3);
     plan_dweight(pad, p, tile).run(pad);
+}
+
+// --- version 6: from a packed weight if type and sizes allow it, otherwise version 5 ---
+
+// The weight as operand B of the forward GEMM, and of dinp.
+template <class Real>
+static const Real* pack_for_forward(LaunchPad& pad, const MatmulForward<Real>& p) {
+    const Real* packed = pack_weight<Real>(pad, {.weight = p.weight, .K = p.C, .N = p.OC, .N_major = false});
+    pad.barrier();
+    return packed;
+}
+template <class Real>
+static const Real* pack_for_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
+    const Real* packed = pack_weight<Real>(pad, {.weight = p.weight, .K = p.OC, .N = p.C, .N_major = true});
+    pad.barrier();
+    return packed;
+}
+
+static const Tile TILE5 = {64, 64};
+
+template <class Real>
+static void matmul_forward6(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
+    if (!can_pack<Real>(pad, p.C, p.OC)) return matmul_forward5(pad, p, TILE5);
+    plan_forward(pad, p, tile, false, pack_for_forward(pad, p)).run(pad);
+}
+
+template <class Real>
+static void matmul_dinp6(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
+    if (!can_pack<Real>(pad, p.OC, p.C)) return matmul_dinp5(pad, p, TILE5);
+    plan_dinp(pad, p, tile, false, pack_for_dinp(pad, p)).run(pad);
 }
 
 // --- bias gradients ---
@@ -386,6 +418,8 @@ static void matmul_dbias2(LaunchPad& pad, const MatmulDbias<Real>& p, int block_
 
 static const char* const VERSION2 = "tiles through shared memory";
 static const char* const VERSION3 = "16 x 8 elements per invocation, 16-byte loads, next tile prefetched";
+static const char* const VERSION6 =
+    "cooperative matrices; packs the weight and loads it without shared memory";
 static const char* const VERSION4 = "16 x 8 elements per invocation, no shared memory: for software devices";
 
 template <class Real>
@@ -403,6 +437,7 @@ std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions() 
         {"matmul_forward4", VERSION4, matmul_forward4<Real>, {{16, 64}, {16, 256}}},
         {"matmul5_nt", "cooperative matrices, fused bias", matmul_forward5<Real>,
          tensor_core_tiles(GemmLayout::nt)},
+        {"matmul6", VERSION6, matmul_forward6<Real>, tensor_core_tiles(GemmLayout::packed)},
     };
 }
 
@@ -417,6 +452,7 @@ std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> matmul_dinp_versions
          {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3, LARGE_FRUGAL_TILE3, FRUGAL_TILE3}},
         {"matmul_dinp4", VERSION4, matmul_dinp4<Real>, {{16, 64}, {16, 256}}},
         {"matmul5_nn", "cooperative matrices", matmul_dinp5<Real>, tensor_core_tiles(GemmLayout::nn)},
+        {"matmul6", VERSION6, matmul_dinp6<Real>, tensor_core_tiles(GemmLayout::packed)},
     };
 }
 
@@ -490,15 +526,9 @@ static void run_or_leave(LaunchPad& pad, const GemmLaunch<Real>& launch, Real* v
 
 template <class Real>
 static void forward_on_tensor_cores(LaunchPad& pad, const MatmulForward<Real>& p) {
-    const Real* transposed = nullptr;
-    if (transposing_pays<Real>(pad, p.num_rows, p.C, p.OC)) {
-        const size_t floats = size_t(p.OC) * p.C * sizeof(Real) / sizeof(float);
-        Real* copy = reinterpret_cast<Real*>(pad.scratch(Scratch::transposed, floats));
-        transpose<Real>(&pad, {.out = copy, .inp = p.weight, .rows = p.OC, .columns = p.C});
-        pad.barrier();
-        transposed = copy;
-    }
-    run_or_leave<Real>(pad, plan_forward(pad, p, {}, true, transposed), p.out, p.bias);
+    const bool packs = packing_pays<Real>(pad, p.num_rows, p.C, p.OC);
+    const Real* packed = packs ? pack_for_forward(pad, p) : nullptr;
+    run_or_leave<Real>(pad, plan_forward(pad, p, {}, true, packed), p.out, p.bias);
 }
 
 template <class Real>
@@ -519,9 +549,15 @@ void matmul_forward(LaunchPad* pad, const MatmulForward<Real>& p) {
 }
 
 template <class Real>
+static void dinp_on_tensor_cores(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
+    const bool packs = packing_pays<Real>(pad, p.num_rows, p.OC, p.C);
+    const Real* packed = packs ? pack_for_dinp(pad, p) : nullptr;
+    run_or_leave<Real>(pad, plan_dinp(pad, p, {}, true, packed), p.dinp, nullptr);
+}
+
+template <class Real>
 void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
-    if (pad && on_tensor_cores<Real>(*pad, p.C, p.OC))
-        return run_or_leave<Real>(*pad, plan_dinp(*pad, p), p.dinp, nullptr);
+    if (pad && on_tensor_cores<Real>(*pad, p.C, p.OC)) return dinp_on_tensor_cores(*pad, p);
     MatmulBackwardInput<Real> gemm = p;
     gemm.pre = nullptr;
     if (!pad)

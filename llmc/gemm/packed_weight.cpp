@@ -1,0 +1,48 @@
+// Packs weights for tensor-core GEMMs.
+#include "llmc/gemm/packed_weight.h"
+
+#include "llmc/base/ceil_div.h"
+#include "shaders/args.h"
+
+// Components of an operand fragment that an invocation has, in one chunk of 16 bytes; FRAGMENT_COMPONENTS of
+// packed_weight.glsl.
+static const uint32_t FRAGMENT_COMPONENTS = 8;
+// Loads of matmul6.comp run past the end by at most this many fragments.
+static const uint32_t FRAGMENTS_PAST_END = 4;
+
+// in_place: no invocation holds copies of another one's components.
+template <class Real>
+bool can_pack(const LaunchPad& pad, int K, int N) {
+    const FragmentShape f = pad.limits().fragment<Real>();
+    return f && f.in_place && f.K * f.N == FRAGMENT_COMPONENTS * pad.limits().subgroup_size && K % f.K == 0 &&
+           N % f.N == 0 && N % 8 == 0 && K % 8 == 0;
+}
+
+// On an H200 packing takes 4 us and its traffic, and a GEMM whose tiles fill the device gains an eighth.
+template <class Real>
+bool packing_pays(const LaunchPad& pad, int num_rows, int K, int N) {
+    const uint64_t tiles = ceil_div(num_rows, 128) * ceil_div(N, 256);
+    return num_rows >= 4096 && tiles >= pad.limits().compute_units && can_pack<Real>(pad, K, N);
+}
+
+template <class Real>
+const Real* pack_weight(LaunchPad& pad, const WeightOperand<Real>& b) {
+    const FragmentShape f = pad.limits().fragment<Real>();
+    const uint32_t lanes = pad.limits().subgroup_size, block = 4 * lanes;
+    const size_t size = size_t(b.K) * b.N, past_end = FRAGMENTS_PAST_END * f.K * f.N;
+    float* scratch = pad.scratch(Scratch::packed_weight, (size + past_end) * sizeof(Real) / sizeof(float));
+    Real* packed = reinterpret_cast<Real*>(scratch);
+    const PackWeightArgs args = {
+        .outp = pad.at(packed, size), .inp = pad.at(b.weight, size), .K = b.K, .N = b.N};
+    const uint64_t fragments = size / (f.K * f.N);
+    pad.dispatch<Real>("pack_weight1", {ceil_div(fragments, block / lanes)},
+                       {block, f.M, f.N, f.K, b.N_major, lanes}, args,
+                       memory_traffic<Real>(2.0 * double(size)));
+    return packed;
+}
+
+#define INSTANTIATE(Real)                                              \
+    template bool can_pack<Real>(const LaunchPad&, int, int);          \
+    template bool packing_pays<Real>(const LaunchPad&, int, int, int); \
+    template const Real* pack_weight(LaunchPad&, const WeightOperand<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

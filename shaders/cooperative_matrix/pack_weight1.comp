@@ -1,0 +1,27 @@
+// Packs a weight as operand B (K, N) of matmul6.comp: see packed_weight.glsl. One subgroup packs one fragment
+// after the other. N_MAJOR: the weight is (K, N), contiguous along N; otherwise (N, K), contiguous along K. K
+// and N are multiples of FK and FN.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+#include "cooperative_matrix.glsl"
+#include "packed_weight.glsl"
+
+layout(constant_id = 4) const bool N_MAJOR = false;
+layout(constant_id = 5) const uint LANES = 32;  // invocations per subgroup
+
+layout(push_constant, scalar) uniform Push { PackWeightArgs args; };
+
+void main() {
+    const uint K = args.K, N = args.N, k_fragments = K / FK, count = N / FN * k_fragments;
+    const uint i = group_index() * (BLOCK / LANES) + gl_SubgroupID;
+    if (i >= count) return;
+    const uint n = i / k_fragments * FN, k = i % k_fragments * FK;
+    Reals8 from = Reals8(args.inp);
+    FragmentB f;
+    if (N_MAJOR)
+        coopMatLoad(f, from.x, (k * N + n) / 8, N / 8, gl_CooperativeMatrixLayoutRowMajor);
+    else
+        coopMatLoad(f, from.x, (n * K + k) / 8, K / 8, gl_CooperativeMatrixLayoutColumnMajor);
+    Reals8(uint64_t(args.outp)).x[i * LANES + gl_SubgroupInvocationID] = pack_fragment(f);
+}

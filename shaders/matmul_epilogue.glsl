@@ -1,0 +1,142 @@
+// Accumulators and epilogues of GEMMs on cooperative matrices, after matmul_tile.glsl: bias, GELU, its slope,
+// addition to the result, or split-K partial sums. The including file defines OPERANDS_SIZE, the chunks of
+// shared memory that its main loop needs.
+
+// Each subgroup stages its results in a strip of shared memory, FM rows at a time, so that it accesses
+// global memory in chunks of 16 bytes. A row of the strip holds SUBGROUP_N elements of the storage type, or
+// of fp32 for split-K partial sums. With K_GROUPS, each k_group writes every K_GROUPS-th strip.
+const uint ROW_CHUNKS = SUBGROUP_N / (EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8), STRIP_STRIDE = ROW_CHUNKS + 1;
+const uint STRIP_SIZE = FM * STRIP_STRIDE, STRIPS_SIZE = SUBGROUPS * K_GROUPS * STRIP_SIZE;
+const uint STRIPS = FRAGMENTS_M / K_GROUPS;            // per subgroup
+const uint STRIP_ACCESSES = FM * ROW_CHUNKS / LANES;   // chunks of a strip per invocation
+const uint RESULT_ACCESSES = STRIP_ACCESSES * STRIPS;  // of all strips
+
+// To be added up, k_groups exchange half of their accumulators in fp32, fragment by fragment.
+const uint FRAGMENT_CHUNKS = FM * FN / 4;
+const uint EXCHANGE_SIZE = K_GROUPS / 2 * SUBGROUPS * FRAGMENTS * FRAGMENT_CHUNKS;
+const uint OPERANDS_OR_STRIPS_SIZE = STRIPS_SIZE > OPERANDS_SIZE ? STRIPS_SIZE : OPERANDS_SIZE;
+
+shared uvec4 smem[EXCHANGE_SIZE > OPERANDS_OR_STRIPS_SIZE ? EXCHANGE_SIZE : OPERANDS_OR_STRIPS_SIZE];
+
+FragmentSum accumulators[FRAGMENTS];
+
+// Sets each row of the accumulators to the bias, in k_group 0, or to zero. The bias passes through shared
+// memory in fp32. Loading a fragment with a row stride of 0 broadcasts it to all rows.
+void initialize_accumulators(Position p) {
+    [[unroll]] for (uint i = 0; i < FRAGMENTS; i++) accumulators[i] = FragmentSum(0.0);
+    if (EPILOGUE != EPILOGUE_BIAS && EPILOGUE != EPILOGUE_GELU) return;
+    for (uint i = gl_LocalInvocationID.x; i < TILE_N / 4; i += BLOCK) {
+        const uint n = p.n + 4 * i;
+        smem[i] = floatBitsToUint(!GUARDED || n < N ? load4(args.bias, n / 4) : vec4(0));
+    }
+    barrier();
+    if (p.k_group == 0)
+        [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
+            coopMatLoad(accumulators[j], smem, p.subgroup_n / 4 + j * FN / 4, 0,
+                        gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 1; i < FRAGMENTS_M; i++)
+                accumulators[i * FRAGMENTS_N + j] = accumulators[j];
+        }
+    barrier();
+}
+
+// --- epilogue: results, one strip of FM rows at a time ---
+
+uint strip_start() { return gl_SubgroupID * STRIP_SIZE; }
+uint strip_index(uint access) {
+    const uint e = access * LANES + gl_SubgroupInvocationID;
+    return strip_start() + e / ROW_CHUNKS * STRIP_STRIDE + e % ROW_CHUNKS;
+}
+// Row and chunk of the result for this invocation's access to its subgroup's strip i.
+uvec2 result_position(Position p, uint i, uint access) {
+    const uint e = access * LANES + gl_SubgroupInvocationID, per_chunk = EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8;
+    return uvec2(p.m + p.subgroup_m + (i * K_GROUPS + p.k_group) * FM + e / ROW_CHUNKS,
+                 (p.n + p.subgroup_n) / per_chunk + e % ROW_CHUNKS);
+}
+bool in_result(uvec2 at) {
+    return !GUARDED || (at.x < M && at.y < N / (EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8));
+}
+
+// Writes strip i of the accumulators to outp, rounded to the storage type.
+void store_strip(Reals outp, Position p, uint i) {
+    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
+        coopMatStore(round_fragment(accumulators[i * FRAGMENTS_N + j]), smem, strip_start() + j * FN / 8,
+                     STRIP_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
+    subgroupBarrier();
+    [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
+        const uvec2 at = result_position(p, i, access);
+        if (in_result(at)) Reals8(uint64_t(outp)).x[at.x * (N / 8) + at.y] = smem[strip_index(access)];
+    }
+    subgroupBarrier();
+}
+
+// Writes strip i to the split's partial sums, in fp32.
+void store_partial_strip(Position p, uint i) {
+    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
+        coopMatStore(accumulators[i * FRAGMENTS_N + j], smem, strip_start() + j * FN / 4, STRIP_STRIDE,
+                     gl_CooperativeMatrixLayoutRowMajor);
+    subgroupBarrier();
+    [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
+        const uvec2 at = result_position(p, i, access);
+        if (in_result(at))
+            Floats4(uint64_t(args.partials)).x[(p.split * M + at.x) * (N / 4) + at.y] =
+                uintBitsToFloat(smem[strip_index(access)]);
+    }
+    subgroupBarrier();
+}
+
+// Combines strip i of the accumulators with values that were loaded from global memory.
+void combine_strip(uvec4 values[RESULT_ACCESSES], uint i) {
+    [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++)
+        smem[strip_index(access)] = values[i * STRIP_ACCESSES + access];
+    subgroupBarrier();
+    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
+        FragmentResult stored;
+        coopMatLoad(stored, smem, strip_start() + j * FN / 8, STRIP_STRIDE,
+                    gl_CooperativeMatrixLayoutRowMajor);
+        FragmentSum other = FragmentSum(stored);
+        if (EPILOGUE == EPILOGUE_ADD)
+            accumulators[i * FRAGMENTS_N + j] += other;
+        else
+            for (int e = 0; e < other.length(); e++)
+                accumulators[i * FRAGMENTS_N + j][e] *= fast_gelu_slope(other[e]);
+    }
+    subgroupBarrier();
+}
+
+// Applies the epilogue and writes the results.
+void finish(Position p) {
+    if (EPILOGUE == EPILOGUE_PARTIAL) {
+        [[unroll]] for (uint i = 0; i < STRIPS; i++) store_partial_strip(p, i);
+        return;
+    }
+    uvec4 others[RESULT_ACCESSES];  // all loads are in flight at once
+    if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD)
+        [[unroll]] for (uint i = 0; i < RESULT_ACCESSES; i++) {
+            const uvec2 at = result_position(p, i / STRIP_ACCESSES, i % STRIP_ACCESSES);
+            const uint64_t from = uint64_t(EPILOGUE == EPILOGUE_ADD ? args.outp : args.other);
+            others[i] = in_result(at) ? Reals8(from).x[at.x * (N / 8) + at.y] : uvec4(0);
+        }
+    [[unroll]] for (uint i = 0; i < STRIPS; i++) {
+        if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD) combine_strip(others, i);
+        if (EPILOGUE == EPILOGUE_GELU) {
+            store_strip(args.other, p, i);
+            [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
+                // GELU of the rounded values, so that recomputing it from memory is bit-identical.
+#ifdef REAL_BF16
+                accumulators[i * FRAGMENTS_N + j] =
+                    FragmentSum(round_fragment(accumulators[i * FRAGMENTS_N + j]));
+#else
+                FragmentResult stored;  // loaded again, because compilers drop a conversion to fp16 and back
+                coopMatLoad(stored, smem, strip_start() + j * FN / 8, STRIP_STRIDE,
+                            gl_CooperativeMatrixLayoutRowMajor);
+                accumulators[i * FRAGMENTS_N + j] = FragmentSum(stored);
+#endif
+                for (int e = 0; e < accumulators[i * FRAGMENTS_N + j].length(); e++)
+                    accumulators[i * FRAGMENTS_N + j][e] = fast_gelu(accumulators[i * FRAGMENTS_N + j][e]);
+            }
+            subgroupBarrier();
+        }
+        store_strip(args.outp, p, i);
+    }
+}
