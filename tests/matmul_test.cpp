@@ -597,6 +597,38 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsMatchDouble) {
     for_shapes<Real>(is_software(*test_pads()[0]) ? some.first(1) : some, check_gelu<Real>);
 }
 
+// Emulates a device on which operands take twice the registers: an iteration has half as many steps.
+TYPED_TEST(Matmul, MatrixWithShortIterations) {
+    using Real = TypeParam;
+    if (shapes_for_tensor_cores<Real>().empty()) GTEST_SKIP() << "no tensor cores for this type here";
+    LaunchPadOptions options = test_options();
+    options.in_place = false;
+    LaunchPad pad(options);
+    const MatmulCase<Real> c(tensor_core_shapes[0]);
+    DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), dout(pad, c.dout);
+    DeviceArray<Real> out(pad, c.out.size()), dinp(pad, c.dinp.size()), dweight(pad, c.dweight.size());
+    const int messages = validation_message_count(), num_rows = c.num_rows, C = c.C, OC = c.OC;
+    const MatmulForward<Real> forward = {
+        .out = out, .inp = inp, .weight = weight, .bias = bias, .num_rows = num_rows, .C = C, .OC = OC};
+    tensor_core_versions(matmul_forward_versions<Real>(), num_rows)[0].launch(pad, forward, {32, 64});
+    expect_close("out", out.values(), c.out, tolerance<Real>());
+    tensor_core_versions(matmul_dinp_versions<Real>(), num_rows)[0].launch(
+        pad, {.dinp = dinp, .dout = dout, .weight = weight, .num_rows = num_rows, .C = C, .OC = OC},
+        {64, 64});
+    expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
+    tensor_core_versions(matmul_dweight_versions<Real>(), num_rows)[0].launch(pad,
+                                                                              {.dweight = dweight,
+                                                                               .dout = dout,
+                                                                               .inp = inp,
+                                                                               .num_rows = num_rows,
+                                                                               .C = C,
+                                                                               .OC = OC,
+                                                                               .accumulate = false},
+                                                                              {32, 64});
+    expect_close("dweight", dweight.values(), c.dweight, tolerance<Real>());
+    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+}
+
 // So many rows that the weight is packed first, for the forward pass and for dinp. K ends within the last
 // tile of a, N and the rows within a tile of the result.
 TYPED_TEST(Matmul, MatrixTrainingFunctionsPackTheWeight) {

@@ -82,6 +82,18 @@ bool on_tensor_cores(const LaunchPad& pad, int C, int OC) {
     return pad.limits().fragment<Real>() && C % 8 == 0 && OC % 8 == 0;
 }
 
+// Steps of an iteration, all of whose operand fragments are in registers at once. Where accumulators cannot
+// serve as operands, as on RDNA 3, operands are assumed to take twice the registers: with all steps, every
+// tile spills there.
+static uint32_t k_steps(const TileShape& shape, FragmentShape f) {
+    return f.in_place ? shape.k_steps : shape.k_steps / 2;
+}
+
+// With 16 accumulator fragments, the registers of such a device hold operands unless both are transposed.
+static bool has_registers(GemmLayout layout, const TileShape& shape, FragmentShape f) {
+    return f.in_place || layout != GemmLayout::tn || shape.fragments_m * shape.fragments_n < 16;
+}
+
 // Sizes in elements, with this device's fragments.
 struct TileSizes {
     uint32_t m, n, k, subgroup_m, subgroup_n, subgroups, k_groups;  // subgroups of one k_group
@@ -90,7 +102,7 @@ static TileSizes sizes_of(const TileShape& shape, FragmentShape f) {
     const uint32_t subgroup_m = shape.fragments_m * f.M, subgroup_n = shape.fragments_n * f.N;
     return {.m = subgroup_m * shape.subgroups_m,
             .n = subgroup_n * shape.subgroups_n,
-            .k = shape.k_steps * f.K,
+            .k = k_steps(shape, f) * f.K,
             .subgroup_m = subgroup_m,
             .subgroup_n = subgroup_n,
             .subgroups = shape.subgroups_m * shape.subgroups_n,
@@ -127,11 +139,13 @@ static bool fills_tiles(const GemmShape& g, const TileSizes& t) {
 
 // Microseconds that a plan should take on a large GPU: waves of workgroups, which take longer if they must
 // guard edges, and the traffic of the partials.
-static double estimate(const LaunchPad& pad, const GemmShape& g, const TileShape& shape, const TileSizes& t,
+static double estimate(const LaunchPad& pad, const GemmShape& g, const TileShape& shape, FragmentShape f,
                        const GemmPlan& plan) {
+    const TileSizes t = sizes_of(shape, f);
     const double waves =
         double(ceil_div(count_tiles(g, t) * uint64_t(plan.splits), concurrent_workgroups(pad, shape)));
-    const double iteration = shape.iteration_us * (fills_tiles(g, t) ? 1 : 1.2);
+    const double shortened = double(t.k) / (shape.k_steps * f.K);
+    const double iteration = shape.iteration_us * shortened * (fills_tiles(g, t) ? 1 : 1.2);
     const double workgroup = double(ceil_div(plan.split_k, t.k)) * iteration + WORKGROUP_START_US;
     const double traffic = 8 * double(partial_floats(g, plan)) / BYTES_PER_US;
     const double reduction =
@@ -156,7 +170,10 @@ static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shap
     const FragmentShape f = pad.limits().fragment<Real>();
     const TileSizes t = sizes_of(shape, f);
     const uint32_t lanes = pad.limits().subgroup_size;
-    return has_shape(g.layout, shape) && t.subgroups * t.k_groups * lanes <= pad.limits().max_block &&
+    const uint32_t block = t.subgroups * t.k_groups * lanes;
+    return has_shape(g.layout, shape) && has_registers(g.layout, shape, f) &&
+           block <= pad.limits().max_block &&
+           8 * block <= std::min(t.m, t.n) * t.k &&  // each loads whole chunks of an operand
            f.M * (t.subgroup_n / 8) % lanes == 0 &&
            shared_bytes(g, t, f, may_split) <= pad.limits().shared_bytes;
 }
@@ -217,7 +234,7 @@ GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> ti
         for (int splits = 1; splits <= most; splits++) {
             const GemmPlan plan = make_plan(gemm, f, shape, splits);
             if (!tile && starves_others(pad, gemm, shape, t, plan.splits)) continue;
-            const double time = estimate(pad, gemm, shape, t, plan);
+            const double time = estimate(pad, gemm, shape, f, plan);
             if (time < best_time) best = plan, best_time = time;
         }
     }
@@ -241,6 +258,7 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     const TileShape& shape = find_shape(gemm.layout, plan.tile);
     const FragmentShape f = pad.limits().fragment<Real>();
     const TileSizes t = sizes_of(shape, f);
+    const uint32_t early_steps = std::min(shape.early_steps, k_steps(shape, f));
     MatmulMatrixArgs launch_args = args;
     launch_args.splits = plan.splits;
     launch_args.k_per_split = plan.split_k;
@@ -248,7 +266,7 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     pad.dispatch<Real>(
         kernel_of(gemm.layout), {count_tiles(gemm, t) * uint64_t(plan.splits)},
         {t.subgroups * t.k_groups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.subgroup_m,
-         t.subgroup_n, shape.early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M), uint32_t(gemm.N),
+         t.subgroup_n, early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M), uint32_t(gemm.N),
          uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups},
         launch_args, {.flops = 2.0 * gemm.M * gemm.N * gemm.K});
 }
