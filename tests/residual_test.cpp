@@ -195,7 +195,7 @@ struct SplitKCase {
 };
 // The rows of the last case do not fit in the registers of small subgroups: the result is reduced first.
 static const SplitKCase split_k_cases[] = {{2, 1, 8, true},   {3, 7, 48, false}, {5, 33, 136, true},
-                                           {1, 9, 48, false}, {32, 3, 24, true}, {2, 5, 129, false},
+                                           {1, 9, 48, false}, {32, 3, 24, true}, {2, 5, 127, false},
                                            {2, 3, 4104, true}};
 
 // inp2 as unreduced split-K partials is bit-identical to inp2 that was reduced first.
