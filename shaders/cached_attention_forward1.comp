@@ -7,17 +7,18 @@
 layout(constant_id = 1) const uint HS = 64;
 layout(push_constant, scalar) uniform Push { CachedAttentionForwardArgs args; };
 
+shared float q[HS];  // the query, scaled
+
 void main() {
     const uint group = group_index(), C = args.C, NH = args.NH, me = gl_LocalInvocationID.x;
     const uint row = group / NH, head = group % NH * HS;
     if (row >= args.num_rows) return;
     const uint keys = args.first + row + 1;
     Reals query = real_row(args.qkv, args.first + row, 3 * C);
-    float q[HS], accumulators[HS];
-    for (uint c = 0; c < HS; c++) {
-        q[c] = load(query, head + c) / sqrt(float(HS));
-        accumulators[c] = 0;
-    }
+    for (uint c = me; c < HS; c += BLOCK) q[c] = load(query, head + c) / sqrt(float(HS));
+    barrier();
+    float accumulators[HS];  // loops over it are unrolled, so that it is in registers
+    [[unroll]] for (uint c = 0; c < HS; c++) accumulators[c] = 0;
     float maximum = -1e38, sum = 0;
     for (uint j = me; j < keys; j += BLOCK) {
         Reals key = real_row(args.qkv, j, 3 * C);
@@ -25,7 +26,7 @@ void main() {
         for (uint c = 0; c < HS; c++) score += q[c] * load(key, C + head + c);
         const float larger = max(maximum, score);
         const float factor = exp(maximum - larger), p = exp(score - larger);
-        for (uint c = 0; c < HS; c++)
+        [[unroll]] for (uint c = 0; c < HS; c++)
             accumulators[c] = accumulators[c] * factor + p * load(key, 2 * C + head + c);
         sum = sum * factor + p;
         maximum = larger;
@@ -33,7 +34,7 @@ void main() {
     const float factor = exp(maximum - block_max(maximum));  // 0 if this invocation had no key
     const float total = block_sum(sum * factor);
     Reals outp = real_row(args.outp, row, C);
-    for (uint c = 0; c < HS; c++) {
+    [[unroll]] for (uint c = 0; c < HS; c++) {
         const float v = block_sum(accumulators[c] * factor);
         if (me == c % BLOCK) store(outp, head + c, v / total);
     }
