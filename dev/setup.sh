@@ -50,7 +50,6 @@ pkg-config               command  pkg-config
 python3-mako             file     /usr/lib/python3/dist-packages/mako
 python3-yaml             file     /usr/lib/python3/dist-packages/yaml
 python3-packaging        file     /usr/lib/python3/dist-packages/packaging
-spirv-cross              command  spirv-cross
 '
 test_needs='
 libgtest-dev             header   gtest/gtest.h
@@ -59,6 +58,7 @@ vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khr
 libopenmpi-dev           file     /usr/include/*/mpi/mpi.h
 openmpi-bin              command  mpirun
 zstd                     command  zstd
+spirv-cross              command  spirv-cross
 dpkg-dev                 command  dpkg-shlibdeps
 file                     command  file
 '

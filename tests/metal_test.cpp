@@ -1,0 +1,51 @@
+// Every SPIR-V module that a device without cooperative matrices needs can be translated to the Metal shading
+// language by SPIRV-Cross, which MoltenVK contains. Skipped without spirv-cross, unless CI is set.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/run_program.h"
+
+static const std::filesystem::path modules = BINARY_DIR "/shaders";
+
+// MSL 2.3 (macOS 11) is the first with 64-bit integers in buffers, as which kernels pass addresses.
+static ProgramResult translate(const std::filesystem::path& module) {
+    return run_program({"spirv-cross", "--msl", "--msl-version", "20300", module.string()});
+}
+
+static bool has_spirv_cross() { return run_program({"sh", "-c", "command -v spirv-cross"}).status == 0; }
+
+static bool uses_cooperative_matrices(const std::string& kernel) {
+    for (const char* folder : {"cooperative_matrix", "probe/cooperative_matrix"})
+        for (const auto& file :
+             std::filesystem::directory_iterator(SOURCE_DIR "/shaders/" + std::string(folder)))
+            if (kernel.starts_with(file.path().stem().string() + "_")) return true;
+    return false;
+}
+
+TEST(Metal, TranslatesEveryKernelWithoutCooperativeMatrices) {
+    if (!has_spirv_cross()) {
+        if (getenv("CI")) FAIL() << "this is CI, but spirv-cross is missing";
+        GTEST_SKIP() << "no spirv-cross: run dev/setup.sh vendor-compilers";
+    }
+    int translated = 0, others = 0;
+    for (const auto& file : std::filesystem::directory_iterator(modules)) {
+        if (file.path().extension() != ".spv") continue;
+        if (uses_cooperative_matrices(file.path().stem().string())) {
+            others++;
+            continue;
+        }
+        const ProgramResult result = translate(file.path());
+        EXPECT_EQ(result.status, 0) << file.path().filename() << ": " << result.err;
+        EXPECT_NE(result.out.find("kernel void main0("), std::string::npos) << file.path().filename();
+        translated++;
+    }
+    EXPECT_GT(translated, 200);
+    EXPECT_GT(others, 0);
+}
+
+// What docs/devices.md lists as impossible still is.
+TEST(Metal, DoesNotTranslateCooperativeMatrices) {
+    if (!has_spirv_cross()) GTEST_SKIP() << "no spirv-cross";
+    EXPECT_NE(translate(modules / "matmul5_nt_fp16.spv").status, 0);
+}
