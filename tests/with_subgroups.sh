@@ -1,0 +1,14 @@
+#!/bin/sh
+# with_subgroups.sh SIZE PROGRAM ARGS...: runs a test on a software device with subgroups of SIZE, which the
+# caller requests with LP_NATIVE_VECTOR_WIDTH. Exits with 77, for "skipped", where the tests use another
+# device. With subgroups of 16, LayerNorm needs a newer Mesa (dev/setup.sh newer-mesa): on Mesa 22.3, rows
+# shorter than a subgroup get wrong results. Mesa 26.1 crashes for other kernels.
+[ -z "$LLMC_TEST_DEVICE" ] || exit 77
+newer=
+case "$1 $2" in
+    16*layernorm_test | 16*residual_test)
+        newer=$(dirname "$0")/../.tools/bin/with-newer-mesa
+        [ -x "$newer" ] || exit 77 ;;
+esac
+shift
+exec $newer "$@"
