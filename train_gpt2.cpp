@@ -48,7 +48,8 @@ static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const C
 template <class Real>
 static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad) {
     const auto need = [&](int B) {
-        return memory_need<Real>(inputs.config, pad, o.master_weights, B, o.sequence, Recompute(o.recompute));
+        return memory_need<Real>(inputs.config, pad, o.master_weights, B, o.sequence, Recompute(o.recompute),
+                                 o.dropout);
     };
     const MemoryRoom room = memory_room(pad);
     print_plan(o, inputs, need(o.batch));
@@ -68,6 +69,7 @@ template <class Real>
 static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g) {
     const Start& start = inputs.start;
     g.cpu_layers = o.cpu_layers;
+    g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Phase phase("loading the parameters");
     if (start.resumed)
@@ -89,6 +91,8 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, 
                                .beta2 = o.beta2,
                                .epsilon = o.epsilon,
                                .gradient_clip = o.gradient_clip,
+                               .dropout_seed = o.seed,
+                               .process = job.rank,
                                .scaling = inputs.start.state.scaling,
                                .on_new_scale = [](float scale) {
                                    clear_status_line();

@@ -3,12 +3,7 @@
 // same random bits as on the CPU (llmc/layers/adamw.cpp, llmc/base/real.h). Include util.glsl or packs.glsl
 // first.
 
-// The finalizer of MurmurHash3.
-uint hash(uint x) {
-    x = (x ^ (x >> 16)) * 0x85ebca6bu;
-    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
-    return x ^ (x >> 16);
-}
+#include "hash.glsl"
 
 // Sets scale to the factor of the gradients. Returns false if the update is to be skipped.
 bool gradient_scale(Floats norm_and_scale, out float scale) {

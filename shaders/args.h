@@ -271,6 +271,14 @@ struct GradientSumArgs {
     int count, own_index;
 };
 
+struct DropoutArgs {
+    Reals outp, inp;  // (n)
+    Ints key;         // (2)
+    uint64_t n;
+    uint32_t site, threshold;
+    float scale;
+};
+
 struct ResidualForwardArgs {
     Reals outp, inp1, inp2;  // (n)
     uint64_t n;

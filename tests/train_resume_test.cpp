@@ -71,6 +71,7 @@ TEST(Resume, IsBitIdentical) {
                                      {"bf16", {"--precision", "bf16"}},
                                      {"bf16 without master weights", {"--precision", "bf16", "-w", "0"}},
                                      {"fp16", {"--precision", "fp16"}},
+                                     {"dropout", {"--dropout", "0.2"}},
                                      {"outliers", {"-sl", "3", "-sg", "3"}},
                                      {"one batch", {"-a", "1"}}};
     const std::string a = data / "a", b = data / "b";

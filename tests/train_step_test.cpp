@@ -18,8 +18,9 @@ static const int B = 3, T = 17, num_rows = B * T;
 // rate of 0.
 template <class Real>
 static std::unique_ptr<GPT2<Real>> make_model(LaunchPad* pad, const ModelConfig& c = config,
-                                              bool master_weights = false) {
+                                              bool master_weights = false, float dropout = 0) {
     auto g = std::make_unique<GPT2<Real>>(c, pad, master_weights);
+    g->dropout = dropout;
     initialize_parameters(c, 42, parameter_writer(*g));
     gpt2_allocate(*g, B, T, true);
     g->logit_rows = 20;  // the head has three chunks, the last one smaller
@@ -42,7 +43,8 @@ static std::vector<std::vector<float>> read_gradients(GPT2<Real>& g, float loss)
     return all;
 }
 
-// Loss and gradients of micro-steps `first` to before `end` of a step with `micro_steps`.
+// Loss and gradients of micro-steps `first` to before `end` of a step with `micro_steps`. Dropout has the
+// masks of step 0.
 template <class Real>
 static std::vector<std::vector<float>> zeroed_and_accumulated(GPT2<Real>& g, int micro_steps, int first,
                                                               int end) {
@@ -50,7 +52,8 @@ static std::vector<std::vector<float>> zeroed_and_accumulated(GPT2<Real>& g, int
     g.memory.zero(g.stats, 4);
     for (int i = first; i < end; i++) {
         gpt2_set_batch(g, tokens_of(i, 1).data(), tokens_of(i, 2).data(), num_rows, true);
-        gpt2_forward(g, B, T);
+        if (g.dropout > 0) g.memory.upload(g.dropout_key, dropout_key(42, 0, i, 0).data(), 2);
+        gpt2_forward(g, B, T, Pass::training);
         gpt2_head(g, B, T, 1.0f / float(num_rows * micro_steps), Gradients::accumulate);
         gpt2_backward(g, B, T, Gradients::accumulate);
     }
@@ -141,7 +144,9 @@ static std::vector<std::vector<float>> train_steps(LaunchPad* pad, const Run& ru
 }
 
 template <class Real>
-struct TrainStep : testing::Test {};
+struct TrainStep : testing::Test {
+    static constexpr bool is_16_bit = sizeof(Real) == 2;
+};
 TYPED_TEST_SUITE(TrainStep, RealTypes);
 
 TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnTheCpu) {
@@ -246,6 +251,130 @@ TEST(UpdateDuringLayers, GivesEveryIntervalTheSame) {
             for (const Elements& e : part) EXPECT_EQ(e.first % 64, 0u);
         }
     }
+}
+
+// --- dropout ---
+
+static const float dropout_rate = 0.3f;
+
+// The loss of micro-step 0 with the parameters moved by `distance` along their normalized gradient, in one
+// tensor.
+static double moved_loss(GPT2<float>& g, int tensor, const std::vector<float>& direction, double distance) {
+    float* params = g.params[tensor];
+    const std::vector<float> before(params, params + direction.size());
+    for (size_t i = 0; i < direction.size(); i++) params[i] = float(before[i] + distance * direction[i]);
+    gpt2_forward(g, B, T, Pass::training);
+    gpt2_head(g, B, T, 1.0f / num_rows, Gradients::none);
+    double sum = 0;
+    for (int i = 0; i < num_rows; i++) sum += g.losses[i];
+    std::copy(before.begin(), before.end(), params);
+    return sum / num_rows;
+}
+
+// The gradient of each tensor against finite differences of the loss under the same masks.
+TEST(DropoutStep, GradientsMatchFiniteDifferences) {
+    for (const Recompute recompute : {RECOMPUTE_NOTHING, RECOMPUTE_GELU_AND_LAYERNORM}) {
+        const auto g = std::make_unique<GPT2<float>>(config, nullptr, false);
+        g->dropout = dropout_rate;
+        initialize_parameters(config, 42, parameter_writer(*g));
+        gpt2_allocate(*g, B, T, true, recompute);
+        for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {  // so that no gradient is tiny
+            const std::vector<float> noise = random_values(parameter_size(config, i), 7 + uint32_t(i), 0.2f);
+            for (size_t k = 0; k < noise.size(); k++) g->params[i][k] += noise[k];
+        }
+        zeroed_and_accumulated(*g, 1, 0, 1);
+        for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
+            std::vector<float> direction(g->grads[tensor], g->grads[tensor] + parameter_size(config, tensor));
+            double squares = 0;
+            for (const float d : direction) squares += double(d) * d;
+            const double norm = std::sqrt(squares), h = 0.02;
+            ASSERT_GT(norm, 1e-3) << parameter_info[tensor].name;
+            for (float& d : direction) d = float(d / norm);
+            const double slope =
+                (moved_loss(*g, tensor, direction, h) - moved_loss(*g, tensor, direction, -h)) / (2 * h);
+            EXPECT_NEAR(slope, norm, 0.01 * norm) << parameter_info[tensor].name;
+        }
+    }
+}
+
+// Losses of a few steps at a learning rate of 0, whose data are all the same.
+template <class Real>
+static std::vector<float> dropout_losses(LaunchPad* pad, float dropout, int process = 0) {
+    const auto g = make_model<Real>(pad, config, false, dropout);
+    StepRunner<Real> runner = {*g, B, T, 2, 0.0f};
+    runner.process = process;
+    std::vector<float> losses;
+    for (int step = 0; step < 3; step++) {
+        const Ticket ticket = runner.run(step, 0, [&](int* inputs, int* targets) {
+            std::ranges::copy(tokens_of(0, 1), inputs);
+            std::ranges::copy(tokens_of(0, 2), targets);
+        });
+        losses.push_back(runner.stats(step, ticket)[0]);
+        runner.finish_update();
+    }
+    runner.forget_recordings();
+    return losses;
+}
+
+// The masks are the same on CPU and device, so the gradients agree as they do without dropout.
+TYPED_TEST(TrainStep, DropoutOnADeviceMatchesTheCpu) {
+    using Real = TypeParam;
+    const auto on_cpu = make_model<Real>(nullptr, config, false, dropout_rate);
+    const auto want = zeroed_and_accumulated(*on_cpu, 2, 0, 2);
+    for (const auto& pad : test_pads()) {
+        const auto g = make_model<Real>(pad.get(), config, false, dropout_rate);
+        const auto got = zeroed_and_accumulated(*g, 2, 0, 2);
+        for (size_t i = 0; i < want.size(); i++)
+            expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
+        if (sizeof(Real) == 2) break;
+    }
+}
+
+TYPED_TEST(TrainStep, EachStepAndProcessDropsOtherElements) {
+    std::vector<LaunchPad*> places = {nullptr};
+    if (!test_pads().empty() && !TestFixture::is_16_bit) places.push_back(test_pads()[0].get());
+    for (LaunchPad* pad : places) {
+        const std::vector<float> without = dropout_losses<TypeParam>(pad, 0),
+                                 with = dropout_losses<TypeParam>(pad, dropout_rate);
+        EXPECT_EQ(without[0], without[1]);
+        EXPECT_EQ(std::set<float>(with.begin(), with.end()).size(), 3u);
+        EXPECT_NE(with[0], without[0]);
+        EXPECT_EQ(dropout_losses<TypeParam>(pad, dropout_rate), with) << "not reproducible";
+        EXPECT_NE(dropout_losses<TypeParam>(pad, dropout_rate, 1)[0], with[0]) << "as process 0";
+    }
+}
+
+// Validation sees the whole model, and dropout costs nothing where it is off.
+TEST(DropoutStep, EvaluationDropsNothing) {
+    const auto with = make_model<float>(nullptr, config, false, dropout_rate),
+               without = make_model<float>(nullptr);
+    auto losses = [](GPT2<float>& g) {
+        gpt2_set_batch(g, tokens_of(0, 1).data(), tokens_of(0, 2).data(), num_rows, false);
+        gpt2_forward(g, B, T);
+        gpt2_head(g, B, T, 1.0f / num_rows, Gradients::none);
+        return std::vector<float>(g.losses, g.losses + num_rows);
+    };
+    EXPECT_EQ(losses(*with), losses(*without));
+    EXPECT_EQ(without->ddropped, nullptr);
+    EXPECT_LT(without->memory.bytes, with->memory.bytes);
+}
+
+// The kernels of a step are those of a model without dropout, and dropout's.
+TEST(DropoutStep, AddsItsKernelOnlyWhereItIsOn) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+    LaunchPad* pad = test_pads()[0].get();
+    auto has_dropout = [&](float rate) {
+        const auto g = make_model<float>(pad, config, false, rate);
+        const Needs needs = pad->dry_run([&] {
+            gpt2_update_and_forward(*g, 0, B, T);
+            gpt2_backward(*g, B, T, Gradients::overwrite);
+        });
+        for (const auto& [name, constants] : needs.kernels)
+            if (name.find("dropout") != std::string::npos) return true;
+        return false;
+    };
+    EXPECT_FALSE(has_dropout(0));
+    EXPECT_TRUE(has_dropout(dropout_rate));
 }
 
 // Gradients of zero leave the decay of the embeddings and matrices, and nothing else.

@@ -189,6 +189,9 @@ static void give_elementwise(VersionSizes<Real>& s) {
     give_versions<GeluForward<Real>>(s.pad, gelu_forward_versions<Real>(), {.out = out, .inp = in, .n = n});
     give_versions<GeluBackward<Real>>(s.pad, gelu_backward_versions<Real>(),
                                       {.dinp = out, .inp = in, .dout = s.reals(n), .n = n});
+    const uint32_t* key = s.memory.template allocate<uint32_t>(2, "key");
+    give_versions<Dropout<Real>>(s.pad, dropout_versions<Real>(),
+                                 {.out = out, .inp = in, .key = key, .site = 1, .rate = 0.1f, .n = n});
     give_versions<GradientSum<Real>>(s.pad, gradient_sum_versions<Real>(),
                                      {.out = out,
                                       .inp = in,

@@ -5,17 +5,10 @@
 #include <cmath>
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/base/hash.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "shaders/args.h"
-
-// The finalizer of MurmurHash3: flipping one bit of x flips half of the result's bits on average.
-// shaders/adamw.glsl has the same function.
-static inline uint32_t hash(uint32_t x) {
-    x = (x ^ (x >> 16)) * 0x85ebca6bu;
-    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
-    return x ^ (x >> 16);
-}
 
 AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, int t) {
     return {learning_rate,

@@ -70,6 +70,7 @@ struct GPT2 {
     float* v[NUM_PARAMETER_TENSORS] = {};
     // Gradients are those of the loss times this power of two, so that small ones do not underflow in fp16.
     float gradient_scale = std::is_same_v<Real, fp16> ? LossScaling::first : 1.0f;
+    float dropout = 0;  // rate in training, below 1; set it before gpt2_allocate()
 
     int B = 0, T = 0;  // largest batch that the activations hold
     Recompute recompute = RECOMPUTE_NOTHING;
@@ -85,8 +86,10 @@ struct GPT2 {
     // (B,T,C), (B,T,C), (B,T,4C): gradients of activations, in the memory of lnf, branch and logits, which
     // the backward pass does not need any more
     Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
-    float* delta = nullptr;      // (B,NH,T) scratch of the attention's backward pass
-    float* stats = nullptr;      // (4) loss, gradient norm, clip factor of the current step
+    float* delta = nullptr;           // (B,NH,T) scratch of the attention's backward pass
+    float* stats = nullptr;           // (4) loss, gradient norm, clip factor of the current step
+    Real* ddropped = nullptr;         // (B,T,C) gradient behind an MLP's dropout; null without dropout
+    uint32_t* dropout_key = nullptr;  // (2) of the current micro-step's masks; likewise
     AdamWStep* adamw = nullptr;  // in memory, since it changes every step and the kernels are recorded once
 
     // master_weights: keep an fp32 copy of the weights (not needed in fp32). only_count: allocates nothing,
@@ -190,6 +193,11 @@ void allocate_for_training(GPT2<Real>& g) {
     const int num_rows = g.B * g.T;
     g.buckets = memory.allocate<int>(encoder_bucket_ints(num_rows), "buckets");
     g.delta = memory.allocate<float>(size_t(num_rows) * c.num_heads, "delta");
+    if (g.dropout > 0) {
+        g.ddropped = memory.allocate<Real>(size_t(num_rows) * c.channels, "ddropped");
+        g.dropout_key = memory.allocate<uint32_t>(2, "dropout's key");
+        memory.zero(g.dropout_key, 2);
+    }
 }
 
 // Allocates the memory for batches of up to B sequences of T tokens; `training` adds gradients and the
@@ -233,16 +241,35 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
 // (clang-format would give each field a line of its own.)
 // clang-format off
 
-// From g.encoded (B,T,C) to the normalized output of the last layer, g.lnf. `begin_layer` is called before
-// the commands of each layer.
+// What is dropped: the sum of the embeddings, and what attention and MLP of layer l add to the residual
+// stream.
+enum DropoutSite : uint32_t { DROPOUT_EMBEDDING, DROPOUT_ATTENTION, DROPOUT_MLP };
+inline uint32_t dropout_site(DropoutSite what, int l) { return what + 2 * uint32_t(l); }
+
+// out (num_rows,C) = inp with the micro-step's dropout, forward and backward alike.
 template <class Real>
-void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
+void gpt2_dropout(GPT2<Real>& g, Real* out, const Real* inp, uint32_t site, int num_rows) {
+    dropout<Real>(g.on(Layer::dropout), {
+        .out = out, .inp = inp, .key = g.dropout_key, .site = site, .rate = g.dropout,
+        .n = size_t(num_rows) * g.config.channels});
+}
+
+// Whether a pass drops elements: in training only, not for validation or text.
+enum class Pass { evaluation, training };
+
+// From g.encoded (B,T,C), whose dropout comes first, to the normalized output of the last layer, g.lnf.
+// `begin_layer` is called before the commands of each layer.
+template <class Real>
+void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
                          const std::function<void(int layer)>& begin_layer = nullptr) {
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
+    const bool drops = pass == Pass::training && g.dropout > 0;
+    if (drops) gpt2_dropout(g, g.encoded, g.encoded, DROPOUT_EMBEDDING, num_rows);
     const LayerActivations<Real>& first = g.layers[0];
     layernorm_forward<Real>(g.on(Layer::layernorm), {
         .out = first.ln1, .mean = first.ln1_mean, .rstd = first.ln1_rstd, .inp = g.encoded,
         .weight = g.weight(LN1W), .bias = g.weight(LN1B), .num_rows = num_rows, .C = C});
+    const NextLayer next = drops ? NextLayer::other : NextLayer::layernorm;  // after attproj and fcproj
     const Real* residual = g.encoded;
     for (int l = 0; l < L; l++) {
         if (begin_layer) begin_layer(l);
@@ -254,7 +281,8 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
             .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
-            .num_rows = num_rows, .C = C, .OC = C, .next = NextLayer::layernorm});
+            .num_rows = num_rows, .C = C, .OC = C, .next = next});
+        if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_ATTENTION, l), num_rows);
         fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
             .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
             .inp1 = residual, .inp2 = g.branch, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l),
@@ -264,7 +292,8 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
             .bias = g.weight(FCB, l), .num_rows = num_rows, .C = C, .OC = 4 * C});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
-            .num_rows = num_rows, .C = 4 * C, .OC = C, .next = NextLayer::layernorm});
+            .num_rows = num_rows, .C = 4 * C, .OC = C, .next = next});
+        if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
         fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
@@ -279,11 +308,11 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T,
 
 // From g.inputs (B,T) to g.lnf.
 template <class Real>
-void gpt2_forward(GPT2<Real>& g, int B, int T) {
+void gpt2_forward(GPT2<Real>& g, int B, int T, Pass pass = Pass::evaluation) {
     encoder_forward<Real>(g.on(Layer::encoder), {
         .out = g.encoded, .inp = g.inputs, .wte = g.weight(WTE), .wpe = g.weight(WPE), .B = B, .T = T,
         .C = g.config.channels});
-    gpt2_forward_layers(g, B, T);
+    gpt2_forward_layers(g, B, T, pass);
 }
 
 // Logits, losses and, unless `gradients` is none, the gradients of the head, in chunks of rows, so that never
@@ -318,13 +347,15 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
 // ---------------------------------------------------------------------------------------------------------
 // The backward pass: after gpt2_forward and gpt2_head, which was given the same `gradients`, every
 // parameter's gradient is in g.grads, or has been added to what was there. g.dresidual is the gradient of the
-// residual stream, from the last layer down to the embeddings. `end_layer` is called after the commands of
-// each layer, whose weight gradients may still be deferred then.
+// residual stream, from the last layer down to the embeddings. With dropout, the forward pass was one of
+// training, and g.dropout_key is still its key. `end_layer` is called after the commands of each layer, whose
+// weight gradients may still be deferred then.
 template <class Real>
 void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
                    const std::function<void(int layer)>& end_layer = nullptr) {
     const bool accumulate = gradients == Gradients::accumulate;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
+    const bool drops = g.dropout > 0;
     layernorm_backward<Real>(g.on(Layer::layernorm), {
         .dinp = g.dresidual, .dweight = g.grad(LNFW), .dbias = g.grad(LNFB), .added = nullptr,
         .dout = g.dbranch, .inp = g.layers[L - 1].residual3, .weight = g.weight(LNFW), .mean = g.lnf_mean,
@@ -334,11 +365,17 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
         // in the memory of activations that are not needed any more by then
         Real *dresidual2 = a.residual3, *dqkv = a.fch;
+        // what the projections of MLP and attention get: the gradient, or that behind their dropout
+        Real *dmlp = g.dresidual, *dattention = dresidual2;
         if (g.recompute >= RECOMPUTE_GELU)
             gelu_forward<Real>(g.on(Layer::gelu), {
                 .out = a.fch_gelu, .inp = a.fch, .n = size_t(num_rows) * 4 * C});
+        if (drops) {
+            dmlp = g.ddropped;
+            gpt2_dropout(g, dmlp, g.dresidual, dropout_site(DROPOUT_MLP, l), num_rows);
+        }
         matmul_backward<Real>(g.on(Layer::matmul), {
-            .dinp = g.dwide, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = g.dresidual,
+            .dinp = g.dwide, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
             .OC = C, .accumulate = accumulate, .defer_parameters = true});
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
@@ -353,9 +390,13 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
             .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
             .dout = g.dbranch, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
             .rstd = a.ln2_rstd, .num_rows = num_rows, .C = C});
+        if (drops) {
+            dattention = dqkv + size_t(num_rows) * 3 * C;  // also in a.fch
+            gpt2_dropout(g, dattention, dresidual2, dropout_site(DROPOUT_ATTENTION, l), num_rows);
+        }
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
-            .dout = dresidual2, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
+            .dout = dattention, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
             .OC = C, .accumulate = accumulate, .defer_parameters = true});
         attention_backward<Real>(g.on(Layer::attention), {
             .dqkv = dqkv, .delta = g.delta, .dout = g.dbranch, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
@@ -374,6 +415,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
             .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
         if (end_layer) end_layer(l);
     }
+    if (drops) gpt2_dropout(g, g.dresidual, g.dresidual, DROPOUT_EMBEDDING, num_rows);
     encoder_backward<Real>(g.on(Layer::encoder), {
         .dwte = g.grad(WTE), .dwpe = g.grad(WPE), .dout = g.dresidual, .buckets = g.buckets, .B = B, .T = T,
         .C = C});
@@ -387,7 +429,7 @@ template <class Real>
 void prepare_launchpad(GPT2<Real>& g, bool training) {
     if (!g.pad) return;
     const Needs needs = g.pad->dry_run([&] {
-        gpt2_forward(g, g.B, g.T);
+        gpt2_forward(g, g.B, g.T, training ? Pass::training : Pass::evaluation);
         gpt2_head(g, g.B, g.T, 1, training ? Gradients::overwrite : Gradients::none);
         if (!training) return;
         gpt2_backward(g, g.B, g.T, Gradients::overwrite);

@@ -114,11 +114,11 @@ struct GradientArrival {
 // long enough for a layer's whole update.
 const int LAYER_INTERVALS = 7, MANY_ROWS = 8192;
 
-// gpt2_update and gpt2_forward on a launchpad, bit-identical to calling both, but faster: AdamW is limited by
-// memory bandwidth, and the forward pass of a small batch by the latency of its kernels. The weights of a
-// layer are updated beside the kernels of the layer before, and wte beside all layers: the head reads it
-// last, and the encoder, which needs few of its rows, computes their update itself. Gradients that have yet
-// to arrive do so during the layer before their update.
+// gpt2_update and the forward pass of training on a launchpad, bit-identical to calling both, but faster:
+// AdamW is limited by memory bandwidth, and the forward pass of a small batch by the latency of its kernels.
+// The weights of a layer are updated beside the kernels of the layer before, and wte beside all layers: the
+// head reads it last, and the encoder, which needs few of its rows, computes their update itself. Gradients
+// that have yet to arrive do so during the layer before their update.
 template <class Real>
 void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T,
                              const GradientArrival& arrival = {}) {
@@ -142,7 +142,7 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T,
                                                     .C = g.config.channels},
                                         .wte_update = update_of(g, wte, weight_decay)});
     const int parts = B * T < MANY_ROWS ? LAYER_INTERVALS : 1;
-    gpt2_forward_layers(g, B, T, [&](int l) {
+    gpt2_forward_layers(g, B, T, Pass::training, [&](int l) {
         pad.finish_background();
         pad.begin_background();
         if (arrival.weights && l + 2 < g.config.num_layers) arrival.weights(l + 2);

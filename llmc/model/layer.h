@@ -3,10 +3,21 @@
 #include <optional>
 #include <string>
 
-enum class Layer { encoder, layernorm, matmul, attention, residual, gelu, classifier, global_norm, adamw };
+enum class Layer {
+    encoder,
+    layernorm,
+    matmul,
+    attention,
+    dropout,
+    residual,
+    gelu,
+    classifier,
+    global_norm,
+    adamw
+};
 
-inline const char* const LAYER_NAMES[] = {"encoder", "layernorm",  "matmul",      "attention", "residual",
-                                          "gelu",    "classifier", "global_norm", "adamw"};
+inline const char* const LAYER_NAMES[] = {"encoder",  "layernorm", "matmul",     "attention",   "dropout",
+                                          "residual", "gelu",      "classifier", "global_norm", "adamw"};
 
 // None if no layer has this name.
 inline std::optional<Layer> layer_from_name(const std::string& name) {

@@ -19,6 +19,8 @@ struct StepRunner {
     float weight_decay;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
     float gradient_clip = 1.0f;                          // largest norm; 0: not clipped
+    uint64_t dropout_seed = 42;                          // for g.dropout
+    int process = 0;                                     // number of this one in the job: has its own masks
     LossScaling scaling = {};
     GradientExchange<Real>* exchange = nullptr;  // with the other processes; null: there are none
     // If set, decides from a step's g.stats whether its update is applied; the host waits for them then.
@@ -99,7 +101,7 @@ struct StepRunner {
             if (update_due)
                 gpt2_update_and_forward(g, weight_decay, B, T, arrival());
             else
-                gpt2_forward(g, B, T);
+                gpt2_forward(g, B, T, Pass::training);
             gpt2_zero_gradients(g);
             head_and_backward(Gradients::overwrite, micro_steps == 1);
         });
@@ -107,7 +109,7 @@ struct StepRunner {
     }
     void run_later_micro(bool last) {
         run_recorded(last && exchange ? last_micro : later_micro, [&] {
-            gpt2_forward(g, B, T);
+            gpt2_forward(g, B, T, Pass::training);
             head_and_backward(Gradients::accumulate, last);
         });
     }
@@ -134,6 +136,8 @@ struct StepRunner {
             if (on_micro_step) on_micro_step(i);
             next_batch(inputs.data(), targets.data());
             gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
+            if (g.dropout > 0)
+                g.memory.upload(g.dropout_key, dropout_key(dropout_seed, step, i, process).data(), 2);
             i == 0 ? run_first_micro() : run_later_micro(i + 1 == micro_steps);
         }
         if (on_submitted) on_submitted();

@@ -18,8 +18,9 @@ struct MemoryNeed {
 // What training on batches of (B,T) takes; nothing is allocated.
 template <class Real>
 MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, bool master_weights, int B, int T,
-                       Recompute recompute) {
+                       Recompute recompute, float dropout = 0) {
     GPT2<Real> g(config, pad, master_weights, true);
+    g.dropout = dropout;
     gpt2_allocate(g, B, T, true, recompute);
     return {g.memory.bytes, g.memory.largest, g.memory.summary()};
 }

@@ -116,6 +116,10 @@ static void add_training_options(CLI::App& app, Options& o) {
     app.add_option("--grad-clip", o.gradient_clip, "largest norm of the gradient; 0: not clipped")
         ->check(number_check(0, 1e9, "at least 0"))
         ->capture_default_str();
+    app.add_option("--dropout", o.dropout,
+                   "share of the embedding's, attention's and MLP's outputs that is set to 0 in training")
+        ->check(between(0, 0.99))
+        ->capture_default_str();
     app.add_option("--skip-loss-outliers", o.skip_loss,
                    "skip updates whose loss is more than this many standard deviations above the mean of the "
                    "last 128 (0: never)")

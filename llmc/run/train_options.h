@@ -21,6 +21,7 @@ struct Options {
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
     float gradient_clip = 1.0f;                          // largest norm; 0: not clipped
+    float dropout = 0;                                   // rate; 0: none
     float skip_loss = 0, skip_gradient = 0;              // z-scores; 0: never
     int max_not_finite = 25;                             // updates in a row; then the run stops; 0: never
     int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
