@@ -90,17 +90,18 @@ template <class Real>
 struct Generator {
     const GenerateOptions& options;
     Tokenizer& tokenizer;
-    const int vocab_size, context;
+    const int model_vocab_size, vocab_size, context;  // the tokenizer may lack the model's last tokens
     BatchDecoder<Real> decoder;
     std::vector<float> logits;
 
     Generator(const GenerateOptions& with, Tokenizer& t, const GPT2<Real>& g)
         : options(with),
           tokenizer(t),
-          vocab_size(g.config.vocab_size),
+          model_vocab_size(g.config.vocab_size),
+          vocab_size(t.vocab_size()),
           context(g.config.max_seq_len),
           decoder(g, context, with.samples),
-          logits(size_t(with.samples) * vocab_size) {}
+          logits(size_t(with.samples) * model_vocab_size) {}
 
     void continue_prompt(const std::string& prompt, const std::string& title);
 
@@ -148,7 +149,7 @@ void Generator<Real>::generate(std::vector<Text>& texts, TextStream& out) {
         }
         bool all_ended = true;
         for (size_t b = 0; b < texts.size(); b++) {
-            if (!texts[b].ended) next[b] = next_token(texts[b], &logits[b * vocab_size]);
+            if (!texts[b].ended) next[b] = next_token(texts[b], &logits[b * model_vocab_size]);
             all_ended = all_ended && texts[b].ended;
         }
         if (texts.size() == 1) out.write(std::exchange(texts[0].shown, ""));

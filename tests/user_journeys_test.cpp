@@ -100,6 +100,36 @@ TEST_F(Journey, AnExplicitVocabularyMayBeLarger) {
     expect_refused(trainer("my", {"-e", shape + ",vocab=200"}), {"bytes (257 tokens)", "vocabulary of 200"});
 }
 
+// Tokens that the tokenizer lacks are never drawn: of 300 alike, 43 are such. A model's file that says
+// nothing about its tokenizer takes the one that is named.
+TEST_F(Journey, TextNeverHasTokensThatTheTokenizerLacks) {
+    const ProgramResult run = train("my", {"-e", shape + ",vocab=300", "-o", folder / "run", "-n", "4", "-s",
+                                           "4", "-g", "200", "--temperature", "1000"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(contains(run.out, "generating:")) << run.out;
+    std::filesystem::copy(folder / "run/model_00000004.bin", folder / "bare.bin");
+    for (const Words& model : std::vector<Words>{{folder / "run"},
+                                                 {folder / "bare.bin", "--tokenizer", "bytes"},
+                                                 {folder / "run", "--samples", "3"}}) {
+        const ProgramResult text = run_program(with({bin("generate"), "--device", "cpu", "-n", "200",
+                                                     "--temperature", "1000", "--ignore-end", "once", "-e"},
+                                                    model));
+        EXPECT_EQ(text.status, 0) << text.err;
+        EXPECT_TRUE(contains(text.err, "200 written") || contains(text.err, "600 written")) << text.err;
+    }
+    const ProgramResult exported =
+        run_program({bin("train_gpt2"), "--export", "hf", folder / "hf", "-e", folder / "run"});
+    EXPECT_TRUE(contains(exported.out, "vocab.json")) << exported.out << exported.err;
+}
+
+TEST_F(Journey, ATokenizerLargerThanTheModelIsRefused) {
+    ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "4"}).status, 0);
+    std::filesystem::copy(folder / "run/model_00000004.bin", folder / "bare.bin");
+    expect_refused({bin("generate"), "--device", "cpu", "-e", folder / "bare.bin", "--tokenizer",
+                    folder / "small.bin", "x"},
+                   {"small.bin has 260 tokens", "bare.bin has only 257"});
+}
+
 TEST_F(Journey, TheTokenizerTravelsWithDataAndModel) {
     std::filesystem::remove(folder / "small.bin");
     rename_file(folder / "data", folder / "moved");
@@ -378,7 +408,17 @@ TEST_F(Journey, LinesAndOptimizerOptionsHaveAnEffect) {
         EXPECT_EQ(changed.status, 0) << changed.err;
         EXPECT_NE(printed_losses(changed.out), printed_losses(usual.out)) << change[0];
     }
-    const Words defaults = {"--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--grad-clip", "1"};
+    const Words steps = {"-x", "6", "-v", "6", "-s", "6"};
+    const ProgramResult whole = train("my", steps), dropping = train("my", with(steps, {"--dropout", "0.4"}));
+    EXPECT_NE(printed_losses(dropping.out), printed_losses(whole.out));
+    auto first_validation = [](const std::string& out) {  // of the untrained model: nothing is dropped there
+        const size_t at = out.find("val loss");
+        return at == std::string::npos ? "none in " + out : out.substr(at, out.find('\n', at) - at);
+    };
+    EXPECT_EQ(first_validation(dropping.out), first_validation(whole.out));
+    EXPECT_EQ(train("my", {"--dropout", "1"}).status, 1);
+    const Words defaults = {"--beta1", "0.9",         "--beta2", "0.95",      "--eps",
+                            "1e-8",    "--grad-clip", "1",       "--dropout", "0"};
     EXPECT_EQ(printed_losses(train("my", with({"-x", "6", "-v", "0"}, defaults)).out),
               printed_losses(usual.out));
 }

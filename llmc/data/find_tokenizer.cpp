@@ -2,7 +2,9 @@
 
 #include <filesystem>
 
+#include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
+#include "llmc/base/warning.h"
 
 std::optional<Tokenizer> find_tokenizer(const std::string& name, const std::vector<std::string>& beside) {
     if (!name.empty()) return open_tokenizer(name);
@@ -13,11 +15,22 @@ std::optional<Tokenizer> find_tokenizer(const std::string& name, const std::vect
     return open_tokenizer(usual);
 }
 
-void match_tokenizer(std::optional<Tokenizer>& tokenizer, const std::string& name, int vocab_size,
+void match_tokenizer(std::optional<Tokenizer>& tokenizer, TokenizerChoice choice, int vocab_size,
                      const std::string& model) {
-    if (!tokenizer || tokenizer->vocab_size() == vocab_size) return;
-    if (!name.empty())
-        fail("--tokenizer %s has %d tokens, but the model %s has %d: give the tokenizer that made its data",
-             name.c_str(), tokenizer->vocab_size(), model.c_str(), vocab_size);
-    tokenizer.reset();
+    if (!tokenizer) return;
+    const int tokens = tokenizer->vocab_size(), padded = int(ceil_div(tokens, 128)) * 128;
+    if (choice == TokenizerChoice::found) {
+        const bool fits = tokens <= vocab_size && vocab_size <= padded;
+        if (!fits) tokenizer.reset();
+        return;
+    }
+    if (tokens > vocab_size)
+        fail("%s %s has %d tokens, but the model %s has only %d: give the tokenizer that made its data",
+             choice == TokenizerChoice::asked ? "--tokenizer" : "the recorded tokenizer",
+             tokenizer->name.c_str(), tokens, model.c_str(), vocab_size);
+    if (choice == TokenizerChoice::asked && vocab_size > padded)
+        warn(
+            format_string("--tokenizer %s has %d of the %d tokens of the model %s; the others are never "
+                          "sampled",
+                          tokenizer->name.c_str(), tokens, vocab_size, model.c_str()));
 }

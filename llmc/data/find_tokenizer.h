@@ -11,7 +11,11 @@
 // error.
 std::optional<Tokenizer> find_tokenizer(const std::string& name, const std::vector<std::string>& beside);
 
-// Checks the tokenizer against the vocabulary of `model`. On a mismatch, throws Error if the tokenizer was
-// asked for by name, and otherwise forgets it.
-void match_tokenizer(std::optional<Tokenizer>& tokenizer, const std::string& name, int vocab_size,
+// How a model's tokenizer was chosen: by --tokenizer, by a file that records it, or because it lies nearby.
+enum class TokenizerChoice { asked, recorded, found };
+
+// Checks the tokenizer against the vocabulary of `model`, which may be larger: the rest is padding, and is
+// never sampled. Throws Error if it is smaller. A tokenizer that merely lies nearby is forgotten unless it
+// fits up to padding to a multiple of 128.
+void match_tokenizer(std::optional<Tokenizer>& tokenizer, TokenizerChoice choice, int vocab_size,
                      const std::string& model);

@@ -110,13 +110,17 @@ std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSour
                                        const std::optional<TokenizerInfo>& recorded,
                                        const std::string& data) {
     std::optional<Tokenizer> tokenizer;
-    if (!asked.empty())
+    TokenizerChoice choice = TokenizerChoice::found;
+    if (!asked.empty()) {
         tokenizer = open_tokenizer(asked);
-    else if (recorded)
+        choice = TokenizerChoice::asked;
+    } else if (recorded) {
         tokenizer = open_recorded_tokenizer(*recorded);
-    else
+        choice = TokenizerChoice::recorded;
+    } else {
         tokenizer = find_tokenizer(vocab_size == 257 ? "bytes" : "", {model.path, data});
-    match_tokenizer(tokenizer, asked, vocab_size, model.name);
+    }
+    match_tokenizer(tokenizer, choice, vocab_size, model.name);
     if (!asked.empty() && recorded && info_of(*tokenizer).checksum != recorded->checksum)
         fail("--tokenizer %s is not the one that made the data of the model %s, %s; leave it out",
              asked.c_str(), model.name.c_str(), describe(*recorded).c_str());

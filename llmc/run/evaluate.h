@@ -88,7 +88,8 @@ inline void print_hellaswag(int correct, size_t examples) {
 template <class Real>
 void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer, int length,
                  const SamplerOptions& options, uint64_t& coin_state) {
-    const int end_of_text = tokenizer ? tokenizer->end_of_text : g.config.vocab_size - 1;
+    const int vocab_size = tokenizer ? tokenizer->vocab_size() : g.config.vocab_size;  // without padding
+    const int end_of_text = tokenizer ? tokenizer->end_of_text : vocab_size - 1;
     // no larger than needed: training may have left little memory
     Decoder<Real> decoder(g, std::min(length + 1, g.config.max_seq_len));
     TextStream text;
@@ -97,7 +98,7 @@ void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer,
     for (int token = end_of_text, i = 0; i < length; i++) {
         decoder.append(&token, 1);
         decoder.read_logits(logits.data());
-        token = sample_token(logits.data(), g.config.vocab_size, random_f32(coin_state), options);
+        token = sample_token(logits.data(), vocab_size, random_f32(coin_state), options);
         if (!tokenizer)
             text.write(format_string("%d ", token));
         else
