@@ -852,6 +852,8 @@ TEST(DryRun, CompileNamesAMissingKernel) {
         LaunchPad pad(fresh_options(like));
         pad.prepare(pad.dry_run([&] { pad.dispatch("peak_cpy", {1}, {64}, PeakCopyArgs{}); }));
         expect_error("no kernel is named 'peak_cpy_fp32'", [&] { pad.compile(); });
+        EXPECT_EQ(pad.num_uncompiled(), 0) << "the kernel is still queued";
+        pad.compile();
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
         add_to(pad, total, one, 1);
         EXPECT_EQ(total.values()[0], 1.0f);
@@ -865,6 +867,10 @@ TEST(DryRun, Misuse) {
         bool ran = false;
         pad.dry_run([&] {
             refused();
+            float value = 1;
+            expect_error("begin_recording: a dry run", [&] { pad.begin_recording(); });
+            expect_error("upload: a dry run", [&] { pad.upload(&value, &value, 4); });
+            expect_error("download: a dry run", [&] { pad.download(&value, &value, 4); });
             EXPECT_TRUE(pad.dry_running());
             ran = true;
         });
@@ -877,6 +883,20 @@ TEST(DryRun, Misuse) {
         pad.end_group();
         EXPECT_FALSE(pad.dry_running());
     });
+}
+
+TEST(DryRun, CompileOnlyRecordsAndTransfersNothing) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+    LaunchPadOptions options = test_options();
+    options.compile_only = true;
+    LaunchPad pad(options);
+    float value = 1;
+    expect_error("begin_recording: a dry run", [&] { pad.begin_recording(); });
+    float* there = pad.allocate<float>(1, "nowhere");
+    pad.upload(there, &value, 4);
+    pad.download(&value, there, 4);
+    EXPECT_EQ(value, 0);
+    EXPECT_TRUE(pad.take_kernels().empty());
 }
 
 // Deferred work runs before a dry run. An error inside the dry run leaves nothing behind.

@@ -295,6 +295,11 @@ static void refuse_while_recording(const LaunchPadState& s, const char* what) {
     if (s.recording) fail("%s cannot be recorded: do it before begin_recording or after end_recording", what);
 }
 
+// Whoever calls dry_run() would miss the effect. With compile_only, programs know that nothing is executed.
+static void refuse_in_dry_run(const LaunchPadState& s, const char* what) {
+    if (s.dry && !s.options.compile_only) fail("%s: a dry run transfers nothing", what);
+}
+
 static bool host_reads_well(const LaunchPadState& s, const Buffer& b) {
     return b.kind == BufferKind::readback || b.kind == BufferKind::imported ||
            (b.kind == BufferKind::host_visible && s.mode == MemoryMode::unified);
@@ -308,6 +313,7 @@ static Buffer& staging_buffer(LaunchPadState& s) {
 void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
     LaunchPadState& s = *state;
     refuse_while_recording(s, "upload");
+    refuse_in_dry_run(s, "upload");
     if (!bytes || s.dry) return;
     const Buffer& b = buffer_at(s, dst, bytes, "upload");
     const VkDeviceSize offset = offset_in(b, dst);
@@ -340,6 +346,7 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
 void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     LaunchPadState& s = *state;
     refuse_while_recording(s, "download");
+    refuse_in_dry_run(s, "download");
     if (!bytes) return;
     if (s.dry) return void(memset(dst, 0, bytes));
     const Buffer& b = buffer_at(s, src, bytes, "download");

@@ -423,6 +423,7 @@ void LaunchPad::finish_background() {
 void LaunchPad::begin_recording() {
     LaunchPadState& s = *state;
     if (s.recording) fail("begin_recording: a recording is open already");
+    if (s.dry) fail("begin_recording: a dry run records nothing");
     commit(false);
     s.touched.clear();
     auto recording = std::make_unique<Recording>();

@@ -232,7 +232,8 @@ class LaunchPad {
 
     // --- dry runs ---
     // Returns what these commands need, without running them or building a kernel; pointers need not be
-    // allocated.
+    // allocated. begin_recording(), upload() and download() are refused in a dry run; with compile_only,
+    // upload() does nothing and download() gives zeros.
     Needs dry_run(const std::function<void()>& commands);
     bool dry_running() const;
     // Allocates the scratch memory of a dry run, and queues what it needs for tune() and compile().

@@ -161,9 +161,8 @@ void LaunchPad::compile(const ProgressCallback& progress) {
     const int total = num_uncompiled();
     for (int done = 0; !s.uncompiled.empty(); done++) {
         if (progress) progress(done, total);
-        const auto& [key, constants] = *s.uncompiled.begin();
-        find_pipeline(s, key.substr(0, key.find('\0')), constants);
-        s.uncompiled.erase(s.uncompiled.begin());
+        const auto next = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
+        find_pipeline(s, next.key().substr(0, next.key().find('\0')), next.mapped());
     }
 }
 
