@@ -1,5 +1,8 @@
 // make_seeds FOLDER: writes the seed files of the fuzz programs to FOLDER/<fuzz program>/. Nearly all are
 // small, valid files from the project's own writers.
+#include <zlib.h>
+#include <zstd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -61,6 +64,28 @@ static void make_debug_state() {
     write_whole_file(seed("checkpoint_fuzz", "losses"), {"# step fp32 fp64\n0 5.25 5.2512\n1 5.0 5.01e0\n"});
 }
 
+static std::string gzip_of(const std::string& text) {
+    std::string compressed(text.size() + 100, '\0');
+    z_stream stream = {};
+    if (deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) fail("zlib failed");
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream.avail_in = uInt(text.size());
+    stream.next_out = reinterpret_cast<Bytef*>(compressed.data());
+    stream.avail_out = uInt(compressed.size());
+    if (deflate(&stream, Z_FINISH) != Z_STREAM_END) fail("zlib failed");
+    compressed.resize(stream.total_out);
+    deflateEnd(&stream);
+    return compressed;
+}
+
+static std::string zstd_of(const std::string& text) {
+    std::string compressed(ZSTD_compressBound(text.size()), '\0');
+    const size_t size = ZSTD_compress(compressed.data(), compressed.size(), text.data(), text.size(), 3);
+    if (ZSTD_isError(size)) fail("zstd failed");
+    compressed.resize(size);
+    return compressed;
+}
+
 static void make_data() {
     std::mt19937_64 random(1);
     for (int i = 0; i < 12; i++)
@@ -80,7 +105,10 @@ static void make_data() {
                      {R"({"text": "one\n\ntwo"})", "\n", R"({"id": 3, "text": "dr\u00e9i"})", "\n"});
     write_whole_file(seed("jsonl_fuzz", "hellaswag"),
                      {R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "d"]})"});
-    write_whole_file(seed("jsonl_fuzz", "text"), {"one two\n\nthree \xe2\x82\xac"});
+    const std::string plain = "one two\n\nthree \xe2\x82\xac";
+    write_whole_file(seed("jsonl_fuzz", "text"), {plain});
+    write_whole_file(seed("jsonl_fuzz", "text.gz"), {gzip_of(plain)});
+    write_whole_file(seed("jsonl_fuzz", "text.zst"), {zstd_of(plain)});
     write_whole_file(seed("vocabulary_fuzz", "small"), {R"({"a": 0, "\u0120": 1, "<|endoftext|>": 2})",
                                                         std::string(1, '\0'), "#version: 0.2\na b\n"});
     for (const char* text :
