@@ -50,9 +50,14 @@ local_size() { if [ -f "$1" ]; then wc -c <"$1" | tr -d ' '; else echo 0; fi; }
 header_int() { od -A n -t d4 -j $((4 * $2)) -N 4 "$1" | tr -d ' '; }
 
 # Checks the format of a complete file, and that a shard has the length its header says. JSON begins with a
-# brace, safetensors with 8 bytes and a brace.
+# brace, safetensors with 8 bytes and a brace, a tokenizer's merges with "#version".
 check_header() {
     local file=$1 name=$2 magic=$3
+    if [ "$magic" = merges ]; then
+        [ "$(head -c 8 "$file" | tr -d '\0')" = "#version" ] ||
+            { rm -f "$file"; fail "$name is not a list of merges; deleted"; }
+        return
+    fi
     if [ "$magic" = json ] || [ "$magic" = safetensors ]; then
         local at=1; [ "$magic" = json ] || at=9
         [ "$(tail -c +$at "$file" | head -c 1 | tr -d '\0')" = "{" ] ||
@@ -174,6 +179,8 @@ case ${1:-} in
         esac
         hub=https://huggingface.co from "openai-community/$2" "${3:-$here/$2}"
         fetch config.json json
+        fetch vocab.json json
+        fetch merges.txt merges
         fetch model.safetensors safetensors
         ;;
     fineweb)

@@ -284,7 +284,10 @@ TEST_F(download, the_starter_pack_has_all_kinds_of_files) {
 
 TEST_F(download, hugging_faces_gpt2) {
     const std::string length = {10, 0, 0, 0, 0, 0, 0, 0};
-    server.files = {{"config.json", "{\"n_head\": 2}"}, {"model.safetensors", length + "{\"a\": {}} data"}};
+    server.files = {{"config.json", "{\"n_head\": 2}"},
+                    {"vocab.json", "{\"a\": 0}"},
+                    {"merges.txt", "#version: 0.2\na b\n"},
+                    {"model.safetensors", length + "{\"a\": {}} data"}};
     const ProgramResult result = run({"gpt2", "gpt2-medium", folder.path});
     EXPECT_EQ(result.status, 0) << result.err;
     for (const auto& [name, bytes] : server.files)
@@ -293,6 +296,9 @@ TEST_F(download, hugging_faces_gpt2) {
     std::filesystem::remove(folder / "model.safetensors");
     expect_failure(run({"gpt2", "gpt2-medium", folder.path}), "model.safetensors is not a safetensors file");
     EXPECT_FALSE(std::filesystem::exists(folder / "model.safetensors"));
+    server.files["merges.txt"] = "<html>no</html>";
+    std::filesystem::remove(folder / "merges.txt");
+    expect_failure(run({"gpt2", "gpt2-medium", folder.path}), "merges.txt is not a list of merges");
     expect_failure(run({"gpt2", "gpt3", folder.path}), "gpt2-xl, not 'gpt3'");
     expect_failure(run({"gpt2"}), "SIZE must be");
 }

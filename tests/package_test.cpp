@@ -89,6 +89,10 @@ TEST(Package, ProgramsRunFromBothPackages) {
     if (!debian) return;
     expect_success({"sh", "-c", "dpkg-deb -x " + folder.path + "/*.deb " + deb.path});
     use_programs(deb / "usr/bin", deb.path);
+    const std::string contact =
+        run_program({"sh", "-c", "dpkg-deb -f " + folder.path + "/*.deb Maintainer"}).out;
+    EXPECT_NE(contact.find('@'), std::string::npos) << contact;
+    EXPECT_EQ(contact.find("nobody"), std::string::npos) << contact;
     const std::string depends =
         run_program({"sh", "-c", "dpkg-deb -f " + folder.path + "/*.deb Depends"}).out;
     EXPECT_NE(depends.find("libc6"), std::string::npos) << depends;
