@@ -126,6 +126,18 @@ TEST(TimeBudget, RejectsWhatTakesTooLong) {
     EXPECT_TRUE(budget.allows(1e12));
 }
 
+// A page names one peak for each quantity: that of `peak`.
+TEST(MatmulSweep, RefersToThePeaksOfTheReport) {
+    TemporaryFolder folder;
+    write_peaks(folder / "peak.json");
+    const ReportFile file = run_report(
+        "matmul_sweep", "cpu", {"--sizes", "24", "--precision", "fp32", "--peaks", folder / "peak.json"});
+    ASSERT_EQ(file.printed.status, 0);
+    const Table& rates = file.table("matmul");
+    EXPECT_NE(rates.note.find("CPU 123 TFLOP/s in fp32, 246 in bf16"), std::string::npos) << rates.note;
+    EXPECT_NEAR(cell_of(rates, 0, "of peak").number(), 100 * cell_of(rates, 0, "rate").number() / 123, 1e-6);
+}
+
 TEST(MatmulSweep, MeasuresEachTypeAndSize) {
     for (const std::string& device : report_devices()) {
         const ReportFile file =

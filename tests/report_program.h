@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "dev/report/report_file.h"
+#include "llmc/base/file.h"
 #include "tests/run_program.h"
 
 // OpenMP threads block instead of spinning: on a busy machine, spinning slows small operations down.
@@ -48,6 +49,17 @@ inline ReportFile run_report(const std::string& name, const std::string& device,
     EXPECT_EQ(part.program, name);
     file.tables = part.tables;
     return file;
+}
+
+// A result of `peak`, for --peaks: on the CPU 100 GB/s, 123 TFLOP/s in fp32 and 246 in bf16.
+inline void write_peaks(const std::string& path) {
+    ReportPart part = {.program = "peak"};
+    const std::vector<Column> columns = {{"where", "", true}, {"what", "", true}, {"rate"}};
+    part.tables = {
+        {"arithmetic", "", columns, {{"CPU", "fp32 FMA", 123.0}, {"CPU", "bf16 dot product", 246.0}}},
+        {"bandwidth", "", columns, {{"CPU", "in place (read + write)", 100.0}}}};
+    part.device = Machine{{}, {{"cpu", "a processor"}}};
+    write_whole_file(path, {report_part_text(part)});
 }
 
 inline size_t column_of(const Table& table, const std::string& name) {

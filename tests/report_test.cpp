@@ -223,10 +223,29 @@ static Report compared(std::vector<std::vector<Cell>> rows, const std::string& d
     return {"2026-01-01", "", false, {part}};
 }
 
+// Headings, links and failures name no program.
 TEST(Report, SectionsHaveTitles) {
     std::string problem;
-    const std::string page = report_page(compared({{"copy", 1, 10.0, 100, 0.1}}, "one"), problem);
-    EXPECT_NE(page.find("<h2>Peak rates</h2>"), std::string::npos) << page;
+    Report report = compared({{"copy", 1, 10.0, 100, 0.1}}, "one");
+    const ReportPart first = report.parts[0];
+    report.parts.clear();
+    const std::vector<std::pair<std::string, std::string>> titles = {
+        {"peak", "Peak rates"},
+        {"matmul_sweep", "Matrix multiplication, by size"},
+        {"elementwise_sweep", "Elementwise operations, by size"},
+        {"dispatch_overhead", "Cost of a launch"},
+        {"train_benchmark", "Training"}};
+    for (const auto& [name, title] : titles) {
+        report.parts.push_back(first);
+        report.parts.back().program = name;
+        report.parts.back().error = "an error";
+    }
+    const std::string page = report_page(report, problem);
+    for (const auto& [name, title] : titles) {
+        EXPECT_NE(page.find("<h2>" + title + "</h2>"), std::string::npos) << page;
+        EXPECT_NE(page.find(title + " failed: an error"), std::string::npos) << page;
+        EXPECT_EQ(page.find(">" + name), std::string::npos) << name;
+    }
 }
 
 TEST(Report, ComparisonOfTwo) {
@@ -369,7 +388,7 @@ struct FakePrograms {
 TEST(Report, RunsThePrograms) {
     FakePrograms fake;
     fake.add("peak", "echo \"$@\" >" + fake.folder / "arguments\n" + fake.copy);
-    fake.add("dispatch_overhead", fake.copy);
+    fake.add("dispatch_overhead", "echo \"$@\" >" + fake.folder / "others\n" + fake.copy);
     const ProgramResult result =
         fake.run({"--device", "cpu", "--quick", "--only", "dispatch_overhead", "peak"});
     EXPECT_EQ(result.status, 0) << result.err;
@@ -378,6 +397,8 @@ TEST(Report, RunsThePrograms) {
     const std::string usual = "--device cpu --json " + fake.out + "/peak.json --quick --seconds ";
     ASSERT_TRUE(arguments.starts_with(usual)) << arguments;
     EXPECT_NEAR(stod(arguments.substr(usual.size())), 55 - 0.8 * 55 / 3, 1);
+    const std::string others = read_text(fake.folder / "others");  // refer to its peaks
+    EXPECT_NE(others.find("--peaks " + fake.out + "/peak.json"), std::string::npos) << others;
     const json report = fake.written();
     ASSERT_EQ(report.at("programs").size(), 2u);
     EXPECT_TRUE(report.at("quick"));

@@ -15,7 +15,7 @@ TEST(TrainBenchmark, MeasuresEachCase) {
         const Table& table = file.table("training");
         ASSERT_EQ(table.rows.size(), device == "cpu" ? 4u : 1u);
         for (const char* column : {"rate", "step", "MFU", "memory", "loss"}) expect_positive(table, column);
-        EXPECT_EQ(cell_of(table, 0, "model").text(), tiny);
+        EXPECT_EQ(cell_of(table, 0, "model").text(), "0.018M (1 layer, 32 channels)");
         EXPECT_EQ(cell_of(table, 0, "batch").text(), "2x16");
         for (size_t row = 0; row < table.rows.size(); row++) {
             EXPECT_NEAR(cell_of(table, row, "loss").number(), std::log(100), 0.5);  // barely trained
@@ -26,6 +26,18 @@ TEST(TrainBenchmark, MeasuresEachCase) {
     }
 }
 
+// A page names one peak for each quantity: that of `peak`.
+TEST(TrainBenchmark, RefersToThePeaksOfTheReport) {
+    TemporaryFolder folder;
+    write_peaks(folder / "peak.json");
+    const ReportFile file = run_report(
+        "train_benchmark", "cpu",
+        {"--model", tiny, "--batch", "1x8", "--precision", "fp32,bf16", "--peaks", folder / "peak.json"});
+    ASSERT_EQ(file.printed.status, 0);
+    const std::string& note = file.table("training").note;
+    EXPECT_NE(note.find("bf16 246 TFLOP/s, fp32 123 TFLOP/s"), std::string::npos) << note;
+}
+
 TEST(TrainBenchmark, DescriptorsWithCommas) {
     const std::string other = "custom:layers=2,heads=2,channels=32,max_seq_len=16,vocab=50";
     const ReportFile file = run_report(
@@ -33,8 +45,8 @@ TEST(TrainBenchmark, DescriptorsWithCommas) {
     ASSERT_EQ(file.printed.status, 0);
     const Table& table = file.table("training");
     ASSERT_EQ(table.rows.size(), 2u);
-    EXPECT_EQ(cell_of(table, 0, "model").text(), tiny);
-    EXPECT_EQ(cell_of(table, 1, "model").text(), other);
+    EXPECT_EQ(cell_of(table, 0, "model").text(), "0.018M (1 layer, 32 channels)");
+    EXPECT_EQ(cell_of(table, 1, "model").text(), "0.03M (2 layers, 32 channels)");
 }
 
 // Cases that do not fit into memory are named in the note; the others are measured.

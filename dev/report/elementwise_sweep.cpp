@@ -144,13 +144,17 @@ static double memory_bytes(Operation operation, size_t n, size_t element_bytes) 
     return double(arrays_read[operation] + arrays_written[operation]) * double(n) * double(element_bytes);
 }
 
+// Memory traffic that caches may absorb: memory bandwidth does not limit it.
+const double CACHED_BYTES = 128 << 20;
+
 template <class Real>
 static void add_rows(Sweep& sweep, Operation operation, double size, size_t n, const SizeTimes& times) {
     const double bytes = memory_bytes(operation, n, sizeof(Real));
     const std::string name = operation_names[operation], what = name + ", " + real_name<Real>();
     auto add_rate = [&](const char* where, double seconds, double peak) {
-        sweep.rates.rows.push_back({name + where, int64_t(size), number(1e6 * seconds),
-                                    number(bytes / seconds / 1e9), number(100 * bytes / seconds / peak)});
+        sweep.rates.rows.push_back(
+            {name + where, int64_t(size), number(1e6 * seconds), number(bytes / seconds / 1e9),
+             bytes < CACHED_BYTES ? Cell(nullptr) : number(100 * bytes / seconds / peak)});
         if (!(seconds > 0)) sweep.rates.note = EMPTY_ROWS;
     };
     add_rate(", CPU", times.cpu, sweep.peaks.cpu.copy_rate);
@@ -232,10 +236,11 @@ static std::string rates_note(const Sweep& sweep) {
         "than every cache: CPU %.3g GB/s",
         sweep.peaks.cpu.copy_rate / 1e9);
     if (sweep.run.pad) note += format_string(", GPU %.3g GB/s", sweep.peaks.gpu.copy_rate / 1e9);
-    return note + format_string(
-                      ". Small arrays stay in the caches and may exceed 100 %%. Residual + LayerNorm uses "
-                      "whole rows of %d.",
-                      C);
+    return note +
+           format_string(
+               ". Arrays of less than %.0f MiB together have no share of it, since they stay in caches. "
+               "Residual + LayerNorm uses whole rows of %d.",
+               CACHED_BYTES / (1 << 20), C);
 }
 
 template <class Real>
@@ -259,7 +264,7 @@ static void measure(ReportRun& run, SweepOptions options) {
     Sweep sweep = {run, options};
     sweep.compared = compared_table();
     run.progress("device peaks");
-    sweep.peaks = measure_sweep_peaks(run.pad.get(), run.options.quick);
+    sweep.peaks = sweep_peaks(run);
     for (const std::string& precision : options.precisions)
         with_precision(precision, [&]<class Real>(Real) { measure_type<Real>(sweep); });
     if (!run.pad) return;

@@ -236,7 +236,7 @@ static void measure(ReportRun& run, SweepOptions options) {
     Sweep sweep = {run, options};
     make_tables(sweep);
     run.progress("device peaks");
-    sweep.peaks = measure_sweep_peaks(run.pad.get(), run.options.quick);
+    sweep.peaks = sweep_peaks(run);
     for (const std::string& precision : options.precisions)
         with_precision(precision, [&]<class Real>(Real) { measure_type<Real>(sweep); });
     sweep.rates.note = rates_note(sweep);

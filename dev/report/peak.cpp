@@ -316,7 +316,7 @@ static void measure_launches(ReportRun& run) {
                    {},
                    "Medians per dispatch. Each repetition makes a new recording, since identical recordings "
                    "differ by up "
-                   "to 5 %. For details see dispatch_overhead."};
+                   "to 5 %. The section on the cost of a launch has details."};
     const int many = run.options.quick && run.software() ? 50 : 1000;
     auto add = [&](const std::string& what, const Spread& seconds) {
         std::vector<Cell> row = {what};

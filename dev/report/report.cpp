@@ -101,6 +101,8 @@ static ReportPart run_part(const Options& options, const std::string& folder, co
     fs::remove(file);  // of an earlier run
     std::vector<std::string> argv = {folder + "/" + program, "--device", options.device, "--json", file};
     if (options.quick) argv.push_back("--quick");
+    const std::string peaks = options.out + "/peak.json";
+    if (program != "peak" && file_exists(peaks)) argv.insert(argv.end(), {"--peaks", peaks});
     argv.insert(argv.end(), {"--seconds", format_string("%.1f", limit)});
     ReportPart part = {.program = program};
     for (const std::string& word : argv) part.command += (part.command.empty() ? "" : " ") + shell_word(word);
@@ -171,7 +173,8 @@ static void run_report(const Options& options, const std::string& command) {
     const std::string folder = options.programs.empty() ? own_folder() : options.programs;
     const double total = options.seconds > 0 ? options.seconds : options.quick ? 55 : 570, start = now();
     fs::create_directories(options.out);
-    setenv("REPORT_PROGRESS", "1", 1);  // turns on ReportRun::progress()
+    fs::remove(options.out + "/peak.json");  // of an earlier run: sections refer to this run's peaks
+    setenv("REPORT_PROGRESS", "1", 1);       // turns on ReportRun::progress()
     catch_stop_signals();
     Report report = {date_text(), command, options.quick};
     std::string failed;

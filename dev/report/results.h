@@ -23,6 +23,7 @@
 struct CommonOptions {
     std::string device = "auto";  // as train_gpt2's; "cpu": no GPU
     std::string json;             // output file; empty: none
+    std::string peaks;            // JSON file of the program `peak`; empty: peaks are measured again
     bool quick = false;           // fewer and smaller measurements
     double seconds = 0;           // approximate time limit; 0: none
 };

@@ -74,6 +74,13 @@ GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool
     return found;
 }
 
+// The peaks of a software device are those of the CPU that it runs on.
+static SweepPeaks compared_with_cpu(SweepPeaks peaks) {
+    peaks.gpu.copy_rate = std::max(peaks.gpu.copy_rate, peaks.cpu.copy_rate);
+    peaks.gpu.fma_rate = std::max(peaks.gpu.fma_rate, peaks.cpu.fma_rate);
+    return peaks;
+}
+
 SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick) {
     const double seconds = quick ? 0.1 : 0.3;
     SweepPeaks peaks;
@@ -82,10 +89,38 @@ SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick) {
     peaks.cpu.bf16_matrix_rate = cpu_bf16_rate(seconds);
     if (!pad) return peaks;
     peaks.gpu = measure_peaks(*pad);
-    if (pad->device().type != DeviceType::software) return peaks;
-    peaks.gpu.copy_rate = std::max(peaks.gpu.copy_rate, peaks.cpu.copy_rate);
-    peaks.gpu.fma_rate = std::max(peaks.gpu.fma_rate, peaks.cpu.fma_rate);
-    return peaks;
+    return pad->device().type == DeviceType::software ? compared_with_cpu(peaks) : peaks;
+}
+
+// The rate in the row of a table of `peak`; 0: there is none, or it is null.
+static double rate_of(const ReportPart& part, const char* table, const char* where, const char* what) {
+    for (const Table& t : part.tables)
+        for (const std::vector<Cell>& row : t.rows)
+            if (t.name == table && row.size() > 2 && row[0] == Cell(where) && row[1] == Cell(what))
+                return row[2].is_number() ? row[2].number() : 0;
+    return 0;
+}
+
+SweepPeaks sweep_peaks(const ReportRun& run) {
+    if (run.options.peaks.empty()) return measure_sweep_peaks(run.pad.get(), run.options.quick);
+    const ReportPart part = read_report_part(run.options.peaks);
+    const auto flops = [&](const char* where, const char* what) {
+        return 1e12 * rate_of(part, "arithmetic", where, what);
+    };
+    const auto bytes = [&](const char* where, const char* what) {
+        return 1e9 * rate_of(part, "bandwidth", where, what);
+    };
+    SweepPeaks peaks = {.cpu = {.copy_rate = bytes("CPU", "in place (read + write)"),
+                                .fma_rate = flops("CPU", "fp32 FMA"),
+                                .bf16_matrix_rate = flops("CPU", "bf16 dot product")},
+                        .gpu = {.copy_rate = bytes("GPU", "copy (read + write)"),
+                                .fma_rate = flops("GPU", "fp32 FMA"),
+                                .bf16_matrix_rate = flops("GPU", "bf16 cooperative matrices"),
+                                .fp16_matrix_rate = flops("GPU", "fp16 cooperative matrices")}};
+    const bool complete = peaks.cpu.copy_rate > 0 && peaks.cpu.fma_rate > 0 &&
+                          (!run.pad || (peaks.gpu.copy_rate > 0 && peaks.gpu.fma_rate > 0));
+    if (!complete) return measure_sweep_peaks(run.pad.get(), run.options.quick);
+    return run.pad && run.software() ? compared_with_cpu(peaks) : peaks;
 }
 
 template <class Real>

@@ -5,7 +5,7 @@
 #include <functional>
 #include <limits>
 
-#include "dev/report/tables.h"
+#include "dev/report/results.h"
 #include "llmc/base/real.h"
 #include "llmc/measure/peak.h"
 
@@ -43,6 +43,8 @@ struct SweepPeaks {
     Peaks cpu, gpu;
 };
 SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick);
+// Those of --peaks if they are complete, so that all sections of a page name the same ones; else measured.
+SweepPeaks sweep_peaks(const ReportRun& run);
 
 // The highest rate, in flops per second, that a GEMM with operands of type Real can reach.
 template <class Real>

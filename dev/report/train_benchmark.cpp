@@ -13,6 +13,7 @@
 
 #include "dev/report/power.h"
 #include "dev/report/results.h"
+#include "dev/report/sweep.h"
 #include "dev/vulkan/tokens.h"
 #include "llmc/base/clock.h"
 #include "llmc/base/precision.h"
@@ -34,6 +35,7 @@ struct BenchmarkOptions {
 struct Benchmark {
     ReportRun& run;
     PowerSource power;
+    SweepPeaks measured = {};                  // of --peaks
     std::map<std::string, double> peaks = {};  // by precision, flops per second
     Table table = {};
     std::string left_out = {};
@@ -125,8 +127,20 @@ static Result train(Benchmark& benchmark, GPT2<Real>& g, const Case& c) {
 
 static std::string batch_text(const Case& c) { return format_string("%dx%d", c.B, c.T); }
 
+// "124M (d12)"; "0.1M (2 layers, 64 channels)" for a custom model.
+static std::string model_name(const std::string& descriptor) {
+    const ModelConfig config = parse_descriptor(descriptor);
+    const double millions = double(num_parameters(config)) / 1e6;
+    std::string shape = descriptor;
+    if (descriptor.starts_with("custom:"))
+        shape = format_string("%d layer%s, %d channels", config.num_layers, config.num_layers == 1 ? "" : "s",
+                              config.channels);
+    return format_string(millions < 9.5 ? "%.2gM (%s)" : "%.0fM (%s)", millions, shape.c_str());
+}
+
 static std::string case_text(const Case& c) {
-    return format_string("%s, batch %s, %s", c.model.c_str(), batch_text(c).c_str(), c.precision.c_str());
+    return format_string("%s, batch %s, %s", model_name(c.model).c_str(), batch_text(c).c_str(),
+                         c.precision.c_str());
 }
 
 static double flops_per_step(const ModelConfig& config, const Case& c) {
@@ -138,8 +152,8 @@ static void add_row(Benchmark& benchmark, const Case& c, const ModelConfig& conf
     const double peak = benchmark.peaks[c.precision];
     auto cell = [](bool known, double value) { return known ? Cell(value) : Cell(nullptr); };
     const double watts = r.energy ? r.energy->watts() : 0;
-    benchmark.table.rows.push_back({c.model, batch_text(c), c.precision, tokens / r.seconds, 1e3 * r.seconds,
-                                    cell(peak > 0, 100 * flops / r.seconds / peak),
+    benchmark.table.rows.push_back({model_name(c.model), batch_text(c), c.precision, tokens / r.seconds,
+                                    1e3 * r.seconds, cell(peak > 0, 100 * flops / r.seconds / peak),
                                     cell(r.bytes > 0, double(r.bytes) / (1 << 30)), r.loss,
                                     cell(watts > 0, watts), cell(watts > 0, watts * r.seconds / tokens),
                                     r.energy ? Cell(benchmark.power.name) : Cell(nullptr)});
@@ -183,7 +197,9 @@ static bool measure_case(Benchmark& benchmark, const Case& c) {
              config.max_seq_len);
     if (!benchmark.peaks.count(c.precision)) {
         run.progress(c.precision + " peak");
-        benchmark.peaks[c.precision] = peak_rate<Real>(run.pad.get());
+        const Peaks peaks = run.pad ? benchmark.measured.gpu : benchmark.measured.cpu;
+        benchmark.peaks[c.precision] =
+            run.options.peaks.empty() ? peak_rate<Real>(run.pad.get()) : gemm_peak<Real>(peaks);
     }
     bool measured = false;
     const auto measure_it = [&] {
@@ -262,6 +278,7 @@ static std::vector<Case> cases_of(const ReportRun& run, BenchmarkOptions o) {
 
 static void measure(ReportRun& run, const BenchmarkOptions& options) {
     Benchmark benchmark = {run, find_power_source(run.pad ? &run.pad->device() : nullptr)};
+    if (!run.options.peaks.empty()) benchmark.measured = sweep_peaks(run);
     benchmark.table = {.name = "training",
                        .title = "Training GPT-2",
                        .columns = {{.name = "model", .key = true},
