@@ -13,6 +13,7 @@
 static const ModelConfig config = {19, 53, 128, 2, 3, 24};
 static const ModelConfig wide_vocabulary = {19, 601, 640, 3, 3, 24};  // wte has more than two layers' weights
 static const int B = 3, T = 17, num_rows = B * T;
+static const float dropout_rate = 0.3f;
 
 // By default without master weights: from those, the update would round the weights anew even at a learning
 // rate of 0.
@@ -202,6 +203,13 @@ TYPED_TEST(TrainStep, MatrixSplitKIsReducedByLayerNorms) {
     for (size_t i = 0; i < want.size(); i++)
         expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
     check_steps<Real>(pad, 2, wide);
+    // dropout comes between such a GEMM and the LayerNorm
+    const auto drops = make_model<Real>(pad, wide, false, dropout_rate),
+               drops_on_cpu = make_model<Real>(nullptr, wide, false, dropout_rate);
+    const auto dropped = zeroed_and_accumulated(*drops, 1, 0, 1),
+               want_dropped = zeroed_and_accumulated(*drops_on_cpu, 1, 0, 1);
+    for (size_t i = 0; i < want.size(); i++)
+        expect_close("loss or gradients with dropout", dropped[i], want_dropped[i], 4 * tolerance<Real>());
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
@@ -254,8 +262,6 @@ TEST(UpdateDuringLayers, GivesEveryIntervalTheSame) {
 }
 
 // --- dropout ---
-
-static const float dropout_rate = 0.3f;
 
 // The loss of micro-step 0 with the parameters moved by `distance` along their normalized gradient, in one
 // tensor.
