@@ -350,6 +350,13 @@ TYPED_TEST(TrainStep, EachStepAndProcessDropsOtherElements) {
     }
 }
 
+TEST(DropoutStep, EachPlaceHasItsOwnMask) {
+    std::set<uint32_t> sites = {DROPOUT_EMBEDDING};
+    for (int l = 0; l < 48; l++)
+        for (const DropoutSite what : {DROPOUT_ATTENTION, DROPOUT_MLP})
+            EXPECT_TRUE(sites.insert(dropout_site(what, l)).second) << l;
+}
+
 // Validation sees the whole model, and dropout costs nothing where it is off.
 TEST(DropoutStep, EvaluationDropsNothing) {
     const auto with = make_model<float>(nullptr, config, false, dropout_rate),
