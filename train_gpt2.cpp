@@ -44,12 +44,22 @@ static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const C
     return pad;
 }
 
+// The part of the optimizer's state that this process holds.
+static OptimizerShare share_of(const Options& o) {
+    return o.zero_stage ? OptimizerShare{o.process_rank, o.num_processes} : OptimizerShare{};
+}
+
 // Prints the plan and checks that it fits. Returns the device's peak rate; 0: not measured.
 template <class Real>
 static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad) {
     const auto need = [&](int B) {
-        return memory_need<Real>(inputs.config, pad, o.master_weights, B, o.sequence, Recompute(o.recompute),
-                                 o.dropout);
+        return memory_need<Real>(inputs.config, pad,
+                                 {.master_weights = o.master_weights,
+                                  .B = B,
+                                  .T = o.sequence,
+                                  .recompute = Recompute(o.recompute),
+                                  .dropout = o.dropout,
+                                  .share = share_of(o)});
     };
     const MemoryRoom room = memory_room(pad);
     print_plan(o, inputs, need(o.batch));
@@ -125,7 +135,7 @@ static int train(const Options& o, Communicator& job) {
     check_agreement(o, inputs, job);
     const auto pad = open_training_device(o, job);
     const double peak = plan<Real>(o, inputs, pad.get());
-    GPT2<Real> g(inputs.config, pad.get(), o.master_weights);
+    GPT2<Real> g(inputs.config, pad.get(), o.master_weights, false, share_of(o));
     load(o, inputs, g);
     if (!o.dry_run) return run(o, inputs, g, peak, job);
     print_estimate(o, g, inputs, peak);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <tuple>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
@@ -281,6 +283,80 @@ TEST(Checkpoint, OptimizerStateBytes) {
     EXPECT_EQ(at<uint64_t>(bytes, 128), 0u);  // no sample has been drawn yet
 }
 
+// As processes with ZeRO write it. The tensors of this model have odd sizes for 3 and 5 parts.
+TEST(Checkpoint, PartsOfAnOptimizerState) {
+    TemporaryFolder folder;
+    for (const int count : {2, 3, 5}) {
+        std::map<std::tuple<int, int, size_t>, float> found;
+        for (int part = 0; part < count; part++) {
+            OptimizerState state = small_state(true, true);
+            state.share = {part, count};
+            write_optimizer_state(folder / "s.bin", small, state, read_small_moment);
+            const OptimizerState loaded = read_optimizer_state(folder / "s.bin", small);
+            EXPECT_EQ(loaded.share.index, part);
+            EXPECT_EQ(loaded.share.count, count);
+            EXPECT_EQ(loaded.data.intra_shard_indices, state.data.intra_shard_indices);
+            read_moments(folder / "s.bin", small,
+                         [&](Moment moment, int tensor, size_t offset, const float* values, size_t count_) {
+                             for (size_t i = 0; i < count_; i++) {
+                                 EXPECT_EQ(values[i], value_at(1 + moment, tensor, offset + i));
+                                 EXPECT_TRUE(found.emplace(std::tuple(moment, tensor, offset + i), 0).second);
+                             }
+                         });
+        }
+        EXPECT_EQ(found.size(), 3 * num_parameters(small)) << count;
+    }
+}
+
+// llm.c's layout: of each layer, an equal part.
+TEST(Checkpoint, BytesOfAPart) {
+    TemporaryFolder folder;
+    OptimizerState state = small_state(false, false);
+    state.share = {1, 2};
+    write_optimizer_state(folder / "s.bin", small, state, read_small_moment);
+    const std::string bytes = read_whole_file(folder / "s.bin");
+    ASSERT_EQ(bytes.size(), 1024 + 8 * num_parameters(small) / 2);
+    EXPECT_EQ(at<int32_t>(bytes, 8), 2);
+    EXPECT_EQ(at<int32_t>(bytes, 12), 1);
+    size_t offset = 1024;
+    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
+        const size_t n = parameter_layer_size(small, tensor);
+        for (size_t layer = 0; layer < parameter_size(small, tensor); layer += n)
+            for (size_t i = n / 2; i < n; i++, offset += 4)
+                ASSERT_EQ(at<float>(bytes, offset), value_at(1, tensor, layer + i));
+    }
+}
+
+// Without ZeRO, each of llm.c's processes writes everything.
+TEST(Checkpoint, WholeStateOfOneOfSeveralProcesses) {
+    TemporaryFolder folder;
+    write_optimizer_state(folder / "s.bin", small, small_state(true, true), read_small_moment);
+    std::string bytes = read_whole_file(folder / "s.bin");
+    poke(bytes, 8, 4);
+    write_whole_file(folder / "s.bin", {bytes});
+    EXPECT_EQ(read_optimizer_state(folder / "s.bin", small).share.count, 1);
+}
+
+TEST(Checkpoint, PartsThatDoNotBelongTogetherAreRefused) {
+    TemporaryFolder folder;
+    const std::string dir = folder.path;
+    OptimizerState state = small_state(false, false);
+    write_model(model_path(dir, state.step), small, read_small);
+    for (const int part : {0, 1, 2}) {
+        state.share = {part, 3};
+        write_optimizer_state(optimizer_part_path(dir, state.step, part), small, state, read_small_moment);
+    }
+    auto refusal = [&] { return message_of([&] { check_checkpoint(dir, state.step); }); };
+    EXPECT_EQ(refusal(), "");
+    const std::string second = optimizer_part_path(dir, state.step, 1);
+    write_whole_file(second, {read_whole_file(optimizer_part_path(dir, state.step, 2))});
+    EXPECT_EQ(refusal(), second + " is part 2 of 3 of an optimizer's state, instead of part 1 of 3");
+    std::filesystem::remove(second);
+    EXPECT_NE(refusal().find("cannot open " + second), std::string::npos) << refusal();
+    delete_checkpoint(dir, state.step);
+    EXPECT_TRUE(names_in(dir).empty());
+}
+
 TEST(Checkpoint, DamagedStatesAreRefused) {
     TemporaryFolder folder;
     write_optimizer_state(folder / "good.bin", small, small_state(false, true), read_small_moment);
@@ -304,8 +380,9 @@ TEST(Checkpoint, DamagedStatesAreRefused) {
         const char* because;
     } damages[] = {{0, 20240326, "is not an llm.c optimizer state"},
                    {4, 2, "version 2"},
-                   {8, 8, "run of 8"},
-                   {12, 1, "process 1"},
+                   {8, 0, "process 0 of 0"},
+                   {12, 1, "process 1 of 1"},
+                   {12, -1, "process -1 of 1"},
                    {16, 2, "field 4"},
                    {20, -1, "field 5"},
                    {40, -1, "step"},

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/distributed/communicator.h"
+#include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
 // Of 6 sequences, so that 1, 2 and 3 processes divide it.
@@ -62,6 +65,22 @@ struct Distributed : testing::Test {
         EXPECT_EQ(result.status, 0) << result.err << result.out;
         return data.losses(folder(output));
     }
+    // m and v of all parameters, from all files of the optimizer's state.
+    std::vector<float> moments_after(const std::string& output, int step) {
+        const ModelConfig config = read_model_header(model_path(folder(output), step));
+        std::map<std::tuple<int, int, size_t>, float> found;
+        const int parts = read_optimizer_state(optimizer_path(folder(output), step), config).share.count;
+        for (int part = 0; part < parts; part++)
+            read_moments(optimizer_part_path(folder(output), step, part), config,
+                         [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
+                             for (size_t i = 0; i < count; i++)
+                                 found[{moment, tensor, offset + i}] = values[i];
+                         });
+        EXPECT_GE(found.size(), 2 * num_parameters(config));
+        std::vector<float> all;
+        for (const auto& [place, value] : found) all.push_back(value);
+        return all;
+    }
     std::string model_after(const std::string& output, int step) {
         return read_whole_file(folder(output) + format_string("/model_%08d.bin", step));
     }
@@ -92,6 +111,30 @@ TEST_F(Distributed, RepeatsBitIdentically) {
         train(3, {"--device", where, "-n", "20", "-d", "204"}, "second");
         EXPECT_EQ(model_after("first", STEPS), model_after("second", STEPS)) << where;
     }
+}
+
+// With and without ZeRO. 3 processes divide no tensor of this model evenly.
+TEST_F(Distributed, ZeroStagesAreBitIdentical) {
+    for (const std::string& where : devices())
+        for (const std::string precision : {"bf16", "fp32"}) {
+            if (where != "cpu" && precision == "fp32") continue;
+            const std::vector<std::string> options = {
+                "--device", where, "--precision", precision, "-d", "204", "-x", "4", "-n", "4", "-v", "0"};
+            for (const std::string stage : {"0", "1"}) train(3, with(options, {"-z", stage}), stage);
+            EXPECT_TRUE(model_after("0", 4) == model_after("1", 4)) << where << " " << precision;
+            EXPECT_TRUE(moments_after("0", 4) == moments_after("1", 4)) << where << " " << precision;
+            EXPECT_FALSE(file_exists(folder("0") + "/state_00000004_00001.bin"));
+            EXPECT_TRUE(file_exists(folder("1") + "/state_00000004_00002.bin"));
+        }
+}
+
+TEST_F(Distributed, ResumeIsBitIdentical) {
+    train(3, {"-x", "10", "-n", "10"}, "straight");
+    train(3, {"-x", "10", "-n", "4"}, "resumed");
+    for (const int step : {8, 10}) delete_checkpoint(folder("resumed"), step);
+    train(3, {"-x", "10", "-y", "1"}, "resumed");
+    EXPECT_TRUE(model_after("straight", 10) == model_after("resumed", 10));
+    EXPECT_TRUE(moments_after("straight", 10) == moments_after("resumed", 10));
 }
 
 TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {

@@ -86,7 +86,7 @@ TYPED_TEST(GradientSumTest, GpuIsBitIdentical) {
                  .stride = s.n,
                  .count = 1,
                  .own_index = -1,
-                 .in_background = true};
+                 .background_workgroups = 8};
             version.launch(pad, p, block_size);
             EXPECT_EQ(out.values(), c.sum) << s.n << " elements, copied";
             EXPECT_EQ(copy.values(), c.sum) << s.n << " elements, copied twice";

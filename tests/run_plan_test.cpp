@@ -13,7 +13,8 @@ template <class Real>
 static void expect_counted_as_allocated(LaunchPad* pad) {
     for (Recompute recompute : {RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM})
         for (bool master : {false, true}) {
-            const MemoryNeed need = memory_need<Real>(small(), pad, master, 3, 17, recompute);
+            const MemoryNeed need = memory_need<Real>(
+                small(), pad, {.master_weights = master, .B = 3, .T = 17, .recompute = recompute});
             GPT2<Real> g(small(), pad, master);
             gpt2_allocate(g, 3, 17, true, recompute);
             EXPECT_EQ(need.bytes, g.memory.bytes);
@@ -28,7 +29,8 @@ TEST(RunPlan, CountsWhatIsAllocated) {
     expect_counted_as_allocated<bf16>(nullptr);
     for (const auto& pad : test_pads()) {
         const uint64_t before = pad->allocated_bytes();
-        memory_need<bf16>(small(), pad.get(), true, 3, 17, RECOMPUTE_GELU);
+        memory_need<bf16>(small(), pad.get(),
+                          {.master_weights = true, .B = 3, .T = 17, .recompute = RECOMPUTE_GELU});
         EXPECT_EQ(pad->allocated_bytes(), before);
         expect_counted_as_allocated<float>(pad.get());
         expect_counted_as_allocated<fp16>(pad.get());

@@ -91,7 +91,6 @@ TEST(TrainOptions, LlmcsDefaults) {
 TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{{"-f", "0"},
                                                                                       {"-ge", "2"},
-                                                                                      {"-z", "1"},
                                                                                       {"-lg", "10"},
                                                                                       {"-pi", "tcp"},
                                                                                       {"-ps", "10.0.0.1"},
@@ -103,6 +102,10 @@ TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     }
     EXPECT_TRUE(
         parse({"-i", "train.bin", "-pn", "1", "-pr", "0", "-z", "0", "-lg", "-1", "-h", "0"}).notes.empty());
+    EXPECT_TRUE(parse({"-i", "train.bin", "-z", "1"}).notes.empty());
+    EXPECT_EQ(parse({"-i", "train.bin"}).zero_stage, 1);
+    EXPECT_EQ(parse({"-i", "train.bin", "-z", "0"}).zero_stage, 0);
+    EXPECT_THROW(parse({"-i", "train.bin", "-z", "2"}), Error);
     EXPECT_EQ(parse({"-i", "train.bin", "-n", "5"}).notes.size(), 1u);  // no folder to write to
 }
 

@@ -165,7 +165,8 @@ static std::unique_ptr<GPT2<Real>> allocate_model(Benchmark& benchmark, const Mo
                                                   const Case& c) {
     LaunchPad* pad = benchmark.run.pad.get();
     const MemoryRoom room = memory_room(pad);
-    const MemoryNeed need = memory_need<Real>(config, pad, true, c.B, c.T, RECOMPUTE_NOTHING);
+    const MemoryNeed need = memory_need<Real>(
+        config, pad, {.master_weights = true, .B = c.B, .T = c.T, .recompute = RECOMPUTE_NOTHING});
     try {
         if (!room.holds(need)) fail("too large");
         auto g = std::make_unique<GPT2<Real>>(config, pad, true);

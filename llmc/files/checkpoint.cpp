@@ -14,63 +14,7 @@
 #include "llmc/base/real.h"
 #include "llmc/base/warning.h"
 
-static constexpr int header_ints = 256;
-static constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
 static constexpr int32_t model_magic = 20240326, fp32_version = 3, bf16_version = 5;
-static constexpr int32_t state_magic = 20240527, state_version = 1;
-
-// --- reading and writing files ---
-
-static void read_exactly(const File& file, const std::string& path, void* outp, size_t bytes) {
-    if (bytes > 0 && fread(outp, 1, bytes, file.get()) != bytes)
-        fail("cannot read %s to its end", path.c_str());
-}
-
-static void skip_bytes(const File& file, const std::string& path, uint64_t bytes) {
-    if (fseeko(file.get(), off_t(bytes), SEEK_CUR) != 0)
-        fail("cannot read %s: %s", path.c_str(), strerror(errno));
-}
-
-static void read_header(const File& file, const std::string& path, int32_t* header, int32_t magic,
-                        const char* what) {
-    if (size_of(file, path) < header_bytes) fail("%s is too short for %s", path.c_str(), what);
-    read_exactly(file, path, header, header_bytes);
-    if (header[0] != magic) {
-        fail("%s is not %s: it starts with %d instead of %d", path.c_str(), what, header[0], magic);
-    }
-}
-
-// Length and checksum of a file as written, for the checkpoint's run_%08d.json.
-struct FileSeal {
-    uint64_t bytes = 0;
-    std::string checksum;
-};
-
-struct SealedWriter {
-    FileWriter file;
-    Checksum sum;
-    explicit SealedWriter(const std::string& path) : file(path) {}
-    void write(const void* data, size_t count) {
-        file.write(data, count);
-        sum.add(data, count);
-    }
-    FileSeal finish() {
-        file.finish();
-        return {sum.bytes, sum.text()};
-    }
-};
-
-// Calls visit(tensor, offset, count) for all tensors in model order, in chunks of at most tensor_chunk
-// elements.
-template <typename Visit>
-static void for_each_chunk(const ModelConfig& config, Visit visit) {
-    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
-        size_t size = parameter_size(config, tensor);
-        for (size_t offset = 0; offset < size; offset += tensor_chunk) {
-            visit(tensor, offset, std::min(tensor_chunk, size - offset));
-        }
-    }
-}
 
 // --- model ---
 
@@ -107,7 +51,7 @@ void read_model(const std::string& path, const WriteTensor& write) {
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
     std::vector<bf16> halves(in_bf16 ? most : 0);
-    for_each_chunk(config, [&](int tensor, size_t offset, size_t count) {
+    for_each_chunk(config, {}, [&](int tensor, size_t offset, size_t count) {
         if (in_bf16) {
             read_exactly(file, path, halves.data(), count * sizeof(bf16));
             std::copy_n(halves.begin(), count, values.begin());
@@ -130,7 +74,7 @@ static FileSeal write_sealed_model(const std::string& path, const ModelConfig& c
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
     std::vector<bf16> halves(in_bf16 ? most : 0);
-    for_each_chunk(config, [&](int tensor, size_t offset, size_t count) {
+    for_each_chunk(config, {}, [&](int tensor, size_t offset, size_t count) {
         read(tensor, offset, values.data(), count);
         if (in_bf16) {
             std::transform(values.begin(), values.begin() + count, halves.begin(),
@@ -147,177 +91,22 @@ void write_model(const std::string& path, const ModelConfig& config, const ReadT
     write_sealed_model(path, config, read, in_bf16);
 }
 
-// --- optimizer state ---
-
-// Indices of the header's ints, as in llm.c.
-enum StateField {
-    NUM_PROCESSES = 2,
-    PROCESS_RANK = 3,
-    USE_MASTER_WEIGHTS = 4,
-    SHOULD_SHUFFLE = 5,
-    STEP = 10,
-    RNG_STATE = 20,  // this and the following are uint64 and take two ints each
-    RNG_STATE_LAST_UPDATE = 22,
-    CURRENT_SHARD = 30,
-    CURRENT_SAMPLE = 32
-};
-
-static uint64_t get64(const int32_t* header, StateField field) {
-    uint64_t value;
-    memcpy(&value, header + field, sizeof value);
-    return value;
-}
-
-static void set64(int32_t* header, StateField field, uint64_t value) {
-    memcpy(header + field, &value, sizeof value);
-}
-
-static uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights) {
-    return num_parameters(config) * sizeof(float) * (use_master_weights ? 3 : 2);
-}
-
-// Reads a count and that many int32. `left` is the number of bytes to the end of the file; it is updated.
-static std::vector<int32_t> read_indices(const File& file, const std::string& path, uint64_t& left) {
-    uint64_t count = 0;
-    if (left >= sizeof count) read_exactly(file, path, &count, sizeof count);
-    if (left < sizeof count || count > (left - sizeof count) / sizeof(int32_t)) {
-        fail("%s is truncated or damaged: the order of its data ends too early", path.c_str());
-    }
-    std::vector<int32_t> values(count);
-    read_exactly(file, path, values.data(), count * sizeof(int32_t));
-    left -= sizeof count + count * sizeof(int32_t);
-    return values;
-}
-
-static OptimizerState check_state_header(const File& file, const std::string& path,
-                                         const ModelConfig& config) {
-    int32_t header[header_ints];
-    read_header(file, path, header, state_magic, "an llm.c optimizer state");
-    if (header[1] != state_version) {
-        fail("%s is an optimizer state of version %d; only version %d can be read", path.c_str(), header[1],
-             state_version);
-    }
-    if (header[NUM_PROCESSES] != 1 || header[PROCESS_RANK] != 0) {
-        fail("%s was written by process %d in a run of %d; only runs of one process can be resumed",
-             path.c_str(), header[PROCESS_RANK], header[NUM_PROCESSES]);
-    }
-    for (StateField flag : {USE_MASTER_WEIGHTS, SHOULD_SHUFFLE}) {
-        if (header[flag] != 0 && header[flag] != 1) {
-            fail("%s is damaged: header field %d is %d instead of 0 or 1", path.c_str(), flag, header[flag]);
-        }
-    }
-    if (header[STEP] < 0) fail("%s is damaged: its step is %d", path.c_str(), header[STEP]);
-    OptimizerState state;
-    state.use_master_weights = header[USE_MASTER_WEIGHTS];
-    state.step = header[STEP];
-    state.rng_state = get64(header, RNG_STATE);
-    state.rng_state_last_update = get64(header, RNG_STATE_LAST_UPDATE);
-    state.data.should_shuffle = header[SHOULD_SHUFFLE];
-    state.data.current_shard = get64(header, CURRENT_SHARD);
-    state.data.current_sample = get64(header, CURRENT_SAMPLE);
-    uint64_t size = size_of(file, path),
-             least = header_bytes + moment_bytes(config, state.use_master_weights);
-    if (size < least) {
-        fail(
-            "%s is truncated or belongs to another model: it has %llu bytes, but the moments of %llu "
-            "parameters alone take %llu",
-            path.c_str(), (unsigned long long)size, (unsigned long long)num_parameters(config),
-            (unsigned long long)least);
-    }
-    return state;
-}
-
-OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config) {
-    File file = open_to_read(path);
-    OptimizerState state = check_state_header(file, path, config);
-    uint64_t moments = moment_bytes(config, state.use_master_weights);
-    uint64_t left = size_of(file, path) - header_bytes - moments;
-    skip_bytes(file, path, moments);
-    if (state.data.should_shuffle) {
-        state.data.shard_indices = read_indices(file, path, left);
-        state.data.intra_shard_indices = read_indices(file, path, left);
-        uint8_t random[random_state_bytes];
-        if (left < sizeof random)
-            fail("%s is truncated: the state of its shuffling generator is missing", path.c_str());
-        read_exactly(file, path, random, sizeof random);
-        try {
-            state.data.shuffle_random = load_random(random);
-        } catch (const Error& error) {
-            fail("%s: %s", path.c_str(), error.what());
-        }
-        left -= sizeof random;
-    }
-    if (left != 0) {
-        fail("%s is too long or belongs to another model: %llu bytes follow its end", path.c_str(),
-             (unsigned long long)left);
-    }
-    return state;
-}
-
-void read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write) {
-    bool use_master_weights = read_optimizer_state(path, config).use_master_weights;
-    File file = open_to_read(path);
-    skip_bytes(file, path, header_bytes);
-    std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
-    for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
-        if (moment == MASTER_WEIGHTS && !use_master_weights) break;
-        for_each_chunk(config, [&](int tensor, size_t offset, size_t count) {
-            read_exactly(file, path, values.data(), count * sizeof(float));
-            write(moment, tensor, offset, values.data(), count);
-        });
-    }
-}
-
-static void write_indices(SealedWriter& file, const std::vector<int32_t>& values) {
-    uint64_t count = values.size();
-    file.write(&count, sizeof count);
-    file.write(values.data(), count * sizeof(int32_t));
-}
-
-static FileSeal write_sealed_state(const std::string& path, const ModelConfig& config,
-                                   const OptimizerState& state, const ReadMoment& read) {
-    int32_t header[header_ints] = {state_magic, state_version};
-    header[NUM_PROCESSES] = 1;
-    header[USE_MASTER_WEIGHTS] = state.use_master_weights;
-    header[SHOULD_SHUFFLE] = state.data.should_shuffle;
-    header[STEP] = state.step;
-    set64(header, RNG_STATE, state.rng_state);
-    set64(header, RNG_STATE_LAST_UPDATE, state.rng_state_last_update);
-    set64(header, CURRENT_SHARD, state.data.current_shard);
-    set64(header, CURRENT_SAMPLE, state.data.current_sample);
-    SealedWriter file(path);
-    file.write(header, header_bytes);
-    std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
-    for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
-        if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
-        for_each_chunk(config, [&](int tensor, size_t offset, size_t count) {
-            read(moment, tensor, offset, values.data(), count);
-            file.write(values.data(), count * sizeof(float));
-        });
-    }
-    if (state.data.should_shuffle) {
-        write_indices(file, state.data.shard_indices);
-        write_indices(file, state.data.intra_shard_indices);
-        uint8_t random[random_state_bytes];
-        save_random(state.data.shuffle_random, random);
-        file.write(random, sizeof random);
-    }
-    return file.finish();
-}
-
-void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
-                           const ReadMoment& read) {
-    write_sealed_state(path, config, state, read);
-}
-
 // --- run_%08d.json: {"checksum": ..., "content": {"files": ..., "run": ...}} ---
 // The checksum is computed over the content, printed as compact JSON.
 
-static void write_run_file(const std::string& path, const FileSeal& model, const FileSeal& state,
+// "files" has the seal of the model's file, and as "state" that of the only state's file, or as "states" a
+// list.
+
+static nlohmann::json seal_to_json(const FileSeal& s) { return {{"bytes", s.bytes}, {"xxh3", s.checksum}}; }
+
+static void write_run_file(const std::string& path, const FileSeal& model, const nlohmann::json& states,
                            const std::string& run) {
-    auto seal = [](const FileSeal& s) { return nlohmann::json{{"bytes", s.bytes}, {"xxh3", s.checksum}}; };
-    const nlohmann::json content = {{"files", {{"model", seal(model)}, {"state", seal(state)}}},
-                                    {"run", parse_json_object(run, "the run's state")}};
+    nlohmann::json files = {{"model", seal_to_json(model)}};
+    if (states.size() == 1)
+        files["state"] = states[0];
+    else
+        files["states"] = states;
+    const nlohmann::json content = {{"files", files}, {"run", parse_json_object(run, "the run's state")}};
     const nlohmann::json file = {{"checksum", checksum_of(json_text(content))}, {"content", content}};
     write_whole_file(path, {json_text(file, 1), "\n"});
 }
@@ -354,8 +143,22 @@ std::string model_path(const std::string& dir, int step) {
     return format_string("%s/model_%08d.bin", dir.c_str(), step);
 }
 
-std::string optimizer_path(const std::string& dir, int step) {
-    return format_string("%s/state_%08d_%05d.bin", dir.c_str(), step, 0);
+std::string optimizer_path(const std::string& dir, int step) { return optimizer_part_path(dir, step, 0); }
+
+std::string optimizer_part_path(const std::string& dir, int step, int part) {
+    return format_string("%s/state_%08d_%05d.bin", dir.c_str(), step, part);
+}
+
+// The parts of the optimizer's state that the step has files of.
+static std::vector<int> parts_of_state(const std::string& dir, int step) {
+    std::vector<int> parts;
+    for (const std::string& name : names_in(dir)) {
+        int found = -1, part = -1, length = 0;
+        if (sscanf(name.c_str(), "state_%8d_%5d.bin%n", &found, &part, &length) == 2 && found == step &&
+            size_t(length) == name.size())
+            parts.push_back(part);
+    }
+    return parts;
 }
 
 std::string done_path(const std::string& dir, int step) {
@@ -370,7 +173,7 @@ uint64_t checkpoint_bytes(const ModelConfig& config, const OptimizerState& state
     const uint64_t order = state.data.shard_indices.size() + state.data.intra_shard_indices.size();
     const uint64_t others = 64 << 10;  // headers, the state of the random numbers, run_%08d.json
     return num_parameters(config) * (in_bf16 ? 2 : 4) + moment_bytes(config, state.use_master_weights) +
-           order * sizeof(int32_t) + others;
+           state.share.count * (order * sizeof(int32_t) + others);
 }
 
 static std::string mib(uint64_t bytes) { return format_string("%.1f MiB", double(bytes) / (1 << 20)); }
@@ -384,24 +187,48 @@ void check_room(const std::string& dir, uint64_t bytes) {
             dir.c_str(), mib(bytes).c_str(), mib(room).c_str());
 }
 
-struct Checkpoint {
-    const ModelConfig& config;
-    const OptimizerState& optimizer;
-    const ReadTensor& read_tensor;
-    const ReadMoment& read_moment;
-    bool in_bf16;
-    const std::string& run;
-};
+// Does the work in all processes, or in this one alone. An error in one of them is an error in all.
+static void together(Communicator* job, const std::function<void()>& work) {
+    job ? job->agree(work) : work();
+}
 
-static void write_files(const std::string& dir, const Checkpoint& c) {
+// The seals of all parts of the optimizer's state, in the order of the parts.
+static nlohmann::json gather_seals(const FileSeal& own, const OptimizerShare& share, Communicator* job) {
+    if (!job) return {seal_to_json(own)};
+    nlohmann::json seals = nlohmann::json::array();
+    std::vector<nlohmann::json> by_part(share.count);
+    for (const std::string& text :
+         job->gather(json_text({{"part", share.index}, {"seal", seal_to_json(own)}}))) {
+        const nlohmann::json seal = parse_json_object(text, "a seal");
+        by_part.at(seal.at("part")) = seal.at("seal");
+    }
+    for (const nlohmann::json& seal : by_part) seals.push_back(seal);
+    return seals;
+}
+
+static void write_files(const std::string& dir, const Checkpoint& c, Communicator* job) {
     const int step = c.optimizer.step;
-    const FileSeal model = write_sealed_model(model_path(dir, step), c.config, c.read_tensor, c.in_bf16);
-    const FileSeal state =
-        write_sealed_state(optimizer_path(dir, step), c.config, c.optimizer, c.read_moment);
-    write_run_file(run_path(dir, step), model, state, c.run);
-    sync_folder(dir);  // makes all names durable before DONE
-    write_whole_file(done_path(dir, step), {});
-    sync_folder(dir);
+    const bool first = !job || job->rank == 0;
+    const OptimizerShare& share = c.optimizer.share;
+    FileSeal model, state;
+    together(job, [&] {
+        if (first) model = write_sealed_model(model_path(dir, step), c.config, c.read_tensor, c.in_bf16);
+        state = write_sealed_state(optimizer_part_path(dir, step, share.index), c.config, c.optimizer,
+                                   c.read_moment);
+    });
+    const nlohmann::json states = gather_seals(state, share, job);
+    together(job, [&] {
+        if (!first) return sync_folder(dir);
+        for (const int part : parts_of_state(dir, step))  // of an earlier run with more processes
+            if (part >= share.count) remove_file(optimizer_part_path(dir, step, part));
+        write_run_file(run_path(dir, step), model, states, c.run);
+        sync_folder(dir);  // makes all names durable before DONE
+    });
+    together(job, [&] {
+        if (!first) return;
+        write_whole_file(done_path(dir, step), {});
+        sync_folder(dir);
+    });
 }
 
 // The mark of a checkpoint that is being written or deleted: without DONE, its files are worth nothing.
@@ -426,35 +253,51 @@ static void try_to(const std::function<void()>& work) {
 }
 
 // After an error, no file of the step is left unless it had a checkpoint before.
-static void write_or_remove(const std::string& dir, const Checkpoint& checkpoint, bool overwrites) {
+static void write_or_remove(const std::string& dir, const Checkpoint& checkpoint, bool overwrites,
+                            Communicator* job) {
     const int step = checkpoint.optimizer.step;
+    const bool first = !job || job->rank == 0;
     try {
-        if (!overwrites) {
+        together(job, [&] {
+            if (overwrites || !first) return;
             write_whole_file(mark_path(dir, step), {});
             sync_folder(dir);
-        }
-        write_files(dir, checkpoint);
+        });
+        write_files(dir, checkpoint, job);
     } catch (...) {
-        if (!overwrites) try_to([&] { delete_checkpoint(dir, step); });
+        if (!overwrites && first) try_to([&] { delete_checkpoint(dir, step); });
         throw;
     }
+}
+
+void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Communicator* job) {
+    const int step = checkpoint.optimizer.step;
+    const bool first = !job || job->rank == 0;
+    int64_t overwrites = 0;
+    together(job, [&] {
+        if (!first) return;
+        create_folders(dir);
+        check_room(dir, checkpoint_bytes(checkpoint.config, checkpoint.optimizer, checkpoint.in_bf16));
+        overwrites = turn_done_into_mark(dir, step);
+    });
+    if (job) job->broadcast(&overwrites, sizeof overwrites, 0);
+    try {
+        write_or_remove(dir, checkpoint, overwrites, job);
+    } catch (const Error& error) {
+        // processes agree on an error's text, and not on its type
+        if (!job && !dynamic_cast<const FileError*>(&error)) throw;
+        if (first)
+            warn(format_string("the checkpoint of step %d was not written: %s; it is written again", step,
+                               error.what()));
+        write_or_remove(dir, checkpoint, overwrites, job);
+    }
+    if (first) try_to([&] { remove_file(mark_path(dir, step)); });
 }
 
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
                       const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16,
                       const std::string& run) {
-    create_folders(dir);
-    check_room(dir, checkpoint_bytes(config, state, in_bf16));
-    const Checkpoint checkpoint = {config, state, read_tensor, read_moment, in_bf16, run};
-    const bool overwrites = turn_done_into_mark(dir, state.step);
-    try {
-        write_or_remove(dir, checkpoint, overwrites);
-    } catch (const FileError& error) {
-        warn(format_string("the checkpoint of step %d was not written: %s; it is written again", state.step,
-                           error.what()));
-        write_or_remove(dir, checkpoint, overwrites);
-    }
-    try_to([&] { remove_file(mark_path(dir, state.step)); });
+    write_checkpoint(dir, {config, state, read_tensor, read_moment, in_bf16, run});
 }
 
 // The step in a file's name; -1 if the name does not follow the format, which ends in %n.
@@ -519,15 +362,32 @@ static bool has_run_files(const std::string& dir) {
     return !steps_of(dir, "run_%8d.json%n").empty() || file_exists(dir + "/options.toml");
 }
 
+// Checks that the files of the optimizer's state belong together.
+static void check_states(const std::string& dir, int step, const ModelConfig& config) {
+    int count = 1;
+    for (int part = 0; part < count; part++) {
+        const std::string path = optimizer_part_path(dir, step, part);
+        const OptimizerState state = read_optimizer_state(path, config);
+        if (state.step != step) fail("%s belongs to step %d", path.c_str(), state.step);
+        if (part == 0) count = state.share.count;
+        if (state.share.index != part || state.share.count != count)
+            fail("%s is part %d of %d of an optimizer's state, instead of part %d of %d", path.c_str(),
+                 state.share.index, state.share.count, part, count);
+    }
+}
+
 std::string check_checkpoint(const std::string& dir, int step, Unverified unverified) {
-    const std::string model = model_path(dir, step), state = optimizer_path(dir, step),
-                      path = run_path(dir, step);
+    const std::string model = model_path(dir, step), path = run_path(dir, step);
     std::string run;
     if (file_exists(path)) {
         try {
             const nlohmann::json content = read_run_file(path);
-            check_seal(model, content.at("files").at("model"));
-            check_seal(state, content.at("files").at("state"));
+            const nlohmann::json& files = content.at("files");
+            check_seal(model, files.at("model"));
+            if (files.contains("state")) check_seal(optimizer_path(dir, step), files["state"]);
+            int part = 0;
+            for (const nlohmann::json& seal : files.value("states", nlohmann::json::array()))
+                check_seal(optimizer_part_path(dir, step, part++), seal);
             run = json_text(content.at("run"));
         } catch (const nlohmann::json::exception&) {
             fail("%s was not written by this program", path.c_str());
@@ -538,8 +398,7 @@ std::string check_checkpoint(const std::string& dir, int step, Unverified unveri
             "--resume-unverified accepts them as they are",
             path.c_str());
     }
-    const OptimizerState found = read_optimizer_state(state, read_model_header(model));
-    if (found.step != step) fail("%s belongs to step %d", state.c_str(), found.step);
+    check_states(dir, step, read_model_header(model));
     return run;
 }
 
@@ -562,6 +421,6 @@ void delete_checkpoint(const std::string& dir, int step) {
     turn_done_into_mark(dir, step);
     remove_file(model_path(dir, step));
     remove_file(run_path(dir, step));
-    remove_file(optimizer_path(dir, step));
+    for (const int part : parts_of_state(dir, step)) remove_file(optimizer_part_path(dir, step, part));
     remove_file(mark_path(dir, step));
 }

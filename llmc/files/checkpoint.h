@@ -1,16 +1,17 @@
 // llm.c's checkpoint files, byte for byte: model_%08d.bin (version 3: fp32, version 5: bf16), the optimizer
-// state state_%08d_%05d.bin, and the empty DONE_%08d, which marks both as complete. Layout: a header of 256
-// int32, then the tensors, little-endian. run_%08d.json, which llm.c ignores, holds everything else that a
-// run needs to resume exactly, and the lengths and checksums (XXH3, 64 bits) of the other two files and of
-// itself. Every file is written under a temporary name, flushed to disk and renamed. Every file is checked
-// completely (magic, version, shape, exact length) before anything is allocated from it.
+// state in one or several state_%08d_%05d.bin, and the empty DONE_%08d, which marks both as complete. Layout:
+// a header of 256 int32, then the tensors, little-endian. run_%08d.json, which llm.c ignores, holds
+// everything else that a run needs to resume exactly, and the lengths and checksums (XXH3, 64 bits) of the
+// other two files and of itself. Every file is written under a temporary name, flushed to disk and renamed.
+// Every file is checked completely (magic, version, shape, exact length) before anything is allocated from
+// it.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "llmc/data/data_position.h"
-#include "llmc/model/model_config.h"
+#include "llmc/distributed/communicator.h"
+#include "llmc/files/optimizer_state.h"
 
 // Reads the model's shape. Error if the file is not an llm.c checkpoint or its length is wrong.
 ModelConfig read_model_header(const std::string& path);
@@ -22,35 +23,10 @@ void read_model(const std::string& path, const WriteTensor& write);
 void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
                  bool in_bf16 = false);
 
-// llm.c's optimizer state without the moments.
-struct OptimizerState {
-    bool use_master_weights = false;  // fp32 weights follow the moments in the file
-    int step = 0;
-    // State of llm.c's generator for stochastic rounding, now and before the last update. Its seed, unless
-    // read from a file; never 0, where the generator would get stuck.
-    uint64_t rng_state = 13371337, rng_state_last_update = 13371337;
-    DataPosition data;
-};
-
-// The parts of the optimizer state with one value per parameter, each stored in model order.
-enum Moment { MOMENT_M, MOMENT_V, MASTER_WEIGHTS };
-using WriteMoment =
-    std::function<void(Moment moment, int tensor, size_t offset, const float* values, size_t count)>;
-using ReadMoment = std::function<void(Moment moment, int tensor, size_t offset, float* values, size_t count)>;
-
-// Reads everything but the moments. Error if the file does not belong to this model, was written by a run of
-// several processes, or is damaged.
-OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config);
-
-// Checks the file as above, then passes m, v and, if the file has them, master weights to `write`.
-void read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write);
-
-void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
-                           const ReadMoment& read);
-
 // File names of a checkpoint in directory dir.
 std::string model_path(const std::string& dir, int step);
-std::string optimizer_path(const std::string& dir, int step);
+std::string optimizer_path(const std::string& dir, int step);  // part 0
+std::string optimizer_part_path(const std::string& dir, int step, int part);
 std::string done_path(const std::string& dir, int step);
 std::string run_path(const std::string& dir, int step);
 
@@ -60,10 +36,23 @@ uint64_t checkpoint_bytes(const ModelConfig& config, const OptimizerState& state
 // Error, which says what to do, if the folder's file system has fewer free bytes.
 void check_room(const std::string& dir, uint64_t bytes);
 
-// Writes a whole checkpoint of state.step: creates dir, checks that there is room, removes an older DONE of
-// the same step, writes the optimizer state, the model and the run's state (`run`, the text of a JSON
+// What a checkpoint holds. If optimizer.share is a part, each process of a job has another one.
+struct Checkpoint {
+    const ModelConfig& config;
+    const OptimizerState& optimizer;
+    const ReadTensor& read_tensor;
+    const ReadMoment& read_moment;
+    bool in_bf16 = false;
+    const std::string& run;  // the text of a JSON object
+};
+
+// Writes a whole checkpoint of optimizer.step: creates dir, checks that there is room, removes an older DONE
+// of the same step, writes the optimizer state, the model and the run's state (`run`, the text of a JSON
 // object), and DONE last. If that fails, for example because a flush to disk does, it warns and tries once
 // more. After an Error there is no DONE, and no other file of the step unless it had a checkpoint before.
+// With a job, all processes call it: each writes its part of the optimizer state, rank 0 everything else, and
+// DONE after all others have finished.
+void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Communicator* job = nullptr);
 void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
                       const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16 = false,
                       const std::string& run = "{}");

@@ -56,12 +56,12 @@ static void gradient_sum1(LaunchPad& pad, const GradientSum<Real>& p, int block_
     launch(pad, p, {"gradient_sum1", block_size, 0});
 }
 
-// In the background, eight large workgroups: their 512 KiB of loads in flight keep a bus of 60 GB/s busy, and
-// they take few SMs.
 template <class Real>
 static void gradient_sum2(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
     const int largest = int(std::min(1024u, pad.limits().max_block));
-    launch(pad, p, {"gradient_sum2", p.in_background ? largest : block_size, p.in_background ? 8u : 1024u});
+    const int workgroups = p.background_workgroups;
+    launch(pad, p,
+           {"gradient_sum2", workgroups ? largest : block_size, workgroups ? uint64_t(workgroups) : 1024});
 }
 
 template <class Real>

@@ -24,6 +24,7 @@
 #include "llmc/model/layer.h"
 #include "llmc/model/loss_scaling.h"
 #include "llmc/model/model_config.h"
+#include "llmc/model/optimizer_share.h"
 
 // ---------------------------------------------------------------------------------------------------------
 // The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
@@ -63,6 +64,7 @@ struct GPT2 {
     std::set<Layer> cpu_layers;  // layers that run on the CPU nevertheless, for debugging
     Memory memory;
     Real* params[NUM_PARAMETER_TENSORS];
+    OptimizerShare share;                              // of master, m and v, which this model holds
     float* master[NUM_PARAMETER_TENSORS] = {};         // fp32 weights, which AdamW updates; null: none
     Real* grads[NUM_PARAMETER_TENSORS] = {};           // allocated for training only, as are m and v
     std::vector<GradientSlice<Real>> gradient_slices;  // the memory of all grads
@@ -94,7 +96,8 @@ struct GPT2 {
 
     // master_weights: keep an fp32 copy of the weights (not needed in fp32). only_count: allocates nothing,
     // to compute the memory that the model takes; it can do nothing else.
-    GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count = false);
+    GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count = false,
+         const OptimizerShare& optimizer_share = {});
     GPT2(const GPT2&) = delete;
 
     size_t layer_offset(int tensor, int l) const { return size_t(l) * parameter_layer_size(config, tensor); }
@@ -110,15 +113,16 @@ struct GPT2 {
 };
 
 template <class Real>
-GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count)
-    : config(c), pad(launchpad), memory(launchpad) {
+GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count,
+                 const OptimizerShare& optimizer_share)
+    : config(c), pad(launchpad), memory(launchpad), share(optimizer_share) {
     memory.only_count = only_count;
     memory.kind = "parameters";
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
         params[i] = memory.allocate<Real>(parameter_size(config, i), parameter_info[i].name);
     memory.kind = "optimizer";
     for (int i = 0; i < NUM_PARAMETER_TENSORS && is_16_bit && master_weights; i++)
-        master[i] = memory.allocate<float>(parameter_size(config, i), "master weights");
+        master[i] = memory.allocate<float>(share.size(config, i), "master weights");
 }
 
 // Rows of logits in memory at a time: at most 1.25 GiB of them, since all of B=64, T=1024 would be 13 GB in
@@ -179,7 +183,7 @@ void allocate_for_training(GPT2<Real>& g) {
     allocate_gradients(g);
     memory.kind = "optimizer";
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
-        const size_t n = parameter_size(c, i);
+        const size_t n = g.share.size(c, i);
         g.m[i] = memory.allocate<float>(n, "AdamW's first moments");
         g.v[i] = memory.allocate<float>(n, "AdamW's second moments");
         memory.zero(g.m[i], n);
@@ -456,11 +460,20 @@ void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int co
 // ---------------------------------------------------------------------------------------------------------
 // Parameters from files or random numbers, and back. Master weights receive the values unrounded.
 
+// The part of these values that g.share holds, to master, m or v; a null tensor receives nothing.
+template <class Real>
+void upload_held(const GPT2<Real>& g, float* const* tensors, const Elements& all, const float* values) {
+    for (const Elements& e : g.share.held(g.config, all))
+        if (float* to = tensors[e.tensor])
+            g.memory.upload(to + g.share.position(g.config, e.tensor, e.first), values + e.first - all.first,
+                            e.count);
+}
+
 template <class Real>
 WriteTensor parameter_writer(GPT2<Real>& g) {
     return [&g](int tensor, size_t offset, const float* values, size_t count) {
         g.memory.upload_floats(g.params[tensor] + offset, values, count);
-        if (g.master[tensor]) g.memory.upload(g.master[tensor] + offset, values, count);
+        upload_held(g, g.master, {tensor, offset, count}, values);
     };
 }
 

@@ -23,21 +23,16 @@ void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
                                                  .loss = g.stats});
 }
 
-// A range of a tensor.
-struct Elements {
-    int tensor;
-    size_t first, count;
-};
-
-// The update of these elements, with g.adamw's hyperparameters. Weight decay applies to the 2-D tensors, or
-// to all.
+// The update of these elements, which g.share holds, with g.adamw's hyperparameters. Weight decay applies to
+// the 2-D tensors, or to all.
 template <class Real>
 AdamWUpdate<Real> update_of(const GPT2<Real>& g, const Elements& e, float weight_decay,
                             bool decay_all = false) {
+    const size_t at = g.share.position(g.config, e.tensor, e.first);
     return {.params = g.params[e.tensor] + e.first,
-            .master = g.master[e.tensor] ? g.master[e.tensor] + e.first : nullptr,
-            .m = g.m[e.tensor] + e.first,
-            .v = g.v[e.tensor] + e.first,
+            .master = g.master[e.tensor] ? g.master[e.tensor] + at : nullptr,
+            .m = g.m[e.tensor] + at,
+            .v = g.v[e.tensor] + at,
             .grads = g.grads[e.tensor] + e.first,
             .n = e.count,
             .first = e.first,
@@ -46,14 +41,22 @@ AdamWUpdate<Real> update_of(const GPT2<Real>& g, const Elements& e, float weight
             .norm_and_scale = g.stats + 1};
 }
 
-// One AdamW step on gradients times the factor in g.stats[2]; if that is 0, nothing changes. Weight decay as
-// above.
+// One AdamW step on the elements that g.share holds, on gradients times the factor in g.stats[2]; if that is
+// 0, nothing changes. Weight decay as above.
 template <class Real>
-void gpt2_update(GPT2<Real>& g, float weight_decay, bool decay_all = false) {
+void gpt2_update(GPT2<Real>& g, const std::vector<Elements>& all, float weight_decay,
+                 bool decay_all = false) {
     LaunchPad* pad = g.on(Layer::adamw);
     const ConcurrentGroup group(pad);
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
-        adamw_update(pad, update_of(g, {i, 0, parameter_size(g.config, i)}, weight_decay, decay_all));
+    for (const Elements& tensor : all)
+        for (const Elements& e : g.share.held(g.config, tensor))
+            adamw_update(pad, update_of(g, e, weight_decay, decay_all));
+}
+template <class Real>
+void gpt2_update(GPT2<Real>& g, float weight_decay, bool decay_all = false) {
+    std::vector<Elements> all;
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) all.push_back({i, 0, parameter_size(g.config, i)});
+    gpt2_update(g, all, weight_decay, decay_all);
 }
 
 // The weights of a layer's linear layers.
@@ -63,6 +66,24 @@ inline std::vector<Elements> layer_weights(const ModelConfig& c, int layer) {
         const size_t n = parameter_layer_size(c, tensor);
         all.push_back({tensor, layer * n, n});
     }
+    return all;
+}
+
+inline std::vector<Elements> layer_weights(const ModelConfig& c, int first_layer, int end_layer) {
+    std::vector<Elements> all;
+    for (int l = first_layer; l < end_layer; l++)
+        for (const Elements& e : layer_weights(c, l)) all.push_back(e);
+    return all;
+}
+
+// Whole tensors.
+inline std::vector<Elements> embeddings(const ModelConfig& c) {
+    return {{WTE, 0, parameter_size(c, WTE)}, {WPE, 0, parameter_size(c, WPE)}};
+}
+inline std::vector<Elements> biases_and_layernorms(const ModelConfig& c) {
+    std::vector<Elements> all;
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        if (i != WPE && !is_overwritten(i)) all.push_back({i, 0, parameter_size(c, i)});
     return all;
 }
 
@@ -124,14 +145,10 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T,
                              const GradientArrival& arrival = {}) {
     LaunchPad& pad = *g.pad;
     if (arrival.early) arrival.early();
-    auto update_all = [&](const std::vector<Elements>& all) {
-        const ConcurrentGroup group(&pad);
-        for (const Elements& e : all) adamw_update(&pad, update_of(g, e, weight_decay));
-    };
     std::vector<Elements> first = layer_weights(g.config, 0);
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
         if (!is_overwritten(i)) first.push_back({i, 0, parameter_size(g.config, i)});
-    update_all(first);
+    gpt2_update(g, first, weight_decay);
     const Elements wte = {WTE, 0, parameter_size(g.config, WTE)};
     encoder_forward_updated<Real>(pad, {.encoder = {.out = g.encoded,
                                                     .inp = g.inputs,
@@ -146,7 +163,8 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T,
         pad.finish_background();
         pad.begin_background();
         if (arrival.weights && l + 2 < g.config.num_layers) arrival.weights(l + 2);
-        for (const auto& part : split_evenly(updated_during_layer(g.config, l), parts)) update_all(part);
+        for (const auto& part : split_evenly(updated_during_layer(g.config, l), parts))
+            gpt2_update(g, part, weight_decay);
         pad.end_background();
     });
     pad.finish_background();

@@ -1,5 +1,5 @@
-// Data parallelism: the gradients of all processes of a job, summed into each of them over shared host
-// memory.
+// Data parallelism over shared host memory: the gradients of all processes of a job, summed into each of
+// them; or, with ZeRO stage 1, into the process that updates the weights, which then go to all others.
 //
 // Each process of a node has a row of shared memory of the size of its gradients. Of every tensor (of a
 // linear layer's weights: of every layer), it owns one part. A step has three phases:
@@ -12,7 +12,10 @@
 //      of squares.
 //   3. During the next forward pass, it copies the others' sums to its gradients, before the update that
 //      needs them (receive).
-// Every process ends with identical gradients, and the same number of processes gives bit-identical runs. A
+// With ZeRO stage 1, the sums of divided tensors (OptimizerShare) are not published. The owner updates its
+// part of the weights and publishes those, at the same place: see divided_update.h.
+//
+// Every process ends with identical weights, and the same number of processes gives bit-identical runs. A
 // process overwrites its sums only after a barrier in the next backward pass: all others have read them then.
 #pragma once
 #include <algorithm>
@@ -31,6 +34,8 @@ struct GradientExchange {
     ~GradientExchange();
 
     int num_processes() const { return comm.size; }
+    // A GPU that cannot import host memory sends and receives everything in reduce() and exchange_weights().
+    bool overlaps() const { return !g.pad || on_launchpad; }
 
     // After the backward pass of a layer: queues what may run beside the layers below it. Before that, the
     // processes meet at the end of one layer; -1: the model has too few.
@@ -40,10 +45,16 @@ struct GradientExchange {
     // After the backward pass: does the rest of phases 1 and 2. g.stats[0] becomes the sum of the losses, [1]
     // and [2] the norm and the clip factor, as gpt2_gradient_norm() computes them.
     void reduce(float max_norm);
-    // Phase 3: see GradientArrival.
+    // Phase 3: see GradientArrival. With ZeRO, only tensors that are not divided are received.
     void receive_in_background(int layer);
     void receive_early();
     void receive_all();
+
+    // ZeRO stage 1: copies this process's part of the updated weights to its row, and the other parts to its
+    // weights. All processes must have met in between; exchange_weights() does all of that for all tensors.
+    void publish_weights(const std::vector<Elements>& all, bool in_background);
+    void receive_weights(const std::vector<Elements>& all, bool in_background);
+    void exchange_weights();
 
     // The kernels of all phases, for LaunchPad::dry_run().
     void run_all_kernels();
@@ -52,26 +63,31 @@ struct GradientExchange {
     // Elements of a tensor that lie in one piece and are divided among the processes. In the background, each
     // unit runs beside another command.
     struct Unit {
-        Real* data;
-        size_t offset, n;  // in a row
-    };
-    struct Range {
+        int tensor;
         size_t first, n;
+        size_t offset;  // in a row
     };
     std::vector<Unit> units_of(const std::vector<Elements>& all) const;
-    std::vector<Elements> small_tensors() const;
-    Range part_of(const Unit& u, int rank) const;
-    void copy(Real* to, const Real* from, size_t n, bool in_background);
+    Range part(const Unit& u, int rank) const { return part_of(u.n, rank, comm.local_size); }
+    Real* gradients_of(const Unit& u) const { return g.grads[u.tensor] + u.first; }
+    // Eight large workgroups have 512 KiB of loads in flight, which keeps a bus of 60 GB/s busy. Copies that
+    // run at the same time share them.
+    static int workgroups(bool in_background, size_t num_copies) {
+        return in_background ? std::max(1, 8 / int(num_copies)) : 0;
+    }
+    void copy(Real* to, const Real* from, size_t n, int workgroups);
     void send(const std::vector<Unit>& units, bool in_background);
-    void receive(const std::vector<Unit>& units, bool in_background);
+    void receive(const std::vector<Unit>& units, Real* const* tensors, bool in_background);
+    void receive_gradients(const std::vector<Unit>& units, bool in_background);
     void sum_own_parts(const std::vector<Unit>& units, bool in_background);
-    std::vector<Unit> weights_of(int first_layer, int end_layer) const;
+    std::vector<Unit> weights_of(int first_layer, int end_layer) const {
+        return units_of(layer_weights(g.config, first_layer, end_layer));
+    }
+    std::vector<Unit> other_tensors() const;
     // The layers from here on are summed during the backward pass.
     int first_summed_early() const {
         return overlaps() && meeting_layer() >= 0 ? meeting_layer() + 2 : g.config.num_layers;
     }
-    // A GPU that cannot import host memory sends and receives everything in reduce().
-    bool overlaps() const { return !g.pad || on_launchpad; }
     Real* row(int rank) const { return rows + rank * stride; }
     bool in_rows(const Real* p) const { return p >= rows && p < rows + comm.local_size * stride; }
 
@@ -96,13 +112,11 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, Communicator& job) :
     }
     stride = ceil_div(stride, 4096) * 4096;  // whole pages
     rows = static_cast<Real*>(comm.allocate_shared(stride * comm.local_size * sizeof(Real), "gradients"));
-    std::vector<Elements> all = small_tensors();
-    for (int l = 0; l < g.config.num_layers; l++)
-        for (const Elements& e : layer_weights(g.config, l)) all.push_back(e);
-    all_units = units_of(all);
+    all_units = weights_of(0, g.config.num_layers);
+    for (const Unit& u : other_tensors()) all_units.push_back(u);
     for (const Unit& u : all_units) {
-        const Range own = part_of(u, comm.local_rank);
-        if (own.n) own_parts.push_back({u.data + own.first, own.n});
+        const Range own = part(u, comm.local_rank);
+        if (own.count) own_parts.push_back({gradients_of(u) + own.first, own.count});
     }
     if (!g.pad) return;
     try {
@@ -118,35 +132,17 @@ GradientExchange<Real>::~GradientExchange() {
     if (on_launchpad) g.pad->unregister_buffer(rows);
 }
 
-// Everything but the weights of the layers' linear layers.
-template <class Real>
-std::vector<Elements> GradientExchange<Real>::small_tensors() const {
-    std::vector<Elements> all;
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
-        if (i == WTE || !is_overwritten(i)) all.push_back({i, 0, parameter_size(g.config, i)});
-    return all;
-}
-
 template <class Real>
 std::vector<typename GradientExchange<Real>::Unit> GradientExchange<Real>::units_of(
     const std::vector<Elements>& all) const {
     std::vector<Unit> units;
-    for (const Elements& e : all)
-        units.push_back({g.grads[e.tensor] + e.first, offsets[e.tensor] + e.first, e.count});
+    for (const Elements& e : all) units.push_back({e.tensor, e.first, e.count, offsets[e.tensor] + e.first});
     return units;
 }
 
-// Parts begin at multiples of 64 elements, so that accesses stay aligned.
+// Between rows and gradients or weights.
 template <class Real>
-typename GradientExchange<Real>::Range GradientExchange<Real>::part_of(const Unit& u, int rank) const {
-    const size_t part = ceil_div(u.n, 64 * size_t(comm.local_size)) * 64;
-    const size_t first = std::min(u.n, rank * part);
-    return {first, std::min(u.n, first + part) - first};
-}
-
-// Between gradients and rows.
-template <class Real>
-void GradientExchange<Real>::copy(Real* to, const Real* from, size_t n, bool in_background) {
+void GradientExchange<Real>::copy(Real* to, const Real* from, size_t n, int workgroups) {
     if (!overlaps()) return in_rows(to) ? g.memory.download(to, from, n) : g.memory.upload(to, from, n);
     gradient_sum(g.pad, GradientSum<Real>{.out = to,
                                           .inp = from,
@@ -155,7 +151,7 @@ void GradientExchange<Real>::copy(Real* to, const Real* from, size_t n, bool in_
                                           .stride = 0,
                                           .count = 1,
                                           .own_index = -1,
-                                          .in_background = in_background});
+                                          .background_workgroups = workgroups});
 }
 
 template <class Real>
@@ -163,34 +159,43 @@ void GradientExchange<Real>::send(const std::vector<Unit>& units, bool in_backgr
     const ConcurrentGroup group(in_background ? nullptr : g.pad);
     for (const Unit& u : units) {
         const ConcurrentGroup unit_group(g.pad);
-        const Range own = part_of(u, comm.local_rank);
-        const size_t after = own.first + own.n;
+        const Range own = part(u, comm.local_rank);
+        const size_t after = own.first + own.count;
         Real* const to = row(comm.local_rank) + u.offset;
-        if (own.first) copy(to, u.data, own.first, in_background);
-        if (after < u.n) copy(to + after, u.data + after, u.n - after, in_background);
+        Real* const from = gradients_of(u);
+        const int groups = workgroups(in_background, own.first && after < u.n ? 2 : 1);
+        if (own.first) copy(to, from, own.first, groups);
+        if (after < u.n) copy(to + after, from + after, u.n - after, groups);
     }
 }
 
 template <class Real>
-void GradientExchange<Real>::receive(const std::vector<Unit>& units, bool in_background) {
+void GradientExchange<Real>::receive(const std::vector<Unit>& units, Real* const* tensors,
+                                     bool in_background) {
     const ConcurrentGroup group(in_background ? nullptr : g.pad);
     for (const Unit& u : units) {
         const ConcurrentGroup unit_group(g.pad);
         for (int rank = 0; rank < comm.local_size; rank++) {
-            const Range part = part_of(u, rank);
-            if (rank != comm.local_rank && part.n)
-                copy(u.data + part.first, row(rank) + u.offset + part.first, part.n, in_background);
+            const Range theirs = part(u, rank);
+            if (rank != comm.local_rank && theirs.count)
+                copy(tensors[u.tensor] + u.first + theirs.first, row(rank) + u.offset + theirs.first,
+                     theirs.count, workgroups(in_background, comm.local_size - 1));
         }
     }
 }
 
 template <class Real>
-std::vector<typename GradientExchange<Real>::Unit> GradientExchange<Real>::weights_of(int first_layer,
-                                                                                      int end_layer) const {
-    std::vector<Elements> all;
-    for (int l = first_layer; l < end_layer; l++)
-        for (const Elements& e : layer_weights(g.config, l)) all.push_back(e);
-    return units_of(all);
+void GradientExchange<Real>::receive_gradients(const std::vector<Unit>& units, bool in_background) {
+    std::vector<Unit> published = units;
+    std::erase_if(published, [&](const Unit& u) { return g.share.divides(u.tensor); });
+    receive(published, g.grads, in_background);
+}
+
+template <class Real>
+std::vector<typename GradientExchange<Real>::Unit> GradientExchange<Real>::other_tensors() const {
+    std::vector<Unit> units = units_of(embeddings(g.config));
+    for (const Unit& u : units_of(biases_and_layernorms(g.config))) units.push_back(u);
+    return units;
 }
 
 // Sends the weight gradients of the layer above, which are not deferred any more. From the meeting on, sums
@@ -223,34 +228,35 @@ template <class Real>
 void GradientExchange<Real>::sum_own_parts(const std::vector<Unit>& units, bool in_background) {
     LaunchPad* const pad = on_launchpad ? g.pad : nullptr;
     const bool in_place = !overlaps();
+    const auto publishes = [&](const Unit& u) { return !in_place && !g.share.divides(u.tensor); };
     const ConcurrentGroup group(in_background ? nullptr : pad);
     for (const Unit& u : units) {
-        const Range part = part_of(u, comm.local_rank);
-        const size_t offset = u.offset + part.first;
+        const Range own = part(u, comm.local_rank);
+        const size_t offset = u.offset + own.first;
         Real* const published = row(comm.local_rank) + offset;
-        Real* const gradients = u.data + part.first;
-        if (in_place) g.memory.download(published, gradients, part.n);
+        Real* const gradients = gradients_of(u) + own.first;
+        if (in_place) g.memory.download(published, gradients, own.count);
         gradient_sum(pad, GradientSum<Real>{.out = in_place ? published : gradients,
-                                            .copy = in_place ? nullptr : published,
+                                            .copy = publishes(u) ? published : nullptr,
                                             .inp = rows + offset,
                                             .own = in_place ? published : gradients,
-                                            .n = part.n,
+                                            .n = own.count,
                                             .stride = stride,
                                             .count = comm.local_size,
                                             .own_index = comm.local_rank,
-                                            .in_background = in_background});
-        if (in_place) g.memory.upload(gradients, published, part.n);
+                                            .background_workgroups = workgroups(in_background, 1)});
+        if (in_place) g.memory.upload(gradients, published, own.count);
     }
 }
 
 template <class Real>
 void GradientExchange<Real>::reduce(float max_norm) {
-    const std::vector<Unit> small = units_of(small_tensors());
+    const std::vector<Unit> others = other_tensors();
     send(weights_of(0, overlaps() ? 1 : g.config.num_layers), false);
-    send(small, false);
+    send(others, false);
     meet();
     sum_own_parts(weights_of(0, first_summed_early()), false);
-    sum_own_parts(small, false);
+    sum_own_parts(others, false);
     // the norm of the parts that this process owns; the loss stays where it is
     global_norm<Real>(g.on(Layer::global_norm),
                       {.norm_and_scale = g.stats + 1, .gradients = own_parts, .max_norm = 0});
@@ -266,24 +272,49 @@ void GradientExchange<Real>::reduce(float max_norm) {
                               .loss = stats},
                              sums[1]);
     g.memory.upload(g.stats, stats, 3);
-    if (!overlaps()) receive(all_units, false);
+    if (!overlaps()) receive_gradients(all_units, false);
 }
 
 template <class Real>
 void GradientExchange<Real>::receive_in_background(int layer) {
-    if (overlaps()) receive(weights_of(layer, layer + 1), true);
+    if (overlaps()) receive_gradients(weights_of(layer, layer + 1), true);
 }
 
 template <class Real>
 void GradientExchange<Real>::receive_early() {
     if (!overlaps()) return;
-    receive(units_of(small_tensors()), false);
-    receive(weights_of(0, std::min(2, g.config.num_layers)), false);
+    receive_gradients(other_tensors(), false);
+    receive_gradients(weights_of(0, std::min(2, g.config.num_layers)), false);
 }
 
 template <class Real>
 void GradientExchange<Real>::receive_all() {
-    if (overlaps()) receive(all_units, false);
+    if (overlaps()) receive_gradients(all_units, false);
+}
+
+template <class Real>
+void GradientExchange<Real>::publish_weights(const std::vector<Elements>& all, bool in_background) {
+    const ConcurrentGroup group(g.pad);
+    for (const Unit& u : units_of(all)) {
+        const Range own = part(u, comm.local_rank);
+        if (own.count)
+            copy(row(comm.local_rank) + u.offset + own.first, g.params[u.tensor] + u.first + own.first,
+                 own.count, workgroups(in_background, all.size()));
+    }
+}
+
+template <class Real>
+void GradientExchange<Real>::receive_weights(const std::vector<Elements>& all, bool in_background) {
+    receive(units_of(all), g.params, in_background);
+}
+
+template <class Real>
+void GradientExchange<Real>::exchange_weights() {
+    std::vector<Elements> all = layer_weights(g.config, 0, g.config.num_layers);
+    for (const Elements& e : embeddings(g.config)) all.push_back(e);
+    publish_weights(all, false);
+    meet();
+    receive_weights(all, false);
 }
 
 template <class Real>
@@ -293,7 +324,7 @@ void GradientExchange<Real>::run_all_kernels() {
     send(all_units, false);
     sum_own_parts(all_units, false);
     sum_own_parts(all_units, true);
-    receive(all_units, true);
-    receive(all_units, false);
+    receive(all_units, g.grads, true);
+    receive(all_units, g.grads, false);
     global_norm<Real>(g.pad, {.norm_and_scale = g.stats + 1, .gradients = own_parts, .max_norm = 0});
 }

@@ -2,9 +2,10 @@
 #pragma once
 #include <cmath>
 #include <functional>
+#include <utility>
 #include <vector>
 
-#include "llmc/model/gpt2_update.h"
+#include "llmc/model/divided_update.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/model/loss_scaling.h"
 
@@ -40,7 +41,7 @@ struct StepRunner {
     void prepare() {
         if (!g.pad) return;
         g.pad->prepare(g.pad->dry_run([&] {
-            gpt2_update_and_forward(g, weight_decay, B, T);
+            if (!divided()) gpt2_update_and_forward(g, weight_decay, B, T);
             gpt2_update(g, weight_decay);
             gpt2_gradient_norm(g, gradient_clip);
             if (exchange) exchange->run_all_kernels();
@@ -48,6 +49,8 @@ struct StepRunner {
     }
 
     bool records() const { return g.pad && g.cpu_layers.empty(); }
+    bool divided() const { return g.share.count > 1; }  // the update, among the processes
+    bool update_overlaps() const { return records() && (!divided() || (exchange && exchange->overlaps())); }
     template <class Commands>
     void run_recorded(Recordings& recordings, Commands commands) {
         if (!records()) return commands();
@@ -95,13 +98,16 @@ struct StepRunner {
         return {.early = [&] { exchange->receive_early(); },
                 .weights = [&](int layer) { exchange->receive_in_background(layer); }};
     }
+    void update_and_forward() {
+        if (divided())
+            gpt2_divided_update_and_forward(g, *exchange, weight_decay, B, T, [&] { meet(); });
+        else
+            gpt2_update_and_forward(g, weight_decay, B, T, arrival());
+    }
     // A due update comes first: it reads the gradients and stats that are zeroed here.
     void run_first_micro() {
         run_recorded(update_due ? update_and_first_micro : first_micro, [&] {
-            if (update_due)
-                gpt2_update_and_forward(g, weight_decay, B, T, arrival());
-            else
-                gpt2_forward(g, B, T, Pass::training);
+            update_due ? update_and_forward() : gpt2_forward(g, B, T, Pass::training);
             gpt2_zero_gradients(g);
             head_and_backward(Gradients::overwrite, micro_steps == 1);
         });
@@ -114,12 +120,12 @@ struct StepRunner {
         });
     }
     void finish_update() {
-        if (update_due)
-            run_recorded(update, [&] {
-                if (exchange) exchange->receive_all();
-                gpt2_update(g, weight_decay);
-            });
-        update_due = false;
+        if (!std::exchange(update_due, false)) return;
+        run_recorded(update, [&] {
+            if (exchange) exchange->receive_all();
+            gpt2_update(g, weight_decay);
+        });
+        if (exchange && divided()) exchange->exchange_weights();
     }
     // Loss, norm and clip factor of all gradients together, in g.stats.
     void reduce_gradients() {
@@ -149,7 +155,7 @@ struct StepRunner {
         const Ticket ticket = g.pad ? g.pad->commit() : 0;
         if (accept && g.pad) g.pad->wait(ticket);
         update_due = !accept || accept(sent);
-        if (!records()) finish_update();
+        if (!update_overlaps()) finish_update();
         return ticket;
     }
 

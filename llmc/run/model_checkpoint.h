@@ -18,6 +18,11 @@ void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed) {
         initialize_parameters(g.config, seed, parameter_writer(g));
 }
 
+template <class Real>
+float* const* moment_tensors(const GPT2<Real>& g, Moment moment) {
+    return moment == MOMENT_M ? g.m : moment == MOMENT_V ? g.v : g.master;
+}
+
 // Parameters and moments of a checkpoint of any precision, with or without master weights. If `precision`,
 // that of the run that saved it, is this one's, the state is bit-identical. Otherwise the parameters come
 // from the unrounded weights.
@@ -28,26 +33,35 @@ void load_checkpoint(GPT2<Real>& g, const std::string& folder, int step, const s
     auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
         static const char* names[] = {"moment m of", "moment v of", "master weights of"};
         check_finite({tensor, offset, values, count}, optimizer_path(folder, step), g.config, names[moment]);
-        if (moment != MASTER_WEIGHTS)
-            g.memory.upload((moment == MOMENT_M ? g.m : g.v)[tensor] + offset, values, count);
-        if (moment == MASTER_WEIGHTS && g.master[tensor])
-            g.memory.upload(g.master[tensor] + offset, values, count);
+        upload_held(g, moment_tensors(g, moment), {tensor, offset, count}, values);
         if (moment == MASTER_WEIGHTS && !same_precision)
             g.memory.upload_floats(g.params[tensor] + offset, values, count);
     };
-    read_moments(optimizer_path(folder, step), g.config, write_moment);
+    const int parts = read_optimizer_state(optimizer_path(folder, step), g.config).share.count;
+    for (int part = 0; part < parts; part++)
+        read_moments(optimizer_part_path(folder, step, part), g.config, write_moment);
 }
 
 // Writes the checkpoint of optimizer.step and prints its name. The model's file is in bf16 if the model is,
-// and in fp32 otherwise: llm.c has no files in fp16.
+// and in fp32 otherwise: llm.c has no files in fp16. All processes of the job call it if each of them holds
+// a part of the moments; otherwise one does.
 template <class Real>
 void save_checkpoint(const GPT2<Real>& g, const std::string& folder, const OptimizerState& optimizer,
-                     const RunState& run) {
-    auto read_moment = [&g](Moment moment, int tensor, size_t offset, float* values, size_t count) {
-        const auto& from = moment == MOMENT_M ? g.m : moment == MOMENT_V ? g.v : g.master;
-        g.memory.download(values, from[tensor] + offset, count);
+                     const RunState& run, Communicator& job) {
+    const ReadMoment read_moment = [&g](Moment moment, int tensor, size_t offset, float* values,
+                                        size_t count) {
+        const size_t at = g.share.position(g.config, tensor, offset);
+        g.memory.download(values, moment_tensors(g, moment)[tensor] + at, count);
     };
-    write_checkpoint(folder, g.config, optimizer, parameter_reader(g), read_moment,
-                     std::is_same_v<Real, bf16>, run_state_to_json(run));
+    OptimizerState state = optimizer;
+    state.share = g.share;
+    write_checkpoint(folder,
+                     {.config = g.config,
+                      .optimizer = state,
+                      .read_tensor = parameter_reader(g),
+                      .read_moment = read_moment,
+                      .in_bf16 = std::is_same_v<Real, bf16>,
+                      .run = run_state_to_json(run)},
+                     g.share.count > 1 ? &job : nullptr);
     printf("wrote checkpoint %s\n", model_path(folder, optimizer.step).c_str());
 }

@@ -13,6 +13,11 @@ struct RunFolder {
     // Creates and locks the folder; waits up to two seconds for a program that is exiting. Then finishes what
     // a killed program began: moving an earlier run aside, writing or deleting a checkpoint.
     void open(const std::string& folder);
+    // In the other processes of the job, which write to the folder too.
+    void join(const std::string& folder) {
+        create_folders(folder);
+        held.open(folder);
+    }
 
    private:
     HeldFolder held;

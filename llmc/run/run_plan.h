@@ -15,13 +15,21 @@ struct MemoryNeed {
     std::string by_kind;   // such as "2048.0 MiB: parameters 237.4, ..."
 };
 
-// What training on batches of (B,T) takes; nothing is allocated.
+// What decides the memory of a run beside its model: batches of (B,T).
+struct TrainingShape {
+    bool master_weights;
+    int B, T;
+    Recompute recompute;
+    float dropout = 0;
+    OptimizerShare share = {};
+};
+
+// What training takes; nothing is allocated.
 template <class Real>
-MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, bool master_weights, int B, int T,
-                       Recompute recompute, float dropout = 0) {
-    GPT2<Real> g(config, pad, master_weights, true);
-    g.dropout = dropout;
-    gpt2_allocate(g, B, T, true, recompute);
+MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const TrainingShape& shape) {
+    GPT2<Real> g(config, pad, shape.master_weights, true, shape.share);
+    g.dropout = shape.dropout;
+    gpt2_allocate(g, shape.B, shape.T, true, shape.recompute);
     return {g.memory.bytes, g.memory.largest, g.memory.summary()};
 }
 

@@ -98,8 +98,11 @@ struct Run {
     bool advance(int step);
     void look_for_signals();
     void pause(int step);
+    // All processes call it.
     void save(int step, const DataPosition& position);
+    bool writes() const { return job.rank == 0 || g.share.count > 1; }
     void prune(int newest) const {
+        if (job.rank > 0) return;
         prune_checkpoints(options.output, newest, options.keep_checkpoints, options.major_checkpoint_every,
                           {healthy, best});
     }
@@ -225,7 +228,7 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    if (saves(step) && job.rank == 0) save(step, position());
+    if (saves(step)) save(step, position());
     if (stopping) return;
     if (validates(step)) keep_if_best(step, validate(step));
     if (runs_hellaswag(step)) {
@@ -244,20 +247,22 @@ void Run<Real>::save(int step, const DataPosition& position) {
     optimizer.use_master_weights = g.master[0];
     optimizer.data = position;
     const int last_healthy = judge.is_healthy(step) ? step : healthy;
-    save_checkpoint(g, options.output, optimizer,
-                    {.precision = real_name<Real>(),
-                     .seed = options.seed,
-                     .shards = shards_of(*inputs.loader),
-                     .chunk_tokens = optimizer.data.sample_tokens,
-                     .token_in_sample = optimizer.data.token_in_sample,
-                     .coin_state = coin_state,
-                     .options = options.effective,
-                     .tokenizer = tokenizer,
-                     .scaling = runner.scaling,
-                     .judge = judge,
-                     .healthy_checkpoint = last_healthy,
-                     .best_checkpoint = best,
-                     .best_loss = best_loss});
+    if (writes())
+        save_checkpoint(g, options.output, optimizer,
+                        {.precision = real_name<Real>(),
+                         .seed = options.seed,
+                         .shards = shards_of(*inputs.loader),
+                         .chunk_tokens = optimizer.data.sample_tokens,
+                         .token_in_sample = optimizer.data.token_in_sample,
+                         .coin_state = coin_state,
+                         .options = options.effective,
+                         .tokenizer = tokenizer,
+                         .scaling = runner.scaling,
+                         .judge = judge,
+                         .healthy_checkpoint = last_healthy,
+                         .best_checkpoint = best,
+                         .best_loss = best_loss},
+                        job);
     saved = step;
     healthy = last_healthy;
     prune(step);
@@ -289,6 +294,8 @@ std::string Run<Real>::where_to_resume() const {
 template <class Real>
 void Run<Real>::save_and_fail(int step, const DataPosition& position, const std::exception& error) {
     const std::string message = message_for(error);
+    // other processes wait for this one, and cannot write their parts
+    if (g.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
     if (options.output.empty() || job.rank > 0 || step <= std::max(saved, inputs.start.step))
         throw Error(message);
     try {
@@ -325,11 +332,10 @@ void Run<Real>::keep_if_best(int step, float loss) {
     const int previous = best;
     best = step;
     best_loss = loss;
-    if (job.rank > 0) return;
     const bool previous_is_extra = std::exchange(saved_for_best, saved != step);
     saved == step ? prune(step) : save(step, position());
     printf("step %d has the lowest validation loss so far, %f; its checkpoint is kept\n", step, loss);
-    if (!previous_is_extra || previous == healthy) return;
+    if (!previous_is_extra || previous == healthy || job.rank > 0) return;
     try {
         delete_checkpoint(options.output, previous);
     } catch (const Error& error) {

@@ -44,8 +44,7 @@ static const char *llmc_model = "gpt2_124M_bf16.bin",
 
 // Options of llm.c that have no effect here.
 struct LlmcOnly {
-    int device_line_every = -1, gelu_fusion = -1, zero_stage = 0, num_processes = -1, process_rank = -1,
-        gpus_per_node = 8;
+    int device_line_every = -1, gelu_fusion = -1, num_processes = -1, process_rank = -1, gpus_per_node = 8;
     bool tf32 = true;
     std::string init_method, server_ip, shared_folder;
 };
@@ -234,6 +233,11 @@ static void add_device_options(CLI::App& app, Options& o) {
            "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm")
         ->check(between(0, 2))
         ->capture_default_str();
+    app.add_option("-z,--zero-stage", o.zero_stage,
+                   "with several processes: 1: each holds a part of the optimizer's state (ZeRO stage 1), "
+                   "0: each holds all of it")
+        ->check(between(0, 1))
+        ->capture_default_str();
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
     app.add_flag("--dry-run", o.dry_run,
                  "print memory, steps, operations and estimated time, then exit; needs no data")
@@ -252,9 +256,6 @@ static void add_llmc_options(CLI::App& app, LlmcOnly& l) {
     app.option_defaults()->group("llm.c's options that are accepted without effect")->configurable(false);
     app.add_option("-f,--tf32", l.tf32, "without effect: fp32 is never reduced; use --precision");
     app.add_option("--gelu-fusion", l.gelu_fusion, "without effect: GELU is always fused into the GEMM");
-    app.add_option("-z,--zero-stage", l.zero_stage,
-                   "without effect: every process keeps the whole optimizer state")
-        ->check(between(0, 3));
     app.add_option("--device-line-every", l.device_line_every,
                    "without effect: use the device's own tools, such as nvidia-smi");
     app.add_option("--num-processes", l.num_processes, "must be what mpirun started");
@@ -283,8 +284,6 @@ static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l)
     };
     note("-f", "--tf32", true, "has no effect: fp32 is never reduced; --precision bf16 or fp16 is faster");
     note("-ge", "--gelu-fusion", true, "has no effect: GELU is always fused into the GEMM before it");
-    note("-z", "--zero-stage", l.zero_stage > 0,
-         "has no effect: every process keeps the whole optimizer state");
     note("-lg", "--device-line-every", l.device_line_every > 0,
          "has no effect: use the device's own tools, such as nvidia-smi");
     for (const char* name : {"--gpus-per-node", "--init-method", "--server-ip", "--shared-folder"})

@@ -27,8 +27,9 @@ struct Options {
     int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
     int keep_checkpoints = 0, major_checkpoint_every = 0;
     bool keep_best = false;
-    int log_every = 1;  // steps between lines in a pipe or a file
-    int recompute = 1;  // RECOMPUTE_GELU
+    int log_every = 1;   // steps between lines in a pipe or a file
+    int recompute = 1;   // RECOMPUTE_GELU
+    int zero_stage = 1;  // 1: the optimizer's state is divided among the processes
     SamplerOptions sampler;
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
     std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train

@@ -1,0 +1,175 @@
+// llm.c's optimizer states: see optimizer_state.h. Files are checked completely before they are used.
+#include "llmc/files/optimizer_state.h"
+
+#include <cstring>
+
+#include "llmc/base/error.h"
+
+static constexpr int32_t state_magic = 20240527, state_version = 1;
+
+// Indices of the header's ints, as in llm.c.
+enum StateField {
+    NUM_PROCESSES = 2,
+    PROCESS_RANK = 3,
+    USE_MASTER_WEIGHTS = 4,
+    SHOULD_SHUFFLE = 5,
+    STEP = 10,
+    RNG_STATE = 20,  // this and the following are uint64 and take two ints each
+    RNG_STATE_LAST_UPDATE = 22,
+    CURRENT_SHARD = 30,
+    CURRENT_SAMPLE = 32
+};
+
+static uint64_t get64(const int32_t* header, StateField field) {
+    uint64_t value;
+    memcpy(&value, header + field, sizeof value);
+    return value;
+}
+
+static void set64(int32_t* header, StateField field, uint64_t value) {
+    memcpy(header + field, &value, sizeof value);
+}
+
+uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights, const OptimizerShare& share) {
+    uint64_t elements = 0;
+    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
+        for (const Elements& part : parts_of_layers(config, tensor, share)) elements += part.count;
+    return elements * sizeof(float) * (use_master_weights ? 3 : 2);
+}
+
+// Reads a count and that many int32. `left` is the number of bytes to the end of the file; it is updated.
+static std::vector<int32_t> read_indices(const File& file, const std::string& path, uint64_t& left) {
+    uint64_t count = 0;
+    if (left >= sizeof count) read_exactly(file, path, &count, sizeof count);
+    if (left < sizeof count || count > (left - sizeof count) / sizeof(int32_t)) {
+        fail("%s is truncated or damaged: the order of its data ends too early", path.c_str());
+    }
+    std::vector<int32_t> values(count);
+    read_exactly(file, path, values.data(), count * sizeof(int32_t));
+    left -= sizeof count + count * sizeof(int32_t);
+    return values;
+}
+
+static OptimizerState check_state_header(const File& file, const std::string& path,
+                                         const ModelConfig& config) {
+    int32_t header[header_ints];
+    read_header(file, path, header, state_magic, "an llm.c optimizer state");
+    if (header[1] != state_version) {
+        fail("%s is an optimizer state of version %d; only version %d can be read", path.c_str(), header[1],
+             state_version);
+    }
+    const OptimizerShare share = {header[PROCESS_RANK], header[NUM_PROCESSES]};
+    if (share.index < 0 || share.index >= share.count)
+        fail("%s is damaged: its header says process %d of %d", path.c_str(), share.index, share.count);
+    for (StateField flag : {USE_MASTER_WEIGHTS, SHOULD_SHUFFLE}) {
+        if (header[flag] != 0 && header[flag] != 1) {
+            fail("%s is damaged: header field %d is %d instead of 0 or 1", path.c_str(), flag, header[flag]);
+        }
+    }
+    if (header[STEP] < 0) fail("%s is damaged: its step is %d", path.c_str(), header[STEP]);
+    OptimizerState state;
+    state.use_master_weights = header[USE_MASTER_WEIGHTS];
+    state.step = header[STEP];
+    state.rng_state = get64(header, RNG_STATE);
+    state.rng_state_last_update = get64(header, RNG_STATE_LAST_UPDATE);
+    state.data.should_shuffle = header[SHOULD_SHUFFLE];
+    state.data.current_shard = get64(header, CURRENT_SHARD);
+    state.data.current_sample = get64(header, CURRENT_SAMPLE);
+    // without ZeRO, each process of llm.c writes the whole state
+    const uint64_t size = size_of(file, path);
+    if (size < header_bytes + moment_bytes(config, state.use_master_weights)) state.share = share;
+    const uint64_t least = header_bytes + moment_bytes(config, state.use_master_weights, state.share);
+    if (size < least) {
+        fail(
+            "%s is truncated or belongs to another model: it has %llu bytes, but the moments of %llu "
+            "parameters alone take %llu%s",
+            path.c_str(), (unsigned long long)size, (unsigned long long)num_parameters(config),
+            (unsigned long long)least,
+            share.count > 1 ? format_string(" in one of %d files", share.count).c_str() : "");
+    }
+    return state;
+}
+
+OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config) {
+    File file = open_to_read(path);
+    OptimizerState state = check_state_header(file, path, config);
+    uint64_t moments = moment_bytes(config, state.use_master_weights, state.share);
+    uint64_t left = size_of(file, path) - header_bytes - moments;
+    skip_bytes(file, path, moments);
+    if (state.data.should_shuffle) {
+        state.data.shard_indices = read_indices(file, path, left);
+        state.data.intra_shard_indices = read_indices(file, path, left);
+        uint8_t random[random_state_bytes];
+        if (left < sizeof random)
+            fail("%s is truncated: the state of its shuffling generator is missing", path.c_str());
+        read_exactly(file, path, random, sizeof random);
+        try {
+            state.data.shuffle_random = load_random(random);
+        } catch (const Error& error) {
+            fail("%s: %s", path.c_str(), error.what());
+        }
+        left -= sizeof random;
+    }
+    if (left != 0) {
+        fail("%s is too long or belongs to another model: %llu bytes follow its end", path.c_str(),
+             (unsigned long long)left);
+    }
+    return state;
+}
+
+void read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write) {
+    const OptimizerState state = read_optimizer_state(path, config);
+    File file = open_to_read(path);
+    skip_bytes(file, path, header_bytes);
+    std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
+    for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
+        if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
+        for_each_chunk(config, state.share, [&](int tensor, size_t offset, size_t count) {
+            read_exactly(file, path, values.data(), count * sizeof(float));
+            write(moment, tensor, offset, values.data(), count);
+        });
+    }
+}
+
+static void write_indices(SealedWriter& file, const std::vector<int32_t>& values) {
+    uint64_t count = values.size();
+    file.write(&count, sizeof count);
+    file.write(values.data(), count * sizeof(int32_t));
+}
+
+FileSeal write_sealed_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
+                            const ReadMoment& read) {
+    int32_t header[header_ints] = {state_magic, state_version};
+    header[NUM_PROCESSES] = state.share.count;
+    header[PROCESS_RANK] = state.share.index;
+    header[USE_MASTER_WEIGHTS] = state.use_master_weights;
+    header[SHOULD_SHUFFLE] = state.data.should_shuffle;
+    header[STEP] = state.step;
+    set64(header, RNG_STATE, state.rng_state);
+    set64(header, RNG_STATE_LAST_UPDATE, state.rng_state_last_update);
+    set64(header, CURRENT_SHARD, state.data.current_shard);
+    set64(header, CURRENT_SAMPLE, state.data.current_sample);
+    SealedWriter file(path);
+    file.write(header, header_bytes);
+    std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
+    for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
+        if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
+        for_each_chunk(config, state.share, [&](int tensor, size_t offset, size_t count) {
+            read(moment, tensor, offset, values.data(), count);
+            file.write(values.data(), count * sizeof(float));
+        });
+    }
+    if (state.data.should_shuffle) {
+        write_indices(file, state.data.shard_indices);
+        write_indices(file, state.data.intra_shard_indices);
+        uint8_t random[random_state_bytes];
+        save_random(state.data.shuffle_random, random);
+        file.write(random, sizeof random);
+    }
+    return file.finish();
+}
+
+void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
+                           const ReadMoment& read) {
+    write_sealed_state(path, config, state, read);
+}

@@ -1,0 +1,39 @@
+// llm.c's optimizer state, state_%08d_%05d.bin: a header of 256 int32, then the moments and master weights,
+// then the order of the data. A run with ZeRO stage 1 writes one file per process.
+#pragma once
+#include "llmc/data/data_position.h"
+#include "llmc/files/sealed_file.h"
+#include "llmc/model/model_config.h"
+
+// llm.c's optimizer state without the moments.
+struct OptimizerState {
+    bool use_master_weights = false;  // fp32 weights follow the moments in the file
+    int step = 0;
+    // State of llm.c's generator for stochastic rounding, now and before the last update. Its seed, unless
+    // read from a file; never 0, where the generator would get stuck.
+    uint64_t rng_state = 13371337, rng_state_last_update = 13371337;
+    DataPosition data;
+    // The part of the moments in the file (ZeRO stage 1): of each layer of each tensor, one of equal parts.
+    OptimizerShare share;
+};
+
+// What the optimizer state has with one value per parameter, each stored in model order.
+enum Moment { MOMENT_M, MOMENT_V, MASTER_WEIGHTS };
+using WriteMoment =
+    std::function<void(Moment moment, int tensor, size_t offset, const float* values, size_t count)>;
+using ReadMoment = std::function<void(Moment moment, int tensor, size_t offset, float* values, size_t count)>;
+
+// Reads everything but the moments. Error if the file does not belong to this model or is damaged.
+OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config);
+
+// Checks the file as above, then passes the file's part of m, v and, if it has them, master weights to
+// `write`.
+void read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write);
+
+void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
+                           const ReadMoment& read);
+FileSeal write_sealed_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
+                            const ReadMoment& read);
+
+// Bytes that a part of the moments takes in its file.
+uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights, const OptimizerShare& share = {});

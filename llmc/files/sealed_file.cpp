@@ -1,0 +1,25 @@
+#include "llmc/files/sealed_file.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "llmc/base/error.h"
+
+void read_exactly(const File& file, const std::string& path, void* outp, size_t bytes) {
+    if (bytes > 0 && fread(outp, 1, bytes, file.get()) != bytes)
+        fail("cannot read %s to its end", path.c_str());
+}
+
+void skip_bytes(const File& file, const std::string& path, uint64_t bytes) {
+    if (fseeko(file.get(), off_t(bytes), SEEK_CUR) != 0)
+        fail("cannot read %s: %s", path.c_str(), strerror(errno));
+}
+
+void read_header(const File& file, const std::string& path, int32_t* header, int32_t magic,
+                 const char* what) {
+    if (size_of(file, path) < header_bytes) fail("%s is too short for %s", path.c_str(), what);
+    read_exactly(file, path, header, header_bytes);
+    if (header[0] != magic) {
+        fail("%s is not %s: it starts with %d instead of %d", path.c_str(), what, header[0], magic);
+    }
+}

@@ -1,0 +1,47 @@
+// What the files of a checkpoint have in common: headers, and checksums of what is written.
+#pragma once
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "llmc/base/checksum.h"
+#include "llmc/base/file.h"
+#include "llmc/model/optimizer_share.h"
+
+constexpr int header_ints = 256;
+constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
+
+void read_exactly(const File& file, const std::string& path, void* outp, size_t bytes);
+void skip_bytes(const File& file, const std::string& path, uint64_t bytes);
+// Error if the file is too short or does not begin with `magic`.
+void read_header(const File& file, const std::string& path, int32_t* header, int32_t magic, const char* what);
+
+// Length and checksum of a file as written, for the checkpoint's run_%08d.json.
+struct FileSeal {
+    uint64_t bytes = 0;
+    std::string checksum;
+};
+
+struct SealedWriter {
+    FileWriter file;
+    Checksum sum;
+    explicit SealedWriter(const std::string& path) : file(path) {}
+    void write(const void* data, size_t count) {
+        file.write(data, count);
+        sum.add(data, count);
+    }
+    FileSeal finish() {
+        file.finish();
+        return {sum.bytes, sum.text()};
+    }
+};
+
+// Calls visit(tensor, offset, count) for all tensors in model order, or for a part of each of their layers,
+// in chunks of at most tensor_chunk elements.
+template <typename Visit>
+void for_each_chunk(const ModelConfig& config, const OptimizerShare& share, Visit visit) {
+    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
+        for (const Elements& part : parts_of_layers(config, tensor, share))
+            for (size_t done = 0; done < part.count; done += tensor_chunk)
+                visit(tensor, part.first + done, std::min(tensor_chunk, part.count - done));
+}

@@ -1,0 +1,52 @@
+// ZeRO stage 1 on a launchpad: each process updates its part of the weights, then all exchange them.
+#pragma once
+#include "llmc/model/gradient_exchange.h"
+
+// gpt2_update, the exchange of the weights, and gpt2_forward; bit-identical to gpt2_update_and_forward, which
+// updates all weights in each process. Two layers and the embeddings arrive before the forward pass. The
+// other weights are published during the first layer, and arrive during the layer before the one that reads
+// them. `meet` waits for the GPU and for all processes.
+template <class Real>
+void gpt2_divided_update_and_forward(GPT2<Real>& g, GradientExchange<Real>& exchange, float weight_decay,
+                                     int B, int T, const std::function<void()>& meet) {
+    LaunchPad& pad = *g.pad;
+    const ModelConfig& c = g.config;
+    const int L = c.num_layers, num_early = std::min(2, L);
+    std::vector<Elements> early = layer_weights(c, 0, num_early);
+    for (const Elements& e : embeddings(c)) early.push_back(e);
+    const std::vector<Elements> late = layer_weights(c, num_early, L);
+    const size_t tensors = ceil_div(late.size(), size_t(LAYER_INTERVALS));  // per interval of the first layer
+
+    exchange.receive_early();
+    std::vector<Elements> first = biases_and_layernorms(c);
+    first.insert(first.end(), early.begin(), early.end());
+    gpt2_update(g, first, weight_decay);
+    {
+        // the bus limits the copies, which take few SMs
+        const ConcurrentGroup group(&pad);
+        exchange.publish_weights(early, true);
+        gpt2_update(g, late, weight_decay);
+    }
+    meet();
+    exchange.receive_weights(early, false);
+    encoder_forward<Real>(&pad, {.out = g.encoded,
+                                 .inp = g.inputs,
+                                 .wte = g.weight(WTE),
+                                 .wpe = g.weight(WPE),
+                                 .B = B,
+                                 .T = T,
+                                 .C = c.channels});
+    gpt2_forward_layers(g, B, T, Pass::training, [&](int l) {
+        if (l == 1 && !late.empty()) meet();
+        pad.finish_background();
+        pad.begin_background();
+        if (l == 0)
+            for (size_t i = 0; i < late.size(); i += tensors)
+                exchange.publish_weights(
+                    {late.begin() + i, late.begin() + std::min(i + tensors, late.size())}, true);
+        else if (l + 1 < L)
+            exchange.receive_weights(layer_weights(c, l + 1), true);
+        pad.end_background();
+    });
+    pad.finish_background();
+}
