@@ -10,8 +10,8 @@ build=$(cd "${1:-build}" && pwd)
 shift || true
 tests=("$@")
 [ ${#tests[@]} -gt 0 ] || tests=(vulkan_faults_test file_fault_test memory_fault_test divergence_test
-    run_folder_test signals_test standard_streams_test)
-export VULKAN_FAULTS=all FILE_FAULT_ALL=1 MEMORY_FAULT_ALL=1 NOT_FINITE_ALL=1
+    run_folder_test signals_test standard_streams_test distributed_faults_test)
+export VULKAN_FAULTS=all FILE_FAULT_ALL=1 MEMORY_FAULT_ALL=1 NOT_FINITE_ALL=1 DISTRIBUTED_KILLS=30
 export OMP_WAIT_POLICY=passive GALLIVM_PERF=nopt
 [ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm}  # flushing so many checkpoints to a disk takes hours
 logs=$build/torture

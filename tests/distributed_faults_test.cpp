@@ -1,0 +1,77 @@
+// Training in several processes that are killed: nothing is lost, and the resumed run is bit-identical.
+#include <cstdlib>
+#include <random>
+
+#include "tests/distributed_run.h"
+
+// Starts the job, and after DELAY seconds kills what VICTIM names: a rank, or all of them and mpirun.
+static const std::string kill_script = R"(
+    timeout 60 "$@" & job=$!
+    sleep $DELAY
+    ranks=$(pgrep -f "^$PROGRAM .*$OUTPUT" | sort -n)
+    case $VICTIM in
+        all) kill -KILL $ranks $(pgrep -f "^mpirun .*$OUTPUT") ;;
+        *) kill -KILL $(sed -n "$((VICTIM + 1))p" <<<"$ranks") ;;
+    esac 2>/dev/null
+    wait $job)";
+
+static int num_kills() { return getenv("DISTRIBUTED_KILLS") ? atoi(getenv("DISTRIBUTED_KILLS")) : 5; }
+
+// Every checkpoint that is complete before a kill is there after it, and loads.
+static int newest_checkpoint(const std::string& folder) {
+    const FoundCheckpoint found = find_latest_checkpoint(folder);
+    EXPECT_TRUE(found.broken.empty()) << found.broken.front();
+    return found.step;
+}
+
+TEST_F(Distributed, KillsAtRandomMomentsLoseNothing) {
+    const int processes = 3, steps = 400;
+    const std::vector<std::string> options = {"-x", std::to_string(steps), "-n", "20", "-y", "1"};
+    train(processes, options, "straight");
+    const char* given = getenv("DISTRIBUTED_SEED");
+    const unsigned seed = given ? unsigned(atoi(given)) : std::random_device()();
+    std::mt19937 random(seed);
+    printf("DISTRIBUTED_SEED=%u\n", seed);
+    int newest = -1, interrupted = 0;
+    for (int i = 0; i < num_kills(); i++) {
+        const std::string victim = i % 2 ? "all" : std::to_string(random() % processes);
+        const std::string delay = format_string("%.3f", 0.3 + 0.001 * double(random() % 900));
+        SCOPED_TRACE("kills " + victim + " after " + delay + " s");
+        const ProgramResult result =
+            start(processes, options, "killed",
+                  {"env", "OUTPUT=" + folder("killed"), "PROGRAM=" + program, "DELAY=" + delay,
+                   "VICTIM=" + victim, "bash", "-c", kill_script, "job"});
+        interrupted += result.status != 0;
+        const int found = newest_checkpoint(folder("killed"));
+        EXPECT_GE(found, newest);
+        newest = found;
+        if (newest == steps) std::filesystem::remove_all(folder("killed")), newest = -1;
+    }
+    printf("%d of %d runs were killed\n", interrupted, num_kills());
+    EXPECT_GT(interrupted, num_kills() / 2);
+    train(processes, options, "killed");
+    EXPECT_TRUE(model_after("straight", steps) == model_after("killed", steps));
+    EXPECT_TRUE(moments_after("straight", steps) == moments_after("killed", steps));
+}
+
+// A checkpoint of which one process has not written its part does not count.
+TEST_F(Distributed, CheckpointWithAMissingPartIsNotUsed) {
+    train(2, {"-x", "8", "-n", "4"}, "out");
+    ASSERT_TRUE(remove(optimizer_part_path(folder("out"), 8, 1).c_str()) == 0);
+    const ProgramResult result = start(2, {"-x", "8", "-n", "4", "-y", "1"}, "out");
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("the checkpoint of step 8 is broken: cannot open"), std::string::npos)
+        << result.out;
+    EXPECT_NE(result.out.find("at step 4"), std::string::npos) << result.out;
+}
+
+// The parts of all processes fail together; the run ends with one line.
+TEST_F(Distributed, PartThatCannotBeWrittenEndsAll) {
+    train(2, {"-x", "4", "-n", "4"}, "out");
+    std::filesystem::create_directories(optimizer_part_path(folder("out"), 6, 1) + "/in the way");
+    const ProgramResult result = start(2, {"-x", "6", "-n", "2", "-y", "1"}, "out");
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.err.find("rank 1: "), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("state_00000006_00001.bin"), std::string::npos) << result.err;
+    EXPECT_EQ(newest_checkpoint(folder("out")), 4);
+}

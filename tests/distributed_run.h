@@ -1,0 +1,87 @@
+// Shared by the tests of training in several processes.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/distributed/communicator.h"
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+// Of 6 sequences, so that 1, 2 and 3 processes divide it.
+inline const int SEQUENCES = 6, STEPS = 20;
+
+// Enough layers for gradients that are summed during the backward pass, and after it, and updated late.
+inline const std::string five_layers = "custom:layers=5,heads=2,channels=24,max_seq_len=32,vocab=67";
+
+struct Distributed : testing::Test {
+    Data data;
+    void SetUp() override {
+        if (run_program({"env", "mpirun", "--version"}).status != 0)
+            GTEST_SKIP() << "mpirun is not installed";
+        if (!built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
+    }
+    std::string folder(const std::string& name) { return data / name; }
+    // Trains with so many processes, unless `options` say otherwise on the CPU with one thread each.
+    // `wrapper` is a command that runs the one behind it.
+    ProgramResult start(int processes, const std::vector<std::string>& options, const std::string& output,
+                        const std::vector<std::string>& wrapper = {}) {
+        std::vector<std::string> command = {"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
+        command = with(command,
+                       {"mpirun", "--oversubscribe", "--bind-to", "none", "-np", std::to_string(processes)});
+        command = with(command, {program,
+                                 "-i",
+                                 data.train,
+                                 "-j",
+                                 data.val,
+                                 "-e",
+                                 five_layers,
+                                 "-t",
+                                 "17",
+                                 "-o",
+                                 folder(output),
+                                 "-b",
+                                 std::to_string(SEQUENCES / processes),
+                                 "-x",
+                                 std::to_string(STEPS),
+                                 "-v",
+                                 "10",
+                                 "-s",
+                                 "0",
+                                 "--threads",
+                                 "1",
+                                 "--device",
+                                 "cpu"});
+        return run_program(with(wrapper, with(command, options)));
+    }
+    std::vector<double> train(int processes, const std::vector<std::string>& options,
+                              const std::string& output) {
+        const ProgramResult result = start(processes, options, output);
+        EXPECT_EQ(result.status, 0) << result.err << result.out;
+        return data.losses(folder(output));
+    }
+    // m and v of all parameters, from all files of the optimizer's state.
+    std::vector<float> moments_after(const std::string& output, int step) {
+        const ModelConfig config = read_model_header(model_path(folder(output), step));
+        std::map<std::tuple<int, int, size_t>, float> found;
+        const int parts = read_optimizer_state(optimizer_path(folder(output), step), config).share.count;
+        for (int part = 0; part < parts; part++)
+            read_moments(optimizer_part_path(folder(output), step, part), config,
+                         [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
+                             for (size_t i = 0; i < count; i++)
+                                 found[{moment, tensor, offset + i}] = values[i];
+                         });
+        EXPECT_GE(found.size(), 2 * num_parameters(config));
+        std::vector<float> all;
+        for (const auto& [place, value] : found) all.push_back(value);
+        return all;
+    }
+    std::string model_after(const std::string& output, int step) {
+        return read_whole_file(folder(output) + format_string("/model_%08d.bin", step));
+    }
+};
