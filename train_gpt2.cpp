@@ -44,14 +44,9 @@ static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const C
     return pad;
 }
 
-// The part of the optimizer's state that this process holds.
-static OptimizerShare share_of(const Options& o) {
-    return o.zero_stage ? OptimizerShare{o.process_rank, o.num_processes} : OptimizerShare{};
-}
-
 // Prints the plan and checks that it fits. Returns the device's peak rate; 0: not measured.
 template <class Real>
-static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad) {
+static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, const OptimizerShare& share) {
     const auto need = [&](int B) {
         return memory_need<Real>(inputs.config, pad,
                                  {.master_weights = o.master_weights,
@@ -59,7 +54,7 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad) {
                                   .T = o.sequence,
                                   .recompute = Recompute(o.recompute),
                                   .dropout = o.dropout,
-                                  .share = share_of(o)});
+                                  .share = share});
     };
     const MemoryRoom room = memory_room(pad);
     print_plan(o, inputs, need(o.batch));
@@ -133,9 +128,10 @@ static int train(const Options& o, Communicator& job) {
     RunFolder folder;
     RunInputs inputs = open_inputs(o, folder);
     check_agreement(o, inputs, job);
+    const OptimizerShare share = share_of_process(o, job);
     const auto pad = open_training_device(o, job);
-    const double peak = plan<Real>(o, inputs, pad.get());
-    GPT2<Real> g(inputs.config, pad.get(), o.master_weights, false, share_of(o));
+    const double peak = plan<Real>(o, inputs, pad.get(), share);
+    GPT2<Real> g(inputs.config, pad.get(), o.master_weights, false, share);
     load(o, inputs, g);
     if (!o.dry_run) return run(o, inputs, g, peak, job);
     print_estimate(o, g, inputs, peak);

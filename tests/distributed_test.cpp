@@ -53,6 +53,39 @@ TEST_F(Distributed, ResumeIsBitIdentical) {
     EXPECT_TRUE(moments_after("straight", 10) == moments_after("resumed", 10));
 }
 
+// RANKS_PER_NODE makes this machine look like several, which exchange messages instead of sharing memory.
+TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
+    struct Machines {
+        std::string device, precision, ranks_per_node;
+        int processes;
+    };
+    std::vector<Machines> all = {{"cpu", "fp32", "2", 4}, {"cpu", "bf16", "2", 4}, {"cpu", "fp32", "1", 3}};
+    if (device() != "none") all.push_back({device(), "bf16", "1", 2});
+    for (const Machines& m : all) {
+        SCOPED_TRACE(m.device + " " + m.precision + ", processes per machine: " + m.ranks_per_node);
+        const std::vector<std::string> options = {"--device", m.device, "--precision", m.precision,
+                                                  "-x",       "10",     "-v",          "0",
+                                                  "-l",       "0.01",   "-n",          "10"};
+        const std::vector<double> one = train(1, with(options, {"-b", "12"}), "one");
+        const std::vector<std::string> batch = {"-b", std::to_string(12 / m.processes)},
+                                       wrapper = {"env", "RANKS_PER_NODE=" + m.ranks_per_node};
+        for (const std::string stage : {"0", "1"}) {
+            const ProgramResult result =
+                start(m.processes, with(with(options, batch), {"-z", stage}), stage, wrapper);
+            ASSERT_EQ(result.status, 0) << result.err;
+        }
+        expect_near(data.losses(folder("1")), one, m.precision == "fp32" ? 2e-4 : 2e-2);
+        EXPECT_TRUE(model_after("0", 10) == model_after("1", 10));
+        EXPECT_TRUE(moments_after("0", 10) == moments_after("1", 10));
+    }
+}
+
+TEST_F(Distributed, MachinesWithDifferentNumbersOfProcessesAreRefused) {
+    const ProgramResult result = start(3, {}, "refused", {"env", "RANKS_PER_NODE=2"});
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.err.find("start the same number on each"), std::string::npos) << result.err;
+}
+
 TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
     const std::vector<double> straight = train(1, {}, "straight");
     int at = 0;

@@ -15,6 +15,10 @@
 // With ZeRO stage 1, the sums of divided tensors (OptimizerShare) are not published. The owner updates its
 // part of the weights and publishes those, at the same place: see divided_update.h.
 //
+// Between nodes, the ranks with the same local rank exchange messages. After phase 2 within a node, each of K
+// such ranks owns one of K pieces of its part: it sums that piece over all nodes and, unless the tensor is
+// divided, sends the sum to the others. Nothing overlaps with these messages.
+//
 // Every process ends with identical weights, and the same number of processes gives bit-identical runs. A
 // process overwrites its sums only after a barrier in the next backward pass: all others have read them then.
 #pragma once
@@ -28,7 +32,7 @@
 template <class Real>
 struct GradientExchange {
     // Allocates the shared memory, which the model's launchpad imports if it can. All processes call it.
-    // Error if the job has several nodes, or if there is not enough shared memory.
+    // Error if there is not enough shared memory. All nodes must have the same number of processes.
     GradientExchange(GPT2<Real>& model, Communicator& job);
     GradientExchange(const GradientExchange&) = delete;
     ~GradientExchange();
@@ -36,6 +40,8 @@ struct GradientExchange {
     int num_processes() const { return comm.size; }
     // A GPU that cannot import host memory sends and receives everything in reduce() and exchange_weights().
     bool overlaps() const { return !g.pad || on_launchpad; }
+    // Whether gpt2_divided_update_and_forward() can run.
+    bool weights_overlap() const { return on_launchpad && comm.num_nodes == 1; }
 
     // After the backward pass of a layer: queues what may run beside the layers below it. Before that, the
     // processes meet at the end of one layer; -1: the model has too few.
@@ -68,7 +74,15 @@ struct GradientExchange {
         size_t offset;  // in a row
     };
     std::vector<Unit> units_of(const std::vector<Elements>& all) const;
-    Range part(const Unit& u, int rank) const { return part_of(u.n, rank, comm.local_size); }
+    // The part that a process of this node owns, and the piece of this process's part that a node owns.
+    Range part(const Unit& u, int local_rank) const;
+    Range piece(const Unit& u, int node) const {
+        return part_of(u.n, comm.local_rank * comm.num_nodes + node, comm.size);
+    }
+    // In this process's row.
+    Real* in_row(const Unit& u, const Range& range) const {
+        return row(comm.local_rank) + u.offset + range.first;
+    }
     Real* gradients_of(const Unit& u) const { return g.grads[u.tensor] + u.first; }
     // Eight large workgroups have 512 KiB of loads in flight, which keeps a bus of 60 GB/s busy. Copies that
     // run at the same time share them.
@@ -79,6 +93,10 @@ struct GradientExchange {
     void send(const std::vector<Unit>& units, bool in_background);
     void receive(const std::vector<Unit>& units, Real* const* tensors, bool in_background);
     void receive_gradients(const std::vector<Unit>& units, bool in_background);
+    void receive_own_pieces();
+    void sum_between_nodes();
+    void gather_between_nodes(const std::vector<Unit>& units);
+    double sum_of_squares();
     void sum_own_parts(const std::vector<Unit>& units, bool in_background);
     std::vector<Unit> weights_of(int first_layer, int end_layer) const {
         return units_of(layer_weights(g.config, first_layer, end_layer));
@@ -98,14 +116,13 @@ struct GradientExchange {
     Real* rows = nullptr;                   // (local_size, stride), shared
     bool on_launchpad = false;              // the launchpad reads and writes the rows
     std::vector<Unit> all_units;
-    std::vector<GradientSlice<Real>> own_parts;  // of the gradients, to compute the norm
+    std::vector<GradientSlice<Real>>
+        own_parts;               // to compute the norm: of the gradients, or pieces in the row
+    std::vector<Real> incoming;  // pieces of other nodes
 };
 
 template <class Real>
 GradientExchange<Real>::GradientExchange(GPT2<Real>& model, Communicator& job) : g(model), comm(job) {
-    if (comm.num_nodes > 1)
-        fail("a run of %d processes on %d machines: only processes of one machine can train together",
-             comm.size, comm.num_nodes);
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         offsets[i] = stride;
         stride += ceil_div(parameter_size(g.config, i), 64) * 64;
@@ -115,8 +132,10 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, Communicator& job) :
     all_units = weights_of(0, g.config.num_layers);
     for (const Unit& u : other_tensors()) all_units.push_back(u);
     for (const Unit& u : all_units) {
-        const Range own = part(u, comm.local_rank);
-        if (own.count) own_parts.push_back({gradients_of(u) + own.first, own.count});
+        const Range own = piece(u, comm.node);
+        Real* const at = comm.num_nodes > 1 ? in_row(u, own) : gradients_of(u) + own.first;
+        if (own.count) own_parts.push_back({at, own.count});
+        if (comm.num_nodes > 1) incoming.resize(incoming.size() + comm.num_nodes * own.count);
     }
     if (!g.pad) return;
     try {
@@ -138,6 +157,14 @@ std::vector<typename GradientExchange<Real>::Unit> GradientExchange<Real>::units
     std::vector<Unit> units;
     for (const Elements& e : all) units.push_back({e.tensor, e.first, e.count, offsets[e.tensor] + e.first});
     return units;
+}
+
+template <class Real>
+Range GradientExchange<Real>::part(const Unit& u, int local_rank) const {
+    const int K = comm.num_nodes;
+    const size_t first = part_of(u.n, local_rank * K, comm.size).first;
+    const Range last = part_of(u.n, local_rank * K + K - 1, comm.size);
+    return {first, last.first + last.count - first};
 }
 
 // Between rows and gradients or weights.
@@ -177,9 +204,10 @@ void GradientExchange<Real>::receive(const std::vector<Unit>& units, Real* const
         const ConcurrentGroup unit_group(g.pad);
         for (int rank = 0; rank < comm.local_size; rank++) {
             const Range theirs = part(u, rank);
-            if (rank != comm.local_rank && theirs.count)
+            const bool is_there = rank == comm.local_rank && comm.num_nodes == 1;
+            if (!is_there && theirs.count)
                 copy(tensors[u.tensor] + u.first + theirs.first, row(rank) + u.offset + theirs.first,
-                     theirs.count, workgroups(in_background, comm.local_size - 1));
+                     theirs.count, workgroups(in_background, comm.local_size));
         }
     }
 }
@@ -189,6 +217,18 @@ void GradientExchange<Real>::receive_gradients(const std::vector<Unit>& units, b
     std::vector<Unit> published = units;
     std::erase_if(published, [&](const Unit& u) { return g.share.divides(u.tensor); });
     receive(published, g.grads, in_background);
+}
+
+// What the update of a divided tensor reads, if the sum comes from several nodes.
+template <class Real>
+void GradientExchange<Real>::receive_own_pieces() {
+    if (comm.num_nodes == 1) return;
+    const ConcurrentGroup group(g.pad);
+    for (const Unit& u : all_units) {
+        const Range own = piece(u, comm.node);
+        if (g.share.divides(u.tensor) && own.count)
+            copy(gradients_of(u) + own.first, in_row(u, own), own.count, 0);
+    }
 }
 
 template <class Real>
@@ -228,7 +268,9 @@ template <class Real>
 void GradientExchange<Real>::sum_own_parts(const std::vector<Unit>& units, bool in_background) {
     LaunchPad* const pad = on_launchpad ? g.pad : nullptr;
     const bool in_place = !overlaps();
-    const auto publishes = [&](const Unit& u) { return !in_place && !g.share.divides(u.tensor); };
+    const auto publishes = [&](const Unit& u) {
+        return !in_place && (comm.num_nodes > 1 || !g.share.divides(u.tensor));
+    };
     const ConcurrentGroup group(in_background ? nullptr : pad);
     for (const Unit& u : units) {
         const Range own = part(u, comm.local_rank);
@@ -249,6 +291,64 @@ void GradientExchange<Real>::sum_own_parts(const std::vector<Unit>& units, bool 
     }
 }
 
+// This process's piece of each unit becomes the sum over all nodes, in the order of nodes.
+template <class Real>
+void GradientExchange<Real>::sum_between_nodes() {
+    const int K = comm.num_nodes;
+    std::vector<Message> sends, receives;
+    Real* at = incoming.data();
+    for (const Unit& u : all_units)
+        for (int k = 0; k < K; k++) {
+            const Range theirs = piece(u, k), own = piece(u, comm.node);
+            const int peer = comm.first_ranks[k] + comm.local_rank;
+            if (k != comm.node && theirs.count)
+                sends.push_back({peer, in_row(u, theirs), theirs.count * sizeof(Real)});
+            if (k != comm.node && own.count) receives.push_back({peer, at, own.count * sizeof(Real)});
+            at += own.count;
+        }
+    comm.exchange(sends, receives);
+    at = incoming.data();
+    for (const GradientSlice<Real>& own : own_parts) {
+        gradient_sum_cpu(GradientSum<Real>{.out = own.data,
+                                           .inp = at,
+                                           .own = own.data,
+                                           .n = own.n,
+                                           .stride = own.n,
+                                           .count = K,
+                                           .own_index = comm.node});
+        at += K * own.n;
+    }
+}
+
+// Completes this process's part in its row: each node sends its piece to all others.
+template <class Real>
+void GradientExchange<Real>::gather_between_nodes(const std::vector<Unit>& units) {
+    std::vector<Message> sends, receives;
+    for (const Unit& u : units)
+        for (int k = 0; k < comm.num_nodes; k++) {
+            const Range theirs = piece(u, k), own = piece(u, comm.node);
+            const int peer = comm.first_ranks[k] + comm.local_rank;
+            if (k == comm.node) continue;
+            if (own.count) sends.push_back({peer, in_row(u, own), own.count * sizeof(Real)});
+            if (theirs.count) receives.push_back({peer, in_row(u, theirs), theirs.count * sizeof(Real)});
+        }
+    comm.exchange(sends, receives);
+}
+
+// Of the gradients that this process owns.
+template <class Real>
+double GradientExchange<Real>::sum_of_squares() {
+    float norm[2];
+    if (comm.num_nodes > 1) {
+        global_norm_cpu<Real>({.norm_and_scale = norm, .gradients = own_parts, .max_norm = 0});
+    } else {
+        global_norm<Real>(g.on(Layer::global_norm),
+                          {.norm_and_scale = g.stats + 1, .gradients = own_parts, .max_norm = 0});
+        g.memory.download(norm, g.stats + 1, 2);
+    }
+    return double(norm[0]) * double(norm[0]);
+}
+
 template <class Real>
 void GradientExchange<Real>::reduce(float max_norm) {
     const std::vector<Unit> others = other_tensors();
@@ -257,12 +357,17 @@ void GradientExchange<Real>::reduce(float max_norm) {
     meet();
     sum_own_parts(weights_of(0, first_summed_early()), false);
     sum_own_parts(others, false);
-    // the norm of the parts that this process owns; the loss stays where it is
-    global_norm<Real>(g.on(Layer::global_norm),
-                      {.norm_and_scale = g.stats + 1, .gradients = own_parts, .max_norm = 0});
+    if (comm.num_nodes > 1) {
+        if (g.pad) g.pad->commit(true);
+        sum_between_nodes();
+        std::vector<Unit> whole = all_units;
+        std::erase_if(whole, [&](const Unit& u) { return g.share.divides(u.tensor); });
+        gather_between_nodes(whole);
+    }
     float stats[3];
-    g.memory.download(stats, g.stats, 3);
-    double sums[2] = {stats[0], double(stats[1]) * double(stats[1])};
+    double sums[2] = {0, sum_of_squares()};
+    g.memory.download(stats, g.stats, 1);
+    sums[0] = stats[0];
     comm.all_reduce_sum(sums, 2);  // every process has published its sums
     stats[0] = float(sums[0]);
     finish_global_norm<Real>({.norm_and_scale = stats + 1,
@@ -272,7 +377,9 @@ void GradientExchange<Real>::reduce(float max_norm) {
                               .loss = stats},
                              sums[1]);
     g.memory.upload(g.stats, stats, 3);
-    if (!overlaps()) receive_gradients(all_units, false);
+    if (overlaps()) return;
+    receive_gradients(all_units, false);
+    receive_own_pieces();
 }
 
 template <class Real>
@@ -289,17 +396,19 @@ void GradientExchange<Real>::receive_early() {
 
 template <class Real>
 void GradientExchange<Real>::receive_all() {
-    if (overlaps()) receive_gradients(all_units, false);
+    if (!overlaps()) return;
+    receive_gradients(all_units, false);
+    receive_own_pieces();
 }
 
 template <class Real>
 void GradientExchange<Real>::publish_weights(const std::vector<Elements>& all, bool in_background) {
     const ConcurrentGroup group(g.pad);
     for (const Unit& u : units_of(all)) {
-        const Range own = part(u, comm.local_rank);
+        const Range own = piece(u, comm.node);
         if (own.count)
-            copy(row(comm.local_rank) + u.offset + own.first, g.params[u.tensor] + u.first + own.first,
-                 own.count, workgroups(in_background, all.size()));
+            copy(in_row(u, own), g.params[u.tensor] + u.first + own.first, own.count,
+                 workgroups(in_background, all.size()));
     }
 }
 
@@ -313,7 +422,9 @@ void GradientExchange<Real>::exchange_weights() {
     std::vector<Elements> all = layer_weights(g.config, 0, g.config.num_layers);
     for (const Elements& e : embeddings(g.config)) all.push_back(e);
     publish_weights(all, false);
-    meet();
+    if (g.pad) g.pad->commit(true);
+    if (comm.num_nodes > 1) gather_between_nodes(units_of(all));
+    comm.node_barrier();
     receive_weights(all, false);
 }
 

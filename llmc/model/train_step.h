@@ -50,7 +50,9 @@ struct StepRunner {
 
     bool records() const { return g.pad && g.cpu_layers.empty(); }
     bool divided() const { return g.share.count > 1; }  // the update, among the processes
-    bool update_overlaps() const { return records() && (!divided() || (exchange && exchange->overlaps())); }
+    bool update_overlaps() const {
+        return records() && (!divided() || (exchange && exchange->weights_overlap()));
+    }
     template <class Commands>
     void run_recorded(Recordings& recordings, Commands commands) {
         if (!records()) return commands();

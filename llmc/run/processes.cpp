@@ -45,6 +45,21 @@ std::string device_of_process(const Options& o, const Communicator& job) {
     return std::to_string(gpus[job.local_rank].index);
 }
 
+// Pieces of a part lie side by side, so that a part is one range: see gradient_exchange.h.
+OptimizerShare share_of_process(const Options& o, const Communicator& job) {
+    for (int node = 0; node < job.num_nodes; node++) {
+        const int processes = job.first_ranks[node + 1] - job.first_ranks[node];
+        if (processes != job.local_size)
+            fail(
+                "machine %d runs %d process%s, and machine %d runs %d: start the same number on each, for "
+                "example with mpirun --map-by ppr:%d:node",
+                job.node + 1, job.local_size, job.local_size == 1 ? "" : "es", node + 1, processes,
+                std::min(processes, job.local_size));
+    }
+    if (!o.zero_stage) return {};
+    return {job.local_rank * job.num_nodes + job.node, job.size};
+}
+
 // The options and the data of a run, a line each.
 static std::string description(const Options& o, const RunInputs& inputs) {
     std::string text = o.effective;
