@@ -18,13 +18,12 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
 #include "llmc/data/text_stream.h"
+#include "llmc/generate/text_generator.h"
 #include "llmc/launchpad/open_device.h"
-#include "llmc/model/batch_decoder.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/line_editor.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
-#include "llmc/run/sampler.h"
 #include "llmc/run/trained_model.h"
 
 struct GenerateOptions {
@@ -78,10 +77,8 @@ static void interrupt(int) { interrupted = 1; }
 
 // A text while it is generated.
 struct Text {
-    uint64_t coins;           // state of the random numbers
-    std::vector<int> tokens;  // with those of the prompt
     StopTexts stop;
-    std::string shown;  // what has been decoded and not been printed
+    std::string shown = "";  // what has been decoded and not been printed
     bool ended = false;
     int count = 0;  // generated tokens
 };
@@ -90,66 +87,55 @@ template <class Real>
 struct Generator {
     const GenerateOptions& options;
     Tokenizer& tokenizer;
-    const int model_vocab_size, vocab_size, context;  // the tokenizer may lack the model's last tokens
-    BatchDecoder<Real> decoder;
-    std::vector<float> logits;
+    const int context;
+    TextGenerator<Real> generator;
 
     Generator(const GenerateOptions& with, Tokenizer& t, const GPT2<Real>& g)
         : options(with),
           tokenizer(t),
-          model_vocab_size(g.config.vocab_size),
-          vocab_size(t.vocab_size()),
           context(g.config.max_seq_len),
-          decoder(g, context, with.samples),
-          logits(size_t(with.samples) * model_vocab_size) {}
+          generator(g, context, with.samples, {with.sampler, with.repetition_penalty, t.vocab_size()}) {}
 
     void continue_prompt(const std::string& prompt, const std::string& title);
 
    private:
-    std::vector<Text> begin_texts(const std::vector<int>& prompt) const;
-    int next_token(Text& text, float* text_logits) const;
+    std::vector<uint64_t> begin_coins() const;
+    void add_token(Text& text, int token) const;
     void generate(std::vector<Text>& texts, TextStream& out);
     void print_start(TextStream& out, const std::string& title, int sample, const std::string& prompt) const;
 };
 
+// The states of the random numbers of each sample.
 template <class Real>
-std::vector<Text> Generator<Real>::begin_texts(const std::vector<int>& prompt) const {
-    std::vector<Text> texts;
+std::vector<uint64_t> Generator<Real>::begin_coins() const {
+    std::vector<uint64_t> coins;
     for (int i = 0; i < options.samples; i++) {
-        uint64_t coins = 1295 + options.seed + i;  // with the seed 42, llm.c's
-        if (coins == 0) coins = 1;                 // the generator cannot leave the state 0
-        texts.push_back({coins, prompt, {options.stops}, "", false, 0});
+        const uint64_t state = 1295 + options.seed + i;  // with the seed 42, llm.c's
+        coins.push_back(state ? state : 1);              // the generator cannot leave the state 0
     }
-    return texts;
+    return coins;
 }
 
-// Draws the next token, adds it to the text, and sees whether the text ends with it.
+// Sees whether the text ends with this token.
 template <class Real>
-int Generator<Real>::next_token(Text& text, float* text_logits) const {
-    penalize_repetitions(text_logits, text.tokens, options.repetition_penalty);
-    const int token = sample_token(text_logits, vocab_size, random_f32(text.coins), options.sampler);
-    text.tokens.push_back(token);
+void Generator<Real>::add_token(Text& text, int token) const {
     const bool is_end = token == tokenizer.end_of_text;
     text.ended = is_end && !options.ignore_end;
-    if (text.ended) return token;
+    if (text.ended) return;
     text.count++;
     text.shown += text.stop.add(is_end ? "\n\n" : tokenizer.decode(token));
     text.ended = text.stop.found;
-    return token;
 }
 
 // Generates until all texts have ended. A single one is printed meanwhile.
 template <class Real>
 void Generator<Real>::generate(std::vector<Text>& texts, TextStream& out) {
-    std::vector<int> next(texts.size(), tokenizer.end_of_text);
+    std::vector<int> next(texts.size());
     for (int i = 0; i < options.tokens; i++) {
-        if (i > 0) {
-            decoder.append(next.data());
-            decoder.read_logits(logits.data());
-        }
+        generator.next(next.data());
         bool all_ended = true;
         for (size_t b = 0; b < texts.size(); b++) {
-            if (!texts[b].ended) next[b] = next_token(texts[b], &logits[b * model_vocab_size]);
+            if (!texts[b].ended) add_token(texts[b], next[b]);
             all_ended = all_ended && texts[b].ended;
         }
         if (texts.size() == 1) out.write(std::exchange(texts[0].shown, ""));
@@ -176,14 +162,15 @@ void Generator<Real>::continue_prompt(const std::string& prompt, const std::stri
         fprintf(stderr,
                 "generate: note: the prompt has %zu tokens and the model's context is %d: only the last %d "
                 "are used\n",
-                tokens.size() - 1, context, decoder.one.kept());
+                tokens.size() - 1, context, generator.reader.kept());
     TextStream out;
     if (options.samples == 1) print_start(out, title, 0, prompt);
+    generator.prepare(int(tokens.size()));
     const double start = now();
-    decoder.start(tokens.data(), int(tokens.size()));
-    decoder.read_logits(logits.data());
+    generator.start(tokens, begin_coins());
+    generator.wait();
     const double first_token = now();
-    std::vector<Text> texts = begin_texts(tokens);
+    std::vector<Text> texts(options.samples, Text{.stop = {options.stops}});
     generate(texts, out);
     const double reading = first_token - start, writing = now() - first_token;
     int count = 0;

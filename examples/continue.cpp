@@ -2,7 +2,7 @@
 #include "llmc/files/model_file.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/decoder.h"
-#include "llmc/run/sampler.h"
+#include "llmc/generate/sampler.h"
 
 int main(int, char** argv) {
     const auto pad = open_device("auto", {}, stderr);  // null: the CPU

@@ -19,6 +19,7 @@ struct AdamWStep {
 using Reals = uint64_t;
 using Floats = uint64_t;
 using Ints = uint64_t;
+using Longs = uint64_t;
 using AdamWSteps = uint64_t;
 #else
 #ifdef REAL_FP32
@@ -32,6 +33,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Reals8 { uv
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Floats4 { vec4 x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Longs { uint64_t x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer AdamWSteps { AdamWStep x[]; };
 #endif
 
@@ -160,6 +162,43 @@ struct CachedAttentionForwardArgs {
     Reals outp;       // (num_rows, C)
     Reals qkv;        // (first + num_rows, 3 C)
     int first, num_rows, C, NH;
+};
+
+// Generating text: one new row of each of B texts, at the position that memory names.
+struct DecodeLinearArgs {
+    Reals outp;            // row positions[b] of text b
+    Floats stream;         // (B, C) normalized instead of inp, or (B, OC) added to: see the kernel
+    Reals inp;             // (B, C) or null
+    Reals gain, shift;     // (C) of the LayerNorm, or null
+    Reals weight, bias;    // (OC, C), (OC) or null
+    Ints positions;        // (B), or null: row 0
+    uint64_t text_stride;  // elements from one text of outp to the next
+    int num_texts, OC;
+};
+const int DECODE_STORE = 0;  // outp = result
+const int DECODE_GELU = 1;   // outp = GELU(result)
+const int DECODE_ADD = 2;    // stream += result
+
+struct DecodeAttentionArgs {
+    Reals outp;      // (B, C)
+    Reals cache;     // (B, T, 3 C)
+    Ints positions;  // (B): of the newest row
+    int num_texts, T, C, NH;
+};
+
+struct SampleTokenArgs {
+    Reals logits;           // (B, Vp)
+    Ints tokens;            // (B, T + 1)
+    Ints positions;         // (B): of the newest row, advanced by one
+    Ints seen;              // (B, ceil(V / 32)) bits of the tokens in a text, or null: no penalty
+    Ints weights;           // (B, V) scratch
+    Longs coins;            // (B) states of the random numbers
+    Floats stream;          // (B, C): receives the new token's embedding
+    Reals wte, wpe;         // (Vp, C), (T, C)
+    int V, Vp, C, T;
+    float scale;            // log2(e) / temperature; 0: the likeliest token
+    float penalty, reciprocal;
+    uint32_t top_k, top_p, min_weight;  // see llmc/generate/sampling_numbers.h
 };
 
 struct AttentionBackwardArgs {

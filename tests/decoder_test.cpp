@@ -1,6 +1,6 @@
 // Generation with the cache gives the logits of the whole model at each position, however the text is divided
 // into pieces, on the CPU and on a device, and past the end of the cache.
-#include "llmc/model/batch_decoder.h"
+#include "llmc/model/decoder.h"
 
 #include "llmc/model/initialize.h"
 #include "tests/layer_test.h"
@@ -116,41 +116,4 @@ TEST(Decoder, RefusesMoreThanTheModelsPositions) {
     shortest.append(tokens, 3);
     shortest.append(tokens, 1);
     EXPECT_EQ(shortest.tokens, std::vector<int>{3});
-}
-
-// Texts side by side have the logits that each has alone, also after they outgrew the cache.
-template <class Real>
-static void check_batch(LaunchPad* pad, int steps) {
-    const int B = 3, V = odd.vocab_size;
-    const auto g = make_model<Real>(odd, pad);
-    BatchDecoder<Real> batch(*g, 12, B);
-    const std::vector<int> prompt = random_integers(7, 3, V), more = random_integers(B * steps, 5, V);
-    batch.start(prompt.data(), int(prompt.size()));
-    std::vector<std::unique_ptr<Decoder<Real>>> alone;
-    for (int b = 0; b < B; b++) {
-        alone.push_back(std::make_unique<Decoder<Real>>(*g, 12));
-        alone[b]->append(prompt.data(), int(prompt.size()));
-    }
-    for (int i = 0; i < steps; i++) {
-        std::vector<float> got = nans(B * V), expected = nans(B * V);
-        batch.read_logits(got.data());
-        for (int b = 0; b < B; b++) {
-            alone[b]->read_logits(&expected[b * V]);
-            alone[b]->append(&more[i * B + b], 1);
-        }
-        expect_close(format_string("logits of step %d", i).c_str(), got, expected, 4 * tolerance<Real>(5e-6));
-        batch.append(&more[i * B]);
-        for (int b = 0; b < B; b++) EXPECT_EQ(batch.texts[b], alone[b]->tokens);
-    }
-}
-
-TYPED_TEST(DecoderOf, TextsSideBySideOnCpu) { check_batch<TypeParam>(nullptr, 20); }
-
-TYPED_TEST(DecoderOf, TextsSideBySideOnDevice) {
-    for (const auto& pad : test_pads()) {
-        if (!std::is_same_v<TypeParam, float> && pad != test_pads()[0]) continue;
-        const int messages = validation_message_count();
-        check_batch<TypeParam>(pad.get(), 8);
-        EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
-    }
 }

@@ -1,5 +1,5 @@
 // Sampling: the token for each random number, huge logits, temperature, top-k and top-p; the random numbers.
-#include "llmc/run/sampler.h"
+#include "llmc/generate/sampler.h"
 
 #include <gtest/gtest.h>
 

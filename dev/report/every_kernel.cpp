@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "llmc/gemm/tensor_core.h"
+#include "llmc/generate/text_generator.h"
 #include "llmc/layers/gradient_sum.h"
-#include "llmc/model/decoder.h"
 #include "llmc/model/train_step.h"
 
 // --- what training takes ---
@@ -24,6 +24,7 @@ static void give_training_commands(LaunchPad& pad, const ModelConfig& config, Ba
     decoder.append(prompt.data(), int(prompt.size()));
     decoder.append(prompt.data(), 1);
     decoder.append(prompt.data(), 2);
+    TextGenerator<Real>(g, T, 1).decode_step();
 }
 
 template <class Real>

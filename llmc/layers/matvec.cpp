@@ -11,10 +11,8 @@
 
 static const int ROWS = 4;  // rows of the weight read together, as concurrent memory streams
 
-// `rows` elements of out, from the one that out, weight and bias point to.
 template <class Real>
-static inline void dot_rows(Real* out, const float* x, const Real* weight, const Real* bias, int rows,
-                            int C) {
+static inline void dot_in_groups(float* sums, const float* x, const Real* weight, int rows, int C) {
     for (int row = 0; row < rows; row += ROWS) {
         const Real* w[ROWS];
         for (int i = 0; i < ROWS; i++) w[i] = weight + size_t(std::min(row + i, rows - 1)) * C;
@@ -26,23 +24,24 @@ static inline void dot_rows(Real* out, const float* x, const Real* weight, const
             c += x[k] * float(w[2][k]);
             d += x[k] * float(w[3][k]);
         }
-        const float sums[ROWS] = {a, b, c, d};
-        for (int i = 0; i < ROWS && row + i < rows; i++)
-            out[row + i] = Real(sums[i] + (bias ? float(bias[row + i]) : 0.0f));
+        const float results[ROWS] = {a, b, c, d};
+        for (int i = 0; i < ROWS && row + i < rows; i++) sums[row + i] = results[i];
     }
 }
 
-SIMD_CLONES static void dot_block(float* out, const float* x, const float* weight, const float* bias,
-                                  int rows, int C) {
-    dot_rows(out, x, weight, bias, rows, C);
+SIMD_CLONES static void dot_block(float* sums, const float* x, const float* weight, int rows, int C) {
+    dot_in_groups(sums, x, weight, rows, C);
 }
-SIMD_CLONES static void dot_block(bf16* out, const float* x, const bf16* weight, const bf16* bias, int rows,
-                                  int C) {
-    dot_rows(out, x, weight, bias, rows, C);
+SIMD_CLONES static void dot_block(float* sums, const float* x, const bf16* weight, int rows, int C) {
+    dot_in_groups(sums, x, weight, rows, C);
 }
-SIMD_CLONES static void dot_block(fp16* out, const float* x, const fp16* weight, const fp16* bias, int rows,
-                                  int C) {
-    dot_rows(out, x, weight, bias, rows, C);
+SIMD_CLONES static void dot_block(float* sums, const float* x, const fp16* weight, int rows, int C) {
+    dot_in_groups(sums, x, weight, rows, C);
+}
+
+template <class Real>
+void dot_rows(float* sums, const float* x, const Real* weight, int rows, int C) {
+    dot_block(sums, x, weight, rows, C);
 }
 
 template <class Real>
@@ -50,9 +49,13 @@ void matvec_forward_cpu(const MatvecForward<Real>& p) {
     const std::vector<float> x(p.inp, p.inp + p.C);
     const int block = 32;  // rows per task: 128 bytes of an fp32 result
 #pragma omp parallel for schedule(static)
-    for (int first = 0; first < p.OC; first += block)
-        dot_block(p.out + first, x.data(), p.weight + size_t(first) * p.C, p.bias ? p.bias + first : nullptr,
-                  std::min(block, p.OC - first), p.C);
+    for (int first = 0; first < p.OC; first += block) {
+        const int rows = std::min(block, p.OC - first);
+        float sums[block];
+        dot_block(sums, x.data(), p.weight + size_t(first) * p.C, rows, p.C);
+        for (int i = 0; i < rows; i++)
+            p.out[first + i] = Real(sums[i] + (p.bias ? float(p.bias[first + i]) : 0.0f));
+    }
 }
 
 template <class Real>
@@ -80,6 +83,7 @@ void matvec_forward(LaunchPad* pad, const MatvecForward<Real>& p) {
 
 #define INSTANTIATE(Real)                                                               \
     template std::vector<KernelVersion<MatvecForward<Real>>> matvec_forward_versions(); \
+    template void dot_rows(float*, const float*, const Real*, int, int);                \
     template void matvec_forward_cpu(const MatvecForward<Real>&);                       \
     template void matvec_forward(LaunchPad*, const MatvecForward<Real>&);
 FOR_EACH_REAL(INSTANTIATE)

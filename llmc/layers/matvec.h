@@ -19,5 +19,9 @@ void matvec_forward(LaunchPad* pad, const MatvecForward<Real>& p);
 template <class Real>
 void matvec_forward_cpu(const MatvecForward<Real>& p);
 
+// sums (rows) = weight (rows,C) x (C), on one CPU thread.
+template <class Real>
+void dot_rows(float* sums, const float* x, const Real* weight, int rows, int C);
+
 template <class Real>
 std::vector<KernelVersion<MatvecForward<Real>>> matvec_forward_versions();

@@ -16,23 +16,27 @@ template <class Real>
 struct Decoder {
     const GPT2<Real>& g;      // only its parameters: gpt2_allocate() need not have been called
     int T;                    // capacity of the cache, in tokens
+    int text = 0;             // whose cache and logits append() writes; call clear() after changing it
     std::vector<int> tokens;  // those in the cache
     Memory memory;
     int* inputs;                              // (T) tokens, for the kernels
-    std::vector<Real*> qkv;                   // (T,3C) of each layer: the cache
+    std::vector<Real*> qkv;                   // (texts,T,3C) of each layer: the cache
     Real *residual, *normed, *atty, *branch;  // (T,C) of the rows that are computed together
     Real *wide, *wide_gelu;                   // (T,4C)
     float *mean, *rstd, *lse;                 // (T), (T), (NH,T)
-    Real* logits;                             // (Vp) of the token after the last
+    Real* logits;                             // (texts,Vp) of the token after the last
 
-    Decoder(const GPT2<Real>& model, int capacity);
+    Decoder(const GPT2<Real>& model, int capacity, int num_texts = 1);
     Decoder(const Decoder&) = delete;
 
     void clear() { tokens.clear(); }
     // Appends tokens (count), all below V, to the text.
     void append(const int* values, int count);
+    // Builds the kernels that append() of so many tokens to an empty text needs, which otherwise happens
+    // there.
+    void prepare(int count);
     // The logits (V) of the token after the last one.
-    void read_logits(float* outp) const { memory.download_floats(outp, logits, g.config.vocab_size); }
+    void read_logits(float* outp) const { memory.download_floats(outp, own_logits(), g.config.vocab_size); }
     // How many of the last tokens are kept when the text outgrows the cache.
     int kept() const { return (T + 1) / 2; }
 
@@ -49,18 +53,23 @@ struct Decoder {
     void linear(Real* out, const Real* inp, const Linear& which, int num_rows);
     void attend(int l, int first, int num_rows);
     void residual_layernorm(const Real* weight, const Real* bias, int num_rows);
-    void run(const int* values, int num_rows);
+    void run(int num_rows, int num_new);
+    int padded_rows(int first, int num_new) const;
+    Real* cache(int l) const { return qkv[l] + size_t(text) * T * 3 * g.config.channels; }
+    Real* own_logits() const { return logits + size_t(text) * g.config.padded_vocab_size; }
 };
 
 template <class Real>
-Decoder<Real>::Decoder(const GPT2<Real>& model, int capacity) : g(model), T(capacity), memory(model.pad) {
+Decoder<Real>::Decoder(const GPT2<Real>& model, int capacity, int num_texts)
+    : g(model), T(capacity), memory(model.pad) {
     const ModelConfig& c = g.config;
     if (T < 1 || T > c.max_seq_len)
         fail("a text of %d tokens at a time: it must be from 1 to the model's max_seq_len %d", T,
              c.max_seq_len);
     const size_t rows = T, C = c.channels;
     memory.kind = "cache";
-    for (int l = 0; l < c.num_layers; l++) qkv.push_back(memory.allocate<Real>(rows * 3 * C, "cache"));
+    for (int l = 0; l < c.num_layers; l++)
+        qkv.push_back(memory.allocate<Real>(num_texts * rows * 3 * C, "cache"));
     memory.kind = "activations";
     inputs = memory.allocate<int>(rows, "inputs");
     for (Real** p : {&residual, &normed, &atty, &branch}) *p = memory.allocate<Real>(rows * C, "activations");
@@ -68,7 +77,7 @@ Decoder<Real>::Decoder(const GPT2<Real>& model, int capacity) : g(model), T(capa
     mean = memory.allocate<float>(rows, "mean");
     rstd = memory.allocate<float>(rows, "rstd");
     lse = memory.allocate<float>(rows * c.num_heads, "lse");
-    logits = memory.allocate<Real>(c.padded_vocab_size, "logits");
+    logits = memory.allocate<Real>(size_t(num_texts) * c.padded_vocab_size, "logits");
 }
 
 // out (num_rows, OC) = inp (num_rows, C) weight^T + bias
@@ -93,10 +102,10 @@ void Decoder<Real>::attend(int l, int first, int num_rows) {
     const int C = g.config.channels, NH = g.config.num_heads;
     if (first == 0 && num_rows > 1)  // the whole text at once
         attention_forward<Real>(
-            g.pad, {.out = atty, .lse = lse, .qkv = qkv[l], .B = 1, .T = num_rows, .C = C, .NH = NH});
+            g.pad, {.out = atty, .lse = lse, .qkv = cache(l), .B = 1, .T = num_rows, .C = C, .NH = NH});
     else
         cached_attention_forward<Real>(
-            g.pad, {.out = atty, .qkv = qkv[l], .first = first, .num_rows = num_rows, .C = C, .NH = NH});
+            g.pad, {.out = atty, .qkv = cache(l), .first = first, .num_rows = num_rows, .C = C, .NH = NH});
 }
 
 // residual += branch; normed = LayerNorm of it
@@ -114,11 +123,11 @@ void Decoder<Real>::residual_layernorm(const Real* weight, const Real* bias, int
                                                    .C = g.config.channels});
 }
 
-// The model's rows tokens.size() .. tokens.size() + num_rows - 1.
+// The model's rows tokens.size() .. tokens.size() + num_rows - 1 of `inputs`, and the logits after the first
+// num_new of them.
 template <class Real>
-void Decoder<Real>::run(const int* values, int num_rows) {
+void Decoder<Real>::run(int num_rows, int num_new) {
     const int C = g.config.channels, first = int(tokens.size());
-    memory.upload(inputs, values, num_rows);
     encoder_forward<Real>(g.pad, {.out = residual,
                                   .inp = inputs,
                                   .wte = g.weight(WTE),
@@ -127,9 +136,34 @@ void Decoder<Real>::run(const int* values, int num_rows) {
                                   .T = num_rows,
                                   .C = C});
     layers(num_rows, [&](int l) {
-        linear(qkv[l] + size_t(first) * 3 * C, normed, {QKVW, QKVB, l, C, 3 * C}, num_rows);
+        linear(cache(l) + size_t(first) * 3 * C, normed, {QKVW, QKVB, l, C, 3 * C}, num_rows);
         attend(l, first, num_rows);
     });
+    matvec_forward<Real>(g.pad, {.out = own_logits(),
+                                 .inp = normed + size_t(num_new - 1) * C,
+                                 .weight = g.weight(WTE),
+                                 .bias = nullptr,
+                                 .C = C,
+                                 .OC = g.config.padded_vocab_size});
+}
+
+// Kernels are specialized for the number of rows, so it is rounded up to one of few. No earlier row reads the
+// extra rows, and later tokens overwrite them.
+template <class Real>
+int Decoder<Real>::padded_rows(int first, int num_new) const {
+    int num_rows = num_new;
+    if (g.pad && num_new > 1)
+        for (num_rows = 16; num_rows < num_new;) num_rows *= 2;
+    return std::min(num_rows, T - first);
+}
+
+template <class Real>
+void Decoder<Real>::prepare(int count) {
+    if (!g.pad || count < 1) return;
+    clear();
+    const int num_new = count > T ? kept() : count;
+    g.pad->prepare(g.pad->dry_run([&] { run(padded_rows(0, num_new), num_new); }));
+    g.pad->compile();
 }
 
 template <class Real>
@@ -168,20 +202,9 @@ void Decoder<Real>::append(const int* values, int count) {
         tokens.clear();
     }
     const int first = int(tokens.size()), num_new = int(added.size());
-    // Kernels are specialized for the number of rows, so it is rounded up to one of few. No earlier row reads
-    // the extra rows, and later tokens overwrite them.
-    int num_rows = num_new;
-    if (g.pad && num_new > 1)
-        for (num_rows = 16; num_rows < num_new;) num_rows *= 2;
-    num_rows = std::min(num_rows, T - first);
+    const int num_rows = padded_rows(first, num_new);
     added.resize(num_rows, 0);
-    run(added.data(), num_rows);
+    memory.upload(inputs, added.data(), num_rows);
+    run(num_rows, num_new);
     tokens.insert(tokens.end(), added.begin(), added.begin() + num_new);
-    const int C = g.config.channels;
-    matvec_forward<Real>(g.pad, {.out = logits,
-                                 .inp = normed + size_t(num_new - 1) * C,
-                                 .weight = g.weight(WTE),
-                                 .bias = nullptr,
-                                 .C = C,
-                                 .OC = g.config.padded_vocab_size});
 }

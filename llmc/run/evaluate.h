@@ -14,7 +14,7 @@
 #include "llmc/distributed/communicator.h"
 #include "llmc/model/decoder.h"
 #include "llmc/model/gpt2.h"
-#include "llmc/run/sampler.h"
+#include "llmc/generate/sampler.h"
 
 // The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
 // processes, which share the work; the loader draws the batches of all. Every token counts once, even though

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "llmc/model/layer.h"
-#include "llmc/run/sampler.h"
+#include "llmc/generate/sampler.h"
 
 struct Options {
     std::string train_data, val_data, model, output, tokenizer, config;

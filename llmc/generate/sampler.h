@@ -1,4 +1,8 @@
 // Sampling a token from logits, and the small random number generator that llm.c samples with.
+//
+// Probabilities are integers: a token's weight is 2^31 exp((logit - maximum) / temperature), rounded down by
+// arithmetic that is exact on every device. Sums of integers do not depend on their order, so CPU and GPU
+// draw the same token from the same logits.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,8 +15,8 @@ struct SamplerOptions {
 };
 
 // A token from softmax(logits (n) / temperature): the first one, in order of token number, whose cumulative
-// probability exceeds coin, a random number in [0, 1). Throws Error if a logit is NaN or +inf, or all are
-// -inf.
+// probability exceeds coin, a random number in [0, 1) of which 24 bits count. Throws Error if a logit is NaN
+// or +inf, or all are -inf.
 int sample_token(const float* logits, int n, float coin, const SamplerOptions& options = {});
 
 // Makes the tokens of a text less likely to come again, as CTRL does (arXiv 1909.05858): divides positive

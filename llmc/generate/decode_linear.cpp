@@ -1,0 +1,130 @@
+// Linear layer of the newest rows: the CPU version, the GPU version, its table, and the function that
+// generation calls.
+#include "llmc/generate/decode_linear.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/layers/gelu.h"
+#include "llmc/layers/matvec.h"
+#include "llmc/layers/packs.h"
+#include "shaders/args.h"
+
+template <class Real>
+static size_t out_elements(const DecodeLinear<Real>& p) {
+    return p.num_texts * std::max(p.text_stride, size_t(p.OC));
+}
+
+// x (B,C)
+template <class Real>
+static std::vector<float> inputs_of(const DecodeLinear<Real>& p) {
+    const size_t C = p.C, B = p.num_texts;
+    if (p.inp) return std::vector<float>(p.inp, p.inp + B * C);
+    std::vector<float> x(p.stream, p.stream + B * C);
+    for (size_t b = 0; b < B; b++) {
+        float *row = &x[b * C], sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+        for (size_t c = 0; c < C; c++) sum += row[c];
+        const float mean = sum / float(C);
+#pragma omp simd reduction(+ : squares)
+        for (size_t c = 0; c < C; c++) squares += (row[c] - mean) * (row[c] - mean);
+        const float rstd = 1 / std::sqrt(squares / float(C) + 1e-5f);
+        for (size_t c = 0; c < C; c++) row[c] = (row[c] - mean) * rstd * float(p.gain[c]) + float(p.shift[c]);
+    }
+    return x;
+}
+
+template <class Real>
+void decode_linear_cpu(const DecodeLinear<Real>& p) {
+    const std::vector<float> x = inputs_of(p);
+    const int block = 32;  // rows per task, which stay in the cache while all texts use them
+    auto row_of = [&](int b) {
+        return p.out + b * p.text_stride + size_t(p.positions ? p.positions[b] : 0) * p.OC;
+    };
+#pragma omp parallel for schedule(static)
+    for (int first = 0; first < p.OC; first += block) {
+        const int rows = std::min(block, p.OC - first);
+        for (int b = 0; b < p.num_texts; b++) {
+            float sums[block];
+            dot_rows(sums, &x[size_t(b) * p.C], p.weight + size_t(first) * p.C, rows, p.C);
+            for (int i = 0; i < rows; i++) {
+                if (p.bias) sums[i] += float(p.bias[first + i]);
+                if (p.epilogue == DecodeEpilogue::add)
+                    p.stream[size_t(b) * p.OC + first + i] += sums[i];
+                else
+                    row_of(b)[first + i] = Real(sums[i]);
+            }
+        }
+    }
+    for (int b = 0; b < p.num_texts && p.epilogue == DecodeEpilogue::gelu; b++)
+        gelu_forward_cpu<Real>({.out = row_of(b), .inp = row_of(b), .n = size_t(p.OC)});
+}
+
+// How the kernel divides the work: specialization constants 0 to 4.
+struct DecodeGrid {
+    uint32_t block, width, packs, rows, texts;
+};
+
+template <class Real>
+static DecodeGrid decode_grid(const Limits& limits, const DecodeLinear<Real>& p, const DecodeLinearArgs& args,
+                              int block_size) {
+    DecodeGrid grid = {};
+    const uint32_t subgroup = limits.subgroup_size, C = uint32_t(p.C);
+    grid.block = std::max(1u, uint32_t(block_size) / subgroup) * subgroup;
+    grid.width = wide_pack_width<Real>(C, {args.stream, args.inp, args.gain, args.shift, args.weight});
+    grid.rows = p.OC >= 16384 ? 4 : 1;  // enough subgroups for every SM
+    const uint32_t most_packs = std::max(1u, (limits.few_registers ? 4 : 12) / grid.rows);
+    grid.packs = std::min(most_packs, uint32_t(ceil_div(C / grid.width, subgroup)));
+    // normalized rows are fp32 and take a vector of four per column of a pack
+    const uint32_t row_bytes = grid.width == 1 ? C * 16 : C * 4;
+    const uint32_t fitting = p.inp ? 16 : std::min(limits.shared_bytes, 32768u) / row_bytes;
+    if (!fitting)
+        fail(
+            "a model of %d channels needs %u bytes of shared memory, and the device has %u: use --device cpu",
+            p.C, row_bytes, limits.shared_bytes);
+    grid.texts = std::min({uint32_t(p.num_texts), fitting, limits.few_registers ? 8u : 16u});
+    return grid;
+}
+
+template <class Real>
+static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int block_size) {
+    const size_t C = p.C, OC = p.OC, B = p.num_texts;
+    const bool add = p.epilogue == DecodeEpilogue::add;
+    const DecodeLinearArgs args = {add ? 0 : pad.at(p.out, out_elements(p)),
+                                   add     ? pad.at(p.stream, B * OC)
+                                   : p.inp ? 0
+                                           : pad.at(p.stream, B * C),
+                                   pad.at(p.inp, B * C),
+                                   pad.at(p.gain, C),
+                                   pad.at(p.shift, C),
+                                   pad.at(p.weight, OC * C),
+                                   pad.at(p.bias, OC),
+                                   pad.at(p.positions, B),
+                                   p.text_stride,
+                                   p.num_texts,
+                                   p.OC};
+    const DecodeGrid grid = decode_grid(pad.limits(), p, args, block_size);
+    const uint32_t rows = grid.block / pad.limits().subgroup_size * grid.rows;
+    pad.dispatch<Real>("decode_linear1", {ceil_div(OC, rows), uint32_t(ceil_div(B, grid.texts))},
+                       {grid.block, grid.width, grid.packs, grid.rows, grid.texts, uint32_t(p.epilogue),
+                        uint32_t(!p.inp), uint32_t(p.C)},
+                       args, memory_traffic<Real>(double(OC) * double(C)));
+}
+
+template <class Real>
+std::vector<KernelVersion<DecodeLinear<Real>>> decode_linear_versions() {
+    return {{"decode_linear1", "one subgroup per row of the weight", decode_linear1<Real>, {256, 32}}};
+}
+
+template <class Real>
+void decode_linear(LaunchPad* pad, const DecodeLinear<Real>& p) {
+    if (!pad) return decode_linear_cpu(p);
+    decode_linear1(*pad, p, 256);
+}
+
+#define INSTANTIATE(Real)                                                             \
+    template std::vector<KernelVersion<DecodeLinear<Real>>> decode_linear_versions(); \
+    template void decode_linear_cpu(const DecodeLinear<Real>&);                       \
+    template void decode_linear(LaunchPad*, const DecodeLinear<Real>&);
+FOR_EACH_REAL(INSTANTIATE)

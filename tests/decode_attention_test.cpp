@@ -1,0 +1,82 @@
+// Attention of the newest row of a few texts gives the last row of attention_forward() for each.
+#include "llmc/generate/decode_attention.h"
+
+#include "llmc/layers/attention.h"
+#include "tests/layer_test.h"
+
+struct Shape {
+    int B, T, C, NH;
+};
+static const Shape shapes[] = {{1, 1, 1, 1}, {2, 9, 6, 2}, {3, 70, 48, 3}, {2, 300, 128, 2}, {1, 66, 256, 2}};
+
+// The cache, positions of which one is the last, and the rows of attention there. What lies behind a position
+// is NaN: it must not be read.
+template <class Real>
+struct Case {
+    std::vector<float> cache, out;
+    std::vector<int> positions;
+    explicit Case(const Shape& s) : positions(random_integers(s.B, 3, s.T)) {
+        positions[0] = s.T - 1;
+        const size_t text = size_t(s.T) * 3 * s.C;
+        for (int b = 0; b < s.B; b++) {
+            std::vector<float> qkv = random_values<Real>(text, 10 + b), rows(size_t(s.T) * s.C);
+            std::vector<float> lse(size_t(s.NH) * s.T);
+            attention_forward_cpu<float>({.out = rows.data(),
+                                          .lse = lse.data(),
+                                          .qkv = qkv.data(),
+                                          .B = 1,
+                                          .T = s.T,
+                                          .C = s.C,
+                                          .NH = s.NH});
+            const auto row = rows.begin() + size_t(positions[b]) * s.C;
+            out.insert(out.end(), row, row + s.C);
+            std::fill(qkv.begin() + size_t(positions[b] + 1) * 3 * s.C, qkv.end(), NAN);
+            cache.insert(cache.end(), qkv.begin(), qkv.end());
+        }
+    }
+};
+
+template <class Real>
+struct DecodeAttentionOf : testing::Test {};
+TYPED_TEST_SUITE(DecodeAttentionOf, RealTypes);
+
+TYPED_TEST(DecodeAttentionOf, CpuMatchesWholeAttention) {
+    using Real = TypeParam;
+    for (const Shape& s : shapes) {
+        SCOPED_TRACE(format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH));
+        const Case<Real> c(s);
+        const std::vector<Real> cache = from_floats<Real>(c.cache);
+        std::vector<Real> out = from_floats<Real>(nans(size_t(s.B) * s.C));
+        decode_attention_cpu<Real>({.out = out.data(),
+                                    .cache = cache.data(),
+                                    .positions = c.positions.data(),
+                                    .num_texts = s.B,
+                                    .T = s.T,
+                                    .C = s.C,
+                                    .NH = s.NH});
+        expect_close("out", to_floats(out), c.out, tolerance<Real>());
+    }
+}
+
+TYPED_TEST(DecodeAttentionOf, GpuMatchesWholeAttention) {
+    using Real = TypeParam;
+    for (const Shape& s : shapes) {
+        SCOPED_TRACE(format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH));
+        const Case<Real> c(s);
+        for_each_version<Real>(decode_attention_versions<Real>(),
+                               [&](LaunchPad& pad, auto& version, int block_size) {
+                                   DeviceArray<Real> cache(pad, c.cache), out(pad, size_t(s.B) * s.C);
+                                   DeviceArray<int> positions(pad, c.positions);
+                                   version.launch(pad,
+                                                  {.out = out,
+                                                   .cache = cache,
+                                                   .positions = positions,
+                                                   .num_texts = s.B,
+                                                   .T = s.T,
+                                                   .C = s.C,
+                                                   .NH = s.NH},
+                                                  block_size);
+                                   expect_close("out", out.values(), c.out, tolerance<Real>());
+                               });
+    }
+}

@@ -1,0 +1,130 @@
+// Generated texts: greedy ones are the likeliest tokens of a full forward pass, past the end of the cache
+// too; texts side by side are those that each seed gives alone; CPU and device draw the same tokens.
+#include "llmc/generate/text_generator.h"
+
+#include "llmc/model/initialize.h"
+#include "tests/layer_test.h"
+
+// A model of random weights that all matter: initialize_parameters() leaves biases 0.
+template <class Real>
+static std::unique_ptr<GPT2<Real>> make_model(const ModelConfig& config, LaunchPad* pad) {
+    auto g = std::make_unique<GPT2<Real>>(config, pad, false);
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
+        const bool gain = i == LN1W || i == LN2W || i == LNFW;
+        std::vector<float> values =
+            random_values<Real>(parameter_size(config, i), 100 + i, gain ? 0.3f : 0.2f);
+        if (gain)
+            for (float& v : values) v += 1;
+        parameter_writer (*g)(i, 0, values.data(), values.size());
+    }
+    return g;
+}
+
+static const ModelConfig odd = {37, 53, 64, 3, 3, 48};
+
+// The logits (V) after these tokens, from a full forward pass on the CPU.
+template <class Real>
+static std::vector<float> logits_after(GPT2<Real>& g, const std::vector<int>& tokens) {
+    const int T = int(tokens.size()), V = g.config.vocab_size;
+    if (!g.T) gpt2_allocate(g, 1, g.config.max_seq_len, false);
+    gpt2_set_batch(g, tokens.data(), tokens.data(), T, false);
+    gpt2_forward(g, 1, T);
+    std::vector<float> logits(V);
+    gpt2_head(g, 1, T, 1, Gradients::none, [&](int first, int) {
+        g.memory.download_floats(logits.data(), g.logits + size_t(T - 1 - first) * g.config.padded_vocab_size,
+                                 V);
+    });
+    return logits;
+}
+
+// Texts (B) of `count` tokens after a prompt.
+template <class Real>
+static std::vector<std::vector<int>> texts_of(TextGenerator<Real>& generator, const std::vector<int>& prompt,
+                                              int count, uint64_t seed) {
+    std::vector<uint64_t> coins;
+    for (int b = 0; b < generator.B; b++) coins.push_back(seed + b);
+    generator.start(prompt, coins);
+    std::vector<std::vector<int>> texts(generator.B);
+    std::vector<int> next(generator.B);
+    for (int i = 0; i < count; i++) {
+        generator.next(next.data());
+        for (int b = 0; b < generator.B; b++) texts[b].push_back(next[b]);
+    }
+    return texts;
+}
+
+template <class Real>
+struct TextGeneratorOf : testing::Test {};
+TYPED_TEST_SUITE(TextGeneratorOf, RealTypes);
+
+// The token chosen must be as likely as the likeliest, but for rounding.
+template <class Real>
+static void check_greedy(LaunchPad* pad, int count) {
+    const auto g = make_model<Real>(odd, pad), reference = make_model<Real>(odd, nullptr);
+    const int T = 12;
+    TextGenerator<Real> generator(*g, T, 1, {.sampler = {.temperature = 0}});
+    std::vector<int> text = random_integers(7, 3, odd.vocab_size);
+    const std::vector<int> more = texts_of(generator, text, count, 5)[0];
+    for (int token : more) {
+        const std::vector<float> logits = logits_after(*reference, text);
+        const auto [least, most] = std::minmax_element(logits.begin(), logits.end());
+        EXPECT_GE(logits[token], *most - 8 * tolerance<Real>(5e-6) * (*most - *least));
+        text.push_back(token);
+        if (int(text.size()) > T) text.erase(text.begin(), text.end() - generator.reader.kept());
+    }
+}
+
+TYPED_TEST(TextGeneratorOf, GreedyTokensAreTheLikeliestOnCpu) { check_greedy<TypeParam>(nullptr, 30); }
+
+TYPED_TEST(TextGeneratorOf, GreedyTokensAreTheLikeliestOnDevice) {
+    for (const auto& pad : test_pads()) {
+        if (!std::is_same_v<TypeParam, float> && pad != test_pads()[0]) continue;
+        const int messages = validation_message_count();
+        check_greedy<TypeParam>(pad.get(), 20);
+        EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+    }
+}
+
+// A generator that is used again forgets the texts before. `one` generates each sample alone.
+template <class Real>
+static void check_side_by_side(LaunchPad* pad, int count) {
+    const auto g = make_model<Real>(odd, pad);
+    TextGenerator<Real> three(*g, 12, 3, {.repetition_penalty = 1.2f}),
+        one(*g, 12, 1, {.repetition_penalty = 1.2f});
+    for (uint64_t seed : {11, 12}) {
+        const std::vector<int> prompt = random_integers(5 + seed % 2, uint32_t(seed), odd.vocab_size);
+        const auto texts = texts_of(three, prompt, count, seed);
+        for (int b = 0; b < 3; b++) EXPECT_EQ(texts_of(one, prompt, count, seed + b)[0], texts[b]) << b;
+        EXPECT_NE(texts[0], texts[1]);
+    }
+}
+
+TYPED_TEST(TextGeneratorOf, TextsSideBySideAreThoseOfEachSeedOnCpu) {
+    check_side_by_side<TypeParam>(nullptr, 30);
+}
+
+TYPED_TEST(TextGeneratorOf, TextsSideBySideAreThoseOfEachSeedOnDevice) {
+    if (test_pads().empty()) GTEST_SKIP() << "no device";
+    const int messages = validation_message_count();
+    check_side_by_side<TypeParam>(test_pads()[0].get(), 20);
+    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+}
+
+TEST(TextGenerator, CpuAndDeviceDrawTheSameText) {
+    for (const auto& pad : test_pads()) {
+        const auto g = make_model<float>(odd, pad.get()), on_cpu = make_model<float>(odd, nullptr);
+        TextGenerator<float> device(*g, 37, 2), cpu(*on_cpu, 37, 2);
+        const std::vector<int> prompt = random_integers(4, 3, odd.vocab_size);
+        EXPECT_EQ(texts_of(device, prompt, 40, 9), texts_of(cpu, prompt, 40, 9));
+    }
+}
+
+TEST(TextGenerator, LongPromptsAndShortCaches) {
+    const auto g = make_model<float>(odd, nullptr);
+    EXPECT_THROW(TextGenerator<float>(*g, 38, 1), Error);
+    TextGenerator<float> whole(*g, 12, 1), shortest(*g, 1, 2);
+    const std::vector<int> prompt = random_integers(40, 3, odd.vocab_size);
+    const std::vector<int> kept(prompt.end() - whole.reader.kept(), prompt.end());
+    EXPECT_EQ(texts_of(whole, prompt, 20, 4), texts_of(whole, kept, 20, 4));
+    EXPECT_EQ(texts_of(shortest, prompt, 5, 4), texts_of(shortest, {prompt.back()}, 5, 4));
+}
