@@ -114,13 +114,15 @@ static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int bloc
 
 template <class Real>
 std::vector<KernelVersion<DecodeLinear<Real>>> decode_linear_versions() {
-    return {{"decode_linear1", "one subgroup per row of the weight", decode_linear1<Real>, {256, 32}}};
+    return {{"decode_linear1", "one subgroup per row of the weight", decode_linear1<Real>, {256, 32, 512}}};
 }
 
 template <class Real>
 void decode_linear(LaunchPad* pad, const DecodeLinear<Real>& p) {
     if (!pad) return decode_linear_cpu(p);
-    decode_linear1(*pad, p, 256);
+    // many texts: more subgroups share the work of normalizing them
+    const bool normalizes_many = !p.inp && p.num_texts > 4;
+    decode_linear1(*pad, p, normalizes_many && pad->limits().max_block >= 512 ? 512 : 256);
 }
 
 #define INSTANTIATE(Real)                                                             \
