@@ -241,6 +241,8 @@ static inline void store_rows(Real* dst, size_t ld, float* tile, int nr, const R
                               bool accumulate) {
     if (part.columns == 32) return store_columns(dst, ld, tile, nr, part.rows, 32, accumulate);
     if (part.columns == 12) return store_columns(dst, ld, tile, nr, part.rows, 12, accumulate);
+    if (part.columns == 16) return store_columns(dst, ld, tile, nr, part.rows, 16, accumulate);
+    if (part.columns == 6) return store_columns(dst, ld, tile, nr, part.rows, 6, accumulate);
     store_columns(dst, ld, tile, nr, part.rows, part.columns, accumulate);
 }
 SIMD_CLONES static void store(float* dst, size_t ld, float* tile, int nr, const Region& part,

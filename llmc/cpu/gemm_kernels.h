@@ -78,6 +78,16 @@ static inline Float4 load4(const float* x) {
     memcpy(&v, x, sizeof v);
     return v;
 }
+static inline Float4 load4(const bf16* x) {
+    typedef uint16_t Half4 __attribute__((vector_size(8)));
+    Half4 bits;
+    memcpy(&bits, x, sizeof bits);
+    typedef uint16_t Half8 __attribute__((vector_size(16)));
+    const Half8 wide = __builtin_shufflevector(Half4{}, bits, 0, 4, 1, 5, 2, 6, 3, 7);
+    Float4 v;
+    memcpy(&v, &wide, sizeof v);
+    return v;
+}
 template <class Real>
 static inline Float4 load4(const Real* x) {
     return Float4{float(x[0]), float(x[1]), float(x[2]), float(x[3])};
