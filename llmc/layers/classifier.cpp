@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
+#include <vector>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
@@ -12,75 +15,103 @@
 #include "llmc/layers/packs.h"
 #include "shaders/args.h"
 
-SIMD_CLONES static float row_max(const float* x, int n) {
+SIMD_CLONES static float tile_max(const float* x, int n) {
     float largest = x[0];
 #pragma omp simd reduction(max : largest)
     for (int i = 0; i < n; i++) largest = x[i] > largest ? x[i] : largest;
     return largest;
 }
 
-SIMD_CLONES static float row_exp_sum(const float* x, int n, float largest) {
+// powers[i] = exp(x[i] - maximum); they may overwrite x. Returns their sum.
+SIMD_CLONES static float exponentiate(float* powers, const float* x, int n, float maximum) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < n; i++) sum += exp_fast(x[i] - largest);
+    for (int i = 0; i < n; i++) {
+        const float power = exp_fast(x[i] - maximum);
+        powers[i] = power;
+        sum += power;
+    }
     return sum;
 }
 
-SIMD_CLONES static void exp_scaled(float* x, int n, float largest, float factor) {
+// A loop of its own: the order of sums in the loops above must not depend on the storage type.
+template <class Real>
+static inline void convert_all(float* to, const Real* from, int n) {
 #pragma omp simd
-    for (int i = 0; i < n; i++) x[i] = exp_fast(x[i] - largest) * factor;
-}
-
-template <class From, class To>
-static inline void convert_all(To* to, const From* from, int n) {
-#pragma omp simd
-    for (int i = 0; i < n; i++) to[i] = round_to<To>(float(from[i]));
+    for (int i = 0; i < n; i++) to[i] = float(from[i]);
 }
 SIMD_CLONES static void convert(float* to, const bf16* from, int n) { convert_all(to, from, n); }
 SIMD_CLONES static void convert(float* to, const fp16* from, int n) { convert_all(to, from, n); }
-SIMD_CLONES static void convert(bf16* to, const float* from, int n) { convert_all(to, from, n); }
-SIMD_CLONES static void convert(fp16* to, const float* from, int n) { convert_all(to, from, n); }
 
-// A row is processed in tiles of this many logits. Those of 16-bit types are converted into an fp32 buffer,
-// and the gradients back; those in fp32 are processed in place.
+template <class Real>
+static inline void scale_all(Real* to, const float* from, int n, float factor) {
+#pragma omp simd
+    for (int i = 0; i < n; i++) to[i] = round_to<Real>(from[i] * factor);
+}
+SIMD_CLONES static void scale(float* to, const float* from, int n, float factor) {
+    scale_all(to, from, n, factor);
+}
+SIMD_CLONES static void scale(bf16* to, const float* from, int n, float factor) {
+    scale_all(to, from, n, factor);
+}
+SIMD_CLONES static void scale(fp16* to, const float* from, int n, float factor) {
+    scale_all(to, from, n, factor);
+}
+
+// A row is processed in tiles of this many logits, which stay in L1.
 static const int TILE = 1024;
 
-static float* load_tile(float*, float* x, int) { return x; }
-static void store_tile(float*, const float*, int) {}
-template <class Real>
-static float* load_tile(float* buffer, Real* x, int n) {
-    convert(buffer, x, n);
-    return buffer;
+// A thread's memory for the exponentials of a row, so that each is computed once. Those of an fp32 row
+// replace the logits.
+struct RowScratch {
+    std::vector<float> powers;   // (V), or one tile
+    std::vector<float> maximum;  // (tiles) that the powers of a tile relate to
+};
+
+// Where the exponentials of the tile at x + i belong.
+static float* powers_at(RowScratch& scratch, float* x, int i, bool write_gradients) {
+    return write_gradients ? x + i : scratch.powers.data();
 }
 template <class Real>
-static void store_tile(Real* x, const float* tile, int n) {
-    convert(x, tile, n);
+static float* powers_at(RowScratch& scratch, Real*, int i, bool write_gradients) {
+    return scratch.powers.data() + (write_gradients ? i : 0);
+}
+
+// The tile's logits in fp32, those of a 16-bit type converted into `buffer`.
+static const float* load_tile(float*, const float* x, int) { return x; }
+template <class Real>
+static const float* load_tile(float* buffer, const Real* x, int n) {
+    convert(buffer, x, n);
+    return buffer;
 }
 
 // Returns the loss of a row; with write_gradients, x becomes the gradients.
 template <class Real>
-static float classify_row(Real* x, int target, const FusedClassifier<Real>& p) {
+static float classify_row(RowScratch& scratch, Real* x, int target, const FusedClassifier<Real>& p) {
     const int V = p.V;
-    float buffer[TILE];
-    float largest = float(x[0]);
-    for (int i = 0; i < V; i += TILE) {
-        const int n = std::min(TILE, V - i);
-        const float tile_max = row_max(load_tile(buffer, x + i, n), n);
-        largest = tile_max > largest ? tile_max : largest;
-    }
+    const float target_logit = float(x[target]);
+    float largest = -std::numeric_limits<float>::max();  // not -infinity: its difference to itself is NaN
     double sum = 0;
     for (int i = 0; i < V; i += TILE) {
         const int n = std::min(TILE, V - i);
-        sum += double(row_exp_sum(load_tile(buffer, x + i, n), n, largest));
+        float* powers = powers_at(scratch, x, i, p.write_gradients);
+        const float* logits = load_tile(powers, x + i, n);
+        const float before = largest;
+        largest = std::max(largest, tile_max(logits, n));
+        if (largest > before) sum *= std::exp(double(before) - double(largest));
+        sum += double(exponentiate(powers, logits, n, largest));
+        scratch.maximum[i / TILE] = largest;
     }
-    const float loss = float(std::log(sum) + double(largest) - double(float(x[target])));
+    const float loss = float(std::log(sum) + double(largest) - double(target_logit));
     if (!p.write_gradients) return loss;
     for (int i = 0; i < V; i += TILE) {
         const int n = std::min(TILE, V - i);
-        float* gradients = load_tile(buffer, x + i, n);
-        exp_scaled(gradients, n, largest, float(double(p.dloss) / sum));
-        if (i <= target && target < i + n) gradients[target - i] -= p.dloss;
-        store_tile(x + i, gradients, n);
+        float* powers = powers_at(scratch, x, i, true);
+        const double factor = double(p.dloss) / sum,
+                     rescaled = factor * std::exp(double(scratch.maximum[i / TILE]) - double(largest));
+        const float target_power = i <= target && target < i + n ? powers[target - i] : 0.0f;
+        scale(x + i, powers, n, float(rescaled));
+        if (i <= target && target < i + n) x[target] = Real(target_power * float(rescaled) - p.dloss);
     }
     std::fill(x + V, x + p.Vp, Real(0.0f));
     return loss;
@@ -96,9 +127,15 @@ template <class Real>
 void fused_classifier_cpu(const FusedClassifier<Real>& p) {
     const CpuTimer timer("fused_classifier", classifier_work(p));
     const int num_rows = p.num_rows;
-#pragma omp parallel for
-    for (int row = 0; row < num_rows; row++)
-        p.losses[row] = classify_row(p.logits + size_t(row) * p.Vp, p.targets[row], p);
+    const bool whole_row = p.write_gradients && !std::is_same_v<Real, float>;
+#pragma omp parallel
+    {
+        RowScratch scratch{std::vector<float>(whole_row ? p.V : TILE),
+                           std::vector<float>(ceil_div(p.V, TILE))};
+#pragma omp for
+        for (int row = 0; row < num_rows; row++)
+            p.losses[row] = classify_row(scratch, p.logits + size_t(row) * p.Vp, p.targets[row], p);
+    }
 }
 
 template <class Real>
