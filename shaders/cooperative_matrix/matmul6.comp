@@ -1,4 +1,5 @@
-// GEMM on cooperative matrices from a packed weight: (M, N) = a b, summed over K, in tiles (matmul_tile.glsl).
+// GEMM on cooperative matrices from a packed weight: (M, N) = a b, summed over K, in tiles
+// (matmul_tile.glsl).
 // a is (M, K), contiguous along K; b is the weight that pack_weight1.comp has packed (packed_weight.glsl).
 //
 // Fragments of b are loaded straight from global memory into registers, STEPS_AHEAD steps of FK ahead, and L1
