@@ -34,8 +34,9 @@ TEST_P(compile_kernels, default_kernels_compile_without_spills) {
     EXPECT_NE(result.out.find("kernel,constants,default,registers,spills"), std::string::npos);
     for (const char* precision : {"fp32", "bf16", "fp16"})
         EXPECT_NE(result.out.find(std::string("\nattention_backward2_dkv_") + precision), std::string::npos);
-    if (std::string(GetParam()) == "navi31")
+    if (std::string(GetParam()) == "navi31") {
         EXPECT_NE(result.out.find("\nmatmul5_nt_fp16,"), std::string::npos) << "it has cooperative matrices";
+    }
 }
 INSTANTIATE_TEST_SUITE_P(devices, compile_kernels,
                          testing::Values("navi21", "navi31", "gfx1201", "dg2", "bmg"),
