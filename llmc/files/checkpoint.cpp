@@ -206,6 +206,15 @@ static nlohmann::json gather_seals(const FileSeal& own, const OptimizerShare& sh
     return seals;
 }
 
+// All parts must be in this process's folder before the checkpoint counts.
+static void check_parts(const std::string& dir, int step, int count) {
+    const std::vector<int> written = parts_of_state(dir, step);
+    for (int part = 0; part < count; part++)
+        if (std::find(written.begin(), written.end(), part) == written.end())
+            fail("%s is missing, but process %d has written it: all machines must see the same folder -o",
+                 optimizer_part_path(dir, step, part).c_str(), part);
+}
+
 static void write_files(const std::string& dir, const Checkpoint& c, Communicator* job) {
     const int step = c.optimizer.step;
     const bool first = !job || job->rank == 0;
@@ -221,6 +230,7 @@ static void write_files(const std::string& dir, const Checkpoint& c, Communicato
         if (!first) return sync_folder(dir);
         for (const int part : parts_of_state(dir, step))  // of an earlier run with more processes
             if (part >= share.count) remove_file(optimizer_part_path(dir, step, part));
+        check_parts(dir, step, share.count);
         write_run_file(run_path(dir, step), model, states, c.run);
         sync_folder(dir);  // makes all names durable before DONE
     });

@@ -2,14 +2,14 @@
 // them; or, with ZeRO stage 1, into the process that updates the weights, which then go to all others.
 //
 // Each process of a node has a row of shared memory of the size of its gradients. Of every tensor (of a
-// linear layer's weights: of every layer), it owns one part. A step has three phases:
+// linear layer's weights: of every layer), it owns one part. A step has three phases, of which 1 and 2 are a
+// reduce-scatter and 3 is an all-gather:
 //   1. During the last backward pass, each process copies the parts that others own to its row, layer by
 //      layer (send).
 //   2. It sums the parts that it owns over all rows, in the order of ranks, and publishes the sums in its
-//   row.
-//      The processes meet twice: the layers whose gradients are there when two thirds of the backward pass
-//      are done are summed during the rest of it, all others after it. The norm follows from all owners' sums
-//      of squares.
+//      row. The processes meet twice. Layers whose gradients are there after two thirds of the backward pass
+//      are summed during the rest of it, all others after it. The norm follows from all owners' sums of
+//      squares.
 //   3. During the next forward pass, it copies the others' sums to its gradients, before the update that
 //      needs them (receive).
 // With ZeRO stage 1, the sums of divided tensors (OptimizerShare) are not published. The owner updates its
@@ -23,6 +23,7 @@
 // process overwrites its sums only after a barrier in the next backward pass: all others have read them then.
 #pragma once
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "llmc/distributed/communicator.h"
@@ -86,6 +87,7 @@ struct GradientExchange {
     Real* gradients_of(const Unit& u) const { return g.grads[u.tensor] + u.first; }
     // Eight large workgroups have 512 KiB of loads in flight, which keeps a bus of 60 GB/s busy. Copies that
     // run at the same time share them.
+    void import_rows();
     static int workgroups(bool in_background, size_t num_copies) {
         return in_background ? std::max(1, 8 / int(num_copies)) : 0;
     }
@@ -137,13 +139,21 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, Communicator& job) :
         if (own.count) own_parts.push_back({at, own.count});
         if (comm.num_nodes > 1) incoming.resize(incoming.size() + comm.num_nodes * own.count);
     }
-    if (!g.pad) return;
-    try {
-        g.pad->register_buffer(rows, stride * comm.local_size * sizeof(Real));
-        on_launchpad = true;
-    } catch (const Error&) {
-        // a device that cannot import host memory: gradients are downloaded, summed by the CPU, and uploaded
-    }
+    import_rows();
+}
+
+// Lets the device read and write the rows. If one process's device cannot import host memory, all processes
+// download their gradients, sum them on the CPU and upload them: the steps of all must be the same.
+template <class Real>
+void GradientExchange<Real>::import_rows() {
+    if (g.pad) try {
+            g.pad->register_buffer(rows, stride * comm.local_size * sizeof(Real));
+            on_launchpad = true;
+        } catch (const Error&) {
+        }
+    int64_t without = g.pad && !on_launchpad;
+    comm.all_reduce_max(&without, 1);
+    if (without && std::exchange(on_launchpad, false)) g.pad->unregister_buffer(rows);
 }
 
 template <class Real>
@@ -404,11 +414,13 @@ void GradientExchange<Real>::receive_all() {
 template <class Real>
 void GradientExchange<Real>::publish_weights(const std::vector<Elements>& all, bool in_background) {
     const ConcurrentGroup group(g.pad);
+    size_t total = 0;
+    for (const Elements& e : all) total += e.count;
     for (const Unit& u : units_of(all)) {
         const Range own = piece(u, comm.node);
-        if (own.count)
-            copy(in_row(u, own), g.params[u.tensor] + u.first + own.first, own.count,
-                 workgroups(in_background, all.size()));
+        // the embedding has most of the elements: it gets most of the workgroups
+        const int groups = in_background ? std::max(1, int(8 * u.n / total)) : 0;
+        if (own.count) copy(in_row(u, own), g.params[u.tensor] + u.first + own.first, own.count, groups);
     }
 }
 

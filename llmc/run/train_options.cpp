@@ -289,7 +289,7 @@ static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l)
     for (const char* name : {"--gpus-per-node", "--init-method", "--server-ip", "--shared-folder"})
         for (const LlmcName& n : llmc_names)
             if (!strcmp(n.name, name))
-                note(n.flag, name, true, "has no effect: this trainer runs in one process");
+                note(n.flag, name, true, "has no effect: mpirun or srun starts the processes");
     return notes;
 }
 
