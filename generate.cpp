@@ -265,9 +265,6 @@ int main(int argc, char** argv) {
                 "no tokenizer of %d tokens for %s: name one with --tokenizer (prepare_data "
                 "--make-tokenizer makes gpt2_tokenizer.bin)",
                 model.config.vocab_size, options.model.model.c_str());
-        if (options.samples > model.config.max_seq_len)
-            fail("--samples %d is more than the model's context of %d tokens", options.samples,
-                 model.config.max_seq_len);
         if (std::count(options.stops.begin(), options.stops.end(), "") > 0) fail("--stop is empty");
         const std::vector<std::string> prompts = read_prompts(options);
         with_precision(options.model.precision,

@@ -1,7 +1,7 @@
 // Weights packed as operand B of cooperative-matrix GEMMs, written by pack_weight1.comp and read by
-// matmul6.comp: fragments of FK x FN in the order [N / FN][K / FK]. Of each, every invocation of a subgroup
-// has its 8 components in one chunk of 16 bytes, so it loads a fragment straight into registers, and a
-// subgroup reads contiguous memory. Which elements these are is the device's choice, but the same in both
+// matmul6.comp: fragments of FK x FN in the order [N / FN][K / FK]. Each invocation of a subgroup holds 8
+// components of a fragment, in one 16-byte chunk. So it loads them straight into registers, and a subgroup
+// reads contiguous memory. Which elements these are is the device's choice, but the same in both
 // kernels.
 #extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
 

@@ -2,20 +2,21 @@
 #include "llmc/gemm/packed_weight.h"
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/gemm/tensor_core.h"
 #include "shaders/args.h"
 
 // Components of an operand fragment that an invocation has, in one chunk of 16 bytes; FRAGMENT_COMPONENTS of
 // packed_weight.glsl.
 static const uint32_t FRAGMENT_COMPONENTS = 8;
-// Loads of matmul6.comp run past the end by at most this many fragments.
-static const uint32_t FRAGMENTS_PAST_END = 4;
+// How far loads of matmul6.comp run past the end: STEPS_AHEAD, and the steps of the last iteration beyond K.
+static const uint32_t FRAGMENTS_PAST_END = 4 + 7;
 
-// in_place: no invocation holds copies of another one's components.
+// Without in_place, operands may be duplicated among invocations, and have more than 8 components.
 template <class Real>
 bool can_pack(const LaunchPad& pad, int K, int N) {
     const FragmentShape f = pad.limits().fragment<Real>();
     return f && f.in_place && f.K * f.N == FRAGMENT_COMPONENTS * pad.limits().subgroup_size && K % f.K == 0 &&
-           N % f.N == 0 && N % 8 == 0 && K % 8 == 0;
+           N % f.N == 0 && N % 8 == 0 && K % 8 == 0 && has_tile<Real>(pad, GemmLayout::packed);
 }
 
 // On an H200 packing takes 4 us and its traffic, and a GEMM whose tiles fill the device gains an eighth.
@@ -35,9 +36,10 @@ const Real* pack_weight(LaunchPad& pad, const WeightOperand<Real>& b) {
     const PackWeightArgs args = {
         .outp = pad.at(packed, size), .inp = pad.at(b.weight, size), .K = b.K, .N = b.N};
     const uint64_t fragments = size / (f.K * f.N);
+    Work work = memory_traffic<Real>(2.0 * double(size));
+    work.brief = true;
     pad.dispatch<Real>("pack_weight1", {ceil_div(fragments, block / lanes)},
-                       {block, f.M, f.N, f.K, b.N_major, lanes}, args,
-                       memory_traffic<Real>(2.0 * double(size)));
+                       {block, f.M, f.N, f.K, b.N_major, lanes}, args, work);
     return packed;
 }
 

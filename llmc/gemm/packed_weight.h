@@ -4,7 +4,7 @@
 #pragma once
 #include "llmc/launchpad/launchpad.h"
 
-// Operand B (K, N) and the weight that it is.
+// A weight, and the shape of operand B (K, N) that it becomes.
 template <class Real>
 struct WeightOperand {
     const Real* weight;  // N_major: (K, N); otherwise its transpose (N, K)

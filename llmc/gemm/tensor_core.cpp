@@ -178,6 +178,13 @@ static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shap
            shared_bytes(g, t, f, may_split) <= pad.limits().shared_bytes;
 }
 
+template <class Real>
+bool has_tile(const LaunchPad& pad, GemmLayout layout) {
+    const GemmShape any = {.layout = layout, .M = 1, .N = 8, .K = 8, .epilogue = EPILOGUE_NONE};
+    return std::ranges::any_of(shapes_of(layout),
+                               [&](const TileShape& shape) { return fits<Real>(pad, any, shape, false); });
+}
+
 // Weight gradients run beside other kernels (LaunchPad::defer). A tile that occupies a whole SM starves
 // those, unless there are enough tiles for every SM.
 static bool starves_others(const LaunchPad& pad, const GemmShape& g, const TileShape& shape,
@@ -282,6 +289,7 @@ void GemmLaunch<Real>::finish(LaunchPad& pad) const {
 
 #define INSTANTIATE(Real)                                                                       \
     template bool on_tensor_cores<Real>(const LaunchPad&, int, int);                            \
+    template bool has_tile<Real>(const LaunchPad&, GemmLayout);                                 \
     template std::string tuning_name<Real>(const GemmShape&);                                   \
     template std::vector<Tile> interchangeable_tiles<Real>(const LaunchPad&, const GemmShape&,  \
                                                            const GemmPlan&, bool);              \

@@ -36,6 +36,10 @@ bool on_tensor_cores(const LaunchPad& pad, int C, int OC);
 // halve it).
 std::vector<Tile> tensor_core_tiles(GemmLayout layout);
 
+// Whether the device can run any of them.
+template <class Real>
+bool has_tile(const LaunchPad& pad, GemmLayout layout);
+
 // Groups of subgroups among which the workgroups of a tile divide K (sliced-K); plans that agree in this and
 // in split_k are bit-identical.
 int k_groups(GemmLayout layout, Tile tile);

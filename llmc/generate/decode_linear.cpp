@@ -91,6 +91,7 @@ template <class Real>
 static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int block_size) {
     const size_t C = p.C, OC = p.OC, B = p.num_texts;
     const bool add = p.epilogue == DecodeEpilogue::add;
+    if (add && !p.inp) fail("decode_linear: add needs inp, since it overwrites the stream");
     const DecodeLinearArgs args = {add ? 0 : pad.at(p.out, out_elements(p)),
                                    add     ? pad.at(p.stream, B * OC)
                                    : p.inp ? 0

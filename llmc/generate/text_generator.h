@@ -67,7 +67,7 @@ template <class Real>
 TextGenerator<Real>::TextGenerator(const GPT2<Real>& model, int capacity, int num_texts,
                                    const TextGeneratorOptions& with)
     : g(model),
-      reader(model, capacity, num_texts),
+      reader(model, capacity, num_texts > 0 ? num_texts : 1),
       B(num_texts),
       T(capacity),
       options(with),
@@ -75,6 +75,8 @@ TextGenerator<Real>::TextGenerator(const GPT2<Real>& model, int capacity, int nu
       memory(model.pad),
       texts(num_texts) {
     const ModelConfig& c = g.config;
+    if (B < 1) fail("%d texts side by side: there must be at least one", B);
+    if (V < 1 || V > c.vocab_size) fail("tokens below %d are to be drawn: the model has %d", V, c.vocab_size);
     const size_t rows = B, C = c.channels;
     stream = memory.allocate<float>(rows * C, "residual stream");
     atty = memory.allocate<Real>(rows * C, "activations");
@@ -190,6 +192,8 @@ void TextGenerator<Real>::read_texts() {
 
 template <class Real>
 void TextGenerator<Real>::start(const std::vector<int>& prompt, const std::vector<uint64_t>& coins) {
+    if (prompt.empty() || int(coins.size()) != B)
+        fail("%zu tokens of a prompt and %zu random states for %d texts", prompt.size(), coins.size(), B);
     prepare(int(prompt.size()));
     steps.clear();
     std::vector<int> seen(size_t(B) * seen_words(V));

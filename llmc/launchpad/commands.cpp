@@ -391,12 +391,12 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
     }
     open_commands(s);
     if (!s.open_groups) memory_barrier(s);
-    const bool fill = s.background_due && !s.background.empty();
+    const bool fill = s.background_due && !s.background.empty() && !work.brief;
     const bool ahead = fill && (is_small(s.background.front()) != s.options.reverse_groups);
     if (fill && ahead) append_background(s);
     start(s, d);
     if (fill && !ahead) append_background(s);
-    s.background_due = false;
+    if (!work.brief) s.background_due = false;
 }
 
 void LaunchPad::begin_background() {

@@ -361,17 +361,17 @@ static const Real* pack_for_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>
     return packed;
 }
 
-static const Tile TILE5 = {64, 64};
+static const Tile FALLBACK_TILE5 = {64, 64};
 
 template <class Real>
 static void matmul_forward6(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    if (!can_pack<Real>(pad, p.C, p.OC)) return matmul_forward5(pad, p, TILE5);
+    if (!can_pack<Real>(pad, p.C, p.OC)) return matmul_forward5(pad, p, FALLBACK_TILE5);
     plan_forward(pad, p, tile, false, pack_for_forward(pad, p)).run(pad);
 }
 
 template <class Real>
 static void matmul_dinp6(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    if (!can_pack<Real>(pad, p.OC, p.C)) return matmul_dinp5(pad, p, TILE5);
+    if (!can_pack<Real>(pad, p.OC, p.C)) return matmul_dinp5(pad, p, FALLBACK_TILE5);
     plan_dinp(pad, p, tile, false, pack_for_dinp(pad, p)).run(pad);
 }
 
@@ -636,8 +636,8 @@ void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p) {
         return;
     }
     const ConcurrentGroup group(pad);
+    matmul_backward_input(pad, input);  // first, since it may wait for its packed weight
     matmul_backward_parameters(pad, parameters);
-    matmul_backward_input(pad, input);
 }
 
 #define INSTANTIATE(Real)                                                                                \

@@ -41,8 +41,8 @@ void store_a() {
     [[unroll]] for (uint i = 0; i < A_LOADS; i++) smem[at + i * LINES_PER_LOAD * A_STRIDE] = prefetched_a[i];
 }
 
-// Loads fragments of b, FK further than the last ones. Those of columns outside b are copies of its last
-// ones. The loads run up to STEPS_AHEAD fragments past the end of b.
+// Loads fragments of b, FK further than the last ones. Columns outside b load its last fragment again. In the
+// last iteration, loads run past the end of b (gemm/packed_weight.cpp).
 void load_b(inout uint64_t from, Position p, uint slot) {
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
         const uint column = GUARDED ? min(j, (N - 1 - min(p.n + p.subgroup_n, N - 1)) / FN) : j;
