@@ -1,8 +1,8 @@
 // Continues a text with the likeliest bytes: example_continue model.bin "the quick "
 #include "llmc/files/model_file.h"
+#include "llmc/generate/sampler.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/decoder.h"
-#include "llmc/generate/sampler.h"
 
 int main(int, char** argv) {
     const auto pad = open_device("auto", {}, stderr);  // null: the CPU

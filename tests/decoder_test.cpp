@@ -2,23 +2,7 @@
 // into pieces, on the CPU and on a device, and past the end of the cache.
 #include "llmc/model/decoder.h"
 
-#include "llmc/model/initialize.h"
-#include "tests/layer_test.h"
-
-// A model of random weights that all matter: initialize_parameters() leaves biases 0.
-template <class Real>
-static std::unique_ptr<GPT2<Real>> make_model(const ModelConfig& config, LaunchPad* pad) {
-    auto g = std::make_unique<GPT2<Real>>(config, pad, false);
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
-        const bool gain = i == LN1W || i == LN2W || i == LNFW;
-        std::vector<float> values =
-            random_values<Real>(parameter_size(config, i), 100 + i, gain ? 0.3f : 0.2f);
-        if (gain)
-            for (float& v : values) v += 1;
-        parameter_writer (*g)(i, 0, values.data(), values.size());
-    }
-    return g;
-}
+#include "tests/random_model.h"
 
 // The logits (tokens, V) of all positions from a full forward pass on the CPU.
 template <class Real>
@@ -36,8 +20,6 @@ static std::vector<float> whole_logits(const ModelConfig& config, const std::vec
     });
     return logits;
 }
-
-static const ModelConfig odd = {37, 53, 64, 3, 3, 48};
 
 // Appends text in pieces of the given sizes, and compares the logits after each with the whole model's.
 template <class Real>

@@ -157,16 +157,12 @@ static std::span<const Shape> shapes_for_tensor_cores() {
     return is_software(pad) ? all.first(SOFTWARE_TENSOR_CORE_SHAPES) : all;
 }
 
-static bool is_tensor_core(const char* version) {
-    return !strncmp(version, "matmul5", 7) || !strcmp(version, "matmul6");
-}
-
 // The tensor-core versions of a table. A software device runs the smallest tile and, for the first shape, the
 // largest one where that covers the layouts of both operands; its training functions choose a tile with two
 // k_groups.
 template <class Versions>
 static Versions tensor_core_versions(Versions versions, int num_rows) {
-    std::erase_if(versions, [](const auto& version) { return !is_tensor_core(version.name); });
+    std::erase_if(versions, [](const auto& version) { return !is_tensor_core_gemm(version.name); });
     for (auto& version : versions)
         if (is_software(*test_pads()[0]) && strcmp(version.name, "matmul6") != 0) {
             version.configs = {{64, 64}};
@@ -177,7 +173,7 @@ static Versions tensor_core_versions(Versions versions, int num_rows) {
 }
 template <class Versions>
 static Versions other_versions(Versions versions) {
-    std::erase_if(versions, [](const auto& version) { return is_tensor_core(version.name); });
+    std::erase_if(versions, [](const auto& version) { return is_tensor_core_gemm(version.name); });
     return versions;
 }
 

@@ -2,6 +2,7 @@
 // Layers use them through layers/matmul.h.
 #pragma once
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "llmc/gemm/tile.h"
@@ -35,6 +36,11 @@ bool on_tensor_cores(const LaunchPad& pad, int C, int OC);
 // The tiles that the kernel of a layout has, named by their size with 16 x 16 fragments (8 x 8 fragments
 // halve it).
 std::vector<Tile> tensor_core_tiles(GemmLayout layout);
+
+// Whether a kernel, or a version of a layer, is one of these.
+inline bool is_tensor_core_gemm(std::string_view kernel) {
+    return kernel.starts_with("matmul5") || kernel.starts_with("matmul6");
+}
 
 // Whether the device can run any of them.
 template <class Real>

@@ -40,11 +40,6 @@ struct Decoder {
     // How many of the last tokens are kept when the text outgrows the cache.
     int kept() const { return (T + 1) / 2; }
 
-    // The layers of the model, from the embedded rows in `residual` to `normed`. attention(l) computes `atty`
-    // from `normed`.
-    template <class Attention>
-    void layers(int num_rows, Attention attention);
-
    private:
     // A linear layer of the model, by its parameter tensors.
     struct Linear {
@@ -127,7 +122,7 @@ void Decoder<Real>::residual_layernorm(const Real* weight, const Real* bias, int
 // num_new of them.
 template <class Real>
 void Decoder<Real>::run(int num_rows, int num_new) {
-    const int C = g.config.channels, first = int(tokens.size());
+    const int C = g.config.channels, L = g.config.num_layers, first = int(tokens.size());
     encoder_forward<Real>(g.pad, {.out = residual,
                                   .inp = inputs,
                                   .wte = g.weight(WTE),
@@ -135,10 +130,26 @@ void Decoder<Real>::run(int num_rows, int num_new) {
                                   .B = 1,
                                   .T = num_rows,
                                   .C = C});
-    layers(num_rows, [&](int l) {
+    layernorm_forward<Real>(g.pad, {.out = normed,
+                                    .mean = mean,
+                                    .rstd = rstd,
+                                    .inp = residual,
+                                    .weight = g.weight(LN1W),
+                                    .bias = g.weight(LN1B),
+                                    .num_rows = num_rows,
+                                    .C = C});
+    for (int l = 0; l < L; l++) {
         linear(cache(l) + size_t(first) * 3 * C, normed, {QKVW, QKVB, l, C, 3 * C}, num_rows);
         attend(l, first, num_rows);
-    });
+        linear(branch, atty, {ATTPROJW, ATTPROJB, l, C, C}, num_rows);
+        residual_layernorm(g.weight(LN2W, l), g.weight(LN2B, l), num_rows);
+        linear(wide, normed, {FCW, FCB, l, C, 4 * C}, num_rows);
+        gelu_forward<Real>(g.pad, {.out = wide_gelu, .inp = wide, .n = size_t(num_rows) * 4 * C});
+        linear(branch, wide_gelu, {FCPROJW, FCPROJB, l, 4 * C, C}, num_rows);
+        const bool last = l + 1 == L;
+        residual_layernorm(last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
+                           last ? g.weight(LNFB) : g.weight(LN1B, l + 1), num_rows);
+    }
     matvec_forward<Real>(g.pad, {.out = own_logits(),
                                  .inp = normed + size_t(num_new - 1) * C,
                                  .weight = g.weight(WTE),
@@ -164,31 +175,6 @@ void Decoder<Real>::prepare(int count) {
     const int num_new = count > T ? kept() : count;
     g.pad->prepare(g.pad->dry_run([&] { run(padded_rows(0, num_new), num_new); }));
     g.pad->compile();
-}
-
-template <class Real>
-template <class Attention>
-void Decoder<Real>::layers(int num_rows, Attention attention) {
-    const int C = g.config.channels, L = g.config.num_layers;
-    layernorm_forward<Real>(g.pad, {.out = normed,
-                                    .mean = mean,
-                                    .rstd = rstd,
-                                    .inp = residual,
-                                    .weight = g.weight(LN1W),
-                                    .bias = g.weight(LN1B),
-                                    .num_rows = num_rows,
-                                    .C = C});
-    for (int l = 0; l < L; l++) {
-        attention(l);
-        linear(branch, atty, {ATTPROJW, ATTPROJB, l, C, C}, num_rows);
-        residual_layernorm(g.weight(LN2W, l), g.weight(LN2B, l), num_rows);
-        linear(wide, normed, {FCW, FCB, l, C, 4 * C}, num_rows);
-        gelu_forward<Real>(g.pad, {.out = wide_gelu, .inp = wide, .n = size_t(num_rows) * 4 * C});
-        linear(branch, wide_gelu, {FCPROJW, FCPROJB, l, 4 * C, C}, num_rows);
-        const bool last = l + 1 == L;
-        residual_layernorm(last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
-                           last ? g.weight(LNFB) : g.weight(LN1B, l + 1), num_rows);
-    }
 }
 
 template <class Real>

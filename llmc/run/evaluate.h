@@ -12,9 +12,9 @@
 #include "llmc/data/text_stream.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/distributed/communicator.h"
+#include "llmc/generate/sampler.h"
 #include "llmc/model/decoder.h"
 #include "llmc/model/gpt2.h"
-#include "llmc/generate/sampler.h"
 
 // The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
 // processes, which share the work; the loader draws the batches of all. Every token counts once, even though

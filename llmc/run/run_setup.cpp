@@ -134,8 +134,7 @@ static ModelSource resumed_model(const Options& o, const Start& start) {
 // --- all of it ---
 
 RunInputs open_inputs(const Options& o, RunFolder& folder) {
-    if (!o.output.empty() && !o.dry_run)
-        o.process_rank == 0 ? folder.open(o.output) : folder.join(o.output);
+    if (!o.output.empty() && !o.dry_run) o.process_rank == 0 ? folder.open(o.output) : folder.join(o.output);
     Start start = find_start(o);
     const std::optional<TokenizerInfo> data = tokenizer_of_shards({o.train_data, o.val_data});
     const ModelSource model = start.resumed ? resumed_model(o, start) : find_model(o.model);

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "llmc/model/layer.h"
 #include "llmc/generate/sampler.h"
+#include "llmc/model/layer.h"
 
 struct Options {
     std::string train_data, val_data, model, output, tokenizer, config;
