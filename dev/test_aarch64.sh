@@ -3,14 +3,14 @@
 # with and without FEAT_BF16. Run `make` first. Needs the Debian or Ubuntu packages g++-aarch64-linux-gnu,
 # qemu-user and libgtest-dev.
 #
-#     dev/test_aarch64.sh [test ...]       for example matmul_test; default: all tests of CPU versions
+#     dev/test_aarch64.sh [test ...]       for example matmul_cpu_test; default: all tests of CPU versions
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=build-aarch64
 mkdir -p $out/include
 tests=("$@")
 [ $# -gt 0 ] || tests=(adamw_test attention_test classifier_test cpu_timer_test encoder_test gelu_test
-  global_norm_test layernorm_test matmul_test matvec_test random_test real_test residual_test transpose_test)
+  global_norm_test layernorm_test matmul_cpu_test matvec_test random_test real_test residual_test transpose_test)
 fail() {
   echo "dev/test_aarch64.sh: $1" >&2
   exit 1

@@ -1,0 +1,90 @@
+// GEMMs of the linear layers without cooperative matrices, and the bias gradients: the parts that
+// matmul.cpp chooses from. Everybody else includes matmul.h.
+#pragma once
+#include "llmc/layers/matmul.h"
+
+// The work of any of the GEMMs of a layer.
+template <class Params>
+Work gemm_work(const Params& p) {
+    return {.flops = 2.0 * p.num_rows * p.C * p.OC};
+}
+
+// Split-K of a GEMM that sums over rows: `splits` parts of `rows` rows each.
+struct RowSplits {
+    int splits, rows;
+};
+
+// out (n) = the sum of the partials (splits, n), or += that. With one split, the kernel has written out
+// itself.
+template <class Real>
+void reduce_partials(LaunchPad& pad, Real* out, const float* partials, size_t n, int splits, bool accumulate);
+
+// --- versions 1 and 2: one invocation per element; tiles through shared memory ---
+
+// Version 1 names its block size as the width of a tile of one row.
+template <class Real>
+void matmul_forward1(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile);
+template <class Real>
+void matmul_dinp1(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile);
+template <class Real>
+void matmul_dweight1(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile);
+template <class Real>
+void matmul_forward2(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile);
+template <class Real>
+void matmul_dinp2(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile);
+template <class Real>
+void matmul_dweight2(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile);
+
+// --- version 3: register blocking and prefetching ---
+
+constexpr Tile LARGE_TILE3 = {128, 128}, MEDIUM_TILE3 = {64, 64}, SMALL_TILE3 = {32, 64};
+// Where registers are few (Limits::few_registers)
+constexpr Tile LARGE_FRUGAL_TILE3 = {128, 64}, FRUGAL_TILE3 = {64, 32};
+
+// The tiles that training takes for a GEMM (M,N), and for dweight.
+Tile choose_tile3(const LaunchPad& pad, uint64_t M, uint64_t N);
+Tile choose_dweight_tile3(const LaunchPad& pad, int num_rows, int C, int OC);
+
+template <class Real>
+void matmul_forward3(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile);
+template <class Real>
+void matmul_dinp3(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile);
+template <class Real>
+void matmul_dweight3(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile);
+
+// How version 3 splits dweight, and the floats that its partial sums take with any tile.
+RowSplits dweight_splits(int num_rows, int C, int OC, Tile tile);
+size_t dweight3_floats(int num_rows, int C, int OC);
+
+// Launches version 3 of dweight without its reduction. scratch: dweight3_floats().
+template <class Real>
+RowSplits dweight_partials(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
+                           Tile tile);
+
+// --- version 4: for software devices, where barriers are expensive ---
+
+template <class Real>
+void matmul_forward4(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile);
+template <class Real>
+void matmul_dinp4(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile);
+template <class Real>
+void matmul_dweight4(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile);
+
+// --- bias gradients ---
+
+constexpr int DBIAS_BLOCK = 256;
+
+template <class Real>
+void matmul_dbias1(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size);
+template <class Real>
+void matmul_dbias2(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size);
+
+// How version 2 splits the rows, and the floats that its partial sums take.
+template <class Real>
+RowSplits dbias_splits(int num_rows, int OC, int block_size);
+template <class Real>
+size_t dbias_floats(int num_rows, int OC, int block_size);
+
+// Launches version 2 without its reduction. scratch: dbias_floats().
+template <class Real>
+RowSplits dbias_partials(LaunchPad& pad, const MatmulDbias<Real>& p, float* scratch, int block_size);

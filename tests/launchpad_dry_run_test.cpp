@@ -1,0 +1,318 @@
+// Tests of the launchpad in every memory mode of the test device: dry runs, what they prepare and tune, and
+// the pipeline cache.
+#include "tests/launchpad_test.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+// Keeps the arguments of all calls of a progress callback.
+struct Progress {
+    std::vector<std::pair<int, int>> calls;
+    LaunchPad::ProgressCallback callback() {
+        return [this](int done, int total) { calls.push_back({done, total}); };
+    }
+};
+using Calls = std::vector<std::pair<int, int>>;
+
+// No command runs or allocates memory. What deferred commands and reductions need is included.
+TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        float* nowhere = reinterpret_cast<float*>(4096);  // not allocated
+        const uint64_t allocated = pad.allocated_bytes();
+        EXPECT_FALSE(pad.dry_running());
+        const Needs needs = pad.dry_run([&] {
+            EXPECT_TRUE(pad.dry_running());
+            add_to(pad, total, one, 1);
+            add_to(pad, nowhere, one, 1);
+            pad.begin_group();
+            copy_vec4(pad, nowhere, nowhere, 5, 64);
+            copy_vec4(pad, nowhere, nowhere, 7, 32);
+            pad.barrier();
+            pad.end_group();
+            pad.begin_background();
+            copy_vec4(pad, nowhere, nowhere, 9, 64);
+            pad.end_background();
+            pad.finish_background();
+            pad.fill(total, 0x3f800000, 4);
+            pad.copy(total, one, 4);
+            float* scratch = pad.scratch(Scratch::gemm, 100);
+            EXPECT_NE(scratch, nullptr);
+            EXPECT_EQ(uintptr_t(scratch) % 64, 0u);
+            EXPECT_NE(pad.at(scratch, 100), 0u);
+            EXPECT_EQ(pad.at<float>(nullptr, 1), 0u);
+            pad.scratch(Scratch::gemm, 70);
+            pad.scratch(Scratch::norm, 7);
+            EXPECT_EQ(pad.scratch(Scratch::norm, 0), nullptr);
+            pad.defer(1, [&] { copy_vec4(pad, nowhere, nowhere, 1, 16); });
+            pad.leave_unreduced(
+                {.value = nowhere, .reduce = [&] { copy_vec4(pad, nowhere, nowhere, 1, 8); }});
+            pad.dispatch("peak_copy", {0}, {128}, PeakCopyArgs{});  // an empty grid needs no kernel
+            pad.commit(true);
+        });
+        EXPECT_FALSE(pad.dry_running());
+        EXPECT_EQ(total.values()[0], 0.0f);
+        EXPECT_EQ(pad.allocated_bytes(), allocated);
+        EXPECT_EQ(pad.num_uncompiled(), 0);
+
+        for (int slot = 0; slot < NUM_SCRATCH_SLOTS; slot++)
+            EXPECT_EQ(needs.scratch[slot], slot == int(Scratch::gemm)   ? 400u
+                                           : slot == int(Scratch::norm) ? 28u
+                                                                        : 0u);
+        EXPECT_EQ(needs.scratch_bytes(), 428u);
+        std::vector<std::string> kernels;
+        for (const auto& [key, constants] : needs.kernels) {
+            ASSERT_EQ(constants.size(), 1u);
+            kernels.push_back(
+                format_string("%s %u", key.c_str(), constants[0]));  // the key ends its name with 0
+        }
+        std::sort(kernels.begin(), kernels.end());
+        EXPECT_EQ(kernels,
+                  (std::vector<std::string>{"peak_copy_fp32 16", "peak_copy_fp32 32", "peak_copy_fp32 64",
+                                            "peak_copy_fp32 8", "sum_losses1_fp32 1"}));
+        EXPECT_TRUE(needs.untuned.empty());
+    });
+}
+
+TEST(DryRun, PrepareAllocatesAndCompileBuilds) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        DeviceArray<float> values(pad, random_values(4000, 1)), copied(pad, 4000);
+        DeviceArray<float> total(pad, std::vector<float>{0.0f});
+        auto commands = [&] {
+            add_to(pad, total, pad.scratch(Scratch::gemm, 3), 0);
+            copy_vec4(pad, copied, values, 1000, 64);
+            copy_vec4(pad, copied, values, 1000, 32);
+            pad.scratch(Scratch::parameters, 5000);
+        };
+        const Needs needs = pad.dry_run(commands);
+        pad.prepare(needs);
+        const uint64_t allocated = pad.allocated_bytes();
+        EXPECT_EQ(pad.num_uncompiled(), 3);
+        EXPECT_EQ(pad.num_untuned(), 0);
+        pad.prepare(needs);
+        EXPECT_EQ(pad.num_uncompiled(), 3);
+        Progress progress;
+        pad.compile(progress.callback());
+        EXPECT_EQ(progress.calls, (Calls{{0, 3}, {1, 3}, {2, 3}}));
+        EXPECT_EQ(pad.num_uncompiled(), 0);
+        pad.prepare(needs);  // everything has been built
+        EXPECT_EQ(pad.num_uncompiled(), 0);
+        pad.compile(progress.callback());
+        EXPECT_EQ(progress.calls.size(), 3u);
+        pad.compile();
+
+        commands();
+        EXPECT_TRUE(copied.values() == values.values());
+        EXPECT_EQ(total.values()[0], 0.0f);
+        EXPECT_EQ(pad.allocated_bytes(), allocated);
+        // A kernel that has run is not built again.
+        copy_vec4(pad, copied, values, 1000, 16);
+        pad.prepare(pad.dry_run([&] { copy_vec4(pad, copied, values, 1000, 16); }));
+        EXPECT_EQ(pad.num_uncompiled(), 0);
+    });
+}
+
+TEST(DryRun, CompileNamesAMissingKernel) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPad pad(fresh_options(like));
+        pad.prepare(pad.dry_run([&] { pad.dispatch("peak_cpy", {1}, {64}, PeakCopyArgs{}); }));
+        expect_error("no kernel is named 'peak_cpy_fp32'", [&] { pad.compile(); });
+        EXPECT_EQ(pad.num_uncompiled(), 0) << "the kernel is still queued";
+        pad.compile();
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        add_to(pad, total, one, 1);
+        EXPECT_EQ(total.values()[0], 1.0f);
+    });
+}
+
+TEST(DryRun, Misuse) {
+    for_each_mode([](LaunchPad& pad) {
+        const char* message = "a dry run, a recording or a group is open";
+        auto refused = [&] { expect_error(message, [&] { pad.dry_run([] { ADD_FAILURE(); }); }); };
+        bool ran = false;
+        pad.dry_run([&] {
+            refused();
+            float value = 1;
+            expect_error("begin_recording: a dry run", [&] { pad.begin_recording(); });
+            expect_error("upload: a dry run", [&] { pad.upload(&value, &value, 4); });
+            expect_error("download: a dry run", [&] { pad.download(&value, &value, 4); });
+            EXPECT_TRUE(pad.dry_running());
+            ran = true;
+        });
+        EXPECT_TRUE(ran);
+        pad.begin_recording();
+        refused();
+        pad.forget(pad.end_recording());
+        pad.begin_group();
+        refused();
+        pad.end_group();
+        EXPECT_FALSE(pad.dry_running());
+    });
+}
+
+TEST(DryRun, CompileOnlyRecordsAndTransfersNothing) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+    LaunchPadOptions options = test_options();
+    options.compile_only = true;
+    LaunchPad pad(options);
+    float value = 1;
+    expect_error("begin_recording: a dry run", [&] { pad.begin_recording(); });
+    float* there = pad.allocate<float>(1, "nowhere");
+    pad.upload(there, &value, 4);
+    pad.download(&value, there, 4);
+    EXPECT_EQ(value, 0);
+    EXPECT_TRUE(pad.take_kernels().empty());
+}
+
+// Deferred work runs before a dry run. An error inside the dry run leaves nothing behind.
+TEST(DryRun, ErrorsLeaveTheLaunchPadUsable) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        const uint64_t allocated = pad.allocated_bytes();
+        const int uncompiled = pad.num_uncompiled(), untuned = pad.num_untuned();
+        int runs = 0;
+        pad.defer(1, [&] {
+            runs++;
+            EXPECT_FALSE(pad.dry_running());
+            add_to(pad, total, one, 1);
+        });
+        expect_error("stop here", [&] {
+            pad.dry_run([&] {
+                EXPECT_EQ(runs, 1);
+                pad.begin_group();
+                add_to(pad, total, one, 1, 100.0f);
+                pad.scratch(Scratch::gemm, 1 << 20);
+                pad.note_untuned("choice", [] { ADD_FAILURE(); });
+                pad.defer(1, [] { ADD_FAILURE() << "deferred in a dry run that failed"; });
+                pad.leave_unreduced({.value = total.data, .reduce = [] { ADD_FAILURE(); }});
+                fail("stop here");
+            });
+        });
+        EXPECT_FALSE(pad.dry_running());
+        EXPECT_EQ(pad.allocated_bytes(), allocated);
+        EXPECT_EQ(pad.num_uncompiled(), uncompiled);
+        EXPECT_EQ(pad.num_untuned(), untuned);
+        add_to(pad, total, one, 1);
+        EXPECT_EQ(total.values()[0], 2.0f);
+        EXPECT_TRUE(pad.dry_run([] {}).kernels.empty());
+        expect_error("no group is open", [&] { pad.end_group(); });
+    });
+}
+
+// Each choice of a dry run is measured once, in the order of the names.
+TEST(DryRun, TuneMeasuresEachChoiceOnce) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPadOptions options = fresh_options(like);
+        options.timestamps = true;
+        LaunchPad pad(options);
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        std::vector<std::string> measured;
+        auto measure = [&](const char* name) {
+            measured.push_back(name);
+            EXPECT_FALSE(pad.dry_running());
+            add_to(pad, total, one, 1);
+            pad.keep_measured(name, 64);
+        };
+        const Needs needs = pad.dry_run([&] {
+            pad.note_untuned("b", [&] { measure("b"); });
+            pad.note_untuned("a", [&] { measure("a"); });
+            pad.note_untuned("b", [] { ADD_FAILURE() << "noted already"; });
+        });
+        pad.note_untuned("c", [] { ADD_FAILURE() << "not in a dry run"; });
+        EXPECT_EQ(needs.untuned.size(), 2u);
+        EXPECT_EQ(pad.num_untuned(), 0);
+        pad.prepare(needs);
+        pad.prepare(needs);
+        EXPECT_EQ(pad.num_untuned(), 2);
+        EXPECT_TRUE(measured.empty());
+        EXPECT_FALSE(pad.measured("a"));
+        Progress progress;
+        pad.tune(progress.callback());
+        EXPECT_EQ(measured, (std::vector<std::string>{"a", "b"}));
+        EXPECT_EQ(progress.calls, (Calls{{0, 2}, {1, 2}}));
+        EXPECT_EQ(pad.num_untuned(), 0);
+        EXPECT_EQ(pad.measured("a"), 64);
+        EXPECT_TRUE(pad.kernel_times().empty());  // tuning does not count
+        pad.tune(progress.callback());
+        pad.tune();
+        EXPECT_EQ(progress.calls.size(), 2u);
+        EXPECT_EQ(total.values()[0], 2.0f);
+    });
+}
+
+// --- the pipeline cache ---
+
+struct CacheDirectory {
+    std::filesystem::path path;
+    CacheDirectory() {
+        std::string name = (std::filesystem::temp_directory_path() / "pipelines.XXXXXX").string();
+        path = mkdtemp(name.data());
+    }
+    ~CacheDirectory() { std::filesystem::remove_all(path); }
+    std::vector<std::filesystem::path> files() const {
+        return {std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()};
+    }
+};
+
+static void run_with_cache(const std::string& directory) {
+    LaunchPadOptions options = fresh_options(*test_pads()[0]);
+    options.cache_directory = directory;
+    LaunchPad pad(options);
+    DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{1.0f});
+    add_to(pad, total, one, 1);
+    EXPECT_EQ(total.values()[0], 2.0f);
+}
+
+TEST(PipelineCache, MeasurementsAreKeptBesideIt) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const CacheDirectory cache;
+    LaunchPadOptions options = fresh_options(*test_pads()[0]);
+    options.cache_directory = (cache.path / "deeper").string();
+    {
+        LaunchPad pad(options);
+        EXPECT_FALSE(pad.measured("choice/1"));
+        pad.keep_measured("choice/1", 64);
+        pad.keep_measured("choice/2", -1);
+        pad.keep_measured("choice/1", 128);
+        EXPECT_EQ(pad.measured("choice/1"), 128);
+    }
+    LaunchPad again(options);
+    EXPECT_EQ(again.measured("choice/1"), 128);
+    EXPECT_EQ(again.measured("choice/2"), -1);
+    EXPECT_FALSE(again.measured("choice"));
+}
+
+TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const int messages = validation_message_count();
+    const CacheDirectory cache;
+    run_with_cache((cache.path / "deeper" / "still").string());
+    EXPECT_TRUE(std::filesystem::exists(cache.path / "deeper" / "still"));
+    std::filesystem::remove_all(cache.path / "deeper");
+    run_with_cache(cache.path.string());
+    ASSERT_EQ(cache.files().size(), 1u);  // no temporary file is left
+    const std::filesystem::path file = cache.files()[0];
+    const size_t size = std::filesystem::file_size(file);
+    EXPECT_GE(size, 40u);  // a checksum and the header of Vulkan's cache: all that lavapipe 22.3 writes
+    run_with_cache(cache.path.string());
+    std::string bytes(size, '\0');
+    std::ifstream(file, std::ios::binary).read(bytes.data(), std::streamsize(size));
+    for (size_t damage : {size_t(0), size_t(20), size_t(39), size / 2, size - 1}) {
+        std::string damaged = bytes;
+        for (size_t i = damage; i < std::min(damage + 16, size); i++) damaged[i] = char(~damaged[i]);
+        std::ofstream(file, std::ios::binary) << damaged;
+        run_with_cache(cache.path.string());
+    }
+    for (size_t length : {size_t(0), size_t(5), size_t(10), size_t(33), size - 1}) {
+        std::ofstream(file, std::ios::binary) << bytes.substr(0, length);
+        run_with_cache(cache.path.string());
+    }
+    run_with_cache("/proc/no such folder");  // not writable: there is no cache, and no error
+    EXPECT_EQ(validation_message_count(), messages);
+}

@@ -1,0 +1,47 @@
+// Shared by the tests of the launchpad. They use two kernels: peak_copy copies n vec4, and sum_losses1 does
+// total[0] += scale * sum(values).
+#pragma once
+#include "llmc/base/ceil_div.h"
+#include "shaders/args.h"
+#include "tests/layer_test.h"
+
+// Calls check(pad) in each memory mode. A message of the validation layer is a failure.
+template <class Check>
+void for_each_mode(Check check) {
+    for (const auto& pad : test_pads()) {
+        SCOPED_TRACE(
+            format_string("%s memory, %s", memory_mode_name(pad->memory_mode()), pad->device().name.c_str()));
+        const int messages = validation_message_count();
+        check(*pad);
+        EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+    }
+}
+
+// Expects an Error whose message contains `part`.
+template <class Action>
+void expect_error(const char* part, Action action) {
+    try {
+        action();
+        ADD_FAILURE() << "no error; expected one with '" << part << "'";
+    } catch (const Error& error) {
+        EXPECT_TRUE(strstr(error.what(), part)) << error.what();
+    }
+}
+
+inline void add_to(LaunchPad& pad, float* total, const float* values, int n, float scale = 1.0f) {
+    const SumLossesArgs args = {pad.at(total, 1), pad.at(values, n), n, scale};
+    pad.dispatch("sum_losses1", {1}, {1}, args);
+}
+
+inline void copy_vec4(LaunchPad& pad, float* to, const float* from, int vec4s, uint32_t block) {
+    const PeakCopyArgs args = {pad.at(to, size_t(vec4s) * 4), pad.at(from, size_t(vec4s) * 4), vec4s};
+    pad.dispatch("peak_copy", {ceil_div(vec4s, block)}, {block}, args,
+                 Work{32.0 * vec4s, 5.0 * vec4s});  // an arbitrary number of flops
+}
+
+// Options of a new launchpad on the same device, in the same memory mode.
+inline LaunchPadOptions fresh_options(const LaunchPad& like) {
+    LaunchPadOptions options = test_options();
+    options.memory = like.memory_mode();
+    return options;
+}
