@@ -192,7 +192,7 @@ struct SampleTokenArgs {
     Ints positions;         // (B): of the newest row, advanced by one
     Ints seen;              // (B, ceil(V / 32)) bits of the tokens in a text, or null: no penalty
     Ints weights;           // (B, V) scratch
-    Longs coins;            // (B) states of the random numbers
+    Longs random_states;    // (B) states of the random numbers
     Floats stream;          // (B, C): receives the new token's embedding
     Reals wte, wpe;         // (Vp, C), (T, C)
     int V, Vp, C, T;

@@ -208,12 +208,12 @@ void choose_random(float maximum, uint coin) {
 }
 
 uint next_coin() {  // 24 bits; see random_u32() of llmc/generate/sampler.h
-    uint64_t state = args.coins.x[text];
+    uint64_t state = args.random_states.x[text];
     state ^= state >> 12;
     state ^= state << 25;
     state ^= state >> 27;
     barrier();  // all invocations have read the state
-    if (gl_LocalInvocationID.x == 0) args.coins.x[text] = state;
+    if (gl_LocalInvocationID.x == 0) args.random_states.x[text] = state;
     return uint((state * 0x2545f4914f6cdd1dul) >> 32) >> 8;
 }
 

@@ -8,7 +8,7 @@ const int B = 3, T = 5, C = 6;
 
 struct Drawn {
     std::vector<int> tokens, positions, seen;
-    std::vector<uint64_t> coins;
+    std::vector<uint64_t> random_states;
     std::vector<float> stream;
     bool operator==(const Drawn&) const = default;
 };
@@ -22,9 +22,9 @@ static Drawn draw_on_cpu(NextToken<Real> p, const std::vector<float>& logits, co
     Drawn d = {.tokens = std::vector<int>(B * (T + 1), -7),
                .positions = {0, 1, 2},
                .seen = std::vector<int>(B * seen_words(p.V), 0x10),
-               .coins = {1, 2, 3},
+               .random_states = {1, 2, 3},
                .stream = std::vector<float>(B * C, -7.0f)};
-    p.tokens = d.tokens.data(), p.positions = d.positions.data(), p.coins = d.coins.data();
+    p.tokens = d.tokens.data(), p.positions = d.positions.data(), p.random_states = d.random_states.data();
     p.seen = d.seen.data(), p.stream = d.stream.data();
     p.logits = l.data(), p.wte = te.data(), p.wpe = pe.data();
     for (int i = 0; i < draws; i++) next_token<Real>(nullptr, p);
@@ -37,15 +37,16 @@ static Drawn draw_on_device(LaunchPad& pad, NextToken<Real> p, const std::vector
     DeviceArray<Real> l(pad, logits), te(pad, wte), pe(pad, wpe);
     DeviceArray<int> tokens(pad, std::vector<int>(B * (T + 1), -7)), positions(pad, {0, 1, 2}),
         seen(pad, std::vector<int>(B * seen_words(p.V), 0x10)), weights(pad, std::vector<int>(B * p.V));
-    DeviceArray<uint64_t> coins(pad, {1, 2, 3});
+    DeviceArray<uint64_t> random_states(pad, {1, 2, 3});
     DeviceArray<float> stream(pad, std::vector<float>(B * C, -7.0f));
-    p.tokens = tokens, p.positions = positions, p.coins = coins, p.seen = seen, p.stream = stream;
+    p.tokens = tokens, p.positions = positions, p.random_states = random_states, p.seen = seen,
+    p.stream = stream;
     p.weights = weights, p.logits = l, p.wte = te, p.wpe = pe;
     for (int i = 0; i < draws; i++) next_token<Real>(&pad, p);
     return {.tokens = tokens.values(),
             .positions = positions.values(),
             .seen = p.penalty == 1 ? std::vector<int>() : seen.values(),
-            .coins = coins.values(),
+            .random_states = random_states.values(),
             .stream = stream.values()};
 }
 
@@ -94,7 +95,7 @@ TYPED_TEST(NextTokenOf, DeviceDrawsTheTokensOfTheCpu) {
                 EXPECT_EQ(device.seen, cpu.seen);
                 EXPECT_EQ(device.stream, cpu.stream);
                 EXPECT_EQ(device.positions, cpu.positions);
-                EXPECT_TRUE(options.temperature == 0 || device.coins == cpu.coins);
+                EXPECT_TRUE(options.temperature == 0 || device.random_states == cpu.random_states);
             }
         EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
     }

@@ -23,9 +23,9 @@ static std::vector<float> logits_after(GPT2<Real>& g, const std::vector<int>& to
 template <class Real>
 static std::vector<std::vector<int>> texts_of(TextGenerator<Real>& generator, const std::vector<int>& prompt,
                                               int count, uint64_t seed) {
-    std::vector<uint64_t> coins;
-    for (int b = 0; b < generator.B; b++) coins.push_back(seed + b);
-    generator.start(prompt, coins);
+    std::vector<uint64_t> random_states;
+    for (int b = 0; b < generator.B; b++) random_states.push_back(seed + b);
+    generator.start(prompt, random_states);
     std::vector<std::vector<int>> texts(generator.B);
     std::vector<int> next(generator.B);
     for (int i = 0; i < count; i++) {

@@ -18,7 +18,7 @@ static void next_token_cpu(const NextToken<Real>& p) {
         for (int i = 0; i < p.V && p.penalty != 1; i++)
             if (seen[i / 32] >> i % 32 & 1) tokens.push_back(i);
         penalize_repetitions(logits.data(), tokens, p.penalty);
-        const int token = sample_token(logits.data(), p.V, random_f32(p.coins[b]), p.options);
+        const int token = sample_token(logits.data(), p.V, random_f32(p.random_states[b]), p.options);
         const int position = ++p.positions[b];
         p.tokens[size_t(b) * (p.T + 1) + position] = token;
         seen[token / 32] |= int(1u << token % 32);
@@ -36,7 +36,7 @@ static void sample_token1(LaunchPad& pad, const NextToken<Real>& p) {
                                   pad.at(p.positions, B),
                                   p.penalty == 1 ? 0 : pad.at(p.seen, B * seen_words(p.V)),
                                   pad.at(p.weights, B * V),
-                                  pad.at(p.coins, B),
+                                  pad.at(p.random_states, B),
                                   pad.at(p.stream, B * C),
                                   pad.at(p.wte, Vp * C),
                                   pad.at(p.wpe, T * C),

@@ -8,14 +8,14 @@
 
 template <class Real>
 struct NextToken {
-    int* tokens;            // (B,T+1): receives the token at the new position; -1: logits are not finite
-    int* positions;         // (B) of the newest token, advanced by one
-    uint64_t* coins;        // (B) states of the random numbers
-    int* seen;              // (B, seen_words) bits of the tokens of the text, for the penalty
-    int* weights;           // (B,V) scratch
-    float* stream;          // (B,C)
-    const Real* logits;     // (B,Vp)
-    const Real *wte, *wpe;  // (Vp,C), (T,C)
+    int* tokens;              // (B,T+1): receives the token at the new position; -1: logits are not finite
+    int* positions;           // (B) of the newest token, advanced by one
+    uint64_t* random_states;  // (B) states of the random numbers
+    int* seen;                // (B, seen_words) bits of the tokens of the text, for the penalty
+    int* weights;             // (B,V) scratch
+    float* stream;            // (B,C)
+    const Real* logits;       // (B,Vp)
+    const Real *wte, *wpe;    // (Vp,C), (T,C)
     int num_texts, V, Vp, C, T;
     SamplerOptions options;
     float penalty = 1;  // see penalize_repetitions()

@@ -1,6 +1,6 @@
 // Generates texts side by side from one model, all equally long, so that each step reads the weights once.
 //     TextGenerator<float> generator(model, model.config.max_seq_len, 8, {.sampler = {.temperature = 0.8f}});
-//     generator.start(prompt, coins);    // 8 states of random numbers
+//     generator.start(prompt, random_states);    // 8 states of random numbers
 //     generator.next(tokens);            // 8 tokens, as often as wanted
 // On a device, the commands of one token are recorded once. The kernels take positions and tokens from memory
 // and draw the next token there, so several steps are under way while the host reads the earlier ones'
@@ -36,9 +36,9 @@ struct TextGenerator {
 
     // Builds the kernels for a prompt of so many tokens, which otherwise happens in start().
     void prepare(int prompt_tokens);
-    // All texts begin anew with this prompt, which has at least one token. coins (B) are states of
+    // All texts begin anew with this prompt, which has at least one token. random_states (B) are states of
     // random_f32() other than 0.
-    void start(const std::vector<int>& prompt, const std::vector<uint64_t>& coins);
+    void start(const std::vector<int>& prompt, const std::vector<uint64_t>& random_states);
     // Waits for the tokens that next() returns next.
     void wait() const {
         if (g.pad && !steps.empty()) g.pad->wait(steps.front());
@@ -83,7 +83,7 @@ TextGenerator<Real>::TextGenerator(const GPT2<Real>& model, int capacity, int nu
     wide = memory.allocate<Real>(rows * 4 * C, "activations");
     draw = {.tokens = memory.allocate<int>(rows * (T + 1), "tokens", Placement::readback),
             .positions = memory.allocate<int>(rows, "positions"),
-            .coins = memory.allocate<uint64_t>(rows, "random numbers"),
+            .random_states = memory.allocate<uint64_t>(rows, "random numbers"),
             .seen = memory.allocate<int>(rows * seen_words(V), "tokens of the texts"),
             .weights = memory.allocate<int>(rows * V, "sampling weights"),
             .stream = stream,
@@ -191,9 +191,10 @@ void TextGenerator<Real>::read_texts() {
 }
 
 template <class Real>
-void TextGenerator<Real>::start(const std::vector<int>& prompt, const std::vector<uint64_t>& coins) {
-    if (prompt.empty() || int(coins.size()) != B)
-        fail("%zu tokens of a prompt and %zu random states for %d texts", prompt.size(), coins.size(), B);
+void TextGenerator<Real>::start(const std::vector<int>& prompt, const std::vector<uint64_t>& random_states) {
+    if (prompt.empty() || int(random_states.size()) != B)
+        fail("%zu tokens of a prompt and %zu random states for %d texts", prompt.size(), random_states.size(),
+             B);
     prepare(int(prompt.size()));
     steps.clear();
     std::vector<int> seen(size_t(B) * seen_words(V));
@@ -201,7 +202,7 @@ void TextGenerator<Real>::start(const std::vector<int>& prompt, const std::vecto
         for (int token : prompt)
             if (token < V) seen[size_t(b) * seen_words(V) + token / 32] |= int(1u << token % 32);
     memory.upload(draw.seen, seen.data(), seen.size());
-    memory.upload(draw.coins, coins.data(), B);
+    memory.upload(draw.random_states, random_states.data(), B);
     const size_t kept = prompt.size() > size_t(T) ? reader.kept() : prompt.size();
     for (std::vector<int>& text : texts) text.assign(prompt.end() - kept, prompt.end());
     read_texts();
