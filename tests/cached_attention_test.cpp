@@ -2,8 +2,8 @@
 // rows begin.
 #include "llmc/layers/cached_attention.h"
 
-#include "llmc/layers/attention.h"
 #include "tests/layer_test.h"
+#include "tests/whole_attention.h"
 
 struct Shape {
     int T, C, NH;
@@ -15,15 +15,8 @@ template <class Real>
 struct Case {
     std::vector<float> qkv, out;
     std::vector<int> firsts;
-    Case(const Shape& s) : qkv(random_values<Real>(size_t(s.T) * 3 * s.C, 1)), out(size_t(s.T) * s.C) {
-        std::vector<float> lse(size_t(s.NH) * s.T);
-        attention_forward_cpu<float>({.out = out.data(),
-                                      .lse = lse.data(),
-                                      .qkv = qkv.data(),
-                                      .B = 1,
-                                      .T = s.T,
-                                      .C = s.C,
-                                      .NH = s.NH});
+    Case(const Shape& s)
+        : qkv(random_values<Real>(size_t(s.T) * 3 * s.C, 1)), out(whole_attention(qkv, s.T, s.C, s.NH)) {
         firsts = {0, s.T / 2, s.T - 1};
     }
     std::vector<float> rows_from(int first, int C) const {

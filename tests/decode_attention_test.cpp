@@ -1,8 +1,8 @@
 // Attention of the newest row of a few texts gives the last row of attention_forward() for each.
 #include "llmc/generate/decode_attention.h"
 
-#include "llmc/layers/attention.h"
 #include "tests/layer_test.h"
+#include "tests/whole_attention.h"
 
 struct Shape {
     int B, T, C, NH;
@@ -19,15 +19,8 @@ struct Case {
         positions[0] = s.T - 1;
         const size_t text = size_t(s.T) * 3 * s.C;
         for (int b = 0; b < s.B; b++) {
-            std::vector<float> qkv = random_values<Real>(text, 10 + b), rows(size_t(s.T) * s.C);
-            std::vector<float> lse(size_t(s.NH) * s.T);
-            attention_forward_cpu<float>({.out = rows.data(),
-                                          .lse = lse.data(),
-                                          .qkv = qkv.data(),
-                                          .B = 1,
-                                          .T = s.T,
-                                          .C = s.C,
-                                          .NH = s.NH});
+            std::vector<float> qkv = random_values<Real>(text, 10 + b);
+            const std::vector<float> rows = whole_attention(qkv, s.T, s.C, s.NH);
             const auto row = rows.begin() + size_t(positions[b]) * s.C;
             out.insert(out.end(), row, row + s.C);
             std::fill(qkv.begin() + size_t(positions[b] + 1) * 3 * s.C, qkv.end(), NAN);
