@@ -339,7 +339,7 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
             .dloss = loss_scale * g.gradient_scale, .num_rows = num_rows, .V = V, .Vp = Vp,
             .write_gradients = training});
         if (training)
-                        matmul_backward<Real>(g.on(Layer::matmul), {
+            matmul_backward<Real>(g.on(Layer::matmul), {
                 .dinp = g.dbranch + size_t(first) * C, .dweight = g.grad(WTE), .dout = g.logits, .inp = lnf,
                 .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
                 .accumulate = first > 0 || gradients == Gradients::accumulate});
