@@ -1,7 +1,6 @@
 // Trains GPT-2 on the CPU or on a Vulkan device:
 //
-//     train_gpt2 -i 'data/corpus/stories_train*.bin' -j 'data/corpus/stories_val*.bin' -e d6 -b 4 -t 64 -x
-//     100
+//     train_gpt2 -i 'data/corpus/stories_train*.bin' -j 'data/corpus/stories_val*.bin' -e d6 -x 100
 //
 // A run has three parts: open the inputs and the device (llmc/run/run_setup.h), plan memory and time
 // (llmc/run/run_plan.h), run the loop (llmc/run/train_loop.h). The model is llmc/model/gpt2.h, a training

@@ -13,8 +13,8 @@ static const VkMemoryPropertyFlags VISIBLE =
 static const VkMemoryPropertyFlags CACHED = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 static const size_t STAGING_BYTES = 16 << 20;
 static const uintptr_t DRY_RUN_ADDRESS = 1 << 16;  // of scratch memory in a dry run: aligned, and not null
-// Up to here an upload travels inside the command buffer, so that the host need not wait: a batch of 64 x
-// 1024 tokens with its buckets takes 0.75 MiB.
+// Uploads of up to so many bytes are copied into the command buffer, so that the host need not wait: a batch
+// of 64 x 1024 tokens with its buckets takes 0.75 MiB.
 static const size_t INLINE_UPLOAD = 4 << 20;
 
 // The first memory type allowed by `bits` that has all of `wanted`; -1 if there is none.
@@ -295,7 +295,7 @@ static void refuse_while_recording(const LaunchPadState& s, const char* what) {
     if (s.recording) fail("%s cannot be recorded: do it before begin_recording or after end_recording", what);
 }
 
-// Whoever calls dry_run() would miss the effect. With compile_only, programs know that nothing is executed.
+// The caller of dry_run() would miss the effect. With compile_only, programs know that nothing is executed.
 static void refuse_in_dry_run(const LaunchPadState& s, const char* what) {
     if (s.dry && !s.options.compile_only) fail("%s: a dry run transfers nothing", what);
 }

@@ -285,7 +285,7 @@ void LaunchPad::finish_deferred(size_t keep) {
 void LaunchPad::reduce_unreduced() {
     const Unreduced result = std::exchange(state->unreduced, {});
     if (!result.value) return;
-    barrier();  // inside a group: for the GEMM, and for whoever reads the result
+    barrier();  // inside a group: after the GEMM, and before the kernel that reads the result
     result.reduce();
     barrier();
 }

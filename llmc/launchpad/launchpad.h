@@ -1,6 +1,6 @@
 // LaunchPad: the one object through which layers run GPU kernels.
 //
-// Host pointers are the currency: allocate() returns an address that the host can hold, offset and store, and
+// Layers pass host pointers: allocate() returns an address that the host can hold, offset and store, and
 // at() turns any address inside such memory into the device address that a kernel takes. One code path serves
 // three kinds of memory:
 //   unified  host and device see the same bytes (integrated GPUs, Apple, software devices); no copies
@@ -38,8 +38,8 @@ struct LaunchPadOptions {
     std::string device = "gpu";  // as choose_device() takes it; "auto" and "cpu" make no sense here
     MemoryMode memory = MemoryMode::automatic;
     bool validation = false;  // Khronos validation layer; also LAUNCHPAD_VALIDATION=1
-    bool print_pipelines =
-        false;  // the compiler's statistics of each kernel; also LAUNCHPAD_PRINT_PIPELINES=1
+    // Prints the compiler's statistics of each kernel; also LAUNCHPAD_PRINT_PIPELINES=1
+    bool print_pipelines = false;
     bool check_pointers = false;  // replay() checks recorded pointers; also LAUNCHPAD_CHECK_POINTERS=1
     // Starts the dispatches of a group last to first, so that a device that runs them one by one exposes a
     // dependency among them; also LAUNCHPAD_REVERSE_GROUPS=1
@@ -88,8 +88,8 @@ struct Limits {
     uint32_t shared_bytes = 0;    // shared memory of a workgroup
     uint32_t compute_units = 0;   // SMs (NVIDIA) or compute units; 0: the driver does not tell
     uint64_t max_allocation = 0;  // bytes of one allocate()
-    FragmentShape bf16_fragment,
-        fp16_fragment;  // operands of that type, fp32 accumulators (VK_KHR_cooperative_matrix)
+    // Operands of that type, fp32 accumulators (VK_KHR_cooperative_matrix)
+    FragmentShape bf16_fragment, fp16_fragment;
 
     // The fragments for operands of a storage type; none for float.
     template <class Real>
@@ -100,7 +100,7 @@ struct Limits {
     }
 };
 
-// The result of a split-K GEMM that nobody has reduced yet: see gemm/split_k.h.
+// The result of a split-K GEMM that is not reduced yet: see gemm/split_k.h.
 struct Unreduced {
     const void* value = nullptr;  // where the result belongs; null: there is none
     const float* partials = nullptr;
@@ -113,8 +113,8 @@ struct Unreduced {
 struct Needs {
     size_t scratch[NUM_SCRATCH_SLOTS] = {};                // bytes of each slot
     std::map<std::string, std::function<void()>> untuned;  // by name: measures a choice and keeps it
-    std::map<std::string, std::vector<uint32_t>>
-        kernels;  // specialization constants, by a key that names both
+    // Specialization constants, by a key that names kernel and constants
+    std::map<std::string, std::vector<uint32_t>> kernels;
 
     size_t scratch_bytes() const;
 };
@@ -125,8 +125,8 @@ struct CompiledKernel {
     uint32_t subgroup_size = 0;  // 0: not told
     std::string error;           // the driver's message; empty: it compiled
     double registers = -1, spills = -1, scratch_bytes = -1, shared_bytes = -1, code_bytes = -1;
-    double subgroups_per_unit =
-        -1;  // occupancy: subgroups that the registers let run at a time on a SIMD unit
+    // Occupancy: subgroups that the registers let run at a time on a SIMD unit
+    double subgroups_per_unit = -1;
     std::map<std::string, double> statistics;  // all, under the driver's names
 };
 

@@ -74,7 +74,7 @@ struct ChannelPanels {
     float* panel(int channel) const { return p + size_t(channel) * rows; }
 };
 
-// Fills the first `count` rows. Channels past hs stay undefined: they only reach columns that nobody reads.
+// Fills the first `count` rows. Channels past hs stay undefined: they only reach columns that are not read.
 template <class Real>
 static void pack_channels(const ChannelPanels& dst, const Real* src, size_t ld, int count, int hs) {
     for (int c = 0; c < hs; c += dst.nr)

@@ -1,5 +1,5 @@
 // GEMMs of the linear layers without cooperative matrices, and the bias gradients: the parts that
-// matmul.cpp chooses from. Everybody else includes matmul.h.
+// matmul.cpp chooses from. Other files include matmul.h.
 #pragma once
 #include "llmc/layers/matmul.h"
 
