@@ -3,8 +3,10 @@
 #include "llmc/run/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <thread>
 
 #include "llmc/base/error.h"
@@ -273,4 +275,15 @@ TEST(ReadWholeFile, AcceptsFilesUpToTheLimit) {
     EXPECT_EQ(read_whole_file(folder / "a", 5), "12345");
     const std::string message = message_of([&] { read_whole_file(folder / "a", 4); });
     EXPECT_NE(message.find("has 5 bytes, but such a file can have at most 4"), std::string::npos) << message;
+}
+
+// A pipe in the place of a file is an error at once; opening it would wait for another program.
+TEST(ReadWholeFile, DoesNotWaitForAPipe) {
+    TemporaryFolder folder;
+    const std::string pipe = folder / "options.toml";
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    const std::string message = message_of([&] { read_whole_file(pipe); });
+    EXPECT_NE(message.find("options.toml: it is not a regular file"), std::string::npos) << message;
+    EXPECT_EQ(append_to_file(pipe, "text"), 0u);
+    EXPECT_EQ(errno, ENXIO);
 }

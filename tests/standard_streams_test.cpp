@@ -18,14 +18,18 @@ static ProgramResult run_shell(const std::string& folder, const std::string& com
 
 // One line per program that prints something and succeeds.
 static std::vector<std::string> commands() {
-    return {"$BIN/eval -e " + bytes_model + " -i val.bin -m 1 --device cpu",
-            "$BIN/generate -e " + bytes_model + " --device cpu -n 2 text",
-            "$BIN/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 0 -v 0 --device cpu",
-            "$BIN/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 1 -v 0 --device cpu",
-            "$BIN/train_gpt2 --help",
-            "$BIN/eval --version",
-            "$BIN/prepare_data --help",
-            "$BIN/make_corpus --version"};
+    std::vector<std::string> all = {
+        "$BIN/eval -e " + bytes_model + " -i val.bin -m 1 --device cpu",
+        "$BIN/generate -e " + bytes_model + " --device cpu -n 2 text",
+        "$BIN/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 0 -v 0 --device cpu",
+        "$BIN/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 1 -v 0 --device cpu",
+        "$BIN/train_gpt2 --help",
+        "$BIN/eval --version",
+        "$BIN/prepare_data --help",
+        "$BIN/make_corpus --version"};
+    for (const std::string name : {"report", "compile_kernels"})  // built with the benchmarks
+        if (std::filesystem::exists(BINARY_DIR "/" + name)) all.push_back("$BIN/" + name + " --help");
+    return all;
 }
 
 TEST(StandardStreams, OutputThatCannotBeWrittenIsAnError) {

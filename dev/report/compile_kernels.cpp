@@ -16,6 +16,7 @@
 #include "dev/report/every_kernel.h"
 #include "llmc/base/precision.h"
 #include "llmc/program/command_line.h"
+#include "llmc/program/start_program.h"
 
 struct CompileOptions {
     std::string device = "gpu", model = "d12", precision = "all", kernels;
@@ -160,6 +161,7 @@ static void run(const CompileOptions& o) {
 }
 
 int main(int argc, char** argv) {
+    start_program(argv);
     CompileOptions o;
     CommandLine line("compile_kernels", "Build all kernels with a device's compiler, run none.");
     line.add("--device", o.device, "gpu, a number from train_gpt2 --list-devices, or part of a name");

@@ -23,6 +23,7 @@
 #include "llmc/launchpad/device.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
+#include "llmc/program/start_program.h"
 
 namespace fs = std::filesystem;
 
@@ -219,6 +220,7 @@ static void add_options(CLI::App& app, Options& o) {
 }
 
 int main(int argc, char** argv) {
+    start_program(argv);
     Options options;
     CommandLine line("report", "Measures the performance of this machine and writes a report page.");
     add_options(*line.app, options);

@@ -85,8 +85,8 @@ static struct stat status_of(const File& file, const std::string& path) {
     return status;
 }
 
-File open_to_read(const std::string& path) {
-    const int descriptor = open_place(path, O_RDONLY);
+static File open_with(const std::string& path, int flags) {
+    const int descriptor = open_place(path, flags);
     if (descriptor < 0) fail("cannot open %s: %s", path.c_str(), strerror(errno));
     File file(fdopen(descriptor, "rb"));
     if (!file) {
@@ -98,10 +98,17 @@ File open_to_read(const std::string& path) {
     return file;
 }
 
+File open_stream(const std::string& path) { return open_with(path, O_RDONLY); }
+
+File open_to_read(const std::string& path) {
+    File file = open_with(path, O_RDONLY | O_NONBLOCK);  // or a pipe would wait here for its writer
+    if (!S_ISREG(status_of(file, path).st_mode))
+        fail("cannot read %s: it is not a regular file", path.c_str());
+    return file;
+}
+
 uint64_t size_of(const File& file, const std::string& path) {
-    struct stat status = status_of(file, path);
-    if (!S_ISREG(status.st_mode)) fail("cannot read %s: it is not a regular file", path.c_str());
-    return uint64_t(status.st_size);
+    return uint64_t(status_of(file, path).st_size);
 }
 
 std::string read_whole_file(const std::string& path, uint64_t limit) {
@@ -222,7 +229,8 @@ void write_whole_file(const std::string& path, std::initializer_list<std::string
 }
 
 size_t append_to_file(const std::string& path, std::string_view bytes) {
-    const int descriptor = open_place(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    // not blocking: a pipe without a reader is an error, not a reason to wait
+    const int descriptor = open_place(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK, 0666);
     if (descriptor < 0) return 0;
     const size_t done = write_bytes(descriptor, bytes);
     const int error = errno;

@@ -36,10 +36,13 @@ struct FileCloser {
 };
 using File = std::unique_ptr<FILE, FileCloser>;
 
-// Opens a file for reading. Error if it is missing, unreadable or a directory.
+// Opens a regular file for reading. Error if it is missing, unreadable, a directory, a pipe or a device.
 File open_to_read(const std::string& path);
 
-// Size in bytes of an open regular file. Error for pipes and devices, whose size is unknown.
+// The same, also for pipes and devices, whose size is unknown.
+File open_stream(const std::string& path);
+
+// Size in bytes of an open regular file.
 uint64_t size_of(const File& file, const std::string& path);
 
 // Reads the whole file. Error if it cannot be read or is larger than `limit` bytes.

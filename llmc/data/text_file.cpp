@@ -124,7 +124,7 @@ static bool has_skippable_frame(std::string_view start) {
 // --- the file ---
 
 TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input" : name) {
-    file = name == "-" ? File(fdopen(dup(STDIN_FILENO), "rb")) : open_to_read(name);
+    file = name == "-" ? File(fdopen(dup(STDIN_FILENO), "rb")) : open_stream(name);
     if (!file) fail("cannot read standard input: it is closed");
     start.resize(start_bytes);
     start.resize(read_raw(start.data(), start.size()));
