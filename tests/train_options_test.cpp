@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 
+#include "llmc/cpu/simd.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -118,6 +121,35 @@ TEST(TrainOptions, ThreadsOfTheCpu) {
     EXPECT_EQ(parse({"-i", "a"}).threads, 0);
     EXPECT_THROW(parse({"-i", "a", "--threads", "-1"}), Error);
     EXPECT_THROW(parse({"-i", "a", "--threads", "1025"}), Error);
+}
+
+static std::string lowest_simd_name() { return simd_option_names(SIMD_BASE).substr(strlen("auto, ")); }
+
+// The names of levels that the CPU has are accepted; unknown names and other levels are refused.
+TEST(TrainOptions, InstructionSetOfTheCpu) {
+    parse({"-i", "a", "--simd", lowest_simd_name()});
+    EXPECT_EQ(simd_level(), SIMD_BASE);
+    parse({"-i", "a", "--simd", "auto"});
+    EXPECT_EQ(simd_level(), best_simd_level());
+    EXPECT_THROW(parse({"-i", "a", "--simd", "avx9"}), Error);
+    EXPECT_THROW(parse({"-i", "a", "--simd", ""}), Error);
+    EXPECT_EQ(simd_level(), best_simd_level());
+    unsetenv("LLMC_SIMD");
+#if defined(__x86_64__)
+    if (best_simd_level() >= SIMD_AMX) return;
+    const std::string message = refusal({"-i", "a", "--simd", "amx"});
+    EXPECT_NE(message.find("--simd: this CPU lacks amx; it has auto, sse2"), std::string::npos) << message;
+#endif
+}
+
+TEST(TrainOptions, InstructionSetFromTheEnvironment) {
+    setenv("LLMC_SIMD", lowest_simd_name().c_str(), 1);
+    parse({"-i", "a"});
+    EXPECT_EQ(simd_level(), SIMD_BASE);
+    parse({"-i", "a", "--simd", "auto"});
+    EXPECT_EQ(simd_level(), best_simd_level());
+    EXPECT_STREQ(getenv("LLMC_SIMD"), "auto");  // for programs that this one starts
+    unsetenv("LLMC_SIMD");
 }
 
 // Once on, it stays on in resumed runs until it is turned off.

@@ -366,6 +366,7 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--beta2", "1"}, {"--beta2: 1 is not 0 to 0.999999"}},
     };
     for (const Case& c : cases) expect_refused(trainer("my", c.options), c.parts);
+    expect_refused({bin("eval"), "--simd", "avx9"}, {"--simd: avx9 is none of auto, "});
     expect_refused({bin("generate"), "--tempratur", "3"}, {"did you mean --temperature?"});
     expect_refused({bin("eval"), "-e", "d6", "-b", "0"}, {"--batch-size: 0 is not 1 to 1048576"});
     expect_refused({bin("prepare_data"), "--val-tokens", "-1"}, {"--val-tokens: -1 is not at least 0"});
@@ -379,7 +380,7 @@ TEST_F(Journey, EveryProgramHasTheUsualOptions) {
         const ProgramResult help = run_program({bin(name), "-h"});
         EXPECT_EQ(help.status, 0) << name << help.err;
         EXPECT_EQ(run_program({bin(name), "--help"}).out, help.out) << name;
-        for (const char* option : {"--help", "--version", "--threads"})
+        for (const char* option : {"--help", "--version", "--threads", "--simd"})
             EXPECT_TRUE(contains(help.out, option)) << name << option;
         EXPECT_FALSE(contains(help.out, "NONNEGATIVE")) << name;
         EXPECT_TRUE(contains(run_program({bin(name), "--version"}).out, "commit")) << name;

@@ -19,6 +19,7 @@
 #include "llmc/measure/peak_cpu.h"
 #include "llmc/model/gpt2_update.h"
 #include "llmc/model/initialize.h"
+#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/program/version.h"
 
@@ -212,6 +213,7 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--threads", o.threads, "number of threads (default: OMP_NUM_THREADS, or all cores)")
         ->check(positive);
+    add_simd_option(app);
     app.add_option("-x,--steps", o.steps, "steps to time")->check(positive)->capture_default_str();
     try {
         app.parse(argc, argv);

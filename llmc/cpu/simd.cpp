@@ -50,6 +50,44 @@ SimdLevel simd_level() { return chosen < 0 ? best_simd_level() : SimdLevel(chose
 
 void choose_simd_level(SimdLevel level) { chosen = level; }
 
+struct OptionName {
+    const char* name;
+    SimdLevel level;
+};
+#if defined(__x86_64__)
+static const OptionName option_names[] = {{"sse2", SIMD_BASE},
+                                          {"avx2", SIMD_AVX2},
+                                          {"avx512", SIMD_AVX512},
+                                          {"avx512-bf16", SIMD_BF16},
+                                          {"amx", SIMD_AMX}};
+#elif defined(__aarch64__)
+static const OptionName option_names[] = {{"neon", SIMD_BASE}, {"neon-bf16", SIMD_BF16}};
+#else
+static const OptionName option_names[] = {{"base", SIMD_BASE}};
+#endif
+
+std::string simd_option_names(SimdLevel highest) {
+    std::string names = "auto";
+    for (const OptionName& option : option_names)
+        if (option.level <= highest) names += std::string(", ") + option.name;
+    return names;
+}
+
+std::string choose_simd_by_name(const std::string& name) {
+    if (name == "auto") {
+        choose_simd_level(best_simd_level());
+        return "";
+    }
+    for (const OptionName& option : option_names) {
+        if (name != option.name) continue;
+        if (option.level > best_simd_level())
+            return "this CPU lacks " + name + "; it has " + simd_option_names(best_simd_level());
+        choose_simd_level(option.level);
+        return "";
+    }
+    return name + " is none of " + simd_option_names(SIMD_AMX);
+}
+
 const char* simd_level_name(SimdLevel level) {
 #if defined(__x86_64__)
     const char* names[] = {"SSE2", "AVX2", "AVX-512", "AVX-512 BF16", "AMX"};

@@ -1,5 +1,6 @@
 // Support for several instruction sets in one program, selected at run time.
 #pragma once
+#include <string>
 
 // SIMD_CLONES before a function compiles it for AVX-512, AVX2 and the base instruction set; the program
 // selects one clone when it starts. One binary then runs on any x86-64 CPU and is fast on recent ones. The
@@ -35,5 +36,12 @@ const char* simd_level_name(SimdLevel level);
 // The level that GEMMs use: the best one, unless choose_simd_level() selected another.
 SimdLevel simd_level();
 
-// For tests, which run at every level. A level that the CPU lacks crashes the program at the next GEMM.
+// A level that the CPU lacks crashes the program at the next GEMM.
 void choose_simd_level(SimdLevel level);
+
+// The names that --simd takes on this platform, lowest first, of levels up to `highest`: "auto, sse2, avx2".
+std::string simd_option_names(SimdLevel highest);
+
+// Selects the level with this option name; "auto" is the best one. Returns an empty string, or why it cannot:
+// no level has this name, or the CPU lacks it.
+std::string choose_simd_by_name(const std::string& name);

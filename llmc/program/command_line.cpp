@@ -17,6 +17,7 @@ CommandLine::CommandLine(const char* program, const char* description)
     app->set_version_flag("--version", version_text(program));
     app->add_option("--threads", *threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
         ->check(between(0, 1024));
+    add_simd_option(*app);
 }
 
 CommandLine::CommandLine(std::shared_ptr<CLI::App> subcommand) : app(std::move(subcommand)) {}
@@ -51,7 +52,7 @@ void CommandLine::require(const char* name) { app->get_option(name)->required();
 
 CommandLine CommandLine::add_subcommand(const char* name, const char* description) {
     CLI::App* subcommand = app->add_subcommand(name, description);
-    subcommand->fallthrough();  // --threads and --version may follow it
+    subcommand->fallthrough();  // --threads, --simd and --version may follow it
     return CommandLine(std::shared_ptr<CLI::App>(app, subcommand));
 }
 

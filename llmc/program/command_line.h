@@ -12,7 +12,7 @@ class App;
 }
 
 struct CommandLine {
-    // Has --help, --version, which prints version_text(program), and --threads.
+    // Has --help, --version, which prints version_text(program), --threads and --simd.
     CommandLine(const char* program, const char* description);
 
     // Options, and positional arguments if the name has no dashes. Counts must not be negative.

@@ -1,7 +1,27 @@
 #include "llmc/program/option_checks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
+
+#include "llmc/cpu/simd.h"
+
+CLI::Option* add_simd_option(CLI::App& app) {
+    const CLI::Validator check(
+        [](std::string& name) {
+            const std::string problem = choose_simd_by_name(name);
+            if (problem.empty()) setenv("LLMC_SIMD", name.c_str(), 1);
+            return problem;
+        },
+        "");
+    const std::string help =
+        "instruction set of the CPU's GEMMs and attention: " + simd_option_names(SIMD_AMX);
+    return app
+        .add_option_function<std::string>(
+            "--simd", [](const std::string&) {}, help)
+        ->check(check)
+        ->envname("LLMC_SIMD");
+}
 
 // Insertions, deletions and replacements that turn one word into the other.
 static size_t edit_distance(const std::string& a, const std::string& b) {

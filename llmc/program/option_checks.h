@@ -26,6 +26,10 @@ inline CLI::Validator at_least(int least) {
     return number_check(least, 1 << 30, format_string("at least %d", least));
 }
 
+// --simd, or the environment variable LLMC_SIMD. It takes effect while the command line is parsed, and sets
+// the variable for programs that this one starts.
+CLI::Option* add_simd_option(CLI::App& app);
+
 // 0 or 1. CLI11 itself takes any number for a bool.
 inline CLI::Validator zero_or_one() {
     return CLI::IsMember({"0", "1", "false", "true"}).description("0 or 1");

@@ -220,6 +220,7 @@ static void add_device_options(CLI::App& app, Options& o) {
     app.add_option("--threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
         ->check(between(0, 1024))
         ->configurable(false);
+    add_simd_option(app)->configurable(false);
     app.add_option("--precision", o.precision,
                    "storage type of parameters, gradients and activations: fp32, bf16 or fp16")
         ->check(CLI::IsMember(precision_names()))
