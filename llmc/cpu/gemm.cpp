@@ -225,8 +225,8 @@ struct Region {
 // With `accumulate`, first adds dst to the tile. A separate loop avoids that loads wait for stores whose
 // addresses may alias.
 template <class Real>
-static inline __attribute__((always_inline)) void store_columns(Real* dst, size_t ld, float* tile, int nr,
-                                                                int rows, int columns, bool accumulate) {
+static SIMD_INLINE void store_columns(Real* dst, size_t ld, float* tile, int nr, int rows, int columns,
+                                      bool accumulate) {
     if (accumulate)
         for (int i = 0; i < rows; i++)
 #pragma omp simd
@@ -237,8 +237,8 @@ static inline __attribute__((always_inline)) void store_columns(Real* dst, size_
 }
 // Constant column counts are faster.
 template <class Real>
-static inline void store_rows(Real* dst, size_t ld, float* tile, int nr, const Region& part,
-                              bool accumulate) {
+static SIMD_INLINE void store_rows(Real* dst, size_t ld, float* tile, int nr, const Region& part,
+                                   bool accumulate) {
     if (part.columns == 32) return store_columns(dst, ld, tile, nr, part.rows, 32, accumulate);
     if (part.columns == 12) return store_columns(dst, ld, tile, nr, part.rows, 12, accumulate);
     if (part.columns == 16) return store_columns(dst, ld, tile, nr, part.rows, 16, accumulate);
@@ -433,7 +433,7 @@ static const int DOT_ROWS = 4;
 
 // sums[i] = row i of a times b, for DOT_ROWS rows. Rows past `rows` repeat the last one.
 template <class Real>
-static inline void dot_rows(float* sums, const Real* a, size_t ld, const float* b, int rows, size_t K) {
+static SIMD_INLINE void dot_rows(float* sums, const Real* a, size_t ld, const float* b, int rows, size_t K) {
     const Real *a0 = a, *a1 = a + size_t(std::min(1, rows - 1)) * ld,
                *a2 = a + size_t(std::min(2, rows - 1)) * ld, *a3 = a + size_t(std::min(3, rows - 1)) * ld;
     float sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;

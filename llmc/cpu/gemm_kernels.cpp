@@ -15,7 +15,7 @@
 // A micro-kernel of MR rows by NV vectors, which occupies MR * NV + NV + 1 registers. The loops over rows and
 // vectors must be fully unrolled to keep the accumulators in registers. One pointer serves three rows of a.
 template <class Vector, int MR, int NV>
-__attribute__((always_inline)) inline void multiply_micro_panels(float* tile, const KernelInput& in) {
+SIMD_INLINE void multiply_micro_panels(float* tile, const KernelInput& in) {
     constexpr int width = sizeof(Vector) / sizeof(float), POINTERS = (MR + 2) / 3;
     Vector acc[MR][NV] = {};
     if (in.add)
@@ -28,7 +28,8 @@ __attribute__((always_inline)) inline void multiply_micro_panels(float* tile, co
     const char* a[POINTERS];
 #pragma GCC unroll 16
     for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
-    for (int u = 0; u < in.units; u++, b += NV * width) {
+    const float* const end = b + size_t(in.units) * NV * width;
+    do {  // not a loop that may be skipped: g++ would pass all accumulators through memory after it
         Vector row[NV];
 #pragma GCC unroll 4
         for (int j = 0; j < NV; j++) memcpy(&row[j], b + j * width, sizeof(Vector));
@@ -41,7 +42,8 @@ __attribute__((always_inline)) inline void multiply_micro_panels(float* tile, co
         }
 #pragma GCC unroll 16
         for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
-    }
+        b += NV * width;
+    } while (b != end);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++)
 #pragma GCC unroll 4
@@ -223,7 +225,7 @@ const KernelSet& best_kernels() {
 #endif
 
 template <class Real>
-static inline void copy_rows(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int n) {
+static SIMD_INLINE void copy_rows(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int n) {
     for (int i = 0; i < rows; i++, dst += dst_ld, src += ld)
 #pragma omp simd
         for (int j = 0; j < n; j++) dst[j] = float(src[j]);

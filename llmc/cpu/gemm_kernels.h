@@ -19,7 +19,7 @@ struct KernelInput {
     const char* a;         // floats, or pairs of bf16
     size_t a_row, a_unit;  // bytes
     const float* b;
-    int units;
+    int units;  // at least one
     bool add;
 };
 using MicroKernel = void(float* tile, const KernelInput& in);
@@ -73,12 +73,12 @@ void copy_to_floats(float* dst, size_t dst_ld, const bf16* src, size_t ld, int r
 void copy_to_floats(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n);
 
 // Loads four consecutive elements as floats.
-static inline Float4 load4(const float* x) {
+static SIMD_INLINE Float4 load4(const float* x) {
     Float4 v;
     memcpy(&v, x, sizeof v);
     return v;
 }
-static inline Float4 load4(const bf16* x) {
+static SIMD_INLINE Float4 load4(const bf16* x) {
     typedef uint16_t Half4 __attribute__((vector_size(8)));
     Half4 bits;
     memcpy(&bits, x, sizeof bits);
@@ -89,12 +89,12 @@ static inline Float4 load4(const bf16* x) {
     return v;
 }
 template <class Real>
-static inline Float4 load4(const Real* x) {
+static SIMD_INLINE Float4 load4(const Real* x) {
     return Float4{float(x[0]), float(x[1]), float(x[2]), float(x[3])};
 }
 
 // Transposes a 4 x 4 block, given as four rows, into dst with leading dimension dst_ld.
-static inline void transpose4(float* dst, size_t dst_ld, const Float4 r[4]) {
+static SIMD_INLINE void transpose4(float* dst, size_t dst_ld, const Float4 r[4]) {
     const Float4 lo01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
                  hi01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
     const Float4 lo23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),

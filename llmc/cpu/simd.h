@@ -13,6 +13,10 @@
 #define SIMD_CLONES
 #endif
 
+// SIMD_INLINE declares a function that clones call. It is compiled for the clone's instructions only if it is
+// inlined into it; a mere `inline` leaves that to the compiler, which then compiles it for the base set.
+#define SIMD_INLINE inline __attribute__((always_inline))
+
 // Vectors of floats. Plain arithmetic on them compiles to the widest instructions of the function's target.
 // Load and store them with memcpy, which assumes neither alignment nor aliasing.
 typedef float Float4 __attribute__((vector_size(16)));

@@ -22,7 +22,7 @@ AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, i
 
 // Updates a chunk of a tensor, whose element indices all have the same upper 32 bits.
 template <class Real, bool has_master>
-static inline void update_chunk(AdamWUpdate<Real> p, AdamWStep s, float scale) {
+static SIMD_INLINE void update_chunk(AdamWUpdate<Real> p, AdamWStep s, float scale) {
     const uint32_t key = hash(s.seed ^ uint32_t(p.first >> 32)), first = uint32_t(p.first);
     const int n = int(p.n);
 #pragma omp simd

@@ -19,7 +19,7 @@ struct Keys {
 
 // out (hs) of one head of one row with query q (hs). scores (keys.count) is scratch.
 template <class Real>
-static inline void attend(Real* out, float* scores, const Real* q, const Keys<Real>& keys, int hs) {
+static SIMD_INLINE void attend(Real* out, float* scores, const Real* q, const Keys<Real>& keys, int hs) {
     float query[128], accumulators[128] = {};
     const float scale = 1.0f / std::sqrt(float(hs));
     for (int c = 0; c < hs; c++) query[c] = float(q[c]) * scale;

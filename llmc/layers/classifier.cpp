@@ -36,26 +36,21 @@ SIMD_CLONES static float exponentiate(float* powers, const float* x, int n, floa
 
 // A loop of its own: the order of sums in the loops above must not depend on the storage type.
 template <class Real>
-static inline void convert_all(float* to, const Real* from, int n) {
+static SIMD_INLINE void convert_all(float* to, const Real* from, int n) {
 #pragma omp simd
     for (int i = 0; i < n; i++) to[i] = float(from[i]);
 }
 SIMD_CLONES static void convert(float* to, const bf16* from, int n) { convert_all(to, from, n); }
 SIMD_CLONES static void convert(float* to, const fp16* from, int n) { convert_all(to, from, n); }
 
-template <class Real>
-static inline void scale_all(Real* to, const float* from, int n, float factor) {
-#pragma omp simd
-    for (int i = 0; i < n; i++) to[i] = round_to<Real>(from[i] * factor);
-}
 SIMD_CLONES static void scale(float* to, const float* from, int n, float factor) {
-    scale_all(to, from, n, factor);
+    store_scaled(to, from, n, factor);
 }
 SIMD_CLONES static void scale(bf16* to, const float* from, int n, float factor) {
-    scale_all(to, from, n, factor);
+    store_scaled(to, from, n, factor);
 }
 SIMD_CLONES static void scale(fp16* to, const float* from, int n, float factor) {
-    scale_all(to, from, n, factor);
+    store_scaled(to, from, n, factor);
 }
 
 // A row is processed in tiles of this many logits, which stay in L1.

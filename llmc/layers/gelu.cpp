@@ -19,14 +19,14 @@ static const float SCALE = 0.7978845608f, CUBE = 0.044715f;  // sqrt(2/pi), and 
 struct GeluParts {
     float exponential, sigmoid;
 };
-static inline GeluParts gelu_parts(float x, float xx) {
+static SIMD_INLINE GeluParts gelu_parts(float x, float xx) {
     const float u = x * (SCALE + SCALE * CUBE * xx), e = exp_fast(-2 * std::abs(u));
     return {e, (u < 0 ? e : 1) / (1 + e)};
 }
-static inline float capped_square(float x) { return x * x < 100 ? x * x : 100; }
+static SIMD_INLINE float capped_square(float x) { return x * x < 100 ? x * x : 100; }
 
 template <class Real>
-static inline void gelu_values(Real* out, const Real* inp, size_t n) {
+static SIMD_INLINE void gelu_values(Real* out, const Real* inp, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         const float x = float(inp[i]);
@@ -35,7 +35,7 @@ static inline void gelu_values(Real* out, const Real* inp, size_t n) {
 }
 
 template <class Real>
-static inline void gelu_slopes(Real* dinp, const Real* inp, const Real* dout, size_t n) {
+static SIMD_INLINE void gelu_slopes(Real* dinp, const Real* inp, const Real* dout, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         const float x = float(inp[i]), xx = capped_square(x);

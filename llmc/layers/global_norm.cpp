@@ -14,7 +14,7 @@
 static const size_t CHUNK = 16384;  // elements per partial sum; a multiple of 8
 
 template <class Real>
-static inline double squares_of(const Real* x, size_t n) {
+static SIMD_INLINE double squares_of(const Real* x, size_t n) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < n; i++) sum += double(float(x[i])) * double(float(x[i]));

@@ -12,8 +12,8 @@
 #include "shaders/args.h"
 
 template <class Real>
-static inline void normalize_row(Real* y, float* mean, float* rstd, const Real* x, const Real* weight,
-                                 const Real* bias, int C) {
+static SIMD_INLINE void normalize_row(Real* y, float* mean, float* rstd, const Real* x, const Real* weight,
+                                      const Real* bias, int C) {
     float sum = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
     for (int c = 0; c < C; c++) sum += float(x[c]);
@@ -68,7 +68,7 @@ struct BackwardRow {
 };
 
 template <class Real>
-static inline void backward_row(const BackwardRow<Real>& row) {
+static SIMD_INLINE void backward_row(const BackwardRow<Real>& row) {
     // Local copies: the compiler need not reload them after each store.
     Real* dinp = row.dinp;
     float *dweight = row.dweight, *dbias = row.dbias;

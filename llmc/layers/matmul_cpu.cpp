@@ -50,8 +50,7 @@ static const int DBIAS_COLUMNS = 64;
 
 // dbias += column sums of dout (num_rows, n), with n at most DBIAS_COLUMNS.
 template <class Real>
-static inline __attribute__((always_inline)) void sum_columns(Real* dbias, const Real* dout, int num_rows,
-                                                              size_t ld, int n) {
+static SIMD_INLINE void sum_columns(Real* dbias, const Real* dout, int num_rows, size_t ld, int n) {
     float sums[DBIAS_COLUMNS] = {};
     for (int row = 0; row < num_rows; row++, dout += ld)
 #pragma omp simd
@@ -60,8 +59,7 @@ static inline __attribute__((always_inline)) void sum_columns(Real* dbias, const
 }
 // A constant column count keeps the accumulators in registers.
 template <class Real>
-static inline __attribute__((always_inline)) void sum_column_block(Real* dbias, const Real* dout,
-                                                                   int num_rows, size_t ld, int n) {
+static SIMD_INLINE void sum_column_block(Real* dbias, const Real* dout, int num_rows, size_t ld, int n) {
     if (n == DBIAS_COLUMNS) return sum_columns(dbias, dout, num_rows, ld, DBIAS_COLUMNS);
     sum_columns(dbias, dout, num_rows, ld, n);
 }

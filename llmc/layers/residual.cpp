@@ -14,7 +14,7 @@
 #include "shaders/args.h"
 
 template <class Real>
-static inline void add(Real* out, const Real* inp1, const Real* inp2, size_t n) {
+static SIMD_INLINE void add(Real* out, const Real* inp1, const Real* inp2, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) out[i] = round_to<Real>(float(inp1[i]) + float(inp2[i]));
 }
@@ -203,7 +203,7 @@ struct Mask {
 };
 
 template <class Real>
-static inline void drop(Real* out, const Real* inp, size_t n, Mask m) {
+static SIMD_INLINE void drop(Real* out, const Real* inp, size_t n, Mask m) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         const uint32_t bits = hash(hash((m.first + uint32_t(i)) ^ m.inner_key) ^ m.outer_key);
