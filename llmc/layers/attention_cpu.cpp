@@ -5,7 +5,9 @@
 // file.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/gemm_kernels.h"
@@ -74,64 +76,117 @@ struct ChannelPanels {
     float* panel(int channel) const { return p + size_t(channel) * rows; }
 };
 
+// Calls run(width), where width is nr as a constant: loops over a constant number of columns are much faster.
+template <class Run>
+static SIMD_INLINE void with_constant(int nr, const Run& run) {
+    if (nr == 32) return run(std::integral_constant<int, 32>());
+    if (nr == 16) return run(std::integral_constant<int, 16>());
+    if (nr == 12) return run(std::integral_constant<int, 12>());
+    run(std::integral_constant<int, 8>());
+}
+
 // Fills the first `count` rows. Channels past hs stay undefined: they only reach columns that are not read.
 template <class Real>
-static void pack_channels(const ChannelPanels& dst, const Real* src, size_t ld, int count, int hs) {
-    for (int c = 0; c < hs; c += dst.nr)
-        copy_to_floats(dst.panel(c), dst.nr, src + c, ld, count, std::min(dst.nr, hs - c));
-}
-
-template <class Real>
-static inline void store_all(Real* dst, const float* src, int n, float factor) {
+static SIMD_INLINE void pack_all(const ChannelPanels& dst, const Real* src, size_t ld, int count, int hs) {
+    with_constant(
+        dst.nr, [&](auto width) __attribute__((always_inline)) {
+            constexpr int NR = width;
+            for (int i = 0; i < count; i++, src += ld) {
+                int c = 0;
+                for (; c + NR <= hs; c += NR) {
+                    float* to = dst.panel(c) + size_t(i) * NR;
 #pragma omp simd
-    for (int i = 0; i < n; i++) dst[i] = round_to<Real>(src[i] * factor);
+                    for (int j = 0; j < NR; j++) to[j] = float(src[c + j]);
+                }
+                for (float* to = dst.panel(c) + size_t(i) * NR; c < hs; c++) *to++ = float(src[c]);
+            }
+        });
 }
-SIMD_CLONES static void store(float* dst, const float* src, int n, float factor) {
-    store_all(dst, src, n, factor);
+SIMD_CLONES static void pack_channels(const ChannelPanels& dst, const float* src, size_t ld, int count,
+                                      int hs) {
+    pack_all(dst, src, ld, count, hs);
 }
-SIMD_CLONES static void store(bf16* dst, const float* src, int n, float factor) {
-    store_all(dst, src, n, factor);
+SIMD_CLONES static void pack_channels(const ChannelPanels& dst, const bf16* src, size_t ld, int count,
+                                      int hs) {
+    pack_all(dst, src, ld, count, hs);
 }
-SIMD_CLONES static void store(fp16* dst, const float* src, int n, float factor) {
-    store_all(dst, src, n, factor);
+SIMD_CLONES static void pack_channels(const ChannelPanels& dst, const fp16* src, size_t ld, int count,
+                                      int hs) {
+    pack_all(dst, src, ld, count, hs);
 }
 
-// dst (count, hs) = the first `count` rows of src, times factor.
+// dst (count, hs) = the first `count` rows of src, row i times factors[i].
 template <class Real>
-static void unpack_channels(Real* dst, size_t ld, const ChannelPanels& src, int count, int hs, float factor) {
-    for (int i = 0; i < count; i++)
-        for (int c = 0; c < hs; c += src.nr)
-            store(dst + i * ld + c, src.panel(c) + size_t(i) * src.nr, std::min(src.nr, hs - c), factor);
+static SIMD_INLINE void unpack_all(Real* dst, size_t ld, const ChannelPanels& src, int count, int hs,
+                                   const float* factors) {
+    with_constant(
+        src.nr, [&](auto width) __attribute__((always_inline)) {
+            constexpr int NR = width;
+            for (int i = 0; i < count; i++, dst += ld)
+                for (int c = 0; c < hs; c += NR) {
+                    const float* from = src.panel(c) + size_t(i) * NR;
+                    if (c + NR <= hs)
+                        store_scaled(dst + c, from, NR, factors[i]);
+                    else
+                        store_scaled(dst + c, from, hs - c, factors[i]);
+                }
+        });
+}
+SIMD_CLONES static void unpack_channels(float* dst, size_t ld, const ChannelPanels& src, int count, int hs,
+                                        const float* factors) {
+    unpack_all(dst, ld, src, count, hs, factors);
+}
+SIMD_CLONES static void unpack_channels(bf16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
+                                        const float* factors) {
+    unpack_all(dst, ld, src, count, hs, factors);
+}
+SIMD_CLONES static void unpack_channels(fp16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
+                                        const float* factors) {
+    unpack_all(dst, ld, src, count, hs, factors);
 }
 
 // One step of the online softmax for NR queries. scores (keys, NR) become exp(score - maximum), where maximum
 // is the running maximum; `sum` is the running sum; previous accumulators must be multiplied by `factor`.
-template <int NR>
-static inline __attribute__((always_inline)) void softmax_columns(float* scores, int keys, float* maximum,
-                                                                  float* sum, float* factor) {
-    float m[NR], s[NR];
-    for (int i = 0; i < NR; i++) m[i] = maximum[i];
+// The NR queries are NV vectors, which stay in registers.
+template <class Vector, int NV>
+static SIMD_INLINE void softmax_columns(float* scores, int keys, float* maximum, float* sum, float* factor) {
+    constexpr int width = sizeof(Vector) / sizeof(float);
+    Vector m[NV], s[NV], x;
+    memcpy(m, maximum, sizeof m);
+    memcpy(s, sum, sizeof s);
     for (int j = 0; j < keys; j++)
-        for (int i = 0; i < NR; i++) m[i] = m[i] < scores[j * NR + i] ? scores[j * NR + i] : m[i];
-    for (int i = 0; i < NR; i++) {
-        factor[i] = exp_fast(maximum[i] - m[i]);
-        maximum[i] = m[i];
-        s[i] = sum[i] * factor[i];
-    }
-    for (int j = 0; j < keys; j++)
-        for (int i = 0; i < NR; i++) {
-            const float p = exp_fast(scores[j * NR + i] - m[i]);
-            scores[j * NR + i] = p;
-            s[i] += p;
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++) {
+            memcpy(&x, scores + (j * NV + v) * width, sizeof x);
+            m[v] = m[v] < x ? x : m[v];
         }
-    for (int i = 0; i < NR; i++) sum[i] = s[i];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) {
+        memcpy(&x, maximum + v * width, sizeof x);
+        x -= m[v];
+        exp_fast_vector(x);
+        s[v] *= x;
+        memcpy(factor + v * width, &x, sizeof x);
+    }
+    memcpy(maximum, m, sizeof m);
+    for (int j = 0; j < keys; j++)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++) {
+            float* p = scores + (j * NV + v) * width;
+            memcpy(&x, p, sizeof x);
+            x -= m[v];
+            exp_fast_vector(x);
+            memcpy(p, &x, sizeof x);
+            s[v] += x;
+        }
+    memcpy(sum, s, sizeof s);
 }
 SIMD_CLONES static void softmax_step(float* scores, int keys, int nr, float* maximum, float* sum,
                                      float* factor) {
-    if (nr == 32) return softmax_columns<32>(scores, keys, maximum, sum, factor);
-    if (nr == 16) return softmax_columns<16>(scores, keys, maximum, sum, factor);
-    if (nr == 12) return softmax_columns<12>(scores, keys, maximum, sum, factor);
-    softmax_columns<8>(scores, keys, maximum, sum, factor);
+    if (nr == 32) return softmax_columns<Float16, 2>(scores, keys, maximum, sum, factor);
+    if (nr == 16) return softmax_columns<Float8, 2>(scores, keys, maximum, sum, factor);
+    if (nr == 12) return softmax_columns<Float4, 3>(scores, keys, maximum, sum, factor);
+    softmax_columns<Float4, 2>(scores, keys, maximum, sum, factor);
 }
 
 SIMD_CLONES static void scale_rows(float* rows, int nr, const float* factor) {
@@ -190,7 +245,11 @@ static void attend(const KernelSet& set, const QueryPanel& panel, float* scores,
     for (int c = 0; c < hs; c += nr) {
         float* accumulators = panel.accumulators.panel(c);
         if (add) scale_rows(accumulators, nr, panel.factor);
-        multiply(set, accumulators, by_columns(scores, nr, block.values.panel(c), visible, add), nr);
+        KernelInput in = by_columns(scores, nr, block.values.panel(c), visible, add);
+        for (int i = 0; i < nr; i += set.mr, in.a += set.mr * in.a_row) {
+            in.units = std::min(visible, panel.first + i + set.mr - block.first);  // keys that the rows see
+            kernel_for(set, std::min(set.mr, nr - i))(accumulators + size_t(i) * nr, in);
+        }
     }
 }
 
@@ -227,14 +286,14 @@ static void forward_block(const KernelSet& set, const ForwardHead<Real>& head, i
         pack_channels(s.block.values, head.qkv + key * stride + 2 * C, stride, s.block.count, hs);
         for (int i = 0; i < panels; i++) attend(set, s.panel[i], s.scores, s.block, hs);
     }
-    for (const QueryPanel& panel : std::span(s.panel, panels))
+    for (const QueryPanel& panel : std::span(s.panel, panels)) {
         for (int i = 0; i < panel.count; i++) {
-            const int row = panel.first + i;
-            ChannelPanels accumulators = panel.accumulators;
-            accumulators.p += size_t(i) * nr;
-            unpack_channels(head.out + size_t(row) * C, C, accumulators, 1, hs, 1.0f / panel.sum[i]);
-            head.lse[row] = panel.maximum[i] + std::log(panel.sum[i]);
+            panel.factor[i] = 1.0f / panel.sum[i];
+            head.lse[panel.first + i] = panel.maximum[i] + std::log(panel.sum[i]);
         }
+        unpack_channels(head.out + size_t(panel.first) * C, C, panel.accumulators, panel.count, hs,
+                        panel.factor);
+    }
 }
 
 // The work of `gemms` GEMMs between all queries and the keys that each of them sees.
@@ -267,16 +326,21 @@ void attention_forward_cpu(const AttentionForward<Real>& p) {
 SIMD_CLONES
 static void probability_step(float* scores, float* dscores, const float* lse, const float* delta, int rows,
                              int nr, int visible) {
-    for (int i = 0; i < rows; i++) {
-        float *p = scores + i * nr, *ds = dscores + i * nr;
-        const float l = lse[i], d = delta[i];
+    with_constant(
+        nr, [&](auto width) __attribute__((always_inline)) {
+            constexpr int NR = width;
+            for (int i = 0; i < rows; i++) {
+                float *p = scores + i * NR, *ds = dscores + i * NR;
+                const float l = lse[i], d = delta[i];
 #pragma omp simd
-        for (int j = 0; j < nr; j++) {
-            p[j] = exp_fast(p[j] - l);
-            ds[j] = p[j] * (ds[j] - d);
-        }
-        for (int j = visible + i; j < nr; j++) p[j] = ds[j] = 0;
-    }
+                for (int j = 0; j < NR; j++) {
+                    const float power = exp_fast(p[j] - l);
+                    p[j] = power;
+                    ds[j] = power * (ds[j] - d);
+                }
+                for (int j = visible + i; j < NR; j++) p[j] = ds[j] = 0;
+            }
+        });
 }
 
 // One head of one sequence; the pointers point to its first row.
@@ -298,6 +362,7 @@ struct BackwardScratch {
     float *k_transposed, *v_transposed, *rows;  // of nr keys: (hs, nr), (hs, nr), (nr, hs)
     ChannelPanels k, dk, dv;                    // of nr keys
     float *scores, *dscores;                    // (QUERY_BLOCK + PADDING_ROWS, nr)
+    float *scales, *ones;                       // (T), (nr): factors of rows
 };
 
 static BackwardScratch carve_backward(int T, int hs, int nr) {
@@ -306,7 +371,7 @@ static BackwardScratch carve_backward(int T, int hs, int nr) {
     const size_t width = round_up(hs, nr), rows = size_t(panel_rows) * hs,
                  panels = size_t(panel_rows) * width, block = size_t(QUERY_BLOCK + PADDING_ROWS) * nr,
                  keys = size_t(nr) * hs, key_panels = size_t(nr) * width;
-    arena.open(2 * rows + 3 * panels + 2 * block + 3 * keys + 3 * key_panels + 13 * 16);
+    arena.open(2 * rows + 3 * panels + 2 * block + 3 * keys + 3 * key_panels + T + nr + 15 * 16);
     for (float** array : {&s.q, &s.dout}) *array = arena.take(rows);
     for (ChannelPanels* array : {&s.q_panels, &s.dout_panels, &s.dq})
         *array = {arena.take(panels), panel_rows, nr};
@@ -314,7 +379,37 @@ static BackwardScratch carve_backward(int T, int hs, int nr) {
     for (ChannelPanels* array : {&s.k, &s.dk, &s.dv}) *array = {arena.take(key_panels), nr, nr};
     for (float** array : {&s.scores, &s.dscores}) *array = arena.take(block);
     s.rows = arena.take(keys);
+    s.scales = arena.take(T);
+    s.ones = arena.take(nr);
     return s;
+}
+
+// A panel of keys and a block of queries that see them: query i sees the keys up to i + offset.
+struct BackwardBlock {
+    int keys, rows, offset;
+};
+
+// out (nr, nr) of a panel of keys = scores^T b, or out + scores^T b. b is a panel of the block's queries.
+// Keys past the first ones skip the queries that do not see them.
+static void sum_over_queries(const KernelSet& set, float* out, const float* scores, const float* b,
+                             const BackwardBlock& block, bool add) {
+    const int nr = set.nr;
+    for (int i = 0; i < block.keys; i += set.mr) {
+        const int skipped = std::max(0, i - block.offset);
+        const size_t from = size_t(skipped) * nr;
+        kernel_for(set, std::min(set.mr, nr - i))(
+            out + size_t(i) * nr, by_columns(scores + from + i, nr, b + from, block.rows - skipped, add));
+    }
+}
+
+// dq (rows, nr) = dscores k, or dq + dscores k. Queries skip the keys that they do not see.
+static void sum_over_keys(const KernelSet& set, float* dq, const float* dscores, const float* k,
+                          const BackwardBlock& block, bool add) {
+    KernelInput in = by_rows(dscores, set.nr, k, block.keys, add);
+    for (int i = 0; i < block.rows; i += set.mr, in.a += set.mr * in.a_row) {
+        in.units = std::min(block.keys, i + set.mr + block.offset);
+        kernel_for(set, std::min(set.mr, block.rows - i))(dq + size_t(i) * set.nr, in);
+    }
 }
 
 // dv += p^T dout, dk += ds^T q, dq += ds k, for `rows` queries from q on and `keys` keys from `first` on.
@@ -322,12 +417,11 @@ static void accumulate_gradients(const KernelSet& set, const BackwardScratch& s,
                                  int rows, int hs) {
     const int nr = set.nr;
     const size_t query = size_t(q) * nr;
+    const BackwardBlock block = {keys, rows, q - first};
     for (int c = 0; c < hs; c += nr) {
-        multiply(set, s.dv.panel(c),
-                 by_columns(s.scores, nr, s.dout_panels.panel(c) + query, rows, q > first), nr);
-        multiply(set, s.dk.panel(c), by_columns(s.dscores, nr, s.q_panels.panel(c) + query, rows, q > first),
-                 nr);
-        multiply(set, s.dq.panel(c) + query, by_rows(s.dscores, nr, s.k.panel(c), keys, first > 0), rows);
+        sum_over_queries(set, s.dv.panel(c), s.scores, s.dout_panels.panel(c) + query, block, q > first);
+        sum_over_queries(set, s.dk.panel(c), s.dscores, s.q_panels.panel(c) + query, block, q > first);
+        sum_over_keys(set, s.dq.panel(c) + query, s.dscores, s.k.panel(c), block, first > 0);
     }
 }
 
@@ -352,12 +446,12 @@ static void backward_panel(const KernelSet& set, const BackwardHead<Real>& head,
         accumulate_gradients(set, s, first, keys, q, rows, hs);
     }
     Real* dqkv = head.dqkv + first * stride;
-    unpack_channels(dqkv + C, stride, s.dk, keys, hs, scale);
-    unpack_channels(dqkv + 2 * C, stride, s.dv, keys, hs, 1.0f);
+    unpack_channels(dqkv + C, stride, s.dk, keys, hs, s.scales);
+    unpack_channels(dqkv + 2 * C, stride, s.dv, keys, hs, s.ones);
 }
 
 template <class Real>
-static inline float dot(const float* a, const Real* b, int n) {
+static SIMD_INLINE float dot(const float* a, const Real* b, int n) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < n; i++) sum += a[i] * float(b[i]);
@@ -369,6 +463,8 @@ static void backward_head(const KernelSet& set, const BackwardHead<Real>& head) 
     const int T = head.T, C = head.C, hs = head.hs;
     const size_t stride = 3 * size_t(C);
     const BackwardScratch s = carve_backward(T, hs, set.nr);
+    std::fill_n(s.scales, T, 1.0f / std::sqrt(float(hs)));
+    std::fill_n(s.ones, set.nr, 1.0f);
     copy_to_floats(s.q, hs, head.qkv, stride, T, hs);
     copy_to_floats(s.dout, hs, head.dout, C, T, hs);
     pack_channels(s.q_panels, s.q, hs, T, hs);
@@ -376,7 +472,7 @@ static void backward_head(const KernelSet& set, const BackwardHead<Real>& head) 
     for (int t = 0; t < T; t++) head.delta[t] = dot(s.dout + size_t(t) * hs, head.out + size_t(t) * C, hs);
     for (int first = 0; first < T; first += set.nr)
         backward_panel(set, head, s, first, std::min(set.nr, T - first));
-    unpack_channels(head.dqkv, stride, s.dq, T, hs, 1.0f / std::sqrt(float(hs)));
+    unpack_channels(head.dqkv, stride, s.dq, T, hs, s.scales);
 }
 
 template <class Real>
