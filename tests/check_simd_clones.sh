@@ -7,7 +7,7 @@ command -v objdump >/dev/null || exit 77  # skipped
 calls=$(objdump -d --no-show-raw-insn "$1" | awk '
     / file format / { file = $1 }
     /^[0-9a-f]+ <.*>:$/ { name = $2; clone = name ~ /\.arch_x86_64_v[34]/ }
-    clone && /[\t ](call|jmp) .*<_Z/ && !/\+0x/ && !/\.arch_x86_64/ && !/\.resolver/ { print file, name, $NF }' |
+    clone && /[\t ](call|jmp) .*<_Z/ && !/\+0x/ && !/\.arch_x86_64|\.resolver/ { print file, name, $NF }' |
     c++filt | sort -u)
 if [ -n "$calls" ]; then
     echo "$calls"
