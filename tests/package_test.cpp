@@ -2,9 +2,12 @@
 // where nothing is built. The version is that of the changelog.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <regex>
 
 #include "tests/run_program.h"
+
+using Words = std::vector<std::string>;
 
 static const std::string source = SOURCE_DIR, build = BINARY_DIR;
 
@@ -12,7 +15,7 @@ static bool is_sanitized() {  // a library with sanitizers does not link to othe
     return read_text(build + "/CMakeCache.txt").find("SANITIZE:BOOL=ON") != std::string::npos;
 }
 
-static void expect_success(const std::vector<std::string>& command) {
+static void expect_success(const Words& command) {
     const ProgramResult result = run_program(command);
     ASSERT_EQ(result.status, 0) << command[0] << " " << command[1] << "\n" << result.out << result.err;
 }
@@ -63,44 +66,104 @@ TEST(Library, AsASubdirectory) {
     EXPECT_EQ(targets.find("package_test"), std::string::npos);
 }
 
-// Prepares data, trains and generates with the programs of an unpacked package, and nothing else in PATH.
-static void use_programs(const std::string& bin, const std::string& folder) {
-    std::ofstream(folder + "/text") << "To be, or not to be: that is the question.\n";
-    auto run = [&](const std::string& command) {
-        expect_success({"/usr/bin/env", "-i", "PATH=" + bin, "HOME=" + folder, "OMP_WAIT_POLICY=passive",
-                        "/bin/sh", "-c", "cd " + folder + " && " + command});
+// Prepares data, trains and generates with the installed programs `bin`vulkan-gpt2-*. `in_root` is the
+// command that changes to another root folder, or empty.
+static void use_programs(const Words& in_root, const std::string& bin, const std::string& folder) {
+    auto run = [&](const std::string& program, const Words& options) {
+        Words command = {"/usr/bin/env", "-i", "HOME=" + folder, "OMP_WAIT_POLICY=passive"};
+        command.insert(command.end(), in_root.begin(), in_root.end());
+        command.push_back(bin + "vulkan-gpt2-" + program);
+        command.insert(command.end(), options.begin(), options.end());
+        expect_success(command);
     };
-    run("vulkan-gpt2-prepare-data --val-tokens 20 --out . --name x text");
-    run("vulkan-gpt2-train --device cpu -i x_train.bin -j x_val.bin -b 1 -t 8 -x 2 -s 0 -o run -n 2 "
-        "-e custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257");
-    run("vulkan-gpt2-generate --device cpu --tokenizer bytes -e run/model_00000002.bin -n 5 x");
-    run("vulkan-gpt2-eval --device cpu --tokenizer bytes -e run/model_00000002.bin -i x_val.bin");
-    run("vulkan-gpt2-make-corpus --version");
+    const std::string data = folder + "/x", run_folder = folder + "/run";
+    run("prepare-data", {"--val-tokens", "20", "--out", folder, "--name", "x", folder + "/text"});
+    run("train", {"--device", "cpu",
+                  "-i",       data + "_train.bin",
+                  "-j",       data + "_val.bin",
+                  "-b",       "1",
+                  "-t",       "8",
+                  "-x",       "2",
+                  "-s",       "0",
+                  "-o",       run_folder,
+                  "-n",       "2",
+                  "-e",       "custom:layers=1,heads=1,channels=8,max_seq_len=8"});
+    run("generate", {"--device", "cpu", "-e", run_folder, "-n", "5", "x"});
+    run("eval", {"--device", "cpu", "-e", run_folder, "-i", data + "_val.bin"});
+    run("make-corpus", {"--version"});
 }
 
-TEST(Package, ProgramsRunFromBothPackages) {
-    const bool debian = have("dpkg-shlibdeps") && have("file");
-    TemporaryFolder folder, archive, deb;
-    expect_success({"cpack", "--config", build + "/CPackConfig.cmake", "-B", folder.path, "-G",
-                    debian ? "TGZ;DEB" : "TGZ"});
-    expect_success(
-        {"sh", "-c", "tar -xzf " + folder.path + "/*.tar.gz --strip-components 1 -C " + archive.path});
-    use_programs(archive / "bin", archive.path);
-    if (!debian) return;
-    expect_success({"sh", "-c", "dpkg-deb -x " + folder.path + "/*.deb " + deb.path});
-    use_programs(deb / "usr/bin", deb.path);
-    const std::string contact =
-        run_program({"sh", "-c", "dpkg-deb -f " + folder.path + "/*.deb Maintainer"}).out;
+static void write_text(const std::string& path) {
+    std::ofstream(path) << "To be, or not to be: that is the question.\n";
+}
+
+struct Package : ::testing::Test {
+    static bool debian;
+    static std::unique_ptr<TemporaryFolder> made;  // both packages: their compression takes seconds
+
+    static void SetUpTestSuite() {
+        debian = have("dpkg-shlibdeps") && have("file");
+        made = std::make_unique<TemporaryFolder>();
+        expect_success({"cpack", "--config", build + "/CPackConfig.cmake", "-B", made->path, "-G",
+                        debian ? "TGZ;DEB" : "TGZ"});
+    }
+    static void TearDownTestSuite() { made.reset(); }
+
+    static void unpack_archive(const std::string& folder) {
+        expect_success(
+            {"sh", "-c", "tar -xzf " + made->path + "/*.tar.gz --strip-components 1 -C " + folder});
+    }
+    static std::string field(const std::string& name) {
+        return run_program({"sh", "-c", "dpkg-deb -f " + made->path + "/*.deb " + name}).out;
+    }
+};
+bool Package::debian = false;
+std::unique_ptr<TemporaryFolder> Package::made;
+
+TEST_F(Package, ProgramsOfTheArchiveRun) {
+    TemporaryFolder archive;
+    unpack_archive(archive.path);
+    write_text(archive / "text");
+    use_programs({}, archive / "bin/", archive.path);
+}
+
+TEST_F(Package, SaysWhatItNeedsAndWhoMadeIt) {
+    if (!debian) GTEST_SKIP() << "needs Debian's dpkg-shlibdeps and file";
+    const std::string contact = field("Maintainer"), depends = field("Depends");
     EXPECT_NE(contact.find('@'), std::string::npos) << contact;
     EXPECT_EQ(contact.find("nobody"), std::string::npos) << contact;
-    const std::string depends =
-        run_program({"sh", "-c", "dpkg-deb -f " + folder.path + "/*.deb Depends"}).out;
     EXPECT_NE(depends.find("libc6"), std::string::npos) << depends;
     EXPECT_EQ(depends.find("-dev"), std::string::npos) << depends;
     EXPECT_EQ(depends.find("g++"), std::string::npos) << depends;
 }
 
-TEST(Package, VersionIsThatOfTheChangelog) {
+// A root folder with nothing but the packages that the .deb names: no compilers, no shell. A library that it
+// does not name, or a program that calls another, fails here.
+TEST_F(Package, RunsWithNothingButWhatItDependsOn) {
+    if (is_sanitized() || !debian || !have("apt-cache"))
+        GTEST_SKIP() << "needs Debian's tools, no sanitizers";
+    if (geteuid() != 0 || run_program({"/usr/sbin/chroot", "/", "true"}).status != 0)
+        GTEST_SKIP() << "needs the right to chroot";
+    TemporaryFolder folder;
+    const std::string root = folder / "root";
+    expect_success({"sh", "-c", source + "/tests/clean_root.sh " + made->path + "/*.deb " + root});
+    for (const char* program : {"cc", "gcc", "c++", "ld", "cmake", "glslang", "sh", "mpirun"})
+        EXPECT_FALSE(std::filesystem::exists(root + "/usr/bin/" + program)) << program;
+    const Words in_root = {"/usr/sbin/chroot", root};
+    write_text(root + "/tmp/text");
+    use_programs(in_root, "/usr/bin/", "/tmp");
+    std::filesystem::create_directories(root + "/opt/vulkan-gpt2");
+    unpack_archive(root + "/opt/vulkan-gpt2");
+    write_text(root + "/opt/text");
+    use_programs(in_root, "/opt/vulkan-gpt2/bin/", "/opt");
+    // the proof that the root is bare: a library less, and nothing runs
+    expect_success({"sh", "-c", "find " + root + "/usr/lib " + root + "/lib/ -name 'libgomp.so*' -delete"});
+    const ProgramResult broken = run_program({"/usr/sbin/chroot", root, "/usr/bin/vulkan-gpt2-train", "-h"});
+    EXPECT_EQ(broken.status, 127);
+    EXPECT_NE(broken.err.find("libgomp"), std::string::npos) << broken.err;
+}
+
+TEST(PackageVersion, IsThatOfTheChangelog) {
     const std::string changelog = read_text(source + "/CHANGELOG.md");
     const size_t heading = changelog.find("\n## ");
     ASSERT_NE(heading, std::string::npos);
