@@ -102,6 +102,17 @@ TEST(train_gpt2, hellaswag_while_training) {
     EXPECT_NE(missing.err.find("hellaswag_val.bin"), std::string::npos) << missing.err;
 }
 
+TEST(train_gpt2, finds_the_downloaded_hellaswag) {
+    Data data;
+    std::filesystem::create_directories(data / "data/starter");
+    write_hellaswag(data / "data/starter/hellaswag_val.bin", {{0, {1, 2}, {{{3}, {4}, {5}, {6}}}}});
+    const ProgramResult run =
+        run_program({"env", "-C", data.path, program, "-i", data.train, "-j", data.val,   "-e",  tiny, "-b",
+                     "3",   "-t", "17",      "-x",    "1",  "-s",       "0",  "--device", "cpu", "-h", "1"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.out.find("HellaSwag: "), std::string::npos) << run.out;
+}
+
 TEST(train_gpt2, samples_follow_the_options) {
     Data data;
     auto samples = [&](const std::vector<std::string>& options) {

@@ -165,6 +165,8 @@ static void add_evaluation_options(CLI::App& app, Options& o) {
     app.add_option("-h,--hellaswag", o.hellaswag, "1: evaluate HellaSwag every -v steps and at the end")
         ->check(zero_or_one())
         ->capture_default_str();
+    const std::string downloaded = "data/starter/hellaswag_val.bin";  // by data/download.sh
+    if (!file_exists(o.hellaswag_file) && file_exists(downloaded)) o.hellaswag_file = downloaded;
     app.add_option("--hellaswag-file", o.hellaswag_file,
                    "HellaSwag file, from data/download.sh starter or prepare_data hellaswag")
         ->capture_default_str();
