@@ -125,7 +125,7 @@ template <class Real>
 static int train(const Options& o, Communicator& job) {
     catch_save_signal();
     RunFolder folder;
-    RunInputs inputs = open_inputs(o, folder);
+    RunInputs inputs = open_inputs(o, folder, job);
     check_agreement(o, inputs, job);
     const OptimizerShare share = share_of_process(o, job);
     const auto pad = open_training_device(o, job);

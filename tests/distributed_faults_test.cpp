@@ -1,6 +1,10 @@
 // Training in several processes that are killed: nothing is lost, and the resumed run is bit-identical.
+#include <sys/file.h>
+
+#include <chrono>
 #include <cstdlib>
 #include <random>
+#include <thread>
 
 #include "tests/distributed_run.h"
 
@@ -74,4 +78,24 @@ TEST_F(Distributed, PartThatCannotBeWrittenEndsAll) {
     EXPECT_NE(result.err.find("rank 1: "), std::string::npos) << result.err;
     EXPECT_NE(result.err.find("state_00000006_00001.bin"), std::string::npos) << result.err;
     EXPECT_EQ(newest_checkpoint(folder("out")), 4);
+}
+
+// Rank 0 alone opens the folder, which finishes a move that a kill interrupted, and looks for the checkpoint;
+// the others must not look before. Another process holds the folder meanwhile, so that they could.
+TEST_F(Distributed, OtherRanksResumeWhatRankZeroFinds) {
+    train(2, {"-x", "8", "-n", "4"}, "out");
+    write_whole_file(folder("out") + "/moving_earlier_run", {"earlier_1"});
+    HeldFolder held;
+    held.open(folder("out"));
+    ASSERT_EQ(flock(held.descriptor, LOCK_EX | LOCK_NB), 0);
+    std::thread holder([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        flock(held.descriptor, LOCK_UN);
+    });
+    const ProgramResult result = start(2, {"-x", "8", "-n", "4", "-y", "1"}, "out");
+    holder.join();
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("no checkpoint in " + folder("out") + " yet"), std::string::npos) << result.out;
+    EXPECT_TRUE(file_exists(folder("out") + "/earlier_1/DONE_00000008"));
+    EXPECT_EQ(newest_checkpoint(folder("out")), 8);
 }

@@ -46,15 +46,28 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
 
 // --- where the run starts ---
 
-// The newest intact checkpoint in -o if -y asks for it and there is one, else step 0.
-static Start find_start(const Options& o) {
+// Opens the folder -o; with -y 1, finds its newest intact checkpoint. Rank 0 does both before the others
+// touch the folder, since opening it may move or remove files. All ranks get its checkpoint.
+static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communicator& job) {
+    const bool first = job.rank == 0, holds = !o.output.empty() && !o.dry_run;
+    FoundCheckpoint found;
+    if (first && holds) folder.open(o.output);
+    if (first && o.resume)
+        found =
+            find_latest_checkpoint(o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse);
+    job.broadcast(&found.step, sizeof found.step, 0);
+    found.run = job.gather(found.run).front();
+    if (!first && holds) folder.join(o.output);
+    return found;
+}
+
+// At the checkpoint if -y asks for it and there is one, else at step 0.
+static Start find_start(const Options& o, const FoundCheckpoint& found) {
     Start start;
     start.state.precision = o.precision;
     start.state.seed = o.seed;
     start.state.coin_state = 1295 + o.seed;  // llm.c's 1337 for the default seed
     if (!o.resume) return start;
-    const FoundCheckpoint found =
-        find_latest_checkpoint(o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse);
     for (const std::string& line : found.broken) printf("note: %s\n", line.c_str());
     if (found.step < 0 && !found.broken.empty())
         fail("-y 1: no checkpoint in %s is intact; %s", o.output.c_str(), found.broken.front().c_str());
@@ -133,9 +146,8 @@ static ModelSource resumed_model(const Options& o, const Start& start) {
 
 // --- all of it ---
 
-RunInputs open_inputs(const Options& o, RunFolder& folder) {
-    if (!o.output.empty() && !o.dry_run) o.process_rank == 0 ? folder.open(o.output) : folder.join(o.output);
-    Start start = find_start(o);
+RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
+    Start start = find_start(o, open_folder(o, folder, job));
     const std::optional<TokenizerInfo> data = tokenizer_of_shards({o.train_data, o.val_data});
     const ModelSource model = start.resumed ? resumed_model(o, start) : find_model(o.model);
     const ModelConfig config =
@@ -150,11 +162,11 @@ RunInputs open_inputs(const Options& o, RunFolder& folder) {
     std::vector<HellaSwagExample> examples;
     if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
     std::optional<DataLoader> loader = open_training_data(o, config.vocab_size, start);
-    if (!data && loader && o.process_rank == 0)
+    if (!data && loader && job.rank == 0)
         warn_of_bytes(loader->all_shards().front().files, config.vocab_size);
     const RunLength length = length_of(o, loader, start);
     check_resume(o, start, length.max_steps);
-    if (o.warmup > length.max_steps && loader && o.process_rank == 0)
+    if (o.warmup > length.max_steps && loader && job.rank == 0)
         warn(
             format_string("-u %d: the warm-up is longer than the run of %d steps, which never reaches the "
                           "learning rate of -l",

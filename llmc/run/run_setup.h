@@ -6,6 +6,7 @@
 #include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/tokenizer.h"
+#include "llmc/distributed/communicator.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
 #include "llmc/model/model_config.h"
@@ -42,8 +43,9 @@ struct RunInputs {
 };
 
 // Locks the output folder, unless this is a dry run, and opens everything that the options name. Prints notes
-// about the checkpoint. Throws Error if anything is missing, broken or does not fit the rest.
-RunInputs open_inputs(const Options& o, RunFolder& folder);
+// about the checkpoint. Throws Error if anything is missing, broken or does not fit the rest. All processes
+// of the job call it.
+RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job);
 
 // The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
 // that made the data, unless -e names a size.
