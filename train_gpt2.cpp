@@ -107,7 +107,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, 
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
     Run<Real> run = {.options = o, .inputs = inputs, .g = g, .runner = runner, .job = job, .peak_rate = peak};
-    if (job.rank == 0) begin_output(o, inputs, run.log);
+    if (job.rank == 0) begin_output(o, inputs, g.share, run.log);
     if (job.rank == 0 && !o.output.empty()) run.tokenizer = recorded_tokenizer(o, inputs);
     catch_stop_signals();
     run.loop();

@@ -333,8 +333,60 @@ TEST(Checkpoint, WholeStateOfOneOfSeveralProcesses) {
     write_optimizer_state(folder / "s.bin", small, small_state(true, true), read_small_moment);
     std::string bytes = read_whole_file(folder / "s.bin");
     poke(bytes, 8, 4);
+    for (const int extent : {1, 0}) {  // 0: llm.c does not say
+        poke(bytes, 160, extent);
+        write_whole_file(folder / "s.bin", {bytes});
+        EXPECT_EQ(read_optimizer_state(folder / "s.bin", small).share.count, 1) << extent;
+    }
+}
+
+// A part is as long as a whole state if the order of its data takes as much as the other moments.
+TEST(Checkpoint, PartWithALongOrderIsNotAWholeState) {
+    TemporaryFolder folder;
+    OptimizerState state = small_state(true, true);
+    state.share = {1, 2};
+    state.data.intra_shard_indices.resize(3 * num_parameters(small));
+    write_optimizer_state(folder / "s.bin", small, state, read_small_moment);
+    std::string bytes = read_whole_file(folder / "s.bin");
+    ASSERT_GT(bytes.size(), 1024 + 12 * num_parameters(small));
+    EXPECT_EQ(at<int32_t>(bytes, 160), 2);
+    const OptimizerState loaded = read_optimizer_state(folder / "s.bin", small);
+    EXPECT_EQ(loaded.share.index, 1);
+    EXPECT_EQ(loaded.share.count, 2);
+    EXPECT_EQ(loaded.data.intra_shard_indices, state.data.intra_shard_indices);
+}
+
+// As earlier versions and llm.c write it.
+TEST(Checkpoint, PartThatDoesNotSaySo) {
+    TemporaryFolder folder;
+    OptimizerState state = small_state(true, false);
+    state.share = {1, 2};
+    write_optimizer_state(folder / "s.bin", small, state, read_small_moment);
+    std::string bytes = read_whole_file(folder / "s.bin");
+    poke(bytes, 160, 0);
     write_whole_file(folder / "s.bin", {bytes});
-    EXPECT_EQ(read_optimizer_state(folder / "s.bin", small).share.count, 1);
+    EXPECT_EQ(read_optimizer_state(folder / "s.bin", small).share.count, 2);
+}
+
+// The message names the part that has it.
+TEST(Checkpoint, PartThatIsNotFiniteIsRefused) {
+    TemporaryFolder folder;
+    OptimizerState state = small_state(true, false);
+    write_model(model_path(folder.path, state.step), small, read_small);
+    const size_t last = parameter_size(small, WTE) - 1;
+    for (const int part : {0, 1}) {
+        state.share = {part, 2};
+        write_optimizer_state(optimizer_part_path(folder.path, state.step, part), small, state,
+                              [&](Moment moment, int tensor, size_t offset, float* values, size_t count) {
+                                  read_small_moment(moment, tensor, offset, values, count);
+                                  if (moment == MOMENT_V && tensor == WTE && offset + count == last + 1)
+                                      values[count - 1] = NAN;
+                              });
+    }
+    const std::string message =
+        message_of([&] { read_all_moments(folder.path, state.step, small, [](auto...) {}); });
+    const std::string path = optimizer_part_path(folder.path, state.step, 1);
+    EXPECT_EQ(message.find(path + ": moment v of wte has the value nan"), 0u) << message;
 }
 
 TEST(Checkpoint, PartsThatDoNotBelongTogetherAreRefused) {
@@ -386,6 +438,8 @@ TEST(Checkpoint, DamagedStatesAreRefused) {
                    {16, 2, "field 4"},
                    {20, -1, "field 5"},
                    {40, -1, "step"},
+                   {160, 3, "field 40"},
+                   {160, -1, "field 40"},
                    {16, 1, "truncated"},
                    {20, 0, "too long"},
                    {order, -1, "truncated"},

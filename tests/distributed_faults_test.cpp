@@ -80,6 +80,23 @@ TEST_F(Distributed, PartThatCannotBeWrittenEndsAll) {
     EXPECT_EQ(newest_checkpoint(folder("out")), 4);
 }
 
+// Each process's part has the order of the data, so the room for a checkpoint depends on their number.
+TEST_F(Distributed, RoomForTheFirstCheckpointCountsAllParts) {
+    train(2, {"-x", "1", "-n", "1"}, "out");
+    const ModelConfig config = read_model_header(model_path(folder("out"), 1));
+    OptimizerState state;
+    const uint64_t one = checkpoint_bytes(config, state, false);
+    state.share = {0, 2};
+    const uint64_t room = (one + checkpoint_bytes(config, state, false)) / 2;
+    const ProgramResult result =
+        start(2, {"-x", "4", "-n", "4"}, "full",
+              {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so", "FILE_FAULT_FOLDER=" + folder("full"),
+               "FILE_FAULT_FREE=" + std::to_string(room)});
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.err.find("no room for a checkpoint"), std::string::npos) << result.err;
+    EXPECT_TRUE(data.losses(folder("full")).empty()) << "steps ran before the check";
+}
+
 // Rank 0 alone opens the folder, which finishes a move that a kill interrupted, and looks for the checkpoint;
 // the others must not look before. Another process holds the folder meanwhile, so that they could.
 TEST_F(Distributed, OtherRanksResumeWhatRankZeroFinds) {

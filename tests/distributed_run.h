@@ -69,9 +69,7 @@ struct Distributed : testing::Test {
     std::vector<float> moments_after(const std::string& output, int step) {
         const ModelConfig config = read_model_header(model_path(folder(output), step));
         std::map<std::tuple<int, int, size_t>, float> found;
-        const int parts = read_optimizer_state(optimizer_path(folder(output), step), config).share.count;
-        for (int part = 0; part < parts; part++)
-            read_moments(optimizer_part_path(folder(output), step, part), config,
+        read_all_moments(folder(output), step, config,
                          [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
                              for (size_t i = 0; i < count; i++)
                                  found[{moment, tensor, offset + i}] = values[i];

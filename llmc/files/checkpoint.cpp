@@ -372,12 +372,13 @@ static bool has_run_files(const std::string& dir) {
     return !steps_of(dir, "run_%8d.json%n").empty() || file_exists(dir + "/options.toml");
 }
 
-// Checks that the files of the optimizer's state belong together.
-static void check_states(const std::string& dir, int step, const ModelConfig& config) {
+// Reads all parts of the optimizer's state with `read`, and checks that they belong together.
+static void read_states(const std::string& dir, int step,
+                        const std::function<OptimizerState(const std::string& path)>& read) {
     int count = 1;
     for (int part = 0; part < count; part++) {
         const std::string path = optimizer_part_path(dir, step, part);
-        const OptimizerState state = read_optimizer_state(path, config);
+        const OptimizerState state = read(path);
         if (state.step != step) fail("%s belongs to step %d", path.c_str(), state.step);
         if (part == 0) count = state.share.count;
         if (state.share.index != part || state.share.count != count)
@@ -408,8 +409,13 @@ std::string check_checkpoint(const std::string& dir, int step, Unverified unveri
             "--resume-unverified accepts them as they are",
             path.c_str());
     }
-    check_states(dir, step, read_model_header(model));
+    const ModelConfig config = read_model_header(model);
+    read_states(dir, step, [&](const std::string& part) { return read_optimizer_state(part, config); });
     return run;
+}
+
+void read_all_moments(const std::string& dir, int step, const ModelConfig& config, const WriteMoment& write) {
+    read_states(dir, step, [&](const std::string& part) { return read_moments(part, config, write); });
 }
 
 FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified) {

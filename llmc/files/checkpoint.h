@@ -77,6 +77,10 @@ enum class Unverified { refuse, accept };
 // run's JSON object, empty if there is none.
 std::string check_checkpoint(const std::string& dir, int step, Unverified unverified = Unverified::refuse);
 
+// Passes the moments of all parts of the optimizer's state to `write`, as read_moments() does. Error if the
+// parts do not belong together.
+void read_all_moments(const std::string& dir, int step, const ModelConfig& config, const WriteMoment& write);
+
 // Verifies the model's file of a checkpoint against its checksum in run_%08d.json. Returns as
 // check_checkpoint() does; without that file, nothing is verified.
 std::string check_model_of_checkpoint(const std::string& dir, int step);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "llmc/base/error.h"
+#include "llmc/files/model_file.h"
 
 static constexpr int32_t state_magic = 20240527, state_version = 1;
 
@@ -17,8 +18,10 @@ enum StateField {
     RNG_STATE = 20,  // this and the following are uint64 and take two ints each
     RNG_STATE_LAST_UPDATE = 22,
     CURRENT_SHARD = 30,
-    CURRENT_SAMPLE = 32
+    CURRENT_SAMPLE = 32,
+    EXTENT = 40  // not llm.c's, which leaves it 0 and ignores it
 };
+enum Extent { EXTENT_UNKNOWN, EXTENT_WHOLE, EXTENT_PART };
 
 static uint64_t get64(const int32_t* header, StateField field) {
     uint64_t value;
@@ -67,6 +70,9 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
         }
     }
     if (header[STEP] < 0) fail("%s is damaged: its step is %d", path.c_str(), header[STEP]);
+    const int extent = header[EXTENT];
+    if (extent < EXTENT_UNKNOWN || extent > EXTENT_PART)
+        fail("%s is damaged: header field %d is %d instead of 0, 1 or 2", path.c_str(), EXTENT, extent);
     OptimizerState state;
     state.use_master_weights = header[USE_MASTER_WEIGHTS];
     state.step = header[STEP];
@@ -75,9 +81,10 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
     state.data.should_shuffle = header[SHOULD_SHUFFLE];
     state.data.current_shard = get64(header, CURRENT_SHARD);
     state.data.current_sample = get64(header, CURRENT_SAMPLE);
-    // without ZeRO, each process of llm.c writes the whole state
+    // without ZeRO, each process of llm.c writes the whole state, and only the length tells
     const uint64_t size = size_of(file, path);
-    if (size < header_bytes + moment_bytes(config, state.use_master_weights)) state.share = share;
+    const bool too_short = size < header_bytes + moment_bytes(config, state.use_master_weights);
+    if (extent == EXTENT_PART || (extent == EXTENT_UNKNOWN && too_short)) state.share = share;
     const uint64_t least = header_bytes + moment_bytes(config, state.use_master_weights, state.share);
     if (size < least) {
         fail(
@@ -85,13 +92,12 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
             "parameters alone take %llu%s",
             path.c_str(), (unsigned long long)size, (unsigned long long)num_parameters(config),
             (unsigned long long)least,
-            share.count > 1 ? format_string(" in one of %d files", share.count).c_str() : "");
+            state.share.count > 1 ? format_string(" in one of %d files", share.count).c_str() : "");
     }
     return state;
 }
 
-OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config) {
-    File file = open_to_read(path);
+static OptimizerState check_state(const File& file, const std::string& path, const ModelConfig& config) {
     OptimizerState state = check_state_header(file, path, config);
     uint64_t moments = moment_bytes(config, state.use_master_weights, state.share);
     uint64_t left = size_of(file, path) - header_bytes - moments;
@@ -117,18 +123,26 @@ OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& 
     return state;
 }
 
-void read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write) {
-    const OptimizerState state = read_optimizer_state(path, config);
-    File file = open_to_read(path);
+OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config) {
+    return check_state(open_to_read(path), path, config);
+}
+
+OptimizerState read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write) {
+    static const char* names[] = {"moment m of", "moment v of", "master weights of"};
+    const File file = open_to_read(path);
+    const OptimizerState state = check_state(file, path, config);
+    rewind(file.get());
     skip_bytes(file, path, header_bytes);
     std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
     for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
         if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
         for_each_chunk(config, state.share, [&](int tensor, size_t offset, size_t count) {
             read_exactly(file, path, values.data(), count * sizeof(float));
+            check_finite({tensor, offset, values.data(), count}, path, config, names[moment]);
             write(moment, tensor, offset, values.data(), count);
         });
     }
+    return state;
 }
 
 static void write_indices(SealedWriter& file, const std::vector<int32_t>& values) {
@@ -145,6 +159,7 @@ FileSeal write_sealed_state(const std::string& path, const ModelConfig& config, 
     header[USE_MASTER_WEIGHTS] = state.use_master_weights;
     header[SHOULD_SHUFFLE] = state.data.should_shuffle;
     header[STEP] = state.step;
+    header[EXTENT] = state.share.count > 1 ? EXTENT_PART : EXTENT_WHOLE;
     set64(header, RNG_STATE, state.rng_state);
     set64(header, RNG_STATE_LAST_UPDATE, state.rng_state_last_update);
     set64(header, CURRENT_SHARD, state.data.current_shard);

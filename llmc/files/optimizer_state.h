@@ -1,5 +1,7 @@
 // llm.c's optimizer state, state_%08d_%05d.bin: a header of 256 int32, then the moments and master weights,
-// then the order of the data. A run with ZeRO stage 1 writes one file per process.
+// then the order of the data. A run with ZeRO stage 1 writes one file per process. Field 40 of the header,
+// which llm.c ignores, says whether the file has all moments (1) or a part of them (2); if it is 0, the
+// file's length decides.
 #pragma once
 #include "llmc/data/data_position.h"
 #include "llmc/files/sealed_file.h"
@@ -27,8 +29,8 @@ using ReadMoment = std::function<void(Moment moment, int tensor, size_t offset, 
 OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config);
 
 // Checks the file as above, then passes the file's part of m, v and, if it has them, master weights to
-// `write`.
-void read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write);
+// `write`. Error, naming the tensor, if a value is NaN or infinite. Returns everything else.
+OptimizerState read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write);
 
 void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
                            const ReadMoment& read);

@@ -31,15 +31,11 @@ void load_checkpoint(GPT2<Real>& g, const std::string& folder, int step, const s
     const bool same_precision = precision == real_name<Real>();
     read_model_file(model_path(folder, step), parameter_writer(g));
     auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
-        static const char* names[] = {"moment m of", "moment v of", "master weights of"};
-        check_finite({tensor, offset, values, count}, optimizer_path(folder, step), g.config, names[moment]);
         upload_held(g, moment_tensors(g, moment), {tensor, offset, count}, values);
         if (moment == MASTER_WEIGHTS && !same_precision)
             g.memory.upload_floats(g.params[tensor] + offset, values, count);
     };
-    const int parts = read_optimizer_state(optimizer_path(folder, step), g.config).share.count;
-    for (int part = 0; part < parts; part++)
-        read_moments(optimizer_part_path(folder, step, part), g.config, write_moment);
+    read_all_moments(folder, step, g.config, write_moment);
 }
 
 // Writes the checkpoint of optimizer.step and prints its name. The model's file is in bf16 if the model is,

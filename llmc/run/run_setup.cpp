@@ -183,7 +183,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
 }
 
 // The room that the run's checkpoints need; a resumed run first deletes old ones.
-static void make_room(const Options& o, const RunInputs& inputs) {
+static void make_room(const Options& o, const RunInputs& inputs, const OptimizerShare& share) {
     const int every = o.checkpoint_every, left = inputs.length.steps_left();
     if (inputs.start.resumed)
         prune_checkpoints(o.output, inputs.start.step, o.keep_checkpoints, o.major_checkpoint_every,
@@ -192,6 +192,7 @@ static void make_room(const Options& o, const RunInputs& inputs) {
     OptimizerState state;
     state.use_master_weights = o.master_weights && o.precision != "fp32";
     state.data = inputs.loader->position();
+    state.share = share;
     const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == "bf16");
     check_room_for_run(o.output, bytes, (left + every - 1) / every, o.keep_checkpoints);
 }
@@ -203,7 +204,7 @@ static std::string options_before(const Options& o, const Start& start) {
     return read_whole_file(path);
 }
 
-void begin_output(const Options& o, const RunInputs& inputs, MainLog& log) {
+void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {
     const Start& start = inputs.start;
     if (o.output.empty()) return;
     if (!o.resume) {
@@ -212,7 +213,7 @@ void begin_output(const Options& o, const RunInputs& inputs, MainLog& log) {
             printf("note: %s held an earlier run, which is now in %s; -y 1 resumes a run\n", o.output.c_str(),
                    moved.c_str());
     }
-    make_room(o, inputs);
+    make_room(o, inputs, share);
     for (const std::string& line :
          changed_options(with_absolute_paths(options_before(o, start)), o.effective))
         printf("note: %s\n", printable(line).c_str());

@@ -53,7 +53,8 @@ ModelConfig new_config(const Options& o, const ModelSource& model, const std::op
 
 // Prepares the folder -o, if there is one: moves an earlier run aside, checks that there is room, opens the
 // logs, which a resumed run continues at its first step, and writes the options.
-void begin_output(const Options& o, const RunInputs& inputs, MainLog& log);
+// `share` is the part of the optimizer's state that each process writes.
+void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log);
 
 // Copies the tokenizer to the folder -o. Returns what a checkpoint records of it; "" if it is unknown.
 std::string recorded_tokenizer(const Options& o, const RunInputs& inputs);
