@@ -161,7 +161,10 @@ int main(int argc, char** argv) {
         job = join_job();
         if (job->rank > 0 && !freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null");
         Options options = {.num_processes = job->size, .process_rank = job->rank};
-        if (!parse_options(argc, argv, options)) return 0;
+        bool runs = false;
+        job->agree([&] { runs = parse_options(argc, argv, options); });
+        if (!runs) return 0;
+        job->form_nodes(options.ranks_per_node);
         if (options.threads) use_threads(options.threads);
         for (const std::string& note : options.notes) printf("note: %s\n", note.c_str());
         if (options.list_devices) return print_devices(), 0;

@@ -255,6 +255,7 @@ int main(int argc, char** argv) {
         {"busy", busy},   {"space", space},           {"latency", latency}};
     try {
         const auto communicator = join_job();
+        communicator->form_nodes();
         scenarios.at(argc > 1 ? argv[1] : "")(*communicator, argc > 2 ? argv[2] : "");
         communicator->barrier();
         if (communicator->rank == 0) printf("done\n");

@@ -110,7 +110,7 @@ TEST(Communicator, NodesAreMachinesOrPartsOfThem) {
               }),
               "2 ranks per node: ranks 2 and 3 would be one node, but run on two machines; use a number that "
               "divides the ranks of each machine");
-    EXPECT_EQ(message_of([] { join_job(-1); }), "ranks per node: -1 is negative");
+    EXPECT_EQ(message_of([] { join_job()->form_nodes(-1); }), "ranks per node: -1 is negative");
     for (const char* value : {"0", "-2", "two", "", "3x"}) {
         const ProgramResult result =
             run_program({"env", std::string("RANKS_PER_NODE=") + value, PROGRAM, "ranks"});

@@ -55,13 +55,17 @@ TEST_F(Distributed, ResumeIsBitIdentical) {
     EXPECT_TRUE(moments_after("straight", 10) == moments_after("resumed", 10));
 }
 
-// RANKS_PER_NODE makes this machine look like several, which exchange messages instead of sharing memory.
+// --ranks-per-node makes this machine look like several, which exchange messages instead of sharing memory.
 TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
     struct Machines {
         std::string device, precision, ranks_per_node;
         int processes;
     };
-    std::vector<Machines> all = {{"cpu", "fp32", "2", 4}, {"cpu", "bf16", "2", 4}, {"cpu", "fp32", "1", 3}};
+    std::vector<Machines> all = {{"cpu", "fp32", "2", 4},
+                                 {"cpu", "bf16", "2", 4},
+                                 {"cpu", "fp32", "1", 3},
+                                 {"cpu", "fp32", "2", 6},
+                                 {"cpu", "bf16", "3", 6}};
     if (device() != "none") all.push_back({device(), "bf16", "1", 2});
     for (const Machines& m : all) {
         SCOPED_TRACE(m.device + " " + m.precision + ", processes per machine: " + m.ranks_per_node);
@@ -70,10 +74,10 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
                                                   "-l",       "0.01",   "-n",          "10"};
         const std::vector<double> one = train(1, with(options, {"-b", "12"}), "one");
         const std::vector<std::string> batch = {"-b", std::to_string(12 / m.processes)},
-                                       wrapper = {"env", "RANKS_PER_NODE=" + m.ranks_per_node};
+                                       nodes = {"--ranks-per-node", m.ranks_per_node};
         for (const std::string stage : {"0", "1"}) {
             const ProgramResult result =
-                start(m.processes, with(with(options, batch), {"-z", stage}), stage, wrapper);
+                start(m.processes, with(with(with(options, batch), nodes), {"-z", stage}), stage);
             ASSERT_EQ(result.status, 0) << result.err;
         }
         expect_near(data.losses(folder("1")), one, m.precision == "fp32" ? 2e-4 : 2e-2);
@@ -86,6 +90,10 @@ TEST_F(Distributed, MachinesWithDifferentNumbersOfProcessesAreRefused) {
     const ProgramResult result = start(3, {}, "refused", {"env", "RANKS_PER_NODE=2"});
     EXPECT_NE(result.status, 0);
     EXPECT_NE(result.err.find("start the same number on each"), std::string::npos) << result.err;
+    const ProgramResult option = start(3, {"--ranks-per-node", "2"}, "refused");
+    EXPECT_NE(option.status, 0);
+    EXPECT_NE(option.err.find("--ranks-per-node 2 does not divide the 3 processes"), std::string::npos)
+        << option.err;
 }
 
 TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
@@ -130,8 +138,9 @@ TEST_F(Distributed, SignalToOneRankSavesAndEndsAll) {
 TEST_F(Distributed, RefusesOptionsThatDisagreeWithTheJob) {
     const ProgramResult wrong_number = start(2, {"-pn", "4"}, "refused");
     EXPECT_NE(wrong_number.status, 0);
-    EXPECT_NE(wrong_number.err.find("-pn 4: this job has 2 processes"), std::string::npos)
-        << wrong_number.err;
+    const size_t at = wrong_number.err.find("-pn 4: this job has 2 processes");
+    EXPECT_NE(at, std::string::npos) << wrong_number.err;
+    EXPECT_EQ(wrong_number.err.find("-pn 4", at + 1), std::string::npos) << wrong_number.err;
     const ProgramResult alone = data.run({"-pn", "2"});
     EXPECT_NE(alone.status, 0);
     EXPECT_NE(alone.err.find("start it with mpirun -np 2"), std::string::npos) << alone.err;

@@ -108,6 +108,7 @@ TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     EXPECT_TRUE(parse({"-i", "train.bin", "-z", "1"}).notes.empty());
     EXPECT_EQ(parse({"-i", "train.bin"}).zero_stage, 1);
     EXPECT_EQ(parse({"-i", "train.bin", "-z", "0"}).zero_stage, 0);
+    EXPECT_EQ(parse({"-i", "train.bin", "--ranks-per-node", "1"}).ranks_per_node, 1);
     EXPECT_THROW(parse({"-i", "train.bin", "-z", "2"}), Error);
     EXPECT_EQ(parse({"-i", "train.bin", "-n", "5"}).notes.size(), 1u);  // no folder to write to
 }
@@ -253,6 +254,8 @@ TEST(TrainOptions, Refusals) {
         {{"-i", "x", "-b", "1048576", "-t", "2048"}, "2^30"},
         {{"-i", "x", "-pn", "8"}, "start it with mpirun -np 8"},
         {{"-i", "x", "-z", "4"}, "zero-stage"},
+        {{"-i", "x", "--ranks-per-node", "2"}, "does not divide the 1 process of"},
+        {{"-i", "x", "--ranks-per-node", "-1"}, "ranks-per-node"},
         {{"-i", "x", "-pm", "mpi"}, "unknown option -pm"},
         {{"-i", "x", "word"}, "word"},
         {{"-i", "x", "--cpu-layers", "gelu,sofmax"}, "no layer 'sofmax'; the layers are encoder, "},

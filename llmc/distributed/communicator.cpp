@@ -96,23 +96,20 @@ std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int rank
 
 Communicator::Communicator() : internals(std::make_unique<Internals>()) {}
 
-std::unique_ptr<Communicator> join_job(int ranks_per_node) {
+std::unique_ptr<Communicator> join_job() {
     if (job) fail("join_job: this process is in a job already");
     std::unique_ptr<Communicator> communicator(new Communicator);
     const int expected = started_processes();
     if (expected != 1) {
         Transport transport = join_mpi(expected);
         job.emplace().transport = std::move(transport);
+        communicator->rank = job->transport.rank;
+        communicator->size = job->transport.size;
     }
-    communicator->join_nodes(ranks_per_node);
     return communicator;
 }
 
-void Communicator::join_nodes(int ranks_per_node) {
-    if (job) {
-        rank = job->transport.rank;
-        size = job->transport.size;
-    }
+void Communicator::form_nodes(int ranks_per_node) {
     // rank 0's, since launchers forward variables to one machine only
     agree([&] {
         if (rank == 0) ranks_per_node = ranks_per_node_of(ranks_per_node);

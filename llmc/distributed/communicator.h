@@ -29,7 +29,8 @@ struct Pending {
 };
 
 struct Communicator {
-    int rank = 0, size = 1;              // in the job
+    int rank = 0, size = 1;  // in the job
+    // After form_nodes():
     int local_rank = 0, local_size = 1;  // in the node
     int node = 0, num_nodes = 1;
     // Node n holds the ranks first_ranks[n] ... first_ranks[n + 1] - 1.
@@ -40,6 +41,11 @@ struct Communicator {
     // Normally leaves the job after all other ranks have done so, too. While an exception is in flight,
     // leaves the job to abort_job(), or to the launcher, which ends a job whose process exits early.
     ~Communicator();
+
+    // Collective; call it once, before any function that concerns nodes. A node has all ranks of a machine.
+    // With ranks_per_node > 0, or else the environment variable RANKS_PER_NODE, it has that many consecutive
+    // ranks of a machine, so one machine can act as several. Rank 0's number holds for all.
+    void form_nodes(int ranks_per_node = 0);
 
     // Collective functions. A rank's results are bit-identical to every other rank's.
     void barrier();
@@ -75,8 +81,7 @@ struct Communicator {
     std::unique_ptr<Internals> internals;
 
     Communicator();
-    friend std::unique_ptr<Communicator> join_job(int);
-    void join_nodes(int ranks_per_node);
+    friend std::unique_ptr<Communicator> join_job();
     void open_node_barrier();
     void wait(Requests& requests);
     void all_gather(const void* mine, size_t bytes, void* all);
@@ -84,11 +89,9 @@ struct Communicator {
 };
 
 // Joins the job of the launcher that started this process: mpirun or mpiexec of Open MPI or MPICH, or srun.
-// With ranks_per_node > 0, or the environment variable RANKS_PER_NODE of rank 0, a node is that many
-// consecutive ranks of a machine instead of all of them; so one machine can act as several. Ranks are
-// numbered machine by machine. Call it once, at the start. Error if the program was built without MPI, or
-// with another MPI than the launcher's, and was started as one of several processes.
-std::unique_ptr<Communicator> join_job(int ranks_per_node = 0);
+// Ranks are numbered machine by machine. Call it once, at the start. Error if the program was built without
+// MPI, or with another MPI than the launcher's, and was started as one of several processes.
+std::unique_ptr<Communicator> join_job();
 
 // Prints the message as one line, preceded by the rank ("rank 3: ..."), ends all processes of the job, and
 // exits with status 1. A program calls it for each error after join_job(), also after its communicator is
@@ -97,5 +100,5 @@ std::unique_ptr<Communicator> join_job(int ranks_per_node = 0);
 
 bool built_with_mpi();
 
-// The first rank of each node, then the number of ranks, if rank r runs on machines[r]. See join_job().
+// The first rank of each node, then the number of ranks, if rank r runs on machines[r]. See form_nodes().
 std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int ranks_per_node);

@@ -241,6 +241,11 @@ static void add_device_options(CLI::App& app, Options& o) {
                    "0: each holds all of it")
         ->check(between(0, 1))
         ->capture_default_str();
+    app.add_option("--ranks-per-node", o.ranks_per_node,
+                   "processes that share memory, to divide a machine's processes into several groups, which "
+                   "exchange messages (0: RANKS_PER_NODE, or all of a machine)")
+        ->check(at_least(0))
+        ->configurable(false);
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
     app.add_flag("--dry-run", o.dry_run,
                  "print memory, steps, operations and estimated time, then exit; needs no data")
@@ -277,6 +282,9 @@ static void check_processes(const Options& o, const LlmcOnly& l) {
              l.num_processes, o.num_processes, o.num_processes == 1 ? "" : "es", l.num_processes);
     if (l.process_rank != -1 && l.process_rank != o.process_rank)
         fail("-pr %d: mpirun gave this process rank %d; leave -pr out", l.process_rank, o.process_rank);
+    if (o.ranks_per_node && o.num_processes % o.ranks_per_node)
+        fail("--ranks-per-node %d does not divide the %d process%s of this job", o.ranks_per_node,
+             o.num_processes, o.num_processes == 1 ? "" : "es");
 }
 
 // A line for each given option that has no effect.

@@ -27,9 +27,10 @@ struct Options {
     int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
     int keep_checkpoints = 0, major_checkpoint_every = 0;
     bool keep_best = false;
-    int log_every = 1;   // steps between lines in a pipe or a file
-    int recompute = 1;   // RECOMPUTE_GELU
-    int zero_stage = 1;  // 1: the optimizer's state is divided among the processes
+    int log_every = 1;       // steps between lines in a pipe or a file
+    int recompute = 1;       // RECOMPUTE_GELU
+    int zero_stage = 1;      // 1: the optimizer's state is divided among the processes
+    int ranks_per_node = 0;  // processes that share memory; 0: RANKS_PER_NODE, or all of a machine
     SamplerOptions sampler;
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
     std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train
