@@ -27,10 +27,12 @@ static void print_devices() {
     } catch (const Error& error) {
         printf("no Vulkan device: %s\n", error.what());
     }
-    for (const DeviceInfo& d : devices)
+    for (const DeviceInfo& d : devices) {
         printf("%d: %s, %s, %.1f GiB, Vulkan %s, %s%s%s\n", d.index, d.name.c_str(), device_type_name(d.type),
                double(d.memory_bytes) / (1 << 30), d.api_version.c_str(), d.driver.c_str(),
                d.missing.empty() ? "" : ", unusable: lacks ", d.missing.c_str());
+        for (const std::string& line : d.features) printf("   %s\n", line.c_str());
+    }
     printf("cpu: %d threads\n", omp_get_max_threads());
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "llmc/launchpad/internal.h"
+#include "llmc/launchpad/device_features.h"
 #include "llmc/launchpad/shaders.h"
 
 const char* device_type_name(DeviceType type) {
@@ -70,6 +70,27 @@ static bool has_subgroup_operations(const Vulkan& vk, VkPhysicalDevice physical,
            (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT);
 }
 
+bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type, Limits& limits) {
+    VkPhysicalDeviceVulkan11Properties vulkan11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
+    VkPhysicalDeviceVulkan13Properties vulkan13 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &vulkan11};
+    vulkan11.pNext = &vulkan13;
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    const VkPhysicalDeviceLimits& have = properties.properties.limits;
+    const bool pin = (vulkan13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+                     vulkan13.minSubgroupSize != vulkan13.maxSubgroupSize;
+    // The invocations of a subgroup divide registers among them: in the smallest subgroup, each has most.
+    // That is also the size that Intel's cooperative matrices need.
+    limits.subgroup_size = pin ? vulkan13.minSubgroupSize : vulkan11.subgroupSize;
+    limits.few_registers = limits.subgroup_size < 32 && type != DeviceType::software;
+    limits.max_block = std::min(have.maxComputeWorkGroupInvocations, have.maxComputeWorkGroupSize[0]);
+    if (pin)
+        limits.max_block =
+            std::min(limits.max_block, vulkan13.maxComputeWorkgroupSubgroups * limits.subgroup_size);
+    limits.shared_bytes = have.maxComputeSharedMemorySize;
+    return pin;
+}
+
 CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhysicalDevice physical,
                                                          DeviceFeatures& request) {
     CooperativeMatrixSupport support;
@@ -100,17 +121,18 @@ CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhy
 }
 
 // Chooses the first shape that the device has from a list, best for the kernels first.
-void find_fragment_shapes(const LaunchPadState& s, const CooperativeMatrixSupport& support, Limits& limits) {
+void find_fragment_shapes(const Vulkan& vk, VkPhysicalDevice physical,
+                          const CooperativeMatrixSupport& support, Limits& limits) {
     const auto list = GetCooperativeMatrixProperties(
-        s.vk.vkGetInstanceProcAddr(s.vk.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+        vk.vkGetInstanceProcAddr(vk.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
     if (support.extensions.empty() || !list) return;
     // The kernels keep up to 128 accumulators per invocation: with few registers they spill hundreds, and
     // Mesa 25's compiler for Intel crashes on some of them.
     if (limits.few_registers) return;
     uint32_t count = 0;
-    VK_CHECK(list(s.physical, &count, nullptr));
+    VK_CHECK(list(physical, &count, nullptr));
     std::vector<CooperativeMatrixProperties> have(count);
-    VK_CHECK(list(s.physical, &count, have.data()));
+    VK_CHECK(list(physical, &count, have.data()));
     auto find = [&](int type) {
         for (FragmentShape shape :
              {FragmentShape{16, 16, 16}, {16, 8, 16}, {8, 8, 16}, {8, 16, 16}, {8, 8, 8}})
@@ -124,24 +146,14 @@ void find_fragment_shapes(const LaunchPadState& s, const CooperativeMatrixSuppor
     if (support.fp16) limits.fp16_fragment = find(COMPONENT_FLOAT16);
 }
 
-// Names the first feature that the kernels need and the device lacks; empty: none.
-static std::string missing_feature(const Vulkan& vk, VkPhysicalDevice physical, uint32_t api) {
+// Names the features that the kernels need and the device lacks; empty: none.
+static std::string missing_on(const Vulkan& vk, VkPhysicalDevice physical, uint32_t api) {
     if (api < VK_API_VERSION_1_3) return "Vulkan 1.3";
     DeviceFeatures have;
     vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
-    if (!have.features2.features.shaderInt64) return "shaderInt64";
-    if (!have.vulkan11.storageBuffer16BitAccess) return "storageBuffer16BitAccess";
-    if (!have.vulkan12.bufferDeviceAddress) return "bufferDeviceAddress";
-    if (!have.vulkan12.scalarBlockLayout) return "scalarBlockLayout";
-    if (!have.vulkan12.timelineSemaphore) return "timelineSemaphore";
-    if (!have.vulkan13.synchronization2) return "synchronization2";
-    if (!have.vulkan13.maintenance4) return "maintenance4";
-    if (!have.vulkan13.subgroupSizeControl || !have.vulkan13.computeFullSubgroups)
-        return "subgroup size control";
-    if (!has_subgroup_operations(vk, physical,
-                                 VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT))
-        return "subgroup arithmetic in compute";
-    return "";
+    return missing_features(
+        have, has_subgroup_operations(vk, physical,
+                                      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT));
 }
 
 // As the system's files name it; empty where the driver does not tell.
@@ -185,7 +197,7 @@ static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
                                      VK_API_VERSION_PATCH(api));
     find_memory(vk, physical, info);
     info.pci = pci_address(vk, physical);
-    info.missing = missing_feature(vk, physical, api);
+    info.missing = missing_on(vk, physical, api);
     return info;
 }
 
@@ -205,7 +217,11 @@ std::vector<PhysicalDevice> physical_devices(const Vulkan& vk) {
 std::vector<DeviceInfo> list_devices() {
     Vulkan vk = open_vulkan(false);
     std::vector<DeviceInfo> infos;
-    for (const PhysicalDevice& device : physical_devices(vk)) infos.push_back(device.info);
+    for (const auto& [info, handle] : physical_devices(vk)) {
+        infos.push_back(info);
+        if (info.missing.empty())
+            infos.back().features = feature_lines(find_optional_features(vk, handle, info.type));
+    }
     close_vulkan(vk);
     return infos;
 }

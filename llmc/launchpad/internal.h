@@ -171,7 +171,11 @@ bool environment_switch(const char* name);
 // device.cpp Adds the features of cooperative matrices to those that `request` asks for.
 CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhysicalDevice physical,
                                                          DeviceFeatures& request);
-void find_fragment_shapes(const LaunchPadState& s, const CooperativeMatrixSupport& support, Limits& limits);
+void find_fragment_shapes(const Vulkan& vk, VkPhysicalDevice physical,
+                          const CooperativeMatrixSupport& support, Limits& limits);
+// The size of subgroups and what depends on it, and shared memory. Returns whether pipelines are to be told
+// that size.
+bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type, Limits& limits);
 bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name);
 // buffers.cpp
 void choose_memory_mode(LaunchPadState& s);

@@ -71,30 +71,17 @@ static uint32_t find_compute_units(const LaunchPadState& s) {
 static void read_limits(LaunchPadState& s) {
     VkPhysicalDeviceExternalMemoryHostPropertiesEXT import = {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
-    VkPhysicalDeviceVulkan11Properties vulkan11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
     VkPhysicalDeviceVulkan13Properties vulkan13 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES};
-    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &vulkan11};
-    vulkan11.pNext = &vulkan13;
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &vulkan13};
     if (s.import_alignment) vulkan13.pNext = &import;
     s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
     const VkPhysicalDeviceLimits& limits = properties.properties.limits;
     if (s.import_alignment) s.import_alignment = import.minImportedHostPointerAlignment;
-    s.limits.subgroup_size = vulkan11.subgroupSize;
-    s.limits.max_block = std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
-    s.limits.shared_bytes = limits.maxComputeSharedMemorySize;
+    s.pin_subgroup = choose_subgroups(s.vk, s.physical, s.info.type, s.limits);
+    s.max_subgroup = s.pin_subgroup ? s.limits.subgroup_size : vulkan13.maxSubgroupSize;
     s.limits.compute_units = find_compute_units(s);
     // maxMemoryAllocationSize is only what always succeeds: NVIDIA reports 4 GiB, and allocates 110 GiB
     s.limits.max_allocation = vulkan13.maxBufferSize;
-    s.max_subgroup = vulkan13.maxSubgroupSize;
-    s.pin_subgroup = (vulkan13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
-                     vulkan13.minSubgroupSize != vulkan13.maxSubgroupSize;
-    // The invocations of a subgroup divide registers among them: in the smallest subgroup, each has most.
-    // That is also the size that Intel's cooperative matrices need.
-    if (s.pin_subgroup) s.max_subgroup = s.limits.subgroup_size = vulkan13.minSubgroupSize;
-    s.limits.few_registers = s.limits.subgroup_size < 32 && s.info.type != DeviceType::software;
-    if (s.pin_subgroup)
-        s.limits.max_block =
-            std::min(s.limits.max_block, vulkan13.maxComputeWorkgroupSubgroups * s.limits.subgroup_size);
     for (int i = 0; i < 3; i++) s.max_groups[i] = limits.maxComputeWorkGroupCount[i];
     s.timestamp_period = limits.timestampPeriod * 1e-9;
 }
@@ -143,7 +130,7 @@ static void create_device(LaunchPadState& s) {
     load_device_functions(s.vk, s.device);
     s.vk.vkGetDeviceQueue(s.device, s.queue_family, 0, &s.queue);
     read_limits(s);
-    find_fragment_shapes(s, matrix, s.limits);
+    find_fragment_shapes(s.vk, s.physical, matrix, s.limits);
 }
 
 static void create_pipeline_layout(LaunchPadState& s) {

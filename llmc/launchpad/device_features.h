@@ -1,0 +1,27 @@
+// The features of a device that change what training takes on it, for --list-devices.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "llmc/launchpad/internal.h"
+
+// What a device offers beyond what all kernels need.
+struct OptionalFeatures {
+    uint32_t min_subgroup = 0, max_subgroup = 0;
+    Limits limits;                      // subgroup_size: the one that pipelines get
+    bool has_matrix_extension = false;  // VK_KHR_cooperative_matrix
+    CooperativeMatrixSupport matrix;    // what the kernels can use of it
+    bool float16_arithmetic = false;    // shaderFloat16
+    bool memory_budget = false;         // VK_EXT_memory_budget
+    bool host_memory_import = false;    // VK_EXT_external_memory_host
+    bool compiler_statistics = false;   // VK_KHR_pipeline_executable_properties
+};
+
+// The features that all kernels need and that are not there, separated by commas; empty: none. The device
+// has Vulkan 1.3. `subgroup_arithmetic`: in compute kernels.
+std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmetic);
+
+OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type);
+
+// For people, a line each: what pipelines are built for, the tensor cores, what is there, and what is not.
+std::vector<std::string> feature_lines(const OptionalFeatures& features);
