@@ -2,21 +2,19 @@
 # Mutation testing: applies each mutation of dev/mutations.txt to a copy of the sources, builds the tests that
 # the mutation names and runs them. A mutation that no test notices survives. Prints a line per mutation and
 # the score; the status is 1 if a mutation survives and the list does not say why.
-#     dev/mutate.sh [--folder FOLDER] [--update] [--check] [NUMBER | FIRST-LAST | WORD]...
+#     dev/mutate.sh [--folder FOLDER] [--check] [NUMBER | FIRST-LAST | WORD]...
 # Without numbers and words: all mutations. A word chooses the mutations whose line contains it.
-#     --folder FOLDER   the copy and its build folder; default: $TMPDIR/mutants. The first run makes it.
-#     --update          copy the sources again
+#     --folder FOLDER   the copy and its build folder; default: $TMPDIR/mutants. Each run makes the copy equal
+#                       to this tree first, also if the last run was killed in the middle of a mutation.
 #     --check           only check that each mutation changes one line; builds nothing
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
 folder=${TMPDIR:-/tmp}/mutants
-update=
 check=
 chosen=()
 while [ $# -gt 0 ]; do
     case $1 in
         --folder) folder=$2 && shift ;;
-        --update) update=1 ;;
         --check) check=1 ;;
         -*) sed -n '2,/^set/ { /^#/ s/^# \?//p }' "$0" && exit 1 ;;
         *) chosen+=("$1") ;;
@@ -66,14 +64,22 @@ mutated() {
     [ "$changed" -eq 2 ] || { [ "$changed" -eq 1 ] && [[ $expression == */d ]]; }
 }
 
-copy_sources() {
-    local name
+# Makes the copy equal to the tree. Files that did not change keep their time, so little is built again.
+sync_sources() {
+    local name changed=
+    mkdir -p "$source"
+    git -C "$tree" ls-files -co --exclude-standard -z >"$scratch/names"
     while IFS= read -r -d '' name; do
         { [ -f "$tree/$name" ] && ! cmp -s "$tree/$name" "$source/$name"; } || continue
         mkdir -p "$(dirname "$source/$name")"
         cp "$tree/$name" "$source/$name"
-    done < <(git -C "$tree" ls-files -co --exclude-standard -z)
+        changed=1
+    done <"$scratch/names"
+    while IFS= read -r -d '' name; do
+        [ -f "$tree/$name" ] || { rm "$source/$name" && changed=1; }
+    done < <(cd "$source" && find . -type f -printf '%P\0')
     [ ! -d "$tree/.tools" ] || [ -e "$source/.tools" ] || ln -s "$tree/.tools" "$source/.tools"
+    [ -n "$changed" ] || [ ! -e "$build/build.ninja" ] || return 0
     rm -rf "$folder/passed" && mkdir -p "$folder/passed"
     # -O1 builds in a third of the time; no test depends on more
     cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1 \
@@ -157,7 +163,11 @@ try_mutation() {
 
 scratch=$(mktemp -d)
 trap '[ ! -e "$scratch/original" ] || cp "$scratch/original" "$source/$file"; rm -rf "$scratch"' EXIT
-if [ -z "$check" ] && { [ -n "$update" ] || [ ! -e "$build/build.ninja" ]; }; then copy_sources; fi
+if [ -z "$check" ]; then
+    exec 9>"$folder/lock"
+    flock -n 9 || { echo "mutate.sh: another run uses $folder: give this one a --folder" >&2 && exit 2; }
+    sync_sources
+fi
 number=0 tried=0 killed=0 survivors=0 equivalent=0 errors=0 unexplained=0
 while IFS= read -r line; do
     [[ $line != "" && $line != \#* ]] || continue
