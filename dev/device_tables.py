@@ -34,15 +34,16 @@ A line stands for all variants of a kernel: specialization constants and precisi
 registers, spills and milliseconds of any variant, and the lowest occupancy. Occupancy counts subgroups per
 SIMD unit, at most 16 (AMD), or threads per vector engine, at most 8 (Intel). AMD's driver reports it. Intel's
 is computed from the workgroup size and shared memory, of which an Xe core is taken to have 128 KiB.
-Registers are as the drivers count them: AMD's are VGPRs; Intel's are the most that live at a time, in units of
-32 bytes per thread, of which there are 128 (dg2) or 256 (lnl, bmg).
+Registers are as the drivers count them: AMD's are VGPRs; Intel's are the most that live at a time, in units
+of 32 bytes per thread, of which there are 128 (dg2) or 256 (lnl, bmg).
 """
 
 
 def rows_of(device, folder):
     if folder:
         return list(csv.DictReader((folder / f"{device}.csv").open()))
-    command = [TOP / ".tools/bin/with-device", device, TOP / "build/compile_kernels", "--default-only", "--csv"]
+    program = [TOP / ".tools/bin/with-device", device, TOP / "build/compile_kernels"]
+    command = [*program, "--default-only", "--csv"]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return list(csv.DictReader(result.stdout.splitlines()))
 
@@ -51,8 +52,8 @@ def occupancy(row, engines):
     """As the driver reports it, or for a number of vector engines of an Xe core."""
     if row["occupancy"] != "-":
         return int(row["occupancy"])
-    block, subgroup, shared = int(row["constants"].split(",")[0]), int(row["subgroup"]), int(row["shared_bytes"])
-    threads = -(-block // subgroup)
+    block, shared = int(row["constants"].split(",")[0]), int(row["shared_bytes"])
+    threads = -(-block // int(row["subgroup"]))
     groups = THREADS_PER_ENGINE * engines // threads
     if shared:
         groups = min(groups, SHARED_BYTES_PER_CORE // shared)
@@ -63,7 +64,8 @@ def table(rows, engines):
     kernels = {}
     for row in rows:
         kernels.setdefault(row["kernel"].rsplit("_", 1)[0], []).append(row)
-    lines = ["| kernel | variants | registers | spills | occupancy | slowest, ms |", "|---|---|---|---|---|---|"]
+    lines = ["| kernel | variants | registers | spills | occupancy | slowest, ms |"]
+    lines.append("|---" * 6 + "|")
     for name, variants in sorted(kernels.items()):
         most = [max(int(v[column]) for v in variants) for column in ("registers", "spills", "compile_ms")]
         lowest = min(occupancy(v, engines) for v in variants)
