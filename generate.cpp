@@ -24,6 +24,7 @@
 #include "llmc/program/line_editor.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
+#include "llmc/run/sampler_options.h"
 #include "llmc/run/trained_model.h"
 
 struct GenerateOptions {
@@ -227,17 +228,7 @@ static void add_options(CLI::App& app, GenerateOptions& o) {
     app.add_option("-n,--tokens", o.tokens, "most tokens to generate")
         ->check(at_least(0))
         ->capture_default_str();
-    app.add_option("--temperature", o.sampler.temperature,
-                   "divides the logits; 0: always the likeliest token")
-        ->check(between(0, 1000))
-        ->capture_default_str();
-    app.add_option("--top-k", o.sampler.top_k, "sample from the k likeliest tokens (0: all)")
-        ->check(at_least(0))
-        ->capture_default_str();
-    app.add_option("--top-p", o.sampler.top_p,
-                   "sample from the smallest set of likeliest tokens whose probabilities add up to p")
-        ->check(between(0, 1))
-        ->capture_default_str();
+    add_sampler_options(app, o.sampler);
     app.add_option("--min-p", o.sampler.min_p,
                    "sample from the tokens at least this times as likely as the likeliest")
         ->check(between(0, 1))

@@ -10,7 +10,7 @@
 
 // Starts the job, and after DELAY seconds kills what VICTIM names: a rank, or all of them and mpirun.
 static const std::string kill_script = R"(
-    timeout 60 "$@" & job=$!
+    timeout -k 5 60 "$@" & job=$!
     sleep $DELAY
     ranks=$(pgrep -f "^$PROGRAM .*$OUTPUT" | sort -n)
     case $VICTIM in

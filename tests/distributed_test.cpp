@@ -123,7 +123,7 @@ TEST_F(Distributed, OnlyRankZeroPrints) {
 // The signal goes to the process that was started last, which is rank 1.
 TEST_F(Distributed, SignalToOneRankSavesAndEndsAll) {
     const std::string script = R"(
-        timeout 60 "$@" & job=$!
+        timeout -k 5 60 "$@" & job=$!
         until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
         kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT")
         wait $job)";

@@ -145,9 +145,9 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T,
                              const GradientArrival& arrival = {}) {
     LaunchPad& pad = *g.pad;
     if (arrival.early) arrival.early();
-    std::vector<Elements> first = layer_weights(g.config, 0);
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
-        if (!is_overwritten(i)) first.push_back({i, 0, parameter_size(g.config, i)});
+    std::vector<Elements> first = biases_and_layernorms(g.config);
+    first.push_back({WPE, 0, parameter_size(g.config, WPE)});
+    for (const Elements& e : layer_weights(g.config, 0)) first.push_back(e);
     gpt2_update(g, first, weight_decay);
     const Elements wte = {WTE, 0, parameter_size(g.config, WTE)};
     encoder_forward_updated<Real>(pad, {.encoder = {.out = g.encoded,

@@ -17,6 +17,7 @@
 #include "llmc/program/option_checks.h"
 #include "llmc/program/version.h"
 #include "llmc/run/run_folder.h"
+#include "llmc/run/sampler_options.h"
 
 // llm.c's two-letter flags. The parser would read them as a one-letter flag and its value.
 struct LlmcName {
@@ -151,17 +152,7 @@ static void add_evaluation_options(CLI::App& app, Options& o) {
     app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens per sample")
         ->check(at_least(1))
         ->capture_default_str();
-    app.add_option("--temperature", o.sampler.temperature,
-                   "sampling temperature (0: always the likeliest token)")
-        ->check(between(0, 1000))
-        ->capture_default_str();
-    app.add_option("--top-k", o.sampler.top_k, "sample from the k likeliest tokens (0: all)")
-        ->check(at_least(0))
-        ->capture_default_str();
-    app.add_option("--top-p", o.sampler.top_p,
-                   "sample from the smallest set of likeliest tokens whose probabilities add up to p")
-        ->check(between(0, 1))
-        ->capture_default_str();
+    add_sampler_options(app, o.sampler);
     app.add_option("-h,--hellaswag", o.hellaswag, "1: evaluate HellaSwag every -v steps and at the end")
         ->check(zero_or_one())
         ->capture_default_str();
