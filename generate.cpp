@@ -112,7 +112,7 @@ std::vector<uint64_t> Generator<Real>::begin_coins() const {
     std::vector<uint64_t> random_states;
     for (int i = 0; i < options.samples; i++) {
         const uint64_t state = 1295 + options.seed + i;  // with the seed 42, llm.c's
-        random_states.push_back(state ? state : 1);              // the generator cannot leave the state 0
+        random_states.push_back(state ? state : 1);      // the generator cannot leave the state 0
     }
     return random_states;
 }
