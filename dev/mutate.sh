@@ -21,8 +21,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
+[ -n "$check" ] || mkdir -p "$folder"
+[ -n "$check" ] || folder=$(cd "$folder" && pwd)
 source=$folder/source
 build=$folder/build
 list=$tree/dev/mutations.txt

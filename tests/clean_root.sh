@@ -1,9 +1,9 @@
-#!/bin/sh
+#!/bin/bash
 # Makes the folder ROOT the root of a minimal system: the packages that DEB depends on, copied from this
 # system, and DEB itself. dpkg installs it, and so checks its dependencies. There are no compilers, no shell
 # and no libraries that DEB does not name. Needs Debian's or Ubuntu's dpkg and apt, but no network.
 # Usage: clean_root.sh DEB ROOT
-set -eu
+set -euo pipefail
 deb=$1 root=$2
 mkdir -p "$root/tmp" "$root/usr/bin" "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
 for folder in bin lib lib64 sbin; do

@@ -81,7 +81,7 @@ std::string choose_simd_by_name(const std::string& name) {
     for (const OptionName& option : option_names) {
         if (name != option.name) continue;
         if (option.level > best_simd_level())
-            return "this CPU lacks " + name + "; it has " + simd_option_names(best_simd_level());
+            return name + " is not available here; there are " + simd_option_names(best_simd_level());
         choose_simd_level(option.level);
         return "";
     }

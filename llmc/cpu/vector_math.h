@@ -38,7 +38,7 @@ SIMD_INLINE float exp_fast(float x) {
 // functions return wide vectors depends on the instruction set.
 template <class Vector>
 SIMD_INLINE void exp_fast_vector(Vector& x) {
-    typedef decltype(x < x) Bits;
+    typedef uint32_t Bits __attribute__((vector_size(sizeof(Vector))));
     const Vector shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
     const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     Vector p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -48,6 +48,6 @@ SIMD_INLINE void exp_fast_vector(Vector& x) {
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
     const Vector power = (Vector)(((Bits)shifted << 23) + 0x3f800000);
-    const Bits keep = ~(x < -87.0f);
+    const Bits keep = ~(Bits)(x < -87.0f);
     x = (Vector)((Bits)(p * power) & keep);
 }

@@ -14,9 +14,9 @@
 #include "llmc/cpu/vector_math.h"
 #include "llmc/layers/attention.h"
 
-static const int KEY_BLOCK = 96;    // keys per iteration of the forward pass; a multiple of every mr
+static const int KEY_BLOCK = 96;    // keys per iteration of the forward pass; a multiple of every mr and nr
 static const int QUERY_PANELS = 8;  // query panels that share a block of keys and values in the forward pass
-static const int QUERY_BLOCK = 96;  // queries per iteration of the backward pass; a multiple of every mr
+static const int QUERY_BLOCK = 96;  // queries per iteration of the backward pass; likewise
 static const int PADDING_ROWS = MAX_MR;  // rows past the last one that kernels may read and write
 
 // Memory that a thread keeps until it ends. Each task partitions it into arrays anew.

@@ -29,7 +29,8 @@ static SIMD_INLINE float dot(const float* x, const Real* w, int C) {
     Float8 acc[CHAINS] = {}, xs, ws;
     int k = 0;
     for (; k + STEP <= C; k += STEP) {
-        if (sizeof(Real) == 2) __builtin_prefetch(w + k + 4096 / sizeof(Real));
+        if (sizeof(Real) == 2)  // an address, since no pointer may point so far past the last row
+            __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(w + k) + 4096));
 #pragma GCC unroll 4
         for (int i = 0; i < CHAINS; i++) {
             load(xs, x + k + i * 8);

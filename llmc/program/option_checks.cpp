@@ -15,7 +15,7 @@ CLI::Option* add_simd_option(CLI::App& app) {
         },
         "");
     const std::string help =
-        "instruction set of the CPU's GEMMs and attention: " + simd_option_names(SIMD_AMX);
+        "instruction set of the CPU's GEMM and attention micro-kernels: " + simd_option_names(SIMD_AMX);
     return app
         .add_option_function<std::string>(
             "--simd", [](const std::string&) {}, help)

@@ -156,8 +156,6 @@ static void add_evaluation_options(CLI::App& app, Options& o) {
     app.add_option("-h,--hellaswag", o.hellaswag, "1: evaluate HellaSwag every -v steps and at the end")
         ->check(zero_or_one())
         ->capture_default_str();
-    const std::string downloaded = "data/starter/hellaswag_val.bin";  // by data/download.sh
-    if (!file_exists(o.hellaswag_file) && file_exists(downloaded)) o.hellaswag_file = downloaded;
     app.add_option("--hellaswag-file", o.hellaswag_file,
                    "HellaSwag file, from data/download.sh starter or prepare_data hellaswag")
         ->capture_default_str();
@@ -508,6 +506,15 @@ static std::set<Layer> parse_layers(const std::vector<std::string>& names) {
     return layers;
 }
 
+// In the place of llm.c's HellaSwag file, the default, which a resumed run has as an absolute path: the one
+// that data/download.sh writes.
+static void choose_hellaswag_file(Options& o) {
+    const std::string downloaded = "data/starter/hellaswag_val.bin";
+    if (o.hellaswag_file.ends_with(Options().hellaswag_file) && !file_exists(o.hellaswag_file) &&
+        file_exists(downloaded))
+        o.hellaswag_file = downloaded;
+}
+
 bool parse_options(int argc, char** argv, Options& o) {
     LlmcOnly llmc;
     CLI::App app("Trains GPT-2 on the CPU or on any Vulkan device.", "train_gpt2");
@@ -516,6 +523,7 @@ bool parse_options(int argc, char** argv, Options& o) {
     if (!parse_command_line(app, argc, argv)) return false;
     if (o.list_devices) return true;
     read_saved_options(app, o);
+    choose_hellaswag_file(o);
     o.model_given = app.count("--model") > 0;
     check_processes(o, llmc);
     check_options(o);
