@@ -3,6 +3,8 @@
 #include <optional>
 
 #include "llmc/gemm/tensor_core.h"
+#include "llmc/generate/decode_attention.h"
+#include "llmc/generate/decode_linear.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/layers/gradient_sum.h"
 #include "llmc/model/train_step.h"
@@ -252,12 +254,45 @@ static void give_tokens(VersionSizes<Real>& s) {
                              {.total = s.floats(1), .losses = s.floats(n), .n = s.num_rows, .scale = 1});
 }
 
+// What a token of a few texts takes: a linear layer with its LayerNorm and one without, and attention.
+template <class Real>
+static void give_decoding(VersionSizes<Real>& s) {
+    const int texts = 8, C = s.C;
+    Real *rows = s.reals(size_t(texts) * 4 * C), *weight = s.reals(size_t(4) * C * C);
+    const int* positions = s.ints(texts);
+    DecodeLinear<Real> linear = {.out = rows,
+                                 .stream = s.floats(size_t(texts) * C),
+                                 .gain = s.reals(C),
+                                 .shift = s.reals(C),
+                                 .weight = weight,
+                                 .text_stride = size_t(4) * C,
+                                 .num_texts = texts,
+                                 .C = C,
+                                 .OC = 4 * C,
+                                 .epilogue = DecodeEpilogue::gelu};
+    give_versions(s.pad, decode_linear_versions<Real>(), linear);
+    linear.inp = rows;
+    linear.C = 4 * C;
+    linear.OC = C;
+    linear.epilogue = DecodeEpilogue::add;
+    give_versions(s.pad, decode_linear_versions<Real>(), linear);
+    give_versions<DecodeAttention<Real>>(s.pad, decode_attention_versions<Real>(),
+                                         {.out = rows,
+                                          .cache = s.reals(size_t(texts) * s.T * 3 * C),
+                                          .positions = positions,
+                                          .num_texts = texts,
+                                          .T = s.T,
+                                          .C = C,
+                                          .NH = s.NH});
+}
+
 template <class Real>
 void give_all_versions(LaunchPad& pad, const ModelConfig& config, BatchShape shape) {
     VersionSizes<Real> s = {pad, config, shape.B, shape.T};
     give_matmul(s, s.C, 3 * s.C);
     give_matmul(s, 4 * s.C, s.C);
     give_attention(s);
+    give_decoding(s);
     give_layernorm(s);
     give_elementwise(s);
     give_tokens(s);
