@@ -114,8 +114,8 @@ run_test() {
         device=none && spec=${spec#cpu/}
     fi
     [[ $spec != *:* ]] || filter=${spec#*:}
-    (cd "$build" && LLMC_TEST_DEVICE=$device nice -n 19 timeout 600 "./${spec%%:*}" "--gtest_filter=$filter" \
-        --gtest_fail_fast >"$folder/test.log" 2>&1 </dev/null)
+    (cd "$build" && LLMC_TEST_DEVICE=$device nice -n 19 timeout -k 5 600 "./${spec%%:*}" \
+        "--gtest_filter=$filter" --gtest_fail_fast >"$folder/test.log" 2>&1 </dev/null 9>&-)
 }
 
 # The tests must pass without a mutation, or they prove nothing.
@@ -127,7 +127,7 @@ check_baseline() {
         exit 2
     }
     for spec in $tests; do
-        stamp=$folder/passed/$(tr '/*:' '___' <<<"$spec")
+        stamp=$folder/passed/${LLMC_TEST_DEVICE:-}$(tr '/*:' '___' <<<"$spec")
         [ ! -e "$stamp" ] || continue
         if ! run_test "$spec" || ! grep -q 'PASSED.* [1-9]' "$folder/test.log"; then
             tail -20 "$folder/test.log"

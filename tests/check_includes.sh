@@ -12,7 +12,7 @@ for level in "${levels[@]}"; do
 done
 for folder in llmc/*/; do
     name=$(basename "$folder")
-    if ! printf '%s\n' "${levels[@]}" | grep -qx "$name"; then
+    if [[ " ${levels[*]} " != *" $name "* ]]; then
         echo "$folder is not in the list of levels in $0"
         bad=1
     fi

@@ -101,7 +101,7 @@ static File open_with(const std::string& path, int flags) {
 File open_stream(const std::string& path) { return open_with(path, O_RDONLY); }
 
 File open_to_read(const std::string& path) {
-    File file = open_with(path, O_RDONLY | O_NONBLOCK);  // or a pipe would wait here for its writer
+    File file = open_with(path, O_RDONLY | O_NONBLOCK);  // opening a FIFO would block until it has a writer
     if (!S_ISREG(status_of(file, path).st_mode))
         fail("cannot read %s: it is not a regular file", path.c_str());
     return file;

@@ -39,7 +39,7 @@ using File = std::unique_ptr<FILE, FileCloser>;
 // Opens a regular file for reading. Error if it is missing, unreadable, a directory, a pipe or a device.
 File open_to_read(const std::string& path);
 
-// The same, also for pipes and devices, whose size is unknown.
+// Like open_to_read(), but accepts pipes and devices; size_of() is meaningless for them.
 File open_stream(const std::string& path);
 
 // Size in bytes of an open regular file.

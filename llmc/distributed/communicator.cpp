@@ -116,7 +116,11 @@ void Communicator::form_nodes(int ranks_per_node) {
     });
     if (!job) return;
     broadcast(&ranks_per_node, sizeof ranks_per_node, 0);
-    first_ranks = first_ranks_of_nodes(job->transport.machines, ranks_per_node);
+    const std::vector<int>& machines = job->transport.machines;
+    agree([&] { first_ranks = first_ranks_of_nodes(machines, ranks_per_node); });
+    const auto [first, end] = std::equal_range(machines.begin(), machines.end(), machines[rank]);
+    machine_rank = rank - int(first - machines.begin());
+    machine_size = int(end - first);
     num_nodes = int(first_ranks.size()) - 1;
     while (first_ranks[node + 1] <= rank) node++;
     local_rank = rank - first_ranks[node];

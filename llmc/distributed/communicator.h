@@ -31,7 +31,8 @@ struct Pending {
 struct Communicator {
     int rank = 0, size = 1;  // in the job
     // After form_nodes():
-    int local_rank = 0, local_size = 1;  // in the node
+    int local_rank = 0, local_size = 1;      // in the node
+    int machine_rank = 0, machine_size = 1;  // in the machine, which may have several nodes
     int node = 0, num_nodes = 1;
     // Node n holds the ranks first_ranks[n] ... first_ranks[n + 1] - 1.
     std::vector<int> first_ranks = {0, 1};

@@ -81,7 +81,8 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
     state.data.should_shuffle = header[SHOULD_SHUFFLE];
     state.data.current_shard = get64(header, CURRENT_SHARD);
     state.data.current_sample = get64(header, CURRENT_SAMPLE);
-    // without ZeRO, each process of llm.c writes the whole state, and only the length tells
+    // without ZeRO, each process of llm.c writes the whole state; its files leave EXTENT 0, so their length
+    // decides
     const uint64_t size = size_of(file, path);
     const bool too_short = size < header_bytes + moment_bytes(config, state.use_master_weights);
     if (extent == EXTENT_PART || (extent == EXTENT_UNKNOWN && too_short)) state.share = share;

@@ -25,11 +25,11 @@ static std::vector<DeviceInfo> usable_gpus() {
 static void take_share_of_cores(const Options& o, const Communicator& job) {
     const int cores = omp_get_num_procs();
     if (o.threads || getenv("OMP_NUM_THREADS") || cores < sysconf(_SC_NPROCESSORS_ONLN)) return;
-    omp_set_num_threads(std::max(1, cores / job.local_size));
+    omp_set_num_threads(std::max(1, cores / job.machine_size));
 }
 
 std::string device_of_process(const Options& o, const Communicator& job) {
-    if (job.local_size == 1) return o.device;
+    if (job.machine_size == 1) return o.device;
     if (o.device == "cpu") take_share_of_cores(o, job);
     if (o.device != "auto") return o.device;
     const std::vector<DeviceInfo> gpus = usable_gpus();
@@ -37,12 +37,12 @@ std::string device_of_process(const Options& o, const Communicator& job) {
         take_share_of_cores(o, job);
         return "cpu";
     }
-    if (int(gpus.size()) < job.local_size)
+    if (int(gpus.size()) < job.machine_size)
         fail(
             "--device auto: %d processes on a machine with %zu GPU%s: start one process per GPU, or name "
             "the device that all of them use with --device",
-            job.local_size, gpus.size(), gpus.size() == 1 ? "" : "s");
-    return std::to_string(gpus[job.local_rank].index);
+            job.machine_size, gpus.size(), gpus.size() == 1 ? "" : "s");
+    return std::to_string(gpus[job.machine_rank].index);
 }
 
 // Pieces of a part lie side by side, so that a part is one range: see gradient_exchange.h.

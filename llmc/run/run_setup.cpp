@@ -61,7 +61,7 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
     return found;
 }
 
-// At the checkpoint if -y asks for it and there is one, else at step 0.
+// The state of the checkpoint with -y 1 if there is one, else that of step 0.
 static Start find_start(const Options& o, const FoundCheckpoint& found) {
     Start start;
     start.state.precision = o.precision;

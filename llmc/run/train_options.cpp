@@ -522,8 +522,9 @@ bool parse_options(int argc, char** argv, Options& o) {
     declare_options(app, o, llmc);
     if (!parse_command_line(app, argc, argv)) return false;
     if (o.list_devices) return true;
+    const bool names_hellaswag_file = app.count("--hellaswag-file") > 0;
     read_saved_options(app, o);
-    choose_hellaswag_file(o);
+    if (!names_hellaswag_file) choose_hellaswag_file(o);
     o.model_given = app.count("--model") > 0;
     check_processes(o, llmc);
     check_options(o);
