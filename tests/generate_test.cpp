@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
+#include <termios.h>
 
 #include <algorithm>
 #include <csignal>
@@ -211,24 +212,29 @@ static std::string on_terminal(std::vector<std::string> arguments, const std::st
         _exit(127);
     }
     if (child < 0) return "";
-    std::string shown, line;
+    std::string shown;
     char chunk[4096];
-    size_t sent = 0;
-    auto type_line = [&] { return write(terminal, line.data(), line.size()); };
-    for (int silences = 0;;) {
+    size_t sent = 0, shown_before = 0;
+    auto asks_for_line =
+        [&] {  // what is typed before the editor has changed the terminal's mode can get lost
+            termios mode;
+            return shown.size() > shown_before && shown.ends_with("> ") && tcgetattr(terminal, &mode) == 0 &&
+                   !(mode.c_lflag & ICANON);
+        };
+    for (int silences = 0; silences < 6000;) {
         pollfd waiting = {terminal, POLLIN, 0};
-        if (poll(&waiting, 1, 3000) == 0) {  // a change of the terminal's mode can discard what was typed
-            if (++silences == 20) kill(child, SIGKILL);
-            if (!line.empty()) type_line();
-            continue;
+        if (poll(&waiting, 1, 10) == 0) {
+            if (++silences == 6000) kill(child, SIGKILL);
+        } else {
+            const ssize_t count = read(terminal, chunk, sizeof chunk);
+            if (count <= 0) break;
+            shown.append(chunk, size_t(count));
         }
-        const ssize_t count = read(terminal, chunk, sizeof chunk);
-        if (count <= 0) break;
-        shown.append(chunk, size_t(count));
-        if (shown.ends_with("> ") && sent < typed.size()) {  // types a line when it is asked for
-            line = typed.substr(sent, std::min(typed.find('\n', sent), typed.size() - 1) + 1 - sent);
-            sent += line.size();
-            type_line();
+        if (sent < typed.size() && asks_for_line()) {
+            const size_t end = std::min(typed.find('\n', sent), typed.size() - 1) + 1;
+            EXPECT_EQ(write(terminal, &typed[sent], end - sent), ssize_t(end - sent));
+            shown_before = shown.size();
+            sent = end;
         }
     }
     close(terminal);
