@@ -100,15 +100,15 @@ struct Generator {
     void continue_prompt(const std::string& prompt, const std::string& title);
 
    private:
-    std::vector<uint64_t> begin_coins() const;
+    std::vector<uint64_t> first_random_states() const;
     void add_token(Text& text, int token) const;
     void generate(std::vector<Text>& texts, TextStream& out);
     void print_start(TextStream& out, const std::string& title, int sample, const std::string& prompt) const;
 };
 
-// The states of the random numbers of each sample.
+// The state of each sample's random numbers.
 template <class Real>
-std::vector<uint64_t> Generator<Real>::begin_coins() const {
+std::vector<uint64_t> Generator<Real>::first_random_states() const {
     std::vector<uint64_t> random_states;
     for (int i = 0; i < options.samples; i++) {
         const uint64_t state = 1295 + options.seed + i;  // with the seed 42, llm.c's
@@ -168,7 +168,7 @@ void Generator<Real>::continue_prompt(const std::string& prompt, const std::stri
     if (options.samples == 1) print_start(out, title, 0, prompt);
     generator.prepare(int(tokens.size()));
     const double start = now();
-    generator.start(tokens, begin_coins());
+    generator.start(tokens, first_random_states());
     generator.wait();
     const double first_token = now();
     std::vector<Text> texts(options.samples, Text{.stop = {options.stops}});
