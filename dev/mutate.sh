@@ -88,9 +88,11 @@ sync_sources() {
 
 # The targets that a test needs: its program, and the programs that it starts.
 targets_of() {
-    local test=$1 name sources
+    local test=$1 name sources files=()
     echo "$test"
-    for name in $(grep -ohE 'tiny_run.h|BINARY_DIR "/[a-z_0-9]+"' "$source/tests/$test.cpp" |
+    mapfile -t files < <(cd "$source" && echo "tests/$test.cpp" &&
+        grep -ohE 'tests/[a-z_0-9]+\.h' "tests/$test.cpp")
+    for name in $(cd "$source" && grep -ohE 'tiny_run.h|BINARY_DIR "/[a-z_0-9]+"' "${files[@]}" |
         sed 's,.*/,,; s/"//; s/tiny_run.h/train_gpt2/' | sort -u); do
         for sources in "$source" "$source/data" "$source/dev/report"; do
             [ ! -e "$sources/$name.cpp" ] || echo "$name"

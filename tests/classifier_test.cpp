@@ -144,6 +144,26 @@ TYPED_TEST(FusedClassifierTyped, MatchesFloat) {
 }
 
 // Rows that begin 1 or 4 elements past aligned memory rule out accesses of four or of eight elements.
+// One logit is far above all others, in any subgroup of a workgroup.
+TYPED_TEST(FusedClassifierTyped, FindsTheLargestLogit) {
+    using Real = TypeParam;
+    const Shape shape = {1, 1500, 1504};
+    for (const int largest : {0, 5, 13, 30, 70, 100, 300, 600, 1499}) {
+        std::vector<float> logits(shape.Vp, 0.0f);
+        logits[size_t(largest)] = 200;  // exp(200) overflows
+        const int target = 7;
+        for_each_version<Real>(
+            fused_classifier_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+                DeviceArray<Real> values(pad, logits);
+                DeviceArray<float> loss(pad, 1);
+                DeviceArray<int> targets(pad, std::vector<int>{target});
+                version.launch(pad, params<Real>(shape, values, loss, targets, true), block_size);
+                EXPECT_FLOAT_EQ(loss.values()[0], 200) << largest;
+                EXPECT_FLOAT_EQ(values.values()[size_t(largest)], DLOSS) << largest;
+            });
+    }
+}
+
 TYPED_TEST(FusedClassifierTyped, UnalignedLogits) {
     using Real = TypeParam;
     const Shape shape = {3, 30, 32};

@@ -75,6 +75,7 @@ inline ProgramResult run_program(std::vector<std::string> argv, const SendSignal
     int out_pipe[2], err_pipe[2];
     if (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0)
         throw std::runtime_error("no pipe");
+    if (signal.number) fcntl(out_pipe[1], F_SETPIPE_SZ, 4096);  // the program waits until its output is seen
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
