@@ -167,6 +167,7 @@ int main(int argc, char** argv) {
         job->agree([&] { runs = parse_options(argc, argv, options); });
         if (!runs) return 0;
         job->form_nodes(options.ranks_per_node);
+        options.num_nodes = job->num_nodes;
         if (options.threads) use_threads(options.threads);
         for (const std::string& note : options.notes) printf("note: %s\n", note.c_str());
         if (options.list_devices) return print_devices(), 0;

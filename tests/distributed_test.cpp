@@ -79,6 +79,10 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
             const ProgramResult result =
                 start(m.processes, with(with(with(options, batch), nodes), {"-z", stage}), stage);
             ASSERT_EQ(result.status, 0) << result.err;
+            const int machines = m.processes / std::stoi(m.ranks_per_node);
+            EXPECT_NE(result.out.find(format_string("processes: %d on %d machines\n", m.processes, machines)),
+                      std::string::npos)
+                << result.out;
         }
         expect_near(data.losses(folder("1")), one, m.precision == "fp32" ? 2e-4 : 2e-2);
         EXPECT_TRUE(model_after("0", 10) == model_after("1", 10));
@@ -89,7 +93,9 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
 TEST_F(Distributed, MachinesWithDifferentNumbersOfProcessesAreRefused) {
     const ProgramResult result = start(3, {}, "refused", {"env", "RANKS_PER_NODE=2"});
     EXPECT_NE(result.status, 0);
-    EXPECT_NE(result.err.find("start the same number on each"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("RANKS_PER_NODE does not divide the 3 processes of a machine"),
+              std::string::npos)
+        << result.err;
     const ProgramResult option = start(3, {"--ranks-per-node", "2"}, "refused");
     EXPECT_NE(option.status, 0);
     EXPECT_NE(option.err.find("--ranks-per-node 2 does not divide the 3 processes"), std::string::npos)

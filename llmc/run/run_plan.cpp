@@ -87,7 +87,10 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
         printf("data: none");
     if (inputs.val)
         printf(", %llu validation tokens", static_cast<unsigned long long>(inputs.val->num_tokens()));
-    if (o.num_processes > 1) printf("\nprocesses: %d", o.num_processes);
+    if (o.num_processes > 1) {
+        printf("\nprocesses: %d", o.num_processes);
+        if (o.num_nodes > 1) printf(" on %d machines", o.num_nodes);
+    }
     printf("\nbatch: %d x %d x %d = %d tokens per step", inputs.length.micro_steps, o.global_batch(),
            o.sequence, inputs.length.tokens_per_step);
     if (inputs.loader || o.max_steps >= 0) printf(", %d steps", inputs.length.max_steps);

@@ -230,9 +230,10 @@ static void add_device_options(CLI::App& app, Options& o) {
                    "0: each holds all of it")
         ->check(between(0, 1))
         ->capture_default_str();
-    app.add_option("--ranks-per-node", o.ranks_per_node,
-                   "processes that share memory, to divide a machine's processes into several groups, which "
-                   "exchange messages (0: RANKS_PER_NODE, or all of a machine)")
+    app.add_option(
+           "--ranks-per-node", o.ranks_per_node,
+           "for tests: processes that share memory, so that one machine acts as several, which exchange "
+           "messages (0: RANKS_PER_NODE, or all of a machine)")
         ->check(at_least(0))
         ->configurable(false);
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);

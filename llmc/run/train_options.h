@@ -43,6 +43,7 @@ struct Options {
 
     // Set before parsing: the processes that train together, and this one's number.
     int num_processes = 1, process_rank = 0;
+    int num_nodes = 1;                                          // machines; set after parsing
     int global_batch() const { return batch * num_processes; }  // sequences of a micro-batch in all processes
 
     bool model_given = false;        // -e was given, on the command line or in a file
