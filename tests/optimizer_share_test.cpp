@@ -33,6 +33,18 @@ TEST(OptimizerShare, HoldsEveryElementOnce) {
         }
 }
 
+TEST(OptimizerShare, PartsAreEqualOrBeginAtMultiplesOf8) {
+    const auto parts = [](size_t n, int count) {
+        std::vector<size_t> sizes;
+        for (int index = 0; index < count; index++) sizes.push_back(part_of(n, index, count).count);
+        return sizes;
+    };
+    EXPECT_EQ(parts(21, 3), (std::vector<size_t>{7, 7, 7}));
+    EXPECT_EQ(parts(20, 3), (std::vector<size_t>{8, 8, 4}));
+    EXPECT_EQ(parts(25, 3), (std::vector<size_t>{16, 9, 0}));
+    EXPECT_EQ(parts(3, 2), (std::vector<size_t>{3, 0}));
+}
+
 TEST(OptimizerShare, FindsTheHeldPartOfARange) {
     const OptimizerShare share = {1, 2};
     const size_t n = parameter_layer_size(odd, QKVW);
