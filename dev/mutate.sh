@@ -200,7 +200,7 @@ while IFS= read -r line; do
         *) errors=$((errors + 1)) ;;
     esac
     echo "$number $verdict: $file: $expression"
-done <"$list"
+done <<<"$(<"$list")"  # read at once: an edit does not disturb the run
 if [ -n "$check" ]; then
     echo "$tried mutations, $errors of which do not change exactly one line"
     exit $((errors > 0))
