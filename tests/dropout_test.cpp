@@ -60,6 +60,14 @@ TEST(Dropout, EachPlaceStepAndProcessHasItsOwnMask) {
     EXPECT_EQ(mask(n, rate), masks[0]) << "the mask is not reproducible";
 }
 
+// A run that an earlier version began resumes with the same masks.
+TEST(Dropout, MasksStayTheSame) {
+    const std::vector<float> drops = mask(64, 0.5f, 3, {1, 2});
+    uint64_t bits = 0;
+    for (size_t i = 0; i < 64; i++) bits |= uint64_t(drops[i]) << i;
+    EXPECT_EQ(bits, 0xfd34f74f0831cb0cu);
+}
+
 TEST(Dropout, KeysDiffer) {
     std::set<std::array<uint32_t, 2>> keys;
     for (const uint64_t seed : {0, 1, 42})

@@ -11,9 +11,23 @@
 #include <vector>
 
 #include "llmc/base/error.h"
+#include "llmc/generate/sampling_numbers.h"
 
 static int sample(const std::vector<float>& logits, float coin, const SamplerOptions& options = {}) {
     return sample_token(logits.data(), int(logits.size()), coin, options);
+}
+
+TEST(SamplingNumbers, SumsAreScaledDownOrUp) {
+    const uint32_t half = 1 << 23, one = 1 << 24;
+    for (const uint64_t sum : {uint64_t(0), uint64_t(1), uint64_t(0xffffff), uint64_t(1) << 40}) {
+        EXPECT_EQ(scaled_down(sum, one), sum);
+        EXPECT_EQ(scaled_up(sum, one), sum);
+        EXPECT_EQ(scaled_down(sum, half), sum / 2);
+        EXPECT_EQ(scaled_up(sum, half), (sum + 1) / 2);
+    }
+    EXPECT_EQ(scaled_down(1, 1), 0u);
+    EXPECT_EQ(scaled_up(1, 1), 1u);
+    EXPECT_EQ(scaled_up((uint64_t(5) << 24) + 1, 3), 16u);
 }
 
 TEST(Sampler, FollowsTheCumulativeProbability) {

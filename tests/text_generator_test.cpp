@@ -109,4 +109,8 @@ TEST(TextGenerator, LongPromptsAndShortCaches) {
     const std::vector<int> kept(prompt.end() - whole.reader.kept(), prompt.end());
     EXPECT_EQ(texts_of(whole, prompt, 20, 4), texts_of(whole, kept, 20, 4));
     EXPECT_EQ(texts_of(shortest, prompt, 5, 4), texts_of(shortest, {prompt.back()}, 5, 4));
+    TextGenerator<float> longer(*g, 13, 1);
+    const std::vector<int> fits(prompt.end() - 12, prompt.end());  // is read whole
+    for (uint64_t seed = 0; seed < 20; seed++)
+        EXPECT_EQ(texts_of(whole, fits, 1, seed), texts_of(longer, fits, 1, seed));
 }
