@@ -95,7 +95,7 @@ static void print_score(const Score& score) {
 }
 
 // The shards to evaluate on. Error if another tokenizer made them. A model that says nothing about its
-// tokenizer gets that of the shards.
+// tokenizer gets the shards' tokenizer.
 static std::vector<TokenShard> open_shards(const EvalOptions& options, TrainedModel& model) {
     if (options.data.empty()) return {};
     const std::vector<TokenShard> shards = open_token_shards(options.data);

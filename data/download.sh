@@ -85,7 +85,7 @@ has_sum() {
 }
 
 # Continues $part, or starts over if the server has another version by now: it then ignores the range, and
-# curl's status is 33. $version is that of describe_remote.
+# curl's status is 33. $version comes from describe_remote.
 continue_part() {
     local -a if_range=()
     [ "$version" = - ] || if_range=(--header "If-Range: ${version//%20/ }")

@@ -200,7 +200,7 @@ static void check_options(const Options& options) {
         fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
 }
 
-// All files to read, with those of folders and of --files-from.
+// All files to read, with the files in folders and of --files-from.
 static std::vector<std::string> find_files(const Options& options) {
     std::vector<std::string> paths = options.files;
     if (!options.files_from.empty()) {

@@ -1,7 +1,7 @@
 // A linear layer of the newest row of a few texts, as in generating them: result = weight x + bias. The time
-// is that of reading the weight, so each subgroup loads ROWS of its rows at once, before it waits for x. With
-// NORM, x is the LayerNorm of the residual stream, which each workgroup computes for itself: that costs less
-// than a dispatch of its own. The arithmetic of a text does not depend on how many there are.
+// is spent on reading the weight, so each subgroup loads ROWS of its rows at once, before it waits for x.
+// With NORM, x is the LayerNorm of the residual stream, which each workgroup computes for itself: that costs
+// less than a dispatch of its own. The arithmetic of a text does not depend on how many there are.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"

@@ -64,7 +64,7 @@ Tile find_tile(uint M, uint N, uint splits) {
 uint k_group() { return gl_LocalInvocationID.x / K_GROUP_SIZE; }
 uint id_in_k_group() { return gl_LocalInvocationID.x % K_GROUP_SIZE; }
 
-// This invocation's position among those of its k_group, along M and N. 32 consecutive invocations cover 4
+// This invocation's position in its k_group, along M and N. 32 consecutive invocations cover 4
 // x 8 positions if the tile is wide enough, so that a read of shared memory has few distinct addresses.
 // Neighbours share their values of either a or b, which lets NVIDIA's shared memory serve twice as many at
 // a time.
@@ -96,7 +96,7 @@ void store_four(Reals p, uint column, vec4 v, uint num_columns) {
         if (column + i < num_columns) store(p, column + i, v[i]);
 }
 
-// The blocks that this invocation loads in an iteration. All blocks of a come before those of b.
+// The blocks that this invocation loads in an iteration. All blocks of a come before the blocks of b.
 bool has_load(uint n) { return BLOCKS % K_GROUP_SIZE == 0 || n * K_GROUP_SIZE + id_in_k_group() < BLOCKS; }
 bool loads_a(uint n) { return n * K_GROUP_SIZE < A_BLOCKS && n * K_GROUP_SIZE + id_in_k_group() < A_BLOCKS; }
 
@@ -168,7 +168,7 @@ void multiply_iteration(uint first) {
     }
 }
 
-// Reduces the accumulators into those of k_group 0: the upper half of the k_groups is added to the lower
+// Reduces the accumulators into k_group 0's: the upper half of the k_groups is added to the lower
 // half, until one is left. The operands' shared memory holds half of the accumulators at a time.
 void reduce_k_groups() {
     for (uint kept = K_GROUPS / 2; kept > 0; kept /= 2)
@@ -185,7 +185,7 @@ void reduce_k_groups() {
 }
 
 // The accumulators of k_group 0 = this invocation's elements of a b^T, summed over k = begin .. stop - 1.
-// Those of other k_groups are undefined. All invocations of a workgroup must call it.
+// Other k_groups' are undefined. All invocations of a workgroup must call it.
 void multiply(Operand a, Operand b, Tile tile, uint begin, uint stop) {
     const uint iterations = (stop - begin + K_GROUPS * TILE_K - 1) / (K_GROUPS * TILE_K);
     const uint first = begin + k_group() * iterations * TILE_K, end = min(stop, first + iterations * TILE_K);

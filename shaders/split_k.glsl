@@ -1,5 +1,5 @@
 // Unreduced results of split-K GEMMs (llmc/layers/split_k.h): the kernels that read them reduce the partial
-// sums as they load them. The sums are bit-identical to those of the host function reduce_split_k().
+// sums as they load them. The sums are bit-identical to the host function's, reduce_split_k().
 #include "packs.glsl"
 
 layout(constant_id = 2) const uint SPLITS = 1;  // 1: the result is not split

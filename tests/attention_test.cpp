@@ -318,7 +318,7 @@ TYPED_TEST(AttentionGpu, MatrixForwardMatchesCpu) {
         }
 }
 
-// The probability of a query's only key is 1, so the first row of out is bit-identical to that of v.
+// The probability of a query's only key is 1, so the first row of out is bit-identical to v's.
 TYPED_TEST(AttentionGpu, MatrixForwardCopiesTheFirstValue) {
     using Real = TypeParam;
     for (const Shape s : {Shape{3, 1, 160, 2}, Shape{2, 17, 160, 2}}) {

@@ -63,7 +63,7 @@ TYPED_TEST(DecoderOf, LogitsAreTheWholeModelsOnDevice) {
     }
 }
 
-// When the cache is full, the logits are those of the kept tokens and what came after them alone.
+// When the cache is full, the logits are as if only the kept tokens and what came after them existed.
 TEST(Decoder, TextsLongerThanTheCache) {
     const std::vector<int> tokens = random_integers(100, 9, odd.vocab_size);
     const auto g = make_model<float>(odd, nullptr);

@@ -1,4 +1,4 @@
-// What --list-devices tells of a device: the features that it lacks, and those that decide which kernels
+// What --list-devices tells of a device: the features that it lacks, and the ones that decide which kernels
 // training takes. Variants of lavapipe, and vendors' drivers without hardware, tell different ones.
 #include "llmc/launchpad/device_features.h"
 

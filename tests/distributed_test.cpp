@@ -7,7 +7,7 @@ static void expect_near(const std::vector<double>& got, const std::vector<double
     for (size_t i = 0; i < got.size(); i++) EXPECT_NEAR(got[i], want[i], tolerance) << "step " << i;
 }
 
-// main.log has four digits; the bf16 limit is that of one process with another order of sums.
+// main.log has four digits; the bf16 limit also holds for one process with another order of sums.
 TEST_F(Distributed, TrainsLikeOneProcess) {
     for (const std::string& where : devices())
         for (const std::string precision : {"fp32", "bf16"}) {

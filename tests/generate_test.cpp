@@ -146,7 +146,7 @@ TEST(Generate, SamplingOptionsHaveAnEffect) {
     EXPECT_NE(text({"--top-k", "5"}), text({}));
 }
 
-// The texts of several samples are those that each seed gives alone.
+// The texts of several samples are what each seed gives alone.
 TEST(Generate, SeveralSamplesSideBySide) {
     std::string expected;
     for (int i = 0; i < 3; i++)

@@ -64,7 +64,7 @@ inline LaunchPads& kept_test_pads() {
 inline const LaunchPads& test_pads() { return kept_test_pads(); }
 
 // Closes the launchpads before main() returns: static objects of drivers and layers may be destroyed before
-// those of the tests.
+// the tests' static objects.
 struct CloseTestPads : testing::Environment {
     void TearDown() override { kept_test_pads().clear(); }
 };
@@ -81,7 +81,7 @@ std::vector<float> rounded(std::vector<float> values) {
     return values;
 }
 
-// Relative L2 error: that of fp32, or the error of rounding the results to a 16-bit type (at most 2^-9 for
+// Relative L2 error: fp32's, or the error of rounding the results to a 16-bit type (at most 2^-9 for
 // bf16 and 2^-12 for fp16) and one or two intermediate results.
 template <class Element>
 double tolerance(double fp32 = 1e-5) {

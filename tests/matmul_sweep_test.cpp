@@ -126,7 +126,7 @@ TEST(TimeBudget, RejectsWhatTakesTooLong) {
     EXPECT_TRUE(budget.allows(1e12));
 }
 
-// A page names one peak for each quantity: that of `peak`.
+// A page names one peak for each quantity: the one that `peak` measured.
 TEST(MatmulSweep, RefersToThePeaksOfTheReport) {
     TemporaryFolder folder;
     write_peaks(folder / "peak.json");

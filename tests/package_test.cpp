@@ -1,5 +1,5 @@
 // What a release consists of: the library that other CMake projects use, and packages whose programs run
-// where nothing is built. The version is that of the changelog.
+// where nothing is built. The version comes from the changelog.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -272,7 +272,7 @@ TEST(prepare_data, a_byte_order_mark_is_not_text) {
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^a"));
 }
 
-// Each compressor's output, also that of several files one after the other, gives the plain text's tokens.
+// Each compressor's output, also of several files one after the other, gives the plain text's tokens.
 TEST(prepare_data, reads_compressed_text) {
     TemporaryFolder folder;
     const std::string text = white_text({"some ", "text\n\n", "\xc3\xa9"}, 5 << 20, 3);

@@ -94,7 +94,7 @@ TYPED_TEST(RealTest, Extremes) {
 }
 
 // The GPU loads and stores through fp32: one element, four or eight at once. A device may flush subnormals to
-// zero of either sign, those of fp16 and those of bf16, which are subnormal in fp32 as well.
+// zero of either sign, the fp16 values, and the bf16 values, which are subnormal in fp32 as well.
 TYPED_TEST(RealTest, GpuKeepsEveryPattern) {
     using Real = TypeParam;
     std::vector<Real> all(0x10000), got(all.size());

@@ -146,7 +146,7 @@ TYPED_TEST(Residual, FusedGpuMatchesCpu) {
     }
 }
 
-// Addresses that rule out 16-byte accesses; 4 elements past aligned memory, only those of eight elements.
+// Addresses that rule out 16-byte accesses; 4 elements past aligned memory, only accesses of eight elements.
 TYPED_TEST(Residual, UnalignedAddresses) {
     using Real = TypeParam;
     const FusedCase<Real> c(5, 16);

@@ -59,7 +59,7 @@ TEST(Sampler, RefusesUndefinedSoftmax) {
     EXPECT_THROW(sample({}, 0.5f), Error);
 }
 
-// Compares the tokens drawn with many random numbers to those that sorting the whole vocabulary keeps.
+// Compares the tokens drawn with many random numbers to the tokens that sorting the whole vocabulary keeps.
 TEST(Sampler, KeepsTheLikeliestOfALargeVocabulary) {
     const int n = 600;
     uint64_t state = 7;

@@ -1,5 +1,5 @@
 // Generated texts: greedy ones are the likeliest tokens of a full forward pass, past the end of the cache
-// too; texts side by side are those that each seed gives alone; CPU and device draw the same tokens.
+// too; texts side by side are what each seed gives alone; CPU and device draw the same tokens.
 #include "llmc/generate/text_generator.h"
 
 #include "tests/random_model.h"

@@ -26,7 +26,7 @@ TEST(TrainBenchmark, MeasuresEachCase) {
     }
 }
 
-// A page names one peak for each quantity: that of `peak`.
+// A page names one peak for each quantity: the one that `peak` measured.
 TEST(TrainBenchmark, RefersToThePeaksOfTheReport) {
     TemporaryFolder folder;
     write_peaks(folder / "peak.json");

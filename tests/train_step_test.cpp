@@ -372,7 +372,7 @@ TEST(DropoutStep, EvaluationDropsNothing) {
     EXPECT_LT(without->memory.bytes, with->memory.bytes);
 }
 
-// The kernels of a step are those of a model without dropout, and dropout's.
+// A step has the kernels of a model without dropout, and dropout's.
 TEST(DropoutStep, AddsItsKernelOnlyWhereItIsOn) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     LaunchPad* pad = test_pads()[0].get();

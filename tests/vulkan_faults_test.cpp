@@ -1,7 +1,7 @@
 // Errors of the Vulkan driver at many calls of many functions, made by the layer in tests/vulkan_fault_layer.
 // After each, the program ends with one line and status 1, or is not concerned; the run resumes, and ends
 // with the files of an undisturbed one. VULKAN_FAULTS=all tries every call, of smaller runs, instead of a few
-// of each function; VULKAN_FAULTS=Memory only those of functions with such a name; VULKAN_FAULTS_SEED chooses
+// of each function; VULKAN_FAULTS=Memory only calls of functions with such a name; VULKAN_FAULTS_SEED chooses
 // other calls.
 #include <gtest/gtest.h>
 #include <vulkan/vulkan.h>

@@ -74,7 +74,7 @@ GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool
     return found;
 }
 
-// The peaks of a software device are those of the CPU that it runs on.
+// A software device has the peaks of the CPU that it runs on.
 static SweepPeaks compared_with_cpu(SweepPeaks peaks) {
     peaks.gpu.copy_rate = std::max(peaks.gpu.copy_rate, peaks.cpu.copy_rate);
     peaks.gpu.fma_rate = std::max(peaks.gpu.fma_rate, peaks.cpu.fma_rate);

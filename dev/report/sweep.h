@@ -43,7 +43,7 @@ struct SweepPeaks {
     Peaks cpu, gpu;
 };
 SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick);
-// Those of --peaks if they are complete, so that all sections of a page name the same ones; else measured.
+// The peaks of --peaks if complete, so that all sections of a page name the same ones; else measured.
 SweepPeaks sweep_peaks(const ReportRun& run);
 
 // The highest rate, in flops per second, that a GEMM with operands of type Real can reach.

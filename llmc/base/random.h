@@ -1,5 +1,5 @@
-// Random numbers identical to those of PyTorch's CPU generator and llm.c: the Mersenne Twister MT19937,
-// normal values by Box-Muller as in torch.nn.init.normal_, and llm.c's shuffle of data shards.
+// The random numbers of PyTorch's CPU generator and of llm.c: the Mersenne Twister MT19937, normal
+// values by Box-Muller as in torch.nn.init.normal_, and llm.c's shuffle of data shards.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -30,7 +30,7 @@ struct TextFile {
     size_t read_text(char* to, size_t size);
 
     File file;
-    std::string start;                           // the first bytes of the file, then those of the text
+    std::string start;                           // the first bytes of the file, then of the text
     std::unique_ptr<Decompressor> decompressor;  // null: plain text
 };
 

@@ -94,8 +94,8 @@ void write_model(const std::string& path, const ModelConfig& config, const ReadT
 // --- run_%08d.json: {"checksum": ..., "content": {"files": ..., "run": ...}} ---
 // The checksum is computed over the content, printed as compact JSON.
 
-// "files" has the seal of the model's file, and as "state" that of the only state's file, or as "states" a
-// list.
+// "files" has the seal of the model's file, and as "state" the seal of the only state's file, or as
+// "states" a list.
 
 static nlohmann::json seal_to_json(const FileSeal& s) { return {{"bytes", s.bytes}, {"xxh3", s.checksum}}; }
 

@@ -4,7 +4,7 @@
 
 #include "llmc/model/model_config.h"
 
-// Whether the name is that of a file: it ends in .bin or .safetensors. Otherwise it is a descriptor.
+// Whether the name is a file's: it ends in .bin or .safetensors. Otherwise it is a descriptor.
 bool is_model_file(const std::string& name);
 
 // Call read_model_header() and read_model(), or read_hugging_face_header() and read_hugging_face().

@@ -29,7 +29,7 @@ bool names_model_file(const std::string& name);
 void check_data_fits(const TokenizerInfo& data, const std::string& data_name, const ModelSource& model,
                      const ModelConfig& config);
 
-// The tokenizer for a model: that of --tokenizer (`asked`, may be empty), else the recorded one, else bytes
+// The tokenizer for a model: --tokenizer's (`asked`, may be empty), else the recorded one, else bytes
 // for a vocabulary of 257, else gpt2_tokenizer.bin in one of the usual places or beside `data`. None if there
 // is no such file or it does not fit. Its vocabulary may be smaller than the model's. Throws Error if the
 // tokenizer that was asked for is not the recorded one, or if its vocabulary is larger than the model's.

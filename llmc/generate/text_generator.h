@@ -16,7 +16,7 @@
 struct TextGeneratorOptions {
     SamplerOptions sampler;
     float repetition_penalty = 1;
-    int vocab_size = 0;  // only tokens below are drawn, those that the tokenizer has; 0: all of the model's
+    int vocab_size = 0;  // only tokens below are drawn, which the tokenizer has; 0: all of the model's
 };
 
 template <class Real>

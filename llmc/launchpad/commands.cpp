@@ -357,7 +357,7 @@ static void append_background(LaunchPadState& s) {
     s.background.pop_front();
 }
 
-// A GPU starts the workgroups of a later dispatch when all those of the earlier ones have started. So a few
+// A GPU starts the workgroups of a later dispatch when all workgroups of earlier ones have started. So a few
 // workgroups that run long, such as copies over a bus, have to come first; others fill idle SMs at the end.
 static bool is_small(const std::vector<Dispatch>& group) {
     uint64_t workgroups = 0;

@@ -168,7 +168,7 @@ struct LaunchPadState {
 
 // launchpad.cpp Whether an environment variable is set, to something other than 0.
 bool environment_switch(const char* name);
-// device.cpp Adds the features of cooperative matrices to those that `request` asks for.
+// device.cpp Adds the features of cooperative matrices to the features that `request` asks for.
 CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhysicalDevice physical,
                                                          DeviceFeatures& request);
 void find_fragment_shapes(const Vulkan& vk, VkPhysicalDevice physical,

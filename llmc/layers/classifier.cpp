@@ -56,8 +56,8 @@ SIMD_CLONES static void scale(fp16* to, const float* from, int n, float factor) 
 // A row is processed in tiles of this many logits, which stay in L1.
 static const int TILE = 1024;
 
-// A thread's memory for the exponentials of a row, so that each is computed once. Those of an fp32 row
-// replace the logits.
+// A thread's memory for the exponentials of a row, so that each is computed once. For an fp32 row
+// they replace the logits.
 struct RowScratch {
     std::vector<float> powers;   // (V), or one tile
     std::vector<float> maximum;  // (tiles) that the powers of a tile relate to
@@ -72,7 +72,7 @@ static float* powers_at(RowScratch& scratch, Real*, int i, bool write_gradients)
     return scratch.powers.data() + (write_gradients ? i : 0);
 }
 
-// The tile's logits in fp32, those of a 16-bit type converted into `buffer`.
+// The tile's logits in fp32; 16-bit logits are converted into `buffer`.
 static const float* load_tile(float*, const float* x, int) { return x; }
 template <class Real>
 static const float* load_tile(float* buffer, const Real* x, int n) {

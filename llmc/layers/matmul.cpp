@@ -265,8 +265,8 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
     gelu_backward<Real>(pad, {.dinp = p.dinp, .inp = p.pre, .dout = p.dinp, .n = size_t(p.num_rows) * p.C});
 }
 
-// Floats that dweight's partial sums take; those of dbias follow them, since both are in use at the same
-// time.
+// Floats that dweight's partial sums take; dbias' partial sums follow them, since both are in use at the
+// same time.
 template <class Real>
 static size_t dweight_floats(LaunchPad& pad, const MatmulBackwardParameters<Real>& p) {
     if (on_tensor_cores<Real>(pad, p.C, p.OC)) {

@@ -70,7 +70,7 @@ struct GPT2 {
     std::vector<GradientSlice<Real>> gradient_slices;  // the memory of all grads
     float* m[NUM_PARAMETER_TENSORS] = {};
     float* v[NUM_PARAMETER_TENSORS] = {};
-    // Gradients are those of the loss times this power of two, so that small ones do not underflow in fp16.
+    // Gradients are of the loss times this power of two, so that small ones do not underflow in fp16.
     float gradient_scale = std::is_same_v<Real, fp16> ? LossScaling::first : 1.0f;
     float dropout = 0;  // rate in training, below 1; set it before gpt2_allocate()
 
@@ -320,7 +320,7 @@ void gpt2_forward(GPT2<Real>& g, int B, int T, Pass pass = Pass::evaluation) {
 }
 
 // Logits, losses and, unless `gradients` is none, the gradients of the head, in chunks of rows, so that never
-// all logits are in memory. Adds loss_scale * sum of losses to g.stats[0]. Gradients are those of that sum
+// all logits are in memory. Adds loss_scale * sum of losses to g.stats[0]. Gradients are of that sum
 // times g.gradient_scale: lnf's go into g.dbranch, and wte's. `inspect` sees each chunk's logits (num_rows,
 // Vp) before they become gradients.
 template <class Real>

@@ -128,7 +128,7 @@ inline std::vector<std::vector<Elements>> split_evenly(const std::vector<Element
 // Brings gradients that other processes hold to g.grads.
 struct GradientArrival {
     std::function<void()> early = nullptr;             // all but the weights of layers 2 and up
-    std::function<void(int layer)> weights = nullptr;  // those of one layer; called inside a background
+    std::function<void(int layer)> weights = nullptr;  // of one layer; called inside a background
 };
 
 // A layer's forward pass has at least so many intervals between barriers. From MANY_ROWS on, one interval is

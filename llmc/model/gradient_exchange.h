@@ -249,7 +249,7 @@ std::vector<typename GradientExchange<Real>::Unit> GradientExchange<Real>::other
 }
 
 // Sends the weight gradients of the layer above, which are not deferred any more. From the meeting on, sums
-// those that were sent before it, the same number beside each layer.
+// the gradients sent before it, the same number beside each layer.
 template <class Real>
 void GradientExchange<Real>::run_in_background(int layer) {
     if (!overlaps()) return;

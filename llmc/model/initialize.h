@@ -1,4 +1,4 @@
-// GPT-2's initial weights, identical to those of llm.c and PyTorch for the same seed.
+// GPT-2's initial weights: the weights of llm.c and PyTorch for the same seed.
 #pragma once
 #include <cstdint>
 

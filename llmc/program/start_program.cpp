@@ -81,7 +81,7 @@ int report_error(const char* program, const std::exception& error) {
     return 1;
 }
 
-// For exceptions that reach no main(): those of a thread in a parallel region, when memory runs out there.
+// For exceptions that reach no main(): from a thread in a parallel region, when memory runs out there.
 [[noreturn]] static void end_with_one_line() {
     const std::exception_ptr thrown = std::current_exception();
     if (!thrown) abort();

@@ -24,8 +24,8 @@ float* const* moment_tensors(const GPT2<Real>& g, Moment moment) {
 }
 
 // Parameters and moments of a checkpoint of any precision, with or without master weights. If `precision`,
-// that of the run that saved it, is this one's, the state is bit-identical. Otherwise the parameters come
-// from the unrounded weights.
+// in which the run saved it, is this model's, the state is bit-identical. Otherwise the parameters come from
+// the unrounded weights.
 template <class Real>
 void load_checkpoint(GPT2<Real>& g, const std::string& folder, int step, const std::string& precision) {
     const bool same_precision = precision == real_name<Real>();

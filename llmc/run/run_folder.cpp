@@ -101,7 +101,7 @@ void prune_checkpoints(const std::string& folder, int newest, int keep, int majo
         }
         for (int step : list_checkpoints_without_done(folder))
             if (step < newest && (major == 0 || step % major != 0)) delete_checkpoint(folder, step);
-        remove_unfinished_checkpoints(folder);  // those that an earlier error left
+        remove_unfinished_checkpoints(folder);  // which an earlier error left
     } catch (const Error& error) {
         warn(format_string("an old checkpoint was not deleted: %s; the next checkpoint tries again",
                            error.what()));

@@ -61,7 +61,7 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
     return found;
 }
 
-// The state of the checkpoint with -y 1 if there is one, else that of step 0.
+// The state of the checkpoint with -y 1 if there is one, else the state of step 0.
 static Start find_start(const Options& o, const FoundCheckpoint& found) {
     Start start;
     start.state.precision = o.precision;
@@ -197,7 +197,7 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     check_room_for_run(o.output, bytes, (left + every - 1) / every, o.keep_checkpoints);
 }
 
-// The options that made the checkpoint, or, if it does not say, those of options.toml.
+// The options that made the checkpoint, or, if it does not say, the options of options.toml.
 static std::string options_before(const Options& o, const Start& start) {
     const std::string path = options_path(o.output);
     if (!start.resumed || !start.state.options.empty() || !file_exists(path)) return start.state.options;
@@ -226,6 +226,6 @@ std::string recorded_tokenizer(const Options& o, const RunInputs& inputs) {
     std::optional<TokenizerInfo> info = inputs.made_with;
     if (inputs.tokenizer) info = keep_tokenizer(*inputs.tokenizer, o.output + "/tokenizer.bin");
     const std::optional<TokenizerInfo>& before = inputs.made_with;
-    if (before && before->checksum == info->checksum) info->name = before->name;  // not that of a copy
+    if (before && before->checksum == info->checksum) info->name = before->name;  // not a copy's
     return info ? tokenizer_info_to_json(*info, o.output) : "";
 }

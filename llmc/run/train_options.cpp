@@ -445,7 +445,7 @@ static void take_options(CLI::App& app, const std::string& text, const std::stri
 }
 
 // Takes options that the command line does not give from --config, then from the options.toml of the run to
-// resume, and those that these files do not give from the newest checkpoint.
+// resume, then from the newest checkpoint.
 static void read_saved_options(CLI::App& app, Options& o) {
     if (!o.config.empty()) take_options(app, read_whole_file(o.config, 1 << 20), o.config);
     if (!o.resume || o.output.empty()) return;

@@ -60,7 +60,7 @@ void multiply(uint slot, uint c) {
         }
 }
 
-// Accumulators become probabilities and gradients of the scores, stored as operands. row, query: those of the
+// Accumulators become probabilities and gradients of the scores, stored as operands. row, query: of the
 // first score. masked: whether the causal mask hides some of the keys from these queries.
 void differentiate(uint row, uint query, bool masked) {
     [[unroll]] for (uint i = 0; i < SCORES; i++)

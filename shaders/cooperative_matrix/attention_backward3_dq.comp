@@ -73,7 +73,7 @@ void multiply(uint at, uint c) {
         }
 }
 
-// ds becomes the gradient of the scores, stored as operands. row, key: those of the first score. masked:
+// ds becomes the gradient of the scores, stored as operands. row, key: of the first score. masked:
 // whether the causal mask hides some of these keys.
 void differentiate(uint row, uint key, bool masked) {
     [[unroll]] for (uint i = 0; i < SCORES; i++)

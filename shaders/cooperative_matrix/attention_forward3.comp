@@ -47,7 +47,7 @@ void multiply_scores() {
         }
 }
 
-// Applies the causal mask. row, key: those of the first score.
+// Applies the causal mask. row, key: of the first score.
 void mask_scores(uint row, uint key) {
     const FragmentSum position = load_positions();
     [[unroll]] for (uint i = 0; i < COMPONENTS; i++) {
