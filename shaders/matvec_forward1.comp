@@ -1,6 +1,6 @@
-// out = weight inp + bias for a single row: one subgroup computes one output. Reading the weight takes most of
-// the time, so adjacent invocations load adjacent packs of its row: accesses are coalesced, and each weight is
-// read once.
+// out = weight inp + bias for a single row: one subgroup computes one output. Reading the weight takes most
+// of the time, so adjacent invocations load adjacent packs of its row: accesses are coalesced, and each
+// weight is read once.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
