@@ -8,6 +8,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "tests/message_of.h"
 #include "tests/run_program.h"
 
 static std::string error_of(const std::string& path) {
@@ -151,5 +152,24 @@ TEST(token_file, the_checksum_tells_shards_apart) {
             EXPECT_NE(checksum(), before) << at << " of " << count;
             tokens[at] = 5;
         }
+    }
+}
+
+// A run reads its shards by name, again and again.
+TEST(token_file, a_shard_that_changes_while_it_is_read_is_refused) {
+    TemporaryFolder folder;
+    const std::string path = folder / "a.bin";
+    std::vector<uint16_t> tokens(100, 5);
+    write_token_shard(path, tokens.data(), 100);
+    const TokenShard shard = open_token_shard(path);
+    uint16_t token = 0;
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type());  // a copy of the same content
+    read_tokens(shard, 7, 1, &token);
+    EXPECT_EQ(token, 5);
+    for (const size_t count : {size_t(100), size_t(200), size_t(50)}) {
+        tokens.assign(count, 6);
+        write_token_shard(path, tokens.data(), count);
+        EXPECT_NE(message_of([&] { read_tokens(shard, 7, 1, &token); }).find(path), std::string::npos);
+        EXPECT_EQ(token, 5) << count;
     }
 }

@@ -111,6 +111,13 @@ uint64_t size_of(const File& file, const std::string& path) {
     return uint64_t(status_of(file, path).st_size);
 }
 
+FileVersion version_of(const File& file, const std::string& path) {
+    const struct stat status = status_of(file, path);
+    return {.file_number = uint64_t(status.st_ino),
+            .size = uint64_t(status.st_size),
+            .written = int64_t(status.st_mtim.tv_sec) * 1000000000 + status.st_mtim.tv_nsec};
+}
+
 std::string read_whole_file(const std::string& path, uint64_t limit) {
     File file = open_to_read(path);
     uint64_t size = size_of(file, path);

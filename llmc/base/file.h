@@ -45,6 +45,15 @@ File open_stream(const std::string& path);
 // Size in bytes of an open regular file.
 uint64_t size_of(const File& file, const std::string& path);
 
+// Tells a file from one that took its place, or that was written since.
+struct FileVersion {
+    uint64_t file_number = 0, size = 0;
+    int64_t written = 0;  // time in nanoseconds
+
+    bool operator==(const FileVersion&) const = default;
+};
+FileVersion version_of(const File& file, const std::string& path);
+
 // Reads the whole file. Error if it cannot be read or is larger than `limit` bytes.
 std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1) << 32);
 

@@ -50,7 +50,13 @@ TokenShard open_token_shard(const std::string& path) {
         fail("%s is %s: %llu bytes, but the %llu tokens of its header take %llu", path.c_str(),
              size < expected ? "truncated" : "too long", (unsigned long long)size, (unsigned long long)tokens,
              (unsigned long long)expected);
-    return {path, tokens, identity_of(file, path, header, tokens * sizeof(uint16_t))};
+    const FileVersion version = version_of(file, path);  // before the content is read
+    return {path, tokens, identity_of(file, path, header, tokens * sizeof(uint16_t)), version};
+}
+
+static bool is_unchanged(const TokenShard& shard, const File& file) {
+    return version_of(file, shard.path) == shard.version ||
+           open_token_shard(shard.path).checksum == shard.checksum;
 }
 
 std::vector<TokenShard> open_token_shards(const std::string& pattern) {
@@ -80,6 +86,9 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
              (unsigned long long)(first + count), shard.path.c_str(), (unsigned long long)shard.tokens);
     if (count == 0) return;  // out may be null
     File file = open_to_read(shard.path);
+    if (!is_unchanged(shard, file))
+        fail("%s has changed since it was opened; restore it and resume, or start a new run",
+             shard.path.c_str());
     setvbuf(file.get(), nullptr, _IONBF, 0);  // one direct read; a buffer would read too much and copy
     if (fseeko(file.get(), off_t(header_bytes + first * sizeof(uint16_t)), SEEK_SET) != 0)
         fail("cannot read %s: %s", shard.path.c_str(), strerror(errno));

@@ -6,11 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "llmc/base/file.h"
+
 // A shard whose header and size have been checked.
 struct TokenShard {
     std::string path;
     uint64_t tokens;
     std::string checksum;  // of its content: all of a small file, samples of a large one
+    FileVersion version = {};
 };
 
 // The format counts tokens in an int32.
@@ -23,7 +26,8 @@ TokenShard open_token_shard(const std::string& path);
 // Opens all shards that match a glob pattern, sorted by name, each checked as above. Error if there is none.
 std::vector<TokenShard> open_token_shards(const std::string& pattern);
 
-// Reads tokens [first, first + count) of the shard into out. Error if the shard does not have them all.
+// Reads tokens [first, first + count) of the shard into out. Error if the shard does not have them all, or if
+// the file has been written or replaced since it was opened and its checksum is another.
 void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16_t* out);
 
 // Error if a token is not below vocab_size. `first` is the position of tokens[0] in the shard.
