@@ -164,6 +164,10 @@ TEST(HuggingFace, OtherModelsAreRefused) {
                                                   {"n_head", nullptr},
                                                   {"n_head", 1ull << 40},
                                                   {"n_inner", 17},
+                                                  {"n_layer", 3},
+                                                  {"n_embd", "4"},
+                                                  {"n_positions", 7},
+                                                  {"vocab_size", 11},
                                                   {"tie_word_embeddings", false},
                                                   {"scale_attn_by_inverse_layer_idx", true}};
     for (const auto& [key, value] : wrong) {

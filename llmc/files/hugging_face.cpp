@@ -86,8 +86,16 @@ static void expect_field(const json& fields, const char* key, const json& wanted
              describe_json(wanted).c_str());
 }
 
+// Error if config.json has the field with another value than the tensors.
+static void expect_size(const json& fields, const char* key, int64_t size, const std::string& path) {
+    auto found = fields.find(key);
+    if (found != fields.end() && !found->is_null() && *found != size)
+        fail("%s: %s is %s, but the tensors have %lld; are these files of one model, and complete?",
+             path.c_str(), key, describe_json(*found).c_str(), (long long)size);
+}
+
 // Checks config.json and returns the number of heads.
-static int read_config(const std::string& path, int channels) {
+static int read_config(const std::string& path, const ModelConfig& config) {
     const json fields = parse_json_object(read_whole_file(path, 1 << 20), path);
     expect_field(fields, "model_type", "gpt2", path);
     expect_field(fields, "activation_function", "gelu_new", path);
@@ -96,22 +104,25 @@ static int read_config(const std::string& path, int channels) {
     expect_field(fields, "scale_attn_by_inverse_layer_idx", false, path);
     expect_field(fields, "tie_word_embeddings", true, path);
     expect_field(fields, "add_cross_attention", false, path);
-    if (fields.contains("n_inner") && !fields["n_inner"].is_null())
-        expect_field(fields, "n_inner", 4 * int64_t(channels), path);
+    expect_size(fields, "n_inner", 4 * int64_t(config.channels), path);
+    expect_size(fields, "n_layer", config.num_layers, path);
+    expect_size(fields, "n_embd", config.channels, path);
+    expect_size(fields, "n_positions", config.max_seq_len, path);
+    expect_size(fields, "vocab_size", config.vocab_size, path);
     auto heads = fields.find("n_head");
     if (heads == fields.end() || !heads->is_number_unsigned() || heads->get<uint64_t>() > 1 << 16)
         fail("%s: n_head is missing or not a valid number of heads", path.c_str());
     return heads->get<int>();
 }
 
-static int find_heads(const std::string& path, int channels) {
+static int find_heads(const std::string& path, const ModelConfig& config) {
     const auto beside = std::filesystem::path(path).parent_path() / "config.json";
-    if (std::filesystem::exists(beside)) return read_config(beside.string(), channels);
-    if (channels % 64 != 0)
+    if (std::filesystem::exists(beside)) return read_config(beside.string(), config);
+    if (config.channels % 64 != 0)
         fail(
             "%s: the number of heads of a model with %d channels is unknown; put config.json beside the file",
-            path.c_str(), channels);
-    return channels / 64;
+            path.c_str(), config.channels);
+    return config.channels / 64;
 }
 
 static bool is_ignored(const std::string& name) {
@@ -167,7 +178,7 @@ static Model open_model(const std::string& path) {
         fail("%s has no tensors wte.weight and wpe.weight: it is not a GPT-2 in Hugging Face's format",
              path.c_str());
     while (dimension(model, full_name(LN1W, config.num_layers), 0)) config.num_layers++;
-    config.num_heads = find_heads(path, config.channels);
+    config.num_heads = find_heads(path, config);
     validate(config, path);
     check_tensors(model);
     return model;
