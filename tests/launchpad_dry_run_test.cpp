@@ -316,3 +316,20 @@ TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {
     run_with_cache("/proc/no such folder");  // not writable: there is no cache, and no error
     EXPECT_EQ(validation_message_count(), messages);
 }
+
+// If something is in the way of the file, no start leaves another temporary file.
+TEST(PipelineCache, LeavesNoTemporaryFiles) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const CacheDirectory cache;
+    run_with_cache(cache.path.string());
+    ASSERT_EQ(cache.files().size(), 1u);
+    const std::filesystem::path file = cache.files()[0];
+    std::filesystem::remove(file);
+    std::filesystem::create_directory(file);
+    run_with_cache(cache.path.string());
+    EXPECT_EQ(cache.files(), std::vector{file});
+    std::filesystem::remove(file);
+    std::ofstream(file.string() + ".tmp") << "what a killed program left";
+    run_with_cache(cache.path.string());
+    EXPECT_EQ(cache.files(), std::vector{file});
+}

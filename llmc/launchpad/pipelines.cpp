@@ -1,13 +1,11 @@
 // LaunchPad's pipelines: built once per kernel and specialization constants, and cached on disk.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "llmc/base/clock.h"
+#include "llmc/base/file.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/shaders.h"
@@ -51,22 +49,15 @@ static void write_pipeline_cache(LaunchPadState& s) {
     if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, data.data()) != VK_SUCCESS) return;
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(s.cache_file).parent_path(), ignored);
-    const std::string temporary = format_string("%s.%d", s.cache_file.c_str(), int(getpid()));
-    std::ofstream file(temporary, std::ios::binary);
     data.resize(bytes);
-    file << seal(data);
-    file.close();
-    if (file)
-        std::filesystem::rename(temporary, s.cache_file, ignored);
-    else
-        std::filesystem::remove(temporary, ignored);
+    write_whole_file(s.cache_file, {seal(data)});
 }
 
 // Best effort: without the cache the next start only takes longer.
 void save_pipeline_cache(LaunchPadState& s) noexcept {
     try {
         write_pipeline_cache(s);
-    } catch (const std::exception&) {  // out of memory
+    } catch (const std::exception&) {  // out of memory, a full disk
     }
 }
 
