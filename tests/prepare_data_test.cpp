@@ -332,6 +332,15 @@ TEST(prepare_data, refuses_files_that_are_not_text) {
     run_program({"gzip", "-f", folder / "file"});  // also when it is compressed
     const ProgramResult result = prepare(folder, {folder / "file.gz"});
     EXPECT_NE(result.err.find("bzip2"), std::string::npos) << result.err;
+    for (const char* tool : {"gzip", "zstd"}) {
+        if (run_program({"sh", "-c", "command -v " + std::string(tool)}).status != 0) continue;
+        write_whole_file(folder / "text", {"some text\n"});
+        const std::string twice = tool + std::string(" <text | ") + tool + " >twice";
+        run_program({"bash", "-c", "cd " + folder.path + "; " + twice});
+        const ProgramResult refused = prepare(folder, {folder / "twice"});
+        EXPECT_EQ(refused.status, 1) << tool;
+        EXPECT_NE(refused.err.find("compressed twice"), std::string::npos) << refused.err;
+    }
 }
 
 TEST(prepare_data, standard_input_folders_and_lists) {
