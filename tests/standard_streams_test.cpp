@@ -113,6 +113,16 @@ TEST(Limits, OfMemoryGiveASentence) {
     EXPECT_GE(failed, 4);
 }
 
+TEST(Limits, OfThreadsGiveASentence) {
+    for (const std::string& command : commands()) {
+        const ProgramResult result = run_shell("/", "OMP_NUM_THREADS=99999 " + command);
+        EXPECT_EQ(result.status, 1) << command;
+        EXPECT_NE(result.err.find(": OMP_NUM_THREADS=99999: at most 1024 threads"), std::string::npos)
+            << command << result.err;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    }
+}
+
 TEST(Limits, OfFileSizesGiveASentence) {
     Data data;
     const ProgramResult result =

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -35,6 +36,9 @@ static bool has_limits() {
     getrlimit(RLIMIT_NPROC, &processes);
     return memory.rlim_cur != RLIM_INFINITY || processes.rlim_cur < 10000;  // systems set more by themselves
 }
+
+// As --threads allows. With more of them, OpenMP's table of the threads overflows the stack.
+static constexpr int most_threads = 1024;
 
 // Not std::thread, which frees memory in the thread: that would reserve address space for an arena.
 static void* wait_for_all(void* all_started) {
@@ -107,7 +111,10 @@ void start_program(char** argv) {
     setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     std::atexit(check_output);
     try {
-        use_threads(omp_get_max_threads());
+        if (omp_get_max_threads() > most_threads && getenv("OMP_NUM_THREADS"))
+            fail("OMP_NUM_THREADS=%s: at most %d threads can be used", getenv("OMP_NUM_THREADS"),
+                 most_threads);
+        use_threads(std::min(omp_get_max_threads(), most_threads));
     } catch (const std::exception& error) {
         exit(report_error(program_name.c_str(), error));
     }

@@ -9,7 +9,7 @@
 // - Makes standard output line-buffered, also in a pipe or a file: a log shows every line at once, and an
 //   error comes after the output that led to it.
 // - A file that exceeds the limit of `ulimit -f` gives an error instead of a signal.
-// - Starts OpenMP's threads as use_threads() does.
+// - Starts OpenMP's threads as use_threads() does, at most 1024.
 // - When the program exits, checks that standard output took everything; if not, prints an error line and
 //   changes the exit status to 1.
 void start_program(char** argv);
