@@ -39,8 +39,11 @@ struct Signals : testing::Test {
 };
 
 TEST_F(Signals, SomeSaveAndEnd) {
-    const std::pair<int, const char*> signals[] = {
-        {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}, {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}};
+    const std::pair<int, const char*> signals[] = {{SIGHUP, "SIGHUP"},
+                                                   {SIGXCPU, "SIGXCPU"},
+                                                   {SIGINT, "SIGINT"},
+                                                   {SIGTERM, "SIGTERM"},
+                                                   {SIGUSR2, "SIGUSR2"}};
     for (const auto& [number, name] : signals) {
         const ProgramResult stopped = run_program(command(data, run), {number, "step   20/", 0});
         EXPECT_EQ(stopped.status, 128 + number) << stopped.err;

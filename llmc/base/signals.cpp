@@ -25,7 +25,7 @@ static void handle(int number, void (*handler)(int)) {
 }
 
 void catch_stop_signals() {
-    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGPIPE}) handle(number, record_stop);
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR2, SIGPIPE}) handle(number, record_stop);
 }
 
 int stop_signal() { return stop_received; }
@@ -48,6 +48,8 @@ const char* signal_name(int number) {
             return "SIGHUP";
         case SIGXCPU:
             return "SIGXCPU";
+        case SIGUSR2:
+            return "SIGUSR2";
         case SIGPIPE:
             return "SIGPIPE";
         default:

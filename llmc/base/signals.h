@@ -2,8 +2,9 @@
 // program started, as SIGHUP is under nohup.
 #pragma once
 
-// From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up) and SIGPIPE (nobody reads the output any
-// more) ask the run to stop cleanly. After SIGINT or SIGTERM, a second one of these two kills the program.
+// From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up), SIGUSR2 (schedulers send it before they
+// kill a job) and SIGPIPE (nobody reads the output any more) ask the run to stop cleanly. After SIGINT or
+// SIGTERM, a second one of these two kills the program.
 void catch_stop_signals();
 
 // The number of the first such signal, or 0.
