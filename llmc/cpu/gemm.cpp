@@ -1,8 +1,8 @@
 // Packed GEMM on the CPU, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
 // (2008), in BLIS terms: each thread takes a tile of the result and walks K in blocks of KC. It packs its
 // columns of b into micro-panels, in the order in which the micro-kernel reads them; they stay in L2. It then
-// walks the rows of a in micro-panels that stay in L1. The micro-kernel keeps MR x NR accumulators in vector
-// registers.
+// walks the rows of a in micro-panels that stay in L1; if instead a micro-panel of b fits in L1 (b_in_l1), it
+// is multiplied by a group of rows of a. The micro-kernel keeps MR x NR accumulators in vector registers.
 //
 // The micro-kernel multiplies an element of a, broadcast, by vectors of b. Packing a is therefore a mere copy
 // for either layout, and b needs transposing only if the operand is not transposed.
@@ -22,7 +22,7 @@
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/gemm_kernels.h"
 
-static constexpr int KC = 384;                 // units of K in a block
+static constexpr int KC = 384;                 // units of K in a block; fewer if b_in_l1
 static constexpr int A_STRIDE = KC + 16;       // between packed rows of a: maps rows to different cache sets
 static constexpr int B_PANEL_UNITS = 1 << 17;  // capacity of b's packed panel: half a megabyte, for L2
 
@@ -102,7 +102,12 @@ struct PackedRows {
 
 // Rows of a that are packed at a time. For a transposed a these are enough to read whole cache lines.
 static constexpr int MAX_GROUP = 64;
-static int group_rows(int mr, bool transposed) { return transposed ? std::min(4 * mr, MAX_GROUP) : mr; }
+static int group_rows(const KernelSet& set, bool transposed) {
+    return transposed || set.b_in_l1 ? std::min(4 * set.mr, MAX_GROUP) : set.mr;
+}
+
+// Units of K in a block. Two thirds leave room in L1 for rows of a beside a micro-panel of b.
+static int block_units(const KernelSet& set) { return set.b_in_l1 ? KC * 2 / 3 : KC; }
 
 // Packs rows of a transposed operand so that the units of each are consecutive: dst (rows, A_STRIDE). Pads
 // the last block of units with zeros.
@@ -134,7 +139,7 @@ static PackedRows pack_a(float* dst, const KernelSet& set, const KBlock<Real>& s
     const size_t stride = s.x.ld * sizeof(Real);
     const int units = s.template units<Units>(), padded_units = round_up(units, set.unit_multiple);
     if (s.x.transposed && set.unit_multiple == 1) {
-        const int width = group_rows(set.mr, true);
+        const int width = group_rows(set, true);
         if (rows % set.mr) std::fill_n(dst, size_t(KC) * width, 0.0f);
         Units::pack_transposed(dst, width, src, s.x.ld, s.kc, rows);
         return {reinterpret_cast<const char*>(dst), sizeof(float), width * sizeof(float)};
@@ -321,11 +326,11 @@ static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, con
                              float* accumulators, size_t step) {
     const KernelSet& set = x.set;
     const Gemm<Real>& gemm = x.gemm;
-    const size_t block = size_t(KC) * Units::per_unit;
+    const size_t block = size_t(block_units(set)) * Units::per_unit;
     const int kc = int(std::min(block, gemm.K - k0)), next_kc = int(std::min(block, gemm.K - k0 - kc));
     const KBlock<Real> a = {gemm.a, k0, kc}, b = {gemm.b, k0, kc}, next_b = {gemm.b, k0 + kc, next_kc};
     const int units = round_up(a.template units<Units>(), set.unit_multiple),
-              group = group_rows(set.mr, gemm.a.transposed);
+              group = group_rows(set, gemm.a.transposed);
     const int calls_per_row = int(ceil_div(tile.columns, set.nr)),
               calls = int(ceil_div(tile.rows, set.mr)) * calls_per_row;
     const bool last = next_kc == 0;
@@ -338,34 +343,35 @@ static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, con
         const PackedRows from = pack_a<Units>(a_panel, set, a, tile.row + g, rows_here);
         Prefetcher next_rows(a, tile.row + g + rows_here, rows_after,
                              int(ceil_div(rows_here, set.mr)) * calls_per_row);
-        for (int i = 0; i < rows_here; i += set.mr) {
-            const int rows = std::min(set.mr, rows_here - i);
-            MicroKernel* kernel = kernel_for(set, rows);
-            KernelInput in = {.a = from.p + size_t(i) * from.row_stride,
-                              .a_row = from.row_stride,
-                              .a_unit = from.unit_stride,
-                              .b = b_panel,
-                              .units = units,
-                              .add = k0 > 0};
-            for (int j = 0; j < tile.columns; j += set.nr) {
-                const Region part = {tile.row + g + i, tile.column + j, rows,
-                                     std::min(set.nr, tile.columns - j)};
-                next_rows.fetch();
-                next_columns.fetch();
-                if (last) prefetch_tile(gemm.c, part);
-                kernel(accumulators, in);
-                if (last) store_tile(gemm.c, part, accumulators, set);
-                accumulators += step;
-                in.b += size_t(units) * set.nr;
-            }
-        }
+        const auto run = [&](int i,
+                             int j) {  // one micro-kernel call: row i of the group, column j of the tile
+            const Region part = {tile.row + g + i, tile.column + j, std::min(set.mr, rows_here - i),
+                                 std::min(set.nr, tile.columns - j)};
+            next_rows.fetch();
+            next_columns.fetch();
+            if (last) prefetch_tile(gemm.c, part);
+            kernel_for(set, part.rows)(accumulators, {.a = from.p + size_t(i) * from.row_stride,
+                                                      .a_row = from.row_stride,
+                                                      .a_unit = from.unit_stride,
+                                                      .b = b_panel + size_t(units) * j,
+                                                      .units = units,
+                                                      .add = k0 > 0});
+            if (last) store_tile(gemm.c, part, accumulators, set);
+            accumulators += step;
+        };
+        if (set.b_in_l1)
+            for (int j = 0; j < tile.columns; j += set.nr)
+                for (int i = 0; i < rows_here; i += set.mr) run(i, j);
+        else
+            for (int i = 0; i < rows_here; i += set.mr)
+                for (int j = 0; j < tile.columns; j += set.nr) run(i, j);
     }
 }
 
 // Computes one tile of the result over all of K.
 template <class Units, class Real>
 static void compute_tile(ThreadBuffers& buffers, const GemmRun<Real>& x, const Region& tile) {
-    const size_t block = size_t(KC) * Units::per_unit, mr = x.set.mr, nr = x.set.nr,
+    const size_t block = size_t(block_units(x.set)) * Units::per_unit, mr = x.set.mr, nr = x.set.nr,
                  columns = size_t(round_up(tile.columns, x.set.nr));
     buffers.a.at_least(size_t(A_STRIDE) * MAX_GROUP);
     buffers.b.at_least(columns * KC);
@@ -388,8 +394,8 @@ struct TileShape {
 // is copied, two thirds for one that is transposed.
 static TileShape choose_tiles(const KernelSet& set, size_t rows, size_t columns, size_t K, bool transposes,
                               int threads) {
-    const size_t max_columns = B_PANEL_UNITS / std::clamp<size_t>(K, 64, KC) / set.nr * set.nr,
-                 max_accumulators = K > KC ? 768 * 256 : ~size_t(0);
+    const size_t max_columns = B_PANEL_UNITS / std::clamp<size_t>(K, 64, size_t(KC)) / set.nr * set.nr,
+                 max_accumulators = K > size_t(block_units(set)) ? 768 * 256 : ~size_t(0);
     TileShape best = {};
     double least = 0;
     for (size_t across = ceil_div(columns, max_columns); across <= ceil_div(columns, set.nr); across++) {

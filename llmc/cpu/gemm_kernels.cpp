@@ -12,38 +12,81 @@
 #include <arm_neon.h>
 #endif
 
+// sum += x * v. In an unrolled loop, g++ 12 moves the AVX2 accumulators from register to register and
+// spills some, unless it has no choice of the instruction.
+template <class Vector>
+SIMD_INLINE void multiply_add(Vector& sum, float x, const Vector& v) {
+    sum += x * v;
+}
+#if defined(__x86_64__)
+template <>
+SIMD_INLINE void multiply_add(Float8& sum, float x, const Float8& v) {
+    const Float8 broadcast = x - Float8{};
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(broadcast), "x"(v));
+}
+#endif
+
+// Multiplies `units` units, a multiple of UNROLL and at least one, and advances a and b. ROW and UNIT are the
+// strides of a in bytes, or 0 for a stride that only the caller knows. Fewer instructions per unit leave the
+// core room if another program shares it: UNROLL spares pointer updates, constant strides spare registers.
+template <int UNROLL, int ROW, int UNIT, class Vector, int MR, int NV>
+SIMD_INLINE void multiply_units(Vector (&acc)[MR][NV], const char*& a, const float*& b, const KernelInput& in,
+                                int units) {
+    constexpr int width = sizeof(Vector) / sizeof(float), POINTERS = ROW ? 1 : (MR + 2) / 3;
+    const size_t a_row = ROW ? ROW : in.a_row, a_unit = UNIT ? UNIT : in.a_unit;
+    const float* const end = b + size_t(units) * NV * width;
+    const char* p[POINTERS];  // one serves three rows of a
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTERS; i++) p[i] = a + 3 * i * a_row;
+    do {  // not a loop that may be skipped: g++ would pass all accumulators through memory after it
+#pragma GCC unroll 4
+        for (int u = 0; u < UNROLL; u++) {
+            Vector row[NV];
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; j++) memcpy(&row[j], b + (u * NV + j) * width, sizeof(Vector));
+#pragma GCC unroll 16
+            for (int i = 0; i < MR; i++) {
+                float x;
+                memcpy(&x, ROW ? p[0] + u * a_unit + i * ROW : p[i / 3] + (i % 3) * a_row + u * a_unit,
+                       sizeof x);
+#pragma GCC unroll 4
+                for (int j = 0; j < NV; j++) multiply_add(acc[i][j], x, row[j]);
+            }
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < POINTERS; i++) p[i] += UNROLL * a_unit;
+        b += UNROLL * NV * width;
+    } while (b != end);
+    a = p[0];
+}
+
 // A micro-kernel of MR rows by NV vectors, which occupies MR * NV + NV + 1 registers. The loops over rows and
-// vectors must be fully unrolled to keep the accumulators in registers. One pointer serves three rows of a.
+// vectors must be fully unrolled to keep the accumulators in registers.
 template <class Vector, int MR, int NV>
 SIMD_INLINE void multiply_micro_panels(float* tile, const KernelInput& in) {
-    constexpr int width = sizeof(Vector) / sizeof(float), POINTERS = (MR + 2) / 3;
+    constexpr int width = sizeof(Vector) / sizeof(float);
+    // Only measured for AVX2.
+    constexpr int UNROLL = std::is_same_v<Vector, Float8> ? 4 : 1;
     Vector acc[MR][NV] = {};
     if (in.add)
 #pragma GCC unroll 16
         for (int i = 0; i < MR; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < NV; j++) memcpy(&acc[i][j], tile + (i * NV + j) * width, sizeof(Vector));
-    const size_t a_row = in.a_row, a_unit = in.a_unit;
+    const char* a = in.a;
     const float* b = in.b;
-    const char* a[POINTERS];
-#pragma GCC unroll 16
-    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
-    const float* const end = b + size_t(in.units) * NV * width;
-    do {  // not a loop that may be skipped: g++ would pass all accumulators through memory after it
-        Vector row[NV];
-#pragma GCC unroll 4
-        for (int j = 0; j < NV; j++) memcpy(&row[j], b + j * width, sizeof(Vector));
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-            float x;
-            memcpy(&x, a[i / 3] + (i % 3) * a_row, sizeof x);
-#pragma GCC unroll 4
-            for (int j = 0; j < NV; j++) acc[i][j] += x * row[j];
+    if constexpr (UNROLL == 1) {
+        multiply_units<1, 0, 0>(acc, a, b, in, in.units);
+    } else {
+        const int odd = in.units % UNROLL;
+        if (odd) multiply_units<1, 0, 0>(acc, a, b, in, odd);
+        if (in.units < UNROLL) {
+        } else if (in.a_unit == sizeof(float)) {
+            multiply_units<UNROLL, 0, sizeof(float)>(acc, a, b, in, in.units - odd);
+        } else {
+            multiply_units<UNROLL, sizeof(float), 0>(acc, a, b, in, in.units - odd);
         }
-#pragma GCC unroll 16
-        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
-        b += NV * width;
-    } while (b != end);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++)
 #pragma GCC unroll 4
@@ -139,8 +182,11 @@ __attribute__((target("amx-tile,amx-bf16"))) void kernel_amx(float* tile, const 
 
 static const KernelSet base_set = {
     .mr = 6, .nr = 8, .row_step = 2, .run = {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
-static const KernelSet avx2_set = {
-    .mr = 6, .nr = 16, .row_step = 2, .run = {kernel_avx2<2>, kernel_avx2<4>, kernel_avx2<6>}};
+static const KernelSet avx2_set = {.mr = 6,
+                                   .nr = 16,
+                                   .row_step = 2,
+                                   .b_in_l1 = true,
+                                   .run = {kernel_avx2<2>, kernel_avx2<4>, kernel_avx2<6>}};
 static const KernelSet avx512_set = {
     .mr = 12, .nr = 32, .row_step = 4, .run = {kernel_avx512<4>, kernel_avx512<8>, kernel_avx512<12>}};
 static const KernelSet bf16_set = {.mr = 12,

@@ -32,6 +32,8 @@ struct KernelSet {
     // The number of units must be a multiple of this; pad with zeros. Unless it is 1, a_unit must be the size
     // of a unit.
     int unit_multiple = 1;
+    // A micro-panel of b stays in L1 for several micro-panels of a; otherwise, one of a for all of b.
+    bool b_in_l1 = false;
     MicroKernel* run[3] = {};  // for one, two and three times row_step rows
     // Each thread calls these before and after it runs micro-kernels; null: nothing to call.
     void (*begin)() = nullptr, (*end)() = nullptr;
