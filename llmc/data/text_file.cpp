@@ -97,7 +97,7 @@ const char* not_text(std::string_view start) {
         {"\x89PNG"sv, "a picture"},
         {"\xff\xd8\xff"sv, "a picture"},
         {"GIF8"sv, "a picture"},
-        // of a file's own compression nothing is left here
+        // the file's own compression has been undone already
         {"\x1f\x8b"sv, "compressed twice (unpack it first: gzip -d)"},
         {"\x28\xb5\x2f\xfd"sv, "compressed twice (unpack it first: zstd -d)"},
         {"\x04\x22\x4d\x18"sv, "compressed by lz4 (unpack it first: lz4 -d)"},
