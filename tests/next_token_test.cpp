@@ -2,6 +2,8 @@
 // bits of seen tokens; logits that are not finite.
 #include "llmc/generate/next_token.h"
 
+#include <set>
+
 #include "tests/layer_test.h"
 
 const int B = 3, T = 5, C = 6;
@@ -99,6 +101,20 @@ TYPED_TEST(NextTokenOf, DeviceDrawsTheTokensOfTheCpu) {
             }
         EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
     }
+}
+
+// The weights are 2^31, 2^31 and 1. Half of their sum is more than the first, so both large ones are drawn.
+TEST(NextToken, TopPIsRoundedUp) {
+    const int V = 3;
+    std::vector<float> logits;
+    for (int b = 0; b < B; b++) logits.insert(logits.end(), {0, 0, -21});
+    const std::vector<float> wte(V * C), wpe(T * C);
+    const NextToken<float> p = {
+        .num_texts = B, .V = V, .Vp = V, .C = C, .T = T, .options = {.top_p = 0.5f}, .penalty = 1};
+    const Drawn cpu = draw_on_cpu(p, logits, wte, wpe, 3);
+    EXPECT_EQ(std::set<int>(cpu.tokens.begin(), cpu.tokens.end()), (std::set<int>{-7, 0, 1}));
+    for (const auto& pad : test_pads())
+        EXPECT_EQ(draw_on_device(*pad, p, logits, wte, wpe, 3).tokens, cpu.tokens);
 }
 
 TEST(NextToken, LogitsThatAreNotFinite) {
