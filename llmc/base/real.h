@@ -10,8 +10,9 @@ struct bf16 {
     bf16() = default;
     explicit bf16(float v) {  // to nearest, ties to even; NaN stays NaN
         const uint32_t u = std::bit_cast<uint32_t>(v);
-        const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
-        bits = uint16_t(nan ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+        // Selects before it narrows: vectors of 32 bits are then packed only once.
+        const uint32_t rounded = v != v ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);
+        bits = uint16_t(rounded >> 16);
     }
     operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
@@ -59,10 +60,11 @@ inline float round_randomly<float>(float v, uint32_t) {
 }
 template <>
 inline bf16 round_randomly<bf16>(float v, uint32_t random) {
-    const uint32_t u = std::bit_cast<uint32_t>(v), rounded = (u + (random & 0xffffu)) >> 16;
-    const bf16 nearest(v);
+    const uint32_t u = std::bit_cast<uint32_t>(v);
+    const uint32_t special = v != v ? u | 0x400000u : u;  // infinities, and NaN made quiet
+    const uint32_t rounded = (u & 0x7f800000u) == 0x7f800000u ? special : u + (random & 0xffffu);
     bf16 result;
-    result.bits = (u & 0x7f800000u) == 0x7f800000u ? nearest.bits : uint16_t(rounded);
+    result.bits = uint16_t(rounded >> 16);
     return result;
 }
 template <>
