@@ -238,7 +238,7 @@ static void add_options(CLI::App& app, GenerateOptions& o) {
         ->check(between(0.01, 100))
         ->capture_default_str();
     app.add_option("--seed", o.seed, "the same seed gives the same text on the same device")
-        ->check(number_check(0, 1.9e19, "at least 0"))
+        ->check(unsigned_number())
         ->capture_default_str();
     app.add_flag("--no-echo", o.no_echo, "do not print the prompt");
     app.add_flag("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");

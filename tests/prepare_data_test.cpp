@@ -470,6 +470,7 @@ TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
         {"--out", out, "--name", "x", "--val-tokens", "many", text},
         {"--out", out, "--name", "x", "--val-tokens", "-1", text},
         {"--out", out, "--name", "x", "--val-tokens", "11", text},
+        {"--out", out, "--name", "x", "--shard-tokens", "18446744073709551616", text},
         {"--out", out, "--name", "x", "--shard-tokens", "0", text},
         {"--out", out, "--name", "x", "--shard-tokens", "2147483648", text},
         {"--out", out, "--name", "x", "--split-documents", "pages", text},

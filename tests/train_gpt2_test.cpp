@@ -496,6 +496,7 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
         {{"--tokenizer", data.train}, "train.bin"},
         {{"--tokenizer", "bytes"}, "257 tokens"},
         {{"--seed", "-1"}, "seed"},
+        {{"--seed", "18446744073709551616"}, "seed"},
         {{"--precision", "fp8"}, "precision"},
         {{"-w", "both"}, "master-weights"},
         {{"-r", "3"}, "recompute"},

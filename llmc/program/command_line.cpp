@@ -31,8 +31,7 @@ void CommandLine::add(const char* name, std::vector<std::string>& values, const 
 }
 
 void CommandLine::add(const char* name, uint64_t& count, const char* help) {
-    // without the check, CLI11 2.1 reads "-1" into an unsigned integer as 2^64 - 1
-    app->add_option(name, count, help)->check(number_check(0, 1.9e19, "at least 0"));
+    app->add_option(name, count, help)->check(unsigned_number());
 }
 
 void CommandLine::add(const char* name, double& value, double least, double most, const char* help) {

@@ -2,6 +2,8 @@
 // command lines that do not parse.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
 #include <string>
 
 #include "llmc/base/error.h"
@@ -24,6 +26,19 @@ inline CLI::Validator between(double least, double most) {
 // A count, which is stored in an int.
 inline CLI::Validator at_least(int least) {
     return number_check(least, 1 << 30, format_string("at least %d", least));
+}
+
+// A number that is stored in a uint64_t. CLI11 itself reads -1, and numbers from 2^64 on, as 2^64 - 1.
+inline CLI::Validator unsigned_number() {
+    return CLI::Validator(
+        [](std::string& text) {
+            double value = 0;
+            errno = 0;
+            strtoull(text.c_str(), nullptr, 0);
+            const bool good = errno == 0 && CLI::detail::lexical_cast(text, value) && value >= 0;
+            return good ? std::string() : text + " is not 0 to 18446744073709551615";
+        },
+        "at least 0");
 }
 
 // --simd, or the environment variable LLMC_SIMD. It takes effect while the command line is parsed, and sets

@@ -67,7 +67,7 @@ static void add_data_options(CLI::App& app, Options& o) {
                    "data, as NAME.json beside it says, else gpt2_tokenizer.bin in this folder, the model's "
                    "folder, the data's folder or data/starter)");
     app.add_option("--seed", o.seed, "seed of initialization, shuffling and sampling")
-        ->check(number_check(0, 1.9e19, "at least 0"))
+        ->check(unsigned_number())
         ->capture_default_str();
 }
 
