@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "llmc/launchpad/internal.h"
 #include "tests/run_program.h"
 
 static const std::string with_device = SOURCE_DIR "/.tools/bin/with-device";
@@ -24,6 +25,33 @@ static ProgramResult compile_for(const std::string& device, std::vector<std::str
     return run_program(options);
 }
 
+static CompiledKernel named(std::map<std::string, double> statistics) {
+    CompiledKernel k;
+    k.statistics = std::move(statistics);
+    name_statistics(k);
+    return k;
+}
+
+// As the drivers reported them for gelu_forward2.
+TEST(driver_statistics, of_nvk_have_names_of_their_own) {
+    const CompiledKernel newer = named({{"Code size", 2592},
+                                        {"Max warps/SM", 48},
+                                        {"Number of GPRs", 24},
+                                        {"SLM size", 16},
+                                        {"Spills to memory", 4},
+                                        {"Spills to reg", 9}});
+    EXPECT_EQ(newer.registers, 24);
+    EXPECT_EQ(newer.spills, 4);
+    EXPECT_EQ(newer.scratch_bytes, 16);
+    EXPECT_EQ(newer.code_bytes, 2592);
+    EXPECT_EQ(newer.subgroups_per_unit, 12);
+    const CompiledKernel older = named({{"Code Size", 2592}, {"Number of GPRs", 24}, {"SLM Size", 16}});
+    EXPECT_EQ(older.registers, 24);
+    EXPECT_EQ(older.spills, -1);
+    EXPECT_EQ(older.scratch_bytes, 16);
+    EXPECT_EQ(older.code_bytes, 2592);
+}
+
 class compile_kernels : public testing::TestWithParam<const char*> {};
 
 // All default kernels of d12 in fp32, bf16 and fp16.
@@ -41,6 +69,19 @@ TEST_P(compile_kernels, default_kernels_compile_without_spills) {
 INSTANTIATE_TEST_SUITE_P(devices, compile_kernels,
                          testing::Values("navi21", "navi31", "gfx1201", "dg2", "bmg"),
                          [](const auto& test) { return std::string(test.param); });
+
+// A table that a user attaches to an issue says which compiler made it.
+TEST(compile_kernels_program, the_table_names_the_driver_and_its_version) {
+    if (!has_drivers()) GTEST_SKIP() << WITHOUT;
+    const std::pair<const char*, const char*> drivers[] = {{"navi21", ", radv Mesa "},
+                                                           {"dg2", ", Intel open-source Mesa driver Mesa "}};
+    for (const auto& [device, driver] : drivers) {
+        const ProgramResult table =
+            compile_for(device, {"--precision", "fp32", "--kernels", "gelu_forward2"});
+        EXPECT_EQ(table.status, 0) << table.err;
+        EXPECT_NE(table.out.substr(0, table.out.find('\n')).find(driver), std::string::npos) << table.out;
+    }
+}
 
 // A head of 128 elements does not fit in Intel's registers.
 TEST(compile_kernels_program, a_spill_in_a_default_kernel_is_an_error_on_request) {

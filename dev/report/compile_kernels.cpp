@@ -129,12 +129,14 @@ static void compile_precision(const CompileOptions& o, LaunchPad& pad, const Mod
     compile_all(o, pad, others, defaults, totals);
 }
 
-static void print_device(const LaunchPad& pad) {
+// In front of the table, so that a file of it names the driver. CSV stays a table alone.
+static void print_device(const CompileOptions& o, const LaunchPad& pad) {
     const Limits& limits = pad.limits();
     auto shape = [](const FragmentShape& f) {
         return f ? format_string("%ux%ux%u", f.M, f.N, f.K) : std::string("none");
     };
-    fprintf(stderr, "%s, %s: subgroups of %u, %u invocations, %u KiB shared, fragments bf16 %s, fp16 %s\n",
+    fprintf(o.csv ? stderr : stdout,
+            "%s, %s: subgroups of %u, %u invocations, %u KiB shared, fragments bf16 %s, fp16 %s\n",
             pad.device().name.c_str(), pad.device().driver.c_str(), limits.subgroup_size, limits.max_block,
             limits.shared_bytes / 1024, shape(limits.bf16_fragment).c_str(),
             shape(limits.fp16_fragment).c_str());
@@ -143,7 +145,7 @@ static void print_device(const LaunchPad& pad) {
 static void run(const CompileOptions& o) {
     const ModelConfig config = parse_descriptor(o.model);
     LaunchPad pad({.device = o.device, .cache_directory = "none", .compile_only = true});
-    print_device(pad);
+    print_device(o, pad);
     for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGILL, SIGBUS}) std::signal(signal, report_crash);
     print_header(o);
     Totals totals;

@@ -194,6 +194,8 @@ void wait_until_idle(LaunchPadState& s) noexcept;
 void create_pipeline_cache(LaunchPadState& s);
 void save_pipeline_cache(LaunchPadState& s) noexcept;
 void read_measured(LaunchPadState& s);  // needs create_pipeline_cache()
+// Fills the named fields from k.statistics, whose names differ by driver.
+void name_statistics(CompiledKernel& k);
 std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> constants);
 // Builds it at first use. `kernel` names the shader and its storage type.
 const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,

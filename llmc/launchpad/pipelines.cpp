@@ -173,16 +173,20 @@ static double find_statistic(const std::map<std::string, double>& statistics,
     return -1;
 }
 
-// By the names of RADV, ANV and NVIDIA's driver.
-static void name_statistics(CompiledKernel& k) {
-    k.registers = find_statistic(k.statistics, {"VGPRs", "Max live registers", "Register Count"});
-    k.spills = find_statistic(k.statistics, {"Spilled VGPRs", "Spill Count"});
-    k.scratch_bytes =
-        find_statistic(k.statistics, {"Scratch size", "Scratch Memory Size", "Local Memory Size"});
+// In each list: the names of RADV, ANV, NVIDIA's driver and NVK, as far as they have one of their own.
+// "Code Size", "SLM Size" and no spills: NVK up to Mesa 25.0.
+void name_statistics(CompiledKernel& k) {
+    k.registers =
+        find_statistic(k.statistics, {"VGPRs", "Max live registers", "Register Count", "Number of GPRs"});
+    k.spills = find_statistic(k.statistics, {"Spilled VGPRs", "Spill Count", "Spills to memory"});
+    k.scratch_bytes = find_statistic(
+        k.statistics, {"Scratch size", "Scratch Memory Size", "Local Memory Size", "SLM Size", "SLM size"});
     k.shared_bytes =
         find_statistic(k.statistics, {"LDS size", "Workgroup Memory Size", "Shared Memory Size"});
-    k.code_bytes = find_statistic(k.statistics, {"Code size", "Binary Size"});
+    k.code_bytes = find_statistic(k.statistics, {"Code size", "Binary Size", "Code Size"});
     k.subgroups_per_unit = find_statistic(k.statistics, {"Subgroups per SIMD", "Occupancy"});
+    const double warps_per_sm = find_statistic(k.statistics, {"Max warps/SM"});
+    if (warps_per_sm > 0) k.subgroups_per_unit = warps_per_sm / 4;  // an SM has four SIMD units
 }
 
 CompiledKernel LaunchPad::compile_kernel(const std::string& key, const std::vector<uint32_t>& constants) {
