@@ -108,6 +108,7 @@ for i in "${!runs[@]}"; do
     if [ ${#runs[@]} -gt 1 ]; then title="$(basename "${runs[i]}" | tr -d "'\"{}^@&~\\\\" | tr _ -) "; fi
     titles+=("$title")
 done
+last_step=$(cat "$work"/*.train "$work"/*.val | awk '$1 > n { n = $1 } END { print n ? n : 1 }')
 curves train 'lines lw 1' training
 curves val 'linespoints lw 2 pt 7 ps 0.5' validation
 if [ -n "$floor" ]; then
@@ -129,7 +130,7 @@ set terminal $terminal
 set output '$work/picture'
 set multiplot
 set xlabel 'step'
-set xrange [0:*] noextend
+set xrange [0:$last_step] noextend
 set grid lt 1 lc rgb '#dddddd'
 set border 3
 set tics nomirror

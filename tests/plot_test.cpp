@@ -60,6 +60,21 @@ TEST(Plot, HelpIsTheScriptsComment) {
     EXPECT_EQ(help.out.find('#'), std::string::npos) << help.out;
 }
 
+// The panels share their axis of steps: the loss has a validation after the last step.
+TEST(Plot, PanelsEndAtTheSameStep) {
+    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
+    TemporaryFolder folder;
+    MainLog log;
+    log.open(folder / "a", -1);
+    for (int step = 0; step < 30; step++) log.log_train(step, {3 - 0.05f * float(step), 1e-3f, 1.0f, 1000});
+    log.log_val(30, 1.5f);
+    ASSERT_EQ(run_program({script, folder / "a"}).status, 0);
+    const std::string svg = read_text(folder / "a/loss.svg");
+    int panels_with_30 = 0;
+    for (size_t at = 0; (at = svg.find(">30<", at)) != std::string::npos; at++) panels_with_30++;
+    EXPECT_EQ(panels_with_30, 4);
+}
+
 // Lines damaged by a crash or an editor are skipped, without messages from gnuplot.
 TEST(Plot, DamagedLinesAreSkipped) {
     if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
