@@ -33,7 +33,8 @@ static void print_devices() {
                d.missing.empty() ? "" : ", unusable: lacks ", d.missing.c_str());
         for (const std::string& line : d.features) printf("   %s\n", line.c_str());
     }
-    printf("cpu: %d threads\n", omp_get_max_threads());
+    const int threads = omp_get_max_threads();
+    printf("cpu: %d thread%s\n", threads, threads == 1 ? "" : "s");
 }
 
 // Opens the device of --device; null is the CPU.

@@ -253,7 +253,7 @@ static void prepare(const Options& options) {
     const TextFormat format = {options.field, options.split == "blank-line", options.skip_bad_lines};
     const std::vector<std::string> files = find_files(options);
     TextReader reader(files, format);
-    std::filesystem::create_directories(options.out);
+    create_folders(options.out);
     const auto start = std::chrono::steady_clock::now();
     const std::string prefix = (std::filesystem::path(options.out) / options.name).string();
     std::vector<Tokenizer> tokenizers;

@@ -1,10 +1,12 @@
 // Continues a text with the likeliest bytes: example_continue model.bin "the quick "
+#include "llmc/base/error.h"
 #include "llmc/files/model_file.h"
 #include "llmc/generate/sampler.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/decoder.h"
 
-int main(int, char** argv) {
+int main(int argc, char** argv) try {
+    if (argc != 3) fail("usage: example_continue model.bin \"the quick \"");
     const auto pad = open_device("auto", {}, stderr);  // null: the CPU
     const ModelConfig config = read_model_file_header(argv[1]);
     GPT2<float> model(config, pad.get(), false);
@@ -21,4 +23,7 @@ int main(int, char** argv) {
         decoder.append(&token, 1);
     }
     putchar('\n');
+} catch (const std::exception& error) {
+    fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -1,10 +1,12 @@
 // Trains a small model to repeat a sentence, byte by byte, and writes it to a file: example_train model.bin
+#include "llmc/base/error.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/initialize.h"
 #include "llmc/model/train_step.h"
 
-int main(int, char** argv) {
+int main(int argc, char** argv) try {
+    if (argc != 2) fail("usage: example_train model.bin");
     const std::string text = "the quick brown fox jumps over the lazy dog. ";
     const int B = 4, T = 32;
     const auto pad = open_device("auto", {}, stderr);  // null: the CPU
@@ -23,4 +25,7 @@ int main(int, char** argv) {
     }
     runner.finish_update();
     write_model(argv[1], config, parameter_reader(model));
+} catch (const std::exception& error) {
+    fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -43,6 +43,14 @@ TEST(Library, InstalledForOtherProjects) {
                      folder / "examples/example_continue", folder / "model.bin", "the quick "});
     EXPECT_EQ(text.status, 0) << text.err;
     EXPECT_EQ(text.out.rfind("brown fox", 0), 0u) << text.out;
+    for (const Words& wrong : {Words{folder / "examples/example_train"},
+                               Words{folder / "examples/example_continue", folder / "none.bin", "x"}}) {
+        const ProgramResult refused = run_program(wrong);
+        EXPECT_EQ(refused.status, 1) << refused.err;
+        EXPECT_FALSE(refused.err.find("usage") == std::string::npos &&
+                     refused.err.find("cannot open") == std::string::npos)
+            << refused.err;
+    }
 
     const std::string page = read_text(source + "/docs/library.md");
     const std::regex header("\n\\| `(llmc/[^`]*\\.h)`");

@@ -228,6 +228,44 @@ TEST_F(Journey, AutoTokenizerLoadsTheExport) {
     EXPECT_EQ(result.out, "260 259 [258, 32, 256, 32, 104, 195, 169] once on h\xc3\xa9\n");
 }
 
+// The same Python with torch: the most likely continuation and the loss agree with those of generate and
+// eval.
+TEST_F(Journey, AutoModelLoadsTheExport) {
+    const char* named = getenv("LLMC_TEST_PYTHON");
+    const std::string python = named ? named : "python3";
+    if (run_program({"sh", "-c", python + " -c 'import transformers, torch'"}).status != 0)
+        GTEST_SKIP() << python << " has no transformers and torch; LLMC_TEST_PYTHON names another Python";
+    ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "40", "-x", "40", "-l", "0.01"}).status, 0);
+    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}).status,
+              0);
+    const ProgramResult theirs =
+        run_program({python, "-c",
+                     "import sys, torch, transformers\n"
+                     "tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])\n"
+                     "model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()\n"
+                     "ids = torch.tensor([[tokenizer.eos_token_id] + tokenizer.encode('once upon')])\n"
+                     "out = model.generate(ids, max_new_tokens=9, do_sample=False, use_cache=False,\n"
+                     "                     attention_mask=torch.ones_like(ids))\n"
+                     "print(tokenizer.decode(out[0][1:]))\n"
+                     "shard = open(sys.argv[2], 'rb').read()[1024:]\n"
+                     "tokens = [int.from_bytes(shard[i:i + 2], 'little') for i in range(0, 2 * 17, 2)]\n"
+                     "ids = torch.tensor([tokens])\n"
+                     "with torch.no_grad(): logits = model(ids[:, :-1]).logits\n"
+                     "loss = torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])\n"
+                     "print('loss %.4f' % float(loss))",
+                     folder / "hf", data("bpe_val.bin")});
+    ASSERT_EQ(theirs.status, 0) << theirs.err;
+    const ProgramResult text = run_program({bin("generate"), "-e", folder / "run", "--device", "cpu", "-n",
+                                            "9", "--temperature", "0", "once upon"});
+    EXPECT_TRUE(contains(theirs.out, text.out)) << theirs.out << text.out;
+    const ProgramResult score = run_program({bin("eval"), "-e", folder / "run", "--device", "cpu", "-i",
+                                             data("bpe_val.bin"), "-b", "1", "-t", "16", "-m", "1"});
+    double ours = 0, expected = 0;
+    sscanf(score.out.c_str() + score.out.find("loss"), "loss %lf", &ours);
+    sscanf(theirs.out.c_str() + theirs.out.rfind("loss"), "loss %lf", &expected);
+    EXPECT_NEAR(ours, expected, 2e-4) << score.out << theirs.out;
+}
+
 // --- a run's folder is a model ---
 
 TEST_F(Journey, ARunsFolderIsItsNewestGoodCheckpoint) {
@@ -359,6 +397,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--batchsize", "3"}, {"unknown option --batchsize (did you mean --batch-size?)"}},
         {{"--lr-schedule", "linear"}, {"did you mean --lr-scheduler?"}},
         {{"words"}, {"unexpected argument 'words'"}},
+        {{"-b"}, {"--batch-size needs a value"}},
+        {{"--export", "hf"}, {"--export needs 2 values: hf DIR"}},
         {{"-b", "0"}, {"--batch-size: 0 is not at least 1"}},
         {{"--seed", "-3"}, {"--seed: -3 is not at least 0"}},
         {{"-l", "nan"}, {"--learning-rate: nan is not 0 to 1000"}},
@@ -366,6 +406,10 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--beta2", "1"}, {"--beta2: 1 is not 0 to 0.999999"}},
     };
     for (const Case& c : cases) expect_refused(trainer("my", c.options), c.parts);
+    expect_refused({bin("prepare_data"), "--out", "/proc/no", "--name", "x", folder / "my.txt"},
+                   {"prepare_data: cannot create directory /proc/no: "});
+    if (file_exists(bin("train_step")))
+        expect_refused({bin("train_step"), "--step", "3"}, {"did you mean --steps?"});
     expect_refused({bin("eval"), "--simd", "avx9"}, {"--simd: avx9 is none of auto, "});
     expect_refused({bin("generate"), "--tempratur", "3"}, {"did you mean --temperature?"});
     expect_refused({bin("eval"), "-e", "d6", "-b", "0"}, {"--batch-size: 0 is not 1 to 1048576"});

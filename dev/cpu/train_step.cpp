@@ -221,6 +221,9 @@ int main(int argc, char** argv) {
         with_precision(o.precision, [&]<class Real>(Real) { time_steps<Real>(o); });
     } catch (const CLI::Success& help) {
         return app.exit(help);
+    } catch (const CLI::ParseError& error) {
+        fprintf(stderr, "train_step: %s (--help lists the options)\n", explain(app, error).c_str());
+        return 1;
     } catch (const std::exception& error) {
         fprintf(stderr, "train_step: %s\n", error.what());
         return 1;

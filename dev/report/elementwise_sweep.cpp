@@ -232,8 +232,8 @@ static Table compared_table() {
 
 static std::string rates_note(const Sweep& sweep) {
     std::string note = format_string(
-        "The rate counts each input read once and each output written once. Copy bandwidth of arrays larger "
-        "than every cache: CPU %.3g GB/s",
+        "The rate counts each input read once and each output written once. Copy bandwidth, read + write, of "
+        "arrays larger than every cache: CPU in place %.3g GB/s",
         sweep.peaks.cpu.copy_rate / 1e9);
     if (sweep.run.pad) note += format_string(", GPU %.3g GB/s", sweep.peaks.gpu.copy_rate / 1e9);
     return note +

@@ -292,7 +292,7 @@ static std::string heading(const Report& report) {
                        tag("p", line, "class=\"quiet\"") + "\n<nav>";
     for (const ReportPart& part : report.parts)
         html += tag("a", title_of(part), "href=\"#" + escape_html(part.program) + "\"");
-    if (!device.empty()) html += "<a href=\"#machine\">device and driver</a>";
+    if (!device.empty()) html += "<a href=\"#machine\">Device and driver</a>";
     return html + "</nav>\n</header>\n";
 }
 

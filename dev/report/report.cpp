@@ -173,7 +173,7 @@ static void run_report(const Options& options, const std::string& command) {
     choose_device(options.device);  // refuses an unknown one before anything runs
     const std::string folder = options.programs.empty() ? own_folder() : options.programs;
     const double total = options.seconds > 0 ? options.seconds : options.quick ? 55 : 570, start = now();
-    fs::create_directories(options.out);
+    create_folders(options.out);
     fs::remove(options.out + "/peak.json");  // of an earlier run: sections refer to this run's peaks
     setenv("REPORT_PROGRESS", "1", 1);       // turns on ReportRun::progress()
     catch_stop_signals();

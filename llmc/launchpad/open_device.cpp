@@ -5,7 +5,9 @@
 std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOptions options, FILE* out) {
     const DeviceChoice choice = choose_device(request);
     if (!choice.device) {
-        fprintf(out, "device: CPU, %d threads (%s)\n", omp_get_max_threads(), choice.reason.c_str());
+        const int threads = omp_get_max_threads();
+        fprintf(out, "device: CPU, %d thread%s (%s)\n", threads, threads == 1 ? "" : "s",
+                choice.reason.c_str());
         return nullptr;
     }
     options.device = std::to_string(choice.device->index);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <regex>
 
 #include "llmc/cpu/simd.h"
 
@@ -54,10 +55,20 @@ std::string nearest_option(const CLI::App& app, const std::string& name) {
     return nearest.empty() ? "" : " (did you mean --" + nearest + "?)";
 }
 
+// CLI11's "--export: 2 required hf DIR missing" as a sentence
+static std::string missing_value(const std::string& text) {
+    static const std::regex pattern("(.*): ([0-9]+) required (.*) missing");
+    std::smatch part;
+    if (!std::regex_match(text, part, pattern)) return text;
+    return part[1].str() + (part[2] == "1" ? " needs a value" : " needs " + part[2].str() + " values: ") +
+           (part[2] == "1" ? "" : part[3].str());
+}
+
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     // required options are checked first, but an unknown one is the likelier mistake
     const bool may_be_unknown =
         dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error);
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return missing_value(error.what());
     if (!may_be_unknown) return error.what();
     const std::vector<std::string> rest = app.remaining(true);
     for (const std::string& word : rest)
