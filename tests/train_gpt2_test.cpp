@@ -290,7 +290,7 @@ TEST(train_gpt2, runs_on_the_given_number_of_threads) {
     const std::vector<std::string> options = {"-x", "3",        "-s",  "0",        "-v",
                                               "0",  "--device", "cpu", "--threads"};
     const ProgramResult one = data.run(with(options, {"1"})), three = data.run(with(options, {"3"}));
-    EXPECT_NE(one.out.find("device: CPU, 1 threads"), std::string::npos) << one.out;
+    EXPECT_NE(one.out.find("device: CPU, 1 thread "), std::string::npos) << one.out;
     EXPECT_NE(three.out.find("device: CPU, 3 threads"), std::string::npos) << three.out;
     EXPECT_EQ(printed_losses(one.out), printed_losses(three.out));
 }
