@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <regex>
 
 #include "llmc/run/log.h"
 #include "tests/run_program.h"
@@ -70,8 +71,9 @@ TEST(Plot, PanelsEndAtTheSameStep) {
     log.log_val(30, 1.5f);
     ASSERT_EQ(run_program({script, folder / "a"}).status, 0);
     const std::string svg = read_text(folder / "a/loss.svg");
-    int panels_with_30 = 0;
-    for (size_t at = 0; (at = svg.find(">30<", at)) != std::string::npos; at++) panels_with_30++;
+    const std::regex label("> *30<");
+    const auto panels_with_30 =
+        std::distance(std::sregex_iterator(svg.begin(), svg.end(), label), std::sregex_iterator());
     EXPECT_EQ(panels_with_30, 4);
 }
 

@@ -35,8 +35,8 @@ inline CLI::Validator unsigned_number() {
             double value = 0;
             errno = 0;
             strtoull(text.c_str(), nullptr, 0);
-            const bool good = errno == 0 && CLI::detail::lexical_cast(text, value) && value >= 0;
-            return good ? std::string() : text + " is not 0 to 18446744073709551615";
+            if (!CLI::detail::lexical_cast(text, value) || !(value >= 0)) return text + " is not at least 0";
+            return errno == 0 ? std::string() : text + " is not at most 18446744073709551615";
         },
         "at least 0");
 }
