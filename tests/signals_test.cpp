@@ -2,6 +2,7 @@
 // checkpoints are bit-identical to an undisturbed run's.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "llmc/files/checkpoint.h"
@@ -29,6 +30,8 @@ struct Signals : testing::Test {
     Data data;
     const std::string whole = data / "whole", run = data / "run";
     void SetUp() override {
+        // A shell without job control ignores these in what it starts in the background.
+        for (const int number : {SIGINT, SIGQUIT, SIGHUP}) std::signal(number, SIG_DFL);
         const ProgramResult result = run_program(command(data, whole));
         ASSERT_EQ(result.status, 0) << result.err;
     }
