@@ -127,7 +127,7 @@ bool attention_skips_delta(const LaunchPad& pad, int T, int C, int NH) {
            std::has_single_bit(packs) && packs <= pad.limits().subgroup_size;
 }
 
-// The tiling of a version 3 kernel; attention3.glsl explains the fields.
+// The tiling of a kernel on tensor cores; attention3.glsl explains the fields.
 struct Tiling {
     uint32_t block, fragments, tile_rows, chunk;
 };
@@ -144,6 +144,12 @@ static Tiling forward_tiling(const LaunchPad& pad, int block_size) {
     if (block_size == 64) return software ? Tiling{8, 2, 16, 16} : Tiling{64, 2, 32, 32};
     if (software) return SOFTWARE_TILING;
     return {uint32_t(block_size), 1, 32, 32};
+}
+// For version 4: two workgroups fit on an SM.
+static Tiling forward4_tiling(const LaunchPad& pad, int block_size) {
+    if (pad.device().type == DeviceType::software) return forward_tiling(pad, block_size);
+    if (block_size == 256) return {256, 1, 32, 32};
+    return {uint32_t(block_size), 2, 16, 16};
 }
 struct BackwardTilings {
     Tiling dkv, dq;
@@ -162,8 +168,8 @@ static BackwardTilings backward_tilings(const LaunchPad& pad, int block_size) {
 static const Tiling ONE_TILE_DQ = {128, 1, 64, 32};
 static const int ONE_TILE_MAX_T = 64;
 
-// An upper bound on the shared memory of a version 3 kernel, in bytes: `tiles` tiles, a staging buffer per
-// subgroup for `staging_parts` chunks of accumulators, and the row statistics.
+// An upper bound on a kernel's shared memory, in bytes: `tiles` tiles, a staging buffer per subgroup for
+// `staging_parts` chunks of accumulators, and the row statistics.
 static uint32_t shared_bytes(const Tiling& t, uint32_t tiles, uint32_t staging_parts,
                              const FragmentShape& shape, uint32_t subgroup_size, uint32_t hs) {
     const uint32_t subgroups = t.block / subgroup_size, rows = t.fragments * shape.M, stride = hs / 8 + 1;
@@ -174,24 +180,24 @@ static uint32_t shared_bytes(const Tiling& t, uint32_t tiles, uint32_t staging_p
     return 16 * packs + 4 * (2 * subgroups * rows + 4 * t.tile_rows + shape.M * shape.N + block_scratch);
 }
 
-// Whether the device can run a version 3 kernel of `gemms` GEMMs with that tiling.
-template <class Real>
-static bool tiling_fits(const LaunchPad& pad, int gemms, const Tiling& t, uint32_t hs) {
-    const uint32_t subgroup_size = pad.limits().subgroup_size;
-    if (t.block % subgroup_size != 0 || t.block < hs / 8) return false;
-    const uint32_t tiles = gemms == 2 ? 2 : 4, staging_parts = gemms == 4 ? 2 : 1;
-    const FragmentShape shape = usable_fragment<Real>(pad);
-    return shared_bytes(t, tiles, staging_parts, shape, subgroup_size, hs) <= pad.limits().shared_bytes;
-}
-
-// A kernel of version 3. `gemms` determines its shared memory as well as its work: 2 is the forward kernel, 3
-// is dq, 4 is dkv.
+// A kernel on tensor cores.
 struct TensorCoreKernel {
     const char* name;
     int gemms;
+    uint32_t tiles, staging_parts;  // in shared memory: attention3.glsl
     Tiling tiling;
     bool fused_delta = false;
 };
+
+// Whether the device can run a kernel with that tiling.
+template <class Real>
+static bool tiling_fits(const LaunchPad& pad, const TensorCoreKernel& kernel, const Tiling& t, uint32_t hs) {
+    const uint32_t subgroup_size = pad.limits().subgroup_size;
+    if (t.block % subgroup_size != 0 || t.block < hs / 8) return false;
+    const FragmentShape shape = usable_fragment<Real>(pad);
+    return shared_bytes(t, kernel.tiles, kernel.staging_parts, shape, subgroup_size, hs) <=
+           pad.limits().shared_bytes;
+}
 
 // Returns false, without a dispatch, if the tiling does not fit into shared memory, or one of `addresses` is
 // not aligned to 16 bytes.
@@ -204,8 +210,7 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
         if (address % 16 != 0) return false;
     Tiling t = kernel.tiling;
     if (hs > 64) t.fragments = 1;  // two would spill registers
-    if (!attention_on_tensor_cores<Real>(pad, args.C, args.NH) ||
-        !tiling_fits<Real>(pad, kernel.gemms, t, hs))
+    if (!attention_on_tensor_cores<Real>(pad, args.C, args.NH) || !tiling_fits<Real>(pad, kernel, t, hs))
         return false;
     const uint32_t rows = t.block / subgroup_size * t.fragments * shape.M;
     pad.dispatch<Real>(
@@ -219,7 +224,23 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
 template <class Real>
 static void attention_forward3(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
     const AttentionForwardArgs args = forward_args(pad, p);
-    const TensorCoreKernel kernel = {"attention_forward3", 2, forward_tiling(pad, block_size)};
+    const TensorCoreKernel kernel = {.name = "attention_forward3",
+                                     .gemms = 2,
+                                     .tiles = 2,
+                                     .staging_parts = 1,
+                                     .tiling = forward_tiling(pad, block_size)};
+    if (!dispatch_on_tensor_cores<Real>(pad, kernel, args, {args.outp, args.qkv}))
+        attention_forward2(pad, p, best_block_size(pad));
+}
+
+template <class Real>
+static void attention_forward4(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
+    const AttentionForwardArgs args = forward_args(pad, p);
+    const TensorCoreKernel kernel = {.name = "attention_forward4",
+                                     .gemms = 2,
+                                     .tiles = 4,
+                                     .staging_parts = 1,
+                                     .tiling = forward4_tiling(pad, block_size)};
     if (!dispatch_on_tensor_cores<Real>(pad, kernel, args, {args.outp, args.qkv}))
         attention_forward2(pad, p, best_block_size(pad));
 }
@@ -236,12 +257,28 @@ std::vector<KernelVersion<AttentionForward<Real>>> attention_forward_versions() 
          "tensor cores; each subgroup owns whole rows of the scores",
          attention_forward3<Real>,
          {128, 64, 256}},
+        {"attention_forward4",
+         "tensor cores; no running maximum, and tiles that alternate",
+         attention_forward4<Real>,
+         {256, 128, 64}},
     };
+}
+
+// Version 4 runs heads again whose scores exceed those of the first keys by more than the storage type's
+// range: rare in bf16 (69 in base e), but not in fp16 (10). Heads of more than 64 channels do not leave room
+// for two workgroups on an SM, and neither do two copies of the accumulators. Its workgroups compute 128
+// queries, so that they would have idle subgroups, or be few, with short sequences.
+template <class Real>
+static bool keeps_first_maximum(const LaunchPad& pad, const AttentionForward<Real>& p) {
+    return std::is_same_v<Real, bf16> && attention_on_tensor_cores<Real>(pad, p.C, p.NH) &&
+           p.C / p.NH <= 64 && p.T >= 256 && pad.limits().fragment<Real>().in_place &&
+           pad.limits().max_block >= 256;
 }
 
 template <class Real>
 void attention_forward(LaunchPad* pad, const AttentionForward<Real>& p) {
     if (!pad) return attention_forward_cpu(p);
+    if (keeps_first_maximum(*pad, p)) return attention_forward4(*pad, p, 256);
     if (attention_on_tensor_cores<Real>(*pad, p.C, p.NH)) return attention_forward3(*pad, p, 128);
     attention_forward2(*pad, p, best_block_size(*pad));
 }
@@ -284,18 +321,28 @@ template <class Real>
 static void attention_backward3(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
     const AttentionBackwardArgs args = backward_args(pad, p);
     const uint32_t hs = attention_head_size(p.C, p.NH);
-    auto [dkv, dq] = backward_tilings(pad, block_size);
+    const auto [dkv, dq] = backward_tilings(pad, block_size);
     const bool one_tile =
         p.T <= ONE_TILE_MAX_T && hs <= 64 && block_size == 128 && pad.device().type != DeviceType::software;
-    if (one_tile && tiling_fits<Real>(pad, 3, ONE_TILE_DQ, hs)) dq = ONE_TILE_DQ;
     const std::initializer_list<uint64_t> addresses = {args.dqkv, args.dout, args.qkv};
     const bool fused_delta = attention_skips_delta<Real>(pad, p.T, p.C, p.NH) && args.outp % 16 == 0;
+    const TensorCoreKernel dkv_kernel = {.name = "attention_backward3_dkv",
+                                         .gemms = 4,
+                                         .tiles = 4,
+                                         .staging_parts = 2,
+                                         .tiling = dkv,
+                                         .fused_delta = fused_delta};
+    TensorCoreKernel dq_kernel = {.name = "attention_backward3_dq",
+                                  .gemms = 3,
+                                  .tiles = 4,
+                                  .staging_parts = 1,
+                                  .tiling = dq,
+                                  .fused_delta = fused_delta};
+    if (one_tile && tiling_fits<Real>(pad, dq_kernel, ONE_TILE_DQ, hs)) dq_kernel.tiling = ONE_TILE_DQ;
     if (!fused_delta) compute_delta<Real>(pad, args, hs);
     pad.begin_group();
-    const bool done =
-        dispatch_on_tensor_cores<Real>(pad, {"attention_backward3_dkv", 4, dkv, fused_delta}, args,
-                                       addresses) &&
-        dispatch_on_tensor_cores<Real>(pad, {"attention_backward3_dq", 3, dq, fused_delta}, args, addresses);
+    const bool done = dispatch_on_tensor_cores<Real>(pad, dkv_kernel, args, addresses) &&
+                      dispatch_on_tensor_cores<Real>(pad, dq_kernel, args, addresses);
     pad.end_group();
     if (!done) attention_backward2(pad, p, best_backward_block_size(pad));
 }

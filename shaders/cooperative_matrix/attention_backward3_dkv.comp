@@ -24,18 +24,29 @@ shared float initial[2][2 * TILE_ROWS];  // of this iteration and the next
 FragmentA k[OPERANDS], v[OPERANDS];
 FragmentSum p[SCORES], ds[SCORES], dk[ACCUMULATORS], dv[ACCUMULATORS];
 
+// Whether lse and delta are prefetched as they are, and scaled when they are stored. Otherwise an invocation
+// waits for its load in every iteration, which makes the kernel a sixth slower on an H200. With short
+// sequences, which have few iterations, a step is 3 % faster that way.
+const bool SCALE_LATE = !FUSED_DELTA;
+const float HUGE_LSE = 1e37;  // finite after the division by scale()
+
+float initial_factor(uint i) { return FUSED_DELTA || i < TILE_ROWS ? -1 / scale() : -1; }
+
 void prefetch_initial(inout float prefetched[INITIAL_LOADS], Floats lse, Floats delta, uint first, uint T) {
     [[unroll]] for (uint n = 0; n < INITIAL_LOADS; n++) {
         const uint i = gl_LocalInvocationID.x + n * BLOCK, t = first + i % TILE_ROWS;
-        prefetched[n] = i < TILE_ROWS ? -1e38 : 0;
-        if (i < INITIAL_VALUES && t < T) prefetched[n] = i < TILE_ROWS ? -lse.x[t] / scale() : -delta.x[t];
+        prefetched[n] = i >= TILE_ROWS ? 0 : SCALE_LATE ? HUGE_LSE : HUGE_LSE * initial_factor(i);
+        if (i < INITIAL_VALUES && t < T) {
+            Floats from = Floats(FUSED_DELTA || i < TILE_ROWS ? uint64_t(lse) : uint64_t(delta));
+            prefetched[n] = SCALE_LATE ? from.x[t] : from.x[t] * initial_factor(i);
+        }
     }
 }
 
 void store_initial(uint slot, float prefetched[INITIAL_LOADS]) {
     [[unroll]] for (uint n = 0; n < INITIAL_LOADS; n++) {
         const uint i = gl_LocalInvocationID.x + n * BLOCK;
-        if (i < INITIAL_VALUES) initial[slot][i] = prefetched[n];
+        if (i < INITIAL_VALUES) initial[slot][i] = prefetched[n] * (SCALE_LATE ? initial_factor(i) : 1);
     }
 }
 

@@ -14,16 +14,10 @@
 #define STAGING_PARTS 1
 #include "attention3.glsl"
 #extension GL_KHR_shader_subgroup_vote : require
-
-layout(push_constant, scalar) uniform Push { AttentionForwardArgs args; };
+#include "attention_forward.glsl"
 
 const float RESCALE_THRESHOLD = 8;  // in base 2; probabilities up to 2^8 are small enough for fp16
 
-FragmentA q[OPERANDS];
-FragmentSum scores[SCORES], outputs[ACCUMULATORS];
-// State of the online softmax; the row of component i has index i & ROW_COMPONENTS. offset: the offset
-// subtracted from scores * scale2() before exp2(). row_sums: this invocation's part of the row sum.
-float offset[FRAGMENTS][COMPONENTS], row_sums[FRAGMENTS][COMPONENTS];
 uvec4 prefetched[LOADS];  // the next tile, prefetched into registers
 
 // Loads TILE_ROWS rows from `first` on. Rows past the last one, which the mask hides, are copies of the last
@@ -34,39 +28,6 @@ void prefetch_clamped(HeadRows h, uint first) {
         if (has_load(tile_row, n))
             prefetched[n] =
                 pack_address(h, min(first + tile_row + n * ROWS_PER_LOAD, h.count - 1), pack).x[0];
-}
-
-// scores = q k^T for the keys of the tile.
-void multiply_scores() {
-    [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = FragmentSum(0);
-    [[unroll]] for (uint k = 0; k < K_FRAGMENTS; k++)
-        [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
-            const FragmentB b = load_tile_transposed(0, j * FN, k);
-            [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
-                scores[r * COLUMNS + j] = coopMatMulAdd(q[r * K_FRAGMENTS + k], b, scores[r * COLUMNS + j]);
-        }
-}
-
-// Applies the causal mask. row, key: of the first score.
-void mask_scores(uint row, uint key) {
-    const FragmentSum position = load_positions();
-    [[unroll]] for (uint i = 0; i < COMPONENTS; i++) {
-        const int diagonal = row_of(position[i]) - column_of(position[i]);
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
-            [[unroll]] for (uint j = 0; j < COLUMNS; j++)
-                if (diagonal < int(key + j * FN) - int(row + r * FM)) scores[r * COLUMNS + j][i] = MASKED;
-    }
-}
-
-float row_max(float v) {
-    [[unroll]] for (uint bit = 1; bit < LANES; bit *= 2)
-        if ((COLUMN_LANES & bit) != 0) v = max(v, subgroupShuffleXor(v, bit));
-    return v;
-}
-float row_sum(float v) {
-    [[unroll]] for (uint bit = 1; bit < LANES; bit *= 2)
-        if ((COLUMN_LANES & bit) != 0) v += subgroupShuffleXor(v, bit);
-    return v;
 }
 
 // Raises the offset of each row to its largest score, if that exceeds the offset or no offset is set yet
@@ -117,55 +78,21 @@ void softmax(bool first) {
     staging_barrier();
 }
 
-// outputs += p v for the values of the tile.
-void multiply_values() {
-    [[unroll]] for (uint k = 0; k < TILE_ROWS / FK; k++) {
-        FragmentA p[FRAGMENTS];
-        [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) p[r] = as_operand(scores, r, k, 0);
-        [[unroll]] for (uint j = 0; j < N_FRAGMENTS; j++) {
-            const FragmentB b = load_tile(TILE_SIZE, k * FK, j);
-            [[unroll]] for (uint r = 0; r < FRAGMENTS; r++)
-                outputs[r * N_FRAGMENTS + j] = coopMatMulAdd(p[r], b, outputs[r * N_FRAGMENTS + j]);
-        }
-    }
-    staging_barrier();
-}
-
 // Main loop over the keys from `begin` to `end`. On entry, the first tiles are in shared memory and the next
 // keys are prefetched. After the first barrier of an iteration, the next keys overwrite the current ones;
 // after the second, the next values do.
 void attend(HeadRows key, HeadRows value, uint row, uint begin, uint end, bool masked) {
     [[dont_unroll]] for (uint k = begin; k < end; k += TILE_ROWS) {
-        multiply_scores();
+        multiply_scores(0, 0);
         barrier();
         store_tile(0, prefetched);
         prefetch_clamped(value, k + TILE_ROWS);
         if (masked) mask_scores(row, k);
         softmax(k == 0);
-        multiply_values();
+        multiply_values(TILE_SIZE, 0);
         barrier();
         store_tile(TILE_SIZE, prefetched);
         prefetch_clamped(key, k + 2 * TILE_ROWS);
-    }
-}
-
-// Divides outputs by their row sums, and stores lse.
-void finish(Floats lse, uint first, uint T) {
-    const FragmentSum position = load_positions();
-    [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-        float all[COMPONENTS], inverse[COMPONENTS];
-        [[unroll]] for (uint i = 0; i < COMPONENTS; i++)
-            if ((i & ROW_COMPONENTS) == i) {
-                all[i] = row_sum(row_sums[r][i]);
-                inverse[i] = 1 / all[i];
-            }
-        [[unroll]] for (uint i = 0; i < COMPONENTS; i++) {
-            const uint t = first + r * FM + row_of(position[i]), same = i & ROW_COMPONENTS;
-            if (column_of(position[i]) == 0 && t < T) lse.x[t] = (offset[r][same] + log2(all[same])) * LN2;
-        }
-        [[unroll]] for (uint j = 0; j < N_FRAGMENTS; j++)
-            [[unroll]] for (uint i = 0; i < COMPONENTS; i++)
-                outputs[r * N_FRAGMENTS + j][i] *= inverse[i & ROW_COMPONENTS];
     }
 }
 
