@@ -27,12 +27,13 @@ bool packing_pays(const LaunchPad& pad, int num_rows, int K, int N) {
 }
 
 template <class Real>
-const Real* pack_weight(LaunchPad& pad, const WeightOperand<Real>& b) {
+const Real* pack_weight(LaunchPad& pad, Scratch slot, const WeightOperand<Real>& b, bool again) {
     const FragmentShape f = pad.limits().fragment<Real>();
     const uint32_t lanes = pad.limits().subgroup_size, block = 4 * lanes;
     const size_t size = size_t(b.K) * b.N, past_end = FRAGMENTS_PAST_END * f.K * f.N;
-    float* scratch = pad.scratch(Scratch::packed_weight, (size + past_end) * sizeof(Real) / sizeof(float));
+    float* scratch = pad.scratch(slot, (size + past_end) * sizeof(Real) / sizeof(float));
     Real* packed = reinterpret_cast<Real*>(scratch);
+    if (again) return packed;
     const PackWeightArgs args = {
         .outp = pad.at(packed, size), .inp = pad.at(b.weight, size), .K = b.K, .N = b.N};
     const uint64_t fragments = size / (f.K * f.N);
@@ -40,11 +41,12 @@ const Real* pack_weight(LaunchPad& pad, const WeightOperand<Real>& b) {
     work.brief = true;
     pad.dispatch<Real>("pack_weight1", {ceil_div(fragments, block / lanes)},
                        {block, f.M, f.N, f.K, b.N_major, lanes}, args, work);
+    pad.barrier();
     return packed;
 }
 
 #define INSTANTIATE(Real)                                              \
     template bool can_pack<Real>(const LaunchPad&, int, int);          \
     template bool packing_pays<Real>(const LaunchPad&, int, int, int); \
-    template const Real* pack_weight(LaunchPad&, const WeightOperand<Real>&);
+    template const Real* pack_weight(LaunchPad&, Scratch, const WeightOperand<Real>&, bool);
 FOR_EACH_REAL(INSTANTIATE)

@@ -21,7 +21,7 @@ bool packing_pays(const LaunchPad& pad, int num_rows, int K, int N);
 template <class Real>
 bool can_pack(const LaunchPad& pad, int K, int N);
 
-// Packs into the launchpad's scratch memory (Scratch::packed_weight) and returns the result, operand B of a
-// GEMM after the next barrier().
+// Packs into the launchpad's scratch memory, waits, and returns the result, operand B of a GEMM. again: the
+// last call with this slot has packed the same weight, and only the result is wanted.
 template <class Real>
-const Real* pack_weight(LaunchPad& pad, const WeightOperand<Real>& b);
+const Real* pack_weight(LaunchPad& pad, Scratch slot, const WeightOperand<Real>& b, bool again);

@@ -103,15 +103,13 @@ static void matmul_dweight5(LaunchPad& pad, const MatmulBackwardParameters<Real>
 // The weight as operand B of the forward GEMM, and of dinp.
 template <class Real>
 static const Real* pack_for_forward(LaunchPad& pad, const MatmulForward<Real>& p) {
-    const Real* packed = pack_weight<Real>(pad, {.weight = p.weight, .K = p.C, .N = p.OC, .N_major = false});
-    pad.barrier();
-    return packed;
+    const WeightOperand<Real> b = {.weight = p.weight, .K = p.C, .N = p.OC, .N_major = false};
+    return pack_weight(pad, Scratch::packed_weight, b, p.use.again);
 }
 template <class Real>
 static const Real* pack_for_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
-    const Real* packed = pack_weight<Real>(pad, {.weight = p.weight, .K = p.OC, .N = p.C, .N_major = true});
-    pad.barrier();
-    return packed;
+    const WeightOperand<Real> b = {.weight = p.weight, .K = p.OC, .N = p.C, .N_major = true};
+    return pack_weight(pad, Scratch::packed_weight_dinp, b, p.use.again);
 }
 
 static const Tile FALLBACK_TILE5 = {64, 64};
@@ -220,7 +218,7 @@ static void run_or_leave(LaunchPad& pad, const GemmLaunch<Real>& launch, Real* v
 
 template <class Real>
 static void forward_on_tensor_cores(LaunchPad& pad, const MatmulForward<Real>& p) {
-    const bool packs = packing_pays<Real>(pad, p.num_rows, p.C, p.OC);
+    const bool packs = packing_pays<Real>(pad, std::max(p.num_rows, p.use.total_rows), p.C, p.OC);
     const Real* packed = packs ? pack_for_forward(pad, p) : nullptr;
     run_or_leave<Real>(pad, plan_forward(pad, p, {}, true, packed), p.out, p.bias);
 }
@@ -244,7 +242,7 @@ void matmul_forward(LaunchPad* pad, const MatmulForward<Real>& p) {
 
 template <class Real>
 static void dinp_on_tensor_cores(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
-    const bool packs = packing_pays<Real>(pad, p.num_rows, p.OC, p.C);
+    const bool packs = packing_pays<Real>(pad, std::max(p.num_rows, p.use.total_rows), p.OC, p.C);
     const Real* packed = packs ? pack_for_dinp(pad, p) : nullptr;
     run_or_leave<Real>(pad, plan_dinp(pad, p, {}, true, packed), p.dinp, nullptr);
 }
@@ -318,7 +316,8 @@ void matmul_backward_parameters(LaunchPad* pad, const MatmulBackwardParameters<R
 
 template <class Real>
 void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p) {
-    const MatmulBackwardInput<Real> input = {p.dinp, p.dout, p.weight, p.pre, p.num_rows, p.C, p.OC, p.next};
+    const MatmulBackwardInput<Real> input = {p.dinp, p.dout, p.weight, p.pre, p.num_rows,
+                                             p.C,    p.OC,   p.next,   p.use};
     const MatmulBackwardParameters<Real> parameters = {p.dweight,  p.dbias, p.dout, p.inp,
                                                        p.num_rows, p.C,     p.OC,   p.accumulate};
     if (pad && p.defer_parameters) {

@@ -8,6 +8,12 @@
 // sums on the way (gemm/split_k.h); the result must then be read by that layer before the next GEMM runs.
 enum class NextLayer { other, layernorm };
 
+// Several calls in a row may multiply with the same weight, unchanged: a GPU then rearranges it only once.
+struct WeightUse {
+    int total_rows = 0;  // of all these calls; 0: this is the only one
+    bool again = false;  // not the first of them
+};
+
 // out = inp weight^T + bias. With `pre`: pre = inp weight^T + bias, out = gelu(pre).
 template <class Real>
 struct MatmulForward {
@@ -18,6 +24,7 @@ struct MatmulForward {
     const Real* bias = nullptr;  // (OC); null: none
     int num_rows, C, OC;
     NextLayer next = NextLayer::other;
+    WeightUse use = {};
 };
 
 // dinp = dout weight. With `pre`, where inp is gelu(pre), dinp is multiplied by gelu'(pre).
@@ -29,6 +36,7 @@ struct MatmulBackwardInput {
     const Real* pre = nullptr;  // (num_rows, C); null: inp is not the result of a GELU
     int num_rows, C, OC;
     NextLayer next = NextLayer::other;
+    WeightUse use = {};
 };
 
 // dweight = dout^T inp; dbias += column sums of dout.
@@ -52,6 +60,7 @@ struct MatmulBackward {
     int num_rows, C, OC;
     bool accumulate;
     NextLayer next = NextLayer::other;
+    WeightUse use = {};
     // On a GPU, the parameter gradients may run later, beside kernels that leave SMs idle (LaunchPad::defer):
     // dout and inp stay unchanged until two more layernorm_backward() or attention_backward() have been
     // called.

@@ -331,8 +331,10 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
     for (int first = 0; first < B * T; first += g.logit_rows) {
         const int num_rows = std::min(g.logit_rows, B * T - first);
         const Real* lnf = g.lnf + size_t(first) * C;
+        const WeightUse use = {.total_rows = B * T, .again = first > 0};
         matmul_forward<Real>(g.on(Layer::matmul), {
-            .out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp});
+            .out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
+            .use = use});
         if (inspect) inspect(first, num_rows);
         fused_classifier<Real>(g.on(Layer::classifier), {
             .logits = g.logits, .losses = g.losses + first, .targets = g.targets + first,
@@ -342,7 +344,7 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
             matmul_backward<Real>(g.on(Layer::matmul), {
                 .dinp = g.dbranch + size_t(first) * C, .dweight = g.grad(WTE), .dout = g.logits, .inp = lnf,
                 .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
-                .accumulate = first > 0 || gradients == Gradients::accumulate});
+                .accumulate = first > 0 || gradients == Gradients::accumulate, .use = use});
     }
     sum_losses(g.on(Layer::classifier), {
         .total = g.stats, .losses = g.losses, .n = B * T, .scale = loss_scale});
