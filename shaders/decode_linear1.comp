@@ -13,6 +13,7 @@ layout(constant_id = 4) const uint TEXTS = 1;     // per workgroup
 layout(constant_id = 5) const uint EPILOGUE = 0;  // DECODE_STORE, ...
 layout(constant_id = 6) const bool NORM = false;
 layout(constant_id = 7) const uint C = 768;
+layout(constant_id = 8) const bool TAKES_TURNS = false;  // there are fewer workgroups than blocks of rows
 layout(push_constant, scalar) uniform Push { DecodeLinearArgs args; };
 
 const uint ROW_PACKS = C / WIDTH;
@@ -48,9 +49,9 @@ void normalize(uint slot, uint which) {
     for (uint i = gl_SubgroupInvocationID; i < ROW_PACKS; i += gl_SubgroupSize) {
         const mat2x4 gain = load_wide(args.gain, i), shift = load_wide(args.shift, i);
         [[unroll]] for (uint four = 0; four < FOURS; four++) {
-            const uint at = i * FOURS + four;
-            normed[slot * ROW_PACKS * FOURS + at] =
-                (load_stream(row, at) - mean) * rstd * gain[four] + shift[four];
+            // adjacent invocations access adjacent vectors
+            normed[(slot * FOURS + four) * ROW_PACKS + i] =
+                (load_stream(row, i * FOURS + four) - mean) * rstd * gain[four] + shift[four];
         }
     }
 }
@@ -68,10 +69,10 @@ void finish(uint row, uint which, float result) {
           EPILOGUE == DECODE_GELU ? gelu(result) : result);
 }
 
-void main() {
-    const uint first_row = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
-    const uint first_text = gl_WorkGroupID.y * TEXTS, me = gl_SubgroupInvocationID;
-    const uint last_text = args.num_texts - 1, step = PACKS * gl_SubgroupSize;
+// Computes ROWS rows of the result, from first_row on, for the texts from first_text on. has_norm: whether
+// their rows have been normalized.
+void compute_rows(uint first_row, uint first_text, bool has_norm) {
+    const uint me = gl_SubgroupInvocationID, last_text = args.num_texts - 1, step = PACKS * gl_SubgroupSize;
     uvec4 w[ROWS][PACKS];
     float sums[ROWS][TEXTS];
     [[unroll]] for (uint r = 0; r < ROWS; r++)
@@ -84,7 +85,7 @@ void main() {
                 w[r][k] = i < ROW_PACKS ? fetch(row, i) : uvec4(0);
             }
         }
-        if (NORM && start == 0) {
+        if (NORM && !has_norm && start == 0) {
             for (uint t = gl_SubgroupID; t < TEXTS; t += gl_NumSubgroups)
                 normalize(t, min(first_text + t, last_text));
             barrier();
@@ -97,7 +98,7 @@ void main() {
                 if (!NORM) raw = fetch(inp, i);
                 [[unroll]] for (uint four = 0; four < FOURS; four++) {
                     vec4 x = unpacked(raw, four);
-                    if (NORM) x = normed[t * ROW_PACKS * FOURS + i * FOURS + four];
+                    if (NORM) x = normed[(t * FOURS + four) * ROW_PACKS + i];
                     [[unroll]] for (uint r = 0; r < ROWS; r++) sums[r][t] += dot(x, unpacked(w[r][k], four));
                 }
             }
@@ -114,4 +115,15 @@ void main() {
         const uint which = base + me;
         if (which < ROWS * TEXTS) finish(first_row + which / TEXTS, first_text + which % TEXTS, mine);
     }
+}
+
+// With TAKES_TURNS, a workgroup computes every gl_NumWorkGroups.x-th block of rows and normalizes only once.
+void main() {
+    const uint rows = gl_NumSubgroups * ROWS, begin = gl_WorkGroupID.x * rows;
+    const uint first_text = gl_WorkGroupID.y * TEXTS;
+    compute_rows(begin + gl_SubgroupID * ROWS, first_text, false);
+    if (!TAKES_TURNS) return;
+    const uint advance = gl_NumWorkGroups.x * rows;
+    for (uint first = begin + advance; first < args.OC; first += advance)
+        compute_rows(first + gl_SubgroupID * ROWS, first_text, true);
 }
