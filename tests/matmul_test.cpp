@@ -347,6 +347,45 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsPackTheWeight) {
     expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
 }
 
+// Two calls with the same weight: the second one, of too few rows to pack for themselves, uses what the first
+// one packed. Zeros replace the weight in between, to show that.
+TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
+    using Real = TypeParam;
+    if (shapes_for_tensor_cores<Real>().empty())
+        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    LaunchPad& pad = *test_pads()[0];
+    const int first = std::max(4096, 128 * int(pad.limits().compute_units)) + 72, rows = first + 72;
+    const MatmulCase<Real> c({rows, 48, 80});
+    if (!can_pack<Real>(pad, c.C, c.OC)) GTEST_SKIP() << "this device's fragments cannot be packed";
+    ASSERT_FALSE(packing_pays<Real>(pad, 72, c.C, c.OC));
+    DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), dout(pad, c.dout),
+        out(pad, c.out.size()), dinp(pad, c.dinp.size());
+    const std::vector<Real> zeros(c.weight.size());
+    for (const bool again : {false, true}) {
+        const size_t from = again ? first : 0;
+        const int num_rows = again ? rows - first : first;
+        const WeightUse use = {.total_rows = rows, .again = again};
+        if (again) pad.upload(weight.data, zeros.data(), zeros.size() * sizeof(Real));
+        matmul_forward<Real>(&pad, {.out = out + from * c.OC,
+                                    .inp = inp + from * c.C,
+                                    .weight = weight,
+                                    .bias = bias,
+                                    .num_rows = num_rows,
+                                    .C = c.C,
+                                    .OC = c.OC,
+                                    .use = use});
+        matmul_backward_input<Real>(&pad, {.dinp = dinp + from * c.C,
+                                           .dout = dout + from * c.OC,
+                                           .weight = weight,
+                                           .num_rows = num_rows,
+                                           .C = c.C,
+                                           .OC = c.OC,
+                                           .use = use});
+    }
+    expect_close("out", out.values(), c.out, tolerance<Real>());
+    expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
+}
+
 // A split-K result that matmul_forward() or matmul_backward_input() left unreduced. Taken by its reader and
 // reduced by reduce_split_k(), or reduced because somebody else accesses it, it is close to `want`, and
 // bit-identical to the sum of the partials in order plus bias (empty: none).
