@@ -1,6 +1,6 @@
 // Attention on cooperative matrices without a running maximum: one workgroup computes the queries of its
-// subgroups for one head. It loops over the keys that they see, TILE_ROWS per iteration, and CHUNK of these at
-// once. Two pairs of tiles alternate in shared memory, so that an iteration needs one barrier.
+// subgroups for one head. It loops over the keys that they see, TILE_ROWS per iteration, and CHUNK of these
+// at once. Two pairs of tiles alternate in shared memory, so that an iteration needs one barrier.
 //
 // The offset of the softmax is the largest score of a row's first FN keys and stays, so that nothing is
 // rescaled. Probabilities relative to it may be as large as the range of REAL allows, since all of them have
