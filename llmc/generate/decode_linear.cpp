@@ -87,9 +87,10 @@ static DecodeGrid decode_grid(const Limits& limits, const DecodeLinear<Real>& p,
     return grid;
 }
 
-// Many texts are worth normalizing seldom: as many workgroups as run at once then take turns at the rows. A
-// single text is not: on an H200, its head takes 3 % longer.
+// Whether normalizing the texts takes so long that a workgroup should do it once for many rows. With a single
+// text, generating takes 3 % longer that way on an H200.
 static bool normalizes_many(int num_texts, bool normalizes) { return normalizes && num_texts > 4; }
+// The workgroups that then take turns at the rows: about as many as run at once, if that is known.
 static uint64_t most_workgroups(const LaunchPad& pad, const DecodeGrid& grid) {
     const uint64_t units = pad.limits().compute_units;
     return units ? std::max<uint64_t>(1, 1024 / grid.block) * units : UINT32_MAX;
@@ -116,11 +117,11 @@ static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int bloc
     const DecodeGrid grid = decode_grid(pad.limits(), p, args, block_size);
     const uint32_t rows = grid.block / pad.limits().subgroup_size * grid.rows;
     const uint64_t blocks = ceil_div(OC, rows);
-    const bool takes_turns = normalizes_many(p.num_texts, !p.inp) && blocks > most_workgroups(pad, grid);
-    const uint64_t groups = takes_turns ? most_workgroups(pad, grid) : blocks;
+    const bool many = normalizes_many(p.num_texts, !p.inp);
+    const uint64_t groups = many ? std::min(blocks, most_workgroups(pad, grid)) : blocks;
     pad.dispatch<Real>("decode_linear1", {groups, uint32_t(ceil_div(B, grid.texts))},
                        {grid.block, grid.width, grid.packs, grid.rows, grid.texts, uint32_t(p.epilogue),
-                        uint32_t(!p.inp), uint32_t(p.C), takes_turns},
+                        uint32_t(!p.inp), uint32_t(p.C), groups < blocks},
                        args, memory_traffic<Real>(double(OC) * double(C)));
 }
 

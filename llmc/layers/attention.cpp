@@ -221,28 +221,33 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
     return true;
 }
 
+// Runs version 2 instead if the kernel cannot.
 template <class Real>
-static void attention_forward3(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
+static void forward_on_tensor_cores(LaunchPad& pad, const AttentionForward<Real>& p,
+                                    const TensorCoreKernel& kernel) {
     const AttentionForwardArgs args = forward_args(pad, p);
-    const TensorCoreKernel kernel = {.name = "attention_forward3",
-                                     .gemms = 2,
-                                     .tiles = 2,
-                                     .staging_parts = 1,
-                                     .tiling = forward_tiling(pad, block_size)};
     if (!dispatch_on_tensor_cores<Real>(pad, kernel, args, {args.outp, args.qkv}))
         attention_forward2(pad, p, best_block_size(pad));
 }
 
 template <class Real>
+static void attention_forward3(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
+    forward_on_tensor_cores(pad, p,
+                            {.name = "attention_forward3",
+                             .gemms = 2,
+                             .tiles = 2,
+                             .staging_parts = 1,
+                             .tiling = forward_tiling(pad, block_size)});
+}
+
+template <class Real>
 static void attention_forward4(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
-    const AttentionForwardArgs args = forward_args(pad, p);
-    const TensorCoreKernel kernel = {.name = "attention_forward4",
-                                     .gemms = 2,
-                                     .tiles = 4,
-                                     .staging_parts = 1,
-                                     .tiling = forward4_tiling(pad, block_size)};
-    if (!dispatch_on_tensor_cores<Real>(pad, kernel, args, {args.outp, args.qkv}))
-        attention_forward2(pad, p, best_block_size(pad));
+    forward_on_tensor_cores(pad, p,
+                            {.name = "attention_forward4",
+                             .gemms = 2,
+                             .tiles = 4,
+                             .staging_parts = 1,
+                             .tiling = forward4_tiling(pad, block_size)});
 }
 
 template <class Real>
