@@ -231,7 +231,7 @@ static void latency(Communicator& c, const std::string&) {
     double value = 1;
     measure("all_reduce_sum of one", [&] { c.all_reduce_sum(&value, 1); });
 
-    // How long after the last rank's arrival a rank goes on that has waited for a while.
+    // How long after the last rank's arrival a rank that has waited for a while continues.
     auto* arrival = static_cast<volatile double*>(c.allocate_shared(sizeof(double), "time of arrival"));
     double delay = 0;
     for (int i = 0; i < 1000; i++) {

@@ -1,5 +1,5 @@
-// Signals to train_gpt2: some save and end the run, one saves and goes on, and ignored ones stay ignored. The
-// checkpoints are bit-identical to an undisturbed run's.
+// Signals to train_gpt2: some save and end the run, one saves and continues, and ignored ones stay ignored.
+// The checkpoints are bit-identical to an undisturbed run's.
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -58,7 +58,7 @@ void LogFile::append(const std::string& line) {
     if (pending.size() + line.size() <= most_pending) pending += line;
     const bool good = write_pending();
     if (!good && !failing)
-        warn(format_string("cannot write %s: %s; the run goes on and tries again", path.c_str(),
+        warn(format_string("cannot write %s: %s; the run continues and tries again", path.c_str(),
                            strerror(errno)));
     failing = !good;
 }
@@ -88,7 +88,7 @@ void MainLog::log_event(int step, std::vector<Scalar> scalars) const {
     try {
         write_events();
     } catch (const Error& error) {
-        if (!failing) warn(format_string("%s; the run goes on and tries again", error.what()));
+        if (!failing) warn(format_string("%s; the run continues and tries again", error.what()));
     }
 }
 
