@@ -116,6 +116,7 @@ int main(int argc, char** argv) {
     CommandLine line(
         "make_corpus",
         "Writes stories whose exact entropy is known, or checks whether a text consists of them.");
+    line.accept_cpu_as_device();
     line.add("--out", options.out, "text file to write; its numbers go beside it, named .json");
     line.add("--bytes", options.bytes, "minimum size in bytes");
     line.add("--stories", options.stories, "minimum number of stories");

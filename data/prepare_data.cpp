@@ -306,6 +306,7 @@ int main(int argc, char** argv) {
     Options options;
     CommandLine line("prepare_data",
                      "Turns text files into token shards DIR/NAME_train.bin and DIR/NAME_val.bin.");
+    line.accept_cpu_as_device();
     line.add("FILE", options.files,
              "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input");
     line.add("--files-from", options.files_from, "read more names of files from this file, one per line");

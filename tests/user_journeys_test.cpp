@@ -1,6 +1,7 @@
 // What a newcomer does, from text to generated text, with the programs as they are: the tokenizer travels
 // with data and model, a run's folder is a model, and messages name the option and what to do.
 #include <gtest/gtest.h>
+#include <pty.h>
 
 #include <filesystem>
 #include <random>
@@ -401,6 +402,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--export", "hf"}, {"--export needs 2 values: hf DIR"}},
         {{"-b", "0"}, {"--batch-size: 0 is not at least 1"}},
         {{"--seed", "-3"}, {"--seed: -3 is not at least 0"}},
+        {{"-x", "99999999999"}, {"--max-steps: 99999999999 is not at most 1073741824"}},
+        {{"--precision", "fp8"}, {"--precision: fp8 is not fp32, bf16 or fp16"}},
         {{"-l", "nan"}, {"--learning-rate: nan is not 0 to 1000"}},
         {{"-y", "2"}, {"--resume: 2 "}},
         {{"--beta2", "1"}, {"--beta2: 1 is not 0 to 0.999999"}},
@@ -420,15 +423,54 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
 }
 
 TEST_F(Journey, EveryProgramHasTheUsualOptions) {
-    for (const char* name : {"train_gpt2", "eval", "generate", "prepare_data", "test_gpt2"}) {
+    for (const char* name : {"train_gpt2", "eval", "generate", "prepare_data", "make_corpus", "test_gpt2"}) {
         const ProgramResult help = run_program({bin(name), "-h"});
         EXPECT_EQ(help.status, 0) << name << help.err;
         EXPECT_EQ(run_program({bin(name), "--help"}).out, help.out) << name;
-        for (const char* option : {"--help", "--version", "--threads", "--simd"})
+        for (const char* option : {"--help", "--version", "--threads", "--simd", "--device"})
             EXPECT_TRUE(contains(help.out, option)) << name << option;
         EXPECT_FALSE(contains(help.out, "NONNEGATIVE")) << name;
         EXPECT_TRUE(contains(run_program({bin(name), "--version"}).out, "commit")) << name;
     }
+}
+
+TEST_F(Journey, ProgramsWithoutKernelsRunOnTheCpu) {
+    const Words make = {bin("make_corpus"), "--out", folder / "corpus.txt", "--bytes", "100", "--device"};
+    EXPECT_EQ(run_program(with(make, {"cpu"})).status, 0);
+    expect_refused(with(make, {"0"}), {"--device", "auto", "cpu"});
+}
+
+// Runs a program on a terminal of that type, and returns what it shows; nothing without pseudo-terminals.
+static std::string shown_on_terminal(Words command, const char* type) {
+    std::vector<char*> argv;
+    for (std::string& word : command) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    int terminal = -1;
+    const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+    if (child < 0) return "";
+    if (child == 0) {
+        setenv("TERM", type, 1);
+        execv(argv[0], argv.data());
+        _exit(127);
+    }
+    std::string shown;
+    char chunk[4096];
+    for (ssize_t count; (count = read(terminal, chunk, sizeof chunk)) > 0;)  // until the program has ended
+        shown.append(chunk, size_t(count));
+    close(terminal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << shown;
+    return shown;
+}
+
+TEST_F(Journey, EscapesNeedATerminalThatKnowsThem) {
+    const std::string shown = shown_on_terminal(trainer("my", {}), "xterm");
+    if (shown.empty()) GTEST_SKIP() << "no pseudo-terminal";
+    EXPECT_TRUE(contains(shown, "\r\x1b[K")) << shown;
+    const std::string dumb = shown_on_terminal(trainer("my", {}), "dumb");
+    EXPECT_FALSE(contains(dumb, "\x1b")) << dumb;
+    EXPECT_TRUE(contains(dumb, "step    4/4")) << dumb;
 }
 
 TEST_F(Journey, DryRunNeedsNoData) {

@@ -3,7 +3,6 @@
 //   build/report [--device auto] [--quick] [--out runs/report] [--only peak matmul_sweep]
 //   build/report --compare A.json B.json
 //   build/report --page runs/report/report.json
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
+#include "llmc/run/progress.h"
 
 namespace fs = std::filesystem;
 
@@ -64,11 +64,11 @@ static std::string own_folder() {
 
 // A status line, overwritten by the next one; on a terminal only.
 static void show_status(const std::string& text) {
-    if (isatty(STDOUT_FILENO)) printf("\r\033[K%.100s", text.c_str()), fflush(stdout);
+    if (on_terminal()) printf("\r\033[K%.100s", text.c_str()), fflush(stdout);
 }
 
 static void say(const std::string& line) {
-    printf("%s%s\n", isatty(STDOUT_FILENO) ? "\r\033[K" : "", line.c_str());
+    printf("%s%s\n", on_terminal() ? "\r\033[K" : "", line.c_str());
     fflush(stdout);
 }
 

@@ -47,6 +47,10 @@ void CommandLine::add_choice(const char* name, std::string& value, const std::ve
     app->add_option(name, value, help)->check(CLI::IsMember(allowed));
 }
 
+void CommandLine::accept_cpu_as_device() {
+    add_choice("--device", *cpu, {"auto", "cpu"}, "the CPU: this program uses no GPU");
+}
+
 void CommandLine::require(const char* name) { app->get_option(name)->required(); }
 
 CommandLine CommandLine::add_subcommand(const char* name, const char* description) {

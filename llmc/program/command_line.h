@@ -24,6 +24,7 @@ struct CommandLine {
     void add_choice(const char* name, std::string& value, const std::vector<std::string>& allowed,
                     const char* help);
     void require(const char* name);  // of an option added before
+    void accept_cpu_as_device();     // --device of a program that uses no GPU: accepts auto and cpu
 
     // A word that comes before the options; it has options of its own.
     CommandLine add_subcommand(const char* name, const char* description);
@@ -36,6 +37,8 @@ struct CommandLine {
     std::shared_ptr<CLI::App> app;
 
    private:
-    std::shared_ptr<int> threads = std::make_shared<int>(0);  // of --threads; the parser keeps its address
+    // of --threads and of accept_cpu_as_device(); the parser keeps their addresses
+    std::shared_ptr<int> threads = std::make_shared<int>(0);
+    std::shared_ptr<std::string> cpu = std::make_shared<std::string>("auto");
     explicit CommandLine(std::shared_ptr<CLI::App> subcommand);
 };

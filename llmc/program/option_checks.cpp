@@ -64,12 +64,25 @@ static std::string missing_value(const std::string& text) {
            (part[2] == "1" ? "" : part[3].str());
 }
 
+// CLI11's "--optimizer: x not in {a,b}" as a sentence
+static std::string wrong_choice(const std::string& text) {
+    const std::string words = " not in {";
+    const size_t at = text.rfind(words);
+    if (at == std::string::npos || text.back() != '}') return text;
+    std::string result = text.substr(0, at) + " is not ";
+    for (size_t i = at + words.size(); i + 1 < text.size(); i++)
+        result += text[i] == ',' ? ", " : std::string(1, text[i]);
+    const size_t last = result.rfind(", ");
+    if (last != std::string::npos && last > at) result.replace(last, 1, " or");
+    return result;
+}
+
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     // required options are checked first, but an unknown one is the likelier mistake
     const bool may_be_unknown =
         dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error);
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return missing_value(error.what());
-    if (!may_be_unknown) return error.what();
+    if (!may_be_unknown) return wrong_choice(error.what());
     const std::vector<std::string> rest = app.remaining(true);
     for (const std::string& word : rest)
         if (word.size() > 1 && word[0] == '-' && !isdigit(static_cast<unsigned char>(word[1]))) {

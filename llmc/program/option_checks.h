@@ -25,7 +25,16 @@ inline CLI::Validator between(double least, double most) {
 
 // A count, which is stored in an int.
 inline CLI::Validator at_least(int least) {
-    return number_check(least, 1 << 30, format_string("at least %d", least));
+    const int most = 1 << 30;
+    const std::string range = format_string("at least %d", least);
+    const CLI::Validator check = number_check(least, most, range);
+    return CLI::Validator(
+        [=](std::string& text) {
+            double value = 0;
+            const bool large = CLI::detail::lexical_cast(text, value) && value > most;
+            return large ? text + format_string(" is not at most %d", most) : check(text);
+        },
+        range);
 }
 
 // A number that is stored in a uint64_t. CLI11 itself reads -1, and numbers from 2^64 on, as 2^64 - 1.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 #include "llmc/base/error.h"
 #include "llmc/launchpad/launchpad.h"
@@ -17,7 +19,10 @@ std::string duration(double seconds) {
 
 // --- the status line ---
 
-bool on_terminal() { return isatty(STDOUT_FILENO); }
+bool on_terminal() {
+    const char* type = getenv("TERM");
+    return isatty(STDOUT_FILENO) && type && *type && strcmp(type, "dumb") != 0;
+}
 
 static bool status_line_is_there = false;
 

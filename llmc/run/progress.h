@@ -10,7 +10,8 @@
 
 class LaunchPad;
 
-bool on_terminal();  // whether standard output is one
+// Whether standard output is a terminal whose last line can be rewritten: TERM is set, and not "dumb".
+bool on_terminal();
 
 // Removes the status line. Call it before printing anything else.
 void clear_status_line();
