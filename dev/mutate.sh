@@ -92,7 +92,8 @@ targets_of() {
     echo "$test"
     mapfile -t files < <(cd "$source" && echo "tests/$test.cpp" &&
         grep -ohE 'tests/[a-z_0-9]+\.h' "tests/$test.cpp")
-    for name in $(cd "$source" && grep -ohE 'tiny_run.h|BINARY_DIR "/[a-z_0-9]+"' "${files[@]}" |
+    local programs='tiny_run.h|BINARY_DIR "/[a-z_0-9]+"|\$BIN/[a-z_0-9]+'
+    for name in $(cd "$source" && grep -ohE "$programs" "${files[@]}" |
         sed 's,.*/,,; s/"//; s/tiny_run.h/train_gpt2/' | sort -u); do
         for sources in "$source" "$source/data" "$source/dev/report"; do
             [ ! -e "$sources/$name.cpp" ] || echo "$name"

@@ -211,6 +211,9 @@ int main(int argc, char** argv) {
     app.add_option("-r,--recompute", o.recompute, "as in train_gpt2")
         ->check(CLI::Range(0, 2))
         ->capture_default_str();
+    std::string device = "auto";
+    app.add_option("--device", device, "the CPU: this program uses no GPU")
+        ->check(CLI::IsMember({"auto", "cpu"}));
     app.add_option("--threads", o.threads, "number of threads (default: OMP_NUM_THREADS, or all cores)")
         ->check(positive);
     add_simd_option(app);
