@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -48,6 +49,8 @@ struct Faults : Data {
     }
 };
 
+static bool is_write(const std::string& call) { return call.starts_with("write "); }
+
 static void copy_folder(const std::string& from, const std::string& to) {
     std::filesystem::remove_all(to);
     std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
@@ -89,13 +92,16 @@ TEST(FileFault, AnyCallMayFail) {
     const std::string base = data / "base", whole = data / "whole", b = data / "b";
     ASSERT_EQ(data.start(base, {}).status, 0);
     copy_folder(base, whole);
-    const long count = long(data.calls_of(whole, eight_resumed).size());
+    const std::vector<std::string> calls = data.calls_of(whole, eight_resumed);
+    const long count = long(calls.size()), writes = std::count_if(calls.begin(), calls.end(), is_write);
     ASSERT_GT(count, 100);
+    ASSERT_GT(writes, 10);
     std::mt19937 random(printed_seed());
     int runs = 0;
     for (const std::string error : {"EIO", "ENOSPC", "EINTR", "short", "kill"})
-        for (long n : sample(count, 12, random)) {
-            const std::string fault = format_string("FILE_FAULT=any:%ld:%s", n, error.c_str());
+        for (long n : sample(error == "short" ? writes : count, 12, random)) {
+            const char* const call = error == "short" ? "write" : "any";
+            const std::string fault = format_string("FILE_FAULT=%s:%ld:%s", call, n, error.c_str());
             SCOPED_TRACE(fault);
             copy_folder(base, b);
             const ProgramResult result = data.run_with(b, {fault}, eight_resumed);
@@ -207,7 +213,7 @@ TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {
     ASSERT_EQ(data.start(base, {}).status, 0);
     copy_folder(base, whole);
     long writes = 0;
-    for (const std::string& call : data.calls_of(whole, eight_resumed)) writes += call.starts_with("write ");
+    for (const std::string& call : data.calls_of(whole, eight_resumed)) writes += is_write(call);
     std::mt19937 random(printed_seed());
     for (long n : sample(writes, 12, random)) {
         const std::string fault = format_string("FILE_FAULT=write:%ld+:ENOSPC", n);
