@@ -77,10 +77,10 @@ TEST(Library, AsASubdirectory) {
 // Prepares data, trains and generates with the installed programs `bin`vulkan-gpt2-*. `in_root` is the
 // command that changes to another root folder, or empty.
 static void use_programs(const Words& in_root, const std::string& bin, const std::string& folder) {
-    auto run = [&](const std::string& program, const Words& options) {
+    auto run = [&](const std::string& name, const Words& options) {
         Words command = {"/usr/bin/env", "-i", "HOME=" + folder, "OMP_WAIT_POLICY=passive"};
         command.insert(command.end(), in_root.begin(), in_root.end());
-        command.push_back(bin + "vulkan-gpt2-" + program);
+        command.push_back(bin + "vulkan-gpt2-" + name);
         command.insert(command.end(), options.begin(), options.end());
         expect_success(command);
     };
@@ -155,8 +155,8 @@ TEST_F(Package, RunsWithNothingButWhatItDependsOn) {
     TemporaryFolder folder;
     const std::string root = folder / "root";
     expect_success({"sh", "-c", source + "/tests/clean_root.sh " + made->path + "/*.deb " + root});
-    for (const char* program : {"cc", "gcc", "c++", "ld", "cmake", "glslang", "sh", "mpirun"})
-        EXPECT_FALSE(std::filesystem::exists(root + "/usr/bin/" + program)) << program;
+    for (const char* tool : {"cc", "gcc", "c++", "ld", "cmake", "glslang", "sh", "mpirun"})
+        EXPECT_FALSE(std::filesystem::exists(root + "/usr/bin/" + tool)) << tool;
     const Words in_root = {"/usr/sbin/chroot", root};
     write_text(root + "/tmp/text");
     use_programs(in_root, "/usr/bin/", "/tmp");
