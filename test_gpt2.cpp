@@ -18,6 +18,7 @@
 #include "llmc/model/debug_state.h"
 #include "llmc/model/gpt2_update.h"
 #include "llmc/program/command_line.h"
+#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 
 // The largest errors that pass: the relative L2 error of tensors, the relative error of losses.
@@ -151,7 +152,7 @@ static void add_options(CLI::App& app, TestOptions& o) {
                    "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
     app.add_option("--precision", o.precision, "fp32, bf16 or fp16")
-        ->check(CLI::IsMember(precision_names()))
+        ->check(one_of(precision_names()))
         ->capture_default_str();
     app.add_option("--losses", o.losses, "losses of ten AdamW steps, to check them, too");
     CLI::Option* model = app.add_option("MODEL", o.model, "llm.c checkpoint, such as gpt2_124M.bin");

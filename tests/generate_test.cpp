@@ -1,18 +1,15 @@
 // The program generate: prompts from all sources, reproducible texts, texts longer than the model's context,
 // and bad input. The stream that prints whole characters.
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <pty.h>
-#include <termios.h>
 
 #include <algorithm>
-#include <csignal>
 
 #include "llmc/base/file.h"
 #include "llmc/data/text_stream.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/model/initialize.h"
 #include "tests/run_program.h"
+#include "tests/terminal.h"
 
 static const std::string program = BINARY_DIR "/generate";
 static const std::string tiny = "custom:layers=2,heads=2,channels=32,max_seq_len=64,vocab=257";
@@ -197,51 +194,10 @@ TEST(Generate, ThreadsDoNotChangeTheText) {
     EXPECT_GT(one.size(), 30u);
 }
 
-// Runs the program on a terminal, with the input typed, and returns all that it shows.
+// What the program shows on a terminal, with the input typed.
 static std::string on_terminal(std::vector<std::string> arguments, const std::string& typed) {
     arguments.insert(arguments.begin(), {program, "-e", tiny, "--device", "cpu"});
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    int terminal = -1;
-    const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
-    if (child == 0) {
-        setenv("TERM", "dumb", 1);
-        setenv("HOME", "/nonexistent", 1);  // no ~/.editrc
-        execv(argv[0], argv.data());
-        _exit(127);
-    }
-    if (child < 0) return "";
-    std::string shown;
-    char chunk[4096];
-    size_t sent = 0, shown_before = 0;
-    auto asks_for_line =
-        [&] {  // what is typed before the editor has changed the terminal's mode can get lost
-            termios mode;
-            return shown.size() > shown_before && shown.ends_with("> ") && tcgetattr(terminal, &mode) == 0 &&
-                   !(mode.c_lflag & ICANON);
-        };
-    for (int silences = 0; silences < 6000;) {
-        pollfd waiting = {terminal, POLLIN, 0};
-        if (poll(&waiting, 1, 10) == 0) {
-            if (++silences == 6000) kill(child, SIGKILL);
-        } else {
-            const ssize_t count = read(terminal, chunk, sizeof chunk);
-            if (count <= 0) break;
-            shown.append(chunk, size_t(count));
-        }
-        if (sent < typed.size() && asks_for_line()) {
-            const size_t end = std::min(typed.find('\n', sent), typed.size() - 1) + 1;
-            EXPECT_EQ(write(terminal, &typed[sent], end - sent), ssize_t(end - sent));
-            shown_before = shown.size();
-            sent = end;
-        }
-    }
-    close(terminal);
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0) << shown;
-    return shown;
+    return shown_on_terminal(arguments, "dumb", typed);
 }
 
 TEST(Generate, EscapesControlCharactersOnATerminalOnly) {

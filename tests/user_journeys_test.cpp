@@ -1,7 +1,6 @@
 // What a newcomer does, from text to generated text, with the programs as they are: the tokenizer travels
 // with data and model, a run's folder is a model, and messages name the option and what to do.
 #include <gtest/gtest.h>
-#include <pty.h>
 
 #include <filesystem>
 #include <random>
@@ -10,6 +9,7 @@
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/tokenizer_info.h"
 #include "llmc/files/checkpoint.h"
+#include "tests/terminal.h"
 #include "tests/tiny_run.h"
 
 using Words = std::vector<std::string>;
@@ -438,30 +438,6 @@ TEST_F(Journey, ProgramsWithoutKernelsRunOnTheCpu) {
     const Words make = {bin("make_corpus"), "--out", folder / "corpus.txt", "--bytes", "100", "--device"};
     EXPECT_EQ(run_program(with(make, {"cpu"})).status, 0);
     expect_refused(with(make, {"0"}), {"--device", "auto", "cpu"});
-}
-
-// Runs a program on a terminal of that type, and returns what it shows; nothing without pseudo-terminals.
-static std::string shown_on_terminal(Words command, const char* type) {
-    std::vector<char*> argv;
-    for (std::string& word : command) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    int terminal = -1;
-    const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
-    if (child < 0) return "";
-    if (child == 0) {
-        setenv("TERM", type, 1);
-        execv(argv[0], argv.data());
-        _exit(127);
-    }
-    std::string shown;
-    char chunk[4096];
-    for (ssize_t count; (count = read(terminal, chunk, sizeof chunk)) > 0;)  // until the program has ended
-        shown.append(chunk, size_t(count));
-    close(terminal);
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0) << shown;
-    return shown;
 }
 
 TEST_F(Journey, EscapesNeedATerminalThatKnowsThem) {

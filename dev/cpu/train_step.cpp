@@ -206,14 +206,12 @@ int main(int argc, char** argv) {
         ->check(positive)
         ->capture_default_str();
     app.add_option("--precision", o.precision, "fp32, bf16 or fp16")
-        ->check(CLI::IsMember(precision_names()))
+        ->check(one_of(precision_names()))
         ->capture_default_str();
     app.add_option("-r,--recompute", o.recompute, "as in train_gpt2")
         ->check(CLI::Range(0, 2))
         ->capture_default_str();
-    std::string device = "auto";
-    app.add_option("--device", device, "the CPU: this program uses no GPU")
-        ->check(CLI::IsMember({"auto", "cpu"}));
+    add_cpu_as_device(app);
     app.add_option("--threads", o.threads, "number of threads (default: OMP_NUM_THREADS, or all cores)")
         ->check(positive);
     add_simd_option(app);

@@ -210,7 +210,7 @@ static void add_options(CLI::App& app, Options& o) {
         ->check(number_check(0, 1e9, "at least 0"));
     app.add_option("--out", o.out, "folder for the page, the JSON files and the plots")
         ->capture_default_str();
-    app.add_option("--only", o.only, "run only these programs")->check(CLI::IsMember(names));
+    app.add_option("--only", o.only, "run only these programs")->check(one_of({names.begin(), names.end()}));
     app.add_option("--programs", o.programs, "folder of the programs (default: this program's)");
     CLI::Option* compare =
         app.add_option("--compare", o.compare, "compare two reports, A.json and B.json, and exit")

@@ -128,7 +128,7 @@ static void add_common_options(CLI::App& app, CommonOptions& o) {
 static void add_option(CLI::App& app, const ReportOption& o) {
     const auto add = [&](auto* values) {
         CLI::Option* option = app.add_option(o.name, *values, o.help)->delimiter(',');
-        if (!o.allowed.empty()) option->check(CLI::IsMember(o.allowed));
+        if (!o.allowed.empty()) option->check(one_of(o.allowed));
         if (o.min < o.max) option->check(between(o.min, o.max));
         if (!values->empty()) option->capture_default_str();
         if (!*o.help) option->group("");  // not listed by --help

@@ -83,9 +83,10 @@ bool names_model_file(const std::string& name) { return is_model_file(name) || i
 ModelSource find_model(const std::string& name) {
     if (is_folder(name)) return find_in_folder(name);
     if (is_model_file(name)) return find_file(name, name);
-    if (file_exists(name) && name.find('/') != std::string::npos)
-        fail("-e %s: a model is a folder, or a file whose name ends with .bin or .safetensors", name.c_str());
-    if (name.find('/') != std::string::npos) fail("-e %s: there is no such file or folder", name.c_str());
+    if (name.find('/') != std::string::npos)
+        fail("-e %s: %s", name.c_str(),
+             file_exists(name) ? "a model is a folder, or a file whose name ends with .bin or .safetensors"
+                               : "there is no such file or folder");
     return {.name = name, .path = name, .is_file = false, .tokenizer = {}};
 }
 

@@ -44,12 +44,10 @@ void CommandLine::add_flag(const char* name, bool& flag, const char* help) {
 
 void CommandLine::add_choice(const char* name, std::string& value, const std::vector<std::string>& allowed,
                              const char* help) {
-    app->add_option(name, value, help)->check(CLI::IsMember(allowed));
+    app->add_option(name, value, help)->check(one_of(allowed));
 }
 
-void CommandLine::accept_cpu_as_device() {
-    add_choice("--device", *cpu, {"auto", "cpu"}, "the CPU: this program uses no GPU");
-}
+void CommandLine::accept_cpu_as_device() { add_cpu_as_device(*app); }
 
 void CommandLine::require(const char* name) { app->get_option(name)->required(); }
 

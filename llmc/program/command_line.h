@@ -37,8 +37,6 @@ struct CommandLine {
     std::shared_ptr<CLI::App> app;
 
    private:
-    // of --threads and of accept_cpu_as_device(); the parser keeps their addresses
-    std::shared_ptr<int> threads = std::make_shared<int>(0);
-    std::shared_ptr<std::string> cpu = std::make_shared<std::string>("auto");
+    std::shared_ptr<int> threads = std::make_shared<int>(0);  // of --threads; the parser keeps its address
     explicit CommandLine(std::shared_ptr<CLI::App> subcommand);
 };

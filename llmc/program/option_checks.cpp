@@ -24,6 +24,25 @@ CLI::Option* add_simd_option(CLI::App& app) {
         ->envname("LLMC_SIMD");
 }
 
+CLI::Validator one_of(const std::vector<std::string>& words) {
+    std::string sentence = " is not ", set = "{";
+    for (size_t i = 0; i < words.size(); i++) {
+        sentence += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
+        set += (i == 0 ? "" : ",") + words[i];
+    }
+    return CLI::Validator(
+        [=](std::string& text) {
+            return std::find(words.begin(), words.end(), text) == words.end() ? text + sentence : "";
+        },
+        set + "}");
+}
+
+void add_cpu_as_device(CLI::App& app) {
+    app.add_option_function<std::string>(
+           "--device", [](const std::string&) {}, "the CPU: this program uses no GPU")
+        ->check(one_of({"auto", "cpu"}));
+}
+
 // Insertions, deletions and replacements that turn one word into the other.
 static size_t edit_distance(const std::string& a, const std::string& b) {
     std::vector<size_t> row(b.size() + 1);
@@ -64,25 +83,12 @@ static std::string missing_value(const std::string& text) {
            (part[2] == "1" ? "" : part[3].str());
 }
 
-// CLI11's "--optimizer: x not in {a,b}" as a sentence
-static std::string wrong_choice(const std::string& text) {
-    const std::string words = " not in {";
-    const size_t at = text.rfind(words);
-    if (at == std::string::npos || text.back() != '}') return text;
-    std::string result = text.substr(0, at) + " is not ";
-    for (size_t i = at + words.size(); i + 1 < text.size(); i++)
-        result += text[i] == ',' ? ", " : std::string(1, text[i]);
-    const size_t last = result.rfind(", ");
-    if (last != std::string::npos && last > at) result.replace(last, 1, " or");
-    return result;
-}
-
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     // required options are checked first, but an unknown one is the likelier mistake
     const bool may_be_unknown =
         dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error);
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return missing_value(error.what());
-    if (!may_be_unknown) return wrong_choice(error.what());
+    if (!may_be_unknown) return error.what();
     const std::vector<std::string> rest = app.remaining(true);
     for (const std::string& word : rest)
         if (word.size() > 1 && word[0] == '-' && !isdigit(static_cast<unsigned char>(word[1]))) {

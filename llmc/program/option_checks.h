@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "llmc/base/error.h"
 
@@ -54,10 +55,14 @@ inline CLI::Validator unsigned_number() {
 // the variable for programs that this one starts.
 CLI::Option* add_simd_option(CLI::App& app);
 
+// --device of a program that uses no GPU: accepts auto and cpu.
+void add_cpu_as_device(CLI::App& app);
+
+// One of these words. CLI11's own check prints them as a set.
+CLI::Validator one_of(const std::vector<std::string>& words);
+
 // 0 or 1. CLI11 itself takes any number for a bool.
-inline CLI::Validator zero_or_one() {
-    return CLI::IsMember({"0", "1", "false", "true"}).description("0 or 1");
-}
+inline CLI::Validator zero_or_one() { return one_of({"0", "1", "false", "true"}).description("0 or 1"); }
 
 // The message for a command line that does not parse. It begins with the option; for an unknown one it
 // suggests the nearest.

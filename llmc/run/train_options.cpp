@@ -89,7 +89,7 @@ static void add_training_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("-k,--lr-scheduler", o.scheduler,
                    "learning rate schedule: cosine, linear, constant or wsd")
-        ->check(CLI::IsMember({"cosine", "linear", "constant", "wsd"}))
+        ->check(one_of({"cosine", "linear", "constant", "wsd"}))
         ->capture_default_str();
     app.add_option("-l,--learning-rate", o.learning_rate, "peak learning rate")
         ->check(between(0, 1000))
@@ -214,7 +214,7 @@ static void add_device_options(CLI::App& app, Options& o) {
     add_simd_option(app)->configurable(false);
     app.add_option("--precision", o.precision,
                    "storage type of parameters, gradients and activations: fp32, bf16 or fp16")
-        ->check(CLI::IsMember(precision_names()))
+        ->check(one_of(precision_names()))
         ->capture_default_str();
     app.add_option("-w,--master-weights", o.master_weights,
                    "1: keep fp32 master weights and update those (bf16 and fp16 only)")

@@ -7,6 +7,7 @@
 
 #include "llmc/base/precision.h"
 #include "llmc/files/model_source.h"
+#include "llmc/program/option_checks.h"
 #include "llmc/run/model_checkpoint.h"
 
 struct ModelOptions {
@@ -29,7 +30,7 @@ inline void add_model_options(CLI::App& app, ModelOptions& options) {
         ->capture_default_str();
     app.add_option("--precision", options.precision,
                    "storage type of weights and activations: fp32, bf16 or fp16")
-        ->check(CLI::IsMember(precision_names()))
+        ->check(one_of(precision_names()))
         ->capture_default_str();
 }
 
