@@ -23,7 +23,9 @@ file(GLOB_RECURSE SHADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shaders/*.comp
 foreach(shader ${SHADERS})
   get_filename_component(kernel ${shader} NAME_WE)
   set(types fp32 bf16 fp16)
-  if(shader MATCHES "/cooperative_matrix/")  # their operands have 16 bits
+  if(shader MATCHES "/cooperative_matrix/fp32/")
+    set(types fp32)
+  elseif(shader MATCHES "/cooperative_matrix/")  # their operands have 16 bits
     set(types bf16 fp16)
   endif()
   foreach(type ${types})

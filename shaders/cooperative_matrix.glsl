@@ -1,10 +1,11 @@
 // Declarations for kernels that use cooperative matrices, to be included after util.glsl: the extensions, the
 // element type of operands, and the fragment shape. The shape depends on the device (Limits::fragment() of
-// the launchpad), so it is given by specialization constants.
+// the launchpad), so it is given by specialization constants. Operands of fp32 kernels are pieces of fp32
+// values (matmul7.glsl), in bf16, or with PIECES_FP16 in fp16.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #pragma use_vulkan_memory_model
-#ifdef REAL_BF16
+#if !defined(REAL_FP16) && !defined(PIECES_FP16)
 #extension GL_EXT_bfloat16 : require
 #define REAL bfloat16_t
 #else
@@ -19,7 +20,11 @@ layout(constant_id = 3) const uint FK = 16;
 #define FragmentA coopmat<REAL, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA>
 #define FragmentB coopmat<REAL, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB>
 #define FragmentSum coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
+#ifdef REAL_FP32
+#define FragmentResult FragmentSum
+#else
 #define FragmentResult coopmat<REAL, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
+#endif
 
 // Rounds accumulators to the storage type, to nearest, ties away from zero. NVIDIA's conversion to bf16
 // truncates, for whole fragments and for single components. This function therefore adds half a unit in the

@@ -2,10 +2,13 @@
 // addition to the result, or split-K partial sums. The including file defines OPERANDS_SIZE, the chunks of
 // shared memory that its main loop needs.
 
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunks { uvec4 x[]; };
+
 // Each subgroup stages its results in a strip of shared memory, FM rows at a time, so that it accesses
 // global memory in chunks of 16 bytes. A row of the strip holds SUBGROUP_N elements of the storage type, or
 // of fp32 for split-K partial sums. With K_GROUPS, each k_group writes every K_GROUPS-th strip.
-const uint ROW_CHUNKS = SUBGROUP_N / (EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8), STRIP_STRIDE = ROW_CHUNKS + 1;
+const uint CHUNK_ELEMENTS = EPILOGUE == EPILOGUE_PARTIAL ? 4 : 16 / REAL_BYTES;
+const uint ROW_CHUNKS = SUBGROUP_N / CHUNK_ELEMENTS, STRIP_STRIDE = ROW_CHUNKS + 1;
 const uint STRIP_SIZE = FM * STRIP_STRIDE, STRIPS_SIZE = SUBGROUPS * K_GROUPS * STRIP_SIZE;
 const uint STRIPS = FRAGMENTS_M / K_GROUPS;            // per subgroup
 const uint STRIP_ACCESSES = FM * ROW_CHUNKS / LANES;   // chunks of a strip per invocation
@@ -49,23 +52,23 @@ uint strip_index(uint access) {
 }
 // Row and chunk of the result for this invocation's access to its subgroup's strip i.
 uvec2 result_position(Position p, uint i, uint access) {
-    const uint e = access * LANES + gl_SubgroupInvocationID, per_chunk = EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8;
+    const uint e = access * LANES + gl_SubgroupInvocationID;
     return uvec2(p.m + p.subgroup_m + (i * K_GROUPS + p.k_group) * FM + e / ROW_CHUNKS,
-                 (p.n + p.subgroup_n) / per_chunk + e % ROW_CHUNKS);
+                 (p.n + p.subgroup_n) / CHUNK_ELEMENTS + e % ROW_CHUNKS);
 }
-bool in_result(uvec2 at) {
-    return !GUARDED || (at.x < M && at.y < N / (EPILOGUE == EPILOGUE_PARTIAL ? 4 : 8));
-}
+bool in_result(uvec2 at) { return !GUARDED || (at.x < M && at.y < N / CHUNK_ELEMENTS); }
 
 // Writes strip i of the accumulators to outp, rounded to the storage type.
 void store_strip(Reals outp, Position p, uint i) {
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
-        coopMatStore(round_fragment(accumulators[i * FRAGMENTS_N + j]), smem, strip_start() + j * FN / 8,
-                     STRIP_STRIDE, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatStore(round_fragment(accumulators[i * FRAGMENTS_N + j]), smem,
+                     strip_start() + j * FN / CHUNK_ELEMENTS, STRIP_STRIDE,
+                     gl_CooperativeMatrixLayoutRowMajor);
     subgroupBarrier();
     [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
         const uvec2 at = result_position(p, i, access);
-        if (in_result(at)) Reals8(uint64_t(outp)).x[at.x * (N / 8) + at.y] = smem[strip_index(access)];
+        if (in_result(at))
+            Chunks(uint64_t(outp)).x[at.x * (N / CHUNK_ELEMENTS) + at.y] = smem[strip_index(access)];
     }
     subgroupBarrier();
 }
@@ -92,7 +95,7 @@ void combine_strip(uvec4 values[RESULT_ACCESSES], uint i) {
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
         FragmentResult stored;
-        coopMatLoad(stored, smem, strip_start() + j * FN / 8, STRIP_STRIDE,
+        coopMatLoad(stored, smem, strip_start() + j * FN / CHUNK_ELEMENTS, STRIP_STRIDE,
                     gl_CooperativeMatrixLayoutRowMajor);
         FragmentSum other = FragmentSum(stored);
         if (EPILOGUE == EPILOGUE_ADD)
@@ -115,7 +118,7 @@ void finish(Position p) {
         [[unroll]] for (uint i = 0; i < RESULT_ACCESSES; i++) {
             const uvec2 at = result_position(p, i / STRIP_ACCESSES, i % STRIP_ACCESSES);
             const uint64_t from = uint64_t(EPILOGUE == EPILOGUE_ADD ? args.outp : args.other);
-            others[i] = in_result(at) ? Reals8(from).x[at.x * (N / 8) + at.y] : uvec4(0);
+            others[i] = in_result(at) ? Chunks(from).x[at.x * (N / CHUNK_ELEMENTS) + at.y] : uvec4(0);
         }
     [[unroll]] for (uint i = 0; i < STRIPS; i++) {
         if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD) combine_strip(others, i);
@@ -123,12 +126,12 @@ void finish(Position p) {
             store_strip(args.other, p, i);
             [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
                 // GELU of the rounded values, so that recomputing it from memory is bit-identical.
-#ifdef REAL_BF16
+#ifndef REAL_FP16
                 accumulators[i * FRAGMENTS_N + j] =
                     FragmentSum(round_fragment(accumulators[i * FRAGMENTS_N + j]));
 #else
                 FragmentResult stored;  // loaded again, because compilers drop a conversion to fp16 and back
-                coopMatLoad(stored, smem, strip_start() + j * FN / 8, STRIP_STRIDE,
+                coopMatLoad(stored, smem, strip_start() + j * FN / CHUNK_ELEMENTS, STRIP_STRIDE,
                             gl_CooperativeMatrixLayoutRowMajor);
                 accumulators[i * FRAGMENTS_N + j] = FragmentSum(stored);
 #endif

@@ -1,4 +1,5 @@
-// Tiles of GEMMs on cooperative matrices: what matmul5.glsl and matmul6.comp share ahead of their main loops.
+// Tiles of GEMMs on cooperative matrices: what matmul5.glsl, matmul6.comp and
+// matmul7.glsl share ahead of their main loops.
 // A workgroup computes a TILE_M x TILE_N tile of the result; each of its subgroups computes SUBGROUP_M x
 // SUBGROUP_N of it, in fragments of FM x FN with fp32 accumulators in registers. All sizes are specialization
 // constants, so strides fold into addresses: on an H200, this makes the kernels a third faster.
@@ -49,7 +50,7 @@ Position position() {
                     min((split + 1) * args.k_per_split, K), gl_SubgroupID / SUBGROUPS);
 }
 
-// The address of an operand's chunk; its lines have `width` elements.
+// The address of an operand's chunk of 8 elements; its lines have `width` elements.
 uint64_t chunk_address(Reals p, uint line, uint width, uint chunk) {
-    return uint64_t(p) + (uint64_t(line) * (width / 8) + chunk) * 16;
+    return uint64_t(p) + (uint64_t(line) * (width / 8) + chunk) * (8 * REAL_BYTES);
 }

@@ -1,7 +1,8 @@
-// Everything that uses cooperative matrices, in fp16: GEMMs, attention, the whole model, training. The tests
-// start programs on the device that LLMC_TEST_DEVICE names, under the validation layer. By default, that is
-// the software device that `dev/setup.sh newer-mesa` unpacks, with fragments of 8x8x8; the distribution's
-// Mesa has no cooperative matrices.
+// Everything that uses cooperative matrices, in fp16: GEMMs, attention, the whole model, training; and GEMMs
+// of fp32 operands split into fp16 pieces, since no software device has bf16 fragments. The tests start
+// programs on the device that LLMC_TEST_DEVICE names, under the validation layer. By default, that is the
+// software device that `dev/setup.sh newer-mesa` unpacks, with fragments of 8x8x8; the distribution's Mesa
+// has no cooperative matrices.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -39,9 +40,13 @@ struct CooperativeMatrix : testing::Test {
         EXPECT_EQ(result.err.find("validation:"), std::string::npos) << result.err;
         return result;
     }
-    // Runs the fp16 tests (index 2 of the storage types) whose names begin with Matrix. None may be skipped.
+    // Runs the fp16 tests (index 2 of the storage types) whose names begin with Matrix.
     void run_tests(const std::string& program, const std::string& suite) const {
-        const ProgramResult result = run(program, {"--gtest_filter=" + suite + "/2.Matrix*"});
+        expect_success(program, suite + "/2.Matrix*");
+    }
+    // Some tests must match, and none may be skipped.
+    void expect_success(const std::string& program, const std::string& filter) const {
+        const ProgramResult result = run(program, {"--gtest_filter=" + filter});
         EXPECT_NE(result.out.find("[       OK ]"), std::string::npos) << result.out;
         EXPECT_EQ(result.out.find("SKIPPED"), std::string::npos) << result.out;
     }
@@ -49,6 +54,14 @@ struct CooperativeMatrix : testing::Test {
 };
 
 TEST_F(CooperativeMatrix, gemms) { run_tests("matmul_test", "Matmul"); }
+
+TEST_F(CooperativeMatrix, fp32_gemms) {
+    setenv("LAUNCHPAD_FP16_PIECES", "1", 1);
+    const std::string not_for_fp32 = "*PackTheWeight:*PackedWeight:*ShortIterations:*RoundedToNearest";
+    expect_success("matmul_test", "Matmul/0.Matrix*:MatmulFp32*:-" + not_for_fp32);
+    expect_success("train_step_test", "TrainStep/0.Matrix*");
+    unsetenv("LAUNCHPAD_FP16_PIECES");
+}
 
 TEST_F(CooperativeMatrix, attention) { run_tests("attention_test", "AttentionGpu"); }
 

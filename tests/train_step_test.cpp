@@ -187,7 +187,7 @@ TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnADevice) {
 // follow.
 TYPED_TEST(TrainStep, MatrixSplitKIsReducedByLayerNorms) {
     using Real = TypeParam;
-    if (test_pads().empty() || !test_pads()[0]->limits().template fragment<Real>())
+    if (test_pads().empty() || !on_tensor_cores<Real>(*test_pads()[0], 8, 8))
         GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     LaunchPad* pad = test_pads()[0].get();
     const bool software = pad->device().type == DeviceType::software;  // whose fragments are smaller

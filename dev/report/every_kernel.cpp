@@ -62,8 +62,8 @@ struct VersionSizes {
 template <class Real>
 static std::vector<Tile> fitting_tiles(LaunchPad& pad, const GemmShape& gemm) {
     std::vector<Tile> tiles;
-    if (!pad.limits().fragment<Real>()) return tiles;
-    for (const Tile of : tensor_core_tiles(gemm.layout)) {
+    if (!gemm_fragment<Real>(pad)) return tiles;
+    for (const Tile of : tensor_core_tiles<Real>(gemm.layout)) {
         const std::vector<Tile> same = interchangeable_tiles<Real>(pad, gemm, {of, 1, gemm.K}, true);
         for (const Tile tile : same)
             if (tile == of) tiles.push_back(tile);
@@ -78,8 +78,8 @@ static void give_matmul_versions(LaunchPad& pad, const std::vector<KernelVersion
     packed.layout = GemmLayout::packed;
     for (const auto& version : versions) {
         const std::string_view name = version.name;
-        const std::vector<Tile> tiles = name.starts_with("matmul5") ? fitting_tiles<Real>(pad, gemm)
-                                        : name == "matmul6"         ? fitting_tiles<Real>(pad, packed)
+        const std::vector<Tile> tiles = name == "matmul6"           ? fitting_tiles<Real>(pad, packed)
+                                        : is_tensor_core_gemm(name) ? fitting_tiles<Real>(pad, gemm)
                                                                     : version.configs;
         for (const Tile tile : tiles) {
             const uint32_t block = version.name == versions[2].name && tile.m == 32 ? 256 : tile.m * tile.n;

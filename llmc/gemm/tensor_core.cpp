@@ -2,7 +2,9 @@
 #include "llmc/gemm/tensor_core.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/gemm/split_k.h"
@@ -28,7 +30,13 @@ static const TileShape tile_shapes[] = {
 // From a packed weight: the fastest of 150 variants that were measured on an H200 (docs/experiments.md).
 static const TileShape packed_tile_shapes[] = {{{64, 256}, 4, 4, 1, 4, 1, 8, 0, 2, 2.2}};
 
+// Of fp32 operands, which take six times the multiply-adds.
+static const TileShape fp32_tile_shapes[] = {{{128, 64}, 4, 2, 2, 2, 1, 1, 0, 2, 1.21},
+                                             {{64, 64}, 2, 2, 2, 2, 1, 1, 0, 3, 1.0}};
+
+template <class Real>
 static std::span<const TileShape> shapes_of(GemmLayout layout) {
+    if (std::is_same_v<Real, float>) return fp32_tile_shapes;
     if (layout == GemmLayout::packed) return packed_tile_shapes;
     return tile_shapes;
 }
@@ -37,8 +45,9 @@ static std::span<const TileShape> shapes_of(GemmLayout layout) {
 static const int MAX_SPLITS = 32, DEFAULT_COMPUTE_UNITS = 132;
 static const double WORKGROUP_START_US = 3, REDUCTION_US = 4, FOLDED_REDUCTION_US = 1, BYTES_PER_US = 3e6;
 
+template <class Real>
 static const TileShape& find_shape(GemmLayout layout, Tile tile) {
-    for (const TileShape& shape : shapes_of(layout))
+    for (const TileShape& shape : shapes_of<Real>(layout))
         if (shape.tile == tile) return shape;
     fail("tensor-core GEMMs have no tile of %d x %d", tile.m, tile.n);
 }
@@ -49,7 +58,7 @@ static int concurrent_workgroups(const LaunchPad& pad, const TileShape& shape) {
     return int(known ? known : DEFAULT_COMPUTE_UNITS) * shape.workgroups_per_sm;
 }
 
-static const char* kernel_of(GemmLayout layout) {
+static std::string kernel_of(GemmLayout layout) {
     switch (layout) {
         case GemmLayout::nt:
             return "matmul5_nt";
@@ -63,30 +72,53 @@ static const char* kernel_of(GemmLayout layout) {
     fail("no such layout");
 }
 
+template <class Real>
+static std::string kernel_of(const LaunchPad& pad, GemmLayout layout) {
+    std::string kernel = kernel_of(layout);
+    if (!std::is_same_v<Real, float>) return kernel;
+    kernel.replace(0, strlen("matmul5"), "matmul7");
+    return kernel + (pad.limits().fp16_pieces ? "_half" : "");
+}
+
 // An N-major operand of 96 columns cannot be divided evenly among the invocations that load it.
 static bool has_shape(GemmLayout layout, const TileShape& shape) {
     return shape.fragments_n != 3 || layout == GemmLayout::nt;
 }
 
+template <class Real>
 std::vector<Tile> tensor_core_tiles(GemmLayout layout) {
     std::vector<Tile> tiles;
-    for (const TileShape& shape : shapes_of(layout))
+    for (const TileShape& shape : shapes_of<Real>(layout))
         if (has_shape(layout, shape)) tiles.push_back(shape.tile);
     return tiles;
 }
 
-int k_groups(GemmLayout layout, Tile tile) { return int(find_shape(layout, tile).k_groups); }
+template <class Real>
+int k_groups(GemmLayout layout, Tile tile) {
+    return int(find_shape<Real>(layout, tile).k_groups);
+}
+
+template <class Real>
+FragmentShape gemm_fragment(const LaunchPad& pad) {
+    if (std::is_same_v<Real, float>) return pad.limits().fp32_pieces();
+    return pad.limits().fragment<Real>();
+}
+
+template <class Real>
+bool fits_tensor_cores(const LaunchPad& pad, int C, int OC) {
+    return gemm_fragment<Real>(pad) && C % 8 == 0 && OC % 8 == 0;
+}
 
 template <class Real>
 bool on_tensor_cores(const LaunchPad& pad, int C, int OC) {
-    return pad.limits().fragment<Real>() && C % 8 == 0 && OC % 8 == 0;
+    return (!std::is_same_v<Real, float> || pad.limits().splits_fp32) && fits_tensor_cores<Real>(pad, C, OC);
 }
 
 // Steps of an iteration, all of whose operand fragments are in registers at once. Where accumulators cannot
 // serve as operands, as on RDNA 3, operands are assumed to take twice the registers: with all steps, every
 // tile spills there.
 static uint32_t k_steps(const TileShape& shape, FragmentShape f) {
-    return f.in_place ? shape.k_steps : shape.k_steps / 2;
+    return f.in_place ? shape.k_steps : std::max(1u, shape.k_steps / 2);
 }
 
 // With 16 accumulator fragments, the registers of such a device hold operands unless both are transposed.
@@ -114,18 +146,23 @@ static uint64_t count_tiles(const GemmShape& g, const TileSizes& t) {
 }
 
 // 16-byte chunks of an operand's tile in shared memory, as matmul5.glsl lays it out: each line is padded by
-// one chunk.
-static uint32_t operand_chunks(uint32_t lines, uint32_t line_elements) {
-    return lines * (line_elements / 8 + 1);
+// one chunk. Each element has one or, in matmul7.glsl, three pieces.
+static uint32_t operand_chunks(uint32_t lines, uint32_t line_elements, uint32_t pieces) {
+    return lines * (pieces * line_elements / 8 + 1);
 }
 
 // Bytes of shared memory: the operands; later the accumulators that k_groups hand over; then the strips of
 // results.
+template <class Real>
 static uint32_t shared_bytes(const GemmShape& g, const TileSizes& t, FragmentShape f, bool partial) {
-    uint32_t operands = g.layout == GemmLayout::tn ? operand_chunks(t.k, t.m) : operand_chunks(t.m, t.k);
+    const uint32_t pieces = std::is_same_v<Real, float> ? 3 : 1;
+    const uint32_t chunk_elements = partial ? 4 : 16 / sizeof(Real);
+    uint32_t operands =
+        g.layout == GemmLayout::tn ? operand_chunks(t.k, t.m, pieces) : operand_chunks(t.m, t.k, pieces);
     if (g.layout != GemmLayout::packed)
-        operands += g.layout == GemmLayout::nt ? operand_chunks(t.n, t.k) : operand_chunks(t.k, t.n);
-    const uint32_t strips = t.subgroups * t.k_groups * f.M * (t.subgroup_n / (partial ? 4 : 8) + 1);
+        operands +=
+            g.layout == GemmLayout::nt ? operand_chunks(t.n, t.k, pieces) : operand_chunks(t.k, t.n, pieces);
+    const uint32_t strips = t.subgroups * t.k_groups * f.M * (t.subgroup_n / chunk_elements + 1);
     return 16 * std::max({operands, strips, t.k_groups / 2 * t.m * t.n / 4});
 }
 
@@ -155,9 +192,10 @@ static double estimate(const LaunchPad& pad, const GemmShape& g, const TileShape
 
 // split_k is a multiple of an iteration of all tiles with as many k_groups, so that those are
 // interchangeable.
+template <class Real>
 static GemmPlan make_plan(const GemmShape& g, FragmentShape f, const TileShape& chosen, int splits) {
     uint32_t max_steps = 0;
-    for (const TileShape& shape : shapes_of(g.layout))
+    for (const TileShape& shape : shapes_of<Real>(g.layout))
         if (shape.k_groups == chosen.k_groups) max_steps = std::max(max_steps, shape.k_steps);
     const int unit = int(max_steps * f.K), split_k = int(ceil_div(ceil_div(g.K, splits), unit) * unit);
     return {chosen.tile, int(ceil_div(g.K, split_k)), split_k};
@@ -167,7 +205,7 @@ static GemmPlan make_plan(const GemmShape& g, FragmentShape f, const TileShape& 
 // evenly.
 template <class Real>
 static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shape, bool may_split) {
-    const FragmentShape f = pad.limits().fragment<Real>();
+    const FragmentShape f = gemm_fragment<Real>(pad);
     const TileSizes t = sizes_of(shape, f);
     const uint32_t lanes = pad.limits().subgroup_size;
     const uint32_t block = t.subgroups * t.k_groups * lanes;
@@ -175,13 +213,13 @@ static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shap
            block <= pad.limits().max_block &&
            8 * block <= std::min(t.m, t.n) * t.k &&  // each loads whole chunks of an operand
            f.M * (t.subgroup_n / 8) % lanes == 0 &&
-           shared_bytes(g, t, f, may_split) <= pad.limits().shared_bytes;
+           shared_bytes<Real>(g, t, f, may_split) <= pad.limits().shared_bytes;
 }
 
 template <class Real>
 bool has_tile(const LaunchPad& pad, GemmLayout layout) {
     const GemmShape any = {.layout = layout, .M = 1, .N = 8, .K = 8, .epilogue = EPILOGUE_NONE};
-    return std::ranges::any_of(shapes_of(layout),
+    return std::ranges::any_of(shapes_of<Real>(layout),
                                [&](const TileShape& shape) { return fits<Real>(pad, any, shape, false); });
 }
 
@@ -196,18 +234,18 @@ static bool starves_others(const LaunchPad& pad, const GemmShape& g, const TileS
 template <class Real>
 std::string tuning_name(const GemmShape& g) {
     const int epilogue = g.epilogue == EPILOGUE_ADD ? EPILOGUE_NONE : g.epilogue;
-    return format_string("%s_%s/%dx%dx%d/epilogue%d%s", kernel_of(g.layout), real_name<Real>(), g.M, g.N, g.K,
-                         epilogue, g.unreduced ? "/unreduced" : "");
+    return format_string("%s_%s/%dx%dx%d/epilogue%d%s", kernel_of(g.layout).c_str(), real_name<Real>(), g.M,
+                         g.N, g.K, epilogue, g.unreduced ? "/unreduced" : "");
 }
 
 template <class Real>
 std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& gemm, const GemmPlan& plan,
                                         bool may_split) {
     std::vector<Tile> tiles;
-    for (const TileShape& shape : shapes_of(gemm.layout))
-        if (int(shape.k_groups) == k_groups(gemm.layout, plan.tile) &&
+    for (const TileShape& shape : shapes_of<Real>(gemm.layout))
+        if (int(shape.k_groups) == k_groups<Real>(gemm.layout, plan.tile) &&
             fits<Real>(pad, gemm, shape, may_split) &&
-            !starves_others(pad, gemm, shape, sizes_of(shape, pad.limits().fragment<Real>()), plan.splits))
+            !starves_others(pad, gemm, shape, sizes_of(shape, gemm_fragment<Real>(pad)), plan.splits))
             tiles.push_back(shape.tile);
     return tiles;
 }
@@ -230,16 +268,16 @@ static Tile measured_tile(LaunchPad& pad, const GemmShape& g, const GemmPlan& pl
 
 template <class Real>
 GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> tile, bool may_split) {
-    const FragmentShape f = pad.limits().fragment<Real>();
+    const FragmentShape f = gemm_fragment<Real>(pad);
     GemmPlan best = {};
     double best_time = 1e30;
     if (gemm.layout == GemmLayout::packed) may_split = false;
-    for (const TileShape& shape : shapes_of(gemm.layout)) {
+    for (const TileShape& shape : shapes_of<Real>(gemm.layout)) {
         const TileSizes t = sizes_of(shape, f);
         if (tile ? shape.tile != *tile : !fits<Real>(pad, gemm, shape, may_split)) continue;
         const int most = may_split ? std::clamp(int(ceil_div(gemm.K, 4 * t.k)), 1, MAX_SPLITS) : 1;
         for (int splits = 1; splits <= most; splits++) {
-            const GemmPlan plan = make_plan(gemm, f, shape, splits);
+            const GemmPlan plan = make_plan<Real>(gemm, f, shape, splits);
             if (!tile && starves_others(pad, gemm, shape, t, plan.splits)) continue;
             const double time = estimate(pad, gemm, shape, f, plan);
             if (time < best_time) best = plan, best_time = time;
@@ -263,8 +301,8 @@ static uint32_t panel_rows(const LaunchPad& pad, const GemmShape& g, const TileS
 
 template <class Real>
 void GemmLaunch<Real>::start(LaunchPad& pad) const {
-    const TileShape& shape = find_shape(gemm.layout, plan.tile);
-    const FragmentShape f = pad.limits().fragment<Real>();
+    const TileShape& shape = find_shape<Real>(gemm.layout, plan.tile);
+    const FragmentShape f = gemm_fragment<Real>(pad);
     const TileSizes t = sizes_of(shape, f);
     const uint32_t early_steps = std::min(shape.early_steps, k_steps(shape, f));
     MatmulMatrixArgs launch_args = args;
@@ -272,7 +310,7 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     launch_args.k_per_split = plan.split_k;
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
     pad.dispatch<Real>(
-        kernel_of(gemm.layout), {count_tiles(gemm, t) * uint64_t(plan.splits)},
+        kernel_of<Real>(pad, gemm.layout), {count_tiles(gemm, t) * uint64_t(plan.splits)},
         {t.subgroups * t.k_groups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.subgroup_m,
          t.subgroup_n, early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M), uint32_t(gemm.N),
          uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups},
@@ -288,6 +326,10 @@ void GemmLaunch<Real>::finish(LaunchPad& pad) const {
 }
 
 #define INSTANTIATE(Real)                                                                       \
+    template FragmentShape gemm_fragment<Real>(const LaunchPad&);                               \
+    template bool fits_tensor_cores<Real>(const LaunchPad&, int, int);                          \
+    template std::vector<Tile> tensor_core_tiles<Real>(GemmLayout);                             \
+    template int k_groups<Real>(GemmLayout, Tile);                                              \
     template bool on_tensor_cores<Real>(const LaunchPad&, int, int);                            \
     template bool has_tile<Real>(const LaunchPad&, GemmLayout);                                 \
     template std::string tuning_name<Real>(const GemmShape&);                                   \

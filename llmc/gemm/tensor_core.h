@@ -1,4 +1,5 @@
-// GEMMs on cooperative matrices (shaders/matmul5.glsl, matmul6.comp): choice of tile and split-K, and launch.
+// GEMMs on cooperative matrices (shaders/matmul5.glsl, matmul6.comp; for fp32 matmul7.glsl): choice of tile
+// and split-K, and launch.
 // Layers use them through layers/matmul.h.
 #pragma once
 #include <optional>
@@ -29,17 +30,25 @@ struct GemmPlan {
     int splits, split_k;
 };
 
-// Whether the device has fragments for Real, and rows of C and OC elements consist of whole 16-byte chunks.
+// The fragments of a GEMM's operands; of fp32, the fragments of its pieces. Zeros: the device has none.
+template <class Real>
+FragmentShape gemm_fragment(const LaunchPad& pad);
+
+// Whether the device has these fragments, and C and OC are multiples of 8, as the kernels need.
+template <class Real>
+bool fits_tensor_cores(const LaunchPad& pad, int C, int OC);
+// Whether training uses them: fp32 only where that is faster (Limits::splits_fp32).
 template <class Real>
 bool on_tensor_cores(const LaunchPad& pad, int C, int OC);
 
 // The tiles that the kernel of a layout has, named by their size with 16 x 16 fragments (8 x 8 fragments
 // halve it).
+template <class Real>
 std::vector<Tile> tensor_core_tiles(GemmLayout layout);
 
 // Whether a kernel, or a version of a layer, is one of these.
 inline bool is_tensor_core_gemm(std::string_view kernel) {
-    return kernel.starts_with("matmul5") || kernel.starts_with("matmul6");
+    return kernel.starts_with("matmul5") || kernel.starts_with("matmul6") || kernel.starts_with("matmul7");
 }
 
 // Whether the device can run any of them.
@@ -48,6 +57,7 @@ bool has_tile(const LaunchPad& pad, GemmLayout layout);
 
 // Groups of subgroups among which the workgroups of a tile divide K (sliced-K); plans that agree in this and
 // in split_k are bit-identical.
+template <class Real>
 int k_groups(GemmLayout layout, Tile tile);
 
 // The plan that a cost model expects to be fastest, with the tile that was measured to be fastest on this

@@ -54,7 +54,7 @@ static uint32_t find_compute_queue(LaunchPadState& s) {
 }
 
 // SMs or compute units; 0 if the driver does not tell.
-static uint32_t find_compute_units(const LaunchPadState& s) {
+static void find_compute_units(LaunchPadState& s) {
     VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia = {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};
     VkPhysicalDeviceShaderCoreProperties2AMD amd = {
@@ -65,7 +65,8 @@ static uint32_t find_compute_units(const LaunchPadState& s) {
     else if (has_extension(s.vk, s.physical, VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME))
         properties.pNext = &amd;
     s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
-    return std::max(nvidia.shaderSMCount, amd.activeComputeUnitCount);
+    s.limits.compute_units = std::max(nvidia.shaderSMCount, amd.activeComputeUnitCount);
+    s.limits.splits_fp32 = nvidia.shaderWarpsPerSM >= 64;
 }
 
 static void read_limits(LaunchPadState& s) {
@@ -79,7 +80,7 @@ static void read_limits(LaunchPadState& s) {
     if (s.import_alignment) s.import_alignment = import.minImportedHostPointerAlignment;
     s.pin_subgroup = choose_subgroups(s.vk, s.physical, s.info.type, s.limits);
     s.max_subgroup = s.pin_subgroup ? s.limits.subgroup_size : vulkan13.maxSubgroupSize;
-    s.limits.compute_units = find_compute_units(s);
+    find_compute_units(s);
     // maxMemoryAllocationSize is only what always succeeds: NVIDIA reports 4 GiB, and allocates 110 GiB
     s.limits.max_allocation = vulkan13.maxBufferSize;
     for (int i = 0; i < 3; i++) s.max_groups[i] = limits.maxComputeWorkGroupCount[i];
@@ -159,6 +160,7 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     s.options.print_pipelines |= environment_switch("LAUNCHPAD_PRINT_PIPELINES");
     s.options.check_pointers |= environment_switch("LAUNCHPAD_CHECK_POINTERS");
     s.options.reverse_groups |= environment_switch("LAUNCHPAD_REVERSE_GROUPS");
+    s.options.fp16_pieces |= environment_switch("LAUNCHPAD_FP16_PIECES");
     s.without_device = environment_switch("LAUNCHPAD_WITHOUT_DEVICE");
     s.options.compile_only |= s.without_device;
     s.capture_statistics = s.options.print_pipelines || s.options.compile_only;
@@ -182,6 +184,8 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     if (s.options.compile_only) s.dry = &s.collected;
     s.limits.bf16_fragment.in_place &= s.options.in_place;
     s.limits.fp16_fragment.in_place &= s.options.in_place;
+    s.limits.fp16_pieces = s.options.fp16_pieces;
+    s.limits.splits_fp32 = (s.limits.splits_fp32 || s.limits.fp16_pieces) && s.limits.fp32_pieces();
 }
 
 LaunchPad::~LaunchPad() = default;

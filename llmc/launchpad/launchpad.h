@@ -44,8 +44,10 @@ struct LaunchPadOptions {
     // Starts the dispatches of a group last to first, so that a device that runs them one by one exposes a
     // dependency among them; also LAUNCHPAD_REVERSE_GROUPS=1
     bool reverse_groups = false;
-    bool timestamps = false;      // measures each dispatch: kernel_times()
-    bool in_place = true;         // false, for tests: FragmentShape::in_place is never set
+    bool timestamps = false;  // measures each dispatch: kernel_times()
+    bool in_place = true;     // false, for tests: FragmentShape::in_place is never set
+    // For tests: sets Limits::fp16_pieces and splits_fp32; also LAUNCHPAD_FP16_PIECES=1
+    bool fp16_pieces = false;
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
     // Nothing is allocated or executed: commands only note their kernels, for take_kernels(). For drivers
     // without their hardware, LAUNCHPAD_WITHOUT_DEVICE=1 sets it and has the layout of fragments assumed
@@ -90,7 +92,14 @@ struct Limits {
     uint64_t max_allocation = 0;  // bytes of one allocate()
     // Operands of that type, fp32 accumulators (VK_KHR_cooperative_matrix)
     FragmentShape bf16_fragment, fp16_fragment;
+    // fp32 GEMMs can split operands into bf16 pieces (shaders/matmul7.glsl): six GEMMs on tensor cores. That
+    // is faster if tensor cores do ten times as many multiply-adds as fp32 units. Vulkan does not tell:
+    // assumed of NVIDIA's GPUs with 64 subgroups per SM (A100, H100, B200; others have fewer).
+    bool splits_fp32 = false;
+    bool fp16_pieces = false;  // for tests: the pieces are fp16, whose exponents have too small a range
 
+    // The fragments of these pieces.
+    FragmentShape fp32_pieces() const { return fp16_pieces ? fp16_fragment : bf16_fragment; }
     // The fragments for operands of a storage type; none for float.
     template <class Real>
     FragmentShape fragment() const {

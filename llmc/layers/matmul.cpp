@@ -3,6 +3,7 @@
 #include "llmc/layers/matmul.h"
 
 #include <optional>
+#include <type_traits>
 
 #include "llmc/gemm/packed_weight.h"
 #include "llmc/gemm/split_k.h"
@@ -11,7 +12,7 @@
 #include "llmc/layers/matmul_simt.h"
 #include "shaders/args.h"
 
-// --- version 5: cooperative matrices if type and sizes allow it, otherwise version 3 ---
+// --- versions 5 and, in fp32, 7: cooperative matrices if the sizes allow it, otherwise version 3 ---
 
 // A tile of its own choice if `tile` is null. K is split only if may_split.
 template <class Real>
@@ -82,19 +83,19 @@ static GemmLaunch<Real> plan_dweight(LaunchPad& pad, const MatmulBackwardParamet
 
 template <class Real>
 static void matmul_forward5(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    if (!on_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_forward3(pad, p, MEDIUM_TILE3);
+    if (!fits_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_forward3(pad, p, MEDIUM_TILE3);
     plan_forward(pad, p, tile, false).run(pad);
 }
 
 template <class Real>
 static void matmul_dinp5(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    if (!on_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_dinp3(pad, p, MEDIUM_TILE3);
+    if (!fits_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_dinp3(pad, p, MEDIUM_TILE3);
     plan_dinp(pad, p, tile, false).run(pad);
 }
 
 template <class Real>
 static void matmul_dweight5(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
-    if (!on_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_dweight3(pad, p, MEDIUM_TILE3);
+    if (!fits_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_dweight3(pad, p, MEDIUM_TILE3);
     plan_dweight(pad, p, tile).run(pad);
 }
 
@@ -132,11 +133,12 @@ static const char* const VERSION2 = "tiles through shared memory";
 static const char* const VERSION3 = "16 x 8 elements per invocation, 16-byte loads, next tile prefetched";
 static const char* const VERSION6 =
     "cooperative matrices; packs the weight and loads it without shared memory";
+static const char* const VERSION7 = "cooperative matrices; splits fp32 operands into three bf16 numbers each";
 static const char* const VERSION4 = "16 x 8 elements per invocation, no shared memory: for software devices";
 
 template <class Real>
 std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions() {
-    return {
+    std::vector<KernelVersion<MatmulForward<Real>, Tile>> versions = {
         {"matmul_forward1",
          "one invocation per element",
          matmul_forward1<Real>,
@@ -147,15 +149,21 @@ std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions() 
          matmul_forward3<Real>,
          {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3, LARGE_FRUGAL_TILE3, FRUGAL_TILE3}},
         {"matmul_forward4", VERSION4, matmul_forward4<Real>, {{16, 64}, {16, 256}}},
-        {"matmul5_nt", "cooperative matrices, fused bias", matmul_forward5<Real>,
-         tensor_core_tiles(GemmLayout::nt)},
-        {"matmul6", VERSION6, matmul_forward6<Real>, tensor_core_tiles(GemmLayout::packed)},
     };
+    const std::vector<Tile> tiles = tensor_core_tiles<Real>(GemmLayout::nt);
+    if (std::is_same_v<Real, float>) {
+        versions.push_back({"matmul7_nt", VERSION7, matmul_forward5<Real>, tiles});
+    } else {
+        versions.push_back({"matmul5_nt", "cooperative matrices, fused bias", matmul_forward5<Real>, tiles});
+        versions.push_back(
+            {"matmul6", VERSION6, matmul_forward6<Real>, tensor_core_tiles<Real>(GemmLayout::packed)});
+    }
+    return versions;
 }
 
 template <class Real>
 std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> matmul_dinp_versions() {
-    return {
+    std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> versions = {
         {"matmul_dinp1", "one invocation per element", matmul_dinp1<Real>, {{1, 128}, {1, 64}, {1, 256}}},
         {"matmul_dinp2", VERSION2, matmul_dinp2<Real>, {{16, 16}, {8, 8}}},
         {"matmul_dinp3",
@@ -163,13 +171,21 @@ std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> matmul_dinp_versions
          matmul_dinp3<Real>,
          {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3, LARGE_FRUGAL_TILE3, FRUGAL_TILE3}},
         {"matmul_dinp4", VERSION4, matmul_dinp4<Real>, {{16, 64}, {16, 256}}},
-        {"matmul5_nn", "cooperative matrices", matmul_dinp5<Real>, tensor_core_tiles(GemmLayout::nn)},
-        {"matmul6", VERSION6, matmul_dinp6<Real>, tensor_core_tiles(GemmLayout::packed)},
     };
+    const std::vector<Tile> tiles = tensor_core_tiles<Real>(GemmLayout::nn);
+    if (std::is_same_v<Real, float>) {
+        versions.push_back({"matmul7_nn", VERSION7, matmul_dinp5<Real>, tiles});
+    } else {
+        versions.push_back({"matmul5_nn", "cooperative matrices", matmul_dinp5<Real>, tiles});
+        versions.push_back(
+            {"matmul6", VERSION6, matmul_dinp6<Real>, tensor_core_tiles<Real>(GemmLayout::packed)});
+    }
+    return versions;
 }
 
 template <class Real>
 std::vector<KernelVersion<MatmulBackwardParameters<Real>, Tile>> matmul_dweight_versions() {
+    const bool fp32 = std::is_same_v<Real, float>;
     return {
         {"matmul_dweight1",
          "one invocation per element",
@@ -178,8 +194,8 @@ std::vector<KernelVersion<MatmulBackwardParameters<Real>, Tile>> matmul_dweight_
         {"matmul_dweight2", VERSION2, matmul_dweight2<Real>, {{16, 16}, {8, 8}}},
         {"matmul_dweight3", VERSION3, matmul_dweight3<Real>, {LARGE_TILE3, MEDIUM_TILE3, FRUGAL_TILE3}},
         {"matmul_dweight4", VERSION4, matmul_dweight4<Real>, {{16, 64}, {16, 256}}},
-        {"matmul5_tn", "cooperative matrices, split-K", matmul_dweight5<Real>,
-         tensor_core_tiles(GemmLayout::tn)},
+        {fp32 ? "matmul7_tn" : "matmul5_tn", fp32 ? VERSION7 : "cooperative matrices, split-K",
+         matmul_dweight5<Real>, tensor_core_tiles<Real>(GemmLayout::tn)},
     };
 }
 

@@ -1,0 +1,154 @@
+// fp32 GEMM on bf16 cooperative matrices: (M, N) = a b, summed over K, in tiles (matmul_tile.glsl).
+//
+// An fp32 value is the sum of three bf16 numbers: its upper 8, middle 8 and lower 8 significant bits. So
+// a b = sum of a_i b_j over the pieces i, j of both. The kernel computes the six GEMMs with i + j <= 2; the
+// others are below 2^-21 of |a| |b|, as small as the rounding errors of fp32. Each main-loop iteration adds
+// up its six GEMMs in accumulators of their own, from small to large: tensor cores truncate sums, and with a
+// single set of accumulators errors are up to 80 times as large. The results are as accurate as those of
+// fp32 arithmetic, but infinity becomes NaN. Source: Henry et al., "Leveraging the bfloat16 Artificial
+// Intelligence Datatype For Higher-Precision Computations", 2019.
+//
+// Operands pass through shared memory as in matmul5.glsl, and are split into pieces as they are stored there.
+// The including file gives the operand layouts. A_M_MAJOR: a is (K, M), contiguous along M; otherwise it is
+// (M, K), contiguous along K. B_N_MAJOR: b is (K, N), contiguous along N; otherwise it is (N, K),
+// contiguous along K. A contiguous dimension is a multiple of 8.
+#include "matmul_tile.glsl"
+
+const uint PIECES = 3;
+
+// Operands in shared memory: lines of 16-byte chunks of 8 pieces, in the order of global memory. A line has
+// all first pieces of its elements, then all second, then all third ones. It is padded by one chunk to an odd
+// number, which spreads the rows of a fragment over the banks.
+const uint A_LINES = A_M_MAJOR ? TILE_K : TILE_M, A_CHUNKS = (A_M_MAJOR ? TILE_M : TILE_K) / 8;
+const uint B_LINES = B_N_MAJOR ? TILE_K : TILE_N, B_CHUNKS = (B_N_MAJOR ? TILE_N : TILE_K) / 8;
+const uint A_STRIDE = PIECES * A_CHUNKS + 1, B_STRIDE = PIECES * B_CHUNKS + 1;
+const uint A_SIZE = A_LINES * A_STRIDE, OPERANDS_SIZE = A_SIZE + B_LINES * B_STRIDE;
+const uint A_LINES_PER_LOAD = BLOCK / A_CHUNKS, B_LINES_PER_LOAD = BLOCK / B_CHUNKS;  // of the workgroup
+const uint A_LOADS = A_LINES / A_LINES_PER_LOAD, B_LOADS = B_LINES / B_LINES_PER_LOAD;
+const uint A_ADVANCE = TILE_K * (A_M_MAJOR ? M : 1) * REAL_BYTES;  // from one iteration to the next
+const uint B_ADVANCE = TILE_K * (B_N_MAJOR ? N : 1) * REAL_BYTES;
+const uint A_LAYOUT = A_M_MAJOR ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
+const uint B_LAYOUT = B_N_MAJOR ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
+
+#include "matmul_epilogue.glsl"
+
+mat2x4 prefetched_a[A_LOADS], prefetched_b[B_LOADS];
+
+// Line and chunk of this invocation's first load of each operand.
+uvec2 first_load_a() {
+    return uvec2(gl_LocalInvocationID.x / A_CHUNKS, gl_LocalInvocationID.x % A_CHUNKS);
+}
+uvec2 first_load_b() {
+    return uvec2(gl_LocalInvocationID.x / B_CHUNKS, gl_LocalInvocationID.x % B_CHUNKS);
+}
+
+// Prefetches the operands of the iteration at k into registers. a and b are the addresses of this
+// invocation's first loads; its other loads are at constant distances. Elements outside the operands are
+// zero.
+void prefetch(uint64_t a, uint64_t b, Position p, uint k) {
+    [[unroll]] for (uint i = 0; i < A_LOADS; i++) {
+        const uint line = first_load_a().x + i * A_LINES_PER_LOAD, chunk = first_load_a().y;
+        const bool inside = A_M_MAJOR ? k + line < p.k_end && p.m / 8 + chunk < M / 8
+                                      : p.m + line < M && k / 8 + chunk < K / 8;
+        prefetched_a[i] = !GUARDED || inside ? load8(Reals(a), i * A_LINES_PER_LOAD * (A_M_MAJOR ? M : K) / 8)
+                                             : mat2x4(0);
+    }
+    [[unroll]] for (uint i = 0; i < B_LOADS; i++) {
+        const uint line = first_load_b().x + i * B_LINES_PER_LOAD, chunk = first_load_b().y;
+        const bool inside = B_N_MAJOR ? k + line < p.k_end && p.n / 8 + chunk < N / 8
+                                      : p.n + line < N && k / 8 + chunk < K / 8;
+        prefetched_b[i] = !GUARDED || inside ? load8(Reals(b), i * B_LINES_PER_LOAD * (B_N_MAJOR ? N : K) / 8)
+                                             : mat2x4(0);
+    }
+}
+
+// Two pieces in 32 bits, and the values of four pieces. Truncated to bf16, so the rest is exact.
+#ifdef PIECES_FP16
+uint join_pieces(vec2 v) { return packHalf2x16(v); }
+vec4 pieces_of(vec4 v) {
+    return vec4(unpackHalf2x16(packHalf2x16(v.xy)), unpackHalf2x16(packHalf2x16(v.zw)));
+}
+#else
+uint join_pieces(vec2 v) { return floatBitsToUint(v.x) >> 16 | (floatBitsToUint(v.y) & 0xffff0000u); }
+vec4 pieces_of(vec4 v) { return uintBitsToFloat(floatBitsToUint(v) & 0xffff0000u); }
+#endif
+
+// Splits 8 elements into pieces, and stores these `chunks` chunks apart.
+void store_pieces(mat2x4 v, uint at, uint chunks) {
+    [[unroll]] for (uint piece = 0; piece < PIECES; piece++) {
+        smem[at + piece * chunks] =
+            uvec4(join_pieces(v[0].xy), join_pieces(v[0].zw), join_pieces(v[1].xy), join_pieces(v[1].zw));
+        v -= mat2x4(pieces_of(v[0]), pieces_of(v[1]));
+    }
+}
+
+void store_to_shared() {
+    const uint a_at = first_load_a().x * A_STRIDE + first_load_a().y;
+    const uint b_at = A_SIZE + first_load_b().x * B_STRIDE + first_load_b().y;
+    [[unroll]] for (uint i = 0; i < A_LOADS; i++)
+        store_pieces(prefetched_a[i], a_at + i * A_LINES_PER_LOAD * A_STRIDE, A_CHUNKS);
+    [[unroll]] for (uint i = 0; i < B_LOADS; i++)
+        store_pieces(prefetched_b[i], b_at + i * B_LINES_PER_LOAD * B_STRIDE, B_CHUNKS);
+}
+
+// accumulators += a b over an iteration, one column of fragments after the other.
+void multiply(FragmentA a[STEPS][PIECES][FRAGMENTS_M], FragmentB b[STEPS][PIECES][FRAGMENTS_N]) {
+    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
+        FragmentSum sums[FRAGMENTS_M];
+        [[unroll]] for (uint i = 0; i < FRAGMENTS_M; i++) sums[i] = FragmentSum(0.0);
+        [[unroll]] for (int order = int(PIECES) - 1; order >= 0; order--)
+            [[unroll]] for (int piece = 0; piece <= order; piece++)
+                [[unroll]] for (uint step = 0; step < STEPS; step++)
+                    [[unroll]] for (uint i = 0; i < FRAGMENTS_M; i++)
+                        sums[i] = coopMatMulAdd(a[step][piece][i], b[step][order - piece][j], sums[i]);
+        [[unroll]] for (uint i = 0; i < FRAGMENTS_M; i++) accumulators[i * FRAGMENTS_N + j] += sums[i];
+    }
+}
+
+// The main loop: accumulators += a b over K from `begin` to p.k_end.
+void main_loop(Position p, uint begin) {
+    uint64_t a_from = A_M_MAJOR
+                          ? chunk_address(args.a, begin + first_load_a().x, M, p.m / 8 + first_load_a().y)
+                          : chunk_address(args.a, p.m + first_load_a().x, K, begin / 8 + first_load_a().y);
+    uint64_t b_from = B_N_MAJOR
+                          ? chunk_address(args.b, begin + first_load_b().x, N, p.n / 8 + first_load_b().y)
+                          : chunk_address(args.b, p.n + first_load_b().x, K, begin / 8 + first_load_b().y);
+    const uint a_first = A_M_MAJOR ? p.subgroup_m / 8 : p.subgroup_m * A_STRIDE;
+    const uint b_first = A_SIZE + (B_N_MAJOR ? p.subgroup_n / 8 : p.subgroup_n * B_STRIDE);
+    prefetch(a_from, b_from, p, begin);
+    store_to_shared();
+    if (begin + TILE_K < p.k_end) prefetch(a_from += A_ADVANCE, b_from += B_ADVANCE, p, begin + TILE_K);
+    barrier();
+    [[dont_unroll]] for (uint k = begin; k < p.k_end; k += TILE_K) {
+        FragmentA a[STEPS][PIECES][FRAGMENTS_M];
+        FragmentB b[STEPS][PIECES][FRAGMENTS_N];
+        [[unroll]] for (uint step = 0; step < STEPS; step++) {
+            const uint kk = step * FK;
+            [[unroll]] for (uint piece = 0; piece < PIECES; piece++) {
+                [[unroll]] for (uint i = 0; i < FRAGMENTS_M; i++)
+                    coopMatLoad(a[step][piece][i], smem,
+                                a_first + piece * A_CHUNKS +
+                                    (A_M_MAJOR ? kk * A_STRIDE + i * FM / 8 : i * FM * A_STRIDE + kk / 8),
+                                A_STRIDE, int(A_LAYOUT));
+                [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
+                    coopMatLoad(b[step][piece][j], smem,
+                                b_first + piece * B_CHUNKS +
+                                    (B_N_MAJOR ? kk * B_STRIDE + j * FN / 8 : j * FN * B_STRIDE + kk / 8),
+                                B_STRIDE, int(B_LAYOUT));
+            }
+        }
+        barrier();
+        if (k + TILE_K < p.k_end) store_to_shared();
+        if (k + 2 * TILE_K < p.k_end) prefetch(a_from += A_ADVANCE, b_from += B_ADVANCE, p, k + 2 * TILE_K);
+        multiply(a, b);
+        barrier();
+    }
+}
+
+void main() {
+    const Position p = position();
+    if (p.split >= args.splits) return;
+    initialize_accumulators(p);
+    main_loop(p, p.split * args.k_per_split);
+    finish(p);
+}
