@@ -431,13 +431,14 @@ TEST(Time, KernelTimesCountCalls) {
     pad.begin_recording();
     copy_vec4(pad, to, from, 1000, 64);
     copy_vec4(pad, to, from, 1000, 32);
+    for (int i = 0; i < 1100; i++) add_to(pad, total, from, 1);
     Recording* recording = pad.end_recording();
     for (int i = 0; i < 4; i++) pad.replay(recording);
     const std::vector<KernelTime> times = pad.kernel_times();
     ASSERT_EQ(times.size(), 2u);
     EXPECT_GE(times[0].seconds, times[1].seconds);
     for (const KernelTime& time : times) {
-        EXPECT_EQ(time.calls, time.name == "peak_copy_fp32" ? 11u : 1500u) << time.name;
+        EXPECT_EQ(time.calls, time.name == "peak_copy_fp32" ? 11u : 1500u + 4 * 1100u) << time.name;
         EXPECT_EQ(time.work.bytes, time.name == "peak_copy_fp32" ? 11 * 32e3 : 0) << time.name;
         EXPECT_EQ(time.work.flops, time.name == "peak_copy_fp32" ? 11 * 5e3 : 0) << time.name;
         EXPECT_TRUE(time.seconds > 0 && time.seconds < 60) << time.seconds;

@@ -101,6 +101,12 @@ static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uin
 static VkBuffer create_vk_buffer(LaunchPadState& s, VkDeviceSize bytes, const void* next) {
     VkBufferCreateInfo info = {VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, next};
     info.size = bytes;
+    const uint32_t families[2] = {s.queue_family, s.copy_family};
+    if (s.copy_family != s.queue_family) {
+        info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+        info.queueFamilyIndexCount = 2;
+        info.pQueueFamilyIndices = families;
+    }
     info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
                  VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     VkBuffer buffer;
@@ -171,13 +177,13 @@ const Buffer* find_buffer(const LaunchPadState& s, const void* p, size_t bytes) 
     return offset < b.bytes && bytes <= b.bytes - offset ? &b : nullptr;
 }
 
-static const Buffer& buffer_at(const LaunchPadState& s, const void* p, size_t bytes, const char* what) {
+const Buffer& buffer_at(const LaunchPadState& s, const void* p, size_t bytes, const char* what) {
     const Buffer* buffer = find_buffer(s, p, bytes);
     if (!buffer) fail("%s: %zu bytes at %p are not inside live GPU-visible memory", what, bytes, p);
     return *buffer;
 }
 
-static VkDeviceSize offset_in(const Buffer& b, const void* p) { return uintptr_t(p) - b.start + b.offset; }
+VkDeviceSize offset_in(const Buffer& b, const void* p) { return uintptr_t(p) - b.start + b.offset; }
 
 uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
     if (!p) return 0;
@@ -284,8 +290,8 @@ void LaunchPad::unregister_buffer(void* address) {
 
 static void copy_region(LaunchPadState& s, VkBuffer dst, VkDeviceSize dst_offset, VkBuffer src,
                         VkDeviceSize src_offset, VkDeviceSize bytes) {
-    VkCommandBuffer commands = open_commands(s);
     memory_barrier(s);
+    VkCommandBuffer commands = open_commands(s);
     VkBufferCopy region = {src_offset, dst_offset, bytes};
     s.vk.vkCmdCopyBuffer(commands, src, dst, 1, &region);
     s.dirty = true;
@@ -320,8 +326,8 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
     const char* from = static_cast<const char*>(src);
     if (bytes <= INLINE_UPLOAD && bytes % 4 == 0 &&
         offset % 4 == 0) {  // no wait: the command buffer holds the bytes
-        VkCommandBuffer commands = open_commands(s);
         memory_barrier(s);
+        VkCommandBuffer commands = open_commands(s);
         for (size_t i = 0; i < bytes; i += 65536)  // vkCmdUpdateBuffer takes no more
             s.vk.vkCmdUpdateBuffer(commands, b.buffer, offset + i, std::min<size_t>(65536, bytes - i),
                                    from + i);
@@ -359,6 +365,7 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     finish_deferred();
     reduce_unreduced();
     finish_background();
+    finish_copies();
     Buffer& staging = staging_buffer(s);
     for (size_t i = 0; i < bytes; i += STAGING_BYTES) {
         const size_t n = std::min(STAGING_BYTES, bytes - i);
@@ -368,8 +375,7 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     }
 }
 
-// So that replay() checks the pointers of copies and fills, too.
-static void record_pointer(LaunchPadState& s, const void* p, size_t bytes) {
+void record_pointer(LaunchPadState& s, const void* p, size_t bytes) {
     if (s.recording && s.options.check_pointers) s.recording->pointers.push_back({uintptr_t(p), bytes});
 }
 
@@ -389,8 +395,8 @@ void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {
     const Buffer& b = buffer_at(s, dst, bytes, "fill");
     if (offset_in(b, dst) % 4 || bytes % 4) fail("fill: address and size must be multiples of 4 bytes");
     record_pointer(s, dst, bytes);
-    VkCommandBuffer commands = open_commands(s);
     if (!s.open_groups) memory_barrier(s);
+    VkCommandBuffer commands = open_commands(s);
     s.vk.vkCmdFillBuffer(commands, b.buffer, offset_in(b, dst), bytes, word);
     s.dirty = true;
 }

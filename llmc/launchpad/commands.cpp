@@ -7,8 +7,7 @@
 #include "llmc/base/ceil_div.h"
 #include "llmc/launchpad/internal.h"
 
-static const uint32_t TIMED_DISPATCHES = 1024;            // in one command buffer, which is then submitted
-static const uint32_t TIMED_RECORDED_DISPATCHES = 16384;  // a recording cannot be split
+static const uint32_t TIMED_DISPATCHES = 1024;  // in one command buffer; more go to the next one
 
 static void create_queries(LaunchPadState& s, Commands& c, uint32_t dispatches) {
     if (!s.timestamp_mask) fail("%s has no timestamps", s.info.name.c_str());
@@ -18,14 +17,20 @@ static void create_queries(LaunchPadState& s, Commands& c, uint32_t dispatches) 
     VK_CHECK(s.vk.vkCreateQueryPool(s.device, &info, nullptr, &c.queries));
 }
 
-static Commands create_commands(LaunchPadState& s, uint32_t timed_dispatches) {
-    Commands c;
+VkCommandBuffer allocate_command_buffer(LaunchPadState& s, VkCommandPool pool) {
     VkCommandBufferAllocateInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
-    info.commandPool = s.pool;
+    info.commandPool = pool;
     info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
     info.commandBufferCount = 1;
-    VK_CHECK(s.vk.vkAllocateCommandBuffers(s.device, &info, &c.handle));
-    if (s.options.timestamps) create_queries(s, c, timed_dispatches);
+    VkCommandBuffer commands;
+    VK_CHECK(s.vk.vkAllocateCommandBuffers(s.device, &info, &commands));
+    return commands;
+}
+
+static Commands create_commands(LaunchPadState& s) {
+    Commands c;
+    c.handle = allocate_command_buffer(s, s.pool);
+    if (s.options.timestamps) create_queries(s, c, TIMED_DISPATCHES);
     return c;
 }
 
@@ -35,49 +40,60 @@ void destroy_commands(LaunchPadState& s, Commands& c) {
     c = Commands();
 }
 
+void destroy_recording(LaunchPadState& s, Recording& recording) {
+    for (Recording::Part& part : recording.parts) {
+        destroy_commands(s, part.commands);
+        if (part.copies) s.vk.vkFreeCommandBuffers(s.device, s.copy_pool, 1, &part.copies);
+    }
+    recording.parts.clear();
+}
+
 static const VkPipelineStageFlags2 WORK =
     VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_TRANSFER_BIT;
-static const VkAccessFlags2 WRITES = VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
-static const VkAccessFlags2 ACCESSES =
-    WRITES | VK_ACCESS_2_SHADER_STORAGE_READ_BIT | VK_ACCESS_2_TRANSFER_READ_BIT;
+static const Accesses WRITES = {WORK, VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT};
+static const Accesses READS_AND_WRITES = {
+    WORK, WRITES.access | VK_ACCESS_2_SHADER_STORAGE_READ_BIT | VK_ACCESS_2_TRANSFER_READ_BIT};
 
-static void barrier_between(LaunchPadState& s, VkCommandBuffer commands, VkPipelineStageFlags2 to,
-                            VkAccessFlags2 access) {
+void add_barrier(LaunchPadState& s, VkCommandBuffer commands, Accesses from, Accesses to) {
     VkMemoryBarrier2 barrier = {VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
-    barrier.srcStageMask = WORK;
-    barrier.srcAccessMask = WRITES;
-    barrier.dstStageMask = to;
-    barrier.dstAccessMask = access;
+    barrier.srcStageMask = from.stages;
+    barrier.srcAccessMask = from.access;
+    barrier.dstStageMask = to.stages;
+    barrier.dstAccessMask = to.access;
     VkDependencyInfo info = {VK_STRUCTURE_TYPE_DEPENDENCY_INFO};
     info.memoryBarrierCount = 1;
     info.pMemoryBarriers = &barrier;
     s.vk.vkCmdPipelineBarrier2(commands, &info);
 }
 
-static void begin_commands(LaunchPadState& s, Commands& c, VkCommandBufferUsageFlags usage) {
+void begin_command_buffer(LaunchPadState& s, VkCommandBuffer commands) {
     VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-    info.flags = usage;
-    VK_CHECK(s.vk.vkBeginCommandBuffer(c.handle, &info));
+    info.flags = s.recording ? VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
+                             : VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+    VK_CHECK(s.vk.vkBeginCommandBuffer(commands, &info));
+}
+
+static void begin_commands(LaunchPadState& s, Commands& c) {
+    begin_command_buffer(s, c.handle);
     if (c.queries) s.vk.vkCmdResetQueryPool(c.handle, c.queries, 0, c.query_capacity);
     c.timed.clear();
-    barrier_between(s, c.handle, WORK, ACCESSES);  // wait for what was submitted before
+    add_barrier(s, c.handle, WRITES, READS_AND_WRITES);  // wait for what was submitted before
     s.bound = VK_NULL_HANDLE;
     s.dirty = false;
 }
 
 static void end_commands(LaunchPadState& s, Commands& c) {
-    barrier_between(s, c.handle, VK_PIPELINE_STAGE_2_HOST_BIT,
-                    VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
+    add_barrier(s, c.handle, WRITES, HOST_ACCESSES);
     VK_CHECK(s.vk.vkEndCommandBuffer(c.handle));
 }
 
 VkCommandBuffer open_commands(LaunchPadState& s) {
-    if (s.recording) return s.recording->commands.handle;
     if (!s.open.handle) {
-        if (s.idle.empty()) s.idle.push_back(create_commands(s, TIMED_DISPATCHES));
-        begin_commands(s, s.idle.back(), VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
+        if (s.idle.empty()) s.idle.push_back(create_commands(s));
+        begin_commands(s, s.idle.back());
         s.open = std::move(s.idle.back());
         s.idle.pop_back();
+        s.open.awaited_copies = std::exchange(s.awaited_copies, 0);
     }
     return s.open.handle;
 }
@@ -88,23 +104,41 @@ void memory_barrier(LaunchPadState& s) {
     release_held(s);
     s.background_due = s.background_waited = true;
     if (!s.dirty) return;
-    barrier_between(s, open_commands(s), WORK, ACCESSES);
+    add_barrier(s, open_commands(s), WRITES, READS_AND_WRITES);
     s.dirty = false;
 }
 
-static Ticket submit(LaunchPadState& s, VkCommandBuffer commands) {
-    VkCommandBufferSubmitInfo buffer = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
-    buffer.commandBuffer = commands;
-    VkSemaphoreSubmitInfo signal = {VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
-    signal.semaphore = s.timeline;
-    signal.value = s.last_ticket + 1;
-    signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+static VkSemaphoreSubmitInfo point_of(VkSemaphore timeline, uint64_t value) {
+    VkSemaphoreSubmitInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
+    info.semaphore = timeline;
+    info.value = value;
+    info.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    return info;
+}
+
+void submit(LaunchPadState& s, const Submission& submission) {
+    VkCommandBufferSubmitInfo commands = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
+    commands.commandBuffer = submission.commands;
+    const VkSemaphoreSubmitInfo wait = point_of(submission.awaited, submission.awaited_value);
+    const VkSemaphoreSubmitInfo signal = point_of(submission.signalled, submission.signalled_value);
     VkSubmitInfo2 info = {VK_STRUCTURE_TYPE_SUBMIT_INFO_2};
-    info.commandBufferInfoCount = 1;
-    info.pCommandBufferInfos = &buffer;
+    info.commandBufferInfoCount = submission.commands ? 1 : 0;
+    info.pCommandBufferInfos = &commands;
+    info.waitSemaphoreInfoCount = submission.awaited_value ? 1 : 0;
+    info.pWaitSemaphoreInfos = &wait;
     info.signalSemaphoreInfoCount = 1;
     info.pSignalSemaphoreInfos = &signal;
-    VK_CHECK(s.vk.vkQueueSubmit2(s.queue, 1, &info, VK_NULL_HANDLE));
+    VK_CHECK(s.vk.vkQueueSubmit2(submission.queue, 1, &info, VK_NULL_HANDLE));
+}
+
+// `commands` may be null, to wait for copies only.
+static Ticket submit_commands(LaunchPadState& s, VkCommandBuffer commands, uint64_t awaited_copies) {
+    submit(s, {.queue = s.queue,
+               .commands = commands,
+               .awaited = s.copied,
+               .awaited_value = awaited_copies,
+               .signalled = s.timeline,
+               .signalled_value = s.last_ticket + 1});
     return ++s.last_ticket;
 }
 
@@ -144,15 +178,19 @@ static void retire(LaunchPadState& s) {
 }
 
 Ticket submit_open(LaunchPadState& s) {
-    if (s.open.handle) {
-        Commands commands = std::exchange(s.open, {});
-        try {
-            end_commands(s, commands);
-            commands.ticket = submit(s, commands.handle);
-        } catch (...) {
-            s.idle.push_back(std::move(commands));
-            throw;
-        }
+    if (!s.open.handle) return s.last_ticket;
+    Commands commands = std::exchange(s.open, {});
+    s.dirty = false;  // each command buffer begins with a barrier
+    try {
+        end_commands(s, commands);
+        if (!s.recording) commands.ticket = submit_commands(s, commands.handle, commands.awaited_copies);
+    } catch (...) {
+        s.idle.push_back(std::move(commands));
+        throw;
+    }
+    if (s.recording) {
+        s.recording->parts.push_back({.commands = std::move(commands)});
+    } else {
         s.in_flight.push_back(std::move(commands));
         retire(s);
     }
@@ -184,7 +222,10 @@ static void abandon(LaunchPadState& s) noexcept {
     s.background.clear();
     s.in_background = s.background_waited = s.background_due = s.dirty = false;
     s.open_groups = 0;
-    if (s.recording) destroy_commands(s, s.recording->commands);
+    s.held_copies.clear();
+    s.copying = false;
+    s.awaited_copies = 0;
+    if (s.recording) destroy_recording(s, *s.recording);
     s.recording.reset();
     destroy_commands(s, s.open);
     wait_until_idle(s);
@@ -220,7 +261,9 @@ Ticket LaunchPad::commit(bool wait_for_it) {
     reduce_unreduced();
     release_held(s);
     finish_background();
-    const Ticket ticket = submit_open(s);
+    finish_copies();
+    Ticket ticket = submit_open(s);
+    if (s.awaited_copies) ticket = submit_commands(s, VK_NULL_HANDLE, std::exchange(s.awaited_copies, 0));
     if (wait_for_it) wait_for(s, ticket);
     return ticket;
 }
@@ -319,14 +362,12 @@ static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
 // Appends a dispatch, without a barrier before it.
 static void append(LaunchPadState& s, const Dispatch& d) {
     open_commands(s);
-    Commands& c = s.recording ? s.recording->commands : s.open;
+    Commands& c = s.open;
     if (s.bound != d.pipeline->handle)
         s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, d.pipeline->handle);
     s.bound = d.pipeline->handle;
     s.vk.vkCmdPushConstants(c.handle, s.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, d.arg_bytes, d.args.data());
     const uint32_t query = uint32_t(2 * c.timed.size());
-    if (c.queries && query == c.query_capacity)
-        fail("a recording with timestamps holds at most %u dispatches", TIMED_RECORDED_DISPATCHES);
     if (c.queries) write_timestamp(s, c, query);
     s.vk.vkCmdDispatch(c.handle, uint32_t(d.grid.x), d.grid.y, d.grid.z);
     if (c.queries) {
@@ -334,7 +375,7 @@ static void append(LaunchPadState& s, const Dispatch& d) {
         c.timed.push_back({d.pipeline, d.work});
     }
     s.dirty = true;
-    if (!s.recording && c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
+    if (c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
 }
 
 // Appends it at once or, with reverse_groups, at the end of its group or at its next barrier.
@@ -426,15 +467,7 @@ void LaunchPad::begin_recording() {
     if (s.dry) fail("begin_recording: a dry run records nothing");
     commit(false);
     s.touched.clear();
-    auto recording = std::make_unique<Recording>();
-    recording->commands = create_commands(s, TIMED_RECORDED_DISPATCHES);
-    try {
-        begin_commands(s, recording->commands, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
-    } catch (...) {
-        destroy_commands(s, recording->commands);
-        throw;
-    }
-    s.recording = std::move(recording);
+    s.recording = std::make_unique<Recording>();
 }
 
 Recording* LaunchPad::end_recording() {
@@ -444,9 +477,10 @@ Recording* LaunchPad::end_recording() {
     finish_deferred();
     reduce_unreduced();
     finish_background();
-    s.dirty = false;
-    s.recordings.push_back(s.recording.release());  // also if the next call fails: it is destroyed there
-    end_commands(s, s.recordings.back()->commands);
+    finish_copies();
+    submit_open(s);
+    s.awaited_copies = 0;  // replay() sets it
+    s.recordings.push_back(s.recording.release());
     return s.recordings.back();
 }
 
@@ -458,12 +492,18 @@ void LaunchPad::replay(Recording* recording) {
             fail("replay: a recorded command uses %zu bytes at %p, which have been freed", range.bytes,
                  reinterpret_cast<void*>(range.start));
     commit(false);
-    Commands& c = recording->commands;
-    c.ticket = submit(s, c.handle);
-    if (c.queries) {  // the next replay overwrites the timestamps
-        wait_for(s, c.ticket);
-        collect_times(s, c);
-    }
+    const uint64_t before = s.last_copies;
+    const auto number = [&](uint64_t in_recording) { return in_recording ? before + in_recording : 0; };
+    for (const auto& [commands, copies] : recording->parts)
+        if (copies)
+            submit_copies(s, copies);
+        else
+            submit_commands(s, commands.handle, number(commands.awaited_copies));
+    finish_copies();
+    if (!s.options.timestamps) return;
+    wait_for(s, s.last_ticket);  // the next replay overwrites the timestamps
+    for (const Recording::Part& part : recording->parts)
+        if (part.commands.queries) collect_times(s, part.commands);
 }
 
 void LaunchPad::forget(Recording* recording) {
@@ -471,7 +511,7 @@ void LaunchPad::forget(Recording* recording) {
     auto found = std::find(s.recordings.begin(), s.recordings.end(), recording);
     if (found == s.recordings.end()) fail("forget: not a recording of this launchpad");
     settle();
-    destroy_commands(s, recording->commands);
+    destroy_recording(s, *recording);
     delete recording;
     s.recordings.erase(found);
 }

@@ -75,6 +75,7 @@ struct TimedDispatch {
 struct Commands {
     VkCommandBuffer handle = VK_NULL_HANDLE;
     Ticket ticket = 0;
+    uint64_t awaited_copies = 0;  // number of the last copies that it waits for; 0: none
     VkQueryPool queries = VK_NULL_HANDLE;
     uint32_t query_capacity = 0;
     std::vector<TimedDispatch> timed;  // dispatch i lies between queries 2i and 2i+1
@@ -94,8 +95,43 @@ struct Dispatch {
     Work work;
 };
 
+// The copies of one copy_beside(). They are numbered in the order of their submission.
+struct SubmittedCopies {
+    VkCommandBuffer handle;
+    uint64_t number;
+};
+
+struct BufferCopy {
+    VkBuffer src, dst;
+    VkBufferCopy region;
+};
+
+// What submit() gives to a queue: commands (null: none) that wait for one timeline and signal another.
+struct Submission {
+    VkQueue queue;
+    VkCommandBuffer commands;
+    VkSemaphore awaited;
+    uint64_t awaited_value;  // 0: wait for nothing
+    VkSemaphore signalled;
+    uint64_t signalled_value;
+};
+
+// One side of a barrier.
+struct Accesses {
+    VkPipelineStageFlags2 stages;
+    VkAccessFlags2 access;
+};
+const Accesses HOST_ACCESSES = {VK_PIPELINE_STAGE_2_HOST_BIT,
+                                VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT};
+
+// Submitted part by part. The copies in it are numbered from 1.
 struct Recording {
-    Commands commands;
+    struct Part {  // one of the two
+        Commands commands;
+        VkCommandBuffer copies = VK_NULL_HANDLE;
+    };
+    std::vector<Part> parts;
+    uint64_t num_copies = 0;
     std::vector<AddressRange> pointers;  // kept where pointers are checked
 };
 
@@ -109,6 +145,8 @@ struct LaunchPadState {
     VkDevice device = VK_NULL_HANDLE;
     VkQueue queue = VK_NULL_HANDLE;
     uint32_t queue_family = 0;
+    VkQueue copy_queue = VK_NULL_HANDLE;  // of a family that only transfers; `queue` if there is none
+    uint32_t copy_family = 0;
     VkPhysicalDeviceMemoryProperties memory = {};
     VkDeviceSize import_alignment = 0;  // 0: host memory cannot be imported
     bool has_memory_budget = false;
@@ -146,7 +184,15 @@ struct LaunchPadState {
     std::deque<Commands> in_flight;
     std::vector<Commands> idle;
     std::vector<Recording*> recordings;
-    Commands open;                         // being appended to; handle is null where nothing was
+    Commands open;  // being appended to; handle is null where nothing was
+    VkCommandPool copy_pool = VK_NULL_HANDLE;
+    VkSemaphore copied = VK_NULL_HANDLE;  // a timeline of the copies' numbers
+    uint64_t last_copies = 0;             // number of the last ones submitted
+    std::deque<SubmittedCopies> copies_in_flight;
+    std::vector<VkCommandBuffer> idle_copies;
+    bool copying = false;                  // copies were submitted or recorded since finish_copies()
+    uint64_t awaited_copies = 0;           // by the command buffer that is opened next; 0: none
+    std::vector<BufferCopy> held_copies;   // where groups are reversed: submitted by finish_copies()
     std::unique_ptr<Recording> recording;  // between begin_recording and end_recording
     VkPipeline bound = VK_NULL_HANDLE;
     bool dirty = false;                            // something ran since the last barrier
@@ -183,13 +229,24 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
 void destroy_buffer(LaunchPadState& s, Buffer& buffer);
 const Buffer* find_buffer(const LaunchPadState& s, const void* p,
                           size_t bytes);  // null: not inside a live one
+const Buffer& buffer_at(const LaunchPadState& s, const void* p, size_t bytes, const char* what);  // or Error
+VkDeviceSize offset_in(const Buffer& b, const void* p);
+void record_pointer(LaunchPadState& s, const void* p, size_t bytes);  // for replay() to check
 // commands.cpp
+VkCommandBuffer allocate_command_buffer(LaunchPadState& s, VkCommandPool pool);
+void begin_command_buffer(LaunchPadState& s, VkCommandBuffer commands);
+void add_barrier(LaunchPadState& s, VkCommandBuffer commands, Accesses from, Accesses to);
 VkCommandBuffer open_commands(LaunchPadState& s);  // begins a command buffer if none is open
 void memory_barrier(LaunchPadState& s);            // unless nothing ran since the last one
+// Ends the open command buffer, and submits it or makes it a part of the recording.
 Ticket submit_open(LaunchPadState& s);
+void submit(LaunchPadState& s, const Submission& submission);
 void wait_for(LaunchPadState& s, Ticket ticket);
 void destroy_commands(LaunchPadState& s, Commands& commands);
+void destroy_recording(LaunchPadState& s, Recording& recording);
 void wait_until_idle(LaunchPadState& s) noexcept;
+// copies.cpp
+void submit_copies(LaunchPadState& s, VkCommandBuffer copies);
 // pipelines.cpp
 void create_pipeline_cache(LaunchPadState& s);
 void save_pipeline_cache(LaunchPadState& s) noexcept;

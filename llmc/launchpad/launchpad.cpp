@@ -1,5 +1,5 @@
-// LaunchPad: opening a device and closing it. Memory is in buffers.cpp, commands in commands.cpp, kernels in
-// pipelines.cpp.
+// LaunchPad: opening a device and closing it. Memory is in buffers.cpp, commands in commands.cpp, copies
+// beside them in copies.cpp, kernels in pipelines.cpp.
 #include "llmc/launchpad/launchpad.h"
 
 #include <algorithm>
@@ -39,18 +39,22 @@ static void find_physical_device(LaunchPadState& s) {
     if (!s.physical) fail("device %d has disappeared: list the devices again", choice.device->index);
 }
 
-static uint32_t find_compute_queue(LaunchPadState& s) {
+static void find_queue_families(LaunchPadState& s) {
     uint32_t count = 0;
     s.vk.vkGetPhysicalDeviceQueueFamilyProperties(s.physical, &count, nullptr);
     std::vector<VkQueueFamilyProperties> families(count);
     s.vk.vkGetPhysicalDeviceQueueFamilyProperties(s.physical, &count, families.data());
+    const auto found = std::find_if(families.begin(), families.end(), [](const auto& family) {
+        return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
+    });
+    if (found == families.end()) fail("%s has no compute queue", s.info.name.c_str());
+    const uint32_t bits = found->timestampValidBits;
+    s.timestamp_mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
+    s.queue_family = s.copy_family = uint32_t(found - families.begin());
+    // families for video and optical flow transfer too
+    const VkQueueFlags harmless = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
     for (uint32_t i = 0; i < count; i++)
-        if (families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) {
-            const uint32_t bits = families[i].timestampValidBits;
-            s.timestamp_mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
-            return i;
-        }
-    fail("%s has no compute queue", s.info.name.c_str());
+        if ((families[i].queueFlags & ~harmless) == VK_QUEUE_TRANSFER_BIT) s.copy_family = i;
 }
 
 // SMs or compute units; 0 if the driver does not tell.
@@ -112,24 +116,28 @@ static void create_device(LaunchPadState& s) {
     const CooperativeMatrixSupport matrix = find_cooperative_matrix_support(s.vk, s.physical, features);
     std::vector<const char*> extensions = choose_extensions(s);
     extensions.insert(extensions.end(), matrix.extensions.begin(), matrix.extensions.end());
-    s.queue_family = find_compute_queue(s);
+    find_queue_families(s);
     const float priority = 1.0f;
-    VkDeviceQueueCreateInfo queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
-    queue.queueFamilyIndex = s.queue_family;
-    queue.queueCount = 1;
-    queue.pQueuePriorities = &priority;
+    VkDeviceQueueCreateInfo queues[2];
+    for (VkDeviceQueueCreateInfo& queue : queues) {
+        queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+        queue.queueFamilyIndex = &queue == queues ? s.queue_family : s.copy_family;
+        queue.queueCount = 1;
+        queue.pQueuePriorities = &priority;
+    }
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables = {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, &features.features2,
         VK_TRUE};
     VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
     if (s.capture_statistics) info.pNext = &executables;
-    info.queueCreateInfoCount = 1;
-    info.pQueueCreateInfos = &queue;
+    info.queueCreateInfoCount = s.copy_family == s.queue_family ? 1 : 2;
+    info.pQueueCreateInfos = queues;
     info.enabledExtensionCount = uint32_t(extensions.size());
     info.ppEnabledExtensionNames = extensions.data();
     VK_CHECK(s.vk.vkCreateDevice(s.physical, &info, nullptr, &s.device));
     load_device_functions(s.vk, s.device);
     s.vk.vkGetDeviceQueue(s.device, s.queue_family, 0, &s.queue);
+    s.vk.vkGetDeviceQueue(s.device, s.copy_family, 0, &s.copy_queue);
     read_limits(s);
     find_fragment_shapes(s.vk, s.physical, matrix, s.limits);
 }
@@ -142,15 +150,29 @@ static void create_pipeline_layout(LaunchPadState& s) {
     VK_CHECK(s.vk.vkCreatePipelineLayout(s.device, &layout, nullptr, &s.layout));
 }
 
-static void create_command_objects(LaunchPadState& s) {
-    VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
-    pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
-    pool.queueFamilyIndex = s.queue_family;
-    VK_CHECK(s.vk.vkCreateCommandPool(s.device, &pool, nullptr, &s.pool));
+static VkCommandPool create_pool(LaunchPadState& s, uint32_t queue_family) {
+    VkCommandPoolCreateInfo info = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+    info.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+    info.queueFamilyIndex = queue_family;
+    VkCommandPool pool;
+    VK_CHECK(s.vk.vkCreateCommandPool(s.device, &info, nullptr, &pool));
+    return pool;
+}
+
+static VkSemaphore create_timeline(LaunchPadState& s) {
     VkSemaphoreTypeCreateInfo type = {VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
     type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
-    VkSemaphoreCreateInfo semaphore = {VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
-    VK_CHECK(s.vk.vkCreateSemaphore(s.device, &semaphore, nullptr, &s.timeline));
+    VkSemaphoreCreateInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
+    VkSemaphore semaphore;
+    VK_CHECK(s.vk.vkCreateSemaphore(s.device, &info, nullptr, &semaphore));
+    return semaphore;
+}
+
+static void create_command_objects(LaunchPadState& s) {
+    s.pool = create_pool(s, s.queue_family);
+    s.copy_pool = create_pool(s, s.copy_family);
+    s.timeline = create_timeline(s);
+    s.copied = create_timeline(s);
 }
 
 LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<LaunchPadState>()) {
@@ -198,10 +220,10 @@ LaunchPadState::~LaunchPadState() {
         if (staging.buffer) destroy_buffer(*this, staging);
         for (Commands& commands : in_flight) destroy_commands(*this, commands);
         for (Commands& commands : idle) destroy_commands(*this, commands);
-        if (recording) destroy_commands(*this, recording->commands);
+        if (recording) destroy_recording(*this, *recording);
         destroy_commands(*this, open);
         for (Recording* kept : recordings) {
-            destroy_commands(*this, kept->commands);
+            destroy_recording(*this, *kept);
             delete kept;
         }
         for (auto& [key, pipeline] : pipelines) vk.vkDestroyPipeline(device, pipeline.handle, nullptr);
@@ -209,7 +231,9 @@ LaunchPadState::~LaunchPadState() {
         if (cache) vk.vkDestroyPipelineCache(device, cache, nullptr);
         if (layout) vk.vkDestroyPipelineLayout(device, layout, nullptr);
         if (timeline) vk.vkDestroySemaphore(device, timeline, nullptr);
+        if (copied) vk.vkDestroySemaphore(device, copied, nullptr);
         if (pool) vk.vkDestroyCommandPool(device, pool, nullptr);
+        if (copy_pool) vk.vkDestroyCommandPool(device, copy_pool, nullptr);  // frees its command buffers
         vk.vkDestroyDevice(device, nullptr);
     }
     close_vulkan(vk);

@@ -41,8 +41,8 @@ struct LaunchPadOptions {
     // Prints the compiler's statistics of each kernel; also LAUNCHPAD_PRINT_PIPELINES=1
     bool print_pipelines = false;
     bool check_pointers = false;  // replay() checks recorded pointers; also LAUNCHPAD_CHECK_POINTERS=1
-    // Starts the dispatches of a group last to first, so that a device that runs them one by one exposes a
-    // dependency among them; also LAUNCHPAD_REVERSE_GROUPS=1
+    // Starts the dispatches of a group last to first, and copy_beside() when it is finished, so that a device
+    // that runs everything in order exposes a missing wait; also LAUNCHPAD_REVERSE_GROUPS=1
     bool reverse_groups = false;
     bool timestamps = false;  // measures each dispatch: kernel_times()
     bool in_place = true;     // false, for tests: FragmentShape::in_place is never set
@@ -147,6 +147,13 @@ struct DeviceLost : Error {
 using Ticket = uint64_t;  // stands for everything submitted up to some point
 struct Recording;         // commands recorded once, to be replayed
 
+// Between two GPU-visible addresses.
+struct CopyRange {
+    void* dst;
+    const void* src;
+    size_t bytes;
+};
+
 class LaunchPad {
    public:
     explicit LaunchPad(const LaunchPadOptions& options = {});
@@ -215,6 +222,13 @@ class LaunchPad {
     void begin_background();
     void end_background();
     void finish_background();
+    // Copies that run beside the commands that follow, on the device's copy engines if it has a queue for
+    // them: they take no SMs. They wait for the commands and copies before them. Up to finish_copies(), the
+    // commands that follow must neither write what is copied nor use where it goes; those after it see the
+    // copies. Outside of groups and backgrounds. Each call first finishes the copies of the call before, and
+    // so do commit(), download() and end_recording().
+    void copy_beside(const std::vector<CopyRange>& copies);
+    void finish_copies();
     // Queues commands that later layers may run beside their own (run_deferred). Their operands must stay
     // valid until then. `flops` is their amount of work. commit() and end_recording() run what is left.
     void defer(double flops, std::function<void()> commands);

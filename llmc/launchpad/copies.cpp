@@ -1,0 +1,88 @@
+// LaunchPad's copies beside other commands: on a queue of their own, with a timeline that counts them.
+#include <utility>
+
+#include "llmc/launchpad/internal.h"
+
+// A queue that only transfers knows no other stage.
+static const VkPipelineStageFlags2 COPY = VK_PIPELINE_STAGE_2_TRANSFER_BIT;
+static const Accesses WRITES = {COPY, VK_ACCESS_2_TRANSFER_WRITE_BIT};
+static const Accesses READS_AND_WRITES = {COPY,
+                                          VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT};
+
+static void append(LaunchPadState& s, VkCommandBuffer commands, const std::vector<BufferCopy>& copies) {
+    begin_command_buffer(s, commands);
+    add_barrier(s, commands, WRITES, READS_AND_WRITES);  // wait for the copies submitted before
+    for (const BufferCopy& c : copies) s.vk.vkCmdCopyBuffer(commands, c.src, c.dst, 1, &c.region);
+    add_barrier(s, commands, WRITES, HOST_ACCESSES);
+    VK_CHECK(s.vk.vkEndCommandBuffer(commands));
+}
+
+// Makes the command buffers of completed copies reusable.
+static void retire(LaunchPadState& s) {
+    uint64_t done = 0;
+    VK_CHECK(s.vk.vkGetSemaphoreCounterValue(s.device, s.copied, &done));
+    while (!s.copies_in_flight.empty() && s.copies_in_flight.front().number <= done) {
+        s.idle_copies.push_back(s.copies_in_flight.front().handle);
+        s.copies_in_flight.pop_front();
+    }
+}
+
+void submit_copies(LaunchPadState& s, VkCommandBuffer copies) {
+    submit(s, {.queue = s.copy_queue,
+               .commands = copies,
+               .awaited = s.timeline,
+               .awaited_value = s.last_ticket,
+               .signalled = s.copied,
+               .signalled_value = s.last_copies + 1});
+    s.last_copies++;
+    s.copying = true;
+}
+
+// Submits them behind the open commands, or makes them a part of the recording.
+static void start(LaunchPadState& s, const std::vector<BufferCopy>& copies) {
+    submit_open(s);
+    if (s.idle_copies.empty()) s.idle_copies.push_back(allocate_command_buffer(s, s.copy_pool));
+    const VkCommandBuffer commands = s.idle_copies.back();
+    append(s, commands, copies);
+    if (s.recording) {
+        s.recording->parts.push_back({.copies = commands});
+        s.recording->num_copies++;
+        s.copying = true;
+    } else {
+        submit_copies(s, commands);
+        s.copies_in_flight.push_back({commands, s.last_copies});
+    }
+    s.idle_copies.pop_back();
+    retire(s);
+}
+
+void LaunchPad::copy_beside(const std::vector<CopyRange>& ranges) {
+    LaunchPadState& s = *state;
+    if (s.dry) return;
+    if (s.in_background || s.open_groups) fail("copy_beside: a background or a group is open");
+    finish_copies();
+    std::vector<BufferCopy> copies;
+    for (const auto& [dst, src, bytes] : ranges) {
+        if (!bytes) continue;
+        if (src == s.unreduced.value) reduce_unreduced();
+        const Buffer& to = buffer_at(s, dst, bytes, "copy to");
+        const Buffer& from = buffer_at(s, src, bytes, "copy from");
+        record_pointer(s, dst, bytes);
+        record_pointer(s, src, bytes);
+        copies.push_back({from.buffer, to.buffer, {offset_in(from, src), offset_in(to, dst), bytes}});
+    }
+    if (copies.empty()) return;
+    if (s.options.reverse_groups)
+        s.held_copies = std::move(copies);
+    else
+        start(s, copies);
+}
+
+void LaunchPad::finish_copies() {
+    LaunchPadState& s = *state;
+    if (!s.held_copies.empty()) start(s, std::exchange(s.held_copies, {}));
+    if (!s.copying) return;
+    submit_open(s);  // what was given before need not wait
+    s.awaited_copies = s.recording ? s.recording->num_copies : s.last_copies;
+    s.copying = false;
+}
