@@ -15,20 +15,16 @@ void gpt2_divided_update_and_forward(GPT2<Real>& g, GradientExchange<Real>& exch
     std::vector<Elements> early = layer_weights(c, 0, num_early);
     for (const Elements& e : embeddings(c)) early.push_back(e);
     const std::vector<Elements> late = layer_weights(c, num_early, L);
-    const size_t tensors = ceil_div(late.size(), size_t(LAYER_INTERVALS));  // per interval of the first layer
 
     exchange.receive_early();
     std::vector<Elements> first = biases_and_layernorms(c);
     first.insert(first.end(), early.begin(), early.end());
     gpt2_update(g, first, weight_decay);
-    {
-        // the bus limits the copies, which take few SMs
-        const ConcurrentGroup group(&pad);
-        exchange.publish_weights(early, true);
-        gpt2_update(g, late, weight_decay);
-    }
+    exchange.publish_weights(early);
+    gpt2_update(g, late, weight_decay);
     meet();
-    exchange.receive_weights(early, false);
+    exchange.receive_weights(early);
+    pad.finish_copies();
     encoder_forward<Real>(&pad, {.out = g.encoded,
                                  .inp = g.inputs,
                                  .wte = g.weight(WTE),
@@ -38,15 +34,9 @@ void gpt2_divided_update_and_forward(GPT2<Real>& g, GradientExchange<Real>& exch
                                  .C = c.channels});
     gpt2_forward_layers(g, B, T, Pass::training, [&](int l) {
         if (l == 1 && !late.empty()) meet();
-        pad.finish_background();
-        pad.begin_background();
         if (l == 0)
-            for (size_t i = 0; i < late.size(); i += tensors)
-                exchange.publish_weights(
-                    {late.begin() + i, late.begin() + std::min(i + tensors, late.size())}, true);
-        else if (l + 1 < L)
-            exchange.receive_weights(layer_weights(c, l + 1), true);
-        pad.end_background();
+            exchange.publish_weights(late);
+        else  // finishes the weights of this layer
+            exchange.receive_weights(layer_weights(c, l + 1, std::min(l + 2, L)));
     });
-    pad.finish_background();
 }

@@ -127,8 +127,10 @@ inline std::vector<std::vector<Elements>> split_evenly(const std::vector<Element
 
 // Brings gradients that other processes hold to g.grads.
 struct GradientArrival {
-    std::function<void()> early = nullptr;             // all but the weights of layers 2 and up
-    std::function<void(int layer)> weights = nullptr;  // of one layer; called inside a background
+    std::function<void()> early = nullptr;  // all but the weights of layers 2 and up
+    // Starts to bring the weights' gradients of one layer, and finishes the last call's. There is no such
+    // layer behind the last one.
+    std::function<void(int layer)> weights = nullptr;
 };
 
 // A layer's forward pass has at least so many intervals between barriers. From MANY_ROWS on, one interval is
@@ -161,8 +163,8 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T,
     const int parts = B * T < MANY_ROWS ? LAYER_INTERVALS : 1;
     gpt2_forward_layers(g, B, T, Pass::training, [&](int l) {
         pad.finish_background();
+        if (arrival.weights) arrival.weights(l + 2);
         pad.begin_background();
-        if (arrival.weights && l + 2 < g.config.num_layers) arrival.weights(l + 2);
         for (const auto& part : split_evenly(updated_during_layer(g.config, l), parts))
             gpt2_update(g, part, weight_decay);
         pad.end_background();

@@ -19,6 +19,9 @@
 // such ranks owns one of K pieces of its part: it sums that piece over all nodes and, unless the tensor is
 // divided, sends the sum to the others. Nothing overlaps with these messages.
 //
+// On a GPU, the copies of phases 1 and 3 run beside the passes, on its copy engines if it has them
+// (LaunchPad::copy_beside).
+//
 // Every process ends with identical weights, and the same number of processes gives bit-identical runs. A
 // process overwrites its sums only after a barrier in the next backward pass: all others have read them then.
 #pragma once
@@ -44,7 +47,7 @@ struct GradientExchange {
     // Whether gpt2_divided_update_and_forward() can run.
     bool weights_overlap() const { return on_launchpad && comm.num_nodes == 1; }
 
-    // After the backward pass of a layer: queues what may run beside the layers below it. Before that, the
+    // After the backward pass of a layer: starts what may run beside the layers below it. Before that, the
     // processes meet at the end of one layer; -1: the model has too few.
     void run_in_background(int layer);
     int meeting_layer() const { return g.config.num_layers < 3 ? -1 : (g.config.num_layers - 1) / 3; }
@@ -58,17 +61,17 @@ struct GradientExchange {
     void receive_all();
 
     // ZeRO stage 1: copies this process's part of the updated weights to its row, and the other parts to its
-    // weights. All processes must have met in between; exchange_weights() does all of that for all tensors.
-    void publish_weights(const std::vector<Elements>& all, bool in_background);
-    void receive_weights(const std::vector<Elements>& all, bool in_background);
+    // weights, beside the commands that follow (LaunchPad::copy_beside). All processes must have met in
+    // between; exchange_weights() does all of that for all tensors.
+    void publish_weights(const std::vector<Elements>& all);
+    void receive_weights(const std::vector<Elements>& all);
     void exchange_weights();
 
     // The kernels of all phases, for LaunchPad::dry_run().
     void run_all_kernels();
 
    private:
-    // Elements of a tensor that lie in one piece and are divided among the processes. In the background, each
-    // unit runs beside another command.
+    // Elements of a tensor that lie in one piece and are divided among the processes.
     struct Unit {
         int tensor;
         size_t first, n;
@@ -85,16 +88,20 @@ struct GradientExchange {
         return row(comm.local_rank) + u.offset + range.first;
     }
     Real* gradients_of(const Unit& u) const { return g.grads[u.tensor] + u.first; }
-    // Eight large workgroups have 512 KiB of loads in flight, which keeps a bus of 60 GB/s busy. Copies that
-    // run at the same time share them.
     void import_rows();
-    static int workgroups(bool in_background, size_t num_copies) {
-        return in_background ? std::max(1, 8 / int(num_copies)) : 0;
+    // Copies between rows and gradients or weights. On a launchpad, they run beside the commands that follow.
+    struct Copy {
+        Real* to;
+        const Real* from;
+        size_t n;
+    };
+    void copy(const std::vector<Copy>& copies);
+    void finish_copies() {
+        if (g.pad) g.pad->finish_copies();
     }
-    void copy(Real* to, const Real* from, size_t n, int workgroups);
-    void send(const std::vector<Unit>& units, bool in_background);
-    void receive(const std::vector<Unit>& units, Real* const* tensors, bool in_background);
-    void receive_gradients(const std::vector<Unit>& units, bool in_background);
+    void send(const std::vector<Unit>& units);
+    void receive(const std::vector<Unit>& units, Real* const* tensors);
+    void receive_gradients(const std::vector<Unit>& units);
     void receive_own_pieces();
     void sum_between_nodes();
     void gather_between_nodes(const std::vector<Unit>& units);
@@ -177,68 +184,66 @@ Range GradientExchange<Real>::part(const Unit& u, int local_rank) const {
     return {first, last.first + last.count - first};
 }
 
-// Between rows and gradients or weights.
 template <class Real>
-void GradientExchange<Real>::copy(Real* to, const Real* from, size_t n, int workgroups) {
-    if (!overlaps()) return in_rows(to) ? g.memory.download(to, from, n) : g.memory.upload(to, from, n);
-    gradient_sum(g.pad, GradientSum<Real>{.out = to,
-                                          .inp = from,
-                                          .own = nullptr,
-                                          .n = n,
-                                          .stride = 0,
-                                          .count = 1,
-                                          .own_index = -1,
-                                          .background_workgroups = workgroups});
+void GradientExchange<Real>::copy(const std::vector<Copy>& copies) {
+    std::vector<CopyRange> beside;
+    for (const auto& [to, from, n] : copies)
+        if (on_launchpad)
+            beside.push_back({to, from, n * sizeof(Real)});
+        else if (g.pad)
+            in_rows(to) ? g.memory.download(to, from, n) : g.memory.upload(to, from, n);
+        else
+            gradient_sum_cpu(GradientSum<Real>{
+                .out = to, .inp = from, .own = nullptr, .n = n, .stride = 0, .count = 1, .own_index = -1});
+    if (on_launchpad) g.pad->copy_beside(beside);
 }
 
 template <class Real>
-void GradientExchange<Real>::send(const std::vector<Unit>& units, bool in_background) {
-    const ConcurrentGroup group(in_background ? nullptr : g.pad);
+void GradientExchange<Real>::send(const std::vector<Unit>& units) {
+    std::vector<Copy> copies;
     for (const Unit& u : units) {
-        const ConcurrentGroup unit_group(g.pad);
         const Range own = part(u, comm.local_rank);
         const size_t after = own.first + own.count;
         Real* const to = row(comm.local_rank) + u.offset;
         Real* const from = gradients_of(u);
-        const int groups = workgroups(in_background, own.first && after < u.n ? 2 : 1);
-        if (own.first) copy(to, from, own.first, groups);
-        if (after < u.n) copy(to + after, from + after, u.n - after, groups);
+        if (own.first) copies.push_back({to, from, own.first});
+        if (after < u.n) copies.push_back({to + after, from + after, u.n - after});
     }
+    copy(copies);
 }
 
 template <class Real>
-void GradientExchange<Real>::receive(const std::vector<Unit>& units, Real* const* tensors,
-                                     bool in_background) {
-    const ConcurrentGroup group(in_background ? nullptr : g.pad);
-    for (const Unit& u : units) {
-        const ConcurrentGroup unit_group(g.pad);
+void GradientExchange<Real>::receive(const std::vector<Unit>& units, Real* const* tensors) {
+    std::vector<Copy> copies;
+    for (const Unit& u : units)
         for (int rank = 0; rank < comm.local_size; rank++) {
             const Range theirs = part(u, rank);
             const bool is_there = rank == comm.local_rank && comm.num_nodes == 1;
             if (!is_there && theirs.count)
-                copy(tensors[u.tensor] + u.first + theirs.first, row(rank) + u.offset + theirs.first,
-                     theirs.count, workgroups(in_background, comm.local_size));
+                copies.push_back({tensors[u.tensor] + u.first + theirs.first,
+                                  row(rank) + u.offset + theirs.first, theirs.count});
         }
-    }
+    copy(copies);
 }
 
 template <class Real>
-void GradientExchange<Real>::receive_gradients(const std::vector<Unit>& units, bool in_background) {
+void GradientExchange<Real>::receive_gradients(const std::vector<Unit>& units) {
     std::vector<Unit> published = units;
     std::erase_if(published, [&](const Unit& u) { return g.share.divides(u.tensor); });
-    receive(published, g.grads, in_background);
+    receive(published, g.grads);
 }
 
 // What the update of a divided tensor reads, if the sum comes from several nodes.
 template <class Real>
 void GradientExchange<Real>::receive_own_pieces() {
     if (comm.num_nodes == 1) return;
-    const ConcurrentGroup group(g.pad);
+    std::vector<Copy> copies;
     for (const Unit& u : all_units) {
         const Range own = piece(u, comm.node);
         if (g.share.divides(u.tensor) && own.count)
-            copy(gradients_of(u) + own.first, in_row(u, own), own.count, 0);
+            copies.push_back({gradients_of(u) + own.first, in_row(u, own), own.count});
     }
+    copy(copies);
 }
 
 template <class Real>
@@ -261,8 +266,8 @@ void GradientExchange<Real>::run_in_background(int layer) {
         summed = weights_of(early + (L - early) * done / steps, early + (L - early) * (done + 1) / steps);
     }
     if (g.pad) g.pad->finish_deferred(layer_weights(g.config, layer).size());
+    send(sent);
     if (g.pad) g.pad->begin_background();
-    send(sent, true);
     sum_own_parts(summed, true);
     if (g.pad) g.pad->end_background();
 }
@@ -273,7 +278,8 @@ void GradientExchange<Real>::meet() {
     comm.node_barrier();
 }
 
-// Without access to the rows, the CPU sums this process's part in its row.
+// Without access to the rows, the CPU sums this process's part in its row. In the background, eight large
+// workgroups have 512 KiB of loads in flight, which keeps a bus of 60 GB/s busy.
 template <class Real>
 void GradientExchange<Real>::sum_own_parts(const std::vector<Unit>& units, bool in_background) {
     LaunchPad* const pad = on_launchpad ? g.pad : nullptr;
@@ -296,7 +302,7 @@ void GradientExchange<Real>::sum_own_parts(const std::vector<Unit>& units, bool 
                                             .stride = stride,
                                             .count = comm.local_size,
                                             .own_index = comm.local_rank,
-                                            .background_workgroups = workgroups(in_background, 1)});
+                                            .background_workgroups = in_background ? 8 : 0});
         if (in_place) g.memory.upload(gradients, published, own.count);
     }
 }
@@ -362,8 +368,9 @@ double GradientExchange<Real>::sum_of_squares() {
 template <class Real>
 void GradientExchange<Real>::reduce(float max_norm) {
     const std::vector<Unit> others = other_tensors();
-    send(weights_of(0, overlaps() ? 1 : g.config.num_layers), false);
-    send(others, false);
+    std::vector<Unit> last = weights_of(0, overlaps() ? 1 : g.config.num_layers);
+    last.insert(last.end(), others.begin(), others.end());
+    send(last);
     meet();
     sum_own_parts(weights_of(0, first_summed_early()), false);
     sum_own_parts(others, false);
@@ -388,66 +395,64 @@ void GradientExchange<Real>::reduce(float max_norm) {
                              sums[1]);
     g.memory.upload(g.stats, stats, 3);
     if (overlaps()) return;
-    receive_gradients(all_units, false);
+    receive_gradients(all_units);
     receive_own_pieces();
 }
 
 template <class Real>
 void GradientExchange<Real>::receive_in_background(int layer) {
-    if (overlaps()) receive_gradients(weights_of(layer, layer + 1), true);
+    if (overlaps()) receive_gradients(weights_of(layer, std::min(layer + 1, g.config.num_layers)));
 }
 
 template <class Real>
 void GradientExchange<Real>::receive_early() {
     if (!overlaps()) return;
-    receive_gradients(other_tensors(), false);
-    receive_gradients(weights_of(0, std::min(2, g.config.num_layers)), false);
+    std::vector<Unit> early = other_tensors();
+    for (const Unit& u : weights_of(0, std::min(2, g.config.num_layers))) early.push_back(u);
+    receive_gradients(early);
+    finish_copies();
 }
 
 template <class Real>
 void GradientExchange<Real>::receive_all() {
     if (!overlaps()) return;
-    receive_gradients(all_units, false);
+    receive_gradients(all_units);
     receive_own_pieces();
+    finish_copies();
 }
 
 template <class Real>
-void GradientExchange<Real>::publish_weights(const std::vector<Elements>& all, bool in_background) {
-    const ConcurrentGroup group(g.pad);
-    size_t total = 0;
-    for (const Elements& e : all) total += e.count;
+void GradientExchange<Real>::publish_weights(const std::vector<Elements>& all) {
+    std::vector<Copy> copies;
     for (const Unit& u : units_of(all)) {
         const Range own = piece(u, comm.node);
-        // the embedding has most of the elements: it gets most of the workgroups
-        const int groups = in_background ? std::max(1, int(8 * u.n / total)) : 0;
-        if (own.count) copy(in_row(u, own), g.params[u.tensor] + u.first + own.first, own.count, groups);
+        if (own.count)
+            copies.push_back({in_row(u, own), g.params[u.tensor] + u.first + own.first, own.count});
     }
+    copy(copies);
 }
 
 template <class Real>
-void GradientExchange<Real>::receive_weights(const std::vector<Elements>& all, bool in_background) {
-    receive(units_of(all), g.params, in_background);
+void GradientExchange<Real>::receive_weights(const std::vector<Elements>& all) {
+    receive(units_of(all), g.params);
 }
 
 template <class Real>
 void GradientExchange<Real>::exchange_weights() {
     std::vector<Elements> all = layer_weights(g.config, 0, g.config.num_layers);
     for (const Elements& e : embeddings(g.config)) all.push_back(e);
-    publish_weights(all, false);
+    publish_weights(all);
     if (g.pad) g.pad->commit(true);
     if (comm.num_nodes > 1) gather_between_nodes(units_of(all));
     comm.node_barrier();
-    receive_weights(all, false);
+    receive_weights(all);
+    finish_copies();
 }
 
 template <class Real>
 void GradientExchange<Real>::run_all_kernels() {
     if (!g.pad || !on_launchpad) return;
-    send(all_units, true);
-    send(all_units, false);
     sum_own_parts(all_units, false);
     sum_own_parts(all_units, true);
-    receive(all_units, g.grads, true);
-    receive(all_units, g.grads, false);
     global_norm<Real>(g.pad, {.norm_and_scale = g.stats + 1, .gradients = own_parts, .max_norm = 0});
 }
