@@ -1,6 +1,5 @@
-// The sum of the gradients of several processes, which usually lie in host memory, by as few
-// workgroups as keep the bus busy, so that the other SMs can run other kernels meanwhile. Each invocation has
-// IN_FLIGHT loads on their way at a time.
+// The sum of the gradients of several processes, which may lie in host memory: each invocation has IN_FLIGHT
+// loads on their way at a time.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"

@@ -85,8 +85,7 @@ TYPED_TEST(GradientSumTest, GpuIsBitIdentical) {
                  .n = s.n,
                  .stride = s.n,
                  .count = 1,
-                 .own_index = -1,
-                 .background_workgroups = 8};
+                 .own_index = -1};
             version.launch(pad, p, block_size);
             EXPECT_EQ(out.values(), c.sum) << s.n << " elements, copied";
             EXPECT_EQ(copy.values(), c.sum) << s.n << " elements, copied twice";

@@ -58,16 +58,13 @@ static void gradient_sum1(LaunchPad& pad, const GradientSum<Real>& p, int block_
 
 template <class Real>
 static void gradient_sum2(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
-    const int largest = int(std::min(1024u, pad.limits().max_block));
-    const int workgroups = p.background_workgroups;
-    launch(pad, p,
-           {"gradient_sum2", workgroups ? largest : block_size, workgroups ? uint64_t(workgroups) : 1024});
+    launch(pad, p, {"gradient_sum2", block_size, 1024});
 }
 
 template <class Real>
 std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions() {
     return {{"gradient_sum1", "one invocation per 16 bytes", gradient_sum1<Real>, {256, 64, 128, 512}},
-            {"gradient_sum2", "loops, for few workgroups", gradient_sum2<Real>, {256, 64, 128, 512}}};
+            {"gradient_sum2", "at most 1024 workgroups, in loops", gradient_sum2<Real>, {256, 64, 128, 512}}};
 }
 
 template <class Real>

@@ -12,9 +12,6 @@ struct GradientSum {
     const Real* own;  // (n) takes the place of row own_index: this process's gradients, in its own memory
     size_t n, stride;
     int count, own_index;  // own_index may be -1: all rows are read from inp
-    // Run beside other kernels: so many workgroups, of the largest size. Few of them take few SMs and reach
-    // at most the speed of a bus. 0: the whole device.
-    int background_workgroups = 0;
 };
 
 // pad: the device to run on; null: the CPU.

@@ -19,8 +19,10 @@
 // such ranks owns one of K pieces of its part: it sums that piece over all nodes and, unless the tensor is
 // divided, sends the sum to the others. Nothing overlaps with these messages.
 //
-// On a GPU, the copies of phases 1 and 3 run beside the passes, on its copy engines if it has them
-// (LaunchPad::copy_beside).
+// On a GPU, all that runs beside the passes is copied by LaunchPad::copy_beside(), on its copy engines if it
+// has them. What is summed then comes to memory of the device first, and leaves from there: a kernel that
+// reads the rows itself would take SMs for as long as the bus takes. Only the sums that nothing hides are
+// such kernels.
 //
 // Every process ends with identical weights, and the same number of processes gives bit-identical runs. A
 // process overwrites its sums only after a barrier in the next backward pass: all others have read them then.
@@ -50,7 +52,7 @@ struct GradientExchange {
     // After the backward pass of a layer: starts what may run beside the layers below it. Before that, the
     // processes meet at the end of one layer; -1: the model has too few.
     void run_in_background(int layer);
-    int meeting_layer() const { return g.config.num_layers < 3 ? -1 : (g.config.num_layers - 1) / 3; }
+    int meeting_layer() const { return g.config.num_layers < 4 ? -1 : (g.config.num_layers - 1) / 3; }
     void meet();  // waits for the GPU, then for the other processes
     // After the backward pass: does the rest of phases 1 and 2. g.stats[0] becomes the sum of the losses, [1]
     // and [2] the norm and the clip factor, as gpt2_gradient_norm() computes them.
@@ -89,24 +91,40 @@ struct GradientExchange {
     }
     Real* gradients_of(const Unit& u) const { return g.grads[u.tensor] + u.first; }
     void import_rows();
-    // Copies between rows and gradients or weights. On a launchpad, they run beside the commands that follow.
+    // Copies between rows and memory of the device. On a launchpad, they run beside the commands that follow.
     struct Copy {
         Real* to;
         const Real* from;
         size_t n;
     };
-    void copy(const std::vector<Copy>& copies);
+    using Copies = std::vector<Copy>;
+    void copy(const Copies& copies);
     void finish_copies() {
         if (g.pad) g.pad->finish_copies();
     }
-    void send(const std::vector<Unit>& units);
+    void add_sends(Copies& copies, const std::vector<Unit>& units) const;
+    // This process's part of a unit, and the other processes' gradients of it, which have come to the device:
+    // a row for each process of the node.
+    struct Fetched {
+        Unit unit;
+        Range own;
+        Real* rows;
+        size_t stride;
+    };
+    std::vector<Fetched> fetched_of(const std::vector<Unit>& units) const;
+    size_t fetched_stride(const Unit& u) const { return ceil_div(part(u, comm.local_rank).count, 64) * 64; }
+    void add_fetches(Copies& copies, const std::vector<Unit>& units) const;
+    void sum_fetched(const std::vector<Unit>& units);
+    void add_publications(Copies& copies, const std::vector<Unit>& units) const;
+    bool publishes(const Unit& u) const { return comm.num_nodes > 1 || !g.share.divides(u.tensor); }
+    std::vector<Unit> summed_beside(int layer) const;
     void receive(const std::vector<Unit>& units, Real* const* tensors);
     void receive_gradients(const std::vector<Unit>& units);
     void receive_own_pieces();
     void sum_between_nodes();
     void gather_between_nodes(const std::vector<Unit>& units);
     double sum_of_squares();
-    void sum_own_parts(const std::vector<Unit>& units, bool in_background);
+    void sum_own_parts(const std::vector<Unit>& units);
     std::vector<Unit> weights_of(int first_layer, int end_layer) const {
         return units_of(layer_weights(g.config, first_layer, end_layer));
     }
@@ -124,6 +142,7 @@ struct GradientExchange {
     size_t stride = 0;                      // elements of a row
     Real* rows = nullptr;                   // (local_size, stride), shared
     bool on_launchpad = false;              // the launchpad reads and writes the rows
+    Real* fetched = nullptr;                // on the device: the rows of Fetched
     std::vector<Unit> all_units;
     std::vector<GradientSlice<Real>>
         own_parts;               // to compute the norm: of the gradients, or pieces in the row
@@ -161,6 +180,13 @@ void GradientExchange<Real>::import_rows() {
     int64_t without = g.pad && !on_launchpad;
     comm.all_reduce_max(&without, 1);
     if (without && std::exchange(on_launchpad, false)) g.pad->unregister_buffer(rows);
+    size_t most = 0;
+    for (int layer = 1; on_launchpad && layer <= meeting_layer(); layer++) {
+        size_t n = 0;
+        for (const Unit& u : summed_beside(layer)) n += comm.local_size * fetched_stride(u);
+        most = std::max(most, n);
+    }
+    if (most) fetched = g.memory.template allocate<Real>(most, "gradients of other processes");
 }
 
 template <class Real>
@@ -185,7 +211,7 @@ Range GradientExchange<Real>::part(const Unit& u, int local_rank) const {
 }
 
 template <class Real>
-void GradientExchange<Real>::copy(const std::vector<Copy>& copies) {
+void GradientExchange<Real>::copy(const Copies& copies) {
     std::vector<CopyRange> beside;
     for (const auto& [to, from, n] : copies)
         if (on_launchpad)
@@ -199,8 +225,7 @@ void GradientExchange<Real>::copy(const std::vector<Copy>& copies) {
 }
 
 template <class Real>
-void GradientExchange<Real>::send(const std::vector<Unit>& units) {
-    std::vector<Copy> copies;
+void GradientExchange<Real>::add_sends(Copies& copies, const std::vector<Unit>& units) const {
     for (const Unit& u : units) {
         const Range own = part(u, comm.local_rank);
         const size_t after = own.first + own.count;
@@ -209,12 +234,60 @@ void GradientExchange<Real>::send(const std::vector<Unit>& units) {
         if (own.first) copies.push_back({to, from, own.first});
         if (after < u.n) copies.push_back({to + after, from + after, u.n - after});
     }
-    copy(copies);
+}
+
+template <class Real>
+std::vector<typename GradientExchange<Real>::Fetched> GradientExchange<Real>::fetched_of(
+    const std::vector<Unit>& units) const {
+    std::vector<Fetched> all;
+    Real* at = fetched;
+    for (const Unit& u : units) {
+        const Range own = part(u, comm.local_rank);
+        all.push_back({.unit = u, .own = own, .rows = at, .stride = fetched_stride(u)});
+        at += comm.local_size * fetched_stride(u);
+    }
+    return all;
+}
+
+template <class Real>
+void GradientExchange<Real>::add_fetches(Copies& copies, const std::vector<Unit>& units) const {
+    for (const Fetched& f : fetched_of(units))
+        for (int rank = 0; rank < comm.local_size; rank++)
+            if (rank != comm.local_rank && f.own.count)
+                copies.push_back(
+                    {f.rows + rank * f.stride, row(rank) + f.unit.offset + f.own.first, f.own.count});
+}
+
+// After all copies.
+template <class Real>
+void GradientExchange<Real>::sum_fetched(const std::vector<Unit>& units) {
+    if (units.empty()) return;
+    finish_copies();
+    const ConcurrentGroup group(g.pad);
+    for (const Fetched& f : fetched_of(units)) {
+        Real* const gradients = gradients_of(f.unit) + f.own.first;
+        gradient_sum(g.pad, GradientSum<Real>{.out = gradients,
+                                              .inp = f.rows,
+                                              .own = gradients,
+                                              .n = f.own.count,
+                                              .stride = f.stride,
+                                              .count = comm.local_size,
+                                              .own_index = comm.local_rank});
+    }
+}
+
+template <class Real>
+void GradientExchange<Real>::add_publications(Copies& copies, const std::vector<Unit>& units) const {
+    for (const Unit& u : units) {
+        const Range own = part(u, comm.local_rank);
+        if (publishes(u) && own.count)
+            copies.push_back({in_row(u, own), gradients_of(u) + own.first, own.count});
+    }
 }
 
 template <class Real>
 void GradientExchange<Real>::receive(const std::vector<Unit>& units, Real* const* tensors) {
-    std::vector<Copy> copies;
+    Copies copies;
     for (const Unit& u : units)
         for (int rank = 0; rank < comm.local_size; rank++) {
             const Range theirs = part(u, rank);
@@ -237,7 +310,7 @@ void GradientExchange<Real>::receive_gradients(const std::vector<Unit>& units) {
 template <class Real>
 void GradientExchange<Real>::receive_own_pieces() {
     if (comm.num_nodes == 1) return;
-    std::vector<Copy> copies;
+    Copies copies;
     for (const Unit& u : all_units) {
         const Range own = piece(u, comm.node);
         if (g.share.divides(u.tensor) && own.count)
@@ -253,23 +326,31 @@ std::vector<typename GradientExchange<Real>::Unit> GradientExchange<Real>::other
     return units;
 }
 
+// Between the meeting and layer 0, the gradients sent before it, the same number beside each layer.
+template <class Real>
+std::vector<typename GradientExchange<Real>::Unit> GradientExchange<Real>::summed_beside(int layer) const {
+    const int L = g.config.num_layers, early = first_summed_early();
+    const int steps = meeting_layer(), done = meeting_layer() - layer;
+    if (layer < 1 || layer > meeting_layer()) return {};
+    return weights_of(early + (L - early) * done / steps, early + (L - early) * (done + 1) / steps);
+}
+
 // Sends the weight gradients of the layer above, which are not deferred any more. From the meeting on, sums
-// the gradients sent before it, the same number beside each layer.
+// gradients: on a launchpad, those that arrived during this layer, while the next ones start.
 template <class Real>
 void GradientExchange<Real>::run_in_background(int layer) {
     if (!overlaps()) return;
-    const int L = g.config.num_layers, early = first_summed_early();
-    const std::vector<Unit> sent = weights_of(layer + 1, std::min(layer + 2, L));
-    std::vector<Unit> summed;
-    if (layer <= meeting_layer()) {
-        const int steps = meeting_layer() + 1, done = meeting_layer() - layer;
-        summed = weights_of(early + (L - early) * done / steps, early + (L - early) * (done + 1) / steps);
-    }
     if (g.pad) g.pad->finish_deferred(layer_weights(g.config, layer).size());
-    send(sent);
-    if (g.pad) g.pad->begin_background();
-    sum_own_parts(summed, true);
-    if (g.pad) g.pad->end_background();
+    Copies copies;
+    add_sends(copies, weights_of(layer + 1, std::min(layer + 2, g.config.num_layers)));
+    if (g.pad) {
+        const std::vector<Unit> arrived = summed_beside(layer + 1);
+        sum_fetched(arrived);
+        add_publications(copies, arrived);
+        add_fetches(copies, summed_beside(layer));
+    }
+    copy(copies);
+    if (!g.pad) sum_own_parts(summed_beside(layer));
 }
 
 template <class Real>
@@ -278,16 +359,12 @@ void GradientExchange<Real>::meet() {
     comm.node_barrier();
 }
 
-// Without access to the rows, the CPU sums this process's part in its row. In the background, eight large
-// workgroups have 512 KiB of loads in flight, which keeps a bus of 60 GB/s busy.
+// Without access to the rows, the CPU sums this process's part in its row.
 template <class Real>
-void GradientExchange<Real>::sum_own_parts(const std::vector<Unit>& units, bool in_background) {
+void GradientExchange<Real>::sum_own_parts(const std::vector<Unit>& units) {
     LaunchPad* const pad = on_launchpad ? g.pad : nullptr;
     const bool in_place = !overlaps();
-    const auto publishes = [&](const Unit& u) {
-        return !in_place && (comm.num_nodes > 1 || !g.share.divides(u.tensor));
-    };
-    const ConcurrentGroup group(in_background ? nullptr : pad);
+    const ConcurrentGroup group(pad);
     for (const Unit& u : units) {
         const Range own = part(u, comm.local_rank);
         const size_t offset = u.offset + own.first;
@@ -295,14 +372,13 @@ void GradientExchange<Real>::sum_own_parts(const std::vector<Unit>& units, bool 
         Real* const gradients = gradients_of(u) + own.first;
         if (in_place) g.memory.download(published, gradients, own.count);
         gradient_sum(pad, GradientSum<Real>{.out = in_place ? published : gradients,
-                                            .copy = publishes(u) ? published : nullptr,
+                                            .copy = !in_place && publishes(u) ? published : nullptr,
                                             .inp = rows + offset,
                                             .own = in_place ? published : gradients,
                                             .n = own.count,
                                             .stride = stride,
                                             .count = comm.local_size,
-                                            .own_index = comm.local_rank,
-                                            .background_workgroups = in_background ? 8 : 0});
+                                            .own_index = comm.local_rank});
         if (in_place) g.memory.upload(gradients, published, own.count);
     }
 }
@@ -368,12 +444,13 @@ double GradientExchange<Real>::sum_of_squares() {
 template <class Real>
 void GradientExchange<Real>::reduce(float max_norm) {
     const std::vector<Unit> others = other_tensors();
-    std::vector<Unit> last = weights_of(0, overlaps() ? 1 : g.config.num_layers);
-    last.insert(last.end(), others.begin(), others.end());
-    send(last);
+    Copies copies;
+    add_sends(copies, weights_of(0, overlaps() ? 1 : g.config.num_layers));
+    add_sends(copies, others);
+    copy(copies);
     meet();
-    sum_own_parts(weights_of(0, first_summed_early()), false);
-    sum_own_parts(others, false);
+    sum_own_parts(weights_of(0, first_summed_early()));
+    sum_own_parts(others);
     if (comm.num_nodes > 1) {
         if (g.pad) g.pad->commit(true);
         sum_between_nodes();
@@ -423,7 +500,7 @@ void GradientExchange<Real>::receive_all() {
 
 template <class Real>
 void GradientExchange<Real>::publish_weights(const std::vector<Elements>& all) {
-    std::vector<Copy> copies;
+    Copies copies;
     for (const Unit& u : units_of(all)) {
         const Range own = piece(u, comm.node);
         if (own.count)
@@ -452,7 +529,7 @@ void GradientExchange<Real>::exchange_weights() {
 template <class Real>
 void GradientExchange<Real>::run_all_kernels() {
     if (!g.pad || !on_launchpad) return;
-    sum_own_parts(all_units, false);
-    sum_own_parts(all_units, true);
+    sum_own_parts(all_units);
+    for (int layer = 1; layer <= meeting_layer(); layer++) sum_fetched(summed_beside(layer));
     global_norm<Real>(g.pad, {.norm_and_scale = g.stats + 1, .gradients = own_parts, .max_norm = 0});
 }
