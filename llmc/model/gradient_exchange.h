@@ -7,8 +7,8 @@
 //   1. During the last backward pass, each process copies the parts that others own to its row, layer by
 //      layer (send).
 //   2. It sums the parts that it owns over all rows, in the order of ranks, and publishes the sums in its
-//      row. The processes meet twice. Layers whose gradients are there after two thirds of the backward pass
-//      are summed during the rest of it, all others after it. The norm follows from all owners' sums of
+//      row. The processes meet twice. Layers whose gradients are there after five sixths of the backward
+//      pass are summed during the rest of it, all others after it. The norm follows from all owners' sums of
 //      squares.
 //   3. During the next forward pass, it copies the others' sums to its gradients, before the update that
 //      needs them (receive).
@@ -50,9 +50,9 @@ struct GradientExchange {
     bool weights_overlap() const { return on_launchpad && comm.num_nodes == 1; }
 
     // After the backward pass of a layer: starts what may run beside the layers below it. Before that, the
-    // processes meet at the end of one layer; -1: the model has too few.
+    // processes meet at the end of one layer, after some five sixths of the pass; -1: the model has too few.
     void run_in_background(int layer);
-    int meeting_layer() const { return g.config.num_layers < 4 ? -1 : (g.config.num_layers - 1) / 3; }
+    int meeting_layer() const { return g.config.num_layers < 4 ? -1 : std::max(1, g.config.num_layers / 6); }
     void meet();  // waits for the GPU, then for the other processes
     // After the backward pass: does the rest of phases 1 and 2. g.stats[0] becomes the sum of the losses, [1]
     // and [2] the norm and the clip factor, as gpt2_gradient_norm() computes them.
@@ -63,10 +63,9 @@ struct GradientExchange {
     void receive_all();
 
     // ZeRO stage 1: copies this process's part of the updated weights to its row, and the other parts to its
-    // weights, beside the commands that follow (LaunchPad::copy_beside). All processes must have met in
-    // between; exchange_weights() does all of that for all tensors.
-    void publish_weights(const std::vector<Elements>& all);
-    void receive_weights(const std::vector<Elements>& all);
+    // weights, beside the commands that follow (LaunchPad::copy_beside). All processes must have met between
+    // the publication of a tensor and its reception; exchange_weights() does all of that for all tensors.
+    void copy_weights(const std::vector<Elements>& published, const std::vector<Elements>& received);
     void exchange_weights();
 
     // The kernels of all phases, for LaunchPad::dry_run().
@@ -118,7 +117,7 @@ struct GradientExchange {
     void add_publications(Copies& copies, const std::vector<Unit>& units) const;
     bool publishes(const Unit& u) const { return comm.num_nodes > 1 || !g.share.divides(u.tensor); }
     std::vector<Unit> summed_beside(int layer) const;
-    void receive(const std::vector<Unit>& units, Real* const* tensors);
+    void add_receptions(Copies& copies, const std::vector<Unit>& units, Real* const* tensors) const;
     void receive_gradients(const std::vector<Unit>& units);
     void receive_own_pieces();
     void sum_between_nodes();
@@ -286,8 +285,8 @@ void GradientExchange<Real>::add_publications(Copies& copies, const std::vector<
 }
 
 template <class Real>
-void GradientExchange<Real>::receive(const std::vector<Unit>& units, Real* const* tensors) {
-    Copies copies;
+void GradientExchange<Real>::add_receptions(Copies& copies, const std::vector<Unit>& units,
+                                            Real* const* tensors) const {
     for (const Unit& u : units)
         for (int rank = 0; rank < comm.local_size; rank++) {
             const Range theirs = part(u, rank);
@@ -296,14 +295,15 @@ void GradientExchange<Real>::receive(const std::vector<Unit>& units, Real* const
                 copies.push_back({tensors[u.tensor] + u.first + theirs.first,
                                   row(rank) + u.offset + theirs.first, theirs.count});
         }
-    copy(copies);
 }
 
 template <class Real>
 void GradientExchange<Real>::receive_gradients(const std::vector<Unit>& units) {
     std::vector<Unit> published = units;
     std::erase_if(published, [&](const Unit& u) { return g.share.divides(u.tensor); });
-    receive(published, g.grads);
+    Copies copies;
+    add_receptions(copies, published, g.grads);
+    copy(copies);
 }
 
 // What the update of a divided tensor reads, if the sum comes from several nodes.
@@ -499,30 +499,27 @@ void GradientExchange<Real>::receive_all() {
 }
 
 template <class Real>
-void GradientExchange<Real>::publish_weights(const std::vector<Elements>& all) {
+void GradientExchange<Real>::copy_weights(const std::vector<Elements>& published,
+                                          const std::vector<Elements>& received) {
     Copies copies;
-    for (const Unit& u : units_of(all)) {
+    for (const Unit& u : units_of(published)) {
         const Range own = piece(u, comm.node);
         if (own.count)
             copies.push_back({in_row(u, own), g.params[u.tensor] + u.first + own.first, own.count});
     }
+    add_receptions(copies, units_of(received), g.params);
     copy(copies);
-}
-
-template <class Real>
-void GradientExchange<Real>::receive_weights(const std::vector<Elements>& all) {
-    receive(units_of(all), g.params);
 }
 
 template <class Real>
 void GradientExchange<Real>::exchange_weights() {
     std::vector<Elements> all = layer_weights(g.config, 0, g.config.num_layers);
     for (const Elements& e : embeddings(g.config)) all.push_back(e);
-    publish_weights(all);
+    copy_weights(all, {});
     if (g.pad) g.pad->commit(true);
     if (comm.num_nodes > 1) gather_between_nodes(units_of(all));
     comm.node_barrier();
-    receive_weights(all);
+    copy_weights({}, all);
     finish_copies();
 }
 
