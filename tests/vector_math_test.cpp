@@ -1,4 +1,5 @@
-// exp_fast() against std::exp() in double: its error, the ends of its range, and NaN; and its vector version.
+// exp_fast() and exp2_fast() against double precision: error, ends of the range, and NaN; and the vector
+// version of exp_fast().
 #include "llmc/cpu/vector_math.h"
 
 #include <gtest/gtest.h>
@@ -28,6 +29,28 @@ TEST(ExpFast, IsZeroFarBelow) {
 }
 
 TEST(ExpFast, KeepsNan) { EXPECT_TRUE(std::isnan(exp_fast(std::numeric_limits<float>::quiet_NaN()))); }
+
+TEST(Exp2Fast, IsWithinTwoUnitsInTheLastPlace) {
+    double worst = 0;
+    for (float x = -126; x < 127; x += 1.0f / 1024 + 1e-5f) {
+        const double exact = std::exp2(double(x)), unit = std::ldexp(1.0, std::ilogb(exact) - 23);
+        worst = std::max(worst, std::abs(double(exp2_fast(x)) - exact) / unit);
+    }
+    EXPECT_LE(worst, 2);
+    for (int n = -126; n < 127; n++) EXPECT_EQ(exp2_fast(float(n)), std::ldexp(1.0f, n));
+}
+
+TEST(Exp2Fast, IsZeroFarBelow) {
+    for (float x : {-126.001f, -150.0f, -1e9f, -3e38f, -std::numeric_limits<float>::infinity()})
+        EXPECT_EQ(exp2_fast(x), 0) << x;
+    EXPECT_GT(exp2_fast(-126), 0);
+}
+
+// Whatever the bits behind the first one of its mantissa.
+TEST(Exp2Fast, KeepsNan) {
+    for (uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0xffc00001u, 0x7fc001ffu})
+        EXPECT_TRUE(std::isnan(exp2_fast(std::bit_cast<float>(bits)))) << bits;
+}
 
 // exp_fast of all xs, one by one and by vectors.
 template <class Vector>

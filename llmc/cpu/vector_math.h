@@ -1,5 +1,5 @@
-// The exponential function of the CPU versions, and their scaled stores. exp_fast() is a plain expression, so
-// loops around it vectorize; loops around std::exp do not with every compiler.
+// The exponential functions of the CPU versions, and their scaled stores. exp_fast() and exp2_fast() are
+// plain expressions, so loops around them vectorize; loops around std::exp do not with every compiler.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -32,6 +32,19 @@ SIMD_INLINE float exp_fast(float x) {
     const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);
     const uint32_t keep = -uint32_t(!(x < -87.0f));  // all ones or zero; a branch would prevent vectorization
     return std::bit_cast<float>(std::bit_cast<uint32_t>(p * power) & keep);
+}
+
+// 2^x for x < 127, within 2 units in the last place. Below -126, where the result would not be a normal
+// float, it returns 0. NaN gives NaN. Computes 2^n 2^r with n = round(x), by a minimax polynomial of 2^r; it
+// takes fewer operations than exp_fast() and has a shorter chain of dependent ones.
+SIMD_INLINE float exp2_fast(float x) {
+    const float shifted = x + 12582912.0f;  // 1.5 * 2^23: the low bits of `shifted` hold n
+    const float r = x - (shifted - 12582912.0f), rr = r * r;
+    float p = 1.53458120e-4f * rr + (1.33999312e-3f * r + 9.61848896e-3f);
+    p = p * rr + (5.55032878e-2f * r + 0.240226469f);
+    p = p * rr + (0.693147206f * r + 1.0f);
+    const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(p * power) & -uint32_t(!(x < -126.0f)));
 }
 
 // x = exp_fast(x) for a vector of floats, with the same results. It does not return the vector, because how
