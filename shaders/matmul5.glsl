@@ -11,67 +11,22 @@
 // (sliced-K). If there are so few tiles that each has an SM to itself, twice the number of subgroups hides
 // more latency.
 //
-// The including file gives the operand layouts. A_M_MAJOR: a is (K, M), contiguous along M; otherwise it is
-// (M, K), contiguous along K. B_N_MAJOR: b is (K, N), contiguous along N; otherwise it is (N, K),
-// contiguous along K. A contiguous dimension is a multiple of 8.
+// The including file gives the operand layouts, see matmul_operands.glsl.
 #include "matmul_tile.glsl"
+
+#define PREFETCHED uvec4
+#define LOAD_CHUNK(from, i) Reals8(from).x[i]
+#define PERMUTES_LINES
+#include "matmul_operands.glsl"
 
 layout(constant_id = 9) const uint EARLY_STEPS = 1;  // steps of FK that run before shared memory is refilled
 
 // Operands in shared memory: lines of 16-byte chunks of 8 elements, in the order of global memory. Each
 // line is padded by one chunk to an odd number, which spreads the rows of a fragment over the banks.
-const uint A_LINES = A_M_MAJOR ? TILE_K : TILE_M, A_CHUNKS = (A_M_MAJOR ? TILE_M : TILE_K) / 8;
-const uint B_LINES = B_N_MAJOR ? TILE_K : TILE_N, B_CHUNKS = (B_N_MAJOR ? TILE_N : TILE_K) / 8;
 const uint A_STRIDE = A_CHUNKS + 1, B_STRIDE = B_CHUNKS + 1;
 const uint A_SIZE = A_LINES * A_STRIDE, OPERANDS_SIZE = A_SIZE + B_LINES * B_STRIDE;
-const uint A_LINES_PER_LOAD = BLOCK / A_CHUNKS, B_LINES_PER_LOAD = BLOCK / B_CHUNKS;  // of the workgroup
-const uint A_LOADS = A_LINES / A_LINES_PER_LOAD, B_LOADS = B_LINES / B_LINES_PER_LOAD;
-const uint A_ADVANCE = TILE_K * (A_M_MAJOR ? M : 1) * REAL_BYTES;  // from one iteration to the next
-const uint B_ADVANCE = TILE_K * (B_N_MAJOR ? N : 1) * REAL_BYTES;
-const uint A_LAYOUT = A_M_MAJOR ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
-const uint B_LAYOUT = B_N_MAJOR ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
 
 #include "matmul_epilogue.glsl"
-
-uvec4 prefetched_a[A_LOADS], prefetched_b[B_LOADS];
-
-// The line that invocation i loads, among `at_once`, permuted to avoid bank conflicts if a line has 64 or 32
-// bytes: eight invocations that store to shared memory together then take lines that are 4 or 2 apart.
-uint permuted_line(uint i, uint chunks, uint at_once) {
-    if (at_once % 8 != 0) return i;
-    return chunks == 4   ? (i & ~7u) | (i & 1u) << 2 | (i & 7u) >> 1
-           : chunks == 2 ? (i & ~7u) | (i & 3u) << 1 | (i & 7u) >> 2
-                         : i;
-}
-// Line and chunk of this invocation's first load of each operand.
-uvec2 first_load_a() {
-    return uvec2(permuted_line(gl_LocalInvocationID.x / A_CHUNKS, A_CHUNKS, A_LINES_PER_LOAD),
-                 gl_LocalInvocationID.x % A_CHUNKS);
-}
-uvec2 first_load_b() {
-    return uvec2(permuted_line(gl_LocalInvocationID.x / B_CHUNKS, B_CHUNKS, B_LINES_PER_LOAD),
-                 gl_LocalInvocationID.x % B_CHUNKS);
-}
-
-// Prefetches the operands of the iteration at k into registers. a and b are the addresses of this
-// invocation's first loads; its other loads are at constant distances. Elements outside the operands are
-// zero.
-void prefetch(uint64_t a, uint64_t b, Position p, uint k) {
-    [[unroll]] for (uint i = 0; i < A_LOADS; i++) {
-        const uint line = first_load_a().x + i * A_LINES_PER_LOAD, chunk = first_load_a().y;
-        const bool inside = A_M_MAJOR ? k + line < p.k_end && p.m / 8 + chunk < M / 8
-                                      : p.m + line < M && k / 8 + chunk < K / 8;
-        prefetched_a[i] =
-            !GUARDED || inside ? Reals8(a).x[i * A_LINES_PER_LOAD * (A_M_MAJOR ? M : K) / 8] : uvec4(0);
-    }
-    [[unroll]] for (uint i = 0; i < B_LOADS; i++) {
-        const uint line = first_load_b().x + i * B_LINES_PER_LOAD, chunk = first_load_b().y;
-        const bool inside = B_N_MAJOR ? k + line < p.k_end && p.n / 8 + chunk < N / 8
-                                      : p.n + line < N && k / 8 + chunk < K / 8;
-        prefetched_b[i] =
-            !GUARDED || inside ? Reals8(b).x[i * B_LINES_PER_LOAD * (B_N_MAJOR ? N : K) / 8] : uvec4(0);
-    }
-}
 
 void store_to_shared() {
     const uint a_at = first_load_a().x * A_STRIDE + first_load_a().y;

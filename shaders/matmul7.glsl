@@ -9,58 +9,22 @@
 // Intelligence Datatype For Higher-Precision Computations", 2019.
 //
 // Operands pass through shared memory as in matmul5.glsl, and are split into pieces as they are stored there.
-// The including file gives the operand layouts. A_M_MAJOR: a is (K, M), contiguous along M; otherwise it is
-// (M, K), contiguous along K. B_N_MAJOR: b is (K, N), contiguous along N; otherwise it is (N, K),
-// contiguous along K. A contiguous dimension is a multiple of 8.
+// The including file gives the operand layouts, see matmul_operands.glsl.
 #include "matmul_tile.glsl"
+
+#define PREFETCHED mat2x4
+#define LOAD_CHUNK(from, i) load8(Reals(from), i)
+#include "matmul_operands.glsl"
 
 const uint PIECES = 3;
 
 // Operands in shared memory: lines of 16-byte chunks of 8 pieces, in the order of global memory. A line has
 // all first pieces of its elements, then all second, then all third ones. It is padded by one chunk to an odd
 // number, which spreads the rows of a fragment over the banks.
-const uint A_LINES = A_M_MAJOR ? TILE_K : TILE_M, A_CHUNKS = (A_M_MAJOR ? TILE_M : TILE_K) / 8;
-const uint B_LINES = B_N_MAJOR ? TILE_K : TILE_N, B_CHUNKS = (B_N_MAJOR ? TILE_N : TILE_K) / 8;
 const uint A_STRIDE = PIECES * A_CHUNKS + 1, B_STRIDE = PIECES * B_CHUNKS + 1;
 const uint A_SIZE = A_LINES * A_STRIDE, OPERANDS_SIZE = A_SIZE + B_LINES * B_STRIDE;
-const uint A_LINES_PER_LOAD = BLOCK / A_CHUNKS, B_LINES_PER_LOAD = BLOCK / B_CHUNKS;  // of the workgroup
-const uint A_LOADS = A_LINES / A_LINES_PER_LOAD, B_LOADS = B_LINES / B_LINES_PER_LOAD;
-const uint A_ADVANCE = TILE_K * (A_M_MAJOR ? M : 1) * REAL_BYTES;  // from one iteration to the next
-const uint B_ADVANCE = TILE_K * (B_N_MAJOR ? N : 1) * REAL_BYTES;
-const uint A_LAYOUT = A_M_MAJOR ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
-const uint B_LAYOUT = B_N_MAJOR ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
 
 #include "matmul_epilogue.glsl"
-
-mat2x4 prefetched_a[A_LOADS], prefetched_b[B_LOADS];
-
-// Line and chunk of this invocation's first load of each operand.
-uvec2 first_load_a() {
-    return uvec2(gl_LocalInvocationID.x / A_CHUNKS, gl_LocalInvocationID.x % A_CHUNKS);
-}
-uvec2 first_load_b() {
-    return uvec2(gl_LocalInvocationID.x / B_CHUNKS, gl_LocalInvocationID.x % B_CHUNKS);
-}
-
-// Prefetches the operands of the iteration at k into registers. a and b are the addresses of this
-// invocation's first loads; its other loads are at constant distances. Elements outside the operands are
-// zero.
-void prefetch(uint64_t a, uint64_t b, Position p, uint k) {
-    [[unroll]] for (uint i = 0; i < A_LOADS; i++) {
-        const uint line = first_load_a().x + i * A_LINES_PER_LOAD, chunk = first_load_a().y;
-        const bool inside = A_M_MAJOR ? k + line < p.k_end && p.m / 8 + chunk < M / 8
-                                      : p.m + line < M && k / 8 + chunk < K / 8;
-        prefetched_a[i] = !GUARDED || inside ? load8(Reals(a), i * A_LINES_PER_LOAD * (A_M_MAJOR ? M : K) / 8)
-                                             : mat2x4(0);
-    }
-    [[unroll]] for (uint i = 0; i < B_LOADS; i++) {
-        const uint line = first_load_b().x + i * B_LINES_PER_LOAD, chunk = first_load_b().y;
-        const bool inside = B_N_MAJOR ? k + line < p.k_end && p.n / 8 + chunk < N / 8
-                                      : p.n + line < N && k / 8 + chunk < K / 8;
-        prefetched_b[i] = !GUARDED || inside ? load8(Reals(b), i * B_LINES_PER_LOAD * (B_N_MAJOR ? N : K) / 8)
-                                             : mat2x4(0);
-    }
-}
 
 // Two pieces in 32 bits, and the values of four pieces. Truncated to bf16, so the rest is exact.
 #ifdef PIECES_FP16
