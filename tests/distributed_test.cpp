@@ -7,7 +7,8 @@ static void expect_near(const std::vector<double>& got, const std::vector<double
     for (size_t i = 0; i < got.size(); i++) EXPECT_NEAR(got[i], want[i], tolerance) << "step " << i;
 }
 
-// main.log has four digits; the bf16 limit also holds for one process with another order of sums.
+// main.log has four digits. In bf16, these losses differ by up to 0.023 between numbers of processes, which
+// add in another order.
 TEST_F(Distributed, TrainsLikeOneProcess) {
     for (const std::string& where : devices())
         for (const std::string precision : {"fp32", "bf16"}) {
@@ -17,7 +18,7 @@ TEST_F(Distributed, TrainsLikeOneProcess) {
             ASSERT_EQ(one.size(), size_t(STEPS));
             EXPECT_LT(one.back(), 0.9 * one.front()) << "the model learns nothing";
             for (int processes : {2, 3})
-                expect_near(train(processes, options, "several"), one, precision == "fp32" ? 2e-4 : 2e-2);
+                expect_near(train(processes, options, "several"), one, precision == "fp32" ? 2e-4 : 5e-2);
         }
 }
 
