@@ -71,12 +71,7 @@ void multiply(FragmentA a[STEPS][PIECES][FRAGMENTS_M], FragmentB b[STEPS][PIECES
 
 // The main loop: accumulators += a b over K from `begin` to p.k_end.
 void main_loop(Position p, uint begin) {
-    uint64_t a_from = A_M_MAJOR
-                          ? chunk_address(args.a, begin + first_load_a().x, M, p.m / 8 + first_load_a().y)
-                          : chunk_address(args.a, p.m + first_load_a().x, K, begin / 8 + first_load_a().y);
-    uint64_t b_from = B_N_MAJOR
-                          ? chunk_address(args.b, begin + first_load_b().x, N, p.n / 8 + first_load_b().y)
-                          : chunk_address(args.b, p.n + first_load_b().x, K, begin / 8 + first_load_b().y);
+    uint64_t a_from = FIRST_ADDRESS_A(p, begin), b_from = FIRST_ADDRESS_B(p, begin);
     const uint a_first = A_M_MAJOR ? p.subgroup_m / 8 : p.subgroup_m * A_STRIDE;
     const uint b_first = A_SIZE + (B_N_MAJOR ? p.subgroup_n / 8 : p.subgroup_n * B_STRIDE);
     prefetch(a_from, b_from, p, begin);

@@ -6,7 +6,7 @@
 // (M, K), contiguous along K. B_N_MAJOR: b is (K, N), contiguous along N; otherwise it is (N, K),
 // contiguous along K. A contiguous dimension is a multiple of 8. It also defines PREFETCHED, the type that
 // holds a chunk in registers, LOAD_CHUNK, which loads chunk i from an address on, and maybe PERMUTES_LINES.
-// They are macros, since spirv-opt inlines no functions of modules with bf16.
+// They are macros, since functions in their place make the SPIR-V of bf16 modules larger.
 const uint A_LINES = A_M_MAJOR ? TILE_K : TILE_M, A_CHUNKS = (A_M_MAJOR ? TILE_M : TILE_K) / 8;
 const uint B_LINES = B_N_MAJOR ? TILE_K : TILE_N, B_CHUNKS = (B_N_MAJOR ? TILE_N : TILE_K) / 8;
 const uint A_LINES_PER_LOAD = BLOCK / A_CHUNKS, B_LINES_PER_LOAD = BLOCK / B_CHUNKS;  // of the workgroup
@@ -40,6 +40,14 @@ uvec2 first_load_b() {
     return uvec2(permuted_line(gl_LocalInvocationID.x / B_CHUNKS, B_CHUNKS, B_LINES_PER_LOAD),
                  gl_LocalInvocationID.x % B_CHUNKS);
 }
+
+// The addresses of these loads for the iteration at k.
+#define FIRST_ADDRESS_A(p, k)                                                          \
+    (A_M_MAJOR ? chunk_address(args.a, k + first_load_a().x, M, p.m / 8 + first_load_a().y) \
+               : chunk_address(args.a, p.m + first_load_a().x, K, k / 8 + first_load_a().y))
+#define FIRST_ADDRESS_B(p, k)                                                          \
+    (B_N_MAJOR ? chunk_address(args.b, k + first_load_b().x, N, p.n / 8 + first_load_b().y) \
+               : chunk_address(args.b, p.n + first_load_b().x, K, k / 8 + first_load_b().y))
 
 // Prefetches the operands of the iteration at k into registers. a and b are the addresses of this
 // invocation's first loads; its other loads are at constant distances. Elements outside the operands are

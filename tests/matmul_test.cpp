@@ -53,20 +53,27 @@ template <class Real>
 struct Matmul : testing::Test {};
 TYPED_TEST_SUITE(Matmul, RealTypes);
 
+// The output of one version.
+template <class Real>
+static std::vector<float> forward(LaunchPad& pad, const KernelVersion<MatmulForward<Real>, Tile>& version,
+                                  const MatmulCase<Real>& c, Tile tile) {
+    DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
+    version.launch(pad,
+                   {.out = out,
+                    .inp = inp,
+                    .weight = weight,
+                    .bias = bias,
+                    .num_rows = c.num_rows,
+                    .C = c.C,
+                    .OC = c.OC},
+                   tile);
+    return out.values();
+}
+
 template <class Real, class Versions>
 static void check_forward(const MatmulCase<Real>& c, const Versions& versions) {
     for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, Tile tile) {
-        DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
-        version.launch(pad,
-                       {.out = out,
-                        .inp = inp,
-                        .weight = weight,
-                        .bias = bias,
-                        .num_rows = c.num_rows,
-                        .C = c.C,
-                        .OC = c.OC},
-                       tile);
-        expect_close("out", out.values(), c.out, tolerance<Real>());
+        expect_close("out", forward(pad, version, c, tile), c.out, tolerance<Real>());
     });
 }
 
@@ -286,18 +293,8 @@ TEST(MatmulFp32, MatrixErrorsAreThoseOfFp32) {
     if (shapes_for_tensor_cores<float>().empty()) GTEST_SKIP() << "no tensor cores for fp32 here";
     LaunchPad& pad = *test_pads()[0];
     const MatmulCase<float> c({64, 3072, 72});
-    DeviceArray<float> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), out(pad, c.out.size());
     const auto error_of = [&](const KernelVersion<MatmulForward<float>, Tile>& version) {
-        version.launch(pad,
-                       {.out = out,
-                        .inp = inp,
-                        .weight = weight,
-                        .bias = bias,
-                        .num_rows = c.num_rows,
-                        .C = c.C,
-                        .OC = c.OC},
-                       {64, 64});
-        const std::vector<float> got = out.values();
+        const std::vector<float> got = forward(pad, version, c, {64, 64});
         double squares = 0;
         for (size_t i = 0; i < got.size(); i++) squares += std::pow(double(got[i]) - double(c.out[i]), 2);
         return std::sqrt(squares / double(got.size()));
@@ -547,22 +544,12 @@ TYPED_TEST(Matmul, MatrixTilesAreTunedOnce) {
     LaunchPad pad(options);
     EXPECT_TRUE(pad.measured(name));
     const MatmulCase<Real> c({gemm.M, gemm.K, gemm.N});
-    DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias);
     std::map<int, std::vector<float>> first;  // by k_groups
     for (const Tile tile : tensor_core_tiles<Real>(GemmLayout::nt)) {
-        DeviceArray<Real> out(pad, c.out.size());
-        matmul_forward_versions<Real>()[4].launch(pad,
-                                                  {.out = out,
-                                                   .inp = inp,
-                                                   .weight = weight,
-                                                   .bias = bias,
-                                                   .num_rows = c.num_rows,
-                                                   .C = c.C,
-                                                   .OC = c.OC},
-                                                  tile);
+        const std::vector<float> out = forward(pad, matmul_forward_versions<Real>()[4], c, tile);
         std::vector<float>& expected = first[k_groups<Real>(GemmLayout::nt, tile)];
-        if (expected.empty()) expected = out.values();
-        EXPECT_EQ(out.values(), expected) << config_name(tile);
+        if (expected.empty()) expected = out;
+        EXPECT_EQ(out, expected) << config_name(tile);
     }
     EXPECT_EQ(first.size(), (std::is_same_v<Real, float> ? 1u : 2u));
     for (const auto& file : std::filesystem::directory_iterator(folder.path))

@@ -2,8 +2,8 @@
 #include "llmc/gemm/tensor_core.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include "llmc/base/ceil_div.h"
@@ -58,26 +58,20 @@ static int concurrent_workgroups(const LaunchPad& pad, const TileShape& shape) {
     return int(known ? known : DEFAULT_COMPUTE_UNITS) * shape.workgroups_per_sm;
 }
 
-static std::string kernel_of(GemmLayout layout) {
+template <class Real>
+static const char* kernel_of(GemmLayout layout) {
+    const bool fp32 = std::is_same_v<Real, float>;
     switch (layout) {
         case GemmLayout::nt:
-            return "matmul5_nt";
+            return fp32 ? "matmul7_nt" : "matmul5_nt";
         case GemmLayout::nn:
-            return "matmul5_nn";
+            return fp32 ? "matmul7_nn" : "matmul5_nn";
         case GemmLayout::tn:
-            return "matmul5_tn";
+            return fp32 ? "matmul7_tn" : "matmul5_tn";
         case GemmLayout::packed:
             return "matmul6";
     }
     fail("no such layout");
-}
-
-template <class Real>
-static std::string kernel_of(const LaunchPad& pad, GemmLayout layout) {
-    std::string kernel = kernel_of(layout);
-    if (!std::is_same_v<Real, float>) return kernel;
-    kernel.replace(0, strlen("matmul5"), "matmul7");
-    return kernel + (pad.limits().fp16_pieces ? "_half" : "");
 }
 
 // An N-major operand of 96 columns cannot be divided evenly among the invocations that load it.
@@ -234,7 +228,7 @@ static bool starves_others(const LaunchPad& pad, const GemmShape& g, const TileS
 template <class Real>
 std::string tuning_name(const GemmShape& g) {
     const int epilogue = g.epilogue == EPILOGUE_ADD ? EPILOGUE_NONE : g.epilogue;
-    return format_string("%s_%s/%dx%dx%d/epilogue%d%s", kernel_of(g.layout).c_str(), real_name<Real>(), g.M,
+    return format_string("%s_%s/%dx%dx%d/epilogue%d%s", kernel_of<Real>(g.layout), real_name<Real>(), g.M,
                          g.N, g.K, epilogue, g.unreduced ? "/unreduced" : "");
 }
 
@@ -305,12 +299,13 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     const FragmentShape f = gemm_fragment<Real>(pad);
     const TileSizes t = sizes_of(shape, f);
     const uint32_t early_steps = std::min(shape.early_steps, k_steps(shape, f));
+    const char* const pieces = std::is_same_v<Real, float> && pad.limits().fp16_pieces ? "_half" : "";
     MatmulMatrixArgs launch_args = args;
     launch_args.splits = plan.splits;
     launch_args.k_per_split = plan.split_k;
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
     pad.dispatch<Real>(
-        kernel_of<Real>(pad, gemm.layout), {count_tiles(gemm, t) * uint64_t(plan.splits)},
+        std::string(kernel_of<Real>(gemm.layout)) + pieces, {count_tiles(gemm, t) * uint64_t(plan.splits)},
         {t.subgroups * t.k_groups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.subgroup_m,
          t.subgroup_n, early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M), uint32_t(gemm.N),
          uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <type_traits>
 #include <vector>
 
@@ -22,14 +23,12 @@ SIMD_CLONES static float tile_max(const float* x, int n) {
     return largest;
 }
 
-static const float LOG2_E = 1.44269504f;
-
 // powers[i] = exp(x[i] - maximum); they may overwrite x. Returns their sum.
 SIMD_CLONES static float exponentiate(float* powers, const float* x, int n, float maximum) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < n; i++) {
-        const float power = exp2_fast((x[i] - maximum) * LOG2_E);
+        const float power = exp2_fast((x[i] - maximum) * std::numbers::log2e_v<float>);
         powers[i] = power;
         sum += power;
     }

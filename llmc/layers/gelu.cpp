@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
@@ -12,7 +13,6 @@
 #include "shaders/args.h"
 
 static const float SCALE = 0.7978845608f, CUBE = 0.044715f;  // sqrt(2/pi), and the coefficient of x^3
-static const float LOG2_E = 1.44269504f;
 
 // With u = sqrt(2/pi) (x + 0.044715 x^3): exp(-2 |u|) and sigmoid(2 u) = (1 + tanh(u)) / 2 = 1 / (1 + exp(-2
 // u)), from which GELU and its derivative follow. The relative error of GELU is 3e-7 at most for x >= -1.
@@ -21,7 +21,7 @@ struct GeluParts {
     float exponential, sigmoid;
 };
 static SIMD_INLINE GeluParts gelu_parts(float x, float xx) {
-    const float scale = 2 * LOG2_E * SCALE;
+    const float scale = 2 * std::numbers::log2e_v<float> * SCALE;
     const float e = exp2_fast(-std::abs(x * (scale + scale * CUBE * xx)));
     return {e, (x < 0 ? e : 1) / (1 + e)};
 }

@@ -90,6 +90,7 @@ struct GradientExchange {
     }
     Real* gradients_of(const Unit& u) const { return g.grads[u.tensor] + u.first; }
     void import_rows();
+    void allocate_fetched();
     // Copies between rows and memory of the device. On a launchpad, they run beside the commands that follow.
     struct Copy {
         Real* to;
@@ -165,6 +166,7 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, Communicator& job) :
         if (comm.num_nodes > 1) incoming.resize(incoming.size() + comm.num_nodes * own.count);
     }
     import_rows();
+    allocate_fetched();
 }
 
 // Lets the device read and write the rows. If one process's device cannot import host memory, all processes
@@ -179,6 +181,11 @@ void GradientExchange<Real>::import_rows() {
     int64_t without = g.pad && !on_launchpad;
     comm.all_reduce_max(&without, 1);
     if (without && std::exchange(on_launchpad, false)) g.pad->unregister_buffer(rows);
+}
+
+// For the layer beside which most is summed.
+template <class Real>
+void GradientExchange<Real>::allocate_fetched() {
     size_t most = 0;
     for (int layer = 1; on_launchpad && layer <= meeting_layer(); layer++) {
         size_t n = 0;
