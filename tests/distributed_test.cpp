@@ -4,21 +4,27 @@
 
 static void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
     ASSERT_EQ(got.size(), want.size());
+    ASSERT_FALSE(got.empty());
     for (size_t i = 0; i < got.size(); i++) EXPECT_NEAR(got[i], want[i], tolerance) << "step " << i;
 }
 
-// main.log has four digits. In bf16, these losses differ by up to 0.023 between numbers of processes, which
-// add in another order.
+// Numbers of processes differ in the order of additions. At twice this learning rate, some of them overflow
+// in fp16 and skip a step that others take.
+static const std::string learning_rate = "0.005";
+static double loss_tolerance(const std::string& precision) {
+    return precision == "fp32" ? 1e-5 : 1e-2;  // measured: 2e-6 and 2e-3
+}
+
 TEST_F(Distributed, TrainsLikeOneProcess) {
     for (const std::string& where : devices())
-        for (const std::string precision : {"fp32", "bf16"}) {
+        for (const std::string precision : {"fp32", "bf16", "fp16"}) {
             const std::vector<std::string> options = {"--device", where, "--precision",
-                                                      precision,  "-l",  "0.01"};
+                                                      precision,  "-l",  learning_rate};
             const std::vector<double> one = train(1, options, "one");
             ASSERT_EQ(one.size(), size_t(STEPS));
             EXPECT_LT(one.back(), 0.9 * one.front()) << "the model learns nothing";
             for (int processes : {2, 3})
-                expect_near(train(processes, options, "several"), one, precision == "fp32" ? 2e-4 : 5e-2);
+                expect_near(train(processes, options, "several"), one, loss_tolerance(precision));
         }
 }
 
@@ -62,17 +68,14 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
         std::string device, precision, ranks_per_node;
         int processes;
     };
-    std::vector<Machines> all = {{"cpu", "fp32", "2", 4},
-                                 {"cpu", "bf16", "2", 4},
-                                 {"cpu", "fp32", "1", 3},
-                                 {"cpu", "fp32", "2", 6},
-                                 {"cpu", "bf16", "3", 6}};
+    std::vector<Machines> all = {{"cpu", "fp32", "2", 4}, {"cpu", "bf16", "2", 4}, {"cpu", "fp16", "2", 4},
+                                 {"cpu", "fp32", "1", 3}, {"cpu", "fp32", "2", 6}, {"cpu", "bf16", "3", 6}};
     if (device() != "none") all.push_back({device(), "bf16", "1", 2});
     for (const Machines& m : all) {
         SCOPED_TRACE(m.device + " " + m.precision + ", processes per machine: " + m.ranks_per_node);
-        const std::vector<std::string> options = {"--device", m.device, "--precision", m.precision,
-                                                  "-x",       "10",     "-v",          "0",
-                                                  "-l",       "0.01",   "-n",          "10"};
+        const std::vector<std::string> options = {"--device", m.device,      "--precision", m.precision,
+                                                  "-x",       "10",          "-v",          "0",
+                                                  "-l",       learning_rate, "-n",          "10"};
         const std::vector<double> one = train(1, with(options, {"-b", "12"}), "one");
         const std::vector<std::string> batch = {"-b", std::to_string(12 / m.processes)},
                                        nodes = {"--ranks-per-node", m.ranks_per_node};
@@ -80,12 +83,12 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
             const ProgramResult result =
                 start(m.processes, with(with(with(options, batch), nodes), {"-z", stage}), stage);
             ASSERT_EQ(result.status, 0) << result.err;
+            expect_near(printed_losses(result.out), one, loss_tolerance(m.precision));
             const int machines = m.processes / std::stoi(m.ranks_per_node);
             EXPECT_NE(result.out.find(format_string("processes: %d on %d machines\n", m.processes, machines)),
                       std::string::npos)
                 << result.out;
         }
-        expect_near(data.losses(folder("1")), one, m.precision == "fp32" ? 2e-4 : 2e-2);
         EXPECT_TRUE(model_after("0", 10) == model_after("1", 10));
         EXPECT_TRUE(moments_after("0", 10) == moments_after("1", 10));
     }
@@ -105,6 +108,7 @@ TEST_F(Distributed, MachinesWithDifferentNumbersOfProcessesAreRefused) {
 
 TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
     const std::vector<double> straight = train(1, {}, "straight");
+    std::vector<double> resumed;
     int at = 0;
     for (const auto& [processes, until] : {std::pair{1, 5}, {3, 10}, {2, 15}, {1, STEPS}}) {
         const ProgramResult result =
@@ -114,8 +118,9 @@ TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
             EXPECT_NE(result.out.find(format_string("at step %d", at)), std::string::npos) << result.out;
         }
         at = until;
+        for (const double loss : printed_losses(result.out)) resumed.push_back(loss);
     }
-    expect_near(data.losses(folder("resumed")), straight, 2e-4);
+    expect_near(resumed, straight, loss_tolerance("fp32"));
 }
 
 TEST_F(Distributed, OnlyRankZeroPrints) {
@@ -125,6 +130,8 @@ TEST_F(Distributed, OnlyRankZeroPrints) {
     for (size_t at = 0; (at = result.out.find("tokens per step", at)) != std::string::npos; at++) plans++;
     EXPECT_EQ(plans, 1u) << result.out;
     EXPECT_NE(result.out.find("processes: 3"), std::string::npos) << result.out;
+    EXPECT_EQ(printed_losses(result.out).size(), size_t(STEPS)) << result.out;
+    EXPECT_EQ(result.out.find('\033'), std::string::npos) << "a status line in a pipe: " << result.out;
 }
 
 // The signal goes to the process that was started last, which is rank 1.

@@ -21,7 +21,9 @@ std::string duration(double seconds) {
 
 bool on_terminal() {
     const char* type = getenv("TERM");
-    return isatty(STDOUT_FILENO) && type && *type && strcmp(type, "dumb") != 0;
+    // mpirun gives its processes terminals that control none of them, and may forward their output to a file.
+    const bool controlling = tcgetpgrp(STDOUT_FILENO) >= 0;
+    return controlling && type && *type && strcmp(type, "dumb") != 0;
 }
 
 static bool status_line_is_there = false;

@@ -10,7 +10,8 @@
 
 class LaunchPad;
 
-// Whether standard output is a terminal whose last line can be rewritten: TERM is set, and not "dumb".
+// Whether standard output is the terminal that controls this process, and its last line can be rewritten:
+// TERM is set, and not "dumb".
 bool on_terminal();
 
 // Removes the status line. Call it before printing anything else.
