@@ -15,6 +15,9 @@ static double loss_tolerance(const std::string& precision) {
     return precision == "fp32" ? 1e-5 : 1e-2;  // measured: 2e-6 and 2e-3
 }
 
+// Of losses in main.log, which has four digits.
+static const double log_tolerance = 1e-4;
+
 TEST_F(Distributed, TrainsLikeOneProcess) {
     for (const std::string& where : devices())
         for (const std::string precision : {"fp32", "bf16", "fp16"}) {
@@ -23,8 +26,11 @@ TEST_F(Distributed, TrainsLikeOneProcess) {
             const std::vector<double> one = train(1, options, "one");
             ASSERT_EQ(one.size(), size_t(STEPS));
             EXPECT_LT(one.back(), 0.9 * one.front()) << "the model learns nothing";
-            for (int processes : {2, 3})
-                expect_near(train(processes, options, "several"), one, loss_tolerance(precision));
+            for (int processes : {2, 3}) {
+                const std::vector<double> several = train(processes, options, "several");
+                expect_near(several, one, loss_tolerance(precision));
+                expect_near(data.losses(folder("several")), several, log_tolerance);
+            }
         }
 }
 
@@ -83,7 +89,9 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
             const ProgramResult result =
                 start(m.processes, with(with(with(options, batch), nodes), {"-z", stage}), stage);
             ASSERT_EQ(result.status, 0) << result.err;
-            expect_near(printed_losses(result.out), one, loss_tolerance(m.precision));
+            const std::vector<double> several = printed_losses(result.out);
+            expect_near(several, one, loss_tolerance(m.precision));
+            expect_near(data.losses(folder(stage)), several, log_tolerance);
             const int machines = m.processes / std::stoi(m.ranks_per_node);
             EXPECT_NE(result.out.find(format_string("processes: %d on %d machines\n", m.processes, machines)),
                       std::string::npos)
@@ -121,6 +129,7 @@ TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
         for (const double loss : printed_losses(result.out)) resumed.push_back(loss);
     }
     expect_near(resumed, straight, loss_tolerance("fp32"));
+    expect_near(data.losses(folder("resumed")), resumed, log_tolerance);
 }
 
 TEST_F(Distributed, OnlyRankZeroPrints) {
