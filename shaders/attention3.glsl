@@ -42,6 +42,8 @@ const uint COLUMNS = CHUNK / FN, SCORES = FRAGMENTS * COLUMNS;
 const uint COMPONENTS = FM * FN / LANES;  // of an accumulator, per invocation
 const uint ROWS_PER_LOAD = BLOCK / PACKS;  // of the workgroup; some invocations may be idle
 const uint LOADS = (TILE_ROWS + ROWS_PER_LOAD - 1) / ROWS_PER_LOAD;
+const uint FRAGMENT_LOADS = (FM * PACKS + LANES - 1) / LANES;  // of a subgroup, for a row fragment of its own
+const uint OWN_LOADS = FRAGMENTS * FRAGMENT_LOADS;
 
 // A staging buffer holds ROWS rows of REAL.
 const uint STAGING_STRIDE = STAGING_PARTS * CHUNK / 8 + 1;
@@ -98,6 +100,12 @@ uint loader() {
     return FUSED_DELTA ? gl_SubgroupID * LANES + gl_SubgroupInvocationID : gl_LocalInvocationID.x;
 }
 
+// The row and the pack of an invocation's n-th load of the subgroup's own rows, and whether there is one.
+uint owned_load(uint n) { return gl_SubgroupInvocationID + n % FRAGMENT_LOADS * LANES; }
+uint owned_row(uint n) { return n / FRAGMENT_LOADS * FM + owned_load(n) / PACKS; }
+uint owned_pack(uint n) { return owned_load(n) % PACKS; }
+bool has_owned_load(uint n) { return owned_load(n) < FM * PACKS; }
+
 // Loads TILE_ROWS rows from `first` on into the workgroup's registers; rows past the last one are zero.
 void prefetch(inout uvec4 v[LOADS], HeadRows h, uint first) {
     const uint tile_row = loader() / PACKS;
@@ -116,15 +124,22 @@ void store_tile(uint at, uvec4 v[LOADS]) {
         if (has_load(tile_row, n)) smem[to + n * ROWS_PER_LOAD * STRIDE] = v[n];
 }
 
-// Loads the subgroup's rows, from `first` on, as operands; rows past the last one are zero.
-void load_owned_rows(inout FragmentA a[OPERANDS], HeadRows h, uint first) {
+// Loads the subgroup's rows, from `first` on, into registers; rows past the last one are zero. A kernel starts
+// all of its loads before it waits for one: short loops do not hide their latency.
+void prefetch_owned_rows(inout uvec4 v[OWN_LOADS], HeadRows h, uint first) {
+    [[unroll]] for (uint n = 0; n < OWN_LOADS; n++) {
+        const uint row = first + owned_row(n);
+        v[n] = uvec4(0);
+        if (has_owned_load(n) && row < h.count) v[n] = pack_address(h, row, owned_pack(n)).x[0];
+    }
+}
+
+// The operands that prefetch_owned_rows() loaded.
+void set_operands(inout FragmentA a[OPERANDS], uvec4 v[OWN_LOADS]) {
     const uint own = gl_SubgroupID * OWN_SIZE;
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-        for (uint i = gl_SubgroupInvocationID; i < FM * PACKS; i += LANES) {
-            const uint row = first + r * FM + i / PACKS;
-            smem[own + i / PACKS * STRIDE + i % PACKS] =
-                row < h.count ? pack_address(h, row, i % PACKS).x[0] : uvec4(0);
-        }
+        [[unroll]] for (uint n = r * FRAGMENT_LOADS; n < (r + 1) * FRAGMENT_LOADS; n++)
+            if (has_owned_load(n)) smem[own + (owned_row(n) - r * FM) * STRIDE + owned_pack(n)] = v[n];
         subgroup_memory_barrier();
         [[unroll]] for (uint k = 0; k < K_FRAGMENTS; k++)
             coopMatLoad(a[r * K_FRAGMENTS + k], smem, own + k * FK / 8, STRIDE,

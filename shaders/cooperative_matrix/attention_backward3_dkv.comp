@@ -148,12 +148,14 @@ void store_tiles(uint slot) {
 }
 
 // One iteration of the main loop: the queries from t on, in the tiles of buffer `slot`. The next queries go
-// to the other buffer.
+// to the other buffer. masked: whether the causal mask hides some of the workgroup's keys from some of these
+// queries.
 void iterate(Queries from, uint row, uint t, bool masked, inout uint slot) {
     barrier();
     store_tiles(1 - slot);
     prefetch_tiles(from, t + 2 * TILE_ROWS);
     [[dont_unroll]] for (uint c = 0; c < TILE_ROWS; c += CHUNK) {
+        if (masked && t + c + CHUNK <= row) continue;  // these queries see none of the subgroup's keys
         multiply(slot, c);
         differentiate(row, t + c, masked);
         accumulate(slot, c);
@@ -176,10 +178,13 @@ void main() {
                            float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T));
 
     const uint begin = first / TILE_ROWS * TILE_ROWS, masked_end = min(first + keys, T);
+    uvec4 own_keys[OWN_LOADS], own_values[OWN_LOADS];
     prefetch_tiles(from, begin);
+    prefetch_owned_rows(own_keys, HeadRows(sequence, 3 * C / 8, C / 8 + head, T), row);
+    prefetch_owned_rows(own_values, HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T), row);
     store_positions();
-    load_owned_rows(k, HeadRows(sequence, 3 * C / 8, C / 8 + head, T), row);
-    load_owned_rows(v, HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T), row);
+    set_operands(k, own_keys);
+    set_operands(v, own_values);
     [[unroll]] for (uint i = 0; i < ACCUMULATORS; i++) dk[i] = dv[i] = FragmentSum(0);
     barrier();
     store_tiles(0);

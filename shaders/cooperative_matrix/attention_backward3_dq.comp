@@ -16,38 +16,41 @@ shared float initial[2 * SUBGROUPS * ROWS];  // per query: -lse / scale(), -delt
 FragmentA q[OPERANDS], dout[OPERANDS];
 FragmentSum p_initial[FRAGMENTS], ds_initial[FRAGMENTS], p[SCORES], ds[SCORES], dq[ACCUMULATORS];
 
-// The packs of dout and out from which delta of the subgroup's queries is computed, OWN_ROWS_PER_LOAD rows
-// per load.
-const uint OWN_ROWS_PER_LOAD = (LANES + PACKS - 1) / PACKS;
-const uint OWN_LOADS = (ROWS + OWN_ROWS_PER_LOAD - 1) / OWN_ROWS_PER_LOAD;
-uvec4 own_douts[OWN_LOADS], own_outs[OWN_LOADS];
+// What a subgroup loads of its own rows before its main loop. outs is for FUSED_DELTA, deltas for the rest.
+const uint STATISTICS = (ROWS + LANES - 1) / LANES;  // values per invocation
+struct OwnRows {
+    uvec4 queries[OWN_LOADS], douts[OWN_LOADS], outs[OWN_LOADS];
+    float lse[STATISTICS], deltas[STATISTICS];
+};
 
-void prefetch_own(inout uvec4 v[OWN_LOADS], HeadRows h, uint first) {
-    [[unroll]] for (uint n = 0; n < OWN_LOADS; n++) {
-        const uint own_row = gl_SubgroupInvocationID / PACKS + n * OWN_ROWS_PER_LOAD;
-        v[n] = uvec4(0);
-        if (own_row < ROWS && first + own_row < h.count)
-            v[n] = pack_address(h, first + own_row, gl_SubgroupInvocationID % PACKS).x[0];
+// A query past the end has a huge lse, so that its probabilities are zero.
+void prefetch_statistics(inout OwnRows own, Floats lse, Floats delta, uint row, uint T) {
+    [[unroll]] for (uint n = 0; n < STATISTICS; n++) {
+        const uint i = gl_SubgroupInvocationID + n * LANES;
+        own.lse[n] = 1e37;
+        own.deltas[n] = 0;
+        if (i < ROWS && row + i < T) {
+            own.lse[n] = lse.x[row + i];
+            if (!FUSED_DELTA) own.deltas[n] = delta.x[row + i];
+        }
     }
 }
 
-// at: the subgroup's first delta in `initial`.
-void store_delta(uint at) {
-    [[unroll]] for (uint n = 0; n < OWN_LOADS; n++) {
-        const uint own_row = gl_SubgroupInvocationID / PACKS + n * OWN_ROWS_PER_LOAD;
-        const float delta = row_dot(own_douts[n], own_outs[n]);
-        if (own_row < ROWS && gl_SubgroupInvocationID % PACKS == 0) initial[at + own_row] = -delta;
-    }
-}
-
-// Loads p_initial and ds_initial. row: the subgroup's first query.
-void load_initial(Floats lse, Floats delta, uint row, uint T) {
+// Sets p_initial and ds_initial.
+void set_initial(OwnRows own) {
     const uint at = 2 * gl_SubgroupID * ROWS;
-    for (uint i = gl_SubgroupInvocationID; i < ROWS; i += LANES) {
-        initial[at + i] = row + i < T ? -lse.x[row + i] / scale() : -1e38;
-        if (!FUSED_DELTA) initial[at + ROWS + i] = row + i < T ? -delta.x[row + i] : 0;
+    [[unroll]] for (uint n = 0; n < STATISTICS; n++) {
+        const uint i = gl_SubgroupInvocationID + n * LANES;
+        if (i < ROWS) {
+            initial[at + i] = -own.lse[n] / scale();
+            if (!FUSED_DELTA) initial[at + ROWS + i] = -own.deltas[n];
+        }
     }
-    if (FUSED_DELTA) store_delta(at + ROWS);
+    if (FUSED_DELTA)
+        [[unroll]] for (uint n = 0; n < OWN_LOADS; n++) {
+            const float delta = row_dot(own.douts[n], own.outs[n]);
+            if (has_owned_load(n) && owned_pack(n) == 0) initial[at + ROWS + owned_row(n)] = -delta;
+        }
     subgroup_memory_barrier();
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
         coopMatLoad(p_initial[r], initial, at + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
@@ -109,7 +112,7 @@ void accumulate(uint at, uint c) {
 uvec4 keys[LOADS], values[LOADS];
 
 // One iteration of the main loop: the keys from t on, in the tiles at `at`. The next keys go to the other two
-// tiles.
+// tiles. masked: whether the causal mask hides some of these keys from some of the workgroup's queries.
 void iterate(HeadRows key, HeadRows value, uint row, uint t, bool masked, inout uint at) {
     const uint next = 2 * TILE_SIZE - at;
     barrier();
@@ -118,6 +121,7 @@ void iterate(HeadRows key, HeadRows value, uint row, uint t, bool masked, inout 
     prefetch(keys, key, t + 2 * TILE_ROWS);
     prefetch(values, value, t + 2 * TILE_ROWS);
     [[dont_unroll]] for (uint c = 0; c < TILE_ROWS; c += CHUNK) {
+        if (masked && t + c >= row + ROWS) continue;  // the subgroup's queries see none of these keys
         multiply(at, c);
         differentiate(row, t + c, masked);
         accumulate(at, c);
@@ -138,16 +142,19 @@ void main() {
     HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
     HeadRows dout_rows = HeadRows(real_row(args.dout, b * T, C), C / 8, head, T);
 
+    OwnRows own;
     prefetch(keys, key, 0);
     prefetch(values, value, 0);
-    if (FUSED_DELTA) {
-        prefetch_own(own_douts, dout_rows, row);
-        prefetch_own(own_outs, HeadRows(real_row(args.outp, b * T, C), C / 8, head, T), row);
-    }
+    prefetch_owned_rows(own.queries, HeadRows(sequence, 3 * C / 8, head, T), row);
+    prefetch_owned_rows(own.douts, dout_rows, row);
+    if (FUSED_DELTA)
+        prefetch_owned_rows(own.outs, HeadRows(real_row(args.outp, b * T, C), C / 8, head, T), row);
+    prefetch_statistics(own, float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T),
+                        row, T);
     store_positions();
-    load_owned_rows(q, HeadRows(sequence, 3 * C / 8, head, T), row);
-    load_owned_rows(dout, dout_rows, row);
-    load_initial(float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T), row, T);
+    set_operands(q, own.queries);
+    set_operands(dout, own.douts);
+    set_initial(own);
     [[unroll]] for (uint i = 0; i < ACCUMULATORS; i++) dq[i] = FragmentSum(0);
     barrier();
     store_tile(0, keys);

@@ -108,11 +108,12 @@ void main() {
     HeadRows key = HeadRows(sequence, 3 * C / 8, C / 8 + head, T);
     HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
 
-    uvec4 values[LOADS];
+    uvec4 own[OWN_LOADS], values[LOADS];
+    prefetch_owned_rows(own, HeadRows(sequence, 3 * C / 8, head, T), row);
     prefetch_clamped(key, 0);
     prefetch(values, value, 0);
     store_positions();
-    load_owned_rows(q, HeadRows(sequence, 3 * C / 8, head, T), row);
+    set_operands(q, own);
     barrier();
     [[unroll]] for (uint i = 0; i < COMPONENTS; i++)
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) offset[r][i] = row_sums[r][i] = 0;

@@ -1,6 +1,6 @@
 // Attention on cooperative matrices without a running maximum: one workgroup computes the queries of its
-// subgroups for one head. It loops over the keys that they see, TILE_ROWS per iteration, and CHUNK of these
-// at once. Two pairs of tiles alternate in shared memory, so that an iteration needs one barrier.
+// subgroups for one head. It loops over the keys that they see, TILE_ROWS per iteration. Two pairs of tiles
+// alternate in shared memory, so that an iteration needs one barrier. CHUNK equals TILE_ROWS in this kernel.
 //
 // The offset of the softmax is the largest score of a row's first FN keys and stays, so that nothing is
 // rescaled. Probabilities relative to it may be as large as the range of REAL allows, since all of them have
@@ -69,37 +69,43 @@ void softmax() {
 
 uvec4 keys[LOADS], values[LOADS];
 
+void prefetch_tiles(HeadRows key, HeadRows value, uint t) {
+    prefetch(keys, key, t);
+    prefetch(values, value, t);
+}
+void store_tiles(uint at) {
+    store_tile(at, keys);
+    store_tile(at + TILE_SIZE, values);
+}
+
 // One iteration of the main loop: the keys from t on, in the tiles at `at`. The next keys go to the other two
-// tiles. masked: whether the causal mask hides some of these keys.
+// tiles. masked: whether the causal mask hides some of these keys from some of the workgroup's queries.
 void iterate(HeadRows key, HeadRows value, uint row, uint t, bool masked, inout uint at) {
     const uint next = 2 * TILE_SIZE - at;
     barrier();
-    store_tile(next, keys);
-    store_tile(next + TILE_SIZE, values);
-    prefetch(keys, key, t + 2 * TILE_ROWS);
-    prefetch(values, value, t + 2 * TILE_ROWS);
-    [[dont_unroll]] for (uint c = 0; c < TILE_ROWS; c += CHUNK) {
-        multiply_scores(at, c);
-        if (masked) mask_scores(row, t + c);
+    if (masked && t >= row + ROWS) {  // the subgroup's queries see none of these keys
+        store_tiles(next);
+        prefetch_tiles(key, value, t + 2 * TILE_ROWS);
+    } else {
+        multiply_scores(at, 0);
+        store_tiles(next);
+        if (masked) mask_scores(row, t);
         softmax();
-        multiply_values(at + TILE_SIZE, c);
+        prefetch_tiles(key, value, t + 2 * TILE_ROWS);
+        multiply_values(at + TILE_SIZE, 0);
     }
     at = next;
 }
 
 // The main loop, for the workgroup's queries from `first` on: sets outputs and row_sums, and the offset if it
-// is `fresh`.
+// is `fresh`. The first tiles are prefetched.
 void attend(HeadRows key, HeadRows value, uint row, uint first, uint end, bool fresh) {
-    prefetch(keys, key, 0);
-    prefetch(values, value, 0);
     [[unroll]] for (uint i = 0; i < COMPONENTS; i++)
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) row_sums[r][i] = 0;
     [[unroll]] for (uint i = 0; i < ACCUMULATORS; i++) outputs[i] = FragmentSum(0);
     barrier();
-    store_tile(0, keys);
-    store_tile(TILE_SIZE, values);
-    prefetch(keys, key, TILE_ROWS);
-    prefetch(values, value, TILE_ROWS);
+    store_tiles(0);
+    prefetch_tiles(key, value, TILE_ROWS);
     if (fresh) {
         barrier();
         set_first_offset(row);
@@ -129,11 +135,9 @@ void find_offset(HeadRows key, uint row, uint end) {
         barrier();
         store_tile(0, keys);
         barrier();
-        [[dont_unroll]] for (uint c = 0; c < TILE_ROWS; c += CHUNK) {
-            multiply_scores(0, c);
-            mask_scores(row, t + c);
-            raise_offset(COLUMNS);
-        }
+        multiply_scores(0, 0);
+        mask_scores(row, t);
+        raise_offset(COLUMNS);
     }
     share_offset();
 }
@@ -151,13 +155,17 @@ void main() {
     HeadRows key = HeadRows(sequence, 3 * C / 8, C / 8 + head, T);
     HeadRows value = HeadRows(sequence, 3 * C / 8, 2 * C / 8 + head, T);
 
+    uvec4 own[OWN_LOADS];
+    prefetch_owned_rows(own, HeadRows(sequence, 3 * C / 8, head, T), row);
+    prefetch_tiles(key, value, 0);
     store_positions();
     if (gl_LocalInvocationID.x == 0) exceeded = false;
-    load_owned_rows(q, HeadRows(sequence, 3 * C / 8, head, T), row);
+    set_operands(q, own);
     clear_offset();
     attend(key, value, row, first, end, true);
     if (any_sum_exceeds()) {
         find_offset(key, row, end);
+        prefetch_tiles(key, value, 0);
         attend(key, value, row, first, end, false);
     }
     finish(float_row(args.lse, group / tiles, T), row, T);

@@ -31,8 +31,9 @@ uvec4 prefetched_a[A_LOADS], prefetched_b[STEPS_AHEAD][FRAGMENTS_N];
 void prefetch_a(uint64_t from, Position p, uint k) {
     const uint line = gl_LocalInvocationID.x / A_CHUNKS, chunk = gl_LocalInvocationID.x % A_CHUNKS;
     [[unroll]] for (uint i = 0; i < A_LOADS; i++) {
-        const bool inside = p.m + line + i * LINES_PER_LOAD < M && k / 8 + chunk < K / 8;
-        prefetched_a[i] = !GUARDED || inside ? Reals8(from).x[i * LINES_PER_LOAD * (K / 8)] : uvec4(0);
+        const bool inside = (M % TILE_M == 0 || p.m + line + i * LINES_PER_LOAD < M) &&
+                            (K % TILE_K == 0 || k / 8 + chunk < K / 8);
+        prefetched_a[i] = inside ? Reals8(from).x[i * LINES_PER_LOAD * (K / 8)] : uvec4(0);
     }
 }
 
@@ -41,11 +42,12 @@ void store_a() {
     [[unroll]] for (uint i = 0; i < A_LOADS; i++) smem[at + i * LINES_PER_LOAD * A_STRIDE] = prefetched_a[i];
 }
 
-// Loads fragments of b, FK further than the last ones. Columns outside b load its last fragment again. In the
+// Loads fragments of b, FK further than the last ones. Columns outside b load fragments inside it again. In the
 // last iteration, loads run past the end of b (gemm/packed_weight.cpp).
 void load_b(inout uint64_t from, Position p, uint slot) {
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
-        const uint column = GUARDED ? min(j, (N - 1 - min(p.n + p.subgroup_n, N - 1)) / FN) : j;
+        const uint column =
+            N % SUBGROUP_N == 0 ? j : min(j, (N - 1 - min(p.n + p.subgroup_n, N - 1)) / FN);
         prefetched_b[slot][j] = Reals8(from).x[column * (K / FK) * LANES];
     }
     from += FRAGMENT_SIZE;
@@ -73,7 +75,8 @@ void refill(inout uint64_t a, Position p, uint k) {
 
 void main_loop(Position p) {
     const uint line = gl_LocalInvocationID.x / A_CHUNKS, chunk = gl_LocalInvocationID.x % A_CHUNKS;
-    const uint first = min((p.n + p.subgroup_n) / FN, N / FN - 1) * (K / FK);
+    const uint last = N % SUBGROUP_N == 0 ? N - SUBGROUP_N : N - FN;  // column of a fragment that is inside b
+    const uint first = min(p.n + p.subgroup_n, last) / FN * (K / FK);
     uint64_t a = chunk_address(args.a, p.m + line, K, chunk);
     uint64_t b = uint64_t(args.b) + (uint64_t(first) * LANES + gl_SubgroupInvocationID) * 16;
     prefetch_a(a, p, 0);
@@ -85,7 +88,7 @@ void main_loop(Position p) {
     [[dont_unroll]] for (uint k = 0; k < p.k_end; k += TILE_K) {
         [[unroll]] for (uint step = 0; step < STEPS; step++) {
             const uint slot = step % STEPS_AHEAD;
-            if (!GUARDED || k + step * FK < p.k_end) multiply_step(p, step, slot);
+            if (K % TILE_K == 0 || k + step * FK < p.k_end) multiply_step(p, step, slot);
             load_b(b, p, slot);
         }
         refill(a, p, k);
