@@ -124,8 +124,8 @@ void store_tile(uint at, uvec4 v[LOADS]) {
         if (has_load(tile_row, n)) smem[to + n * ROWS_PER_LOAD * STRIDE] = v[n];
 }
 
-// Loads the subgroup's rows, from `first` on, into registers; rows past the last one are zero. A kernel starts
-// all of its loads before it waits for one: short loops do not hide their latency.
+// Loads the subgroup's rows, from `first` on, into registers; rows past the last one are zero. Kernels start
+// all of their loads before they wait for one: short loops do not hide their latency.
 void prefetch_owned_rows(inout uvec4 v[OWN_LOADS], HeadRows h, uint first) {
     [[unroll]] for (uint n = 0; n < OWN_LOADS; n++) {
         const uint row = first + owned_row(n);

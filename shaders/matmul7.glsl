@@ -107,6 +107,8 @@ void main_loop(Position p, uint begin) {
 void main() {
     const Position p = position();
     if (p.split >= args.splits) return;
+    load_bias(p);
+    barrier();
     initialize_accumulators(p);
     main_loop(p, p.split * args.k_per_split);
     finish(p);

@@ -21,26 +21,32 @@ const uint OPERANDS_OR_STRIPS_SIZE = STRIPS_SIZE > OPERANDS_SIZE ? STRIPS_SIZE :
 
 shared uvec4 smem[EXCHANGE_SIZE > OPERANDS_OR_STRIPS_SIZE ? EXCHANGE_SIZE : OPERANDS_OR_STRIPS_SIZE];
 
+shared vec4 bias[TILE_N / 4];  // of the tile's columns
+
 FragmentSum accumulators[FRAGMENTS];
 
-// Sets each row of the accumulators to the bias, in k_group 0, or to zero. The bias passes through shared
-// memory in fp32. Loading a fragment with a row stride of 0 broadcasts it to all rows.
-void initialize_accumulators(Position p) {
-    [[unroll]] for (uint i = 0; i < FRAGMENTS; i++) accumulators[i] = FragmentSum(0.0);
-    if (EPILOGUE != EPILOGUE_BIAS && EPILOGUE != EPILOGUE_GELU) return;
+bool has_bias() { return EPILOGUE == EPILOGUE_BIAS || EPILOGUE == EPILOGUE_GELU; }
+
+// Loads the bias, if the epilogue adds one, to shared memory. A barrier must follow.
+void load_bias(Position p) {
+    if (!has_bias()) return;
     for (uint i = gl_LocalInvocationID.x; i < TILE_N / 4; i += BLOCK) {
         const uint n = p.n + 4 * i;
-        smem[i] = floatBitsToUint(!GUARDED || n < N ? load4(args.bias, n / 4) : vec4(0));
+        bias[i] = !GUARDED || n < N ? load4(args.bias, n / 4) : vec4(0);
     }
-    barrier();
-    if (p.k_group == 0)
+}
+
+// Sets each row of the accumulators to the bias, in k_group 0, or to zero. Loading a fragment with a row
+// stride of 0 broadcasts it to all rows.
+void initialize_accumulators(Position p) {
+    [[unroll]] for (uint i = 0; i < FRAGMENTS; i++) accumulators[i] = FragmentSum(0.0);
+    if (has_bias() && p.k_group == 0)
         [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
-            coopMatLoad(accumulators[j], smem, p.subgroup_n / 4 + j * FN / 4, 0,
+            coopMatLoad(accumulators[j], bias, p.subgroup_n / 4 + j * FN / 4, 0,
                         gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint i = 1; i < FRAGMENTS_M; i++)
                 accumulators[i * FRAGMENTS_N + j] = accumulators[j];
         }
-    barrier();
 }
 
 // --- epilogue: results, one strip of FM rows at a time ---
@@ -58,17 +64,35 @@ uvec2 result_position(Position p, uint i, uint access) {
 }
 bool in_result(uvec2 at) { return !GUARDED || (at.x < M && at.y < N / CHUNK_ELEMENTS); }
 
-// Writes strip i of the accumulators to outp, rounded to the storage type.
-void store_strip(Reals outp, Position p, uint i) {
+// GELU of a chunk of elements.
+vec4 gelu4(vec4 v) {
+    [[unroll]] for (uint i = 0; i < 4; i++) v[i] = fast_gelu(v[i]);
+    return v;
+}
+uvec4 gelu_chunk(uvec4 chunk) {
+#ifdef REAL_FP32
+    return floatBitsToUint(gelu4(uintBitsToFloat(chunk)));
+#else
+    return uvec4(round4(gelu4(vec4(unpack(chunk.x), unpack(chunk.y)))),
+                 round4(gelu4(vec4(unpack(chunk.z), unpack(chunk.w)))));
+#endif
+}
+
+// Writes strip i of the accumulators to outp, rounded to the storage type. With EPILOGUE_GELU, writes it to
+// `other` and GELU of it to outp: of the rounded values, so that recomputing it from memory is bit-identical.
+void store_strip(Position p, uint i) {
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
         coopMatStore(round_fragment(accumulators[i * FRAGMENTS_N + j]), smem,
                      strip_start() + j * FN / CHUNK_ELEMENTS, STRIP_STRIDE,
                      gl_CooperativeMatrixLayoutRowMajor);
     subgroupBarrier();
     [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
-        const uvec2 at = result_position(p, i, access);
-        if (in_result(at))
-            Chunks(uint64_t(outp)).x[at.x * (N / CHUNK_ELEMENTS) + at.y] = smem[strip_index(access)];
+        const uvec2 position = result_position(p, i, access);
+        const uint at = position.x * (N / CHUNK_ELEMENTS) + position.y;
+        const uvec4 results = smem[strip_index(access)];
+        if (!in_result(position)) continue;
+        if (EPILOGUE == EPILOGUE_GELU) Chunks(uint64_t(args.other)).x[at] = results;
+        Chunks(uint64_t(args.outp)).x[at] = EPILOGUE == EPILOGUE_GELU ? gelu_chunk(results) : results;
     }
     subgroupBarrier();
 }
@@ -122,24 +146,6 @@ void finish(Position p) {
         }
     [[unroll]] for (uint i = 0; i < STRIPS; i++) {
         if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD) combine_strip(others, i);
-        if (EPILOGUE == EPILOGUE_GELU) {
-            store_strip(args.other, p, i);
-            [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
-                // GELU of the rounded values, so that recomputing it from memory is bit-identical.
-#ifndef REAL_FP16
-                accumulators[i * FRAGMENTS_N + j] =
-                    FragmentSum(round_fragment(accumulators[i * FRAGMENTS_N + j]));
-#else
-                FragmentResult stored;  // loaded again, because compilers drop a conversion to fp16 and back
-                coopMatLoad(stored, smem, strip_start() + j * FN / CHUNK_ELEMENTS, STRIP_STRIDE,
-                            gl_CooperativeMatrixLayoutRowMajor);
-                accumulators[i * FRAGMENTS_N + j] = FragmentSum(stored);
-#endif
-                for (int e = 0; e < accumulators[i * FRAGMENTS_N + j].length(); e++)
-                    accumulators[i * FRAGMENTS_N + j][e] = fast_gelu(accumulators[i * FRAGMENTS_N + j][e]);
-            }
-            subgroupBarrier();
-        }
-        store_strip(args.outp, p, i);
+        store_strip(p, i);
     }
 }

@@ -31,25 +31,15 @@ void store_wide(Reals p, uint i, mat2x4 v) {
         store_pack(p, i, v[0]);
 }
 
-// store_wide() for compute-bound kernels, where rounding costs time. For bf16, ties round away from zero,
-// which takes fewer instructions.
+// store_wide() for kernels bound by arithmetic: see round4().
 void store_wide_ties_away(Reals p, uint i, mat2x4 v) {
-#ifdef REAL_BF16
-    uvec4 rounded[2];
-    [[unroll]] for (uint k = 0; k < 2; k++) {
-        // Adds half a unit in the last place of bf16. `unit` is v rounded down to a power of two, with its
-        // sign; NaN and infinity stay what they are.
-        const vec4 unit = uintBitsToFloat(floatBitsToUint(v[k]) & 0xff800000u);
-        rounded[k] = floatBitsToUint(fma(unit, vec4(1.0 / 256), v[k]));
-    }
-    const uvec2 low = (rounded[0].xz >> 16) | (rounded[0].yw & 0xffff0000u);
+#ifndef REAL_FP32
     if (WIDTH == 8) {
-        const uvec2 high = (rounded[1].xz >> 16) | (rounded[1].yw & 0xffff0000u);
-        Reals8(uint64_t(p)).x[i] = uvec4(low, high);
+        Reals8(uint64_t(p)).x[i] = uvec4(round4(v[0]), round4(v[1]));
         return;
     }
     if (WIDTH == 4) {
-        Reals4(uint64_t(p)).x[i] = low;
+        Reals4(uint64_t(p)).x[i] = round4(v[0]);
         return;
     }
 #endif

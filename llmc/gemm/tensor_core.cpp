@@ -146,7 +146,7 @@ static uint32_t operand_chunks(uint32_t lines, uint32_t line_elements, uint32_t 
 }
 
 // Bytes of shared memory: the operands; later the accumulators that k_groups hand over; then the strips of
-// results.
+// results. Beside them, the bias.
 template <class Real>
 static uint32_t shared_bytes(const GemmShape& g, const TileSizes& t, FragmentShape f, bool partial) {
     const uint32_t pieces = std::is_same_v<Real, float> ? 3 : 1;
@@ -157,7 +157,7 @@ static uint32_t shared_bytes(const GemmShape& g, const TileSizes& t, FragmentSha
         operands +=
             g.layout == GemmLayout::nt ? operand_chunks(t.n, t.k, pieces) : operand_chunks(t.k, t.n, pieces);
     const uint32_t strips = t.subgroups * t.k_groups * f.M * (t.subgroup_n / chunk_elements + 1);
-    return 16 * std::max({operands, strips, t.k_groups / 2 * t.m * t.n / 4});
+    return 16 * (std::max({operands, strips, t.k_groups / 2 * t.m * t.n / 4}) + t.n / 4);
 }
 
 size_t partial_floats(const GemmShape& g, const GemmPlan& plan) {

@@ -42,8 +42,8 @@ void store_a() {
     [[unroll]] for (uint i = 0; i < A_LOADS; i++) smem[at + i * LINES_PER_LOAD * A_STRIDE] = prefetched_a[i];
 }
 
-// Loads fragments of b, FK further than the last ones. Columns outside b load fragments inside it again. In the
-// last iteration, loads run past the end of b (gemm/packed_weight.cpp).
+// Loads fragments of b, FK further than the last ones. Columns outside b load fragments inside it again. In
+// the last iteration, loads run past the end of b (gemm/packed_weight.cpp).
 void load_b(inout uint64_t from, Position p, uint slot) {
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
         const uint column =
@@ -79,11 +79,14 @@ void main_loop(Position p) {
     const uint first = min(p.n + p.subgroup_n, last) / FN * (K / FK);
     uint64_t a = chunk_address(args.a, p.m + line, K, chunk);
     uint64_t b = uint64_t(args.b) + (uint64_t(first) * LANES + gl_SubgroupInvocationID) * 16;
+    // all of these loads are in flight at once
+    [[unroll]] for (uint slot = 0; slot < STEPS_AHEAD; slot++) load_b(b, p, slot);
     prefetch_a(a, p, 0);
+    load_bias(p);
     store_a();
     if (TILE_K < p.k_end) prefetch_a(a += A_ADVANCE, p, TILE_K);
-    [[unroll]] for (uint slot = 0; slot < STEPS_AHEAD; slot++) load_b(b, p, slot);
     barrier();
+    initialize_accumulators(p);
     // NVIDIA's compiler would unroll a loop to the constant K, and take minutes for it.
     [[dont_unroll]] for (uint k = 0; k < p.k_end; k += TILE_K) {
         [[unroll]] for (uint step = 0; step < STEPS; step++) {
@@ -99,7 +102,6 @@ void main_loop(Position p) {
 void main() {
     const Position p = position();
     if (p.split > 0) return;
-    initialize_accumulators(p);
     main_loop(p);
     finish(p);
 }
