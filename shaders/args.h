@@ -45,7 +45,9 @@ struct PeakCopyArgs {
 struct MatrixLayoutArgs {
     Floats accumulators, operands;  // (invocations of a subgroup, components): row-major element indices
                                     // in the accumulator and in operand A
+    Floats converted;               // (4): `value` and its negative, as a fragment and as a single component
     int components;
+    float value;
 };
 
 // Operand values of peak_matrix.

@@ -15,20 +15,20 @@
 // accumulator chunks (CHUNK columns each) that a staging buffer holds side by side.
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-layout(constant_id = 4) const uint HS = 64;        // channels per head
-layout(constant_id = 5) const uint C = 768;        // channels per row
-layout(constant_id = 6) const uint LANES = 32;     // invocations per subgroup
-layout(constant_id = 7) const uint FRAGMENTS = 2;  // row fragments that a subgroup owns
-layout(constant_id = 8) const uint TILE_ROWS = 32;  // rows per tile
-layout(constant_id = 9) const uint CHUNK = 32;     // rows of a tile that a subgroup processes at once
-layout(constant_id = 10) const bool IN_PLACE = false;  // accumulators have the register layout of operand A
+layout(constant_id = 5) const uint HS = 64;        // channels per head
+layout(constant_id = 6) const uint C = 768;        // channels per row
+layout(constant_id = 7) const uint LANES = 32;     // invocations per subgroup
+layout(constant_id = 8) const uint FRAGMENTS = 2;  // row fragments that a subgroup owns
+layout(constant_id = 9) const uint TILE_ROWS = 32;  // rows per tile
+layout(constant_id = 10) const uint CHUNK = 32;     // rows of a tile that a subgroup processes at once
+layout(constant_id = 11) const bool IN_PLACE = false;  // accumulators have the register layout of operand A
 // Components of an accumulator whose indices agree in the bits ROW_COMPONENTS belong to one row. The rest of
 // the row is held by the invocations whose numbers differ only in the bits COLUMN_LANES.
-layout(constant_id = 11) const uint ROW_COMPONENTS = 4;
-layout(constant_id = 12) const uint COLUMN_LANES = 3;
+layout(constant_id = 12) const uint ROW_COMPONENTS = 4;
+layout(constant_id = 13) const uint COLUMN_LANES = 3;
 // Whether the backward kernels compute delta themselves, which saves a dispatch for short sequences. The
 // packs of a row must be a power of two, and at most LANES.
-layout(constant_id = 13) const bool FUSED_DELTA = false;
+layout(constant_id = 14) const bool FUSED_DELTA = false;
 
 const uint SUBGROUPS = BLOCK / LANES;
 const uint ROWS = FRAGMENTS * FM;
@@ -192,7 +192,7 @@ FragmentB load_tile(uint at, uint row, uint j) {
 // lost. A NaN also reaches other results, which report it.
 float round_component(float v) {
 #ifdef REAL_BF16
-    return uintBitsToFloat((floatBitsToUint(v) + 0x8000u) & 0xffff0000u);
+    return exact_in_bf16(floatBitsToUint(v) + 0x8000u);
 #else
     return v;
 #endif

@@ -16,6 +16,7 @@
 layout(constant_id = 1) const uint FM = 16;  // coopMatMulAdd: (FM, FN) += (FM, FK) (FK, FN)
 layout(constant_id = 2) const uint FN = 16;
 layout(constant_id = 3) const uint FK = 16;
+layout(constant_id = 4) const bool TRUNCATES = false;  // conversions to bf16 are known to truncate
 
 #define FragmentA coopmat<REAL, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA>
 #define FragmentB coopmat<REAL, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB>
@@ -26,14 +27,18 @@ layout(constant_id = 3) const uint FK = 16;
 #define FragmentResult coopmat<REAL, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
 #endif
 
+// The bits of v that a conversion to bf16 must not round once more: without those that bf16 does not have,
+// unless conversions truncate.
+float exact_in_bf16(uint v) { return uintBitsToFloat(TRUNCATES ? v : v & 0xffff0000u); }
+
 // Rounds accumulators to the storage type, to nearest, ties away from zero. NVIDIA's conversion to bf16
 // truncates, for whole fragments and for single components. This function therefore adds half a unit in the
-// last place and clears the lower bits, so that the conversion is exact. NaN and infinity are preserved.
+// last place first. NaN and infinity are preserved.
 FragmentResult round_fragment(FragmentSum sums) {
 #ifdef REAL_BF16
     for (int e = 0; e < sums.length(); e++) {
         const float unit = uintBitsToFloat(floatBitsToUint(sums[e]) & 0xff800000u);  // its power of two
-        sums[e] = uintBitsToFloat(floatBitsToUint(fma(unit, 1.0 / 256, sums[e])) & 0xffff0000u);
+        sums[e] = exact_in_bf16(floatBitsToUint(fma(unit, 1.0 / 256, sums[e])));
     }
 #endif
     return FragmentResult(sums);

@@ -19,7 +19,7 @@
 #define PERMUTES_LINES
 #include "matmul_operands.glsl"
 
-layout(constant_id = 9) const uint EARLY_STEPS = 1;  // steps of FK that run before shared memory is refilled
+layout(constant_id = 10) const uint EARLY_STEPS = 1;  // steps of FK that run before shared memory is refilled
 
 // Operands in shared memory: lines of 16-byte chunks of 8 elements, in the order of global memory. Each
 // line is padded by one chunk to an odd number, which spreads the rows of a fragment over the banks.

@@ -7,19 +7,19 @@
 // The epilogue is in matmul_epilogue.glsl.
 #include "gelu.glsl"
 
-layout(constant_id = 4) const uint TILE_M = 128;
-layout(constant_id = 5) const uint TILE_N = 128;
-layout(constant_id = 6) const uint TILE_K = 32;
-layout(constant_id = 7) const uint SUBGROUP_M = 64;
-layout(constant_id = 8) const uint SUBGROUP_N = 64;
+layout(constant_id = 5) const uint TILE_M = 128;
+layout(constant_id = 6) const uint TILE_N = 128;
+layout(constant_id = 7) const uint TILE_K = 32;
+layout(constant_id = 8) const uint SUBGROUP_M = 64;
+layout(constant_id = 9) const uint SUBGROUP_N = 64;
 // Rows of tiles per panel. Consecutive workgroups walk a panel column by column and so share operands in L2.
-layout(constant_id = 10) const uint PANEL = 8;
-layout(constant_id = 11) const uint M = 8;
-layout(constant_id = 12) const uint N = 8;
-layout(constant_id = 13) const uint K = 8;
-layout(constant_id = 14) const bool GUARDED = true;  // tiles may exceed the operands
-layout(constant_id = 15) const uint EPILOGUE = 0;    // EPILOGUE_... of args.h
-layout(constant_id = 16) const uint K_GROUPS = 1;    // or 2; a divisor of SUBGROUP_M / FM
+layout(constant_id = 11) const uint PANEL = 8;
+layout(constant_id = 12) const uint M = 8;
+layout(constant_id = 13) const uint N = 8;
+layout(constant_id = 14) const uint K = 8;
+layout(constant_id = 15) const bool GUARDED = true;  // tiles may exceed the operands
+layout(constant_id = 16) const uint EPILOGUE = 0;    // EPILOGUE_... of args.h
+layout(constant_id = 17) const uint K_GROUPS = 1;    // or 2; a divisor of SUBGROUP_M / FM
 
 layout(push_constant, scalar) uniform Push { MatmulMatrixArgs args; };
 

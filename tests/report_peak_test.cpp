@@ -156,7 +156,7 @@ static void expect_fragment_products(LaunchPad& pad, uint32_t down, uint32_t acr
     std::vector<float> got(groups * block, NAN);
     pad.upload(outp, got.data(), got.size() * sizeof(float));
     pad.dispatch<Real>("peak_matrix", {groups},
-                       {block, shape.M, shape.N, shape.K, down, across, uint32_t(operands)},
+                       {block, shape.M, shape.N, shape.K, shape.truncates, down, across, uint32_t(operands)},
                        PeakFmaArgs{pad.at(outp, got.size()), int(iterations)});
     pad.download(got.data(), outp, got.size() * sizeof(float));
     double per_product = 0;

@@ -40,7 +40,7 @@ const Real* pack_weight(LaunchPad& pad, Scratch slot, const WeightOperand<Real>&
     Work work = memory_traffic<Real>(2.0 * double(size));
     work.brief = true;
     pad.dispatch<Real>("pack_weight1", {ceil_div(fragments, block / lanes)},
-                       {block, f.M, f.N, f.K, b.N_major, lanes}, args, work);
+                       {block, f.M, f.N, f.K, f.truncates, b.N_major, lanes}, args, work);
     pad.barrier();
     return packed;
 }

@@ -306,9 +306,9 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
     pad.dispatch<Real>(
         std::string(kernel_of<Real>(gemm.layout)) + pieces, {count_tiles(gemm, t) * uint64_t(plan.splits)},
-        {t.subgroups * t.k_groups * pad.limits().subgroup_size, f.M, f.N, f.K, t.m, t.n, t.k, t.subgroup_m,
-         t.subgroup_n, early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M), uint32_t(gemm.N),
-         uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups},
+        {t.subgroups * t.k_groups * pad.limits().subgroup_size, f.M, f.N, f.K, f.truncates, t.m, t.n, t.k,
+         t.subgroup_m, t.subgroup_n, early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M),
+         uint32_t(gemm.N), uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups},
         launch_args, {.flops = 2.0 * gemm.M * gemm.N * gemm.K});
 }
 

@@ -78,6 +78,7 @@ struct FragmentShape {
     uint32_t row_components = 0, column_lanes = 0;
     bool layout_known = false;  // false: components lie in some other way
     bool in_place = false;      // accumulators and A operands hold their components in the same positions
+    bool truncates = false;     // conversions to the operands' type are known to truncate
     explicit operator bool() const { return M != 0; }
 };
 

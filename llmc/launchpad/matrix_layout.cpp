@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <type_traits>
 
 #include "shaders/args.h"
 
@@ -64,19 +65,31 @@ void read_matrix_layout(FragmentShape& shape, uint32_t lanes, const std::vector<
     shape.in_place = shape.N == shape.K && shape.M * shape.K <= 256 && accumulators == operands;
 }
 
+// A number that truncation to Real makes 1, and rounding the next number: three quarters of the way.
+template <class Real>
+static float below_next() {
+    return 1 + 0.75f * (std::is_same_v<Real, bf16> ? 1.0f / 128 : 1.0f / 1024);
+}
+
 template <class Real>
 static void find_layout(LaunchPad& pad, FragmentShape& shape) {
     const uint32_t lanes = pad.limits().subgroup_size, components = shape.M * shape.N / lanes;
     if (!shape || !components) return;
     const size_t n = size_t(lanes) * components;
-    float* indices = pad.allocate<float>(2 * n, "matrix layout", Placement::readback);
+    std::vector<float> accumulators(n), operands(n), converted(4);
+    float* indices = pad.allocate<float>(2 * n + converted.size(), "matrix layout", Placement::readback);
     pad.dispatch<Real>("matrix_layout", {1}, {lanes, shape.M, shape.N, shape.K},
-                       MatrixLayoutArgs{pad.at(indices, n), pad.at(indices + n, n), int(components)});
-    std::vector<float> accumulators(n), operands(n);
+                       MatrixLayoutArgs{.accumulators = pad.at(indices, n),
+                                        .operands = pad.at(indices + n, n),
+                                        .converted = pad.at(indices + 2 * n, converted.size()),
+                                        .components = int(components),
+                                        .value = below_next<Real>()});
     pad.download(accumulators.data(), indices, n * sizeof(float));
     pad.download(operands.data(), indices + n, n * sizeof(float));
+    pad.download(converted.data(), indices + 2 * n, converted.size() * sizeof(float));
     pad.free(indices);
     read_matrix_layout(shape, lanes, accumulators, operands);
+    shape.truncates = converted == std::vector<float>{1, 1, -1, -1};
 }
 
 void find_matrix_layouts(LaunchPad& pad, Limits& limits) {

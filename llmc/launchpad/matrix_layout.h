@@ -1,6 +1,6 @@
 // The register layout of cooperative-matrix fragments. Vulkan leaves it to the implementation, but kernels
-// need it to reduce rows, or to turn accumulators into operands, without shared memory. The launchpad probes
-// it once, when it opens a device.
+// need it to reduce rows, or to turn accumulators into operands, without shared memory. It also leaves open
+// how conversions to 16 bits round. The launchpad probes both once, when it opens a device.
 #pragma once
 #include "llmc/launchpad/launchpad.h"
 

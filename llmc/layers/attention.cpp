@@ -213,11 +213,11 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
     if (!attention_on_tensor_cores<Real>(pad, args.C, args.NH) || !tiling_fits<Real>(pad, kernel, t, hs))
         return false;
     const uint32_t rows = t.block / subgroup_size * t.fragments * shape.M;
-    pad.dispatch<Real>(
-        kernel.name, {uint64_t(args.B) * args.NH * ceil_div(args.T, rows)},
-        {t.block, shape.M, shape.N, shape.K, hs, uint32_t(args.C), subgroup_size, t.fragments, t.tile_rows,
-         t.chunk, shape.in_place, shape.row_components, shape.column_lanes, kernel.fused_delta},
-        args, score_work(args, kernel.gemms));
+    pad.dispatch<Real>(kernel.name, {uint64_t(args.B) * args.NH * ceil_div(args.T, rows)},
+                       {t.block, shape.M, shape.N, shape.K, shape.truncates, hs, uint32_t(args.C),
+                        subgroup_size, t.fragments, t.tile_rows, t.chunk, shape.in_place,
+                        shape.row_components, shape.column_lanes, kernel.fused_delta},
+                       args, score_work(args, kernel.gemms));
     return true;
 }
 

@@ -7,8 +7,8 @@
 #include "cooperative_matrix.glsl"
 #include "packed_weight.glsl"
 
-layout(constant_id = 4) const bool N_MAJOR = false;
-layout(constant_id = 5) const uint LANES = 32;  // invocations per subgroup
+layout(constant_id = 5) const bool N_MAJOR = false;
+layout(constant_id = 6) const uint LANES = 32;  // invocations per subgroup
 
 layout(push_constant, scalar) uniform Push { PackWeightArgs args; };
 

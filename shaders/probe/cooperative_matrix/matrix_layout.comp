@@ -1,5 +1,6 @@
-// Probes the register layout of fragments: one subgroup loads matrices whose elements are their own indices,
-// as an accumulator and as operand A, and stores the components of each invocation.
+// Probes fragments. One subgroup loads matrices whose elements are their own indices, as an accumulator and
+// as operand A, and stores the components of each invocation. It also converts args.value to the operands'
+// type, with both signs, as a fragment and as a single component.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -24,5 +25,11 @@ void main() {
     for (uint i = 0; i < args.components; i++) {
         args.accumulators.x[lane * args.components + i] = i < accumulator.length() ? accumulator[i] : -1;
         args.operands.x[lane * args.components + i] = i < operand.length() ? float(operand[i]) : -1;
+    }
+    for (uint i = 0; i < 2; i++) {
+        const float value = i == 0 ? args.value : -args.value;
+        const FragmentResult converted = FragmentResult(FragmentSum(value));
+        if (lane == 0) args.converted.x[2 * i] = float(converted[0]);
+        if (lane == 0) args.converted.x[2 * i + 1] = float(REAL(value));
     }
 }

@@ -11,9 +11,9 @@
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 
-layout(constant_id = 4) const uint DOWN = 4;
-layout(constant_id = 5) const uint ACROSS = 4;
-layout(constant_id = 6) const int OPERANDS = POWERS_OF_TWO;  // see args.h
+layout(constant_id = 5) const uint DOWN = 4;
+layout(constant_id = 6) const uint ACROSS = 4;
+layout(constant_id = 7) const int OPERANDS = POWERS_OF_TWO;  // see args.h
 
 layout(push_constant, scalar) uniform Push { PeakFmaArgs args; };
 
