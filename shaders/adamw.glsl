@@ -18,7 +18,7 @@ bool gradient_scale(Floats norm_and_scale, out float scale) {
 vec4 update(AdamWStep s, float weight_decay, vec4 param, inout vec4 m, inout vec4 v, vec4 g) {
     precise const vec4 new_m = s.beta1 * m + (1 - s.beta1) * g;
     precise const vec4 new_v = s.beta2 * v + (1 - s.beta2) * g * g;
-    precise const vec4 m_hat = new_m / s.beta1_correction, v_hat = new_v / s.beta2_correction;
+    precise const vec4 m_hat = new_m * s.beta1_correction, v_hat = new_v * s.beta2_correction;
     precise const vec4 now = param - s.learning_rate * (m_hat / (sqrt(v_hat) + s.eps) + weight_decay * param);
     m = new_m;
     v = new_v;

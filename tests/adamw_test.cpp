@@ -47,11 +47,11 @@ struct AdamWCase {
 TEST(AdamW, StepCorrections) {
     const AdamWStep first = adamw_step(0.1f, 0.9f, 0.999f, 1e-8f, 1),
                     late = adamw_step(0.1f, 0.9f, 0.999f, 1e-8f, 1000);
-    EXPECT_NEAR(first.beta1_correction, 0.1, 1e-7);
-    EXPECT_NEAR(first.beta2_correction / 0.001, 1.0, 2e-5);  // 0.999f is not 0.999
-    EXPECT_EQ(first.beta2_correction, float(1 - double(0.999f)));
+    EXPECT_NEAR(first.beta1_correction, 10, 1e-5);
+    EXPECT_NEAR(first.beta2_correction * 0.001, 1.0, 2e-5);  // 0.999f is not 0.999
+    EXPECT_EQ(first.beta2_correction, float(1 / (1 - double(0.999f))));
     EXPECT_NEAR(late.beta1_correction, 1.0, 1e-7);
-    EXPECT_NEAR(late.beta2_correction, 1 - std::pow(0.999, 1000), 2e-5);
+    EXPECT_NEAR(late.beta2_correction, 1 / (1 - std::pow(0.999, 1000)), 4e-5);
     EXPECT_EQ(first.learning_rate, 0.1f);
     EXPECT_EQ(first.eps, 1e-8f);
 }

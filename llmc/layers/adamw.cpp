@@ -14,8 +14,8 @@ AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, i
     return {learning_rate,
             beta1,
             beta2,
-            float(1 - std::pow(double(beta1), t)),
-            float(1 - std::pow(double(beta2), t)),
+            float(1 / (1 - std::pow(double(beta1), t))),
+            float(1 / (1 - std::pow(double(beta2), t))),
             eps,
             hash(uint32_t(t))};
 }
@@ -30,7 +30,7 @@ static SIMD_INLINE void update_chunk(AdamWUpdate<Real> p, AdamWStep s, float sca
         const float g = float(p.grads[i]) * scale, param = has_master ? p.master[i] : float(p.params[i]);
         const float m = s.beta1 * p.m[i] + (1 - s.beta1) * g;
         const float v = s.beta2 * p.v[i] + (1 - s.beta2) * g * g;
-        const float m_hat = m / s.beta1_correction, v_hat = v / s.beta2_correction;
+        const float m_hat = m * s.beta1_correction, v_hat = v * s.beta2_correction;
         const float now =
             param - s.learning_rate * (m_hat / (std::sqrt(v_hat) + s.eps) + p.weight_decay * param);
         p.m[i] = m;

@@ -4,14 +4,13 @@
 #include "shaders/args.h"
 
 // The hyperparameters of one step. Kernels read them from memory, so that a recorded step can be replayed. t
-// counts from 1. The bias corrections are 1 - beta^t; the seed is a hash of t: other random bits in each
-// step, the same in each run.
+// counts from 1. The bias corrections are 1 / (1 - beta^t); the seed is a hash of t: other random bits in
+// each step, the same in each run.
 AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, int t);
 
 // With g = grads * norm_and_scale[1]:
 //     m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
-//     params -= learning_rate * ((m / beta1_correction) / (sqrt(v / beta2_correction) + eps) + weight_decay *
-//     params)
+//     params -= learning_rate * (m beta1_correction / (sqrt(v beta2_correction) + eps) + weight_decay params)
 // With master weights, master takes the place of params in this, and params receive the rounded result. If
 // Real has 16 bits, params are rounded up or down at random (round_randomly() of base/real.h), by a hash of
 // the step's seed and the element's index in its tensor, which is the same on every device. If Real is float,
