@@ -69,6 +69,10 @@ Reals8 pack_address(HeadRows h, uint row, uint pack) {
     return Reals8(uint64_t(h.p) + uint64_t(row * h.width + h.offset + pack) * 16);
 }
 
+// Whether a subgroup may skip rows of a tile that the causal mask hides from it. With a staging buffer, it
+// then passes fewer subgroup barriers than others, and results are wrong on Mesa's software device.
+const bool MAY_SKIP = IN_PLACE;
+
 uint staging_buffer() { return TILES * TILE_SIZE + gl_SubgroupID * STAGING_SIZE; }
 
 // Orders the accesses of a subgroup to its part of shared memory.

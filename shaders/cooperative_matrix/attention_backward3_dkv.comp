@@ -155,7 +155,7 @@ void iterate(Queries from, uint row, uint t, bool masked, inout uint slot) {
     store_tiles(1 - slot);
     prefetch_tiles(from, t + 2 * TILE_ROWS);
     [[dont_unroll]] for (uint c = 0; c < TILE_ROWS; c += CHUNK) {
-        if (masked && t + c + CHUNK <= row) continue;  // these queries see none of the subgroup's keys
+        if (MAY_SKIP && masked && t + c + CHUNK <= row) continue;  // the subgroup's keys are hidden
         multiply(slot, c);
         differentiate(row, t + c, masked);
         accumulate(slot, c);

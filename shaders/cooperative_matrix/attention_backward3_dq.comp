@@ -121,7 +121,7 @@ void iterate(HeadRows key, HeadRows value, uint row, uint t, bool masked, inout 
     prefetch(keys, key, t + 2 * TILE_ROWS);
     prefetch(values, value, t + 2 * TILE_ROWS);
     [[dont_unroll]] for (uint c = 0; c < TILE_ROWS; c += CHUNK) {
-        if (masked && t + c >= row + ROWS) continue;  // the subgroup's queries see none of these keys
+        if (MAY_SKIP && masked && t + c >= row + ROWS) continue;  // these keys are hidden
         multiply(at, c);
         differentiate(row, t + c, masked);
         accumulate(at, c);

@@ -83,7 +83,7 @@ void store_tiles(uint at) {
 void iterate(HeadRows key, HeadRows value, uint row, uint t, bool masked, inout uint at) {
     const uint next = 2 * TILE_SIZE - at;
     barrier();
-    if (masked && t >= row + ROWS) {  // the subgroup's queries see none of these keys
+    if (MAY_SKIP && masked && t >= row + ROWS) {  // the subgroup's queries see none of these keys
         store_tiles(next);
         prefetch_tiles(key, value, t + 2 * TILE_ROWS);
     } else {
