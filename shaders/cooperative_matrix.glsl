@@ -27,8 +27,8 @@ layout(constant_id = 4) const bool TRUNCATES = false;  // conversions to bf16 ar
 #define FragmentResult coopmat<REAL, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
 #endif
 
-// The bits of v that a conversion to bf16 must not round once more: without those that bf16 does not have,
-// unless conversions truncate.
+// Clears the bits that bf16 does not have, so that the conversion cannot round again. Unnecessary where
+// conversions truncate.
 float exact_in_bf16(uint v) { return uintBitsToFloat(TRUNCATES ? v : v & 0xffff0000u); }
 
 // Rounds accumulators to the storage type, to nearest, ties away from zero. NVIDIA's conversion to bf16

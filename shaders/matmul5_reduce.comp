@@ -5,8 +5,8 @@
 #include "util.glsl"
 #include "gelu.glsl"
 
-layout(constant_id = 12) const uint N = 8;  // constants are numbered as in matmul5.glsl
-layout(constant_id = 15) const uint EPILOGUE = 0;
+layout(constant_id = 1) const uint N = 8;
+layout(constant_id = 2) const uint EPILOGUE = 0;  // EPILOGUE_... of args.h
 layout(push_constant, scalar) uniform Push { MatmulReduceArgs args; };
 
 void main() {

@@ -87,12 +87,12 @@ void store_strip(Position p, uint i) {
                      gl_CooperativeMatrixLayoutRowMajor);
     subgroupBarrier();
     [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
-        const uvec2 position = result_position(p, i, access);
-        const uint at = position.x * (N / CHUNK_ELEMENTS) + position.y;
+        const uvec2 at = result_position(p, i, access);
+        const uint index = at.x * (N / CHUNK_ELEMENTS) + at.y;
         const uvec4 results = smem[strip_index(access)];
-        if (!in_result(position)) continue;
-        if (EPILOGUE == EPILOGUE_GELU) Chunks(uint64_t(args.other)).x[at] = results;
-        Chunks(uint64_t(args.outp)).x[at] = EPILOGUE == EPILOGUE_GELU ? gelu_chunk(results) : results;
+        if (!in_result(at)) continue;
+        if (EPILOGUE == EPILOGUE_GELU) Chunks(uint64_t(args.other)).x[index] = results;
+        Chunks(uint64_t(args.outp)).x[index] = EPILOGUE == EPILOGUE_GELU ? gelu_chunk(results) : results;
     }
     subgroupBarrier();
 }

@@ -14,11 +14,9 @@ SplitKResult<Real> take_unreduced(LaunchPad& pad, const Real* value) {
 
 template <class Real>
 void launch_split_k_reduction(LaunchPad& pad, const MatmulReduceArgs& args, int num_columns, int epilogue) {
-    // the specialization constants between the block size and the columns are the GEMM's own
-    pad.dispatch<Real>(
-        "matmul5_reduce", {ceil_div(args.n / 8, 128)},
-        {128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uint32_t(num_columns), 0, 0, uint32_t(epilogue)}, args,
-        {.bytes = double(args.n) * (4.0 * args.splits + 2.0 * sizeof(Real))});
+    pad.dispatch<Real>("matmul5_reduce", {ceil_div(args.n / 8, 128)},
+                       {128, uint32_t(num_columns), uint32_t(epilogue)}, args,
+                       {.bytes = double(args.n) * (4.0 * args.splits + 2.0 * sizeof(Real))});
 }
 
 template <class Real>

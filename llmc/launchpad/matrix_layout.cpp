@@ -65,7 +65,7 @@ void read_matrix_layout(FragmentShape& shape, uint32_t lanes, const std::vector<
     shape.in_place = shape.N == shape.K && shape.M * shape.K <= 256 && accumulators == operands;
 }
 
-// A number that truncation to Real makes 1, and rounding the next number: three quarters of the way.
+// 1 plus three quarters of Real's unit in the last place: truncation gives 1, rounding the next value.
 template <class Real>
 static float below_next() {
     return 1 + 0.75f * (std::is_same_v<Real, bf16> ? 1.0f / 128 : 1.0f / 1024);
