@@ -55,6 +55,7 @@ shared uvec4 smem[MAIN_LOOP_SIZE > SUBGROUPS * OWN_SIZE ? MAIN_LOOP_SIZE : SUBGR
 shared float positions[FM * FN];  // row * FN + column
 
 const float LOG2E = 1.44269504, LN2 = 0.69314718, MASKED = -1e30;
+const float HUGE_LSE = 1e37;  // of queries past the end; finite after the division by scale()
 
 float scale() { return 1 / sqrt(float(HS)); }
 float scale2() { return LOG2E * scale(); }  // for exp2

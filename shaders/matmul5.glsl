@@ -101,7 +101,7 @@ void main() {
     const Position p = position();
     if (p.split >= args.splits) return;
     load_bias(p);
-    barrier();
+    if (has_bias()) barrier();
     initialize_accumulators(p);
     main_loop(p, p.split * args.k_per_split);
     if (K_GROUPS > 1) reduce_k_groups(p);

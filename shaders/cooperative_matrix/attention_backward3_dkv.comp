@@ -28,7 +28,6 @@ FragmentSum p[SCORES], ds[SCORES], dk[ACCUMULATORS], dv[ACCUMULATORS];
 // waits for its load in every iteration, which makes the kernel a sixth slower on an H200. With short
 // sequences, which have few iterations, a step is 3 % faster that way.
 const bool SCALE_LATE = !FUSED_DELTA;
-const float HUGE_LSE = 1e37;  // finite after the division by scale()
 
 float initial_factor(uint i) { return FUSED_DELTA || i < TILE_ROWS ? -1 / scale() : -1; }
 

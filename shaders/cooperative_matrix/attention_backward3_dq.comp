@@ -27,7 +27,7 @@ struct OwnRows {
 void prefetch_statistics(inout OwnRows own, Floats lse, Floats delta, uint row, uint T) {
     [[unroll]] for (uint n = 0; n < STATISTICS; n++) {
         const uint i = gl_SubgroupInvocationID + n * LANES;
-        own.lse[n] = 1e37;
+        own.lse[n] = HUGE_LSE;
         own.deltas[n] = 0;
         if (i < ROWS && row + i < T) {
             own.lse[n] = lse.x[row + i];
