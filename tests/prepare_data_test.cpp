@@ -304,6 +304,26 @@ TEST(prepare_data, reads_compressed_text) {
     }
 }
 
+// A frame that declares the largest window of zstd --long=31, with one block that is not compressed.
+TEST(prepare_data, reads_zstd_with_a_window_of_2_gib) {
+    TemporaryFolder folder;
+    const std::string packed = folder / "packed", text = "some text\n",
+                      frame = std::string("\x28\xb5\x2f\xfd\0\xa8", 6),
+                      block = {char(text.size() << 3 | 1), 0, 0};
+    write_whole_file(packed, {frame, block, text});
+    const ProgramResult read = prepare(folder, {packed});
+    ASSERT_EQ(read.status, 0) << read.err;
+    EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^" + text));
+#if !defined(__SANITIZE_ADDRESS__)  // the sanitizer reserves more addresses than any limit
+    const std::string command =
+        "ulimit -v 1000000; exec " + program + " --name x --out " + folder.path + " " + packed;
+    const ProgramResult refused = run_program({"sh", "-c", command});
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_EQ(refused.err, "prepare_data: out of memory: the window of " + packed +
+                               ", at most 2 GiB: compress it again without --long\n");
+#endif
+}
+
 TEST(prepare_data, refuses_files_that_are_not_text) {
     TemporaryFolder folder;
     const std::string zeros(300, '\0');

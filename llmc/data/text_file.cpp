@@ -3,6 +3,7 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <cstring>
@@ -53,8 +54,9 @@ struct Gzip : Decompressor {
 
 struct Zstd : Decompressor {
     std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream{ZSTD_createDStream(), ZSTD_freeDStream};
+    std::string path;
 
-    explicit Zstd(std::string first) : Decompressor(std::move(first)) {
+    Zstd(std::string first, const std::string& name) : Decompressor(std::move(first)), path(name) {
         if (!stream) fail("out of memory: zstd cannot start");
         ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 31);  // as written with --long=31
     }
@@ -62,6 +64,9 @@ struct Zstd : Decompressor {
         ZSTD_inBuffer in = {buffer.data(), buffer.size(), at};
         ZSTD_outBuffer out = {to, size, 0};
         const size_t status = ZSTD_decompressStream(stream.get(), &out, &in);
+        if (ZSTD_getErrorCode(status) == ZSTD_error_memory_allocation)
+            fail("out of memory: the window of %s, at most 2 GiB: compress it again without --long",
+                 path.c_str());
         if (ZSTD_isError(status)) return std::nullopt;
         between_frames = status == 0;
         at = in.pos;
@@ -134,7 +139,7 @@ TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input
     if (start.starts_with("\x1f\x8b"))
         decompressor = std::make_unique<Gzip>(std::move(start));
     else if (start.starts_with("\x28\xb5\x2f\xfd") || has_skippable_frame(start))
-        decompressor = std::make_unique<Zstd>(std::move(start));
+        decompressor = std::make_unique<Zstd>(std::move(start), path);
     if (decompressor) {
         start.assign(start_bytes, '\0');
         start.resize(read_text(start.data(), start.size()));
