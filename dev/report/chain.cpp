@@ -67,7 +67,7 @@ SIMD_CLONES static void block_step(const Chain& chain, const float* input, float
 #pragma omp simd
         for (int i = 0; i < count; i++) {
             float v = x[i] + in[i];
-            v = 1.0f - 2.0f / (exp_fast(std::min(2.0f * v, 80.0f)) + 1.0f);  // tanh
+            v = 1.0f - 2.0f / (exp2_fast(std::min(2.88539008f * v, 115.0f)) + 1.0f);  // tanh
             v *= gain[i];
             v += leak[i] * (s[first + i] - v);
             to[i] = v / (1.0f + std::fabs(v));

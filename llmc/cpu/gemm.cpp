@@ -21,6 +21,7 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/gemm_kernels.h"
+#include "llmc/cpu/prefetch.h"
 
 static constexpr int KC = 384;                 // units of K in a block; fewer if b_in_l1
 static constexpr int A_STRIDE = KC + 16;       // between packed rows of a: maps rows to different cache sets
@@ -200,25 +201,15 @@ static void pack_b(float* dst, const KernelSet& set, const KBlock<Real>& s, size
 // Prefetches what is packed next while the micro-kernel runs: each call of fetch() requests a share of its
 // cache lines.
 struct Prefetcher {
-    const char* next = nullptr;
-    size_t gap = 0;  // bytes from the end of a row's lines to the next row
-    int rows = 0, lines = 0, line = 0, share = 0;
+    RowPrefetcher rows;
+    int share = 0;
 
     Prefetcher() = default;
     template <class Real>
     Prefetcher(const KBlock<Real>& s, size_t first, int count, int calls)
-        : next(reinterpret_cast<const char*>(s.at(first))),
-          rows(s.x.transposed ? s.kc : count),
-          lines(int(ceil_div((s.x.transposed ? count : s.kc) * sizeof(Real), 64))),
-          share(int(ceil_div(size_t(rows) * lines, calls))) {
-        gap = s.x.ld * sizeof(Real) - size_t(lines) * 64;
-    }
-    void fetch() {
-        for (int n = 0; n < share && rows > 0; n++, next += 64) {
-            __builtin_prefetch(next, 0, 2);
-            if (++line == lines) line = 0, next += gap, rows--;
-        }
-    }
+        : rows(s.at(first), s.x.ld, s.x.transposed ? s.kc : count, s.x.transposed ? count : s.kc),
+          share(int(ceil_div(rows.lines_left(), calls))) {}
+    void fetch() { rows.fetch(share); }
 };
 
 // A part of the result: the tile of a thread, or of one micro-kernel call.

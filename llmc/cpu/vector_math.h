@@ -1,5 +1,5 @@
-// The exponential functions of the CPU versions, and their scaled stores. exp_fast() and exp2_fast() are
-// plain expressions, so loops around them vectorize; loops around std::exp do not with every compiler.
+// The exponential function of the CPU versions, and their scaled stores. exp2_fast() is a plain expression,
+// so loops around it vectorize; loops around std::exp do not with every compiler.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -14,29 +14,8 @@ SIMD_INLINE void store_scaled(Real* to, const float* from, int n, float factor) 
     for (int i = 0; i < n; i++) to[i] = round_to<Real>(from[i] * factor);
 }
 
-// exp(x) for x < 88, within 2 units in the last place. Below -87, where the result approaches the smallest
-// normal float, it returns 0. NaN gives NaN. Computes 2^n exp(r) with n = round(x / log 2) and
-// |r| <= log(2) / 2, using the polynomial of Cephes' expf.
-SIMD_INLINE float exp_fast(float x) {
-    const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the low bits of `shifted` hold n
-    const float n = shifted - 12582912.0f;
-    // log 2 in two parts; the first multiplication is exact
-    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);
-    const uint32_t keep = -uint32_t(!(x < -87.0f));  // all ones or zero; a branch would prevent vectorization
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(p * power) & keep);
-}
-
 // 2^x for x < 127, within 2 units in the last place. Below -126, where the result would not be a normal
-// float, it returns 0. NaN gives NaN. Computes 2^n 2^r with n = round(x), by a minimax polynomial of 2^r; it
-// takes fewer operations than exp_fast() and has a shorter chain of dependent ones.
+// float, it returns 0. NaN gives NaN. Computes 2^n 2^r with n = round(x), by a minimax polynomial of 2^r.
 SIMD_INLINE float exp2_fast(float x) {
     const float shifted = x + 12582912.0f;  // 1.5 * 2^23: the low bits of `shifted` hold n
     const float r = x - (shifted - 12582912.0f), rr = r * r;
@@ -47,20 +26,16 @@ SIMD_INLINE float exp2_fast(float x) {
     return std::bit_cast<float>(std::bit_cast<uint32_t>(p * power) & -uint32_t(!(x < -126.0f)));
 }
 
-// x = exp_fast(x) for a vector of floats, with the same results. It does not return the vector, because how
+// x = exp2_fast(x) for a vector of floats, with the same results. It does not return the vector, because how
 // functions return wide vectors depends on the instruction set.
 template <class Vector>
-SIMD_INLINE void exp_fast_vector(Vector& x) {
+SIMD_INLINE void exp2_fast_vector(Vector& x) {
     typedef uint32_t Bits __attribute__((vector_size(sizeof(Vector))));
-    const Vector shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    Vector p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
+    const Vector shifted = x + 12582912.0f;
+    const Vector r = x - (shifted - 12582912.0f), rr = r * r;
+    Vector p = 1.53458120e-4f * rr + (1.33999312e-3f * r + 9.61848896e-3f);
+    p = p * rr + (5.55032878e-2f * r + 0.240226469f);
+    p = p * rr + (0.693147206f * r + 1.0f);
     const Vector power = (Vector)(((Bits)shifted << 23) + 0x3f800000);
-    const Bits keep = ~(Bits)(x < -87.0f);
-    x = (Vector)((Bits)(p * power) & keep);
+    x = (Vector)((Bits)(p * power) & ~(Bits)(x < -126.0f));
 }

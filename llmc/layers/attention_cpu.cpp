@@ -4,13 +4,16 @@
 // results are bit-identical for any number of threads. CMakeLists.txt allows fused multiply-adds in this
 // file.
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <span>
+#include <numbers>
 #include <type_traits>
 
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/gemm_kernels.h"
+#include "llmc/cpu/prefetch.h"
 #include "llmc/cpu/vector_math.h"
 #include "llmc/layers/attention.h"
 
@@ -18,6 +21,9 @@ static const int KEY_BLOCK = 96;    // keys per iteration of the forward pass; a
 static const int QUERY_PANELS = 8;  // query panels that share a block of keys and values in the forward pass
 static const int QUERY_BLOCK = 96;  // queries per iteration of the backward pass; likewise
 static const int PADDING_ROWS = MAX_MR;  // rows past the last one that kernels may read and write
+static const int PREFETCHED_ROWS = 128;  // of each array, so that they fit into L2
+static const int PREFETCH_STEP = 10;     // multiply-adds of a kernel, per column, for a prefetched line
+static const float LOG2_E = std::numbers::log2e_v<float>, LOG_2 = std::numbers::ln2_v<float>;
 
 // Memory that a thread keeps until it ends. Each task partitions it into arrays anew.
 struct Arena {
@@ -37,11 +43,37 @@ struct Arena {
 };
 static thread_local Arena arena;
 
-// out (rows, nr) = a b, or out + a b, in steps of mr rows.
-static void multiply(const KernelSet& set, float* out, KernelInput in, int rows) {
-    for (int i = 0; i < rows; i += set.mr, in.a += set.mr * in.a_row)
-        kernel_for(set, std::min(set.mr, rows - i))(out + size_t(i) * set.nr, in);
+// Calls run(task, next) for every task below `tasks`, on all threads. `next` is the task that the thread runs
+// after this one; it is `tasks` or more if there is none. Threads take tasks as they become free.
+template <class Run>
+static void run_tasks(int64_t tasks, const Run& run) {
+    std::atomic<int64_t> dealt = 0;
+#pragma omp parallel
+    for (int64_t task = dealt++, next; task < tasks; task = next) {
+        next = dealt++;
+        run(task, next);
+    }
 }
+
+// The GEMM kernels of a thread. Each call also prefetches what the thread reads or stores next: the rows of a
+// head are too far apart for the hardware's prefetcher.
+struct Kernels {
+    const KernelSet& set;
+    PrefetchQueue& ahead;
+    int mr = set.mr, nr = set.nr;
+
+    // The kernel for `rows` rows of a, at most mr.
+    void run(float* out, const KernelInput& in, int rows) const {
+        ahead.fetch(rows * in.units, PREFETCH_STEP);
+        kernel_for(set, rows)(out, in);
+    }
+    // out (rows, nr) = a b, or out + a b, in steps of mr rows.
+    void multiply(float* out, KernelInput in, int rows) const {
+        for (int i = 0; i < rows; i += mr, in.a += mr * in.a_row)
+            run(out + size_t(i) * nr, in, std::min(mr, rows - i));
+    }
+};
+static thread_local PrefetchQueue prefetch_queue;
 
 static const char* bytes(const float* p) { return reinterpret_cast<const char*>(p); }
 
@@ -53,8 +85,27 @@ static KernelInput by_columns(const float* a, size_t stride, const float* b, int
     return {bytes(a), sizeof(float), stride * sizeof(float), b, K, add};
 }
 
+// Rows of floats, `ld` apart.
+struct FloatRows {
+    const float* p;
+    size_t ld;
+};
+
+// Rows of a head as floats: in place, or copied to `buffer` (count, hs).
+template <class Real>
+static FloatRows float_rows(float* buffer, const Real* src, size_t ld, int count, int hs) {
+    if constexpr (std::is_same_v<Real, float>) {
+        return {src, ld};
+    } else {
+        copy_to_floats(buffer, hs, src, ld, count, hs);
+        return {buffer, size_t(hs)};
+    }
+}
+
 // dst (K, nr) = src (columns, K)^T * factor; missing columns are zero.
-static void transpose(float* dst, int nr, const float* src, size_t ld, int columns, int K, float factor) {
+SIMD_CLONES static void transpose(float* dst, int nr, const FloatRows& rows, int columns, int K,
+                                  float factor) {
+    const auto [src, ld] = rows;
     for (int c = 0; c < nr; c += 4) {
         int k = 0;
         if (c + 4 <= columns)
@@ -74,6 +125,8 @@ struct ChannelPanels {
     float* p;
     int rows, nr;
     float* panel(int channel) const { return p + size_t(channel) * rows; }
+    // The panel of one channel, from a row on.
+    ChannelPanels at(int channel, int row = 0) const { return {panel(channel) + size_t(row) * nr, rows, nr}; }
 };
 
 // Calls run(width), where width is nr as a constant: loops over a constant number of columns are much faster.
@@ -145,7 +198,7 @@ SIMD_CLONES static void unpack_channels(fp16* dst, size_t ld, const ChannelPanel
     unpack_all(dst, ld, src, count, hs, factors);
 }
 
-// One step of the online softmax for NR queries. scores (keys, NR) become exp(score - maximum), where maximum
+// One step of the online softmax for NR queries. scores (keys, NR) become 2^(score - maximum), where maximum
 // is the running maximum; `sum` is the running sum; previous accumulators must be multiplied by `factor`.
 // The NR queries are NV vectors, which stay in registers.
 template <class Vector, int NV>
@@ -164,7 +217,7 @@ static SIMD_INLINE void softmax_columns(float* scores, int keys, float* maximum,
     for (int v = 0; v < NV; v++) {
         memcpy(&x, maximum + v * width, sizeof x);
         x -= m[v];
-        exp_fast_vector(x);
+        exp2_fast_vector(x);
         s[v] *= x;
         memcpy(factor + v * width, &x, sizeof x);
     }
@@ -175,7 +228,7 @@ static SIMD_INLINE void softmax_columns(float* scores, int keys, float* maximum,
             float* p = scores + (j * NV + v) * width;
             memcpy(&x, p, sizeof x);
             x -= m[v];
-            exp_fast_vector(x);
+            exp2_fast_vector(x);
             memcpy(p, &x, sizeof x);
             s[v] += x;
         }
@@ -189,19 +242,27 @@ SIMD_CLONES static void softmax_step(float* scores, int keys, int nr, float* max
     softmax_columns<Float4, 2>(scores, keys, maximum, sum, factor);
 }
 
+// Hides the keys behind each query from the softmax. scores (keys, nr); query j of nr sees the key of row i
+// if j >= i + offset.
+SIMD_CLONES static void mask_scores(float* scores, int first, int keys, int nr, int offset) {
+    float edge[2 * MAX_NR];  // row i is a window of it
+    for (int j = 0; j < nr; j++) edge[j] = -INFINITY, edge[nr + j] = 0;
+    with_constant(
+        nr, [&](auto width) __attribute__((always_inline)) {
+            constexpr int NR = width;
+            for (int i = first; i < keys; i++) {
+                const float* row = edge + NR - std::min(NR, i + offset);
+#pragma omp simd
+                for (int j = 0; j < NR; j++) scores[i * NR + j] += row[j];
+            }
+        });
+}
+
 SIMD_CLONES static void scale_rows(float* rows, int nr, const float* factor) {
     for (int i = 0; i < nr; i++)
 #pragma omp simd
         for (int c = 0; c < nr; c++) rows[i * nr + c] *= factor[i];
 }
-
-// nr queries of the forward pass.
-struct QueryPanel {
-    int first, count;               // rows of the sequence
-    float* queries;                 // (hs, nr), scaled
-    ChannelPanels accumulators;     // unnormalized rows of out
-    float *maximum, *sum, *factor;  // (nr) state of the online softmax
-};
 
 // A block of keys and values.
 struct KeyBlock {
@@ -210,89 +271,150 @@ struct KeyBlock {
     ChannelPanels values;  // KEY_BLOCK rows
 };
 
+// nr queries of the forward pass.
+struct QueryPanel {
+    int first, count;                         // rows of the sequence
+    float* queries;                           // (hs, nr), scaled
+    float* scores;                            // (KEY_BLOCK + PADDING_ROWS, nr) of a block of keys
+    ChannelPanels accumulators;               // unnormalized rows of out
+    float *maximum, *sum, *factor, *inverse;  // (nr) state of the online softmax, at its end 1 / sum
+
+    // Rows of the block that the last of the queries sees.
+    int visible_keys(const KeyBlock& block) const {
+        return std::clamp(first + count - block.first, 0, block.count);
+    }
+    // Whether the block is the last one that the queries see.
+    bool ends_with(const KeyBlock& block) const {
+        return block.first < first + count && block.first + block.count >= first + count;
+    }
+};
+
 struct ForwardScratch {
     QueryPanel panel[QUERY_PANELS];
     KeyBlock block;
-    float *scores, *rows;  // (KEY_BLOCK + PADDING_ROWS, nr), (nr, hs)
+    float* rows;  // (nr, hs)
 };
 
 static void carve_forward(ForwardScratch& s, int panels, int hs, int nr) {
-    const int width = round_up(hs, nr);
-    arena.open(panels * (size_t(nr) * (hs + width + 3) + 5 * 16) +
-               size_t(KEY_BLOCK + PADDING_ROWS) * (hs + width + nr) + size_t(nr) * hs);
-    s.block.keys = arena.take(size_t(KEY_BLOCK + PADDING_ROWS) * hs);
+    const int width = round_up(hs, nr), score_rows = KEY_BLOCK + PADDING_ROWS;
+    arena.open(panels * (size_t(nr) * (hs + score_rows + width + 4) + 7 * 16) +
+               size_t(score_rows) * (hs + width) + size_t(nr) * hs);
+    s.block.keys = arena.take(size_t(score_rows) * hs);
     s.block.values = {arena.take(size_t(KEY_BLOCK) * width), KEY_BLOCK, nr};
-    s.scores = arena.take(size_t(KEY_BLOCK + PADDING_ROWS) * nr);
     s.rows = arena.take(size_t(nr) * hs);
     for (int i = 0; i < panels; i++) {
-        s.panel[i].queries = arena.take(size_t(nr) * hs);
-        s.panel[i].accumulators = {arena.take(size_t(nr) * width), nr, nr};
-        for (float** array : {&s.panel[i].maximum, &s.panel[i].sum, &s.panel[i].factor})
+        QueryPanel& panel = s.panel[i];
+        panel.queries = arena.take(size_t(nr) * hs);
+        panel.scores = arena.take(size_t(score_rows) * nr);
+        panel.accumulators = {arena.take(size_t(nr) * width), nr, nr};
+        for (float** array : {&panel.maximum, &panel.sum, &panel.factor, &panel.inverse})
             *array = arena.take(nr);
     }
 }
 
-// Updates the online softmax and the accumulators of a query panel with a block of keys and values.
-static void attend(const KernelSet& set, const QueryPanel& panel, float* scores, const KeyBlock& block,
-                   int hs) {
-    const int nr = set.nr, visible = std::min(block.count, panel.first + panel.count - block.first);
-    if (visible <= 0) return;
-    multiply(set, scores, by_rows(block.keys, hs, panel.queries, hs, false), visible);
-    for (int j = std::max(0, panel.first + 1 - block.first); j < visible; j++)  // the causal mask
-        std::fill_n(scores + j * nr, std::min(nr, block.first + j - panel.first), -INFINITY);
-    softmax_step(scores, visible, nr, panel.maximum, panel.sum, panel.factor);
-    const bool add = block.first > 0;
-    for (int c = 0; c < hs; c += nr) {
-        float* accumulators = panel.accumulators.panel(c);
-        if (add) scale_rows(accumulators, nr, panel.factor);
-        KernelInput in = by_columns(scores, nr, block.values.panel(c), visible, add);
-        for (int i = 0; i < nr; i += set.mr, in.a += set.mr * in.a_row) {
-            in.units = std::min(visible, panel.first + i + set.mr - block.first);  // keys that the rows see
-            kernel_for(set, std::min(set.mr, nr - i))(accumulators + size_t(i) * nr, in);
-        }
-    }
-}
-
-// One head of one sequence; the pointers point to its first row.
+// Queries of one head, at most QUERY_PANELS * nr. The pointers point to the head's first row.
 template <class Real>
-struct ForwardHead {
+struct ForwardTask {
     Real* out;
     float* lse;
     const Real* qkv;
     int C, hs;
+    int first, count;  // rows of the sequence
+
+    size_t stride() const { return 3 * size_t(C); }
+    int keys_from(int key) const { return std::min(KEY_BLOCK, first + count - key); }
+
+    void prefetch_queries(PrefetchQueue& ahead) const {
+        ahead.add({qkv + first * stride(), stride(), std::min(PREFETCHED_ROWS, count), size_t(hs)});
+    }
+    void prefetch_keys(PrefetchQueue& ahead, int key) const {
+        for (int i = 1; i <= 2; i++)  // keys, values
+            ahead.add({qkv + key * stride() + i * C, stride(), keys_from(key), size_t(hs)});
+    }
+    void prefetch_result(PrefetchQueue& ahead) const {
+        ahead.add({out + first * size_t(C), size_t(C), std::min(PREFETCHED_ROWS, count), size_t(hs)});
+    }
 };
 
-// Computes out and lse of `count` queries from `first` on, at most QUERY_PANELS * nr. Scores are stored as
-// (keys, queries), so that a vector register holds the maxima or sums of many queries.
+// Prefetches what the thread needs after the block of keys from `key` on: the task's next keys, or its result
+// and the start of the thread's next task (null: none).
 template <class Real>
-static void forward_block(const KernelSet& set, const ForwardHead<Real>& head, int first, int count) {
-    const int nr = set.nr, panels = (count + nr - 1) / nr, C = head.C, hs = head.hs;
-    const size_t stride = 3 * size_t(C);
+static void prefetch_after(PrefetchQueue& ahead, const ForwardTask<Real>& task, int key,
+                           const ForwardTask<Real>* next) {
+    ahead.clear();
+    if (key + KEY_BLOCK < task.first + task.count) return task.prefetch_keys(ahead, key + KEY_BLOCK);
+    task.prefetch_result(ahead);
+    if (!next) return;
+    next->prefetch_queries(ahead);
+    next->prefetch_keys(ahead, 0);
+}
+
+// Updates the online softmax of a query panel with a block of keys. Stores lse after the last block that the
+// queries see.
+template <class Real>
+static void attend_keys(const Kernels& kernels, const ForwardTask<Real>& task, const QueryPanel& panel,
+                        const KeyBlock& block) {
+    const int nr = kernels.nr, hs = task.hs, visible = panel.visible_keys(block),
+              offset = block.first - panel.first;
+    if (visible == 0) return;
+    kernels.multiply(panel.scores, by_rows(block.keys, hs, panel.queries, hs, false), visible);
+    if (visible + offset > 1) mask_scores(panel.scores, std::max(0, 1 - offset), visible, nr, offset);
+    softmax_step(panel.scores, visible, nr, panel.maximum, panel.sum, panel.factor);
+    if (!panel.ends_with(block)) return;
+    for (int i = 0; i < panel.count; i++) {
+        panel.inverse[i] = 1.0f / panel.sum[i];
+        task.lse[panel.first + i] = panel.maximum[i] * LOG_2 + std::log(panel.sum[i]);
+    }
+}
+
+// Adds a block of values to the accumulators of a query panel, for the channels from c on. Stores out after
+// the last block that the queries see: between kernels, because many stores in a row wait for each other.
+template <class Real>
+static void sum_values(const Kernels& kernels, const ForwardTask<Real>& task, const QueryPanel& panel,
+                       const KeyBlock& block, int c) {
+    const int mr = kernels.mr, nr = kernels.nr, visible = panel.visible_keys(block),
+              offset = block.first - panel.first;
+    if (visible == 0) return;
+    const bool add = block.first > 0;
+    float* accumulators = panel.accumulators.panel(c);
+    if (add) scale_rows(accumulators, nr, panel.factor);
+    KernelInput in = by_columns(panel.scores, nr, block.values.panel(c), visible, add);
+    for (int i = 0; i < nr; i += mr, in.a += mr * in.a_row) {
+        in.units = std::min(visible, i + mr - offset);  // keys that the rows see
+        kernels.run(accumulators + size_t(i) * nr, in, std::min(mr, nr - i));
+    }
+    if (panel.ends_with(block))
+        unpack_channels(task.out + panel.first * size_t(task.C) + c, task.C, panel.accumulators.at(c),
+                        panel.count, std::min(nr, task.hs - c), panel.inverse);
+}
+
+// Scores are stored as (keys, queries), so that a vector register holds the maxima or sums of many queries.
+// They are in units of log 2, so that the softmax takes powers of two.
+template <class Real>
+static void run_forward(const Kernels& kernels, const ForwardTask<Real>& task,
+                        const ForwardTask<Real>* next) {
+    const int nr = kernels.nr, panels = (task.count + nr - 1) / nr, C = task.C, hs = task.hs;
+    const size_t stride = task.stride();
     ForwardScratch s;
     carve_forward(s, panels, hs, nr);
     for (int i = 0; i < panels; i++) {
         QueryPanel& panel = s.panel[i];
-        panel.first = first + i * nr;
-        panel.count = std::min(nr, count - i * nr);
-        copy_to_floats(s.rows, hs, head.qkv + panel.first * stride, stride, panel.count, hs);
-        transpose(panel.queries, nr, s.rows, hs, panel.count, hs, 1.0f / std::sqrt(float(hs)));
+        panel.first = task.first + i * nr;
+        panel.count = std::min(nr, task.count - i * nr);
+        const FloatRows rows = float_rows(s.rows, task.qkv + panel.first * stride, stride, panel.count, hs);
+        transpose(panel.queries, nr, rows, panel.count, hs, LOG2_E / std::sqrt(float(hs)));
         std::fill_n(panel.maximum, nr, -INFINITY);
         std::fill_n(panel.sum, nr, 0.0f);
     }
-    for (int key = 0; key < first + count; key += KEY_BLOCK) {
+    for (int key = 0; key < task.first + task.count; key += KEY_BLOCK) {
+        prefetch_after(kernels.ahead, task, key, next);
         s.block.first = key;
-        s.block.count = std::min(KEY_BLOCK, first + count - key);
-        copy_to_floats(s.block.keys, hs, head.qkv + key * stride + C, stride, s.block.count, hs);
-        pack_channels(s.block.values, head.qkv + key * stride + 2 * C, stride, s.block.count, hs);
-        for (int i = 0; i < panels; i++) attend(set, s.panel[i], s.scores, s.block, hs);
-    }
-    for (const QueryPanel& panel : std::span(s.panel, panels)) {
-        for (int i = 0; i < panel.count; i++) {
-            panel.factor[i] = 1.0f / panel.sum[i];
-            head.lse[panel.first + i] = panel.maximum[i] + std::log(panel.sum[i]);
-        }
-        unpack_channels(head.out + size_t(panel.first) * C, C, panel.accumulators, panel.count, hs,
-                        panel.factor);
+        s.block.count = task.keys_from(key);
+        copy_to_floats(s.block.keys, hs, task.qkv + key * stride + C, stride, s.block.count, hs);
+        pack_channels(s.block.values, task.qkv + key * stride + 2 * C, stride, s.block.count, hs);
+        for (int i = 0; i < panels; i++) attend_keys(kernels, task, s.panel[i], s.block);
+        for (int c = 0; c < hs; c += nr)
+            for (int i = 0; i < panels; i++) sum_values(kernels, task, s.panel[i], s.block, c);
     }
 }
 
@@ -301,44 +423,56 @@ static Work attention_work(int B, int T, int C, int gemms) {
     return {.flops = 2.0 * gemms * B * C * (0.5 * T * (T + 1.0))};
 }
 
+// Task `index` of all tasks with `block` queries each. The last queries see the most keys. They come first,
+// so that no long task is left for the end.
 template <class Real>
-void attention_forward_cpu(const AttentionForward<Real>& p) {
-    const int B = p.B, T = p.T, C = p.C, NH = p.NH, hs = attention_head_size(C, NH);
-    const CpuTimer timer("attention_forward", attention_work(B, T, C, 2));
-    const KernelSet& set = best_kernels<float>();
-    const int block = QUERY_PANELS * set.nr, query_blocks = (T + block - 1) / block;
-    // The last queries see the most keys. They start first, so that no long block is left for the end.
-#pragma omp parallel for schedule(dynamic)
-    for (int64_t task = 0; task < int64_t(B) * NH * query_blocks; task++) {
-        const int head = int(task % (B * NH)), first = (query_blocks - 1 - int(task / (B * NH))) * block;
-        const size_t row = size_t(head / NH) * T, channel = size_t(head % NH) * hs;
-        const ForwardHead<Real> h = {.out = p.out + row * C + channel,
-                                     .lse = p.lse + size_t(head) * T,
-                                     .qkv = p.qkv + row * 3 * C + channel,
-                                     .C = C,
-                                     .hs = hs};
-        forward_block(set, h, first, std::min(block, T - first));
-    }
+static ForwardTask<Real> forward_task(const AttentionForward<Real>& p, int64_t index, int block) {
+    const int B = p.B, T = p.T, C = p.C, NH = p.NH, hs = C / NH;
+    const int head = int(index % (B * NH)), first = ((T - 1) / block - int(index / (B * NH))) * block;
+    const size_t row = size_t(head / NH) * T, channel = size_t(head % NH) * hs;
+    return {.out = p.out + row * C + channel,
+            .lse = p.lse + size_t(head) * T,
+            .qkv = p.qkv + row * 3 * C + channel,
+            .C = C,
+            .hs = hs,
+            .first = first,
+            .count = std::min(block, T - first)};
 }
 
-// Turns scores (rows, nr) of nr keys into probabilities, and dscores, the gradient of the probabilities, into
-// the gradient of the scores. Row i sees the first `visible` + i keys.
+template <class Real>
+void attention_forward_cpu(const AttentionForward<Real>& p) {
+    attention_head_size(p.C, p.NH);  // throws here, not in a thread
+    const CpuTimer timer("attention_forward", attention_work(p.B, p.T, p.C, 2));
+    const KernelSet& set = best_kernels<float>();
+    const int block = QUERY_PANELS * set.nr;
+    const int64_t tasks = int64_t(p.B) * p.NH * ((p.T + block - 1) / block);
+    run_tasks(tasks, [&](int64_t index, int64_t next_index) {
+        const ForwardTask<Real> task = forward_task(p, index, block),
+                                next = forward_task(p, std::min(next_index, tasks - 1), block);
+        run_forward({set, prefetch_queue}, task, next_index < tasks ? &next : nullptr);
+    });
+}
+
+// Turns scores (rows, nr) of nr keys, in units of log 2, into probabilities, and dscores, the gradient of the
+// probabilities, into the gradient of the scores. Row i sees the first `visible` + i keys.
 SIMD_CLONES
 static void probability_step(float* scores, float* dscores, const float* lse, const float* delta, int rows,
                              int nr, int visible) {
+    uint32_t edge[2 * MAX_NR];  // the mask of a row is a window of it
+    for (int j = 0; j < nr; j++) edge[j] = ~0u, edge[nr + j] = 0;
     with_constant(
         nr, [&](auto width) __attribute__((always_inline)) {
             constexpr int NR = width;
             for (int i = 0; i < rows; i++) {
                 float *p = scores + i * NR, *ds = dscores + i * NR;
-                const float l = lse[i], d = delta[i];
+                const uint32_t* mask = edge + NR - std::min(NR, visible + i);
+                const float l = lse[i] * LOG2_E, d = delta[i];
 #pragma omp simd
                 for (int j = 0; j < NR; j++) {
-                    const float power = exp_fast(p[j] - l);
-                    p[j] = power;
-                    ds[j] = power * (ds[j] - d);
+                    const float power = exp2_fast(p[j] - l), dscore = power * (ds[j] - d);
+                    p[j] = std::bit_cast<float>(std::bit_cast<uint32_t>(power) & mask[j]);
+                    ds[j] = std::bit_cast<float>(std::bit_cast<uint32_t>(dscore) & mask[j]);
                 }
-                for (int j = visible + i; j < NR; j++) p[j] = ds[j] = 0;
             }
         });
 }
@@ -352,6 +486,20 @@ struct BackwardHead {
     const float* lse;
     const Real* qkv;
     int T, C, hs;
+
+    size_t stride() const { return 3 * size_t(C); }
+    int prefetched_rows() const { return std::min(PREFETCHED_ROWS, T); }
+
+    void prefetch_operands(PrefetchQueue& ahead) const {
+        ahead.add({qkv, stride(), prefetched_rows(), size_t(hs)});
+        for (const Real* rows : {dout, out}) ahead.add({rows, size_t(C), prefetched_rows(), size_t(hs)});
+        for (int i = 2; i >= 1; i--)  // values, keys
+            ahead.add({qkv + i * C, stride(), prefetched_rows(), size_t(hs)});
+    }
+    void prefetch_results(PrefetchQueue& ahead) const {
+        for (int i : {1, 2, 0})  // dk, dv, dq
+            ahead.add({dqkv + i * C, stride(), prefetched_rows(), size_t(hs)});
+    }
 };
 
 // fp32 copies of a head's rows, and the accumulators of its gradients. Panels of the whole head have
@@ -362,7 +510,7 @@ struct BackwardScratch {
     float *k_transposed, *v_transposed, *rows;  // of nr keys: (hs, nr), (hs, nr), (nr, hs)
     ChannelPanels k, dk, dv;                    // of nr keys
     float *scores, *dscores;                    // (QUERY_BLOCK + PADDING_ROWS, nr)
-    float *scales, *ones;                       // (T), (nr): factors of rows
+    float *scales, *ones;                       // (nr): factors of rows
 };
 
 static BackwardScratch carve_backward(int T, int hs, int nr) {
@@ -371,7 +519,7 @@ static BackwardScratch carve_backward(int T, int hs, int nr) {
     const size_t width = round_up(hs, nr), rows = size_t(panel_rows) * hs,
                  panels = size_t(panel_rows) * width, block = size_t(QUERY_BLOCK + PADDING_ROWS) * nr,
                  keys = size_t(nr) * hs, key_panels = size_t(nr) * width;
-    arena.open(2 * rows + 3 * panels + 2 * block + 3 * keys + 3 * key_panels + T + nr + 15 * 16);
+    arena.open(2 * rows + 3 * panels + 2 * block + 3 * keys + 3 * key_panels + 2 * nr + 15 * 16);
     for (float** array : {&s.q, &s.dout}) *array = arena.take(rows);
     for (ChannelPanels* array : {&s.q_panels, &s.dout_panels, &s.dq})
         *array = {arena.take(panels), panel_rows, nr};
@@ -379,7 +527,7 @@ static BackwardScratch carve_backward(int T, int hs, int nr) {
     for (ChannelPanels* array : {&s.k, &s.dk, &s.dv}) *array = {arena.take(key_panels), nr, nr};
     for (float** array : {&s.scores, &s.dscores}) *array = arena.take(block);
     s.rows = arena.take(keys);
-    s.scales = arena.take(T);
+    s.scales = arena.take(nr);
     s.ones = arena.take(nr);
     return s;
 }
@@ -391,109 +539,141 @@ struct BackwardBlock {
 
 // out (nr, nr) of a panel of keys = scores^T b, or out + scores^T b. b is a panel of the block's queries.
 // Keys past the first ones skip the queries that do not see them.
-static void sum_over_queries(const KernelSet& set, float* out, const float* scores, const float* b,
+static void sum_over_queries(const Kernels& kernels, float* out, const float* scores, const float* b,
                              const BackwardBlock& block, bool add) {
-    const int nr = set.nr;
-    for (int i = 0; i < block.keys; i += set.mr) {
+    const int mr = kernels.mr, nr = kernels.nr;
+    for (int i = 0; i < block.keys; i += mr) {
         const int skipped = std::max(0, i - block.offset);
         const size_t from = size_t(skipped) * nr;
-        kernel_for(set, std::min(set.mr, nr - i))(
-            out + size_t(i) * nr, by_columns(scores + from + i, nr, b + from, block.rows - skipped, add));
+        kernels.run(out + size_t(i) * nr,
+                    by_columns(scores + from + i, nr, b + from, block.rows - skipped, add),
+                    std::min(mr, nr - i));
     }
 }
 
 // dq (rows, nr) = dscores k, or dq + dscores k. Queries skip the keys that they do not see.
-static void sum_over_keys(const KernelSet& set, float* dq, const float* dscores, const float* k,
+static void sum_over_keys(const Kernels& kernels, float* dq, const float* dscores, const float* k,
                           const BackwardBlock& block, bool add) {
-    KernelInput in = by_rows(dscores, set.nr, k, block.keys, add);
-    for (int i = 0; i < block.rows; i += set.mr, in.a += set.mr * in.a_row) {
-        in.units = std::min(block.keys, i + set.mr + block.offset);
-        kernel_for(set, std::min(set.mr, block.rows - i))(dq + size_t(i) * set.nr, in);
+    const int mr = kernels.mr, nr = kernels.nr;
+    KernelInput in = by_rows(dscores, nr, k, block.keys, add);
+    for (int i = 0; i < block.rows; i += mr, in.a += mr * in.a_row) {
+        in.units = std::min(block.keys, i + mr + block.offset);
+        kernels.run(dq + size_t(i) * nr, in, std::min(mr, block.rows - i));
     }
 }
 
 // dv += p^T dout, dk += ds^T q, dq += ds k, for `rows` queries from q on and `keys` keys from `first` on.
-static void accumulate_gradients(const KernelSet& set, const BackwardScratch& s, int first, int keys, int q,
-                                 int rows, int hs) {
-    const int nr = set.nr;
+// Then stores what is complete: dk and dv after the last queries, dq of the panel's own rows after the first
+// ones.
+template <class Real>
+static void accumulate_gradients(const Kernels& kernels, const BackwardHead<Real>& head,
+                                 const BackwardScratch& s, int first, int keys, int q, int rows) {
+    const int nr = kernels.nr, C = head.C, hs = head.hs;
+    const size_t stride = head.stride();
     const size_t query = size_t(q) * nr;
     const BackwardBlock block = {keys, rows, q - first};
     for (int c = 0; c < hs; c += nr) {
-        sum_over_queries(set, s.dv.panel(c), s.scores, s.dout_panels.panel(c) + query, block, q > first);
-        sum_over_queries(set, s.dk.panel(c), s.dscores, s.q_panels.panel(c) + query, block, q > first);
-        sum_over_keys(set, s.dq.panel(c) + query, s.dscores, s.k.panel(c), block, first > 0);
+        Real* dqkv = head.dqkv + first * stride + c;
+        const int channels = std::min(nr, hs - c);
+        sum_over_queries(kernels, s.dv.panel(c), s.scores, s.dout_panels.panel(c) + query, block, q > first);
+        if (q + rows == head.T) unpack_channels(dqkv + 2 * C, stride, s.dv.at(c), keys, channels, s.ones);
+        sum_over_queries(kernels, s.dk.panel(c), s.dscores, s.q_panels.panel(c) + query, block, q > first);
+        if (q + rows == head.T) unpack_channels(dqkv + C, stride, s.dk.at(c), keys, channels, s.scales);
+        sum_over_keys(kernels, s.dq.panel(c) + query, s.dscores, s.k.panel(c), block, first > 0);
+        if (q == first) unpack_channels(dqkv, stride, s.dq.at(c, first), keys, channels, s.scales);
     }
 }
 
-// Computes dk and dv of `keys` keys from `first` on, at most nr, and adds their contributions to dq.
+// Computes dk and dv of `keys` keys from `first` on, at most nr, adds their contributions to dq, and stores
+// dq of the same rows, which no later key contributes to.
 template <class Real>
-static void backward_panel(const KernelSet& set, const BackwardHead<Real>& head, const BackwardScratch& s,
+static void backward_panel(const Kernels& kernels, const BackwardHead<Real>& head, const BackwardScratch& s,
                            int first, int keys) {
-    const int nr = set.nr, C = head.C, hs = head.hs;
-    const size_t stride = 3 * size_t(C);
+    const int nr = kernels.nr, C = head.C, hs = head.hs;
+    const size_t stride = head.stride();
     const float scale = 1.0f / std::sqrt(float(hs));
     const Real* qkv = head.qkv + first * stride;
-    copy_to_floats(s.rows, hs, qkv + 2 * C, stride, keys, hs);
-    transpose(s.v_transposed, nr, s.rows, hs, keys, hs, 1.0f);
-    copy_to_floats(s.rows, hs, qkv + C, stride, keys, hs);
-    transpose(s.k_transposed, nr, s.rows, hs, keys, hs, scale);
-    pack_channels(s.k, s.rows, hs, keys, hs);
+    transpose(s.v_transposed, nr, float_rows(s.rows, qkv + 2 * C, stride, keys, hs), keys, hs, 1.0f);
+    transpose(s.k_transposed, nr, float_rows(s.rows, qkv + C, stride, keys, hs), keys, hs, scale * LOG2_E);
+    pack_channels(s.k, qkv + C, stride, keys, hs);
     for (int q = first; q < head.T; q += QUERY_BLOCK) {
         const int rows = std::min(QUERY_BLOCK, head.T - q);
-        multiply(set, s.scores, by_rows(s.q + size_t(q) * hs, hs, s.k_transposed, hs, false), rows);
-        multiply(set, s.dscores, by_rows(s.dout + size_t(q) * hs, hs, s.v_transposed, hs, false), rows);
+        kernels.multiply(s.scores, by_rows(s.q + size_t(q) * hs, hs, s.k_transposed, hs, false), rows);
+        kernels.multiply(s.dscores, by_rows(s.dout + size_t(q) * hs, hs, s.v_transposed, hs, false), rows);
         probability_step(s.scores, s.dscores, head.lse + q, head.delta + q, rows, nr, q - first + 1);
-        accumulate_gradients(set, s, first, keys, q, rows, hs);
+        accumulate_gradients(kernels, head, s, first, keys, q, rows);
     }
-    Real* dqkv = head.dqkv + first * stride;
-    unpack_channels(dqkv + C, stride, s.dk, keys, hs, s.scales);
-    unpack_channels(dqkv + 2 * C, stride, s.dv, keys, hs, s.ones);
 }
 
+// delta (T) = the dot products of the rows of dout and out.
 template <class Real>
-static SIMD_INLINE float dot(const float* a, const Real* b, int n) {
-    float sum = 0;
+static SIMD_INLINE void dot_rows(float* delta, const FloatRows& dout, const Real* out, size_t ld, int T,
+                                 int hs) {
+    for (int t = 0; t < T; t++) {
+        const float* a = dout.p + t * dout.ld;
+        const Real* b = out + t * ld;
+        float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < n; i++) sum += a[i] * float(b[i]);
-    return sum;
+        for (int i = 0; i < hs; i++) sum += a[i] * float(b[i]);
+        delta[t] = sum;
+    }
+}
+SIMD_CLONES static void sum_products(float* delta, const FloatRows& dout, const float* out, size_t ld, int T,
+                                     int hs) {
+    dot_rows(delta, dout, out, ld, T, hs);
+}
+SIMD_CLONES static void sum_products(float* delta, const FloatRows& dout, const bf16* out, size_t ld, int T,
+                                     int hs) {
+    dot_rows(delta, dout, out, ld, T, hs);
+}
+SIMD_CLONES static void sum_products(float* delta, const FloatRows& dout, const fp16* out, size_t ld, int T,
+                                     int hs) {
+    dot_rows(delta, dout, out, ld, T, hs);
 }
 
 template <class Real>
-static void backward_head(const KernelSet& set, const BackwardHead<Real>& head) {
-    const int T = head.T, C = head.C, hs = head.hs;
-    const size_t stride = 3 * size_t(C);
-    const BackwardScratch s = carve_backward(T, hs, set.nr);
-    std::fill_n(s.scales, T, 1.0f / std::sqrt(float(hs)));
-    std::fill_n(s.ones, set.nr, 1.0f);
+static void backward_head(const Kernels& kernels, const BackwardHead<Real>& head) {
+    const int T = head.T, C = head.C, hs = head.hs, nr = kernels.nr;
+    const size_t stride = head.stride();
+    const BackwardScratch s = carve_backward(T, hs, nr);
+    std::fill_n(s.scales, nr, 1.0f / std::sqrt(float(hs)));
+    std::fill_n(s.ones, nr, 1.0f);
     copy_to_floats(s.q, hs, head.qkv, stride, T, hs);
     copy_to_floats(s.dout, hs, head.dout, C, T, hs);
     pack_channels(s.q_panels, s.q, hs, T, hs);
     pack_channels(s.dout_panels, s.dout, hs, T, hs);
-    for (int t = 0; t < T; t++) head.delta[t] = dot(s.dout + size_t(t) * hs, head.out + size_t(t) * C, hs);
-    for (int first = 0; first < T; first += set.nr)
-        backward_panel(set, head, s, first, std::min(set.nr, T - first));
-    unpack_channels(head.dqkv, stride, s.dq, T, hs, s.scales);
+    sum_products(head.delta, {s.dout, size_t(hs)}, head.out, C, T, hs);
+    for (int first = 0; first < T; first += nr)
+        backward_panel(kernels, head, s, first, std::min(nr, T - first));
+}
+
+template <class Real>
+static BackwardHead<Real> backward_task(const AttentionBackward<Real>& p, int head) {
+    const int T = p.T, C = p.C, NH = p.NH, hs = C / NH;
+    const size_t row = size_t(head / NH) * T, channel = size_t(head % NH) * hs;
+    return {.dqkv = p.dqkv + row * 3 * C + channel,
+            .delta = p.delta + size_t(head) * T,
+            .dout = p.dout + row * C + channel,
+            .out = p.out + row * C + channel,
+            .lse = p.lse + size_t(head) * T,
+            .qkv = p.qkv + row * 3 * C + channel,
+            .T = T,
+            .C = C,
+            .hs = hs};
 }
 
 template <class Real>
 void attention_backward_cpu(const AttentionBackward<Real>& p) {
-    const int T = p.T, C = p.C, NH = p.NH, hs = attention_head_size(C, NH);
-    const CpuTimer timer("attention_backward", attention_work(p.B, T, C, 5));
+    attention_head_size(p.C, p.NH);  // throws here, not in a thread
+    const CpuTimer timer("attention_backward", attention_work(p.B, p.T, p.C, 5));
     const KernelSet& set = best_kernels<float>();
-#pragma omp parallel for schedule(dynamic)
-    for (int head = 0; head < p.B * NH; head++) {
-        const size_t row = size_t(head / NH) * T, channel = size_t(head % NH) * hs;
-        const BackwardHead<Real> h = {.dqkv = p.dqkv + row * 3 * C + channel,
-                                      .delta = p.delta + size_t(head) * T,
-                                      .dout = p.dout + row * C + channel,
-                                      .out = p.out + row * C + channel,
-                                      .lse = p.lse + size_t(head) * T,
-                                      .qkv = p.qkv + row * 3 * C + channel,
-                                      .T = T,
-                                      .C = C,
-                                      .hs = hs};
-        backward_head(set, h);
-    }
+    run_tasks(p.B * p.NH, [&](int64_t head, int64_t next) {
+        const BackwardHead<Real> task = backward_task(p, int(head));
+        prefetch_queue.clear();
+        task.prefetch_results(prefetch_queue);
+        if (next < p.B * p.NH) backward_task(p, int(next)).prefetch_operands(prefetch_queue);
+        backward_head({set, prefetch_queue}, task);
+    });
 }
 
 #define INSTANTIATE(Real)                                                 \
