@@ -1,4 +1,5 @@
-// exp2_fast() against double precision: error, ends of the range, and NaN; and its vector version.
+// exp2_fast() and log_fast() against double precision: error, ends of the range, and NaN; and the vector
+// version of exp2_fast().
 #include "llmc/cpu/vector_math.h"
 
 #include <gtest/gtest.h>
@@ -38,6 +39,20 @@ TEST(Exp2Fast, IsZeroFarBelow) {
 TEST(Exp2Fast, KeepsNan) {
     for (uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0xffc00001u, 0x7fc001ffu})
         EXPECT_TRUE(std::isnan(exp2_fast(std::bit_cast<float>(bits)))) << bits;
+}
+
+TEST(LogFast, IsWithinTwoUnitsInTheLastPlace) {
+    for (uint32_t bits = 0x00800000u; bits < 0x7f800000u; bits += 997) {
+        const float x = std::bit_cast<float>(bits);
+        const double want = std::log(double(x)), unit = std::ldexp(1.0, std::ilogb(want) - 23);
+        ASSERT_LE(std::abs(double(log_fast(x)) - want), 2 * unit) << x;
+    }
+    EXPECT_EQ(log_fast(1), 0);
+}
+
+TEST(LogFast, GivesNanOfNanAndInfinity) {
+    EXPECT_TRUE(std::isnan(log_fast(std::numeric_limits<float>::quiet_NaN())));
+    EXPECT_TRUE(std::isnan(log_fast(std::numeric_limits<float>::infinity())));
 }
 
 // exp2_fast of all xs, one by one and by vectors.

@@ -26,6 +26,17 @@ SIMD_INLINE float exp2_fast(float x) {
     return std::bit_cast<float>(std::bit_cast<uint32_t>(p * power) & -uint32_t(!(x < -126.0f)));
 }
 
+// log(x) for normal x > 0, within 2 units in the last place. NaN and infinity give NaN. Computes n log 2 +
+// log m with m from sqrt(1/2) to sqrt(2), and log m as the series of 2 atanh(s), s = (m - 1) / (m + 1).
+SIMD_INLINE float log_fast(float x) {
+    const uint32_t sqrt_half = 0x3f3504f3u, above = std::bit_cast<uint32_t>(x) - sqrt_half;
+    const float n = float(int32_t(above) >> 23);
+    const float m = std::bit_cast<float>((above & 0x7fffffu) + sqrt_half);
+    const float s = (m - 1.0f) / (m + 1.0f), z = s * s;
+    const float series = z * (1.0f / 3 + z * (1.0f / 5 + z * (1.0f / 7 + z * (1.0f / 9))));
+    return n * 0.693147181f + (2.0f * s + 2.0f * s * series) + (x - x);
+}
+
 // x = exp2_fast(x) for a vector of floats, with the same results. It does not return the vector, because how
 // functions return wide vectors depends on the instruction set.
 template <class Vector>

@@ -22,7 +22,7 @@ static const int QUERY_PANELS = 8;  // query panels that share a block of keys a
 static const int QUERY_BLOCK = 96;  // queries per iteration of the backward pass; likewise
 static const int PADDING_ROWS = MAX_MR;  // rows past the last one that kernels may read and write
 static const int PREFETCHED_ROWS = 128;  // of each array, so that they fit into L2
-static const int PREFETCH_STEP = 10;     // multiply-adds of a kernel, per column, for a prefetched line
+static const int PREFETCH_STEP = 14;     // multiply-adds of a kernel, per column, for a prefetched line
 static const float LOG2_E = std::numbers::log2e_v<float>, LOG_2 = std::numbers::ln2_v<float>;
 
 // Memory that a thread keeps until it ends. Each task partitions it into arrays anew.
@@ -102,7 +102,7 @@ static FloatRows float_rows(float* buffer, const Real* src, size_t ld, int count
     }
 }
 
-// dst (K, nr) = src (columns, K)^T * factor; missing columns are zero.
+// dst (K, nr) = rows (columns, K)^T * factor; missing columns are zero.
 SIMD_CLONES static void transpose(float* dst, int nr, const FloatRows& rows, int columns, int K,
                                   float factor) {
     const auto [src, ld] = rows;
@@ -242,6 +242,16 @@ SIMD_CLONES static void softmax_step(float* scores, int keys, int nr, float* max
     softmax_columns<Float4, 2>(scores, keys, maximum, sum, factor);
 }
 
+// lse (count), and inverse (count) = 1 / sum, of the finished softmax.
+SIMD_CLONES static void finish_softmax(float* lse, float* inverse, const float* maximum, const float* sum,
+                                       int count) {
+#pragma omp simd
+    for (int i = 0; i < count; i++) {
+        inverse[i] = 1.0f / sum[i];
+        lse[i] = maximum[i] * LOG_2 + log_fast(sum[i]);
+    }
+}
+
 // Hides the keys behind each query from the softmax. scores (keys, nr); query j of nr sees the key of row i
 // if j >= i + offset.
 SIMD_CLONES static void mask_scores(float* scores, int first, int keys, int nr, int offset) {
@@ -361,10 +371,7 @@ static void attend_keys(const Kernels& kernels, const ForwardTask<Real>& task, c
     if (visible + offset > 1) mask_scores(panel.scores, std::max(0, 1 - offset), visible, nr, offset);
     softmax_step(panel.scores, visible, nr, panel.maximum, panel.sum, panel.factor);
     if (!panel.ends_with(block)) return;
-    for (int i = 0; i < panel.count; i++) {
-        panel.inverse[i] = 1.0f / panel.sum[i];
-        task.lse[panel.first + i] = panel.maximum[i] * LOG_2 + std::log(panel.sum[i]);
-    }
+    finish_softmax(task.lse + panel.first, panel.inverse, panel.maximum, panel.sum, panel.count);
 }
 
 // Adds a block of values to the accumulators of a query panel, for the channels from c on. Stores out after
