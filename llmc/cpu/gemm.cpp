@@ -201,15 +201,15 @@ static void pack_b(float* dst, const KernelSet& set, const KBlock<Real>& s, size
 // Prefetches what is packed next while the micro-kernel runs: each call of fetch() requests a share of its
 // cache lines.
 struct Prefetcher {
-    RowPrefetcher rows;
+    RowLines rows;
     int share = 0;
 
     Prefetcher() = default;
     template <class Real>
     Prefetcher(const KBlock<Real>& s, size_t first, int count, int calls)
         : rows(s.at(first), s.x.ld, s.x.transposed ? s.kc : count, s.x.transposed ? count : s.kc),
-          share(int(ceil_div(rows.lines_left(), calls))) {}
-    void fetch() { rows.fetch(share); }
+          share(int(ceil_div(rows.left(), calls))) {}
+    void fetch() { rows.prefetch(share); }
 };
 
 // A part of the result: the tile of a thread, or of one micro-kernel call.

@@ -64,7 +64,7 @@ struct Kernels {
 
     // The kernel for `rows` rows of a, at most mr.
     void run(float* out, const KernelInput& in, int rows) const {
-        ahead.fetch(rows * in.units, PREFETCH_STEP);
+        ahead.prefetch(rows * in.units, PREFETCH_STEP);
         kernel_for(set, rows)(out, in);
     }
     // out (rows, nr) = a b, or out + a b, in steps of mr rows.

@@ -1,0 +1,67 @@
+// The lines that RowLines and PrefetchQueue request: each line of each row once, in order, and no other.
+#include "llmc/cpu/prefetch.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+static const int MORE_THAN_ALL = 1000;
+
+static std::vector<const char*> take(RowLines& rows, int count) {
+    std::vector<const char*> addresses;
+    rows.take(count, [&](const char* address) { addresses.push_back(address); });
+    return addresses;
+}
+
+TEST(RowLines, AreTheLinesOfEveryRow) {
+    const std::vector<float> memory(10000);
+    for (const size_t n : {1, 15, 16, 17, 64, 100})
+        for (const int count : {0, 1, 7}) {
+            const size_t ld = 200;
+            std::vector<const char*> expected;
+            for (int row = 0; row < count; row++)
+                for (size_t i = 0; i < n; i += 16)
+                    expected.push_back(reinterpret_cast<const char*>(&memory[row * ld + i]));
+            for (const int step : {1, 3, MORE_THAN_ALL}) {
+                SCOPED_TRACE(testing::Message() << n << " elements, " << count << " rows, " << step);
+                RowLines rows(memory.data(), ld, count, n);
+                EXPECT_EQ(rows.left(), int(expected.size()));
+                std::vector<const char*> addresses;
+                while (rows.left() > 0)
+                    for (const char* address : take(rows, step)) addresses.push_back(address);
+                EXPECT_EQ(addresses, expected);
+                EXPECT_TRUE(take(rows, step).empty());
+            }
+        }
+}
+
+TEST(RowLines, OfNothingAreNone) {
+    const float x = 0;
+    RowLines empty, without_elements(&x, 1, 5, 0);
+    EXPECT_TRUE(take(empty, MORE_THAN_ALL).empty());
+    EXPECT_TRUE(take(without_elements, MORE_THAN_ALL).empty());
+}
+
+// 12 lines in two arrays. Work that does not suffice for a line counts for the next one, but idle work does
+// not.
+TEST(PrefetchQueue, RequestsALinePerStepOfWork) {
+    const std::vector<float> memory(1000);
+    PrefetchQueue queue;
+    queue.prefetch(1000, 10);
+    queue.add({memory.data(), 100, 2, 64});
+    queue.add({memory.data() + 300, 100, 4, 16});
+    EXPECT_EQ(queue.left(), 12);
+    queue.prefetch(9, 10);
+    EXPECT_EQ(queue.left(), 12);
+    queue.prefetch(1, 10);
+    EXPECT_EQ(queue.left(), 11);
+    queue.prefetch(85, 10);
+    EXPECT_EQ(queue.left(), 3);
+    queue.prefetch(15, 10);
+    EXPECT_EQ(queue.left(), 1);
+    queue.prefetch(1000, 10);
+    EXPECT_EQ(queue.left(), 0);
+    queue.clear();
+    queue.add({memory.data(), 100, 1, 16});
+    EXPECT_EQ(queue.left(), 1);
+}
