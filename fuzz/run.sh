@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz program of a build folder for SECONDS each, one per core at a time. They start from the
-# seeds of make_seeds and the inputs of earlier runs (BUILD/corpus/). A finding gives status 1 and is kept in
-# BUILD/findings/; BUILD/fuzz/<program> FILE reproduces it.
+# seeds of make_seeds and the inputs of earlier runs (BUILD/corpus/). A finding is kept in BUILD/findings/ and
+# gives a status other than 0; BUILD/fuzz/<program> -malloc_limit_mb=256 FILE reproduces it.
 #     fuzz/run.sh [BUILD [SECONDS]]
 set -euo pipefail
 build=$(cd "${1:-build-fuzz}" && pwd)
@@ -10,8 +10,8 @@ mkdir -p "$build/findings" "$build/corpus"
 "$build/fuzz/make_seeds" "$build/seeds"
 export OMP_NUM_THREADS=1
 
-# Inputs have at most 64 KiB, so an allocation of 256 MB is one that an unchecked header asked for. But zstd
-# allocates the window that a frame declares: 2 GiB in files of zstd --long=31, which are read.
+# Inputs have at most 64 KiB, so an allocation of 256 MB is one that an unchecked header asked for. jsonl_fuzz
+# also reads zstd, which allocates the window that a frame declares, up to 2 GiB.
 fuzz_one() {
     local program=$1 name log malloc_limit_mb=256
     name=$(basename "$program")
@@ -30,4 +30,4 @@ fuzz_one() {
 }
 export -f fuzz_one
 export build seconds
-printf '%s\n' "$build"/fuzz/*_fuzz | xargs -P "$(nproc)" -I{} bash -c 'fuzz_one {}'
+printf '%s\n' "$build"/fuzz/*_fuzz | xargs -P "$(nproc)" -I{} bash -c 'set -o pipefail; fuzz_one {}'

@@ -1,8 +1,10 @@
-// The lines that RowLines and PrefetchQueue request: each line of each row once, in order, and no other.
+// RowLines requests each line of each row once, in order, and no other. PrefetchQueue requests as many lines
+// as the work allows.
 #include "llmc/cpu/prefetch.h"
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 static const int MORE_THAN_ALL = 1000;
@@ -15,9 +17,10 @@ static std::vector<const char*> take(RowLines& rows, int count) {
 
 TEST(RowLines, AreTheLinesOfEveryRow) {
     const std::vector<float> memory(10000);
-    for (const size_t n : {1, 15, 16, 17, 64, 100})
+    const std::pair<size_t, size_t> shapes[] = {{1, 200}, {15, 200}, {16, 16},
+                                                {17, 17}, {64, 200}, {100, 200}};
+    for (const auto& [n, ld] : shapes)
         for (const int count : {0, 1, 7}) {
-            const size_t ld = 200;
             std::vector<const char*> expected;
             for (int row = 0; row < count; row++)
                 for (size_t i = 0; i < n; i += 16)
@@ -35,7 +38,7 @@ TEST(RowLines, AreTheLinesOfEveryRow) {
         }
 }
 
-TEST(RowLines, OfNothingAreNone) {
+TEST(RowLines, EmptyWithoutElements) {
     const float x = 0;
     RowLines empty, without_elements(&x, 1, 5, 0);
     EXPECT_TRUE(take(empty, MORE_THAN_ALL).empty());
@@ -47,7 +50,7 @@ TEST(RowLines, OfNothingAreNone) {
 TEST(PrefetchQueue, RequestsALinePerStepOfWork) {
     const std::vector<float> memory(1000);
     PrefetchQueue queue;
-    queue.prefetch(1000, 10);
+    queue.prefetch(1009, 10);
     queue.add({memory.data(), 100, 2, 64});
     queue.add({memory.data() + 300, 100, 4, 16});
     EXPECT_EQ(queue.left(), 12);

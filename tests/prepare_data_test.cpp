@@ -319,8 +319,9 @@ TEST(prepare_data, reads_zstd_with_a_window_of_2_gib) {
         "ulimit -v 1000000; exec " + program + " --name x --out " + folder.path + " " + packed;
     const ProgramResult refused = run_program({"sh", "-c", command});
     EXPECT_EQ(refused.status, 1);
-    EXPECT_EQ(refused.err, "prepare_data: out of memory: the window of " + packed +
-                               ", at most 2 GiB: compress it again without --long\n");
+    EXPECT_EQ(refused.err, "prepare_data: " + packed +
+                               ": out of memory for its zstd window of up to 2 GiB: compress it again "
+                               "without --long\n");
 #endif
 }
 

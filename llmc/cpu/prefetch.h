@@ -1,50 +1,58 @@
 // Requests cache lines that a thread needs soon, a few at a time, while it computes.
 #pragma once
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
+#include <cstdint>
 
-// The cache lines of rows of an array, one after the other.
+// Walks through the cache lines of an array's rows.
 struct RowLines {
     RowLines() = default;  // none
-    // `count` rows of n elements, `ld` elements apart. Rows should start at a cache line: of others, the last
-    // line may be missing.
+    // `count` rows of n elements, `ld` elements apart. If a row does not start at a cache line, its last line
+    // may be missed.
     template <class Real>
     RowLines(const Real* first, size_t ld, int count, size_t n)
-        : next(reinterpret_cast<const char*>(first)),
-          lines(int((n * sizeof(Real) + 63) / 64)),
-          rows(lines ? count : 0) {
-        gap = ld * sizeof(Real) - size_t(lines) * 64;
-    }
+        : row(reinterpret_cast<uintptr_t>(first)),
+          row_bytes(ld * sizeof(Real)),
+          lines_per_row(int((n * sizeof(Real) + 63) / 64)),
+          rows_left(lines_per_row ? count : 0) {}
 
-    int left() const { return rows * lines - line; }
+    int left() const { return rows_left * lines_per_row - line; }
 
     // Calls request(address) for the next lines, at most `count` of them.
     template <class Request>
     void take(int count, const Request& request) {
         for (int n = std::min(count, left()), here; n > 0; n -= here) {
-            here = std::min(n, lines - line);  // in this row
-            for (int i = 0; i < here; i++, next += 64) request(next);
+            here = std::min(n, lines_per_row - line);  // in this row
+            for (int i = line; i < line + here; i++)
+                request(reinterpret_cast<const char*>(row + 64 * uintptr_t(i)));
             line += here;
-            if (line == lines) line = 0, next += gap, rows--;
+            if (line == lines_per_row) line = 0, row += row_bytes, rows_left--;
         }
     }
-    // Prefetches the next lines into L2. Reads gain, and so do stores, which otherwise wait for their lines.
+    // Prefetches the next lines into L2, for reading. Rows that will be stored gain, too: their stores wait
+    // for the lines.
     void prefetch(int count) {
         take(count, [](const char* address) { __builtin_prefetch(address, 0, 2); });
     }
 
    private:
-    const char* next = nullptr;
-    size_t gap = 0;           // bytes from the end of a row's lines to the next row
-    int lines = 0, rows = 0;  // in a row; that are left
-    int line = 0;             // of the current row
+    uintptr_t row = 0;  // address of the current row
+    size_t row_bytes = 0;
+    int lines_per_row = 0, rows_left = 0;
+    int line = 0;  // of the current row
 };
 
-// Up to eight arrays, prefetched one after the other.
+// Prefetches arrays, one after the other.
 struct PrefetchQueue {
-    void clear() { count = current = 0; }
-    void add(const RowLines& lines) { arrays[count++] = lines; }
-    int left() const {
+    static constexpr int CAPACITY = 8;  // arrays
+
+    void clear() { count = current = waiting = 0; }
+    void add(const RowLines& lines) {
+        assert(count < CAPACITY);
+        arrays[count++] = lines;
+    }
+    int left() const {  // lines
         int sum = 0;
         for (int i = current; i < count; i++) sum += arrays[i].left();
         return sum;
@@ -59,11 +67,11 @@ struct PrefetchQueue {
             if (!arrays[current].left()) current++;
             waiting -= lines * step;
         }
-        waiting %= step;
+        if (current == count) waiting = 0;
     }
 
    private:
-    RowLines arrays[8];
+    RowLines arrays[CAPACITY];
     int count = 0, current = 0;
     int waiting = 0;  // work since the last line
 };

@@ -65,7 +65,7 @@ struct Zstd : Decompressor {
         ZSTD_outBuffer out = {to, size, 0};
         const size_t status = ZSTD_decompressStream(stream.get(), &out, &in);
         if (ZSTD_getErrorCode(status) == ZSTD_error_memory_allocation)
-            fail("out of memory: the window of %s, at most 2 GiB: compress it again without --long",
+            fail("%s: out of memory for its zstd window of up to 2 GiB: compress it again without --long",
                  path.c_str());
         if (ZSTD_isError(status)) return std::nullopt;
         between_frames = status == 0;
