@@ -616,8 +616,9 @@ static void backward_panel(const Kernels& kernels, const BackwardHead<Real>& hea
     const float scale = 1.0f / std::sqrt(float(hs));
     const Real* qkv = head.qkv + first * stride;
     transpose(s.v_transposed, nr, float_rows(s.rows, qkv + 2 * C, stride, keys, hs), keys, hs, 1.0f);
-    transpose(s.k_transposed, nr, float_rows(s.rows, qkv + C, stride, keys, hs), keys, hs, scale * LOG2_E);
-    pack_channels(s.k, qkv + C, stride, keys, hs);
+    const FloatRows k = float_rows(s.rows, qkv + C, stride, keys, hs);
+    transpose(s.k_transposed, nr, k, keys, hs, scale * LOG2_E);
+    pack_channels(s.k, k.p, k.ld, keys, hs);
     for (int q = first; q < head.T; q += QUERY_BLOCK) {
         const int rows = std::min(QUERY_BLOCK, head.T - q);
         kernels.multiply(s.scores, by_rows(s.q + size_t(q) * hs, hs, s.k_transposed, hs, false), rows);
