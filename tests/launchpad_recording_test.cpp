@@ -1,5 +1,5 @@
-// Tests of the launchpad in every memory mode of the test device: deferred commands, unreduced results and
-// recordings.
+// Tests of the launchpad in every memory mode of the test device: deferred commands, commands that wait
+// for a barrier, unreduced results and recordings.
 #include "tests/launchpad_test.h"
 
 // run_deferred() takes the oldest commands first, until their work adds up to the largest one waiting.
@@ -80,6 +80,136 @@ TEST(Deferred, TheRestRunsInTheEnd) {
         EXPECT_EQ(a.values()[0], 8.0f);
         EXPECT_EQ(b.values()[0], 8.0f);
         EXPECT_EQ(runs, 8);
+        pad.forget(recording);
+    });
+}
+
+// A sum of the partials in a scratch slot, which waits for a barrier.
+struct WaitingSum {
+    LaunchPad& pad;
+    DeviceArray<float> value, partials;
+    int runs = 0;
+    explicit WaitingSum(LaunchPad& p)
+        : pad(p), value(p, std::vector<float>{0.0f}), partials(p, std::vector<float>{1, 2, 3}) {}
+    void give() {
+        float* slot = pad.scratch(Scratch::norm, 3);
+        pad.copy(slot, partials, 3 * sizeof(float));
+        pad.after_barrier(Scratch::norm, {{value, sizeof(float)}}, [this, slot] {
+            runs++;
+            add_to(pad, value, slot, 3);
+        });
+    }
+};
+
+// The next command outside of groups waits for what came before, and so does a group's first one; in a group,
+// a barrier does.
+TEST(AfterBarrier, RunsBesideWhatFollows) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), a(pad, std::vector<float>{0.0f});
+        WaitingSum sum(pad);
+        sum.give();
+        EXPECT_EQ(sum.runs, 0);
+        add_to(pad, a, one, 1);
+        EXPECT_EQ(sum.runs, 1);
+        sum.give();
+        pad.begin_group();
+        EXPECT_EQ(sum.runs, 2);
+        sum.give();
+        add_to(pad, a, one, 1);
+        EXPECT_EQ(sum.runs, 2);
+        pad.barrier();
+        EXPECT_EQ(sum.runs, 3);
+        sum.give();
+        pad.end_group();
+        EXPECT_EQ(sum.runs, 3);
+        EXPECT_EQ(sum.value.values()[0], 24.0f);  // downloads
+        EXPECT_EQ(sum.runs, 4);
+        EXPECT_EQ(a.values()[0], 2.0f);
+    });
+}
+
+// Whether it still waits for a barrier or has just started, a command that uses its result waits for it.
+TEST(AfterBarrier, UsesOfTheResultWait) {
+    for_each_mode([](LaunchPad& pad) {
+        const float five = 5;
+        DeviceArray<float> one(pad, std::vector<float>{1.0f});
+        for (const char* use : {"kernel", "copy from", "copy to", "fill", "upload", "copy beside", "replay"})
+            for (const bool started : {false, true}) {
+                SCOPED_TRACE(format_string("%s, %s", use, started ? "started" : "waiting"));
+                DeviceArray<float> read(pad, std::vector<float>{0.0f});
+                WaitingSum sum(pad);
+                float value = 6, expected_read = 6;
+                sum.give();
+                if (started) add_to(pad, one, one, 1, 0.0f);
+                if (!strcmp(use, "kernel")) add_to(pad, read, sum.value, 1);
+                if (!strcmp(use, "copy from")) pad.copy(read, sum.value, sizeof(float));
+                if (!strcmp(use, "copy to"))
+                    pad.copy(sum.value, one, sizeof(float)), value = 1, expected_read = 0;
+                if (!strcmp(use, "fill")) pad.fill(sum.value, 0, sizeof(float)), value = 0, expected_read = 0;
+                if (!strcmp(use, "upload"))
+                    pad.upload(sum.value, &five, sizeof(float)), value = 5, expected_read = 0;
+                if (!strcmp(use, "copy beside")) {
+                    pad.copy_beside({{read.data, sum.value.data, sizeof(float)}});
+                    pad.finish_copies();
+                }
+                if (!strcmp(use, "replay")) {
+                    pad.begin_recording();  // commits
+                    add_to(pad, read, sum.value, 1);
+                    Recording* recording = pad.end_recording();
+                    pad.replay(recording);
+                    pad.commit(true);
+                    pad.forget(recording);
+                }
+                EXPECT_EQ(sum.value.values()[0], value);
+                EXPECT_EQ(read.values()[0], expected_read);
+                EXPECT_EQ(sum.runs, 1);
+            }
+    });
+}
+
+// In a group, too, where commands otherwise run side by side.
+TEST(AfterBarrier, UsesOfTheResultWaitInAGroup) {
+    for_each_mode([](LaunchPad& pad) {
+        for (const bool started : {false, true}) {
+            DeviceArray<float> read(pad, std::vector<float>{0.0f}), one(pad, std::vector<float>{1.0f});
+            WaitingSum sum(pad);
+            pad.begin_group();
+            sum.give();
+            pad.barrier();  // the copy of the partials
+            if (!started) sum.give();
+            add_to(pad, read, sum.value, 1);
+            pad.end_group();
+            EXPECT_EQ(read.values()[0], started ? 6.0f : 12.0f);
+        }
+    });
+}
+
+// Whoever takes the scratch slot next waits until it has been read.
+TEST(AfterBarrier, TheSlotIsReadFirst) {
+    for_each_mode([](LaunchPad& pad) {
+        for (const bool started : {false, true}) {
+            WaitingSum sum(pad);
+            sum.give();
+            pad.begin_group();  // starts it
+            if (!started) sum.give();
+            pad.fill(pad.scratch(Scratch::norm, 3), 0, 3 * sizeof(float));
+            pad.end_group();
+            EXPECT_EQ(sum.value.values()[0], started ? 6.0f : 12.0f);
+        }
+    });
+}
+
+// end_recording() records what is left.
+TEST(AfterBarrier, IsRecorded) {
+    for_each_mode([](LaunchPad& pad) {
+        WaitingSum sum(pad);
+        pad.begin_recording();
+        sum.give();
+        Recording* recording = pad.end_recording();
+        EXPECT_EQ(sum.runs, 1);
+        for (int i = 0; i < 3; i++) pad.replay(recording);
+        EXPECT_EQ(sum.value.values()[0], 18.0f);
+        EXPECT_EQ(sum.runs, 1);
         pad.forget(recording);
     });
 }

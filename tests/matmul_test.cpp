@@ -2,6 +2,7 @@
 // double precision.
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include "llmc/gemm/packed_weight.h"
 #include "llmc/gemm/split_k.h"
@@ -392,7 +393,7 @@ TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
     for (const bool again : {false, true}) {
         const size_t from = again ? first : 0;
         const int num_rows = again ? rows - first : first;
-        const WeightUse use = {.total_rows = rows, .again = again};
+        const WeightUse<Real> use = {.total_rows = rows, .again = again};
         if (again) pad.upload(weight.data, zeros.data(), zeros.size() * sizeof(Real));
         matmul_forward<Real>(&pad, {.out = out + from * c.OC,
                                     .inp = inp + from * c.C,
@@ -412,6 +413,66 @@ TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
     }
     expect_close("out", out.values(), c.out, tolerance<Real>());
     expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
+}
+
+// Weights that were packed together, of which one is too narrow to be worth it: GEMMs use what was packed.
+// Zeros replace the weights in between, to show that.
+TYPED_TEST(Matmul, MatrixWeightsArePackedTogether) {
+    using Real = TypeParam;
+    if (shapes_for_tensor_cores<Real>().empty())
+        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    LaunchPad& pad = *test_pads()[0];
+    const int rows = std::max(4096, 128 * int(pad.limits().compute_units)) + 72;
+    const MatmulCase<Real> a({rows, 48, 80}), narrow({rows, 12, 20}), b({rows, 64, 32});
+    if (!can_pack<Real>(pad, a.C, a.OC)) GTEST_SKIP() << "this device's fragments cannot be packed";
+    const std::vector<Real> zeros(a.weight.size() + b.weight.size());
+    for (const bool backward : {false, true}) {
+        DeviceArray<Real> weight_a(pad, a.weight), weight_b(pad, b.weight), weight(pad, narrow.weight);
+        const std::vector<LinearWeight<Real>> weights = {
+            {weight_a, a.C, a.OC}, {weight, narrow.C, narrow.OC}, {weight_b, b.C, b.OC}};
+        const std::vector<const Real*> packed = backward ? matmul_pack_backward<Real>(&pad, rows, weights)
+                                                         : matmul_pack_forward<Real>(&pad, rows, weights);
+        ASSERT_TRUE(packed[0] && !packed[1] && packed[2]);
+        for (const auto& [c, of, i] : {std::tuple{&a, weight_a.data, 0}, std::tuple{&b, weight_b.data, 2}}) {
+            pad.upload(of, zeros.data(), c->weight.size() * sizeof(Real));
+            DeviceArray<Real> inp(pad, backward ? c->dout : c->inp), bias(pad, c->bias),
+                out(pad, backward ? c->dinp.size() : c->out.size());
+            if (backward)
+                matmul_backward_input<Real>(&pad, {.dinp = out,
+                                                   .dout = inp,
+                                                   .weight = of,
+                                                   .num_rows = rows,
+                                                   .C = c->C,
+                                                   .OC = c->OC,
+                                                   .use = {.packed = packed[i]}});
+            else
+                matmul_forward<Real>(&pad, {.out = out,
+                                            .inp = inp,
+                                            .weight = of,
+                                            .bias = bias,
+                                            .num_rows = rows,
+                                            .C = c->C,
+                                            .OC = c->OC,
+                                            .use = {.packed = packed[i]}});
+            expect_close(backward ? "dinp" : "out", out.values(), backward ? c->dinp : c->out,
+                         tolerance<Real>());
+        }
+    }
+}
+
+// On the CPU and for few rows, nothing is packed.
+TYPED_TEST(Matmul, NothingIsPackedWhereItDoesNotPay) {
+    using Real = TypeParam;
+    const std::vector<Real> weight(48 * 80);
+    const std::vector<const Real*> none = {nullptr, nullptr};
+    EXPECT_EQ(matmul_pack_forward<Real>(nullptr, 65536, {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
+              none);
+    EXPECT_EQ(matmul_pack_backward<Real>(nullptr, 65536, {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
+              none);
+    for (const auto& pad : test_pads())
+        EXPECT_EQ(
+            matmul_pack_forward<Real>(pad.get(), 72, {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
+            none);
 }
 
 // A split-K result that matmul_forward() or matmul_backward_input() left unreduced. Taken by its reader and

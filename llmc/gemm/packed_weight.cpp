@@ -27,13 +27,10 @@ bool packing_pays(const LaunchPad& pad, int num_rows, int K, int N) {
 }
 
 template <class Real>
-const Real* pack_weight(LaunchPad& pad, Scratch slot, const WeightOperand<Real>& b, bool again) {
+static void pack_weight(LaunchPad& pad, Real* packed, const WeightOperand<Real>& b) {
     const FragmentShape f = pad.limits().fragment<Real>();
     const uint32_t lanes = pad.limits().subgroup_size, block = 4 * lanes;
-    const size_t size = size_t(b.K) * b.N, past_end = FRAGMENTS_PAST_END * f.K * f.N;
-    float* scratch = pad.scratch(slot, (size + past_end) * sizeof(Real) / sizeof(float));
-    Real* packed = reinterpret_cast<Real*>(scratch);
-    if (again) return packed;
+    const size_t size = size_t(b.K) * b.N;
     const PackWeightArgs args = {
         .outp = pad.at(packed, size), .inp = pad.at(b.weight, size), .K = b.K, .N = b.N};
     const uint64_t fragments = size / (f.K * f.N);
@@ -41,12 +38,29 @@ const Real* pack_weight(LaunchPad& pad, Scratch slot, const WeightOperand<Real>&
     work.brief = true;
     pad.dispatch<Real>("pack_weight1", {ceil_div(fragments, block / lanes)},
                        {block, f.M, f.N, f.K, f.truncates, b.N_major, lanes}, args, work);
-    pad.barrier();
-    return packed;
 }
 
-#define INSTANTIATE(Real)                                              \
-    template bool can_pack<Real>(const LaunchPad&, int, int);          \
-    template bool packing_pays<Real>(const LaunchPad&, int, int, int); \
-    template const Real* pack_weight(LaunchPad&, Scratch, const WeightOperand<Real>&, bool);
+template <class Real>
+std::vector<const Real*> pack_weights(LaunchPad& pad, Scratch slot,
+                                      const std::vector<WeightOperand<Real>>& weights, bool again) {
+    const FragmentShape f = pad.limits().fragment<Real>();
+    size_t size = FRAGMENTS_PAST_END * f.K * f.N;
+    for (const WeightOperand<Real>& b : weights) size += size_t(b.K) * b.N;
+    Real* packed = reinterpret_cast<Real*>(pad.scratch(slot, size * sizeof(Real) / sizeof(float)));
+    std::vector<const Real*> results;
+    const ConcurrentGroup group(&pad);
+    for (const WeightOperand<Real>& b : weights) {
+        if (!again) pack_weight(pad, packed, b);
+        results.push_back(packed);
+        packed += size_t(b.K) * b.N;
+    }
+    if (!again) pad.barrier();
+    return results;
+}
+
+#define INSTANTIATE(Real)                                               \
+    template bool can_pack<Real>(const LaunchPad&, int, int);           \
+    template bool packing_pays<Real>(const LaunchPad&, int, int, int);  \
+    template std::vector<const Real*> pack_weights(LaunchPad&, Scratch, \
+                                                   const std::vector<WeightOperand<Real>>&, bool);
 FOR_EACH_REAL(INSTANTIATE)

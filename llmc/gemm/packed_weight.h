@@ -2,6 +2,8 @@
 // that many rows are multiplied with is worth rearranging, so that fragments are loaded without shared
 // memory.
 #pragma once
+#include <vector>
+
 #include "llmc/launchpad/launchpad.h"
 
 // A weight, and the shape of operand B (K, N) that it becomes.
@@ -21,7 +23,8 @@ bool packing_pays(const LaunchPad& pad, int num_rows, int K, int N);
 template <class Real>
 bool can_pack(const LaunchPad& pad, int K, int N);
 
-// Packs into the launchpad's scratch memory, waits, and returns the result, operand B of a GEMM. again: the
-// last call with this slot has packed the same weight, and only the result is wanted.
+// Packs weights side by side into the launchpad's scratch memory, waits, and returns the results, operands B
+// of GEMMs. again: the last call with this slot has packed the same weights, and only the results are wanted.
 template <class Real>
-const Real* pack_weight(LaunchPad& pad, Scratch slot, const WeightOperand<Real>& b, bool again);
+std::vector<const Real*> pack_weights(LaunchPad& pad, Scratch slot,
+                                      const std::vector<WeightOperand<Real>>& weights, bool again = false);

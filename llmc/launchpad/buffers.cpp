@@ -190,6 +190,7 @@ uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
     if (p == state->unreduced.value) reduce_unreduced();
     if (state->dry) return uintptr_t(p);
     const Buffer& b = buffer_at(*state, p, bytes, "kernel argument");
+    wait_for_results(p, bytes);
     if (state->options.check_pointers) state->touched.push_back({uintptr_t(p), bytes});
     return b.address + (uintptr_t(p) - b.start);
 }
@@ -214,6 +215,9 @@ float* LaunchPad::scratch(Scratch slot, size_t floats) {
         needed = std::max(needed, bytes);
         return reinterpret_cast<float*>(DRY_RUN_ADDRESS);
     }
+    const auto reads = [slot](const AfterBarrier& a) { return a.slot == slot; };
+    if (std::ranges::any_of(s.waiting, reads)) barrier();
+    if (std::ranges::any_of(s.started, reads)) barrier();
     ScratchSlot& present = s.scratch[size_t(slot)];
     if (present.bytes < bytes) {  // recordings may use the old memory: it is freed with the launchpad
         if (present.memory && s.recordings.empty() && !s.recording) free(std::exchange(present, {}).memory);
@@ -322,6 +326,7 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
     refuse_in_dry_run(s, "upload");
     if (!bytes || s.dry) return;
     const Buffer& b = buffer_at(s, dst, bytes, "upload");
+    wait_for_results(dst, bytes);
     const VkDeviceSize offset = offset_in(b, dst);
     const char* from = static_cast<const char*>(src);
     if (bytes <= INLINE_UPLOAD && bytes % 4 == 0 &&
@@ -364,6 +369,7 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     // Pending work comes first: commit() would run it only after the first copy.
     finish_deferred();
     reduce_unreduced();
+    finish_waiting();
     finish_background();
     finish_copies();
     Buffer& staging = staging_buffer(s);
@@ -384,6 +390,8 @@ void LaunchPad::copy(void* dst, const void* src, size_t bytes) {
     if (src == state->unreduced.value) reduce_unreduced();
     const Buffer& to = buffer_at(*state, dst, bytes, "copy to");
     const Buffer& from = buffer_at(*state, src, bytes, "copy from");
+    wait_for_results(dst, bytes);
+    wait_for_results(src, bytes);
     record_pointer(*state, dst, bytes);
     record_pointer(*state, src, bytes);
     copy_region(*state, to.buffer, offset_in(to, dst), from.buffer, offset_in(from, src), bytes);
@@ -393,6 +401,7 @@ void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {
     LaunchPadState& s = *state;
     if (!bytes || s.dry) return;
     const Buffer& b = buffer_at(s, dst, bytes, "fill");
+    wait_for_results(dst, bytes);
     if (offset_in(b, dst) % 4 || bytes % 4) fail("fill: address and size must be multiples of 4 bytes");
     record_pointer(s, dst, bytes);
     if (!s.open_groups) memory_barrier(s);

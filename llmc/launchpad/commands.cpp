@@ -217,6 +217,8 @@ void wait_until_idle(LaunchPadState& s) noexcept {
 // Drops what was not submitted, and waits for the rest.
 static void abandon(LaunchPadState& s) noexcept {
     s.deferred.clear();
+    s.waiting.clear();
+    s.started.clear();
     s.unreduced = {};
     s.held.clear();
     s.background.clear();
@@ -259,6 +261,7 @@ Ticket LaunchPad::commit(bool wait_for_it) {
     if (s.dry) return s.last_ticket;
     finish_deferred();
     reduce_unreduced();
+    finish_waiting();
     release_held(s);
     finish_background();
     finish_copies();
@@ -277,7 +280,7 @@ void LaunchPad::begin_group() {
     LaunchPadState& s = *state;
     if (s.dry) return;
     if (!s.open_groups && s.in_background) s.background.emplace_back();
-    if (!s.open_groups && !s.in_background) memory_barrier(s);
+    if (!s.open_groups && !s.in_background) barrier();
     s.open_groups++;
 }
 
@@ -299,7 +302,61 @@ void LaunchPad::leave_group() noexcept {
 }
 
 void LaunchPad::barrier() {
-    if (!state->dry) memory_barrier(*state);
+    if (state->dry) return;
+    memory_barrier(*state);
+    state->started.clear();
+    run_waiting();
+}
+
+void LaunchPad::after_barrier(Scratch slot, const std::vector<Written>& results,
+                              std::function<void()> commands) {
+    if (state->dry) return commands();
+    state->waiting.push_back({slot, results, std::move(commands)});
+}
+
+// While it lives, no command starts an interval of its own.
+struct OpenGroup {
+    LaunchPadState& s;
+    explicit OpenGroup(LaunchPadState& launchpad) : s(launchpad) { s.open_groups++; }
+    OpenGroup(const OpenGroup&) = delete;
+    ~OpenGroup() { s.open_groups -= s.open_groups > 0; }  // an error closes all groups
+};
+
+// Appends the waiting commands; the last command was a barrier.
+void LaunchPad::run_waiting() {
+    LaunchPadState& s = *state;
+    if (s.waiting.empty()) return;
+    std::vector<AfterBarrier> now = std::exchange(s.waiting, {});
+    std::vector<AddressRange> touched = std::exchange(s.touched, {});  // of the dispatch that follows them
+    {
+        const OpenGroup group(s);  // they run side by side, and beside what follows
+        for (const AfterBarrier& next : now) next.commands();
+    }
+    s.started = std::move(now);
+    s.touched = std::move(touched);
+}
+
+// Leaves none waiting.
+void LaunchPad::finish_waiting() {
+    if (state->waiting.empty()) return;
+    barrier();
+    if (!state->open_groups) release_held(*state);
+}
+
+// Whether any of them writes to this memory.
+static bool write(const std::vector<AfterBarrier>& all, const void* p, size_t bytes) {
+    const auto overlaps = [&](const Written& w) {
+        return w.start < static_cast<const char*>(p) + bytes &&
+               p < static_cast<const char*>(w.start) + w.bytes;
+    };
+    return std::ranges::any_of(
+        all, [&](const AfterBarrier& a) { return std::ranges::any_of(a.results, overlaps); });
+}
+
+// Before a command that uses this memory is given: lets it wait for commands that write it.
+void LaunchPad::wait_for_results(const void* p, size_t bytes) {
+    if (write(state->waiting, p, bytes)) barrier();
+    if (write(state->started, p, bytes)) barrier();
 }
 
 void LaunchPad::defer(double flops, std::function<void()> commands) {
@@ -431,7 +488,7 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
         return;
     }
     open_commands(s);
-    if (!s.open_groups) memory_barrier(s);
+    if (!s.open_groups) barrier();
     const bool fill = s.background_due && !s.background.empty() && !work.brief;
     const bool ahead = fill && (is_small(s.background.front()) != s.options.reverse_groups);
     if (fill && ahead) append_background(s);
@@ -444,6 +501,7 @@ void LaunchPad::begin_background() {
     if (state->dry) return;
     if (state->in_background || state->open_groups) fail("begin_background: a background or a group is open");
     finish_background();
+    finish_waiting();
     state->in_background = true;
 }
 
@@ -476,6 +534,7 @@ Recording* LaunchPad::end_recording() {
     if (!s.recording) fail("end_recording: no recording is open");
     finish_deferred();
     reduce_unreduced();
+    finish_waiting();
     finish_background();
     finish_copies();
     submit_open(s);
@@ -528,6 +587,7 @@ double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
         s.vk.vkCmdWriteTimestamp2(first, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 0);
         try {
             commands();
+            finish_waiting();
         } catch (...) {  // the appended commands refer to the queries, so they run before the queries are
                          // destroyed
             thrown = std::current_exception();

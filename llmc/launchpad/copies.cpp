@@ -65,6 +65,8 @@ void LaunchPad::copy_beside(const std::vector<CopyRange>& ranges) {
     for (const auto& [dst, src, bytes] : ranges) {
         if (!bytes) continue;
         if (src == s.unreduced.value) reduce_unreduced();
+        wait_for_results(dst, bytes);
+        wait_for_results(src, bytes);
         const Buffer& to = buffer_at(s, dst, bytes, "copy to");
         const Buffer& from = buffer_at(s, src, bytes, "copy from");
         record_pointer(s, dst, bytes);

@@ -61,6 +61,13 @@ struct Deferred {
     std::function<void()> commands;
 };
 
+// Commands that wait for the next barrier.
+struct AfterBarrier {
+    Scratch slot;                  // which they read
+    std::vector<Written> results;  // which they write
+    std::function<void()> commands;
+};
+
 struct Pipeline {
     std::string kernel;
     VkPipeline handle = VK_NULL_HANDLE;
@@ -203,6 +210,7 @@ struct LaunchPadState {
     bool background_waited = false;                // there was a barrier since end_background
     bool background_due = false;                   // the current interval has not started its entry yet
     std::deque<Deferred> deferred;
+    std::vector<AfterBarrier> waiting, started;  // for the next barrier; since the last one
     Unreduced unreduced;
     std::exception_ptr failure;         // of a destructor; the next command throws it
     bool lost = false;                  // the device

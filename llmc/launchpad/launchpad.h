@@ -119,6 +119,12 @@ struct Unreduced {
     std::function<void()> reduce;  // launches the kernel that reduces it
 };
 
+// Memory that commands write.
+struct Written {
+    const void* start;  // null: none
+    size_t bytes;
+};
+
 // What a sequence of commands needs, as a dry run finds out.
 struct Needs {
     size_t scratch[NUM_SCRATCH_SLOTS] = {};                // bytes of each slot
@@ -215,6 +221,11 @@ class LaunchPad {
     void end_group();
     void leave_group() noexcept;  // the same for destructors: the next command throws the error
     void barrier();               // inside a group: what follows waits for what came before
+    // Commands that wait for the next barrier, inside of a group or between two commands, and run beside
+    // those that follow it: the reduction of partial sums, say, which is too small for an interval of its
+    // own. They may read a scratch slot and `results`, and write `results`. Whatever uses these first waits
+    // for them. commit() and end_recording() run what is left.
+    void after_barrier(Scratch slot, const std::vector<Written>& results, std::function<void()> commands);
     // The dispatches between these two wait for the commands before them, but do not start at once. Each
     // later interval between two barriers also starts one of them, or one group, to fill idle SMs. They must
     // be independent of each other and of the commands that follow, up to finish_background(), which starts
@@ -291,6 +302,9 @@ class LaunchPad {
 
    private:
     void settle() noexcept;
+    void run_waiting();
+    void wait_for_results(const void* p, size_t bytes);
+    void finish_waiting();
     uint64_t address_of(const void* p, size_t bytes);
     void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                         std::initializer_list<uint32_t> constants, const void* args, size_t bytes,

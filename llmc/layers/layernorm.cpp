@@ -275,7 +275,8 @@ static void launch_few(LaunchPad& pad, const LayernormBackwardArgs& args, int sp
 // Launches version 3, which reads dout as partials if splits > 1. Returns false if it does not support rows
 // of this length or alignment.
 template <class Real>
-static bool launch_backward3(LaunchPad& pad, LayernormBackwardArgs args, int splits, int block_size) {
+static bool launch_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p, LayernormBackwardArgs args,
+                             int splits, int block_size) {
     const uint32_t pack = 16 / sizeof(Real), block = uint32_t(block_size);
     const uint32_t packs = uint32_t(ceil_div(uint32_t(args.C) / pack, block));
     const uint32_t rows = packs == 1 && !(pad.limits().few_registers && pack == 8) ? 2 : 1;
@@ -293,15 +294,16 @@ static bool launch_backward3(LaunchPad& pad, LayernormBackwardArgs args, int spl
     if (few) {
         launch_few<Real>(pad, args, splits);
     } else {
-        pad.barrier();
-        add_workgroup_sums<Real>(pad, args);
+        const size_t gradient = size_t(args.C) * sizeof(Real);
+        pad.after_barrier(Scratch::layernorm, {{p.dweight, gradient}, {p.dbias, gradient}},
+                          [args, &pad] { add_workgroup_sums<Real>(pad, args); });
     }
     return true;
 }
 
 template <class Real>
 static void layernorm_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p, int block_size) {
-    if (!launch_backward3<Real>(pad, backward_args(pad, p), 1, block_size))
+    if (!launch_backward3<Real>(pad, p, backward_args(pad, p), 1, block_size))
         layernorm_backward2(pad, p, block_size);
 }
 
@@ -360,7 +362,8 @@ static void launch_backward(LaunchPad& pad, const LayerNormBackward<Real>& p) {
         LayernormBackwardArgs args = backward_args(pad, p);
         args.partials = pad.at(dout.partials, size_t(dout.splits) * p.num_rows * p.C);
         // The kernels add no bias: GEMMs of the backward pass have none.
-        if (!dout.bias && launch_backward3<Real>(pad, args, dout.splits, backward3_block<Real>(p.C))) return;
+        if (!dout.bias && launch_backward3<Real>(pad, p, args, dout.splits, backward3_block<Real>(p.C)))
+            return;
         reduce_split_k(pad, dout, p.num_rows, p.C);
         pad.barrier();
     }

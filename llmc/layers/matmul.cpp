@@ -2,6 +2,8 @@
 // training calls. The other GPU versions are in matmul_simt.cpp, the CPU versions in matmul_cpu.cpp.
 #include "llmc/layers/matmul.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <type_traits>
 
@@ -101,16 +103,63 @@ static void matmul_dweight5(LaunchPad& pad, const MatmulBackwardParameters<Real>
 
 // --- version 6: from a packed weight if type and sizes allow it, otherwise version 5 ---
 
-// The weight as operand B of the forward GEMM, and of dinp.
+// A weight as operand B of the forward GEMM, and of dinp.
+template <class Real>
+static WeightOperand<Real> forward_operand(const LinearWeight<Real>& w) {
+    return {.weight = w.weight, .K = w.C, .N = w.OC, .N_major = false};
+}
+template <class Real>
+static WeightOperand<Real> dinp_operand(const LinearWeight<Real>& w) {
+    return {.weight = w.weight, .K = w.OC, .N = w.C, .N_major = true};
+}
+
 template <class Real>
 static const Real* pack_for_forward(LaunchPad& pad, const MatmulForward<Real>& p) {
-    const WeightOperand<Real> b = {.weight = p.weight, .K = p.C, .N = p.OC, .N_major = false};
-    return pack_weight(pad, Scratch::packed_weight, b, p.use.again);
+    if (p.use.packed) return p.use.packed;
+    return pack_weights<Real>(pad, Scratch::packed_weight, {forward_operand<Real>({p.weight, p.C, p.OC})},
+                              p.use.again)[0];
 }
 template <class Real>
 static const Real* pack_for_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
-    const WeightOperand<Real> b = {.weight = p.weight, .K = p.OC, .N = p.C, .N_major = true};
-    return pack_weight(pad, Scratch::packed_weight_dinp, b, p.use.again);
+    if (p.use.packed) return p.use.packed;
+    return pack_weights<Real>(pad, Scratch::packed_weight_dinp, {dinp_operand<Real>({p.weight, p.C, p.OC})},
+                              p.use.again)[0];
+}
+
+// Packs those whose operand (K, N) gains from it; null for the others.
+template <class Real>
+static std::vector<const Real*> pack_where_it_pays(LaunchPad& pad, Scratch slot, int num_rows,
+                                                   const std::vector<WeightOperand<Real>>& weights) {
+    const auto pays = [&](const WeightOperand<Real>& b) {
+        return packing_pays<Real>(pad, num_rows, b.K, b.N);
+    };
+    std::vector<WeightOperand<Real>> chosen;
+    std::ranges::copy_if(weights, std::back_inserter(chosen), pays);
+    std::vector<const Real*> results(weights.size(), nullptr);
+    if (chosen.empty()) return results;
+    const std::vector<const Real*> all = pack_weights(pad, slot, chosen);
+    auto packed = all.begin();
+    for (size_t i = 0; i < weights.size(); i++)
+        if (pays(weights[i])) results[i] = *packed++;
+    return results;
+}
+
+template <class Real>
+std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
+                                             const std::vector<LinearWeight<Real>>& weights) {
+    std::vector<WeightOperand<Real>> operands;
+    for (const LinearWeight<Real>& w : weights) operands.push_back(forward_operand(w));
+    if (!pad) return std::vector<const Real*>(weights.size(), nullptr);
+    return pack_where_it_pays(*pad, Scratch::packed_weight, num_rows, operands);
+}
+
+template <class Real>
+std::vector<const Real*> matmul_pack_backward(LaunchPad* pad, int num_rows,
+                                              const std::vector<LinearWeight<Real>>& weights) {
+    std::vector<WeightOperand<Real>> operands;
+    for (const LinearWeight<Real>& w : weights) operands.push_back(dinp_operand(w));
+    if (!pad) return std::vector<const Real*>(weights.size(), nullptr);
+    return pack_where_it_pays(*pad, Scratch::packed_weight_dinp, num_rows, operands);
 }
 
 static const Tile FALLBACK_TILE5 = {64, 64};
@@ -279,48 +328,44 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
     gelu_backward<Real>(pad, {.dinp = p.dinp, .inp = p.pre, .dout = p.dinp, .n = size_t(p.num_rows) * p.C});
 }
 
-// Floats that dweight's partial sums take; dbias' partial sums follow them, since both are in use at the
-// same time.
-template <class Real>
-static size_t dweight_floats(LaunchPad& pad, const MatmulBackwardParameters<Real>& p) {
-    if (on_tensor_cores<Real>(pad, p.C, p.OC)) {
-        const GemmShape gemm = dweight_gemm(p.num_rows, p.C, p.OC, p.accumulate);
-        return partial_floats(gemm, plan_gemm<Real>(pad, gemm, std::nullopt, true));
-    }
-    return dweight3_floats(p.num_rows, p.C, p.OC);
-}
-
 template <class Real>
 static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParameters<Real>& p) {
-    const size_t dweight_scratch = dweight_floats(pad, p), size = size_t(p.OC) * p.C;
-    float* scratch =
-        pad.scratch(Scratch::parameters, dweight_scratch + dbias_floats<Real>(p.num_rows, p.OC, DBIAS_BLOCK));
-    float* dbias_scratch = scratch + dweight_scratch;
+    const bool tensor_cores = on_tensor_cores<Real>(pad, p.C, p.OC), software = is_software(pad);
+    const size_t size = size_t(p.OC) * p.C;
     const MatmulDbias<Real> dbias = {p.dbias, p.dout, p.num_rows, p.OC};
     const Tile tile = choose_dweight_tile3(pad, p.num_rows, p.C, p.OC);
-    std::optional<GemmLaunch<Real>> tensor_core;
     RowSplits split = {1, p.num_rows}, dbias_split = {1, p.num_rows};
-    if (on_tensor_cores<Real>(pad, p.C, p.OC))
-        tensor_core.emplace(plan_dweight(pad, p));
-    else if (!is_software(pad))
+    size_t dweight_scratch = 0;
+    if (tensor_cores) {
+        const GemmShape gemm = dweight_gemm(p.num_rows, p.C, p.OC, p.accumulate);
+        dweight_scratch = partial_floats(gemm, plan_gemm<Real>(pad, gemm, std::nullopt, true));
+    } else if (!software) {
         split = dweight_splits(p.num_rows, p.C, p.OC, tile);
+        if (split.splits > 1) dweight_scratch = dweight3_floats(p.num_rows, p.C, p.OC);
+    }
     if (p.dbias) dbias_split = dbias_splits<Real>(p.num_rows, p.OC, DBIAS_BLOCK);
-    const bool splits =
-        split.splits > 1 || dbias_split.splits > 1 || (tensor_core && tensor_core->plan.splits > 1);
+    const size_t dbias_scratch = dbias_split.splits > 1 ? size_t(dbias_split.splits) * p.OC : 0;
+    float* scratch = pad.scratch(Scratch::parameters, dweight_scratch + dbias_scratch);
+    std::optional<GemmLaunch<Real>> tensor_core;
+    if (tensor_cores) tensor_core.emplace(plan_dweight(pad, p));
 
     const ConcurrentGroup group(&pad);
-    if (splits) pad.barrier();  // the commands beside it may be a call that uses the same scratch
     if (tensor_core)
         tensor_core->start(pad);
-    else if (is_software(pad))
+    else if (software)
         matmul_dweight4(pad, p, TILE4);
     else
         dweight_partials(pad, p, scratch, tile);
-    if (p.dbias) dbias_partials(pad, dbias, dbias_scratch, DBIAS_BLOCK);
-    if (splits) pad.barrier();
-    if (tensor_core) tensor_core->finish(pad);
-    reduce_partials(pad, p.dweight, scratch, size, split.splits, p.accumulate);
-    if (p.dbias) reduce_partials(pad, p.dbias, dbias_scratch, p.OC, dbias_split.splits, true);
+    if (p.dbias) dbias_partials(pad, dbias, scratch + dweight_scratch, DBIAS_BLOCK);
+    if (!scratch) return;
+    const size_t bias_bytes = p.dbias ? p.OC * sizeof(Real) : 0;
+    pad.after_barrier(
+        Scratch::parameters, {{p.dweight, size * sizeof(Real)}, {p.dbias, bias_bytes}}, [=, &pad] {
+            if (tensor_core) tensor_core->finish(pad);
+            reduce_partials(pad, p.dweight, scratch, size, split.splits, p.accumulate);
+            if (p.dbias)
+                reduce_partials(pad, p.dbias, scratch + dweight_scratch, p.OC, dbias_split.splits, true);
+        });
 }
 
 template <class Real>
@@ -338,7 +383,7 @@ void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p) {
                                                        p.num_rows, p.C,     p.OC,   p.accumulate};
     if (pad && p.defer_parameters) {
         matmul_backward_input(pad, input);
-        pad->defer(gemm_work(p).flops, [pad, parameters] { matmul_backward_parameters(pad, parameters); });
+        pad->defer(gemm_work(p).flops, [pad, parameters] { backward_parameters_on_gpu(*pad, parameters); });
         return;
     }
     const ConcurrentGroup group(pad);
@@ -351,6 +396,10 @@ void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p) {
     template std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> matmul_dinp_versions();         \
     template std::vector<KernelVersion<MatmulBackwardParameters<Real>, Tile>> matmul_dweight_versions(); \
     template std::vector<KernelVersion<MatmulDbias<Real>>> matmul_dbias_versions();                      \
+    template std::vector<const Real*> matmul_pack_forward(LaunchPad*, int,                               \
+                                                          const std::vector<LinearWeight<Real>>&);       \
+    template std::vector<const Real*> matmul_pack_backward(LaunchPad*, int,                              \
+                                                           const std::vector<LinearWeight<Real>>&);      \
     template void matmul_forward(LaunchPad*, const MatmulForward<Real>&);                                \
     template void matmul_backward_input(LaunchPad*, const MatmulBackwardInput<Real>&);                   \
     template void matmul_backward_parameters(LaunchPad*, const MatmulBackwardParameters<Real>&);         \

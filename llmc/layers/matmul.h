@@ -8,10 +8,20 @@
 // sums on the way (gemm/split_k.h); the result must then be read by that layer before the next GEMM runs.
 enum class NextLayer { other, layernorm };
 
-// Several calls in a row may multiply with the same weight, unchanged: a GPU then rearranges it only once.
+// Several calls in a row may multiply with the same weight, unchanged: a GPU then rearranges it only once. Or
+// it was rearranged by matmul_pack_forward() or matmul_pack_backward(), together with others.
+template <class Real>
 struct WeightUse {
-    int total_rows = 0;  // of all these calls; 0: this is the only one
-    bool again = false;  // not the first of them
+    int total_rows = 0;            // of all these calls; 0: this is the only one
+    bool again = false;            // not the first of them
+    const Real* packed = nullptr;  // what the function returned for this weight
+};
+
+// A weight of a linear layer.
+template <class Real>
+struct LinearWeight {
+    const Real* weight;  // (OC,C)
+    int C, OC;
 };
 
 // out = inp weight^T + bias. With `pre`: pre = inp weight^T + bias, out = gelu(pre).
@@ -24,7 +34,7 @@ struct MatmulForward {
     const Real* bias = nullptr;  // (OC); null: none
     int num_rows, C, OC;
     NextLayer next = NextLayer::other;
-    WeightUse use = {};
+    WeightUse<Real> use = {};
 };
 
 // dinp = dout weight. With `pre`, where inp is gelu(pre), dinp is multiplied by gelu'(pre).
@@ -36,7 +46,7 @@ struct MatmulBackwardInput {
     const Real* pre = nullptr;  // (num_rows, C); null: inp is not the result of a GELU
     int num_rows, C, OC;
     NextLayer next = NextLayer::other;
-    WeightUse use = {};
+    WeightUse<Real> use = {};
 };
 
 // dweight = dout^T inp; dbias += column sums of dout.
@@ -60,7 +70,7 @@ struct MatmulBackward {
     int num_rows, C, OC;
     bool accumulate;
     NextLayer next = NextLayer::other;
-    WeightUse use = {};
+    WeightUse<Real> use = {};
     // On a GPU, the parameter gradients may run later, beside kernels that leave SMs idle (LaunchPad::defer):
     // dout and inp stay unchanged until two more layernorm_backward() or attention_backward() have been
     // called.
@@ -76,6 +86,16 @@ template <class Real>
 void matmul_backward_parameters(LaunchPad* pad, const MatmulBackwardParameters<Real>& p);
 template <class Real>
 void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p);
+
+// Rearranges the weights that the next matmul_forward() calls, or the next matmul_backward() calls, multiply
+// with, until the same function is called again: together they take less time than one by one. Returns a
+// pointer for each, to be passed to these calls; null where it does not pay.
+template <class Real>
+std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
+                                             const std::vector<LinearWeight<Real>>& weights);
+template <class Real>
+std::vector<const Real*> matmul_pack_backward(LaunchPad* pad, int num_rows,
+                                              const std::vector<LinearWeight<Real>>& weights);
 
 // dbias += column sums of dout.
 template <class Real>

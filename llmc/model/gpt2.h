@@ -261,6 +261,14 @@ void gpt2_dropout(GPT2<Real>& g, Real* out, const Real* inp, uint32_t site, int 
 // Whether a pass drops elements: in training only, not for validation or text.
 enum class Pass { evaluation, training };
 
+// The weights of a layer's linear layers, in the order of the forward pass.
+template <class Real>
+std::vector<LinearWeight<Real>> linear_weights(const GPT2<Real>& g, int l) {
+    const int C = g.config.channels;
+    return {{g.weight(QKVW, l), C, 3 * C}, {g.weight(ATTPROJW, l), C, C}, {g.weight(FCW, l), C, 4 * C},
+            {g.weight(FCPROJW, l), 4 * C, C}};
+}
+
 // From g.encoded (B,T,C), whose dropout comes first, to the normalized output of the last layer, g.lnf.
 // `begin_layer` is called before the commands of each layer.
 template <class Real>
@@ -278,14 +286,15 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
     for (int l = 0; l < L; l++) {
         if (begin_layer) begin_layer(l);
         const LayerActivations<Real>& a = g.layers[l];
+        const auto packed = matmul_pack_forward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = a.qkv, .inp = a.ln1, .weight = g.weight(QKVW, l), .bias = g.weight(QKVB, l),
-            .num_rows = num_rows, .C = C, .OC = 3 * C});
+            .num_rows = num_rows, .C = C, .OC = 3 * C, .use = {.packed = packed[0]}});
         attention_forward<Real>(g.on(Layer::attention), {
             .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
-            .num_rows = num_rows, .C = C, .OC = C, .next = next});
+            .num_rows = num_rows, .C = C, .OC = C, .next = next, .use = {.packed = packed[1]}});
         if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_ATTENTION, l), num_rows);
         fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
             .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
@@ -293,10 +302,11 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
             .num_rows = num_rows, .C = C});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l),
-            .bias = g.weight(FCB, l), .num_rows = num_rows, .C = C, .OC = 4 * C});
+            .bias = g.weight(FCB, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
+            .use = {.packed = packed[2]}});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
-            .num_rows = num_rows, .C = 4 * C, .OC = C, .next = next});
+            .num_rows = num_rows, .C = 4 * C, .OC = C, .next = next, .use = {.packed = packed[3]}});
         if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
@@ -331,7 +341,7 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
     for (int first = 0; first < B * T; first += g.logit_rows) {
         const int num_rows = std::min(g.logit_rows, B * T - first);
         const Real* lnf = g.lnf + size_t(first) * C;
-        const WeightUse use = {.total_rows = B * T, .again = first > 0};
+        const WeightUse<Real> use = {.total_rows = B * T, .again = first > 0};
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
             .use = use});
@@ -369,6 +379,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
     for (int l = L - 1; l >= 0; l--) {
         const LayerActivations<Real>& a = g.layers[l];
         const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
+        const auto packed = matmul_pack_backward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
         // in the memory of activations that are not needed any more by then
         Real *dresidual2 = a.residual3, *dqkv = a.fch;
         // what the projections of MLP and attention get: the gradient, or that behind their dropout
@@ -383,7 +394,8 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dwide, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
-            .OC = C, .accumulate = accumulate, .defer_parameters = true});
+            .OC = C, .accumulate = accumulate, .use = {.packed = packed[3]},
+            .defer_parameters = true});
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward<Real>(g.on(Layer::layernorm), {
                 .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = a.residual2,
@@ -391,7 +403,8 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dwide,
             .inp = a.ln2, .weight = g.weight(FCW, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
-            .accumulate = accumulate, .next = NextLayer::layernorm, .defer_parameters = true});
+            .accumulate = accumulate, .next = NextLayer::layernorm, .use = {.packed = packed[2]},
+            .defer_parameters = true});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
             .dout = g.dbranch, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
@@ -403,7 +416,8 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
             .dout = dattention, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
-            .OC = C, .accumulate = accumulate, .defer_parameters = true});
+            .OC = C, .accumulate = accumulate, .use = {.packed = packed[1]},
+            .defer_parameters = true});
         attention_backward<Real>(g.on(Layer::attention), {
             .dqkv = dqkv, .delta = g.delta, .dout = g.dbranch, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
             .B = B, .T = T, .C = C, .NH = NH});
@@ -414,7 +428,8 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
             .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
-            .accumulate = accumulate, .next = NextLayer::layernorm, .defer_parameters = true});
+            .accumulate = accumulate, .next = NextLayer::layernorm, .use = {.packed = packed[0]},
+            .defer_parameters = true});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
             .dout = g.dbranch, .inp = residual, .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
