@@ -271,10 +271,18 @@ const KernelSet& best_kernels() {
 #endif
 
 template <class Real>
-static SIMD_INLINE void copy_rows(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int n) {
+static SIMD_INLINE void copy_any(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int n) {
     for (int i = 0; i < rows; i++, dst += dst_ld, src += ld)
 #pragma omp simd
         for (int j = 0; j < n; j++) dst[j] = float(src[j]);
+}
+// The constants are the widths of AVX2's packed panels. If n is a variable, g++ converts the last elements of
+// each row one by one.
+template <class Real>
+static SIMD_INLINE void copy_rows(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int n) {
+    if (n == 16) return copy_any(dst, dst_ld, src, ld, rows, 16);
+    if (n == 24) return copy_any(dst, dst_ld, src, ld, rows, 24);
+    copy_any(dst, dst_ld, src, ld, rows, n);
 }
 SIMD_CLONES static void copy(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n) {
     copy_rows(dst, dst_ld, src, ld, rows, n);
