@@ -73,6 +73,23 @@ static void check_large() {
 TEST(MatmulCpu, LargeMatchesDouble) { check_large<float>(); }
 TEST(MatmulCpu, LargeMatchesDoubleInBf16) { check_large<bf16>(); }
 
+// Transposed results are stored in strips of up to 24 rows of the weights. Strips of every height, with one
+// block of K and with several.
+TYPED_TEST(Matmul, StripsOfEveryHeightMatchDoubleOnTheCpu) {
+    using Real = TypeParam;
+    for (int OC = 1; OC <= 25; OC++)
+        for (int C : {40, 531}) {
+            const MatmulCase<Real> c({19, C, OC});
+            SCOPED_TRACE(format_string("%d x %d weights", OC, C));
+            for_each_simd_level([&] {
+                HostArrays<Real> host(c);
+                host.forward(OC % 2);
+                expect_close("out", to_floats(host.out), OC % 2 ? c.out : c.out_without_bias(),
+                             tolerance<Real>(1e-6));
+            });
+        }
+}
+
 // Results are bit-identical with any number of threads: the order of sums does not depend on the tiles.
 template <class Real>
 static void check_threads(const Shape& shape) {

@@ -107,6 +107,13 @@ static int group_rows(const KernelSet& set, bool transposed) {
     return transposed || set.b_in_l1 ? std::min(4 * set.mr, MAX_GROUP) : set.mr;
 }
 
+// Rows of a that are multiplied by a micro-panel of b before the next one. Their tiles form a strip.
+// Transposed results are stored a strip at a time, because its rows are their columns: longer stores, fewer
+// of them.
+static int strip_rows(const KernelSet& set, bool transposed) {
+    return set.b_in_l1 ? group_rows(set, transposed) : set.mr;
+}
+
 // Units of K in a block. Two thirds leave room in L1 for rows of a beside a micro-panel of b.
 static int block_units(const KernelSet& set) { return set.b_in_l1 ? KC * 2 / 3 : KC; }
 
@@ -239,6 +246,7 @@ static SIMD_INLINE void store_rows(Real* dst, size_t ld, float* tile, int nr, co
     if (part.columns == 12) return store_columns(dst, ld, tile, nr, part.rows, 12, accumulate);
     if (part.columns == 16) return store_columns(dst, ld, tile, nr, part.rows, 16, accumulate);
     if (part.columns == 6) return store_columns(dst, ld, tile, nr, part.rows, 6, accumulate);
+    if (part.columns == 24) return store_columns(dst, ld, tile, nr, part.rows, 24, accumulate);
     store_columns(dst, ld, tile, nr, part.rows, part.columns, accumulate);
 }
 SIMD_CLONES static void store(float* dst, size_t ld, float* tile, int nr, const Region& part,
@@ -254,33 +262,34 @@ SIMD_CLONES static void store(fp16* dst, size_t ld, float* tile, int nr, const R
     store_rows(dst, ld, tile, nr, part, accumulate);
 }
 
-// Adds a bias to each of `rows` rows of tile (mr, nr), and transposes it: dst (nr, ld).
-static void transpose_tile(float* dst, int ld, const float* tile, int nr, int rows, const float* bias) {
+// Adds a bias to each of `rows` rows of tile (rows, nr), and transposes it: dst (nr, ld).
+SIMD_CLONES static void transpose_tile(float* dst, int ld, const float* tile, int nr, int rows,
+                                       const float* bias) {
+    const auto row = [&](int i, int j) { return i < rows ? load4(tile + i * nr + j) + bias[i] : Float4{}; };
     for (int i = 0; i < rows; i += 4)
         for (int j = 0; j < nr; j += 4) {
-            Float4 r[4] = {};
-            for (int k = 0; k < std::min(4, rows - i); k++)
-                r[k] = load4(tile + (i + k) * nr + j) + bias[i + k];
+            const Float4 r[4] = {row(i, j), row(i + 1, j), row(i + 2, j), row(i + 3, j)};
             transpose4(dst + j * ld + i, ld, r);
         }
 }
 
-// The epilogue: stores tile (mr, nr) to the result, with bias, transposition and accumulation.
+// The epilogue: stores a tile, or a strip of them, (part.rows, nr) to the result, with bias, transposition
+// and accumulation.
 template <class Real>
-static void store_tile(const Result<Real>& c, const Region& part, float* tile, const KernelSet& set) {
-    float bias[MAX_MR] = {}, finished[MAX_NR * MAX_MR];
+static void store_tile(const Result<Real>& c, const Region& part, float* tiles, int nr) {
     if (!c.transposed && !c.bias)
-        return store(c.p + part.row * c.ld + part.column, c.ld, tile, set.nr, part, c.accumulate);
-    for (int i = 0; i < part.rows && c.bias; i++) bias[i] = float(c.bias[part.row + i]);
+        return store(c.p + part.row * c.ld + part.column, c.ld, tiles, nr, part, c.accumulate);
+    float bias[MAX_GROUP], finished[MAX_NR * MAX_GROUP];
+    for (int i = 0; i < part.rows; i++) bias[i] = c.bias ? float(c.bias[part.row + i]) : 0.0f;
     if (c.transposed) {
-        const int ld = round_up(set.mr, 4);
-        transpose_tile(finished, ld, tile, set.nr, part.rows, bias);
+        const int ld = round_up(part.rows, 4);
+        transpose_tile(finished, ld, tiles, nr, part.rows, bias);
         return store(c.p + part.column * c.ld + part.row, c.ld, finished, ld,
                      {part.column, part.row, part.columns, part.rows}, c.accumulate);
     }
     for (int i = 0; i < part.rows; i++)
-        for (int j = 0; j < set.nr; j++) finished[i * set.nr + j] = tile[i * set.nr + j] + bias[i];
-    store(c.p + part.row * c.ld + part.column, c.ld, finished, set.nr, part, c.accumulate);
+        for (int j = 0; j < nr; j++) finished[i * nr + j] = tiles[i * nr + j] + bias[i];
+    store(c.p + part.row * c.ld + part.column, c.ld, finished, nr, part, c.accumulate);
 }
 
 // Prefetches the lines that store_tile() writes, to hide the memory latency.
@@ -310,21 +319,22 @@ struct GemmRun {
     const Gemm<Real>& gemm;
 };
 
-// Multiplies one block of K of a tile, from k0 on: runs all its micro-kernel calls. The accumulators of
-// consecutive calls are `step` floats apart.
+// Multiplies one block of K of a tile, from k0 on: runs all its micro-kernel calls, strip by strip.
+// Consecutive calls have consecutive accumulators. With a single block of K, all strips use the same ones,
+// and all calls if each stores its own tile.
 template <class Units, class Real>
 static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, const Region& tile, size_t k0,
-                             float* accumulators, size_t step) {
+                             float* accumulators) {
     const KernelSet& set = x.set;
     const Gemm<Real>& gemm = x.gemm;
     const size_t block = size_t(block_units(set)) * Units::per_unit;
     const int kc = int(std::min(block, gemm.K - k0)), next_kc = int(std::min(block, gemm.K - k0 - kc));
     const KBlock<Real> a = {gemm.a, k0, kc}, b = {gemm.b, k0, kc}, next_b = {gemm.b, k0 + kc, next_kc};
     const int units = round_up(a.template units<Units>(), set.unit_multiple),
-              group = group_rows(set, gemm.a.transposed);
+              group = group_rows(set, gemm.a.transposed), strip = strip_rows(set, gemm.a.transposed);
     const int calls_per_row = int(ceil_div(tile.columns, set.nr)),
               calls = int(ceil_div(tile.rows, set.mr)) * calls_per_row;
-    const bool last = next_kc == 0;
+    const bool last = next_kc == 0, single = last && k0 == 0;
     float *a_panel = buffers.a.data(), *b_panel = buffers.b.data();
     pack_b<Units>(b_panel, set, b, tile.column, tile.columns);
     Prefetcher next_columns = last ? Prefetcher() : Prefetcher(next_b, tile.column, tile.columns, calls);
@@ -334,45 +344,49 @@ static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, con
         const PackedRows from = pack_a<Units>(a_panel, set, a, tile.row + g, rows_here);
         Prefetcher next_rows(a, tile.row + g + rows_here, rows_after,
                              int(ceil_div(rows_here, set.mr)) * calls_per_row);
-        const auto run = [&](int i,
-                             int j) {  // one micro-kernel call: row i of the group, column j of the tile
+        // One micro-kernel call: row i of the group, column j of the tile.
+        const auto run = [&](float* sums, int i, int j) {
             const Region part = {tile.row + g + i, tile.column + j, std::min(set.mr, rows_here - i),
                                  std::min(set.nr, tile.columns - j)};
             next_rows.fetch();
             next_columns.fetch();
             if (last) prefetch_tile(gemm.c, part);
-            kernel_for(set, part.rows)(accumulators, {.a = from.p + size_t(i) * from.row_stride,
-                                                      .a_row = from.row_stride,
-                                                      .a_unit = from.unit_stride,
-                                                      .b = b_panel + size_t(units) * j,
-                                                      .units = units,
-                                                      .add = k0 > 0});
-            if (last) store_tile(gemm.c, part, accumulators, set);
-            accumulators += step;
+            kernel_for(set, part.rows)(sums, {.a = from.p + size_t(i) * from.row_stride,
+                                              .a_row = from.row_stride,
+                                              .a_unit = from.unit_stride,
+                                              .b = b_panel + size_t(units) * j,
+                                              .units = units,
+                                              .add = k0 > 0});
+            if (last && !gemm.c.transposed) store_tile(gemm.c, part, sums, set.nr);
         };
-        if (set.b_in_l1)
-            for (int j = 0; j < tile.columns; j += set.nr)
-                for (int i = 0; i < rows_here; i += set.mr) run(i, j);
-        else
-            for (int i = 0; i < rows_here; i += set.mr)
-                for (int j = 0; j < tile.columns; j += set.nr) run(i, j);
+        for (int i = 0; i < rows_here; i += strip)
+            for (int j = 0; j < tile.columns; j += set.nr) {
+                const Region part = {tile.row + g + i, tile.column + j, std::min(strip, rows_here - i),
+                                     std::min(set.nr, tile.columns - j)};
+                float* sums = accumulators;
+                for (int m = 0; m < part.rows; m += set.mr) {
+                    run(sums, i + m, j);
+                    if (!single || gemm.c.transposed) sums += set.mr * set.nr;
+                }
+                if (last && gemm.c.transposed) store_tile(gemm.c, part, accumulators, set.nr);
+                if (!single) accumulators = sums;
+            }
     }
 }
 
 // Computes one tile of the result over all of K.
 template <class Units, class Real>
 static void compute_tile(ThreadBuffers& buffers, const GemmRun<Real>& x, const Region& tile) {
-    const size_t block = size_t(block_units(x.set)) * Units::per_unit, mr = x.set.mr, nr = x.set.nr,
-                 columns = size_t(round_up(tile.columns, x.set.nr));
+    const size_t block = size_t(block_units(x.set)) * Units::per_unit;
+    const size_t rows = size_t(round_up(tile.rows, x.set.mr)),
+                 columns = size_t(round_up(tile.columns, x.set.nr)),
+                 strip = size_t(strip_rows(x.set, x.gemm.a.transposed)) * x.set.nr;
     buffers.a.at_least(size_t(A_STRIDE) * MAX_GROUP);
     buffers.b.at_least(columns * KC);
-    // With a single block of K, every micro-kernel call reuses the same accumulators.
-    const size_t step = x.gemm.K > block ? mr * nr : 0;
-    const size_t floats = step ? size_t(round_up(tile.rows, x.set.mr)) * columns : mr * nr;
-    float* accumulators = buffers.accumulators.at_least(floats);
+    float* accumulators = buffers.accumulators.at_least(x.gemm.K > block ? rows * columns : strip);
     if (x.set.begin) x.set.begin();
     for (size_t k0 = 0; k0 < x.gemm.K; k0 += block)
-        multiply_k_block<Units>(buffers, x, tile, k0, accumulators, step);
+        multiply_k_block<Units>(buffers, x, tile, k0, accumulators);
     if (x.set.end) x.set.end();
 }
 
