@@ -87,16 +87,17 @@ TEST(Deferred, TheRestRunsInTheEnd) {
 // A sum of the partials in a scratch slot, which waits for a barrier.
 struct WaitingSum {
     LaunchPad& pad;
-    DeviceArray<float> value, partials;
+    DeviceArray<float> values, partials;  // the sum is the second of these values
     int runs = 0;
     explicit WaitingSum(LaunchPad& p)
-        : pad(p), value(p, std::vector<float>{0.0f}), partials(p, std::vector<float>{1, 2, 3}) {}
+        : pad(p), values(p, std::vector<float>(3)), partials(p, std::vector<float>{1, 2, 3}) {}
+    float* sum() const { return values.data + 1; }
     void give() {
         float* slot = pad.scratch(Scratch::norm, 3);
         pad.copy(slot, partials, 3 * sizeof(float));
-        pad.after_barrier(Scratch::norm, {{value, sizeof(float)}}, [this, slot] {
+        pad.after_barrier(Scratch::norm, {{sum(), sizeof(float)}}, [this, slot] {
             runs++;
-            add_to(pad, value, slot, 3);
+            add_to(pad, sum(), slot, 3);
         });
     }
 };
@@ -122,7 +123,7 @@ TEST(AfterBarrier, RunsBesideWhatFollows) {
         sum.give();
         pad.end_group();
         EXPECT_EQ(sum.runs, 3);
-        EXPECT_EQ(sum.value.values()[0], 24.0f);  // downloads
+        EXPECT_EQ(sum.values.values()[1], 24.0f);  // downloads
         EXPECT_EQ(sum.runs, 4);
         EXPECT_EQ(a.values()[0], 2.0f);
     });
@@ -141,26 +142,26 @@ TEST(AfterBarrier, UsesOfTheResultWait) {
                 float value = 6, expected_read = 6;
                 sum.give();
                 if (started) add_to(pad, one, one, 1, 0.0f);
-                if (!strcmp(use, "kernel")) add_to(pad, read, sum.value, 1);
-                if (!strcmp(use, "copy from")) pad.copy(read, sum.value, sizeof(float));
+                if (!strcmp(use, "kernel")) add_to(pad, read, sum.values, 3);
+                if (!strcmp(use, "copy from")) pad.copy(read, sum.sum(), sizeof(float));
                 if (!strcmp(use, "copy to"))
-                    pad.copy(sum.value, one, sizeof(float)), value = 1, expected_read = 0;
-                if (!strcmp(use, "fill")) pad.fill(sum.value, 0, sizeof(float)), value = 0, expected_read = 0;
+                    pad.copy(sum.sum(), one, sizeof(float)), value = 1, expected_read = 0;
+                if (!strcmp(use, "fill")) pad.fill(sum.sum(), 0, sizeof(float)), value = 0, expected_read = 0;
                 if (!strcmp(use, "upload"))
-                    pad.upload(sum.value, &five, sizeof(float)), value = 5, expected_read = 0;
+                    pad.upload(sum.sum(), &five, sizeof(float)), value = 5, expected_read = 0;
                 if (!strcmp(use, "copy beside")) {
-                    pad.copy_beside({{read.data, sum.value.data, sizeof(float)}});
+                    pad.copy_beside({{read.data, sum.sum(), sizeof(float)}});
                     pad.finish_copies();
                 }
                 if (!strcmp(use, "replay")) {
                     pad.begin_recording();  // commits
-                    add_to(pad, read, sum.value, 1);
+                    add_to(pad, read, sum.values, 3);
                     Recording* recording = pad.end_recording();
                     pad.replay(recording);
                     pad.commit(true);
                     pad.forget(recording);
                 }
-                EXPECT_EQ(sum.value.values()[0], value);
+                EXPECT_EQ(sum.values.values()[1], value);
                 EXPECT_EQ(read.values()[0], expected_read);
                 EXPECT_EQ(sum.runs, 1);
             }
@@ -177,7 +178,7 @@ TEST(AfterBarrier, UsesOfTheResultWaitInAGroup) {
             sum.give();
             pad.barrier();  // the copy of the partials
             if (!started) sum.give();
-            add_to(pad, read, sum.value, 1);
+            add_to(pad, read, sum.values, 3);
             pad.end_group();
             EXPECT_EQ(read.values()[0], started ? 6.0f : 12.0f);
         }
@@ -194,7 +195,7 @@ TEST(AfterBarrier, TheSlotIsReadFirst) {
             if (!started) sum.give();
             pad.fill(pad.scratch(Scratch::norm, 3), 0, 3 * sizeof(float));
             pad.end_group();
-            EXPECT_EQ(sum.value.values()[0], started ? 6.0f : 12.0f);
+            EXPECT_EQ(sum.values.values()[1], started ? 6.0f : 12.0f);
         }
     });
 }
@@ -208,7 +209,7 @@ TEST(AfterBarrier, IsRecorded) {
         Recording* recording = pad.end_recording();
         EXPECT_EQ(sum.runs, 1);
         for (int i = 0; i < 3; i++) pad.replay(recording);
-        EXPECT_EQ(sum.value.values()[0], 18.0f);
+        EXPECT_EQ(sum.values.values()[1], 18.0f);
         EXPECT_EQ(sum.runs, 1);
         pad.forget(recording);
     });

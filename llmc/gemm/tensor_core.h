@@ -12,7 +12,7 @@
 
 // Layout of the operands, in BLAS's letters: nt: A (M,K), B (N,K); nn: A (M,K), B (K,N); tn: A (K,M), B
 // (K,N). A linear layer computes out by nt, dinp by nn and dweight by tn. packed: A (M,K), B a weight that
-// pack_weight() has packed, for out and dinp.
+// pack_weights() has packed, for out and dinp.
 enum class GemmLayout { nt, nn, tn, packed };
 
 // out (M,N) = A B, summed over K.

@@ -28,7 +28,7 @@ static GemmLaunch<Real> plan_launch(LaunchPad& pad, const GemmShape& gemm, std::
     return {gemm, plan, args};
 }
 
-// packed_weight: what pack_weight() returned for p.weight; null: none.
+// packed_weight: what pack_weights() returned for p.weight; null: none.
 template <class Real>
 static GemmLaunch<Real> plan_forward(LaunchPad& pad, const MatmulForward<Real>& p,
                                      std::optional<Tile> tile = {}, bool may_split = true,
