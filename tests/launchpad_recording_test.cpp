@@ -200,18 +200,45 @@ TEST(AfterBarrier, TheSlotIsReadFirst) {
     });
 }
 
+// Two that write the same result run one after the other.
+TEST(AfterBarrier, ResultsAreWrittenOneAfterTheOther) {
+    for_each_mode([](LaunchPad& pad) {
+        WaitingSum sum(pad);
+        pad.begin_group();
+        sum.give();
+        pad.after_barrier(Scratch::layernorm, {{sum.values, 3 * sizeof(float)}},
+                          [&] { add_to(pad, sum.sum(), sum.sum(), 1); });
+        EXPECT_EQ(sum.runs, 1);
+        pad.end_group();
+        EXPECT_EQ(sum.values.values()[1], 12.0f);
+    });
+}
+
+TEST(AfterBarrier, IsRefusedInABackground) {
+    for_each_mode([](LaunchPad& pad) {
+        pad.begin_background();
+        expect_error("after_barrier: a background is open",
+                     [&] { pad.after_barrier(Scratch::norm, {}, [] {}); });
+        pad.end_background();
+    });
+}
+
 // end_recording() records what is left.
 TEST(AfterBarrier, IsRecorded) {
     for_each_mode([](LaunchPad& pad) {
-        WaitingSum sum(pad);
-        pad.begin_recording();
-        sum.give();
-        Recording* recording = pad.end_recording();
-        EXPECT_EQ(sum.runs, 1);
-        for (int i = 0; i < 3; i++) pad.replay(recording);
-        EXPECT_EQ(sum.values.values()[1], 18.0f);
-        EXPECT_EQ(sum.runs, 1);
-        pad.forget(recording);
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), a(pad, std::vector<float>{0.0f});
+        for (const bool last : {true, false}) {  // or another command follows, which starts it
+            WaitingSum sum(pad);
+            pad.begin_recording();
+            sum.give();
+            if (!last) add_to(pad, a, one, 1);
+            Recording* recording = pad.end_recording();
+            EXPECT_EQ(sum.runs, 1);
+            for (int i = 0; i < 3; i++) pad.replay(recording);
+            EXPECT_EQ(sum.values.values()[1], 18.0f);
+            EXPECT_EQ(sum.runs, 1);
+            pad.forget(recording);
+        }
     });
 }
 

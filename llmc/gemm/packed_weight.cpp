@@ -47,15 +47,17 @@ std::vector<const Real*> pack_weights(LaunchPad& pad, Scratch slot,
     size_t size = FRAGMENTS_PAST_END * f.K * f.N;
     for (const WeightOperand<Real>& b : weights) size += size_t(b.K) * b.N;
     Real* packed = reinterpret_cast<Real*>(pad.scratch(slot, size * sizeof(Real) / sizeof(float)));
-    std::vector<const Real*> results;
-    const ConcurrentGroup group(&pad);
+    std::vector<Real*> results;
     for (const WeightOperand<Real>& b : weights) {
-        if (!again) pack_weight(pad, packed, b);
         results.push_back(packed);
         packed += size_t(b.K) * b.N;
     }
-    if (!again) pad.barrier();
-    return results;
+    if (!again) {
+        const ConcurrentGroup group(&pad);
+        for (size_t i = 0; i < weights.size(); i++) pack_weight(pad, results[i], weights[i]);
+        pad.barrier();
+    }
+    return {results.begin(), results.end()};
 }
 
 #define INSTANTIATE(Real)                                               \

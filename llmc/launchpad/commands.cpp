@@ -103,6 +103,7 @@ static void release_held(LaunchPadState& s);
 void memory_barrier(LaunchPadState& s) {
     release_held(s);
     s.background_due = s.background_waited = true;
+    s.started.clear();
     if (!s.dirty) return;
     add_barrier(s, open_commands(s), WRITES, READS_AND_WRITES);
     s.dirty = false;
@@ -304,13 +305,25 @@ void LaunchPad::leave_group() noexcept {
 void LaunchPad::barrier() {
     if (state->dry) return;
     memory_barrier(*state);
-    state->started.clear();
     run_waiting();
+}
+
+// Whether any of them writes to this memory.
+static bool any_writes(const std::vector<AfterBarrier>& all, const void* p, size_t bytes) {
+    const auto overlaps = [&](const Written& w) {
+        return w.start < static_cast<const char*>(p) + bytes &&
+               p < static_cast<const char*>(w.start) + w.bytes;
+    };
+    return std::ranges::any_of(
+        all, [&](const AfterBarrier& a) { return std::ranges::any_of(a.results, overlaps); });
 }
 
 void LaunchPad::after_barrier(Scratch slot, const std::vector<Written>& results,
                               std::function<void()> commands) {
     if (state->dry) return commands();
+    if (state->in_background) fail("after_barrier: a background is open");
+    for (const Written& w : results)
+        if (any_writes(state->waiting, w.start, w.bytes)) barrier();
     state->waiting.push_back({slot, results, std::move(commands)});
 }
 
@@ -327,36 +340,27 @@ void LaunchPad::run_waiting() {
     LaunchPadState& s = *state;
     if (s.waiting.empty()) return;
     std::vector<AfterBarrier> now = std::exchange(s.waiting, {});
-    std::vector<AddressRange> touched = std::exchange(s.touched, {});  // of the dispatch that follows them
+    std::vector<AddressRange> touched = std::exchange(s.touched, {});    // of the dispatch that follows them
+    const bool background_due = std::exchange(s.background_due, false);  // a longer command follows
     {
         const OpenGroup group(s);  // they run side by side, and beside what follows
         for (const AfterBarrier& next : now) next.commands();
     }
+    s.background_due = background_due;
     s.started = std::move(now);
     s.touched = std::move(touched);
 }
 
 // Leaves none waiting.
 void LaunchPad::finish_waiting() {
-    if (state->waiting.empty()) return;
-    barrier();
+    if (!state->waiting.empty()) barrier();
     if (!state->open_groups) release_held(*state);
-}
-
-// Whether any of them writes to this memory.
-static bool write(const std::vector<AfterBarrier>& all, const void* p, size_t bytes) {
-    const auto overlaps = [&](const Written& w) {
-        return w.start < static_cast<const char*>(p) + bytes &&
-               p < static_cast<const char*>(w.start) + w.bytes;
-    };
-    return std::ranges::any_of(
-        all, [&](const AfterBarrier& a) { return std::ranges::any_of(a.results, overlaps); });
 }
 
 // Before a command that uses this memory is given: lets it wait for commands that write it.
 void LaunchPad::wait_for_results(const void* p, size_t bytes) {
-    if (write(state->waiting, p, bytes)) barrier();
-    if (write(state->started, p, bytes)) barrier();
+    if (any_writes(state->waiting, p, bytes)) barrier();
+    if (any_writes(state->started, p, bytes)) barrier();
 }
 
 void LaunchPad::defer(double flops, std::function<void()> commands) {

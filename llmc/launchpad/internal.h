@@ -210,7 +210,8 @@ struct LaunchPadState {
     bool background_waited = false;                // there was a barrier since end_background
     bool background_due = false;                   // the current interval has not started its entry yet
     std::deque<Deferred> deferred;
-    std::vector<AfterBarrier> waiting, started;  // for the next barrier; since the last one
+    std::vector<AfterBarrier> waiting;  // run after the next barrier
+    std::vector<AfterBarrier> started;  // run since the last barrier: their results need another one
     Unreduced unreduced;
     std::exception_ptr failure;         // of a destructor; the next command throws it
     bool lost = false;                  // the device

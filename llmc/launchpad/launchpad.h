@@ -198,7 +198,8 @@ class LaunchPad {
     void fill(void* dst, uint32_t word, size_t bytes);        // 4-byte aligned address and size
 
     // The device address of `count` elements at p, an address inside live memory; null gives 0. Throws if the
-    // elements do not lie inside one live buffer. An unreduced GEMM result at p is reduced first.
+    // elements do not lie inside one live buffer. An unreduced GEMM result at p is reduced first, and
+    // commands of after_barrier() that write any of these elements are waited for.
     template <class Element>
     uint64_t at(const Element* p, size_t count) {
         return address_of(p, count * sizeof(Element));
@@ -221,10 +222,11 @@ class LaunchPad {
     void end_group();
     void leave_group() noexcept;  // the same for destructors: the next command throws the error
     void barrier();               // inside a group: what follows waits for what came before
-    // Commands that wait for the next barrier, inside of a group or between two commands, and run beside
-    // those that follow it: the reduction of partial sums, say, which is too small for an interval of its
-    // own. They may read a scratch slot and `results`, and write `results`. Whatever uses these first waits
-    // for them. commit() and end_recording() run what is left.
+    // Commands that wait for the next barrier(), or for the barrier before the next command outside of
+    // groups, and run beside the commands that follow it: the reduction of partial sums, say, which is too
+    // small for an interval of its own. They may read a scratch slot and `results`, and write `results`.
+    // Whatever uses these first waits for them: at(), scratch() and copies see to that. commit() and
+    // end_recording() run what is left. Outside of backgrounds.
     void after_barrier(Scratch slot, const std::vector<Written>& results, std::function<void()> commands);
     // The dispatches between these two wait for the commands before them, but do not start at once. Each
     // later interval between two barriers also starts one of them, or one group, to fill idle SMs. They must

@@ -13,7 +13,7 @@ enum class NextLayer { other, layernorm };
 template <class Real>
 struct WeightUse {
     int total_rows = 0;            // of all these calls; 0: this is the only one
-    bool again = false;            // not the first of them
+    bool again = false;            // not the first of them; no other weight was rearranged in between
     const Real* packed = nullptr;  // what the function returned for this weight
 };
 
@@ -88,8 +88,9 @@ template <class Real>
 void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p);
 
 // Rearranges the weights that the next matmul_forward() calls, or the next matmul_backward() calls, multiply
-// with, until the same function is called again: together they take less time than one by one. Returns a
-// pointer for each, to be passed to these calls; null where it does not pay.
+// with: together they take less time than one by one. Returns a pointer for each, to be passed to these
+// calls; null where it does not pay. They are valid until this function is called again, or a call of the
+// same direction rearranges a weight of its own, because it passes no pointer.
 template <class Real>
 std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
                                              const std::vector<LinearWeight<Real>>& weights);

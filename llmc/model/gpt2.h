@@ -261,7 +261,8 @@ void gpt2_dropout(GPT2<Real>& g, Real* out, const Real* inp, uint32_t site, int 
 // Whether a pass drops elements: in training only, not for validation or text.
 enum class Pass { evaluation, training };
 
-// The weights of a layer's linear layers, in the order of the forward pass.
+// The linear layers of a layer of the model, and their weights.
+enum { QKV, ATTPROJ, FC, FCPROJ };
 template <class Real>
 std::vector<LinearWeight<Real>> linear_weights(const GPT2<Real>& g, int l) {
     const int C = g.config.channels;
@@ -289,12 +290,12 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
         const auto packed = matmul_pack_forward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = a.qkv, .inp = a.ln1, .weight = g.weight(QKVW, l), .bias = g.weight(QKVB, l),
-            .num_rows = num_rows, .C = C, .OC = 3 * C, .use = {.packed = packed[0]}});
+            .num_rows = num_rows, .C = C, .OC = 3 * C, .use = {.packed = packed[QKV]}});
         attention_forward<Real>(g.on(Layer::attention), {
             .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
-            .num_rows = num_rows, .C = C, .OC = C, .next = next, .use = {.packed = packed[1]}});
+            .num_rows = num_rows, .C = C, .OC = C, .next = next, .use = {.packed = packed[ATTPROJ]}});
         if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_ATTENTION, l), num_rows);
         fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
             .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
@@ -303,10 +304,10 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l),
             .bias = g.weight(FCB, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
-            .use = {.packed = packed[2]}});
+            .use = {.packed = packed[FC]}});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
-            .num_rows = num_rows, .C = 4 * C, .OC = C, .next = next, .use = {.packed = packed[3]}});
+            .num_rows = num_rows, .C = 4 * C, .OC = C, .next = next, .use = {.packed = packed[FCPROJ]}});
         if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
@@ -394,7 +395,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dwide, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
-            .OC = C, .accumulate = accumulate, .use = {.packed = packed[3]},
+            .OC = C, .accumulate = accumulate, .use = {.packed = packed[FCPROJ]},
             .defer_parameters = true});
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward<Real>(g.on(Layer::layernorm), {
@@ -403,7 +404,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dwide,
             .inp = a.ln2, .weight = g.weight(FCW, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
-            .accumulate = accumulate, .next = NextLayer::layernorm, .use = {.packed = packed[2]},
+            .accumulate = accumulate, .next = NextLayer::layernorm, .use = {.packed = packed[FC]},
             .defer_parameters = true});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
@@ -416,7 +417,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
             .dout = dattention, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
-            .OC = C, .accumulate = accumulate, .use = {.packed = packed[1]},
+            .OC = C, .accumulate = accumulate, .use = {.packed = packed[ATTPROJ]},
             .defer_parameters = true});
         attention_backward<Real>(g.on(Layer::attention), {
             .dqkv = dqkv, .delta = g.delta, .dout = g.dbranch, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
@@ -428,7 +429,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
             .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
-            .accumulate = accumulate, .next = NextLayer::layernorm, .use = {.packed = packed[0]},
+            .accumulate = accumulate, .next = NextLayer::layernorm, .use = {.packed = packed[QKV]},
             .defer_parameters = true});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
