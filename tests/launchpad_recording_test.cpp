@@ -172,7 +172,7 @@ TEST(AfterBarrier, UsesOfTheResultWait) {
 TEST(AfterBarrier, UsesOfTheResultWaitInAGroup) {
     for_each_mode([](LaunchPad& pad) {
         for (const bool started : {false, true}) {
-            DeviceArray<float> read(pad, std::vector<float>{0.0f}), one(pad, std::vector<float>{1.0f});
+            DeviceArray<float> read(pad, std::vector<float>{0.0f});
             WaitingSum sum(pad);
             pad.begin_group();
             sum.give();

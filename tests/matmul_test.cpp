@@ -349,6 +349,11 @@ TYPED_TEST(Matmul, MatrixWithShortIterations) {
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
+// So many rows that packing pays, and that do not fill the last tile.
+static int rows_worth_packing(const LaunchPad& pad) {
+    return std::max(4096, 128 * int(pad.limits().compute_units)) + 72;
+}
+
 // So many rows that the weight is packed first, for the forward pass and for dinp. K ends within the last
 // tile of a, N and the rows within a tile of the result.
 TYPED_TEST(Matmul, MatrixTrainingFunctionsPackTheWeight) {
@@ -356,7 +361,7 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsPackTheWeight) {
     if (shapes_for_tensor_cores<Real>().empty())
         GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     LaunchPad& pad = *test_pads()[0];
-    const int rows = std::max(4096, 128 * int(pad.limits().compute_units)) + 72;
+    const int rows = rows_worth_packing(pad);
     const MatmulCase<Real> c({rows, 48, 80});
     if (!can_pack<Real>(pad, c.C, c.OC)) GTEST_SKIP() << "this device's fragments cannot be packed";
     ASSERT_TRUE(packing_pays<Real>(pad, c.num_rows, c.C, c.OC));
@@ -383,7 +388,7 @@ TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
     if (shapes_for_tensor_cores<Real>().empty())
         GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     LaunchPad& pad = *test_pads()[0];
-    const int first = std::max(4096, 128 * int(pad.limits().compute_units)) + 72, rows = first + 72;
+    const int first = rows_worth_packing(pad), rows = first + 72;
     const MatmulCase<Real> c({rows, 48, 80});
     if (!can_pack<Real>(pad, c.C, c.OC)) GTEST_SKIP() << "this device's fragments cannot be packed";
     ASSERT_FALSE(packing_pays<Real>(pad, 72, c.C, c.OC));
@@ -422,7 +427,7 @@ TYPED_TEST(Matmul, MatrixWeightsArePackedTogether) {
     if (shapes_for_tensor_cores<Real>().empty())
         GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     LaunchPad& pad = *test_pads()[0];
-    const int rows = std::max(4096, 128 * int(pad.limits().compute_units)) + 72;
+    const int rows = rows_worth_packing(pad);
     const MatmulCase<Real> a({rows, 48, 80}), narrow({rows, 12, 20}), b({rows, 64, 32});
     if (!can_pack<Real>(pad, a.C, a.OC)) GTEST_SKIP() << "this device's fragments cannot be packed";
     const std::vector<Real> zeros(a.weight.size() + b.weight.size());

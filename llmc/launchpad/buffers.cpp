@@ -367,11 +367,7 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
         return;
     }
     // Pending work comes first: commit() would run it only after the first copy.
-    finish_deferred();
-    reduce_unreduced();
-    finish_waiting();
-    finish_background();
-    finish_copies();
+    finish_pending();
     Buffer& staging = staging_buffer(s);
     for (size_t i = 0; i < bytes; i += STAGING_BYTES) {
         const size_t n = std::min(STAGING_BYTES, bytes - i);

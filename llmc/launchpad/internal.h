@@ -247,6 +247,7 @@ void begin_command_buffer(LaunchPadState& s, VkCommandBuffer commands);
 void add_barrier(LaunchPadState& s, VkCommandBuffer commands, Accesses from, Accesses to);
 VkCommandBuffer open_commands(LaunchPadState& s);  // begins a command buffer if none is open
 void memory_barrier(LaunchPadState& s);            // unless nothing ran since the last one
+void release_held(LaunchPadState& s);              // appends what a reversed group holds
 // Ends the open command buffer, and submits it or makes it a part of the recording.
 Ticket submit_open(LaunchPadState& s);
 void submit(LaunchPadState& s, const Submission& submission);

@@ -307,6 +307,7 @@ class LaunchPad {
     void run_waiting();
     void wait_for_results(const void* p, size_t bytes);
     void finish_waiting();
+    void finish_pending();  // all that was given and not appended yet
     uint64_t address_of(const void* p, size_t bytes);
     void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                         std::initializer_list<uint32_t> constants, const void* args, size_t bytes,

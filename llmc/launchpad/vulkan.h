@@ -40,31 +40,32 @@ typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, ui
     X(vkGetPhysicalDeviceQueueFamilyProperties) \
     X(vkEnumerateDeviceExtensionProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
 
-#define VULKAN_DEVICE_FUNCTIONS(X)                                                                          \
-    X(vkDestroyDevice)                                                                                      \
-    X(vkGetDeviceQueue)                                                                                     \
-    X(vkDeviceWaitIdle)                                                                                     \
-    X(vkQueueSubmit2)                                                                                       \
-    X(vkCreateSemaphore)                                                                                    \
-    X(vkDestroySemaphore)                                                                                   \
-    X(vkWaitSemaphores)                                                                                     \
-    X(vkGetSemaphoreCounterValue)                                                                           \
-    X(vkCreateCommandPool)                                                                                  \
-    X(vkDestroyCommandPool)                                                                                 \
-    X(vkAllocateCommandBuffers)                                                                             \
-    X(vkFreeCommandBuffers)                                                                                 \
-    X(vkBeginCommandBuffer)                                                                                 \
-    X(vkEndCommandBuffer)                                                                                   \
-    X(vkCreateBuffer)                                                                                       \
-    X(vkDestroyBuffer)                                                                                      \
-    X(vkGetBufferMemoryRequirements) X(vkAllocateMemory) X(vkFreeMemory) X(vkBindBufferMemory)              \
-        X(vkMapMemory) X(vkGetBufferDeviceAddress) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout)     \
-            X(vkCreatePipelineCache) X(vkDestroyPipelineCache) X(vkGetPipelineCacheData)                    \
-                X(vkCreateShaderModule) X(vkDestroyShaderModule) X(vkCreateComputePipelines)                \
-                    X(vkDestroyPipeline) X(vkCmdBindPipeline) X(vkCmdPushConstants) X(vkCmdDispatch)        \
-                        X(vkCmdPipelineBarrier2) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdUpdateBuffer) \
-                            X(vkCreateQueryPool) X(vkDestroyQueryPool) X(vkGetQueryPoolResults)             \
-                                X(vkCmdResetQueryPool) X(vkCmdWriteTimestamp2)
+#define VULKAN_DEVICE_FUNCTIONS(X)                                                                       \
+    X(vkDestroyDevice)                                                                                   \
+    X(vkGetDeviceQueue)                                                                                  \
+    X(vkDeviceWaitIdle)                                                                                  \
+    X(vkQueueSubmit2)                                                                                    \
+    X(vkCreateSemaphore)                                                                                 \
+    X(vkDestroySemaphore)                                                                                \
+    X(vkWaitSemaphores)                                                                                  \
+    X(vkGetSemaphoreCounterValue)                                                                        \
+    X(vkCreateCommandPool)                                                                               \
+    X(vkDestroyCommandPool)                                                                              \
+    X(vkAllocateCommandBuffers)                                                                          \
+    X(vkFreeCommandBuffers)                                                                              \
+    X(vkBeginCommandBuffer)                                                                              \
+    X(vkEndCommandBuffer)                                                                                \
+    X(vkCreateBuffer)                                                                                    \
+    X(vkDestroyBuffer)                                                                                   \
+    X(vkGetBufferMemoryRequirements)                                                                     \
+    X(vkAllocateMemory) X(vkFreeMemory) X(vkBindBufferMemory) X(vkMapMemory) X(vkGetBufferDeviceAddress) \
+        X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout) X(vkCreatePipelineCache)                    \
+            X(vkDestroyPipelineCache) X(vkGetPipelineCacheData) X(vkCreateShaderModule)                  \
+                X(vkDestroyShaderModule) X(vkCreateComputePipelines) X(vkDestroyPipeline)                \
+                    X(vkCmdBindPipeline) X(vkCmdPushConstants) X(vkCmdDispatch) X(vkCmdPipelineBarrier2) \
+                        X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdUpdateBuffer) X(vkCreateQueryPool)  \
+                            X(vkDestroyQueryPool) X(vkGetQueryPoolResults) X(vkCmdResetQueryPool)        \
+                                X(vkCmdWriteTimestamp2)
 
 // One table per instance and device, so that a program can have several launchpads.
 struct Vulkan {

@@ -3,7 +3,6 @@
 #include "llmc/layers/matmul.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <type_traits>
 
@@ -126,40 +125,36 @@ static const Real* pack_for_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>
                               p.use.again)[0];
 }
 
-// Packs those whose operand (K, N) gains from it; null for the others.
+// Packs those that gain from it as operands B, which operand_of() gives; null for the others.
 template <class Real>
-static std::vector<const Real*> pack_where_it_pays(LaunchPad& pad, Scratch slot, int num_rows,
-                                                   const std::vector<WeightOperand<Real>>& weights) {
-    const auto pays = [&](const WeightOperand<Real>& b) {
-        return packing_pays<Real>(pad, num_rows, b.K, b.N);
-    };
-    std::vector<WeightOperand<Real>> chosen;
-    std::ranges::copy_if(weights, std::back_inserter(chosen), pays);
+static std::vector<const Real*> pack_where_it_pays(
+    LaunchPad* pad, Scratch slot, int num_rows, const std::vector<LinearWeight<Real>>& weights,
+    WeightOperand<Real> operand_of(const LinearWeight<Real>&)) {
     std::vector<const Real*> results(weights.size(), nullptr);
-    if (chosen.empty()) return results;
-    const std::vector<const Real*> all = pack_weights(pad, slot, chosen);
-    auto packed = all.begin();
-    for (size_t i = 0; i < weights.size(); i++)
-        if (pays(weights[i])) results[i] = *packed++;
+    std::vector<WeightOperand<Real>> operands;
+    std::vector<size_t> chosen;
+    for (size_t i = 0; pad && i < weights.size(); i++) {
+        const WeightOperand<Real> b = operand_of(weights[i]);
+        if (!packing_pays<Real>(*pad, num_rows, b.K, b.N)) continue;
+        operands.push_back(b);
+        chosen.push_back(i);
+    }
+    if (operands.empty()) return results;
+    const std::vector<const Real*> packed = pack_weights(*pad, slot, operands);
+    for (size_t i = 0; i < chosen.size(); i++) results[chosen[i]] = packed[i];
     return results;
 }
 
 template <class Real>
 std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
                                              const std::vector<LinearWeight<Real>>& weights) {
-    std::vector<WeightOperand<Real>> operands;
-    for (const LinearWeight<Real>& w : weights) operands.push_back(forward_operand(w));
-    if (!pad) return std::vector<const Real*>(weights.size(), nullptr);
-    return pack_where_it_pays(*pad, Scratch::packed_weight, num_rows, operands);
+    return pack_where_it_pays(pad, Scratch::packed_weight, num_rows, weights, forward_operand<Real>);
 }
 
 template <class Real>
 std::vector<const Real*> matmul_pack_backward(LaunchPad* pad, int num_rows,
                                               const std::vector<LinearWeight<Real>>& weights) {
-    std::vector<WeightOperand<Real>> operands;
-    for (const LinearWeight<Real>& w : weights) operands.push_back(dinp_operand(w));
-    if (!pad) return std::vector<const Real*>(weights.size(), nullptr);
-    return pack_where_it_pays(*pad, Scratch::packed_weight_dinp, num_rows, operands);
+    return pack_where_it_pays(pad, Scratch::packed_weight_dinp, num_rows, weights, dinp_operand<Real>);
 }
 
 static const Tile FALLBACK_TILE5 = {64, 64};
@@ -383,7 +378,7 @@ void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p) {
                                                        p.num_rows, p.C,     p.OC,   p.accumulate};
     if (pad && p.defer_parameters) {
         matmul_backward_input(pad, input);
-        pad->defer(gemm_work(p).flops, [pad, parameters] { backward_parameters_on_gpu(*pad, parameters); });
+        pad->defer(gemm_work(p).flops, [pad, parameters] { matmul_backward_parameters(pad, parameters); });
         return;
     }
     const ConcurrentGroup group(pad);
