@@ -1,4 +1,4 @@
-// RowLines requests each line of each row once, in order, and no other. PrefetchQueue requests as many lines
+// RowLines requests each line of each row once, in order, and no other. PrefetchQueue requests as many rows
 // as the work allows.
 #include "llmc/cpu/prefetch.h"
 
@@ -45,26 +45,25 @@ TEST(RowLines, EmptyWithoutElements) {
     EXPECT_TRUE(take(without_elements, MORE_THAN_ALL).empty());
 }
 
-// 12 lines in two arrays. Work that does not suffice for a line counts for the next one, but idle work does
-// not.
-TEST(PrefetchQueue, RequestsALinePerStepOfWork) {
+// Rows of four lines cost 40, those of one line 10. Half a row or more counts as a row; nothing is left over
+// for the next call, or for the next array.
+TEST(PrefetchQueue, RequestsRowsByTheWork) {
     const std::vector<float> memory(1000);
     PrefetchQueue queue;
-    queue.prefetch(1009, 10);
-    queue.add({memory.data(), 100, 2, 64});
-    queue.add({memory.data() + 300, 100, 4, 16});
-    EXPECT_EQ(queue.left(), 12);
-    queue.prefetch(9, 10);
-    EXPECT_EQ(queue.left(), 12);
-    queue.prefetch(1, 10);
-    EXPECT_EQ(queue.left(), 11);
-    queue.prefetch(85, 10);
-    EXPECT_EQ(queue.left(), 3);
-    queue.prefetch(15, 10);
-    EXPECT_EQ(queue.left(), 1);
     queue.prefetch(1000, 10);
-    EXPECT_EQ(queue.left(), 0);
+    queue.add({memory.data(), 100, 4, 64});
+    queue.add({memory.data(), 100, 0, 64});
+    queue.add({memory.data() + 300, 100, 4, 16});
+    const std::pair<int, int> work_and_lines_left[] = {{19, 20}, {19, 20}, {20, 16}, {59, 12},   {60, 4},
+                                                       {4, 4},   {5, 3},   {14, 2},  {1000, 0}, {1000, 0}};
+    EXPECT_EQ(queue.left(), 20);
+    for (const auto& [work, left] : work_and_lines_left) {
+        queue.prefetch(work, 10);
+        EXPECT_EQ(queue.left(), left) << "after " << work;
+    }
     queue.clear();
-    queue.add({memory.data(), 100, 1, 16});
+    queue.add({memory.data(), 100, 2, 16});
+    EXPECT_EQ(queue.left(), 2);
+    queue.prefetch(10, 10);
     EXPECT_EQ(queue.left(), 1);
 }

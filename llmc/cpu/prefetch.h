@@ -32,11 +32,21 @@ struct RowLines {
     }
     // Prefetches the next lines into L2, for reading. Rows that will be stored gain, too: their stores wait
     // for the lines.
-    void prefetch(int count) {
-        take(count, [](const char* address) { __builtin_prefetch(address, 0, 2); });
+    void prefetch(int count) { take(count, prefetch_line); }
+    // The same for the next rows; not within a row.
+    void prefetch_rows(int count) {
+        assert(line == 0);
+        const int n = std::min(count, rows_left);
+        rows_left -= n;
+        for (int i = 0; i < n; i++, row += row_bytes)
+            for (int j = 0; j < lines_per_row; j++)
+                prefetch_line(reinterpret_cast<const char*>(row + 64 * uintptr_t(j)));
     }
+    int row_lines() const { return lines_per_row; }
 
    private:
+    static void prefetch_line(const char* address) { __builtin_prefetch(address, 0, 2); }
+
     uintptr_t row = 0;  // address of the current row
     size_t row_bytes = 0;
     int lines_per_row = 0, rows_left = 0;
@@ -47,31 +57,28 @@ struct RowLines {
 struct PrefetchQueue {
     static constexpr int CAPACITY = 8;  // arrays
 
-    void clear() { count = current = waiting = 0; }
+    void clear() { count = current = 0; }
     void add(const RowLines& lines) {
         assert(count < CAPACITY);
-        arrays[count++] = lines;
+        if (lines.left()) arrays[count++] = lines;
     }
     int left() const {  // lines
         int sum = 0;
         for (int i = current; i < count; i++) sum += arrays[i].left();
         return sum;
     }
-    // Prefetches a line for every `step` units of `work`. Cores drop requests that come faster than memory
-    // answers, so the caller spreads them over its work.
+    // Prefetches the rows of an array: about a line for every `step` units of `work`. Cores drop requests that
+    // come faster than memory answers, so the caller spreads them over its work. Work of equal size always gets
+    // the same number of rows, so that the core predicts the loop over them.
     void prefetch(int work, int step) {
-        waiting += work;
-        while (waiting >= step && current < count) {
-            const int lines = std::min(waiting / step, arrays[current].left());
-            arrays[current].prefetch(lines);
-            if (!arrays[current].left()) current++;
-            waiting -= lines * step;
-        }
-        if (current == count) waiting = 0;
+        if (current == count) return;
+        RowLines& rows = arrays[current];
+        const int row_work = step * rows.row_lines();
+        rows.prefetch_rows((work + row_work / 2) / row_work);
+        if (!rows.left()) current++;
     }
 
    private:
     RowLines arrays[CAPACITY];
     int count = 0, current = 0;
-    int waiting = 0;  // work since the last line
 };
