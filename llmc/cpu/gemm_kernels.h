@@ -1,5 +1,5 @@
 // Micro-kernels of the CPU's GEMMs, one set for each instruction set, and the packing primitives that bring
-// operands into the layout that the micro-kernels read. Attention uses them too (layers/attention_cpu.cpp).
+// operands into the layout that the micro-kernels read. Attention uses them too (attention_panels.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,212 +1,23 @@
-// Attention on the CPU, in fp32. Scores live in panels of nr queries or keys, the layout of a GEMM kernel's
-// output tiles stacked vertically (llmc/cpu/gemm_kernels.h). The kernels can read such a panel as operand A,
-// plain or transposed. The forward pass is parallel over blocks of queries, the backward pass over heads;
-// results are bit-identical for any number of threads. CMakeLists.txt allows fused multiply-adds in this
+// Attention on the CPU, in fp32. The forward pass, an online softmax over blocks of keys, is parallel over
+// heads and blocks of queries; the backward pass, which recomputes the probabilities from lse, over heads.
+// Results are bit-identical for any number of threads. CMakeLists.txt allows fused multiply-adds in this
 // file.
-#include <omp.h>
-
-#include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <numbers>
-#include <type_traits>
 
+#include "llmc/cpu/attention_panels.h"
 #include "llmc/cpu/cpu_timer.h"
-#include "llmc/cpu/gemm_kernels.h"
-#include "llmc/cpu/prefetch.h"
 #include "llmc/cpu/vector_math.h"
 #include "llmc/layers/attention.h"
 
 static const int KEY_BLOCK = 96;    // keys per iteration of the forward pass; a multiple of every mr and nr
 static const int QUERY_PANELS = 8;  // query panels that share a block of keys and values in the forward pass
 static const int QUERY_BLOCK = 96;  // queries per iteration of the backward pass; likewise
-static const int PADDING_ROWS = MAX_MR;  // rows past the last one that kernels may read and write
-static const int PREFETCHED_ROWS = 128;  // of each array, so that they fit into L2
-// A cache line is prefetched for so many rows x units of a kernel. 10 to 18 are equally fast on Zen 4.
-static const int PREFETCH_STEP = 14;
-static const float LOG2_E = std::numbers::log2e_v<float>, LOG_2 = std::numbers::ln2_v<float>;
+static const float LOG_2 = std::numbers::ln2_v<float>;
 
-// Memory that a thread keeps until it ends. Each task partitions it into arrays anew.
-struct Arena {
-    LineFloats memory;
-    size_t used = 0;
-
-    // Makes room for n floats in total; earlier arrays become invalid.
-    void open(size_t n) {
-        memory.at_least(n + 16 * 32);
-        used = 0;
-    }
-    float* take(size_t n) {
-        float* taken = memory.data() + used;
-        used += (n + 15) / 16 * 16;
-        return taken;
-    }
-};
 static thread_local Arena arena;
-
-// Calls run(task, next) for every task below `tasks`, on all threads, as they become free. `next` is the task
-// that the thread runs after this one, or probably runs; it is `tasks` or more if there is none.
-template <class Run>
-static void run_tasks(int64_t tasks, const Run& run) {
-    std::atomic<int64_t> first_free = 0;
-#pragma omp parallel
-    {
-        const int64_t threads = omp_get_num_threads();
-        int64_t task = first_free++;
-        while (task < tasks) {
-            // A thread takes its next task early, except the last ones, which would wait while others idle.
-            const bool take_early = task + 2 * threads < tasks;
-            const int64_t next = take_early ? first_free++ : task + threads;
-            run(task, next);
-            task = take_early ? next : first_free++;
-        }
-    }
-}
-
-// The GEMM kernels of a thread. Each call also prefetches what the thread reads or stores next: the rows of a
-// head are too far apart for the hardware's prefetcher.
-struct Kernels {
-    const KernelSet& set;
-    PrefetchQueue& ahead;
-    int mr = set.mr, nr = set.nr;
-
-    // The kernel for `rows` rows of a, at most mr.
-    void run(float* out, const KernelInput& in, int rows) const {
-        ahead.prefetch(rows * in.units, PREFETCH_STEP);
-        kernel_for(set, rows)(out, in);
-    }
-    // out (rows, nr) = a b, or out + a b, in steps of mr rows.
-    void multiply(float* out, KernelInput in, int rows) const {
-        for (int i = 0; i < rows; i += mr, in.a += mr * in.a_row)
-            run(out + size_t(i) * nr, in, std::min(mr, rows - i));
-    }
-};
 static thread_local PrefetchQueue prefetch_queue;
-
-static const char* bytes(const float* p) { return reinterpret_cast<const char*>(p); }
-
-// Operand A (rows, K) in row-major order, and a transposed one: a panel (K, rows). `stride` is in floats.
-static KernelInput by_rows(const float* a, size_t stride, const float* b, int K, bool add) {
-    return {bytes(a), stride * sizeof(float), sizeof(float), b, K, add};
-}
-static KernelInput by_columns(const float* a, size_t stride, const float* b, int K, bool add) {
-    return {bytes(a), sizeof(float), stride * sizeof(float), b, K, add};
-}
-
-// Rows of floats, `ld` apart.
-struct FloatRows {
-    const float* p;
-    size_t ld;
-};
-
-// Rows of a head as floats: in place, or copied to `buffer` (count, hs).
-template <class Real>
-static FloatRows float_rows(float* buffer, const Real* src, size_t ld, int count, int hs) {
-    if constexpr (std::is_same_v<Real, float>) {
-        return {src, ld};
-    } else {
-        copy_to_floats(buffer, hs, src, ld, count, hs);
-        return {buffer, size_t(hs)};
-    }
-}
-
-// dst (K, nr) = rows (columns, K)^T * factor; missing columns are zero.
-SIMD_CLONES static void transpose(float* dst, int nr, const FloatRows& rows, int columns, int K,
-                                  float factor) {
-    const auto [src, ld] = rows;
-    for (int c = 0; c < nr; c += 4) {
-        int k = 0;
-        if (c + 4 <= columns)
-            for (; k + 4 <= K; k += 4) {
-                Float4 r[4];
-                for (int i = 0; i < 4; i++) r[i] = load4(src + (c + i) * ld + k) * factor;
-                transpose4(dst + size_t(k) * nr + c, nr, r);
-            }
-        for (; k < K; k++)
-            for (int i = c; i < c + 4; i++)
-                dst[size_t(k) * nr + i] = i < columns ? src[i * ld + k] * factor : 0.0f;
-    }
-}
-
-// Rows of a head in the layout of operand B: (ceil(hs / nr), rows, nr), a panel for every nr channels.
-struct ChannelPanels {
-    float* p;
-    int rows, nr;
-    float* panel(int channel) const { return p + size_t(channel) * rows; }
-    // The panel of one channel, from a row on.
-    ChannelPanels at(int channel, int row = 0) const { return {panel(channel) + size_t(row) * nr, rows, nr}; }
-};
-
-// Calls run(width), where width is nr as a constant: loops over a constant number of columns are much faster.
-template <class Run>
-static SIMD_INLINE void with_constant(int nr, const Run& run) {
-    if (nr == 32) return run(std::integral_constant<int, 32>());
-    if (nr == 16) return run(std::integral_constant<int, 16>());
-    if (nr == 12) return run(std::integral_constant<int, 12>());
-    run(std::integral_constant<int, 8>());
-}
-
-// Fills the first `count` rows. Channels past hs stay undefined: they only reach columns that are not read.
-template <class Real>
-static SIMD_INLINE void pack_all(const ChannelPanels& dst, const Real* src, size_t ld, int count, int hs) {
-    with_constant(
-        dst.nr, [&](auto width) __attribute__((always_inline)) {
-            constexpr int NR = width;
-            for (int i = 0; i < count; i++, src += ld) {
-                int c = 0;
-                for (; c + NR <= hs; c += NR) {
-                    float* to = dst.panel(c) + size_t(i) * NR;
-#pragma omp simd
-                    for (int j = 0; j < NR; j++) to[j] = float(src[c + j]);
-                }
-                for (float* to = dst.panel(c) + size_t(i) * NR; c < hs; c++) *to++ = float(src[c]);
-            }
-        });
-}
-SIMD_CLONES static void pack_channels(const ChannelPanels& dst, const float* src, size_t ld, int count,
-                                      int hs) {
-    pack_all(dst, src, ld, count, hs);
-}
-SIMD_CLONES static void pack_channels(const ChannelPanels& dst, const bf16* src, size_t ld, int count,
-                                      int hs) {
-    pack_all(dst, src, ld, count, hs);
-}
-SIMD_CLONES static void pack_channels(const ChannelPanels& dst, const fp16* src, size_t ld, int count,
-                                      int hs) {
-    pack_all(dst, src, ld, count, hs);
-}
-
-// dst (count, hs) = the first `count` rows of src, row i times factors[i].
-template <class Real>
-static SIMD_INLINE void unpack_all(Real* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                                   const float* factors) {
-    with_constant(
-        src.nr, [&](auto width) __attribute__((always_inline)) {
-            constexpr int NR = width;
-            for (int i = 0; i < count; i++, dst += ld)
-                for (int c = 0; c < hs; c += NR) {
-                    const float* from = src.panel(c) + size_t(i) * NR;
-                    if (c + NR <= hs)
-                        store_scaled(dst + c, from, NR, factors[i]);
-                    else
-                        store_scaled(dst + c, from, hs - c, factors[i]);
-                }
-        });
-}
-SIMD_CLONES static void unpack_channels(float* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                                        const float* factors) {
-    unpack_all(dst, ld, src, count, hs, factors);
-}
-SIMD_CLONES static void unpack_channels(bf16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                                        const float* factors) {
-    unpack_all(dst, ld, src, count, hs, factors);
-}
-SIMD_CLONES static void unpack_channels(fp16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                                        const float* factors) {
-    unpack_all(dst, ld, src, count, hs, factors);
-}
 
 // One step of the online softmax for NR queries. scores (keys, NR) become 2^(score - maximum), where maximum
 // is the running maximum; `sum` is the running sum; previous accumulators must be multiplied by `factor`.
