@@ -38,6 +38,17 @@ TEST(RowLines, AreTheLinesOfEveryRow) {
         }
 }
 
+TEST(RowLines, CanBeTakenByRows) {
+    const std::vector<float> memory(1000);
+    RowLines by_line(memory.data(), 100, 5, 40), by_row = by_line;
+    EXPECT_EQ(by_row.row_lines(), 3);
+    std::vector<const char*> addresses;
+    for (const int rows : {0, 2, MORE_THAN_ALL, 1})
+        by_row.take_rows(rows, [&](const char* address) { addresses.push_back(address); });
+    EXPECT_EQ(addresses, take(by_line, MORE_THAN_ALL));
+    EXPECT_EQ(by_row.left(), 0);
+}
+
 TEST(RowLines, EmptyWithoutElements) {
     const float x = 0;
     RowLines empty, without_elements(&x, 1, 5, 0);
@@ -45,7 +56,7 @@ TEST(RowLines, EmptyWithoutElements) {
     EXPECT_TRUE(take(without_elements, MORE_THAN_ALL).empty());
 }
 
-// Rows of four lines cost 40, those of one line 10. Half a row or more counts as a row; nothing is left over
+// Rows of four lines cost 40, those of one line 10. Half a row or more counts as a row; no work is left over
 // for the next call, or for the next array.
 TEST(PrefetchQueue, RequestsRowsByTheWork) {
     const std::vector<float> memory(1000);
@@ -54,7 +65,7 @@ TEST(PrefetchQueue, RequestsRowsByTheWork) {
     queue.add({memory.data(), 100, 4, 64});
     queue.add({memory.data(), 100, 0, 64});
     queue.add({memory.data() + 300, 100, 4, 16});
-    const std::pair<int, int> work_and_lines_left[] = {{19, 20}, {19, 20}, {20, 16}, {59, 12},   {60, 4},
+    const std::pair<int, int> work_and_lines_left[] = {{19, 20}, {19, 20}, {20, 16}, {59, 12},  {100, 4},
                                                        {4, 4},   {5, 3},   {14, 2},  {1000, 0}, {1000, 0}};
     EXPECT_EQ(queue.left(), 20);
     for (const auto& [work, left] : work_and_lines_left) {

@@ -76,7 +76,7 @@ SIMD_CLONES static void unpack(fp16* dst, size_t ld, const ChannelPanels& src, i
     unpack_all(dst, ld, src, count, hs, factors);
 }
 
-// The clones are static: clang mangles calls to clones in other files differently.
+// The clones are static and need these wrappers: clang mangles their names differently in other files.
 void transpose(float* dst, int nr, const FloatRows& rows, int columns, int K, float factor) {
     transpose_rows(dst, nr, rows, columns, K, factor);
 }

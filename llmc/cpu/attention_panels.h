@@ -1,41 +1,51 @@
-// What the forward and the backward pass of attention on the CPU (llmc/layers/attention_cpu.cpp) share.
-// Scores live in panels of nr queries or keys, the layout of a GEMM kernel's output tiles stacked vertically
-// (llmc/cpu/gemm_kernels.h). The kernels can read such a panel as operand A, plain or transposed. Everything
-// is computed in fp32.
+// What the forward and the backward pass of attention on the CPU share (llmc/layers/attention_cpu.cpp): a
+// thread's memory and tasks, calls of the GEMM kernels with prefetch, and the panels of a head. Scores live
+// in panels of nr queries or keys, the layout of a GEMM kernel's output tiles stacked vertically
+// (gemm_kernels.h). The kernels can read such a panel as operand A, plain or transposed. Everything is
+// computed in fp32.
 #pragma once
 #include <omp.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
 #include <type_traits>
 
+#include "llmc/base/real.h"
 #include "llmc/cpu/gemm_kernels.h"
 #include "llmc/cpu/prefetch.h"
+#include "llmc/cpu/simd.h"
 
 inline constexpr int PADDING_ROWS = MAX_MR;  // rows past the last one that kernels may read and write
 inline constexpr int PREFETCHED_ROWS = 128;  // of each array, so that they fit into L2
-// A cache line is prefetched for so many rows x units of a kernel. 10 to 18 are equally fast on Zen 4.
+// A cache line is prefetched for so many rows x units of a kernel. With single lines, 10 to 18 were equally
+// fast on Zen 4.
 inline constexpr int PREFETCH_STEP = 14;
 inline constexpr float LOG2_E = std::numbers::log2e_v<float>;
 
 // Memory that a thread keeps until it ends. Each task partitions it into arrays anew.
 struct Arena {
-    LineFloats memory;
-    size_t used = 0;
-
-    // Makes room for n floats in total; earlier arrays become invalid.
-    void open(size_t n) {
-        memory.at_least(n + 16 * 32);
+    // Makes room for so many arrays of n floats in total; earlier arrays become invalid.
+    void open(size_t n, int arrays) {
+        capacity = n + size_t(arrays) * (LINE - 1);
+        memory.at_least(capacity);
         used = 0;
     }
+    // An array of n floats, from a cache line on.
     float* take(size_t n) {
         float* taken = memory.data() + used;
-        used += (n + 15) / 16 * 16;
+        used += (n + LINE - 1) / LINE * LINE;
+        assert(used <= capacity);
         return taken;
     }
+
+   private:
+    static constexpr size_t LINE = 64 / sizeof(float);
+    LineFloats memory;
+    size_t capacity = 0, used = 0;
 };
 
 // Calls run(task, next) for every task below `tasks`, on all threads, as they become free. `next` is the task

@@ -30,18 +30,21 @@ struct RowLines {
             if (line == lines_per_row) line = 0, row += row_bytes, rows_left--;
         }
     }
-    // Prefetches the next lines into L2, for reading. Rows that will be stored gain, too: their stores wait
-    // for the lines.
-    void prefetch(int count) { take(count, prefetch_line); }
-    // The same for the next rows; not within a row.
-    void prefetch_rows(int count) {
-        assert(line == 0);
+    // Calls request(address) for the lines of the next rows, at most `count` of them. No row may have been
+    // begun by take().
+    template <class Request>
+    void take_rows(int count, const Request& request) {
+        assert(line == 0 && count >= 0);
         const int n = std::min(count, rows_left);
         rows_left -= n;
         for (int i = 0; i < n; i++, row += row_bytes)
             for (int j = 0; j < lines_per_row; j++)
-                prefetch_line(reinterpret_cast<const char*>(row + 64 * uintptr_t(j)));
+                request(reinterpret_cast<const char*>(row + 64 * uintptr_t(j)));
     }
+    // Prefetch the next lines, or rows, into L2, for reading. Rows that will be stored gain, too: their
+    // stores wait for the lines.
+    void prefetch(int count) { take(count, prefetch_line); }
+    void prefetch_rows(int count) { take_rows(count, prefetch_line); }
     int row_lines() const { return lines_per_row; }
 
    private:
@@ -58,6 +61,7 @@ struct PrefetchQueue {
     static constexpr int CAPACITY = 8;  // arrays
 
     void clear() { count = current = 0; }
+    // No row of them may have been begun.
     void add(const RowLines& lines) {
         assert(count < CAPACITY);
         if (lines.left()) arrays[count++] = lines;
@@ -67,9 +71,10 @@ struct PrefetchQueue {
         for (int i = current; i < count; i++) sum += arrays[i].left();
         return sum;
     }
-    // Prefetches the rows of an array: about a line for every `step` units of `work`. Cores drop requests that
-    // come faster than memory answers, so the caller spreads them over its work. Work of equal size always gets
-    // the same number of rows, so that the core predicts the loop over them.
+    // Prefetches rows of the current array, one for every `step` units of work and line, rounded to the
+    // nearest number of rows; the rest of the work is dropped. Cores drop requests that come faster than
+    // memory answers, so the caller spreads them over its work. Equal work gets equal numbers of rows until
+    // the array ends, so that the core predicts the loop over them.
     void prefetch(int work, int step) {
         if (current == count) return;
         RowLines& rows = arrays[current];

@@ -2,12 +2,17 @@
 // heads and blocks of queries; the backward pass, which recomputes the probabilities from lse, over heads.
 // Results are bit-identical for any number of threads. CMakeLists.txt allows fused multiply-adds in this
 // file.
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <numbers>
 
 #include "llmc/cpu/attention_panels.h"
 #include "llmc/cpu/cpu_timer.h"
+#include "llmc/cpu/gemm_kernels.h"
+#include "llmc/cpu/prefetch.h"
 #include "llmc/cpu/vector_math.h"
 #include "llmc/layers/attention.h"
 
@@ -132,8 +137,9 @@ struct ForwardScratch {
 
 static void carve_forward(ForwardScratch& s, int panels, int hs, int nr) {
     const int width = round_up(hs, nr), score_rows = KEY_BLOCK + PADDING_ROWS;
-    arena.open(panels * (size_t(nr) * (hs + score_rows + width + 4) + 7 * 16) +
-               size_t(score_rows) * (hs + width) + size_t(nr) * hs);
+    arena.open(panels * size_t(nr) * (hs + score_rows + width + 4) + size_t(score_rows) * (hs + width) +
+                   size_t(nr) * hs,
+               3 + 7 * panels);
     s.block.keys = arena.take(size_t(score_rows) * hs);
     s.block.values = {arena.take(size_t(KEY_BLOCK) * width), KEY_BLOCK, nr};
     s.rows = arena.take(size_t(nr) * hs);
@@ -352,7 +358,7 @@ static BackwardScratch carve_backward(int T, int hs, int nr) {
     const size_t width = round_up(hs, nr), rows = size_t(panel_rows) * hs,
                  panels = size_t(panel_rows) * width, block = size_t(QUERY_BLOCK + PADDING_ROWS) * nr,
                  keys = size_t(nr) * hs, key_panels = size_t(nr) * width;
-    arena.open(2 * rows + 3 * panels + 2 * block + 3 * keys + 3 * key_panels + 2 * nr + 15 * 16);
+    arena.open(2 * rows + 3 * panels + 2 * block + 3 * keys + 3 * key_panels + 2 * nr, 15);
     for (float** array : {&s.q, &s.dout}) *array = arena.take(rows);
     for (ChannelPanels* array : {&s.q_panels, &s.dout_panels, &s.dq})
         *array = {arena.take(panels), panel_rows, nr};
