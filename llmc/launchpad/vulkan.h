@@ -31,41 +31,63 @@ typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, ui
                                                             CooperativeMatrixProperties* properties);
 
 // Functions of the instance level, in the order they are used.
-#define VULKAN_INSTANCE_FUNCTIONS(X)            \
-    X(vkDestroyInstance)                        \
-    X(vkEnumeratePhysicalDevices)               \
-    X(vkGetPhysicalDeviceProperties2)           \
-    X(vkGetPhysicalDeviceFeatures2)             \
-    X(vkGetPhysicalDeviceMemoryProperties2)     \
+// clang-format off
+#define VULKAN_INSTANCE_FUNCTIONS(X) \
+    X(vkDestroyInstance) \
+    X(vkEnumeratePhysicalDevices) \
+    X(vkGetPhysicalDeviceProperties2) \
+    X(vkGetPhysicalDeviceFeatures2) \
+    X(vkGetPhysicalDeviceMemoryProperties2) \
     X(vkGetPhysicalDeviceQueueFamilyProperties) \
-    X(vkEnumerateDeviceExtensionProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
+    X(vkEnumerateDeviceExtensionProperties) \
+    X(vkCreateDevice) \
+    X(vkGetDeviceProcAddr)
 
-#define VULKAN_DEVICE_FUNCTIONS(X)                                                                       \
-    X(vkDestroyDevice)                                                                                   \
-    X(vkGetDeviceQueue)                                                                                  \
-    X(vkDeviceWaitIdle)                                                                                  \
-    X(vkQueueSubmit2)                                                                                    \
-    X(vkCreateSemaphore)                                                                                 \
-    X(vkDestroySemaphore)                                                                                \
-    X(vkWaitSemaphores)                                                                                  \
-    X(vkGetSemaphoreCounterValue)                                                                        \
-    X(vkCreateCommandPool)                                                                               \
-    X(vkDestroyCommandPool)                                                                              \
-    X(vkAllocateCommandBuffers)                                                                          \
-    X(vkFreeCommandBuffers)                                                                              \
-    X(vkBeginCommandBuffer)                                                                              \
-    X(vkEndCommandBuffer)                                                                                \
-    X(vkCreateBuffer)                                                                                    \
-    X(vkDestroyBuffer)                                                                                   \
-    X(vkGetBufferMemoryRequirements)                                                                     \
-    X(vkAllocateMemory) X(vkFreeMemory) X(vkBindBufferMemory) X(vkMapMemory) X(vkGetBufferDeviceAddress) \
-        X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout) X(vkCreatePipelineCache)                    \
-            X(vkDestroyPipelineCache) X(vkGetPipelineCacheData) X(vkCreateShaderModule)                  \
-                X(vkDestroyShaderModule) X(vkCreateComputePipelines) X(vkDestroyPipeline)                \
-                    X(vkCmdBindPipeline) X(vkCmdPushConstants) X(vkCmdDispatch) X(vkCmdPipelineBarrier2) \
-                        X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdUpdateBuffer) X(vkCreateQueryPool)  \
-                            X(vkDestroyQueryPool) X(vkGetQueryPoolResults) X(vkCmdResetQueryPool)        \
-                                X(vkCmdWriteTimestamp2)
+#define VULKAN_DEVICE_FUNCTIONS(X) \
+    X(vkDestroyDevice) \
+    X(vkGetDeviceQueue) \
+    X(vkDeviceWaitIdle) \
+    X(vkQueueSubmit2) \
+    X(vkCreateSemaphore) \
+    X(vkDestroySemaphore) \
+    X(vkWaitSemaphores) \
+    X(vkGetSemaphoreCounterValue) \
+    X(vkCreateCommandPool) \
+    X(vkDestroyCommandPool) \
+    X(vkAllocateCommandBuffers) \
+    X(vkFreeCommandBuffers) \
+    X(vkBeginCommandBuffer) \
+    X(vkEndCommandBuffer) \
+    X(vkCreateBuffer) \
+    X(vkDestroyBuffer) \
+    X(vkGetBufferMemoryRequirements) \
+    X(vkAllocateMemory) \
+    X(vkFreeMemory) \
+    X(vkBindBufferMemory) \
+    X(vkMapMemory) \
+    X(vkGetBufferDeviceAddress) \
+    X(vkCreatePipelineLayout) \
+    X(vkDestroyPipelineLayout) \
+    X(vkCreatePipelineCache) \
+    X(vkDestroyPipelineCache) \
+    X(vkGetPipelineCacheData) \
+    X(vkCreateShaderModule) \
+    X(vkDestroyShaderModule) \
+    X(vkCreateComputePipelines) \
+    X(vkDestroyPipeline) \
+    X(vkCmdBindPipeline) \
+    X(vkCmdPushConstants) \
+    X(vkCmdDispatch) \
+    X(vkCmdPipelineBarrier2) \
+    X(vkCmdCopyBuffer) \
+    X(vkCmdFillBuffer) \
+    X(vkCmdUpdateBuffer) \
+    X(vkCreateQueryPool) \
+    X(vkDestroyQueryPool) \
+    X(vkGetQueryPoolResults) \
+    X(vkCmdResetQueryPool) \
+    X(vkCmdWriteTimestamp2)
+// clang-format on
 
 // One table per instance and device, so that a program can have several launchpads.
 struct Vulkan {
