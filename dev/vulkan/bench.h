@@ -6,17 +6,21 @@
 //     build/bench_layernorm_forward [--device NAME] [flags of Google Benchmark]
 //
 // For example, --benchmark_filter=forward2 runs one version. On a software device the shapes are smaller, so
-// that a run ends soon.
+// that a run ends soon. The environment variable LLMC_SIMD selects the CPU version's instruction set.
 #pragma once
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <string>
 
+#include "llmc/base/error.h"
+#include "llmc/cpu/simd.h"
 #include "llmc/launchpad/launchpad.h"
 #include "llmc/layers/kernel_version.h"
 #include "llmc/measure/peak.h"
@@ -124,6 +128,9 @@ Element* bench_array(size_t n, float scale = 1.0f) {
 // The body of main(): opens the device, measures its peaks, calls `register_all`, and runs the benchmarks.
 inline int run_benchmarks(int argc, char** argv, void (*register_all)()) {
     try {
+        const char* simd = getenv("LLMC_SIMD");
+        const std::string problem = choose_simd_by_name(simd ? simd : "auto");
+        if (!problem.empty()) fail("LLMC_SIMD: %s", problem.c_str());
         LaunchPadOptions options;
         options.device = "0";
         for (int i = 1; i + 1 < argc; i++)
