@@ -43,7 +43,7 @@ struct Arena {
     }
 
    private:
-    static constexpr size_t LINE = 64 / sizeof(float);
+    static constexpr size_t LINE = LineFloats::LINE;
     LineFloats memory;
     size_t capacity = 0, used = 0;
 };

@@ -54,6 +54,8 @@ inline MicroKernel* kernel_for(const KernelSet& set, int rows) { return set.run[
 // keep their packing buffers from one GEMM to the next.
 class LineFloats {
    public:
+    static constexpr size_t LINE = 64 / sizeof(float);  // floats in a cache line
+
     // Ensures capacity for n floats and returns data(). Previous contents may be lost.
     float* at_least(size_t n) {
         if (memory.size() < n + LINE) memory.resize(n + LINE);
@@ -65,7 +67,6 @@ class LineFloats {
     }
 
    private:
-    static constexpr size_t LINE = 64 / sizeof(float);
     std::vector<float> memory;
 };
 
