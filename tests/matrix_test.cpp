@@ -57,7 +57,8 @@ TEST_F(CooperativeMatrix, gemms) { run_tests("matmul_test", "Matmul"); }
 
 TEST_F(CooperativeMatrix, fp32_gemms) {
     setenv("LAUNCHPAD_FP16_PIECES", "1", 1);
-    const std::string not_for_fp32 = "*PackTheWeight:*PackedWeight:*ShortIterations:*RoundedToNearest";
+    const std::string not_for_fp32 =
+        "*PackTheWeight:*PackedWeight:*PackedTogether:*ShortIterations:*RoundedToNearest";
     expect_success("matmul_test", "Matmul/0.Matrix*:MatmulFp32*:-" + not_for_fp32);
     expect_success("train_step_test", "TrainStep/0.Matrix*");
     unsetenv("LAUNCHPAD_FP16_PIECES");
