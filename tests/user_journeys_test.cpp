@@ -414,6 +414,11 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
     if (file_exists(bin("train_step")))
         expect_refused({bin("train_step"), "--step", "3"}, {"did you mean --steps?"});
     expect_refused({bin("eval"), "--simd", "avx9"}, {"--simd: avx9 is none of auto, "});
+    if (file_exists(bin("bench_gelu_forward"))) {
+        setenv("LLMC_SIMD", "avx9", 1);
+        expect_refused({bin("bench_gelu_forward")}, {"benchmark: LLMC_SIMD: avx9 is none of auto, "});
+        unsetenv("LLMC_SIMD");
+    }
     expect_refused({bin("generate"), "--tempratur", "3"}, {"did you mean --temperature?"});
     expect_refused({bin("eval"), "-e", "d6", "-b", "0"}, {"--batch-size: 0 is not 1 to 1048576"});
     expect_refused({bin("prepare_data"), "--val-tokens", "-1"}, {"--val-tokens: -1 is not at least 0"});
@@ -432,6 +437,18 @@ TEST_F(Journey, EveryProgramHasTheUsualOptions) {
         EXPECT_FALSE(contains(help.out, "NONNEGATIVE")) << name;
         EXPECT_TRUE(contains(run_program({bin(name), "--version"}).out, "commit")) << name;
     }
+}
+
+TEST_F(Journey, ABenchmarkMeasuresKernelsAndTheCpu) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const std::string benchmark = bin("bench_gelu_forward");
+    if (!file_exists(benchmark)) GTEST_SKIP() << "built without benchmarks";
+    const ProgramResult run =
+        run_program({benchmark, "--device", device(), "--benchmark_filter=forward2/fp32/block:64|_cpu/fp32"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    for (const char* part : {"gelu_forward2/fp32/block:64/", "gelu_forward_cpu/fp32/", " GB/s=", " %peak="})
+        EXPECT_TRUE(contains(run.out, part)) << part << "\n" << run.out;
+    EXPECT_FALSE(contains(run.out, "bf16")) << run.out;
 }
 
 TEST_F(Journey, ProgramsWithoutKernelsRunOnTheCpu) {
