@@ -51,7 +51,7 @@ vendor-compilers: setup
 browser: setup
 	@[ -z "$(CI)" ] || dev/setup.sh chromium
 
-torture: build ## inject every fault into small runs, where `make test` takes a sample; about an hour
+torture: build ## inject every fault into small runs, where `make test` takes a sample; about half an hour
 	@dev/torture.sh build
 
 bench: build ## run every layer's benchmark; results in build/bench/*.json; ARGS=--benchmark_filter=...
