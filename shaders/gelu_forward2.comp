@@ -7,8 +7,8 @@
 
 layout(push_constant, scalar) uniform Push { GeluForwardArgs args; };
 
-// The 16-bit types use the formula of the cooperative-matrix GEMMs' epilogue, so that recomputing GELU is
-// bit-identical to the output of that epilogue.
+// The 16-bit types use the formula of the cooperative-matrix GEMMs' epilogue. fp16 is bit-identical to it;
+// bf16 differs in ties, which the epilogue rounds away from zero.
 #ifdef REAL_FP32
 float gelu1(float x) { return gelu(x); }
 #else

@@ -79,7 +79,9 @@ uvec4 gelu_chunk(uvec4 chunk) {
 }
 
 // Writes strip i of the accumulators to outp, rounded to the storage type. With EPILOGUE_GELU, writes it to
-// `other` and GELU of it to outp: of the rounded values, so that recomputing it from memory is bit-identical.
+// `other`, and GELU of the rounded values to outp. Recomputing GELU from `other` (gelu_forward2.comp) is
+// bit-identical in fp16. bf16 differs in ties, which this epilogue rounds away from zero, and fp32 in the
+// formula.
 void store_strip(Position p, uint i) {
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
         coopMatStore(round_fragment(accumulators[i * FRAGMENTS_N + j]), smem,

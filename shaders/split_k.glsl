@@ -1,4 +1,4 @@
-// Unreduced results of split-K GEMMs (llmc/layers/split_k.h): the kernels that read them reduce the partial
+// Unreduced results of split-K GEMMs (llmc/gemm/split_k.h): the kernels that read them reduce the partial
 // sums as they load them. The sums are bit-identical to the host function's, reduce_split_k().
 #include "packs.glsl"
 

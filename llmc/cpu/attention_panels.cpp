@@ -1,5 +1,5 @@
-// Transposes and copies between the rows of a head and the panels of the GEMM kernels. CMakeLists.txt allows
-// fused multiply-adds in the files of attention on the CPU.
+// Transposes and copies between the rows of a head and the panels of the GEMM microkernels. CMakeLists.txt
+// allows fused multiply-adds in the files of attention on the CPU.
 #include "llmc/cpu/attention_panels.h"
 
 #include "llmc/cpu/vector_math.h"

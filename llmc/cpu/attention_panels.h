@@ -1,8 +1,8 @@
 // What the forward and the backward pass of attention on the CPU share (llmc/layers/attention_cpu.cpp): a
-// thread's memory and tasks, calls of the GEMM kernels with prefetch, and the panels of a head. Scores live
-// in panels of nr queries or keys, the layout of a GEMM kernel's output tiles stacked vertically
-// (gemm_kernels.h). The kernels can read such a panel as operand A, plain or transposed. Everything is
-// computed in fp32.
+// thread's memory and tasks, calls of the GEMM microkernels with prefetch, and the panels of a head. A score
+// panel is (rows, nr), row-major: a stack of (mr, nr) microkernel tiles (gemm_kernels.h). A row is a key and
+// a column a query in the forward pass, the reverse in the backward pass. The microkernels can read such a
+// panel as operand A, plain or transposed. Everything is computed in fp32.
 #pragma once
 #include <omp.h>
 
@@ -19,16 +19,16 @@
 #include "llmc/cpu/prefetch.h"
 #include "llmc/cpu/simd.h"
 
-inline constexpr int PADDING_ROWS = MAX_MR;  // rows past the last one that kernels may read and write
+inline constexpr int PADDING_ROWS = MAX_MR;  // rows past the last one that microkernels may read and write
 inline constexpr int PREFETCHED_ROWS = 128;  // of each array, so that they fit into L2
-// A cache line is prefetched for so many rows x units of a kernel. With single lines, 10 to 18 were equally
-// fast on Zen 4.
+// A cache line is prefetched for so many rows x units of a microkernel. With single lines, 10 to 18 were
+// equally fast on Zen 4.
 inline constexpr int PREFETCH_STEP = 14;
 inline constexpr float LOG2_E = std::numbers::log2e_v<float>;
 
 // Memory that a thread keeps until it ends. Each task partitions it into arrays anew.
 struct Arena {
-    // Makes room for so many arrays of n floats in total; earlier arrays become invalid.
+    // Reserves `arrays` arrays whose sizes sum to n floats; earlier arrays become invalid.
     void open(size_t n, int arrays) {
         capacity = n + size_t(arrays) * (LINE - 1);
         memory.at_least(capacity);
@@ -67,14 +67,14 @@ void run_tasks(int64_t tasks, const Run& run) {
     }
 }
 
-// The GEMM kernels of a thread. Each call also prefetches what the thread reads or stores next: the rows of a
-// head are too far apart for the hardware's prefetcher.
+// The GEMM microkernels of a thread. Each call also prefetches what the thread reads or stores next: the rows
+// of a head are too far apart for the hardware's prefetcher.
 struct Kernels {
     const KernelSet& set;
     PrefetchQueue& ahead;
     int mr = set.mr, nr = set.nr;
 
-    // The kernel for `rows` rows of a, at most mr.
+    // The microkernel for `rows` rows of a, at most mr.
     void run(float* out, const KernelInput& in, int rows) const {
         ahead.prefetch(rows * in.units, PREFETCH_STEP);
         kernel_for(set, rows)(out, in);
@@ -124,11 +124,13 @@ struct ChannelPanels {
 };
 
 // Calls run(width), where width is nr as a constant: loops over a constant number of columns are much faster.
+// nr is 8, 12, 16 or 32.
 template <class Run>
 SIMD_INLINE void with_constant(int nr, const Run& run) {
     if (nr == 32) return run(std::integral_constant<int, 32>());
     if (nr == 16) return run(std::integral_constant<int, 16>());
     if (nr == 12) return run(std::integral_constant<int, 12>());
+    assert(nr == 8);
     run(std::integral_constant<int, 8>());
 }
 

@@ -1,10 +1,10 @@
 // Packed GEMM on the CPU, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
 // (2008), in BLIS terms: each thread takes a tile of the result and walks K in blocks of KC. It packs its
-// columns of b into micro-panels, in the order in which the micro-kernel reads them; they stay in L2. It then
+// columns of b into micro-panels, in the order in which the microkernel reads them; they stay in L2. It then
 // walks the rows of a in micro-panels that stay in L1; if instead a micro-panel of b fits in L1 (b_in_l1), it
-// is multiplied by a group of rows of a. The micro-kernel keeps MR x NR accumulators in vector registers.
+// is multiplied by a group of rows of a. The microkernel keeps MR x NR accumulators in vector registers.
 //
-// The micro-kernel multiplies an element of a, broadcast, by vectors of b. Packing a is therefore a mere copy
+// The microkernel multiplies an element of a, broadcast, by vectors of b. Packing a is therefore a mere copy
 // for either layout, and b needs transposing only if the operand is not transposed.
 //
 // Panels consist of 32-bit units: a float, or a pair of bf16 that are consecutive in K. The instructions that
@@ -95,7 +95,7 @@ struct KBlock {
     }
 };
 
-// Rows of a as the micro-kernel reads them. Strides are in bytes.
+// Rows of a as the microkernel reads them. Strides are in bytes.
 struct PackedRows {
     const char* p;
     size_t row_stride, unit_stride;
@@ -138,8 +138,8 @@ static void transpose_rows(float* dst, const KBlock<Real>& s, size_t row, int ro
     }
 }
 
-// Packs a group of `rows` rows of a. A transposed a gives (KC, group_rows()) if the micro-kernel can read
-// columns; otherwise rows have consecutive units. The micro-kernel reads rows in place if they already are
+// Packs a group of `rows` rows of a. A transposed a gives (KC, group_rows()) if the microkernel can read
+// columns; otherwise rows have consecutive units. The microkernel reads rows in place if they already are
 // units in whole blocks and their lines do not crowd into a few cache sets. Missing rows and units are zero.
 template <class Units, class Real>
 static PackedRows pack_a(float* dst, const KernelSet& set, const KBlock<Real>& s, size_t row, int rows) {
@@ -205,7 +205,7 @@ static void pack_b(float* dst, const KernelSet& set, const KBlock<Real>& s, size
     }
 }
 
-// Prefetches what is packed next while the micro-kernel runs: each call of fetch() requests a share of its
+// Prefetches what is packed next while the microkernel runs: each call of fetch() requests a share of its
 // cache lines.
 struct Prefetcher {
     RowLines rows;
@@ -219,7 +219,7 @@ struct Prefetcher {
     void fetch() { rows.prefetch(share); }
 };
 
-// A part of the result: the tile of a thread, or of one micro-kernel call.
+// A part of the result: the tile of a thread, or of one microkernel call.
 struct Region {
     size_t row, column;
     int rows, columns;
@@ -309,17 +309,17 @@ static void prefetch_tile(const Result<Real>& c, const Region& part) {
 // A thread's buffers, which it keeps until it ends.
 struct ThreadBuffers {
     LineFloats a, b;          // packed panels
-    LineFloats accumulators;  // (mr, nr) for each micro-kernel call of the tile, consecutive
+    LineFloats accumulators;  // (mr, nr) for each microkernel call of the tile, consecutive
 };
 
-// A GEMM and the micro-kernels that it runs on.
+// A GEMM and the microkernels that it runs on.
 template <class Real>
 struct GemmRun {
     const KernelSet& set;
     const Gemm<Real>& gemm;
 };
 
-// Multiplies one block of K of a tile, from k0 on: runs all its micro-kernel calls, strip by strip.
+// Multiplies one block of K of a tile, from k0 on: runs all its microkernel calls, strip by strip.
 // Consecutive calls have consecutive accumulators. With a single block of K, all strips use the same ones,
 // and all calls if each stores its own tile.
 template <class Units, class Real>
@@ -344,7 +344,7 @@ static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, con
         const PackedRows from = pack_a<Units>(a_panel, set, a, tile.row + g, rows_here);
         Prefetcher next_rows(a, tile.row + g + rows_here, rows_after,
                              int(ceil_div(rows_here, set.mr)) * calls_per_row);
-        // One micro-kernel call: row i of the group, column j of the tile.
+        // One microkernel call: row i of the group, column j of the tile.
         const auto run = [&](float* sums, int i, int j) {
             const Region part = {tile.row + g + i, tile.column + j, std::min(set.mr, rows_here - i),
                                  std::min(set.nr, tile.columns - j)};

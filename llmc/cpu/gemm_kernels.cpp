@@ -1,4 +1,4 @@
-// The micro-kernels of the CPU's GEMMs. CMakeLists.txt allows fused multiply-adds in this file. Each function
+// The microkernels of the CPU's GEMMs. CMakeLists.txt allows fused multiply-adds in this file. Each function
 // is spelled out for every instruction set and type, because target_clones does not work on templates.
 #include "llmc/cpu/gemm_kernels.h"
 
@@ -60,7 +60,7 @@ SIMD_INLINE void multiply_units(Vector (&acc)[MR][NV], const char*& a, const flo
     a = p[0];
 }
 
-// A micro-kernel of MR rows by NV vectors, which occupies MR * NV + NV + 1 registers. The loops over rows and
+// A microkernel of MR rows by NV vectors, which occupies MR * NV + NV + 1 registers. The loops over rows and
 // vectors must be fully unrolled to keep the accumulators in registers.
 template <class Vector, int MR, int NV>
 SIMD_INLINE void multiply_micro_panels(float* tile, const KernelInput& in) {

@@ -1,5 +1,5 @@
-// Micro-kernels of the CPU's GEMMs, one set for each instruction set, and the packing primitives that bring
-// operands into the layout that the micro-kernels read. Attention uses them too (attention_panels.h).
+// Microkernels of the CPU's GEMMs, one set for each instruction set, and the packing primitives that bring
+// operands into the layout that the microkernels read. Attention uses them too (attention_panels.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 constexpr int MAX_MR = 32, MAX_NR = 32;
 
-// Arguments of a micro-kernel: tile (mr, nr) = a b, or tile + a b if `add`. Operands are arrays of 32-bit
+// Arguments of a microkernel: tile (mr, nr) = a b, or tile + a b if `add`. Operands are arrays of 32-bit
 // units along K: a float, or a pair of bf16 that are consecutive in K. Unit u of row i of a is at
 // a + u * a_unit + i * a_row. One of these two strides must be the size of a unit. b is a packed micro-panel
 // (units, nr).
@@ -24,7 +24,7 @@ struct KernelInput {
 };
 using MicroKernel = void(float* tile, const KernelInput& in);
 
-// The micro-kernels of one instruction set. Register blocking is mr x nr accumulators.
+// The microkernels of one instruction set. Register blocking is mr x nr accumulators.
 struct KernelSet {
     int mr, nr;               // nr is a multiple of 4
     int row_step;             // mr is one to three times row_step
@@ -35,7 +35,7 @@ struct KernelSet {
     // A micro-panel of b stays in L1 for several micro-panels of a; otherwise, one of a for all of b.
     bool b_in_l1 = false;
     MicroKernel* run[3] = {};  // for one, two and three times row_step rows
-    // Each thread calls these before and after it runs micro-kernels; null: nothing to call.
+    // Each thread calls these before and after it runs microkernels; null: nothing to call.
     void (*begin)() = nullptr, (*end)() = nullptr;
 };
 
@@ -46,11 +46,11 @@ const KernelSet& best_kernels();
 
 inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// The micro-kernel for `rows` rows of a. It computes a multiple of row_step rows, so it may read and write
+// The microkernel for `rows` rows of a. It computes a multiple of row_step rows, so it may read and write
 // padding rows.
 inline MicroKernel* kernel_for(const KernelSet& set, int rows) { return set.run[(rows - 1) / set.row_step]; }
 
-// A buffer of floats that starts at a cache line, because micro-kernels read and write whole lines. Threads
+// A buffer of floats that starts at a cache line, because microkernels read and write whole lines. Threads
 // keep their packing buffers from one GEMM to the next.
 class LineFloats {
    public:

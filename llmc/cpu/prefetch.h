@@ -71,10 +71,9 @@ struct PrefetchQueue {
         for (int i = current; i < count; i++) sum += arrays[i].left();
         return sum;
     }
-    // Prefetches rows of the current array, one for every `step` units of work and line, rounded to the
-    // nearest number of rows; the rest of the work is dropped. Cores drop requests that come faster than
-    // memory answers, so the caller spreads them over its work. Equal work gets equal numbers of rows until
-    // the array ends, so that the core predicts the loop over them.
+    // Prefetches round(work / (step * lines per row)) rows of the current array. Cores drop requests that
+    // come faster than memory answers, so the caller spreads them over its work. Equal work gets equal
+    // numbers of rows until the array ends, so that the core predicts the loop over them.
     void prefetch(int work, int step) {
         if (current == count) return;
         RowLines& rows = arrays[current];

@@ -23,7 +23,7 @@ typedef float Float4 __attribute__((vector_size(16)));
 typedef float Float8 __attribute__((vector_size(32)));
 typedef float Float16 __attribute__((vector_size(64)));
 
-// Instruction sets of the GEMM micro-kernels, each a superset of those before it:
+// Instruction sets of the GEMM microkernels, each a superset of those before it:
 //   SIMD_BASE    SSE2 or NEON
 //   SIMD_AVX2    AVX2 and FMA; not on Arm
 //   SIMD_AVX512  AVX-512 F; not on Arm

@@ -5,8 +5,7 @@
 // three kinds of memory:
 //   unified  host and device see the same bytes (integrated GPUs, Apple, software devices); no copies
 //   mapped   device memory that the host can write over the bus but should not read: use download()
-//   staged   device memory behind a reserved host address range that faults on access: use upload() and
-//   download()
+//   staged   device memory behind host addresses that fault on access: use upload() and download()
 //
 // Commands run in the order in which they are given. dispatch(), fill(), copy() and upload() append to an
 // open command buffer and return at once; commit() submits it. Each command waits for those before it, except
@@ -95,7 +94,7 @@ struct Limits {
     FragmentShape bf16_fragment, fp16_fragment;
     // fp32 GEMMs can split operands into bf16 pieces (shaders/matmul7.glsl): six GEMMs on tensor cores. That
     // is faster if tensor cores do ten times as many multiply-adds as fp32 units. Vulkan does not tell:
-    // assumed of NVIDIA's GPUs with 64 subgroups per SM (A100, H100, B200; others have fewer).
+    // assumed of NVIDIA's GPUs with 64 subgroups per SM (A100, H100, H200, B200; others have fewer).
     bool splits_fp32 = false;
     bool fp16_pieces = false;  // for tests: the pieces are fp16, whose exponents have too small a range
 
@@ -125,7 +124,7 @@ struct Written {
     size_t bytes;
 };
 
-// What a sequence of commands needs, as a dry run finds out.
+// Requirements of a command sequence, found by a dry run.
 struct Needs {
     size_t scratch[NUM_SCRATCH_SLOTS] = {};                // bytes of each slot
     std::map<std::string, std::function<void()>> untuned;  // by name: measures a choice and keeps it
@@ -222,25 +221,24 @@ class LaunchPad {
     void end_group();
     void leave_group() noexcept;  // the same for destructors: the next command throws the error
     void barrier();               // inside a group: what follows waits for what came before
-    // Commands that wait for the next barrier(), or for the barrier before the next command outside of
-    // groups, and run beside the commands that follow it: the reduction of partial sums, say, which is too
-    // small for an interval of its own. They may read a scratch slot and `results`, and write `results`.
-    // Whatever uses these first waits for them: at(), scratch() and copies see to that. commit() and
-    // end_recording() run what is left. Outside of backgrounds.
+    // Queues `commands` to run after the next barrier (outside groups: before the next dispatch or group),
+    // beside the commands that follow. They may read `slot` and `results` and write only `results`. at(),
+    // scratch() and copies wait for them; commit() and end_recording() run the rest. Throws while a
+    // background is open. Use it for work too small for an interval of its own: reducing partial sums, say.
     void after_barrier(Scratch slot, const std::vector<Written>& results, std::function<void()> commands);
     // The dispatches between these two wait for the commands before them, but do not start at once. Each
     // later interval between two barriers also starts one of them, or one group, to fill idle SMs. They must
     // be independent of each other and of the commands that follow, up to finish_background(), which starts
     // the rest; commands after it see what they wrote. Few workgroups start before the interval's first
-    // command, others behind it. Outside of groups. commit() and end_recording() finish them too.
+    // command, others behind it. Call it outside groups. commit() and end_recording() finish them too.
     void begin_background();
     void end_background();
     void finish_background();
     // Copies that run beside the commands that follow, on the device's copy engines if it has a queue for
     // them: they take no SMs. They wait for the commands and copies before them. Up to finish_copies(), the
     // commands that follow must neither write what is copied nor use where it goes; those after it see the
-    // copies. Outside of groups and backgrounds. Each call first finishes the copies of the call before, and
-    // so do commit(), download() and end_recording().
+    // copies. Call it outside groups and backgrounds. Each call first finishes the copies of the call before,
+    // and so do commit(), download() and end_recording().
     void copy_beside(const std::vector<CopyRange>& copies);
     void finish_copies();
     // Queues commands that later layers may run beside their own (run_deferred). Their operands must stay

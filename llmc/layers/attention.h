@@ -45,7 +45,8 @@ template <class Real>
 std::vector<KernelVersion<AttentionBackward<Real>>> attention_backward_versions();
 
 // Whether version 3 runs on cooperative matrices for these sizes, rather than fall back to version 2: the
-// device has fragments for Real, and hs is a multiple of 16, other than 80.
+// device has fragments for Real, and hs is a multiple of 16 and of 2 * K of the fragments: 32, 64, 96, 128
+// where K is 16.
 template <class Real>
 bool attention_on_tensor_cores(const LaunchPad& pad, int C, int NH);
 

@@ -19,7 +19,7 @@
 static const int KEY_BLOCK = 96;    // keys per iteration of the forward pass; a multiple of every mr and nr
 static const int QUERY_PANELS = 8;  // query panels that share a block of keys and values in the forward pass
 static const int QUERY_BLOCK = 96;  // queries per iteration of the backward pass; likewise
-static const float LOG_2 = std::numbers::ln2_v<float>;
+static const float LN_2 = std::numbers::ln2_v<float>;
 
 static thread_local Arena arena;
 static thread_local PrefetchQueue prefetch_queue;
@@ -69,10 +69,11 @@ SIMD_CLONES static void softmax_step(float* scores, int keys, int nr, float* max
 }
 
 // The causal mask of scores (keys, nr): query j of nr sees the key of row i if j >= i + offset. Other scores
-// become -infinity. Rows before the first one need no mask.
+// become -infinity. Rows 0 .. first - 1 are visible to every query.
 SIMD_CLONES static void mask_scores(float* scores, int first, int keys, int nr, int offset) {
     const uint32_t hidden = std::bit_cast<uint32_t>(-INFINITY);
-    uint32_t edge[2 * MAX_NR];  // the visible columns of a row are a window of it
+    // nr hidden entries, then nr visible ones; a row's mask is nr consecutive entries
+    uint32_t edge[2 * MAX_NR];
     for (int j = 0; j < nr; j++) edge[j] = 0, edge[nr + j] = ~0u;
     with_constant(
         nr, [&](auto width) __attribute__((always_inline)) {
@@ -125,7 +126,7 @@ SIMD_CLONES static void finish_softmax(float* lse, const QueryPanel& panel) {
 #pragma omp simd
     for (int i = 0; i < panel.count; i++) {
         inverse[i] = 1.0f / sum[i];
-        lse[i] = maximum[i] * LOG_2 + log_fast(sum[i]);
+        lse[i] = maximum[i] * LN_2 + log_fast(sum[i]);
     }
 }
 
@@ -206,8 +207,8 @@ static void attend_keys(const Kernels& kernels, const ForwardTask<Real>& task, c
 }
 
 // Adds a block of values to the accumulators of a query panel, for the channels from c on. Stores out after
-// the last block that the queries see: between kernel calls, so that stores that miss the cache overlap with
-// arithmetic.
+// the last block that the queries see: between microkernel calls, so that stores that miss the cache overlap
+// with arithmetic.
 template <class Real>
 static void sum_values(const Kernels& kernels, const ForwardTask<Real>& task, const QueryPanel& panel,
                        const KeyBlock& block, int c) {
@@ -297,7 +298,8 @@ void attention_forward_cpu(const AttentionForward<Real>& p) {
 SIMD_CLONES
 static void probability_step(float* scores, float* dscores, const float* lse, const float* delta, int rows,
                              int nr, int visible) {
-    uint32_t edge[2 * MAX_NR];  // the visible columns of a row are a window of it
+    // nr visible entries, then nr hidden ones; a row's mask is nr consecutive entries
+    uint32_t edge[2 * MAX_NR];
     for (int j = 0; j < nr; j++) edge[j] = ~0u, edge[nr + j] = 0;
     with_constant(
         nr, [&](auto width) __attribute__((always_inline)) {
@@ -458,16 +460,16 @@ static SIMD_INLINE void dot_rows(float* delta, const FloatRows& dout, const Real
         delta[t] = sum;
     }
 }
-SIMD_CLONES static void sum_products(float* delta, const FloatRows& dout, const float* out, size_t ld, int T,
-                                     int hs) {
+SIMD_CLONES static void row_dots(float* delta, const FloatRows& dout, const float* out, size_t ld, int T,
+                                 int hs) {
     dot_rows(delta, dout, out, ld, T, hs);
 }
-SIMD_CLONES static void sum_products(float* delta, const FloatRows& dout, const bf16* out, size_t ld, int T,
-                                     int hs) {
+SIMD_CLONES static void row_dots(float* delta, const FloatRows& dout, const bf16* out, size_t ld, int T,
+                                 int hs) {
     dot_rows(delta, dout, out, ld, T, hs);
 }
-SIMD_CLONES static void sum_products(float* delta, const FloatRows& dout, const fp16* out, size_t ld, int T,
-                                     int hs) {
+SIMD_CLONES static void row_dots(float* delta, const FloatRows& dout, const fp16* out, size_t ld, int T,
+                                 int hs) {
     dot_rows(delta, dout, out, ld, T, hs);
 }
 
@@ -482,7 +484,7 @@ static void backward_head(const Kernels& kernels, const BackwardHead<Real>& head
     copy_to_floats(s.dout, hs, head.dout, C, T, hs);
     pack_channels(s.q_panels, s.q, hs, T, hs);
     pack_channels(s.dout_panels, s.dout, hs, T, hs);
-    sum_products(head.delta, {s.dout, size_t(hs)}, head.out, C, T, hs);
+    row_dots(head.delta, {s.dout, size_t(hs)}, head.out, C, T, hs);
     for (int first = 0; first < T; first += nr)
         backward_panel(kernels, head, s, first, std::min(nr, T - first));
 }

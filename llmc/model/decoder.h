@@ -14,9 +14,10 @@
 
 template <class Real>
 struct Decoder {
-    const GPT2<Real>& g;      // only its parameters: gpt2_allocate() need not have been called
-    int T;                    // capacity of the cache, in tokens
-    int text = 0;             // whose cache and logits append() writes; call clear() after changing it
+    const GPT2<Real>& g;  // only its parameters: gpt2_allocate() need not have been called
+    int T;                // capacity of the cache, in tokens
+    // Whose cache and logits append() writes, in 0 .. num_texts - 1. Call clear() after changing it.
+    int text = 0;
     std::vector<int> tokens;  // those in the cache
     Memory memory;
     int* inputs;                              // (T) tokens, for the kernels
@@ -35,7 +36,7 @@ struct Decoder {
     // Builds the kernels that append() of so many tokens to an empty text needs, which otherwise happens
     // there.
     void prepare(int count);
-    // The logits (V) of the token after the last one.
+    // The logits (V) of the token after the last one. Call it after append().
     void read_logits(float* outp) const { memory.download_floats(outp, own_logits(), g.config.vocab_size); }
     // How many of the last tokens are kept when the text outgrows the cache.
     int kept() const { return (T + 1) / 2; }

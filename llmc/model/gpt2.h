@@ -44,8 +44,9 @@ struct LayerActivations {
 };
 
 // Activations that the backward pass recomputes instead of keeping them: GELU, or GELU and both LayerNorms.
-// Results are bit-identical, except for bf16 on cooperative matrices, whose epilogue rounds ties away from
-// zero: one value of GELU in 2^16 may differ in its last bit.
+// Results are bit-identical, except on cooperative matrices: in bf16, their epilogue rounds ties away from
+// zero, so that one value of GELU in 2^16 may differ in its last bit; in fp32, it computes GELU by a faster
+// formula, which rounds differently.
 enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM };
 
 // What the backward pass does with the weight gradients of the linear layers, wte's among them: the first
@@ -89,7 +90,7 @@ struct GPT2 {
     // the backward pass does not need any more
     Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
     float* delta = nullptr;           // (B,NH,T) scratch of the attention's backward pass
-    float* stats = nullptr;           // (4) loss, gradient norm, clip factor of the current step
+    float* stats = nullptr;           // (4) of the current step: loss, gradient norm, clip factor, unused
     Real* ddropped = nullptr;         // (B,T,C) gradient behind an MLP's dropout; null without dropout
     uint32_t* dropout_key = nullptr;  // (2) of the current micro-step's masks; likewise
     AdamWStep* adamw = nullptr;  // in memory, since it changes every step and the kernels are recorded once
@@ -205,7 +206,8 @@ void allocate_for_training(GPT2<Real>& g) {
 }
 
 // Allocates the memory for batches of up to B sequences of T tokens; `training` adds gradients and the
-// optimizer's state.
+// optimizer's state. Call it once per model, after setting g.dropout. Throws Error if T > max_seq_len or
+// memory is short.
 template <class Real>
 void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompute = RECOMPUTE_NOTHING) {
     const ModelConfig& c = g.config;
@@ -321,7 +323,7 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
     }
 }
 
-// From g.inputs (B,T) to g.lnf.
+// From g.inputs (B,T) to g.lnf. T <= max_seq_len, B * T <= g.B * g.T.
 template <class Real>
 void gpt2_forward(GPT2<Real>& g, int B, int T, Pass pass = Pass::evaluation) {
     encoder_forward<Real>(g.on(Layer::encoder), {
@@ -464,7 +466,8 @@ void prepare_launchpad(GPT2<Real>& g, bool training) {
 // ---------------------------------------------------------------------------------------------------------
 // Batches
 
-// Copies a batch to where the kernels look for it.
+// Copies a batch to where the kernels look for it. inputs, targets (count): each in 0..V-1, not checked.
+// training: also builds the buckets that gpt2_backward() reads.
 template <class Real>
 void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int count, bool training) {
     g.memory.upload(g.inputs, inputs, count);

@@ -10,8 +10,8 @@
 #include "llmc/model/loss_scaling.h"
 
 // Runs training steps. On a launchpad, the commands of a step are recorded at first use and replayed. The
-// host does not wait inside a step: the step's numbers are copied to memory that the host reads while the
-// next step runs. The update itself runs beside the next step's forward pass, or in finish_update(), which
+// host does not wait inside a step: g.stats is copied to memory that the host reads while the next step
+// runs. The update itself runs beside the next step's forward pass, or in finish_update(), which
 // must be called before anything else uses the parameters.
 template <class Real>
 struct StepRunner {
@@ -135,7 +135,8 @@ struct StepRunner {
         exchange->reduce(gradient_clip);
     }
 
-    // Runs step number `step` (from 0). next_batch fills inputs and targets (B*T each).
+    // Runs step number `step` (from 0). Steps count up from the first one. lr: learning rate. next_batch
+    // fills inputs and targets (B*T each). The ticket is 0 on the CPU. Throws Error.
     template <class NextBatch>
     Ticket run(int step, float lr, NextBatch next_batch) {
         std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
@@ -161,7 +162,9 @@ struct StepRunner {
         return ticket;
     }
 
-    // g.stats of a step that run() has started; waits for it.
+    // Waits for a step and returns its g.stats: [0] mean loss, [1] gradient norm, [2] clip factor, divided by
+    // the loss scale in fp16 (0: the update was skipped). Valid until run(step + 2). In fp16, call it exactly
+    // once per step, in order: loss scaling reads it.
     const float* stats(int step, Ticket ticket) {
         if (g.pad) g.pad->wait(ticket);
         const float* found = readback + 4 * (step % 2);

@@ -1,11 +1,12 @@
 // GEMM on cooperative matrices from a packed weight: (M, N) = a b, summed over K, in tiles
 // (matmul_tile.glsl).
 // a is (M, K), contiguous along K; b is the weight that pack_weight1.comp has packed (packed_weight.glsl).
+// K and N are multiples of FK and FN, and of 8; M is any. Not split: args.splits is 1.
 //
 // Fragments of b are loaded straight from global memory into registers, STEPS_AHEAD steps of FK ahead, and L1
 // serves the subgroups that share them. Only a passes through shared memory, which therefore holds four times
 // as much of K as in matmul5.glsl. A subgroup runs that much longer between barriers, which makes the kernel
-// a fifth faster on an H200.
+// alone, without packing, a fifth faster on an H200.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -42,8 +43,9 @@ void store_a() {
     [[unroll]] for (uint i = 0; i < A_LOADS; i++) smem[at + i * LINES_PER_LOAD * A_STRIDE] = prefetched_a[i];
 }
 
-// Loads fragments of b, FK further than the last ones. Columns outside b load fragments inside it again. In
-// the last iteration, loads run past the end of b (gemm/packed_weight.cpp).
+// Loads the next fragment of each of the subgroup's FRAGMENTS_N columns into prefetched_b[slot] and advances
+// `from` by FK. Columns past N reload a valid one; their results are not stored. The last iteration reads up
+// to FRAGMENTS_PAST_END fragments past the weight (gemm/packed_weight.cpp).
 void load_b(inout uint64_t from, Position p, uint slot) {
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++) {
         const uint column =
@@ -101,7 +103,7 @@ void main_loop(Position p) {
 
 void main() {
     const Position p = position();
-    if (p.split > 0) return;
+    if (p.split > 0) return;  // a folded grid may start extra workgroups
     main_loop(p);
     finish(p);
 }
