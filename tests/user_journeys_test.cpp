@@ -449,6 +449,10 @@ TEST_F(Journey, ABenchmarkMeasuresKernelsAndTheCpu) {
     for (const char* part : {"gelu_forward2/fp32/block:64/", "gelu_forward_cpu/fp32/", " GB/s=", " %peak="})
         EXPECT_TRUE(contains(run.out, part)) << part << "\n" << run.out;
     EXPECT_FALSE(contains(run.out, "bf16")) << run.out;
+    const ProgramResult cpu = run_program({benchmark, "--device", "cpu"});
+    EXPECT_EQ(cpu.status, 0) << cpu.err;
+    EXPECT_TRUE(contains(cpu.out, "gelu_forward_cpu/fp32/")) << cpu.out;
+    EXPECT_FALSE(contains(cpu.out, "gelu_forward1")) << cpu.out;
 }
 
 TEST_F(Journey, ProgramsWithoutKernelsRunOnTheCpu) {
