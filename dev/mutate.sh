@@ -155,8 +155,12 @@ try_mutation() {
             status=0
             run_test "$spec" || status=$?
             [ "$status" -ne 0 ] || continue
-            verdict="killed by ${spec%%:*}"
-            [ "$status" -ne 124 ] || verdict+=" (timeout)"
+            case $status in
+                124) verdict="killed by ${spec%%:*} (timeout)" ;;
+                132 | 134 | 136 | 139) verdict="killed by ${spec%%:*} (crash)" ;;
+                *) verdict="killed by ${spec%%:*}"
+                    grep -q FAILED "$folder/test.log" || verdict="error: ${spec%%:*} ended with status $status" ;;
+            esac
             break
         done
     fi

@@ -116,6 +116,16 @@ static void make_data() {
     write_whole_file(seed("jsonl_fuzz", "text.zst"), {zstd_of(plain)});
     write_whole_file(seed("vocabulary_fuzz", "small"), {R"({"a": 0, "\u0120": 1, "<|endoftext|>": 2})",
                                                         std::string(1, '\0'), "#version: 0.2\na b\n"});
+    Tokenizer gpt2 = open_tokenizer("bytes");
+    gpt2.tokens.insert(gpt2.tokens.end() - 1, {"th", "the", " the"});
+    gpt2.end_of_text = gpt2.vocab_size() - 1;
+    const std::string published = folder + "/tokenizer", encoder = published + "/vocab.json",
+                      merges = published + "/merges.txt";
+    std::filesystem::create_directories(published);
+    write_hugging_face_tokenizer(published, gpt2, 64);
+    make_gpt2_tokenizer(merges, encoder);  // throws unless the seed is valid
+    write_whole_file(seed("vocabulary_fuzz", "valid"),
+                     {read_whole_file(encoder), std::string(1, '\0'), read_whole_file(merges)});
     for (const char* text :
          {"d12", "gpt3:c768", "custom:layers=4,heads=4,channels=128,max_seq_len=256,vocab=257"})
         write_whole_file(seed("descriptor_fuzz", std::string(text).substr(0, 4)), {text});

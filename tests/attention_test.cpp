@@ -219,13 +219,30 @@ static AttentionForward<Real> forward_params(Shape s, Real* out, float* lse, con
     return {.out = out, .lse = lse, .qkv = qkv, .B = s.B, .T = s.T, .C = s.C, .NH = s.NH};
 }
 
+// Expects that the launch takes a version's own kernel. Versions fall back to an earlier one without a word
+// if the device refuses a kernel.
+static void expect_kernel(LaunchPad& pad, const std::string& version, const std::function<void()>& launch) {
+    const Needs needs = pad.dry_run(launch);
+    const bool found = std::any_of(needs.kernels.begin(), needs.kernels.end(),
+                                   [&](const auto& kernel) { return kernel.first.starts_with(version); });
+    EXPECT_TRUE(found) << version << " does not run its own kernel";
+}
+
+// Whether a version runs on tensor cores; these versions have shapes of their own.
+template <class Version>
+static bool uses_tensor_cores(const Version& version) {
+    return strpbrk(version.name, "34");
+}
+
 template <class Real>
 static void check_forward(const Case<Real>& c, LaunchPad& pad,
                           const KernelVersion<AttentionForward<Real>>& version, int block_size,
                           double fp32_tolerance) {
     DeviceArray<Real> qkv(pad, c.qkv), out(pad, c.out.size());
     DeviceArray<float> lse(pad, c.lse.size());
-    version.launch(pad, forward_params<Real>(c.s, out, lse, qkv), block_size);
+    const auto launch = [&] { version.launch(pad, forward_params<Real>(c.s, out, lse, qkv), block_size); };
+    if (uses_tensor_cores(version)) expect_kernel(pad, version.name, launch);
+    launch();
     expect_close("out", out.values(), c.out, tolerance<Real>(fp32_tolerance));
     expect_close("lse", lse.values(), c.lse, 2e-6);
 }
@@ -236,19 +253,22 @@ static void check_backward(const Case<Real>& c, LaunchPad& pad,
                            bool skips_delta = false) {
     DeviceArray<Real> qkv(pad, c.qkv), out(pad, c.out), dout(pad, c.dout), dqkv(pad, c.dqkv.size());
     DeviceArray<float> lse(pad, c.lse), delta(pad, c.delta.size());
+    const AttentionBackward<Real> params = {.dqkv = dqkv,
+                                            .delta = delta,
+                                            .dout = dout,
+                                            .out = out,
+                                            .lse = lse,
+                                            .qkv = qkv,
+                                            .B = c.s.B,
+                                            .T = c.s.T,
+                                            .C = c.s.C,
+                                            .NH = c.s.NH};
+    const auto launch = [&] { version.launch(pad, params, block_size); };
+    const bool one_copy = pad.limits().fragment<Real>().in_place;  // else only software devices run version 3
+    if (uses_tensor_cores(version) && (one_copy || pad.device().type == DeviceType::software))
+        expect_kernel(pad, version.name, launch);
     pad.begin_group();  // the launcher must order its own kernels
-    version.launch(pad,
-                   {.dqkv = dqkv,
-                    .delta = delta,
-                    .dout = dout,
-                    .out = out,
-                    .lse = lse,
-                    .qkv = qkv,
-                    .B = c.s.B,
-                    .T = c.s.T,
-                    .C = c.s.C,
-                    .NH = c.s.NH},
-                   block_size);
+    launch();
     pad.end_group();
     const std::vector<float> sums = delta.values();
     if (skips_delta)
@@ -256,12 +276,6 @@ static void check_backward(const Case<Real>& c, LaunchPad& pad,
     else
         expect_close("delta", sums, c.delta);
     expect_gradients_close(dqkv.values(), c.dqkv, c.s.C, tolerance<Real>());
-}
-
-// Whether a version runs on tensor cores; these versions have shapes of their own.
-template <class Version>
-static bool uses_tensor_cores(const Version& version) {
-    return strpbrk(version.name, "34");
 }
 
 TYPED_TEST(AttentionGpu, ForwardMatchesCpu) {
@@ -296,6 +310,12 @@ TYPED_TEST(AttentionGpu, BackwardMatchesCpu) {
 static const Shape tensor_core_shapes[] = {{1, 1, 64, 1},  {2, 17, 160, 2},  {1, 65, 192, 3},
                                            {2, 64, 96, 1}, {1, 130, 256, 2}, {2, 259, 128, 2}};
 
+// Whether heads of 64 channels run on tensor cores here.
+template <class Real>
+static bool have_tensor_cores() {
+    return !test_pads().empty() && attention_on_tensor_cores<Real>(*test_pads()[0], 128, 2);
+}
+
 // A software device compiles these kernels slowly, so it runs two shapes, each with one block size.
 template <class Real>
 static bool worth_running_tensor_cores(const LaunchPad& pad, int block_size, Shape s) {
@@ -306,6 +326,7 @@ static bool worth_running_tensor_cores(const LaunchPad& pad, int block_size, Sha
 
 TYPED_TEST(AttentionGpu, MatrixForwardMatchesCpu) {
     using Real = TypeParam;
+    if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     for (Shape s : tensor_core_shapes)
         for (float scale : {1.0f, 4.0f}) {  // scores up to 5 and up to 80
             const Case<Real> c(s, scale);
@@ -321,6 +342,7 @@ TYPED_TEST(AttentionGpu, MatrixForwardMatchesCpu) {
 // The probability of a query's only key is 1, so the first row of out is bit-identical to v's.
 TYPED_TEST(AttentionGpu, MatrixForwardCopiesTheFirstValue) {
     using Real = TypeParam;
+    if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     for (const Shape s : {Shape{3, 1, 160, 2}, Shape{2, 17, 160, 2}}) {
         const Case<Real> c(s, 1.0f);
         SCOPED_TRACE(c.name());
@@ -347,6 +369,7 @@ TYPED_TEST(AttentionGpu, MatrixForwardCopiesTheFirstValue) {
 // 4 then computes a workgroup's queries again. One row in eight has a large query, and an equal key.
 TYPED_TEST(AttentionGpu, MatrixForwardOfScoresFarAboveTheFirst) {
     using Real = TypeParam;
+    if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     const Shape s = {2, 65, 192, 3};
     Case<Real> c(s, 1.0f);
     for (size_t row = 40; row < size_t(s.B) * s.T; row += 8)
@@ -374,6 +397,7 @@ TYPED_TEST(AttentionGpu, MatrixForwardOfScoresFarAboveTheFirst) {
 
 TYPED_TEST(AttentionGpu, MatrixBackwardMatchesCpu) {
     using Real = TypeParam;
+    if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     for (Shape s : tensor_core_shapes)
         for (float scale : {1.0f, 4.0f}) {
             const Case<Real> c(s, scale);
@@ -393,6 +417,7 @@ TYPED_TEST(AttentionGpu, MatrixBackwardMatchesCpu) {
 // invocations are too small for delta of heads of 128.
 TYPED_TEST(AttentionGpu, MatrixBackwardOfShortSequences) {
     using Real = TypeParam;
+    if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     const auto version = attention_backward_versions<Real>()[2];
     for (const auto [C, NH, block_size] :
          {std::array{128, 2, 128}, std::array{32, 1, 64}, std::array{96, 1, 128}, std::array{256, 2, 128}})
@@ -416,12 +441,12 @@ TYPED_TEST(AttentionGpu, MatrixBackwardOfShortSequences) {
 // through staging buffers in shared memory.
 TYPED_TEST(AttentionGpu, MatrixThroughStagingBuffers) {
     using Real = TypeParam;
-    if (test_device() == "none") return;
+    if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
     LaunchPadOptions options = test_options();
     options.in_place = false;
     LaunchPad pad(options);
-    const Case<Real> c({2, 17, 160, 2}, 1.0f);
-    if (!worth_running_tensor_cores<Real>(pad, 128, c.s)) return;
+    const int C = attention_on_tensor_cores<Real>(pad, 160, 2) ? 160 : 128;
+    const Case<Real> c({2, 17, C, 2}, 1.0f);
     const int messages = validation_message_count();
     for (int version : {2, 3})
         check_forward<Real>(c, pad, attention_forward_versions<Real>()[version], 128, 1e-5);

@@ -40,7 +40,7 @@ static ProgramResult run_job(int processes, const std::vector<std::string>& argu
                              const JobOptions& options = {}) {
     // leaks of the MPI library are not ours
     std::vector<std::string> argv = {
-        "env", "ASAN_OPTIONS=detect_leaks=0", options.variable, "timeout", "60", "mpirun"};
+        "env", "ASAN_OPTIONS=detect_leaks=0:exitcode=99", options.variable, "timeout", "60", "mpirun"};
     if (is_open_mpi()) argv.insert(argv.end(), {"--oversubscribe", "--allow-run-as-root"});
     if (options.survive_death) argv.push_back("--enable-recovery");
     argv.insert(argv.end(), {"-np", std::to_string(processes), options.program});
@@ -141,7 +141,7 @@ TEST(Communicator, LauncherOfAnotherMpi) {
     NEED_MPI();
     for (const char* variable : {"PMI_SIZE=4", "SLURM_STEP_NUM_TASKS=4"}) {
         const ProgramResult result =
-            run_program({"env", "ASAN_OPTIONS=detect_leaks=0", variable, PROGRAM, "ranks"});
+            run_program({"env", "ASAN_OPTIONS=detect_leaks=0:exitcode=99", variable, PROGRAM, "ranks"});
         EXPECT_EQ(result.status, 1);
         EXPECT_EQ(result.out, "");
         EXPECT_NE(result.err.find("started as one of 4 processes, but "), std::string::npos) << result.err;

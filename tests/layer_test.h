@@ -153,6 +153,7 @@ inline void expect_close(const char* what, const std::vector<float>& got, const 
     ASSERT_EQ(got.size(), want.size()) << what;
     double squares = 0, error_squares = 0, largest = 0;
     for (float w : want) largest = std::max(largest, std::abs(double(w)));
+    ASSERT_TRUE(std::isfinite(largest)) << what;
     int shown = 0;
     for (size_t i = 0; i < want.size(); i++) {
         const double error = double(got[i]) - double(want[i]);

@@ -102,6 +102,7 @@ inline ProgramResult run_program(std::vector<std::string> argv, const SendSignal
 
 inline std::string read_text(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
+    EXPECT_TRUE(file) << "cannot read " << path;
     return std::string(std::istreambuf_iterator<char>(file), {});
 }
 

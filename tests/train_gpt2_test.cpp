@@ -138,7 +138,7 @@ TEST(train_gpt2, recomputing_only_saves_memory) {
                               "-o",          folder});
                 ASSERT_EQ(result.status, 0) << result.err;
                 for (auto path : {model_path, optimizer_path})
-                    EXPECT_EQ(read_text(path(folder, 2)), read_text(path(data / "0", 2)));
+                    EXPECT_TRUE(read_text(path(folder, 3)) == read_text(path(data / "0", 3)));
                 double mib = 0;
                 const size_t at = result.out.find("activations ");
                 ASSERT_NE(at, std::string::npos) << result.out;

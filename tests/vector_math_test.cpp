@@ -11,13 +11,15 @@
 
 #include "llmc/cpu/simd.h"
 
-// The largest error from `first` to `end`, in units in the last place.
+// The largest error from `first` to `end`, in units in the last place; NaN if a result is.
 template <class Function, class Exact>
 static double worst_error(Function function, Exact exact, float first, float end) {
     double worst = 0;
     for (float x = first; x < end; x += 1.0f / 1024 + 1e-5f) {
         const double want = exact(double(x)), unit = std::ldexp(1.0, std::ilogb(want) - 23);
-        worst = std::max(worst, std::abs(double(function(x)) - want) / unit);
+        const double error = std::abs(double(function(x)) - want) / unit;
+        if (std::isnan(error)) return error;
+        worst = std::max(worst, error);
     }
     return worst;
 }

@@ -237,5 +237,6 @@ TEST(VulkanFaults, EvalAndGenerateEndWithOneLine) {
                     << result.err;
             }
         printf("%s: %d faults\n", name.c_str(), fired);
+        EXPECT_TRUE(fired >= 6 || all_calls);
     }
 }
