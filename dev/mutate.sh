@@ -155,11 +155,11 @@ try_mutation() {
             status=0
             run_test "$spec" || status=$?
             [ "$status" -ne 0 ] || continue
+            verdict="killed by ${spec%%:*}"
             case $status in
-                124) verdict="killed by ${spec%%:*} (timeout)" ;;
-                132 | 134 | 136 | 139) verdict="killed by ${spec%%:*} (crash)" ;;
-                *) verdict="killed by ${spec%%:*}"
-                    grep -q FAILED "$folder/test.log" || verdict="error: ${spec%%:*} ended with status $status" ;;
+                124) verdict+=" (timeout)" ;;
+                132 | 134 | 136 | 139) verdict+=" (crash)" ;;
+                *) grep -q FAILED "$folder/test.log" || verdict="error: ${spec%%:*} ended with status $status" ;;
             esac
             break
         done

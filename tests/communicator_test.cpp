@@ -39,8 +39,7 @@ struct JobOptions {
 static ProgramResult run_job(int processes, const std::vector<std::string>& arguments,
                              const JobOptions& options = {}) {
     // leaks of the MPI library are not ours
-    std::vector<std::string> argv = {
-        "env", "ASAN_OPTIONS=detect_leaks=0:exitcode=99", options.variable, "timeout", "60", "mpirun"};
+    std::vector<std::string> argv = {"env", WITHOUT_LEAK_CHECK, options.variable, "timeout", "60", "mpirun"};
     if (is_open_mpi()) argv.insert(argv.end(), {"--oversubscribe", "--allow-run-as-root"});
     if (options.survive_death) argv.push_back("--enable-recovery");
     argv.insert(argv.end(), {"-np", std::to_string(processes), options.program});
@@ -140,8 +139,7 @@ TEST(Communicator, BuildWithoutMpi) {
 TEST(Communicator, LauncherOfAnotherMpi) {
     NEED_MPI();
     for (const char* variable : {"PMI_SIZE=4", "SLURM_STEP_NUM_TASKS=4"}) {
-        const ProgramResult result =
-            run_program({"env", "ASAN_OPTIONS=detect_leaks=0:exitcode=99", variable, PROGRAM, "ranks"});
+        const ProgramResult result = run_program({"env", WITHOUT_LEAK_CHECK, variable, PROGRAM, "ranks"});
         EXPECT_EQ(result.status, 1);
         EXPECT_EQ(result.out, "");
         EXPECT_NE(result.err.find("started as one of 4 processes, but "), std::string::npos) << result.err;

@@ -42,20 +42,20 @@
     X(vkCreateQueryPool)          \
     X(vkGetQueryPoolResults)
 
+#define CREATE_FUNCTIONS(X) X(vkCreateInstance) X(vkCreateDevice)
+#define ALL_FUNCTIONS(X) INSTANCE_FUNCTIONS(X) DEVICE_FUNCTIONS(X) CREATE_FUNCTIONS(X)
+
 enum Function {
 #define NAME(function) function##_,
-    INSTANCE_FUNCTIONS(NAME) DEVICE_FUNCTIONS(NAME)
+    ALL_FUNCTIONS(NAME)
 #undef NAME
-        vkCreateInstance_,
-    vkCreateDevice_,
-    NUM_FUNCTIONS
+        NUM_FUNCTIONS
 };
 static const char* const names[] = {
 #define NAME(function) #function,
-    INSTANCE_FUNCTIONS(NAME) DEVICE_FUNCTIONS(NAME)
+    ALL_FUNCTIONS(NAME)
 #undef NAME
-        "vkCreateInstance",
-    "vkCreateDevice"};
+};
 
 struct Fault {
     std::string function;
