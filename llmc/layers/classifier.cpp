@@ -16,11 +16,22 @@
 #include "llmc/layers/packs.h"
 #include "shaders/args.h"
 
+// std::max() keeps GCC from vectorizing loops.
+static SIMD_INLINE float larger(float x, float y) { return x > y ? x : y; }
+
+// In several vectors, since each comparison waits for the one before it in its vector.
 SIMD_CLONES static float tile_max(const float* x, int n) {
-    float largest = x[0];
-#pragma omp simd reduction(max : largest)
-    for (int i = 0; i < n; i++) largest = x[i] > largest ? x[i] : largest;
-    return largest;
+    const int LANES = 32;
+    float largest[LANES];
+    for (float& lane : largest) lane = x[0];
+    int i = 0;
+    for (; i + LANES <= n; i += LANES)
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) largest[j] = larger(x[i + j], largest[j]);
+    float result = x[0];
+    for (float lane : largest) result = larger(lane, result);
+    for (; i < n; i++) result = larger(x[i], result);
+    return result;
 }
 
 // powers[i] = exp(x[i] - maximum); they may overwrite x. Returns their sum.
