@@ -17,7 +17,7 @@ TEST(OptimizerShare, HoldsEveryElementOnce) {
             for (int index = 0; index < count; index++) {
                 const OptimizerShare share = {index, count};
                 std::set<size_t> positions;
-                for (const Elements& e : share.held(odd, {tensor, 0, parameter_size(odd, tensor)}))
+                for (const TensorRange& e : share.held(odd, {tensor, 0, parameter_size(odd, tensor)}))
                     for (size_t i = 0; i < e.count; i++) {
                         held.insert(e.first + i);
                         positions.insert(share.position(odd, tensor, e.first + i));

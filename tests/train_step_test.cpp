@@ -227,7 +227,7 @@ TEST(UpdateDuringLayers, HasEveryElementOnce) {
             const auto parts = split_evenly(updated_during_layer(c, l), LAYER_INTERVALS);
             EXPECT_LE(parts.size(), size_t(LAYER_INTERVALS));
             for (const auto& part : parts)
-                for (const Elements& e : part) {
+                for (const TensorRange& e : part) {
                     EXPECT_GT(e.count, 0u);
                     EXPECT_TRUE(found[e.tensor].emplace(e.first, e.first + e.count).second);
                 }
@@ -256,7 +256,7 @@ TEST(UpdateDuringLayers, GivesEveryIntervalTheSame) {
         EXPECT_EQ(parts.size(), size_t(LAYER_INTERVALS));
         for (const auto& part : parts) {
             EXPECT_NEAR(double(count_elements(part)), each, 0.001 * each);
-            for (const Elements& e : part) EXPECT_EQ(e.first % 64, 0u);
+            for (const TensorRange& e : part) EXPECT_EQ(e.first % 64, 0u);
         }
     }
 }

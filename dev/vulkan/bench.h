@@ -151,7 +151,7 @@ inline void open_bench_device(const std::string& name) {
 inline int run_benchmarks(int argc, char** argv, void (*register_all)()) {
     try {
         const char* simd = getenv("LLMC_SIMD");
-        const std::string problem = choose_simd_by_name(simd ? simd : "auto");
+        const std::string problem = choose_simd_by_name(simd && *simd ? simd : "auto");
         if (!problem.empty()) fail("LLMC_SIMD: %s", problem.c_str());
         std::string device;
         for (int i = 1; i + 1 < argc; i++)

@@ -36,7 +36,7 @@ static void set64(int32_t* header, StateField field, uint64_t value) {
 uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights, const OptimizerShare& share) {
     uint64_t elements = 0;
     for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
-        for (const Elements& part : parts_of_layers(config, tensor, share)) elements += part.count;
+        for (const TensorRange& part : parts_of_layers(config, tensor, share)) elements += part.count;
     return elements * sizeof(float) * (use_master_weights ? 3 : 2);
 }
 

@@ -41,7 +41,7 @@ struct SealedWriter {
 template <typename Visit>
 void for_each_chunk(const ModelConfig& config, const OptimizerShare& share, Visit visit) {
     for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
-        for (const Elements& part : parts_of_layers(config, tensor, share))
+        for (const TensorRange& part : parts_of_layers(config, tensor, share))
             for (size_t done = 0; done < part.count; done += tensor_chunk)
                 visit(tensor, part.first + done, std::min(tensor_chunk, part.count - done));
 }

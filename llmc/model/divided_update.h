@@ -12,13 +12,13 @@ void gpt2_divided_update_and_forward(GPT2<Real>& g, GradientExchange<Real>& exch
     LaunchPad& pad = *g.pad;
     const ModelConfig& c = g.config;
     const int L = c.num_layers, num_early = std::min(2, L);
-    std::vector<Elements> early = layer_weights(c, 0, num_early);
-    for (const Elements& e : embeddings(c)) early.push_back(e);
+    std::vector<TensorRange> early = layer_weights(c, 0, num_early);
+    for (const TensorRange& e : embeddings(c)) early.push_back(e);
     const int half = num_early + ceil_div(L - num_early, 2);
-    const std::vector<Elements> late = layer_weights(c, num_early, L);
+    const std::vector<TensorRange> late = layer_weights(c, num_early, L);
 
     exchange.receive_early();
-    std::vector<Elements> first = biases_and_layernorms(c);
+    std::vector<TensorRange> first = biases_and_layernorms(c);
     first.insert(first.end(), early.begin(), early.end());
     gpt2_update(g, first, weight_decay);
     exchange.copy_weights(early, {});
@@ -35,7 +35,7 @@ void gpt2_divided_update_and_forward(GPT2<Real>& g, GradientExchange<Real>& exch
                                  .C = c.channels});
     gpt2_forward_layers(g, B, T, Pass::training, [&](int l) {
         if ((l == 1 && num_early < L) || (l == 2 && half < L)) meet();
-        std::vector<Elements> published, received;
+        std::vector<TensorRange> published, received;
         if (l == 0) published = layer_weights(c, num_early, half);
         if (l == 1) published = layer_weights(c, half, L);
         if (l > 0) received = layer_weights(c, l + 1, std::min(l + 2, L));

@@ -483,8 +483,8 @@ void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int co
 
 // The part of these values that g.share holds, to master, m or v; a null tensor receives nothing.
 template <class Real>
-void upload_held(const GPT2<Real>& g, float* const* tensors, const Elements& all, const float* values) {
-    for (const Elements& e : g.share.held(g.config, all))
+void upload_held(const GPT2<Real>& g, float* const* tensors, const TensorRange& all, const float* values) {
+    for (const TensorRange& e : g.share.held(g.config, all))
         if (float* to = tensors[e.tensor])
             g.memory.upload(to + g.share.position(g.config, e.tensor, e.first), values + e.first - all.first,
                             e.count);

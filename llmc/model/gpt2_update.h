@@ -26,7 +26,7 @@ void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
 // The update of these elements, which g.share holds, with g.adamw's hyperparameters. Weight decay applies to
 // the 2-D tensors, or to all.
 template <class Real>
-AdamWUpdate<Real> update_of(const GPT2<Real>& g, const Elements& e, float weight_decay,
+AdamWUpdate<Real> update_of(const GPT2<Real>& g, const TensorRange& e, float weight_decay,
                             bool decay_all = false) {
     const size_t at = g.share.position(g.config, e.tensor, e.first);
     return {.params = g.params[e.tensor] + e.first,
@@ -44,24 +44,24 @@ AdamWUpdate<Real> update_of(const GPT2<Real>& g, const Elements& e, float weight
 // One AdamW step on the elements that g.share holds, on gradients times the factor in g.stats[2]; if that is
 // 0, nothing changes. Weight decay as above.
 template <class Real>
-void gpt2_update(GPT2<Real>& g, const std::vector<Elements>& all, float weight_decay,
+void gpt2_update(GPT2<Real>& g, const std::vector<TensorRange>& all, float weight_decay,
                  bool decay_all = false) {
     LaunchPad* pad = g.on(Layer::adamw);
     const ConcurrentGroup group(pad);
-    for (const Elements& tensor : all)
-        for (const Elements& e : g.share.held(g.config, tensor))
+    for (const TensorRange& tensor : all)
+        for (const TensorRange& e : g.share.held(g.config, tensor))
             adamw_update(pad, update_of(g, e, weight_decay, decay_all));
 }
 template <class Real>
 void gpt2_update(GPT2<Real>& g, float weight_decay, bool decay_all = false) {
-    std::vector<Elements> all;
+    std::vector<TensorRange> all;
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) all.push_back({i, 0, parameter_size(g.config, i)});
     gpt2_update(g, all, weight_decay, decay_all);
 }
 
 // The weights of a layer's linear layers.
-inline std::vector<Elements> layer_weights(const ModelConfig& c, int layer) {
-    std::vector<Elements> all;
+inline std::vector<TensorRange> layer_weights(const ModelConfig& c, int layer) {
+    std::vector<TensorRange> all;
     for (const int tensor : {QKVW, ATTPROJW, FCW, FCPROJW}) {
         const size_t n = parameter_layer_size(c, tensor);
         all.push_back({tensor, layer * n, n});
@@ -69,48 +69,48 @@ inline std::vector<Elements> layer_weights(const ModelConfig& c, int layer) {
     return all;
 }
 
-inline std::vector<Elements> layer_weights(const ModelConfig& c, int first_layer, int end_layer) {
-    std::vector<Elements> all;
+inline std::vector<TensorRange> layer_weights(const ModelConfig& c, int first_layer, int end_layer) {
+    std::vector<TensorRange> all;
     for (int l = first_layer; l < end_layer; l++)
-        for (const Elements& e : layer_weights(c, l)) all.push_back(e);
+        for (const TensorRange& e : layer_weights(c, l)) all.push_back(e);
     return all;
 }
 
 // Whole tensors.
-inline std::vector<Elements> embeddings(const ModelConfig& c) {
+inline std::vector<TensorRange> embeddings(const ModelConfig& c) {
     return {{WTE, 0, parameter_size(c, WTE)}, {WPE, 0, parameter_size(c, WPE)}};
 }
-inline std::vector<Elements> biases_and_layernorms(const ModelConfig& c) {
-    std::vector<Elements> all;
+inline std::vector<TensorRange> biases_and_layernorms(const ModelConfig& c) {
+    std::vector<TensorRange> all;
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
         if (i != WPE && !is_overwritten(i)) all.push_back({i, 0, parameter_size(c, i)});
     return all;
 }
 
-inline size_t count_elements(const std::vector<Elements>& all) {
+inline size_t count_elements(const std::vector<TensorRange>& all) {
     size_t n = 0;
-    for (const Elements& e : all) n += e.count;
+    for (const TensorRange& e : all) n += e.count;
     return n;
 }
 
 // What is updated during a layer's forward pass: the next layer's weights, and a share of wte that gives
 // every layer the same number of elements. The last layer has no next one, and takes the rest of wte.
-inline std::vector<Elements> updated_during_layer(const ModelConfig& c, int layer) {
+inline std::vector<TensorRange> updated_during_layer(const ModelConfig& c, int layer) {
     const bool last = layer + 1 == c.num_layers;
     const size_t wte = parameter_size(c, WTE), weights = count_elements(layer_weights(c, 0));
     const size_t share = wte > weights ? (wte - weights) / c.num_layers / 64 * 64 : 0, first = layer * share;
-    std::vector<Elements> all = last ? std::vector<Elements>() : layer_weights(c, layer + 1);
+    std::vector<TensorRange> all = last ? std::vector<TensorRange>() : layer_weights(c, layer + 1);
     if (last || share) all.push_back({WTE, first, last ? wte - first : share});
     return all;
 }
 
 // Divides elements into at most so many parts of equal size. Parts begin at multiples of 64 elements, so that
 // accesses stay aligned.
-inline std::vector<std::vector<Elements>> split_evenly(const std::vector<Elements>& all, int parts) {
+inline std::vector<std::vector<TensorRange>> split_evenly(const std::vector<TensorRange>& all, int parts) {
     const size_t part = ceil_div(count_elements(all), 64 * parts) * 64;
-    std::vector<std::vector<Elements>> split;
+    std::vector<std::vector<TensorRange>> split;
     size_t room = 0;
-    for (Elements e : all)
+    for (TensorRange e : all)
         while (e.count) {
             if (!room) {
                 split.emplace_back();
@@ -147,11 +147,11 @@ void gpt2_update_and_forward(GPT2<Real>& g, float weight_decay, int B, int T,
                              const GradientArrival& arrival = {}) {
     LaunchPad& pad = *g.pad;
     if (arrival.early) arrival.early();
-    std::vector<Elements> first = biases_and_layernorms(g.config);
+    std::vector<TensorRange> first = biases_and_layernorms(g.config);
     first.push_back({WPE, 0, parameter_size(g.config, WPE)});
-    for (const Elements& e : layer_weights(g.config, 0)) first.push_back(e);
+    for (const TensorRange& e : layer_weights(g.config, 0)) first.push_back(e);
     gpt2_update(g, first, weight_decay);
-    const Elements wte = {WTE, 0, parameter_size(g.config, WTE)};
+    const TensorRange wte = {WTE, 0, parameter_size(g.config, WTE)};
     encoder_forward_updated<Real>(pad, {.encoder = {.out = g.encoded,
                                                     .inp = g.inputs,
                                                     .wte = g.weight(WTE),

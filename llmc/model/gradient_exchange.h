@@ -65,7 +65,7 @@ struct GradientExchange {
     // ZeRO stage 1: copies this process's part of the updated weights to its row, and the other parts to its
     // weights, beside the commands that follow (LaunchPad::copy_beside). All processes must have met between
     // the publication of a tensor and its reception; exchange_weights() does all of that for all tensors.
-    void copy_weights(const std::vector<Elements>& published, const std::vector<Elements>& received);
+    void copy_weights(const std::vector<TensorRange>& published, const std::vector<TensorRange>& received);
     void exchange_weights();
 
     // The kernels of all phases, for LaunchPad::dry_run().
@@ -78,7 +78,7 @@ struct GradientExchange {
         size_t first, n;
         size_t offset;  // in a row
     };
-    std::vector<Unit> units_of(const std::vector<Elements>& all) const;
+    std::vector<Unit> units_of(const std::vector<TensorRange>& all) const;
     // The part that a process of this node owns, and the piece of this process's part that a node owns.
     Range part(const Unit& u, int local_rank) const;
     Range piece(const Unit& u, int node) const {
@@ -202,9 +202,10 @@ GradientExchange<Real>::~GradientExchange() {
 
 template <class Real>
 std::vector<typename GradientExchange<Real>::Unit> GradientExchange<Real>::units_of(
-    const std::vector<Elements>& all) const {
+    const std::vector<TensorRange>& all) const {
     std::vector<Unit> units;
-    for (const Elements& e : all) units.push_back({e.tensor, e.first, e.count, offsets[e.tensor] + e.first});
+    for (const TensorRange& e : all)
+        units.push_back({e.tensor, e.first, e.count, offsets[e.tensor] + e.first});
     return units;
 }
 
@@ -506,8 +507,8 @@ void GradientExchange<Real>::receive_all() {
 }
 
 template <class Real>
-void GradientExchange<Real>::copy_weights(const std::vector<Elements>& published,
-                                          const std::vector<Elements>& received) {
+void GradientExchange<Real>::copy_weights(const std::vector<TensorRange>& published,
+                                          const std::vector<TensorRange>& received) {
     Copies copies;
     for (const Unit& u : units_of(published)) {
         const Range own = piece(u, comm.node);
@@ -520,8 +521,8 @@ void GradientExchange<Real>::copy_weights(const std::vector<Elements>& published
 
 template <class Real>
 void GradientExchange<Real>::exchange_weights() {
-    std::vector<Elements> all = layer_weights(g.config, 0, g.config.num_layers);
-    for (const Elements& e : embeddings(g.config)) all.push_back(e);
+    std::vector<TensorRange> all = layer_weights(g.config, 0, g.config.num_layers);
+    for (const TensorRange& e : embeddings(g.config)) all.push_back(e);
     copy_weights(all, {});
     if (g.pad) g.pad->commit(true);
     if (comm.num_nodes > 1) gather_between_nodes(units_of(all));

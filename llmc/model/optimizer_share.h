@@ -7,7 +7,7 @@
 #include "llmc/model/model_config.h"
 
 // A range of a tensor.
-struct Elements {
+struct TensorRange {
     int tensor;
     size_t first, count;
 };
@@ -45,25 +45,26 @@ struct OptimizerShare {
     }
 
     // The parts of a range that the share holds.
-    std::vector<Elements> held(const ModelConfig& c, const Elements& range) const;
+    std::vector<TensorRange> held(const ModelConfig& c, const TensorRange& range) const;
 };
 
 // The share's part of each layer of a tensor, whether the share divides that tensor in memory or not. Files
 // of optimizer states hold these.
-inline std::vector<Elements> parts_of_layers(const ModelConfig& c, int tensor, const OptimizerShare& share) {
+inline std::vector<TensorRange> parts_of_layers(const ModelConfig& c, int tensor,
+                                                const OptimizerShare& share) {
     const size_t all = parameter_size(c, tensor);
     const size_t n = share.count > 1 ? parameter_layer_size(c, tensor) : all;
     const Range part = part_of(n, share.index, share.count);
-    std::vector<Elements> parts;
+    std::vector<TensorRange> parts;
     for (size_t layer = 0; layer < all && part.count; layer += n)
         parts.push_back({tensor, layer + part.first, part.count});
     return parts;
 }
 
-inline std::vector<Elements> OptimizerShare::held(const ModelConfig& c, const Elements& range) const {
+inline std::vector<TensorRange> OptimizerShare::held(const ModelConfig& c, const TensorRange& range) const {
     if (!divides(range.tensor)) return {range};
-    std::vector<Elements> found;
-    for (const Elements& part : parts_of_layers(c, range.tensor, *this)) {
+    std::vector<TensorRange> found;
+    for (const TensorRange& part : parts_of_layers(c, range.tensor, *this)) {
         const size_t first = std::max(range.first, part.first);
         const size_t end = std::min(range.first + range.count, part.first + part.count);
         if (first < end) found.push_back({range.tensor, first, end - first});
