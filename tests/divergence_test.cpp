@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/model/initialize.h"
@@ -225,7 +226,7 @@ TEST(Divergence, AFatalErrorSavesFirst) {
                                                 "-d", "102", "--device", where, "-o", data / "other"});
         EXPECT_EQ(shorter.status, 1);
         for (auto path : {model_path, optimizer_path})
-            EXPECT_TRUE(read_text(path(run, step)) == read_text(path(data / "other", step)));
+            EXPECT_TRUE(read_whole_file(path(run, step)) == read_whole_file(path(data / "other", step)));
         std::filesystem::remove_all(data / "other");
     }
 }

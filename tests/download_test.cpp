@@ -314,8 +314,8 @@ TEST_F(download, reproduce_124M_downloads_trains_and_resumes) {
         server.files[name] = shard(2);
     for (const char* name : {"gpt2_124M_bf16.bin", "gpt2_124M.bin"}) server.files[name] = shard(5, 20240326);
     server.files["gpt2_124M_debug_state.bin"] = shard(7, 20240327);
-    server.files["gpt2_tokenizer.bin"] = read_text(folder / "words");
-    server.files["hellaswag_val.bin"] = read_text(folder / "examples");
+    server.files["gpt2_tokenizer.bin"] = read_whole_file(folder / "words");
+    server.files["hellaswag_val.bin"] = read_whole_file(folder / "examples");
     auto reproduce = [&](const char* steps, int processes = 1) {
         return run_program({"env",
                             "NP=" + std::to_string(processes),

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
@@ -43,7 +44,7 @@ struct Faults : Data {
         const ProgramResult result = run_with(folder, {"FILE_FAULT_LOG=" + log}, options);
         EXPECT_EQ(result.status, 0) << result.err;
         std::vector<std::string> calls;
-        std::istringstream text(read_text(log));
+        std::istringstream text(read_whole_file(log));
         for (std::string line; std::getline(text, line);) calls.push_back(line);
         return calls;
     }
@@ -116,8 +117,8 @@ TEST(FileFault, AnyCallMayFail) {
             ASSERT_EQ(rest.status, 0) << rest.out << rest.err;
             EXPECT_EQ(rest.err, "");
             for (auto path : {model_path, optimizer_path, run_path})
-                EXPECT_TRUE(read_text(path(whole, 8)) == read_text(path(b, 8))) << path(b, 8);
-            EXPECT_EQ(read_text(b + "/main.log"), read_text(whole + "/main.log"));
+                EXPECT_TRUE(read_whole_file(path(whole, 8)) == read_whole_file(path(b, 8))) << path(b, 8);
+            EXPECT_EQ(read_whole_file(b + "/main.log"), read_whole_file(whole + "/main.log"));
             EXPECT_EQ(names_of(b), names_of(whole));
             runs++;
         }
@@ -197,7 +198,8 @@ TEST(FileFault, KilledAtAnySystemCall) {
             const ProgramResult rest = run_program(command);
             ASSERT_EQ(rest.status, 0) << rest.out << rest.err;
             for (auto path : {model_path, optimizer_path, run_path})
-                EXPECT_TRUE(read_text(path(whole, last)) == read_text(path(b, last))) << path(b, last);
+                EXPECT_TRUE(read_whole_file(path(whole, last)) == read_whole_file(path(b, last)))
+                    << path(b, last);
             EXPECT_EQ(names_of(b), names_of(whole));
         }
         printf("%s run: killed at %zu of %ld system calls\n", resumes ? "resumed" : "new", chosen.size(),
@@ -225,7 +227,7 @@ TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {
         EXPECT_GE(find_latest_checkpoint(b).step, 4);
         ASSERT_EQ(data.run_with(b, {}, eight_resumed).status, 0);
         for (auto path : {model_path, optimizer_path, run_path})
-            EXPECT_TRUE(read_text(path(whole, 8)) == read_text(path(b, 8))) << path(b, 8);
+            EXPECT_TRUE(read_whole_file(path(whole, 8)) == read_whole_file(path(b, 8))) << path(b, 8);
         EXPECT_EQ(names_of(b), names_of(whole));
     }
 }
@@ -239,8 +241,9 @@ TEST(FileFault, AFailingLogGivesAWarning) {
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.err.find("warning: cannot write " + b + "/m"), std::string::npos) << result.err;
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    EXPECT_EQ(read_text(b + "/main.log"), read_text(a + "/main.log"));
-    EXPECT_EQ(count_lines(read_text(b + "/metrics.csv")), count_lines(read_text(a + "/metrics.csv")));
+    EXPECT_EQ(read_whole_file(b + "/main.log"), read_whole_file(a + "/main.log"));
+    EXPECT_EQ(count_lines(read_whole_file(b + "/metrics.csv")),
+              count_lines(read_whole_file(a + "/metrics.csv")));
 }
 
 // An event that was written in part is taken back and written again.
@@ -349,7 +352,7 @@ TEST(FileFault, AnEarlierRunIsNeverSplit) {
     const std::string base = data / "base", b = data / "b";
     ASSERT_EQ(data.start(base, {}).status, 0);
     const std::set<std::string> files = names_of(base);
-    const std::string model = read_text(model_path(base, 4));
+    const std::string model = read_whole_file(model_path(base, 4));
     const std::vector<std::string> again = {"-x", "0",  "-y",       "0",   "-s",     "0",  "-v",
                                             "0",  "-i", data.train, "-j",  data.val, "-e", tiny,
                                             "-b", "3",  "--device", "cpu", "-t",     "17"};
@@ -369,7 +372,7 @@ TEST(FileFault, AnEarlierRunIsNeverSplit) {
         ASSERT_NE(where, "");
         const std::set<std::string> found = names_of(where);
         for (const std::string& name : files) EXPECT_TRUE(found.count(name)) << name << " in " << where;
-        EXPECT_TRUE(read_text(model_path(where, 4)) == model);
+        EXPECT_TRUE(read_whole_file(model_path(where, 4)) == model);
         EXPECT_FALSE(std::filesystem::exists(b + "/moving_earlier_run"));
     }
 }

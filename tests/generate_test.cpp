@@ -46,13 +46,13 @@ TEST(TextStream, EveryByteArrives) {
     TextStream stream = {file.get()};
     for (char c : all) {
         stream.write(std::string(1, c));
-        const std::string now = read_text(path);
+        const std::string now = read_whole_file(path);
         EXPECT_EQ(whole_characters(now), now.size());
         EXPECT_EQ(now, all.substr(0, now.size()));
     }
-    EXPECT_EQ(read_text(path), all.substr(0, all.size() - 1));
+    EXPECT_EQ(read_whole_file(path), all.substr(0, all.size() - 1));
     stream.finish();
-    EXPECT_EQ(read_text(path), all);
+    EXPECT_EQ(read_whole_file(path), all);
 }
 
 TEST(TextStream, ReportsWriteErrors) {

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "llmc/base/file.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/run_program.h"
@@ -119,8 +120,8 @@ TEST_F(CooperativeMatrix, training_agrees_with_the_cpu_and_recomputation_is_bit_
         const std::vector<double> losses = printed_losses(gpu.out);
         ASSERT_EQ(losses.size(), 8u) << gpu.out << gpu.err;
         for (size_t i = 0; i < 8; i++) EXPECT_NEAR(losses[i], cpu[i], 0.005) << "step " << i;
-        const std::string model = read_text(model_path(folder / recompute, 8)),
-                          optimizer = read_text(optimizer_path(folder / recompute, 8));
+        const std::string model = read_whole_file(model_path(folder / recompute, 8)),
+                          optimizer = read_whole_file(optimizer_path(folder / recompute, 8));
         ASSERT_FALSE(model.empty());
         ASSERT_FALSE(optimizer.empty());
         if (first_model.empty()) {

@@ -2,9 +2,11 @@
 // where nothing is built. The version comes from the changelog.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <memory>
 #include <regex>
 
+#include "llmc/base/file.h"
 #include "tests/tiny_run.h"
 
 using Words = std::vector<std::string>;
@@ -12,7 +14,7 @@ using Words = std::vector<std::string>;
 static const std::string source = SOURCE_DIR, build = BINARY_DIR;
 
 static bool is_sanitized() {  // a library with sanitizers does not link to other projects
-    return read_text(build + "/CMakeCache.txt").find("SANITIZE:BOOL=ON") != std::string::npos;
+    return read_whole_file(build + "/CMakeCache.txt").find("SANITIZE:BOOL=ON") != std::string::npos;
 }
 
 static void expect_success(const Words& command) {
@@ -56,7 +58,7 @@ TEST(Library, InstalledForOtherProjects) {
             << refused.err;
     }
 
-    const std::string page = read_text(source + "/docs/library.md");
+    const std::string page = read_whole_file(source + "/docs/library.md");
     const std::regex header("\n\\| `(llmc/[^`]*\\.h)`");
     int count = 0;
     for (std::sregex_iterator i(page.begin(), page.end(), header), end; i != end; ++i, ++count)
@@ -172,7 +174,7 @@ TEST_F(Package, RunsWithNothingButWhatItDependsOn) {
 }
 
 TEST(PackageVersion, IsThatOfTheChangelog) {
-    const std::string changelog = read_text(source + "/CHANGELOG.md");
+    const std::string changelog = read_whole_file(source + "/CHANGELOG.md");
     const size_t heading = changelog.find("\n## ");
     ASSERT_NE(heading, std::string::npos);
     const std::string version =

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <regex>
 
+#include "llmc/base/file.h"
 #include "llmc/run/log.h"
 #include "tests/run_program.h"
 
@@ -31,7 +33,7 @@ TEST(Plot, DrawsOneRunAndSeveral) {
     EXPECT_EQ(one.err, "");
     EXPECT_NE(one.out.find("validation loss 2.0000, corpus entropy 1.2000: 0.8000"), std::string::npos)
         << one.out;
-    const std::string svg = read_text(folder / "a_1/loss.svg");
+    const std::string svg = read_whole_file(folder / "a_1/loss.svg");
     for (const char* text :
          {"loss (nats per token)", "learning rate", "gradient norm", "tokens per second", "corpus entropy"})
         EXPECT_NE(svg.find(text), std::string::npos) << text;
@@ -39,7 +41,7 @@ TEST(Plot, DrawsOneRunAndSeveral) {
         run_program({script, "--out", folder / "both.png", folder / "a_1", folder / "it's b"});
     EXPECT_EQ(two.status, 0) << two.err;
     EXPECT_EQ(two.err, "");
-    EXPECT_EQ(read_text(folder / "both.png").substr(1, 3), "PNG");
+    EXPECT_EQ(read_whole_file(folder / "both.png").substr(1, 3), "PNG");
 }
 
 TEST(Plot, AComparisonHasAFileOfItsOwn) {
@@ -48,10 +50,10 @@ TEST(Plot, AComparisonHasAFileOfItsOwn) {
     write_run(folder / "a");
     write_run(folder / "b");
     ASSERT_EQ(run_program({script, folder / "a"}).status, 0);
-    const std::string own = read_text(folder / "a/loss.svg");
+    const std::string own = read_whole_file(folder / "a/loss.svg");
     ASSERT_EQ(run_program({script, folder / "a", folder / "b"}).status, 0);
-    EXPECT_EQ(read_text(folder / "a/loss.svg"), own);
-    EXPECT_NE(read_text(folder / "comparison.svg").find("b training"), std::string::npos);
+    EXPECT_EQ(read_whole_file(folder / "a/loss.svg"), own);
+    EXPECT_NE(read_whole_file(folder / "comparison.svg").find("b training"), std::string::npos);
 }
 
 TEST(Plot, HelpIsTheScriptsComment) {
@@ -70,7 +72,7 @@ TEST(Plot, PanelsEndAtTheSameStep) {
     for (int step = 0; step < 30; step++) log.log_train(step, {3 - 0.05f * float(step), 1e-3f, 1.0f, 1000});
     log.log_val(30, 1.5f);
     ASSERT_EQ(run_program({script, folder / "a"}).status, 0);
-    const std::string svg = read_text(folder / "a/loss.svg");
+    const std::string svg = read_whole_file(folder / "a/loss.svg");
     const std::regex label("> *30<");
     const auto panels_with_30 =
         std::distance(std::sregex_iterator(svg.begin(), svg.end(), label), std::sregex_iterator());
@@ -94,7 +96,7 @@ TEST(Plot, DamagedLinesAreSkipped) {
     EXPECT_EQ(plot.status, 0) << plot.err;
     EXPECT_EQ(plot.err, "");
     EXPECT_NE(plot.out.find("validation loss 2.0000, corpus entropy"), std::string::npos) << plot.out;
-    EXPECT_NE(read_text(folder / "ab.svg").find("tokens per second"), std::string::npos);
+    EXPECT_NE(read_whole_file(folder / "ab.svg").find("tokens per second"), std::string::npos);
     std::ofstream(folder / "a/metrics.csv") << damaged;
     const ProgramResult none = run_program({script, folder / "a"});
     EXPECT_EQ(none.status, 1);

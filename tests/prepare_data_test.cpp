@@ -290,7 +290,7 @@ TEST(prepare_data, reads_compressed_text) {
         ASSERT_EQ(result.status, 0) << compressor << result.err;
         EXPECT_TRUE(read_shard(folder / "x_train.bin") == expected) << compressor;
 
-        const std::string whole = read_text(packed);
+        const std::string whole = read_whole_file(packed);
         write_whole_file(packed, {whole.substr(0, whole.size() - 9)});
         const ProgramResult cut = prepare(folder, {packed});
         EXPECT_EQ(cut.status, 1);

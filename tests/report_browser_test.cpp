@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <regex>
 
 #include "llmc/base/file.h"
@@ -68,7 +69,7 @@ struct Browser : testing::Test {
         write_whole_file(folder / "it.json", {nasty_report().dump()});
         const ProgramResult result = run_program({BINARY_DIR "/report", "--page", folder / "it.json"});
         ASSERT_EQ(result.status, 0) << result.err;
-        page = read_text(folder / "it.html");
+        page = read_whole_file(folder / "it.html");
     }
 
     ProgramResult browse(int width, int height, Scheme scheme, const std::string& action) {
@@ -158,7 +159,7 @@ TEST_F(Browser, Screenshots) {
         const std::string file = folder / std::to_string(width) + ".png";
         write_frame(page, width, height);
         const ProgramResult result = browse(width, height, LIGHT, "--screenshot=" + file);
-        const std::string png = read_text(file);
+        const std::string png = read_whole_file(file);
         ASSERT_GT(png.size(), 20000u) << result.err;  // an empty page takes about 5 KB
         auto number = [&](size_t at) {
             return uint8_t(png[at]) << 24 | uint8_t(png[at + 1]) << 16 | uint8_t(png[at + 2]) << 8 |

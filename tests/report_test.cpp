@@ -79,7 +79,7 @@ TEST(Report, ThePageIsSelfContainedAndEscaped) {
     write_whole_file(folder / "it.json", {nasty_report().dump()});
     const ProgramResult result = run_program({program, "--page", folder / "it.json"});
     ASSERT_EQ(result.status, 0) << result.err;
-    const std::string page = read_text(folder / "it.html");
+    const std::string page = read_whole_file(folder / "it.html");
     EXPECT_EQ(xml_fault(page), "");
     if (run_program({"sh", "-c", "command -v xmllint"}).status == 0) {
         EXPECT_EQ(run_program({"xmllint", "--noout", folder / "it.html"}).err, "");
@@ -103,7 +103,7 @@ TEST(Report, PlotsAreDrawn) {
     TemporaryFolder folder;
     write_whole_file(folder / "it.json", {nasty_report().dump()});
     ASSERT_EQ(run_program({program, "--page", folder / "it.json"}).err, "");
-    const std::string page = read_text(folder / "it.html");
+    const std::string page = read_whole_file(folder / "it.html");
     EXPECT_EQ(count_of(page, "<figure"), 3u);
     EXPECT_EQ(count_of(page, "role=\"img\""), 3u);
     // ids are unique, and every reference has a target
@@ -115,7 +115,7 @@ TEST(Report, PlotsAreDrawn) {
     // the legend names each curve, the axes their columns
     for (const char* text : {"&lt;i&gt;cell", "GPU", "size", "TFLOP/s"})
         EXPECT_NE(page.find(text), std::string::npos) << text;
-    const std::string picture = read_text(folder / "sweep_1.svg");
+    const std::string picture = read_whole_file(folder / "sweep_1.svg");
     EXPECT_EQ(picture.substr(0, 5), "<?xml");
     EXPECT_NE(picture.find("fill=\"#ffffff\""), std::string::npos);
     EXPECT_NE(picture.find("It's the rate"), std::string::npos);
@@ -129,7 +129,7 @@ TEST(Report, TablesWithoutGnuplot) {
     EXPECT_EQ(result.status, 0);
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
     EXPECT_NE(result.err.find("gnuplot"), std::string::npos) << result.err;
-    const std::string page = read_text(folder / "it.html");
+    const std::string page = read_whole_file(folder / "it.html");
     EXPECT_EQ(xml_fault(page), "");
     EXPECT_NE(page.find("Plots are missing: cannot start gnuplot"), std::string::npos);
     EXPECT_EQ(count_of(page, "<figure"), 0u);
@@ -382,7 +382,7 @@ struct FakePrograms {
         more.insert(more.begin(), {program, "--programs", folder.path, "--out", out});
         return run_program(more, signal);
     }
-    json written() { return json::parse(read_text(out + "/report.json")); }
+    json written() { return json::parse(read_whole_file(out + "/report.json")); }
 };
 
 TEST(Report, RunsThePrograms) {
@@ -393,22 +393,22 @@ TEST(Report, RunsThePrograms) {
         fake.run({"--device", "cpu", "--quick", "--only", "dispatch_overhead", "peak"});
     EXPECT_EQ(result.status, 0) << result.err;
     // all the time, minus most of the other program's share
-    const std::string arguments = read_text(fake.folder / "arguments");
+    const std::string arguments = read_whole_file(fake.folder / "arguments");
     const std::string usual = "--device cpu --json " + fake.out + "/peak.json --quick --seconds ";
     ASSERT_TRUE(arguments.starts_with(usual)) << arguments;
     EXPECT_NEAR(stod(arguments.substr(usual.size())), 55 - 0.8 * 55 / 3, 1);
-    const std::string others = read_text(fake.folder / "others");  // refer to its peaks
+    const std::string others = read_whole_file(fake.folder / "others");  // refer to its peaks
     EXPECT_NE(others.find("--peaks " + fake.out + "/peak.json"), std::string::npos) << others;
     const json report = fake.written();
     ASSERT_EQ(report.at("programs").size(), 2u);
     EXPECT_TRUE(report.at("quick"));
     EXPECT_EQ(report["programs"][0]["error"], "");
-    const std::string page = read_text(fake.out + "/report.html");
+    const std::string page = read_whole_file(fake.out + "/report.html");
     EXPECT_EQ(xml_fault(page), "");
     EXPECT_NE(page.find(report.at("date").get<std::string>()), std::string::npos);
     // the JSON file contains everything that the page shows
     ASSERT_EQ(run_program({program, "--page", fake.out + "/report.json"}).status, 0);
-    EXPECT_EQ(read_text(fake.out + "/report.html"), page);
+    EXPECT_EQ(read_whole_file(fake.out + "/report.html"), page);
 }
 
 // Measurements skipped for lack of time are no failure and are listed in the section of the program.
@@ -422,7 +422,7 @@ TEST(Report, SkippedMeasurementsAreOnThePage) {
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.out.find("skipped for lack of time: 2 measurements"), std::string::npos) << result.out;
     EXPECT_EQ(fake.written().at("programs")[0].at("left_out"), part["left_out"]);
-    const std::string page = read_text(fake.out + "/report.html");
+    const std::string page = read_whole_file(fake.out + "/report.html");
     EXPECT_EQ(xml_fault(page), "");
     EXPECT_NE(page.find("Skipped for lack of time"), std::string::npos);
     EXPECT_NE(page.find("<li>sizes &lt;100&gt;</li><li>sizes 200</li>"), std::string::npos);
@@ -430,13 +430,13 @@ TEST(Report, SkippedMeasurementsAreOnThePage) {
     part.erase("left_out");
     write_whole_file(fake.part, {part.dump()});
     EXPECT_EQ(fake.run({"--only", "peak"}).out.find("skipped"), std::string::npos);
-    EXPECT_EQ(read_text(fake.out + "/report.html").find("Skipped"), std::string::npos);
+    EXPECT_EQ(read_whole_file(fake.out + "/report.html").find("Skipped"), std::string::npos);
 }
 
 TEST(Report, FailedProgramsAreOnThePage) {
     FakePrograms fake;
     std::filesystem::create_directories(fake.out);
-    write_whole_file(fake.out + "/matmul_sweep.json", {read_text(fake.part)});  // of an earlier run
+    write_whole_file(fake.out + "/matmul_sweep.json", {read_whole_file(fake.part)});  // of an earlier run
     fake.add("peak", fake.copy);
     // a background process keeps its output open
     fake.add("matmul_sweep",
@@ -461,8 +461,8 @@ TEST(Report, FailedProgramsAreOnThePage) {
     EXPECT_NE(parts[2].at("error").get<std::string>().find("size 77"),
               std::string::npos);  // its last progress
     EXPECT_LT(parts[2].at("seconds"), 50);
-    EXPECT_NE(kill(stoi(read_text(fake.folder / "pid")), 0), 0);
-    const std::string page = read_text(fake.out + "/report.html");
+    EXPECT_NE(kill(stoi(read_whole_file(fake.folder / "pid")), 0), 0);
+    const std::string page = read_whole_file(fake.out + "/report.html");
     EXPECT_EQ(xml_fault(page), "");
     EXPECT_NE(page.find("wrong at &lt;50&gt;"), std::string::npos);
     EXPECT_EQ(count_of(page, "role=\"alert\""), 4u);
@@ -478,6 +478,6 @@ TEST(Report, ASignalAlsoStopsTheProgram) {
     EXPECT_NE(result.err.find("stopped by signal 15"), std::string::npos) << result.err;
     EXPECT_FALSE(std::filesystem::exists(fake.out + "/report.html"));
     if (std::filesystem::exists(fake.folder / "pid")) {
-        EXPECT_NE(kill(stoi(read_text(fake.folder / "pid")), 0), 0);
+        EXPECT_NE(kill(stoi(read_whole_file(fake.folder / "pid")), 0), 0);
     }
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/run/train_options.h"
 #include "tests/message_of.h"
@@ -120,10 +121,10 @@ TEST(RunFolder, FollowsARenamedFolder) {
     EXPECT_EQ(names_in(a).size(), 5u);  // of b
     EXPECT_TRUE(std::filesystem::exists(model_path(b, 2)));
     EXPECT_FALSE(std::filesystem::exists(model_path(b, 1)));
-    EXPECT_EQ(read_text(b + "/main.log"), "another run'sline\n");
+    EXPECT_EQ(read_whole_file(b + "/main.log"), "another run'sline\n");
     EXPECT_TRUE(std::filesystem::is_empty(a));
     write_whole_file(a + "2", {"x"});  // a longer name is another path
-    EXPECT_EQ(read_text(a + "2"), "x");
+    EXPECT_EQ(read_whole_file(a + "2"), "x");
 }
 
 // --- runs of the program ---
@@ -142,7 +143,7 @@ static void expect_refusal(const ProgramResult& result, const std::string& says)
 }
 
 static void edit(const std::string& path, const std::string& from, const std::string& to) {
-    std::string text = read_text(path);
+    std::string text = read_whole_file(path);
     const size_t at = text.find(from);
     ASSERT_NE(at, std::string::npos) << from;
     write_whole_file(path, {text.replace(at, from.size(), to)});
@@ -175,12 +176,12 @@ TEST(ResumeOptions, TheCheckpointHoldsThem) {
     const std::string a = data / "a", toml = options_path(a);
     ASSERT_EQ(data.run(with(eight, {"-o", a})).status, 0);
     delete_checkpoint(a, 8);
-    const std::string text = read_text(toml), log = read_text(a + "/main.log");
+    const std::string text = read_whole_file(toml), log = read_whole_file(a + "/main.log");
     auto again = [&] {
         const ProgramResult result = resume(a);
         EXPECT_EQ(result.status, 0) << result.err;
         EXPECT_EQ(list_checkpoints(a), (Steps{8, 4}));
-        const std::string new_log = read_text(a + "/main.log");
+        const std::string new_log = read_whole_file(a + "/main.log");
         delete_checkpoint(a, 8);
         std::pair<std::string, std::string> found = {result.out, new_log};
         return found;
@@ -188,12 +189,12 @@ TEST(ResumeOptions, TheCheckpointHoldsThem) {
     // a lost line, lost lines, a lost file: the run's values
     edit(toml, "checkpoint-every=4\n", "");
     EXPECT_EQ(again().second, log);
-    EXPECT_EQ(read_text(toml), text);  // the line is back
+    EXPECT_EQ(read_whole_file(toml), text);  // the line is back
     edit(toml, "learning-rate=0.01\nwarmup-steps=2\n", "");
     EXPECT_EQ(again().second, log);
     std::filesystem::remove(toml);
     EXPECT_EQ(again().second, log);
-    EXPECT_EQ(read_text(toml), text);
+    EXPECT_EQ(read_whole_file(toml), text);
     // a changed digit is named
     edit(toml, "learning-rate=0.01", "learning-rate=0.02");
     const auto [out, new_log] = again();
@@ -222,7 +223,7 @@ TEST(ResumeChecksums, OtherTokensInAShardAreRefused) {
     Data data;
     const std::string a = data / "a";
     ASSERT_EQ(data.run(with(eight, {"-o", a})).status, 0);
-    std::string bytes = read_text(data.train);
+    std::string bytes = read_whole_file(data.train);
     bytes[1024 + 2 * 1234] ^= 1;
     write_whole_file(data.train, {bytes});
     expect_refusal(resume(a, {"-x", "12"}), "the training shard train.bin has other tokens");
@@ -239,10 +240,10 @@ TEST(FileWriter, DoesNotFollowALinkAtItsTemporaryName) {
     for (const std::string& link : {folder / "target", folder / "nothing"}) {
         std::filesystem::create_symlink(link, folder / "x.tmp");
         write_whole_file(folder / "x", {"new"});
-        EXPECT_EQ(read_text(folder / "x"), "new");
+        EXPECT_EQ(read_whole_file(folder / "x"), "new");
         EXPECT_FALSE(std::filesystem::is_symlink(folder / "x"));
     }
-    EXPECT_EQ(read_text(folder / "target"), "precious");
+    EXPECT_EQ(read_whole_file(folder / "target"), "precious");
     EXPECT_FALSE(std::filesystem::exists(folder / "nothing"));
 }
 
@@ -253,7 +254,7 @@ TEST(FileWriter, TwoOfOneFileDoNotMix) {
     EXPECT_EQ(message_of([&] { FileWriter second(folder / "x"); }),
               "cannot write " + folder / "x.tmp" + ": another program is writing it");
     first.finish();
-    EXPECT_EQ(read_text(folder / "x"), "first");
+    EXPECT_EQ(read_whole_file(folder / "x"), "first");
 }
 
 TEST(FileWriter, WritesPiecesOfAllSizes) {
@@ -266,7 +267,7 @@ TEST(FileWriter, WritesPiecesOfAllSizes) {
         all += piece;
     }
     file.finish();
-    EXPECT_TRUE(read_text(folder / "x") == all);
+    EXPECT_TRUE(read_whole_file(folder / "x") == all);
 }
 
 TEST(ReadWholeFile, AcceptsFilesUpToTheLimit) {

@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -102,12 +101,6 @@ inline ProgramResult run_program(std::vector<std::string> argv, const SendSignal
 
 // For `env`, before programs that use MPI: its library leaks. Otherwise as in the preset "sanitize".
 inline const char* const WITHOUT_LEAK_CHECK = "ASAN_OPTIONS=detect_leaks=0:exitcode=99";
-
-inline std::string read_text(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    EXPECT_TRUE(file) << "cannot read " << path;
-    return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // The losses that train_gpt2 prints, as in "step    3/12 | loss 4.123456 |"; main.log has fewer digits.
 inline std::vector<double> printed_losses(const std::string& out) {

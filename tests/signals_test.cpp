@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
@@ -22,7 +23,7 @@ static std::vector<std::string> command(const Data& data, const std::string& fol
 static void expect_same_end(const std::string& a, const std::string& b) {
     for (auto path : {model_path, optimizer_path}) {
         ASSERT_TRUE(std::filesystem::exists(path(b, last))) << path(b, last);
-        EXPECT_TRUE(read_text(path(a, last)) == read_text(path(b, last))) << path(b, last);
+        EXPECT_TRUE(read_whole_file(path(a, last)) == read_whole_file(path(b, last))) << path(b, last);
     }
 }
 
@@ -113,6 +114,6 @@ TEST_F(Signals, ASecondSigintEndsAtOnce) {
     const auto start = std::chrono::steady_clock::now();
     run_program(options);
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
-    EXPECT_EQ(read_text(log + ".out"), "alive\nstatus 130\n");
+    EXPECT_EQ(read_whole_file(log + ".out"), "alive\nstatus 130\n");
     EXPECT_TRUE(list_checkpoints(run).empty());
 }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
@@ -80,10 +81,13 @@ TEST(StandardStreams, ClosedDescriptorsAreNotReused) {
             const std::string name = std::filesystem::relative(entry.path(), data / "open");
             if (!entry.is_regular_file() || name == "options.toml" || name == "metrics.csv") continue;
             if (name.rfind("tensorboard", 0) == 0) continue;  // has the time in its name
-            EXPECT_TRUE(read_text(data / ("closed/" + name)) == read_text(data / ("open/" + name))) << name;
+            EXPECT_TRUE(read_whole_file(data / ("closed/" + name)) ==
+                        read_whole_file(data / ("open/" + name)))
+                << name;
         }
         for (const auto& entry : std::filesystem::recursive_directory_iterator(data / "closed"))
-            EXPECT_TRUE(entry.is_directory() || read_text(entry.path()).find("| loss ") == std::string::npos)
+            EXPECT_TRUE(entry.is_directory() ||
+                        read_whole_file(entry.path()).find("| loss ") == std::string::npos)
                 << entry.path();
     }
 }

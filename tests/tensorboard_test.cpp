@@ -6,9 +6,11 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/run/log.h"
 #include "tensorboard.pb.h"
@@ -126,7 +128,7 @@ static void expect_same_as_protobuf(const ReadEvent& event, const std::string& m
 
 // All complete records. A killed program may leave an incomplete one at the end.
 static std::vector<ReadEvent> read_events(const std::string& path) {
-    const std::string file = read_text(path);
+    const std::string file = read_whole_file(path);
     std::string_view rest = file;
     std::vector<ReadEvent> events;
     while (rest.size() >= 16) {
@@ -377,8 +379,8 @@ TEST(TensorBoard, ARunWritesItsMetricsAndIsBitIdentical) {
     EXPECT_LE(last, now() + 1e-3);
     EXPECT_FALSE(std::filesystem::exists(b + "/tensorboard"));
     for (auto path : {model_path, optimizer_path})
-        EXPECT_TRUE(read_text(path(a, 12)) == read_text(path(b, 12))) << path(b, 12);
-    EXPECT_EQ(read_text(a + "/main.log"), read_text(b + "/main.log"));
+        EXPECT_TRUE(read_whole_file(path(a, 12)) == read_whole_file(path(b, 12))) << path(b, 12);
+    EXPECT_EQ(read_whole_file(a + "/main.log"), read_whole_file(b + "/main.log"));
 }
 
 TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
@@ -388,11 +390,11 @@ TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
     const std::string first = event_files(a)[0];
     delete_checkpoint(a, 12);  // as if it was killed before this checkpoint, while it wrote an event
     std::filesystem::resize_file(first, std::filesystem::file_size(first) - 5);
-    const std::string kept = read_text(first);
+    const std::string kept = read_whole_file(first);
     expect_ok(run_program({program, "-y", "1", "-o", a}));  // the option is in the folder
     ASSERT_EQ(event_files(a).size(), 2u);
     EXPECT_EQ(event_files(a)[0], first);
-    EXPECT_EQ(read_text(first), kept);
+    EXPECT_EQ(read_whole_file(first), kept);
     const std::vector<ReadEvent> events = read_events(event_files(a)[1]);
     EXPECT_EQ(events.at(1).status, 1);
     EXPECT_EQ(events.at(1).step, 8);

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "llmc/base/file.h"
 #include "llmc/base/real.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
@@ -27,9 +28,10 @@ TEST(train_gpt2, losses_fall_and_are_reproducible_on_the_cpu) {
     ASSERT_EQ(losses.size(), 30u);
     EXPECT_NEAR(losses[0], std::log(67), 0.3);
     EXPECT_LT(losses.back(), losses[0] - 0.3);
-    EXPECT_EQ(read_text(data / "a/main.log"), read_text(data / "b/main.log"));
-    EXPECT_EQ(read_text(model_path(data / "a", 30)), read_text(model_path(data / "b", 30)));
-    EXPECT_EQ(read_text(optimizer_path(data / "a", 30)), read_text(optimizer_path(data / "b", 30)));
+    EXPECT_EQ(read_whole_file(data / "a/main.log"), read_whole_file(data / "b/main.log"));
+    EXPECT_EQ(read_whole_file(model_path(data / "a", 30)), read_whole_file(model_path(data / "b", 30)));
+    EXPECT_EQ(read_whole_file(optimizer_path(data / "a", 30)),
+              read_whole_file(optimizer_path(data / "b", 30)));
     EXPECT_EQ(find_latest_checkpoint(data / "a").step, 30);
 }
 
@@ -47,8 +49,8 @@ TEST(train_gpt2, a_gpu_agrees_with_the_cpu_and_is_reproducible) {
     ASSERT_EQ(a.size(), 30u);
     ASSERT_EQ(b.size(), 30u);
     for (size_t i = 0; i < a.size(); i++) EXPECT_NEAR(a[i], b[i], 1e-3) << "step " << i;
-    EXPECT_EQ(read_text(data / "a/main.log"), read_text(data / "b/main.log"));
-    EXPECT_EQ(read_text(model_path(data / "a", 30)), read_text(model_path(data / "b", 30)));
+    EXPECT_EQ(read_whole_file(data / "a/main.log"), read_whole_file(data / "b/main.log"));
+    EXPECT_EQ(read_whole_file(model_path(data / "a", 30)), read_whole_file(model_path(data / "b", 30)));
 }
 
 TEST(train_gpt2, a_checkpoint_continues_at_its_loss) {
@@ -79,7 +81,7 @@ TEST(train_gpt2, accumulating_gradients_equals_a_larger_batch) {
 }
 
 static int32_t header_int(const std::string& path, size_t index) {
-    const std::string bytes = read_text(path);
+    const std::string bytes = read_whole_file(path);
     int32_t value = -1;
     if (bytes.size() >= 1024) memcpy(&value, bytes.data() + 4 * index, 4);
     return value;
@@ -109,8 +111,8 @@ TEST(train_gpt2, sixteen_bits_follow_fp32) {
             EXPECT_NE(losses, full);
             for (size_t i = 0; i < 30; i++) EXPECT_NEAR(losses[i], full[i], c.limit) << "step " << i;
             EXPECT_EQ(losses, printed_losses(again.out));
-            EXPECT_EQ(read_text(model_path(a, 30)), read_text(model_path(b, 30)));
-            EXPECT_EQ(read_text(optimizer_path(a, 30)), read_text(optimizer_path(b, 30)));
+            EXPECT_EQ(read_whole_file(model_path(a, 30)), read_whole_file(model_path(b, 30)));
+            EXPECT_EQ(read_whole_file(optimizer_path(a, 30)), read_whole_file(optimizer_path(b, 30)));
             EXPECT_EQ(header_int(model_path(a, 30), 1), std::string(c.precision) == "bf16" ? 5 : 3);
             EXPECT_EQ(header_int(optimizer_path(a, 30), 4), atoi(c.master));
         }
@@ -138,7 +140,7 @@ TEST(train_gpt2, recomputing_only_saves_memory) {
                               "-o",          folder});
                 ASSERT_EQ(result.status, 0) << result.err;
                 for (auto path : {model_path, optimizer_path})
-                    EXPECT_TRUE(read_text(path(folder, 3)) == read_text(path(data / "0", 3)));
+                    EXPECT_TRUE(read_whole_file(path(folder, 3)) == read_whole_file(path(data / "0", 3)));
                 double mib = 0;
                 const size_t at = result.out.find("activations ");
                 ASSERT_NE(at, std::string::npos) << result.out;
@@ -170,8 +172,8 @@ TEST(train_gpt2, reads_checkpoints_of_either_precision_into_either) {
     };
     const std::string full = run("fp32", tiny, data / "full", "3"),
                       half = run("bf16", tiny, data / "half", "3");
-    EXPECT_EQ(read_text(run("fp32", full, data / "again32", "0")), read_text(full));
-    EXPECT_EQ(read_text(run("bf16", half, data / "again16", "0")), read_text(half));
+    EXPECT_EQ(read_whole_file(run("fp32", full, data / "again32", "0")), read_whole_file(full));
+    EXPECT_EQ(read_whole_file(run("bf16", half, data / "again16", "0")), read_whole_file(half));
     const std::string widened = run("fp32", half, data / "widened", "0");
     EXPECT_EQ(header_int(widened, 1), 3);
     EXPECT_EQ(all_weights(widened), all_weights(half));
@@ -254,7 +256,7 @@ TEST(train_gpt2, skips_outliers_on_request) {
             const int skipped = count(skipping.out, "is an outlier; the update was skipped");
             EXPECT_GE(skipped, 2) << flag;
             EXPECT_LE(skipped, 10) << flag;
-            EXPECT_EQ(count(read_text(data / (where + "/metrics.csv")), ",outlier,"), skipped);
+            EXPECT_EQ(count(read_whole_file(data / (where + "/metrics.csv")), ",outlier,"), skipped);
             EXPECT_NE(skipping.out.find(std::to_string(skipped) + " updates were skipped"),
                       std::string::npos);
         }
@@ -269,7 +271,7 @@ TEST(train_gpt2, updates_that_are_not_finite_are_skipped_and_counted) {
         ASSERT_EQ(result.status, 0) << result.err;
         const int skipped = count(result.out, "is not finite; the update was skipped");
         EXPECT_GE(skipped, 1) << result.out;
-        EXPECT_EQ(count(read_text(data / (where + "/metrics.csv")), ",not finite,"), skipped);
+        EXPECT_EQ(count(read_whole_file(data / (where + "/metrics.csv")), ",not finite,"), skipped);
         EXPECT_NE(result.out.find(std::to_string(skipped) + " updates were skipped"), std::string::npos)
             << result.out;
         for (float weight : all_weights(model_path(data / where, 20))) ASSERT_TRUE(std::isfinite(weight));
@@ -406,7 +408,8 @@ TEST(train_gpt2, pauses_between_steps_change_nothing) {
         ASSERT_EQ(plain.status, 0) << plain.err;
         ASSERT_EQ(busy.status, 0) << busy.err;
         EXPECT_EQ(printed_losses(plain.out), printed_losses(busy.out));
-        EXPECT_TRUE(read_text(optimizer_path(data / "a", 6)) == read_text(optimizer_path(data / "b", 6)));
+        EXPECT_TRUE(read_whole_file(optimizer_path(data / "a", 6)) ==
+                    read_whole_file(optimizer_path(data / "b", 6)));
     }
 }
 
@@ -451,7 +454,7 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
     Data data;
     write_tokens(data / "large.bin", 4000, 5000);  // tokens past the vocabulary
     write_tokens(data / "short.bin", 20, 67);
-    const std::string good = read_text(data.train);
+    const std::string good = read_whole_file(data.train);
     auto write = [&](const std::string& name, const std::string& contents) {
         std::ofstream(data / name, std::ios::binary) << contents;
         return data / name;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/run/run_folder.h"
 #include "llmc/run/train_options.h"
@@ -36,9 +38,9 @@ static void cut_after(const std::string& folder, int step) {
 static void expect_same_run(const std::string& a, const std::string& b, int step) {
     for (auto path : {model_path, optimizer_path, run_path}) {
         ASSERT_TRUE(std::filesystem::exists(path(a, step))) << path(a, step);
-        EXPECT_TRUE(read_text(path(a, step)) == read_text(path(b, step))) << path(b, step);
+        EXPECT_TRUE(read_whole_file(path(a, step)) == read_whole_file(path(b, step))) << path(b, step);
     }
-    EXPECT_EQ(read_text(a + "/main.log"), read_text(b + "/main.log"));
+    EXPECT_EQ(read_whole_file(a + "/main.log"), read_whole_file(b + "/main.log"));
 }
 
 static void expect_ok(const ProgramResult& result) {
@@ -162,7 +164,7 @@ TEST(Resume, SkipsABrokenCheckpoint) {
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     auto flip = [](const std::string& path, double where) {  // one bit
-        std::string bytes = read_text(path);
+        std::string bytes = read_whole_file(path);
         bytes[size_t(where * double(bytes.size() - 1))] ^= 1;
         std::ofstream(path, std::ios::binary) << bytes;
     };
@@ -246,7 +248,7 @@ TEST(Resume, NeedsOnlyLlmcsFiles) {
     expect_ok(result);
     EXPECT_NE(result.out.find("llm.c's files alone"), std::string::npos) << result.out;
     for (auto path : {model_path, optimizer_path})
-        EXPECT_TRUE(read_text(path(a, 12)) == read_text(path(b, 12)));
+        EXPECT_TRUE(read_whole_file(path(a, 12)) == read_whole_file(path(b, 12)));
 }
 
 TEST(Resume, KeepsTheNewestAndTheMajorCheckpoints) {
@@ -267,7 +269,7 @@ TEST(Resume, MovesAnEarlierRunAside) {
     Data data;
     const std::string a = data / "a", earlier = a + "/earlier_1";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
-    const std::string log = read_text(a + "/main.log");
+    const std::string log = read_whole_file(a + "/main.log");
     std::ofstream(a + "/mine.txt") << "mine";
     const ProgramResult second =
         data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", a});
@@ -275,9 +277,9 @@ TEST(Resume, MovesAnEarlierRunAside) {
     EXPECT_NE(second.out.find(earlier), std::string::npos) << second.out;
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{2}));
     EXPECT_EQ(list_checkpoints(earlier), (std::vector<int>{12, 8, 4}));
-    EXPECT_EQ(read_text(earlier + "/main.log"), log);
+    EXPECT_EQ(read_whole_file(earlier + "/main.log"), log);
     EXPECT_TRUE(std::filesystem::exists(a + "/mine.txt"));
-    EXPECT_NE(read_text(a + "/options.toml").find("max-steps=2"), std::string::npos);
+    EXPECT_NE(read_whole_file(a + "/options.toml").find("max-steps=2"), std::string::npos);
     expect_ok(data.run({"-x", "1", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}));
     EXPECT_EQ(list_checkpoints(a + "/earlier_2"), (std::vector<int>{2}));
     // a run that cannot start moves nothing
@@ -356,7 +358,7 @@ TEST(Resume, RefusesTheseChanges) {
     const std::string a = data / "a";
     write_tokens(data / "other.bin", 3000, 67);
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
-    const std::string log = read_text(a + "/main.log");
+    const std::string log = read_whole_file(a + "/main.log");
     expect_refusal(resume(a, {"-e", "custom:layers=3,heads=2,channels=24,max_seq_len=32,vocab=67"}),
                    "not the model of the run");
     expect_refusal(resume(a, {"--seed", "7"}), "--seed 42");
@@ -365,7 +367,7 @@ TEST(Resume, RefusesTheseChanges) {
     expect_refusal(resume(a, {"-x", "8"}), "already done 12 steps");
     expect_refusal(resume(a, {"-t", "33", "-d", "-1"}), "max_seq_len");
     expect_refusal(resume(a, {"-d", "100"}), "multiple");
-    EXPECT_EQ(read_text(a + "/main.log"), log);
+    EXPECT_EQ(read_whole_file(a + "/main.log"), log);
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{12, 8, 4}));
 }
 

@@ -1,6 +1,8 @@
 // dev/train.sh, which `make train` runs, rejects an unusable text before anything is built.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/run_program.h"
 
 TEST(TrainScript, HelpIsTheScriptsComment) {

@@ -1,6 +1,7 @@
 // The trainer's other inputs and outputs: Hugging Face files, HellaSwag while training, samples of text.
 #include <gtest/gtest.h>
 
+#include "llmc/base/file.h"
 #include "llmc/base/real.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/tokenizer.h"
@@ -91,7 +92,7 @@ TEST(train_gpt2, hellaswag_while_training) {
     ASSERT_EQ(with_it.status, 0) << with_it.err;
     int shown = 0, logged = 0;
     for (size_t at = 0; (at = with_it.out.find("HellaSwag: ", at)) != with_it.out.npos; at++) shown++;
-    const std::string log = read_text(data / "a/main.log");
+    const std::string log = read_whole_file(data / "a/main.log");
     for (size_t at = 0; (at = log.find(" eval:", at)) != log.npos; at++) logged++;
     EXPECT_EQ(shown, 2) << with_it.out;  // not at step 0
     EXPECT_EQ(logged, 2) << log;

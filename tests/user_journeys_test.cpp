@@ -177,12 +177,12 @@ TEST_F(Journey, ShardsWithoutASidecarWorkWithAWarning) {
 TEST_F(Journey, ASidecarKeepsWhatElseIsInTheFile) {
     write_whole_file(data("my.json"), {"{\"seed\": 7, \"tokenizer\": \"bytes\"}"});
     prepare("my", {});
-    const std::string text = read_text(data("my.json"));
+    const std::string text = read_whole_file(data("my.json"));
     EXPECT_TRUE(contains(text, "\"seed\": 7") && contains(text, "\"vocab_size\": 257")) << text;
     write_whole_file(data("my.json"), {"not JSON"});
     expect_refused({bin("prepare_data"), "--out", folder / "data", "--name", "my", folder / "my.txt"},
                    {"my.json is in the way"});
-    EXPECT_EQ(read_text(data("my.json")), "not JSON");
+    EXPECT_EQ(read_whole_file(data("my.json")), "not JSON");
 }
 
 TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
@@ -193,7 +193,7 @@ TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
     for (const char* file :
          {"model.safetensors", "config.json", "vocab.json", "merges.txt", "tokenizer_config.json"})
         EXPECT_TRUE(file_exists(folder / "hf" + "/" + file)) << file;
-    EXPECT_EQ(read_text(folder / "hf/merges.txt"), "#version: 0.2\no n\nc e\non ce\n");
+    EXPECT_EQ(read_whole_file(folder / "hf/merges.txt"), "#version: 0.2\no n\nc e\non ce\n");
     auto text = [&](const std::string& model) {
         return run_program({bin("generate"), "-e", model, "--device", "cpu", "-n", "9", "once more"}).out;
     };
@@ -204,7 +204,7 @@ TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
     // tokenizer.json, as the library writes it
     write_whole_file(folder / "hf/tokenizer.json",
                      {R"({"model": {"merges": [["o", "n"], ["c", "e"], "on ce"], "vocab": )",
-                      read_text(folder / "hf/vocab.json"), "}}"});
+                      read_whole_file(folder / "hf/vocab.json"), "}}"});
     remove_file(folder / "hf/vocab.json");
     EXPECT_EQ(text(folder / "hf"), text(folder / "run"));
 }
@@ -417,6 +417,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
     if (file_exists(bin("bench_gelu_forward"))) {
         setenv("LLMC_SIMD", "avx9", 1);
         expect_refused({bin("bench_gelu_forward")}, {"benchmark: LLMC_SIMD: avx9 is none of auto, "});
+        setenv("LLMC_SIMD", "", 1);  // as if unset
+        EXPECT_EQ(run_program({bin("bench_gelu_forward"), "--benchmark_list_tests"}).status, 0);
         unsetenv("LLMC_SIMD");
     }
     expect_refused({bin("generate"), "--tempratur", "3"}, {"did you mean --temperature?"});

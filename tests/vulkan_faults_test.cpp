@@ -7,10 +7,12 @@
 #include <vulkan/vulkan.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 #include <set>
 
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
@@ -121,7 +123,7 @@ static void expect_one_line(const ProgramResult& result, const std::string& name
 static void expect_same_files(const std::string& a, const std::string& b, int step) {
     for (auto path : {model_path, optimizer_path, run_path}) {
         ASSERT_TRUE(std::filesystem::exists(path(b, step))) << path(b, step);
-        EXPECT_TRUE(read_text(path(a, step)) == read_text(path(b, step))) << path(b, step);
+        EXPECT_TRUE(read_whole_file(path(a, step)) == read_whole_file(path(b, step))) << path(b, step);
     }
 }
 
