@@ -197,7 +197,7 @@ struct SampleTokenArgs {
     Longs random_states;    // (B) states of the random numbers
     Floats stream;          // (B, C): receives the new token's embedding
     Reals wte, wpe;         // (Vp, C), (T, C)
-    int V, Vp, C, T;
+    int num_texts, V, Vp, C, T;
     float scale;            // log2(e) / temperature; 0: the likeliest token
     float penalty, reciprocal;
     uint32_t top_k, top_p, min_weight;  // see llmc/generate/sampling_numbers.h

@@ -18,6 +18,7 @@ shared vec4 partial[BLOCK * FOURS];
 
 void main() {
     const uint text = group_index() / args.NH, head = group_index() % args.NH * HS;
+    if (text >= uint(args.num_texts)) return;
     const uint me = gl_LocalInvocationID.x, C = args.C, keys = args.positions.x[text] + 1;
     const uint my_pack = me % PACKS, my_group = me / PACKS;
     Reals cache = real_row(args.cache, uint64_t(text) * uint(args.T), 3 * C);

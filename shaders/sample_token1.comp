@@ -219,6 +219,7 @@ uint next_coin() {  // 24 bits; see random_u32() of llmc/generate/sampler.h
 
 void main() {
     text = group_index();
+    if (text >= uint(args.num_texts)) return;
     const uint V = args.V, range = (V + gl_NumSubgroups - 1) / gl_NumSubgroups;
     first = min(gl_SubgroupID * range, V);
     end = min(first + range, V);

@@ -188,16 +188,17 @@ TYPED_TEST(FusedClassifierTyped, UnalignedLogits) {
 
 TYPED_TEST(FusedClassifierTyped, TrainingFunction) {
     using Real = TypeParam;
-    const Shape shape = {5, 61, 64};
-    const ClassifierCase<Real> c(shape);
-    for (const auto& pad : test_pads()) {
-        DeviceArray<Real> logits(*pad, c.logits);
-        DeviceArray<float> losses(*pad, shape.num_rows);
-        DeviceArray<int> targets(*pad, c.targets);
-        fused_classifier<Real>(pad.get(), params<Real>(shape, logits, losses, targets, true));
-        expect_close("losses", losses.values(), c.losses);
-        expect_close("gradients", logits.values(), c.gradients, tolerance<Real>());
-    }
+    // the second one has more logits than the iterations that a software device allows an invocation
+    for (const Shape& shape : {Shape{5, 61, 64}, Shape{2, 180001, 180004}})
+        for (const auto& pad : test_pads()) {
+            const ClassifierCase<Real> c(shape);
+            DeviceArray<Real> logits(*pad, c.logits);
+            DeviceArray<float> losses(*pad, shape.num_rows);
+            DeviceArray<int> targets(*pad, c.targets);
+            fused_classifier<Real>(pad.get(), params<Real>(shape, logits, losses, targets, true));
+            expect_close("losses", losses.values(), c.losses);
+            expect_close("gradients", logits.values(), c.gradients, tolerance<Real>());
+        }
 }
 
 // Large logits must not overflow, minus infinity means a probability of 0, and NaN and infinity give a loss

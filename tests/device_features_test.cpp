@@ -11,11 +11,14 @@
 TEST(DeviceFeatures, AllMissingFeaturesAreNamed) {
     DeviceFeatures have;
     have.request();  // all that kernels need
-    EXPECT_EQ(missing_features(have, true), "");
+    const Limits limits = {.max_block = 256, .shared_bytes = 24576};
+    EXPECT_EQ(missing_features(have, true, limits), "");
+    EXPECT_EQ(missing_features(have, true, {.max_block = 128, .shared_bytes = 16384}),
+              "workgroups of 256, 24 KiB of shared memory");
     have.vulkan11.storageBuffer16BitAccess = VK_FALSE;
-    EXPECT_EQ(missing_features(have, true), "storageBuffer16BitAccess");
+    EXPECT_EQ(missing_features(have, true, limits), "storageBuffer16BitAccess");
     have.features2.features.shaderInt64 = have.vulkan13.computeFullSubgroups = VK_FALSE;
-    EXPECT_EQ(missing_features(have, false),
+    EXPECT_EQ(missing_features(have, false, limits),
               "shaderInt64, storageBuffer16BitAccess, subgroup size control, subgroup arithmetic in compute");
 }
 

@@ -353,6 +353,21 @@ TYPED_TEST(Encoder, UnalignedAddresses) {
     }
 }
 
+// One token, more often than the iterations that a software device allows an invocation.
+TEST(EncoderBackward, OfATokenThatFillsALargeBatch) {
+    const Shape s = {70, 1001, 3, 5, 1};
+    const Case<> c(s);
+    for (const auto& pad : test_pads()) {
+        DeviceArray<int> buckets(*pad, c.buckets);
+        DeviceArray<float> dout(*pad, c.dout), dwte(*pad, c.dwte), dwpe(*pad, c.dwpe);
+        encoder_backward<float>(
+            pad.get(),
+            {.dwte = dwte, .dwpe = dwpe, .dout = dout, .buckets = buckets, .B = s.B, .T = s.T, .C = s.C});
+        expect_close("dwte", dwte.values(), c.dwte_after, 1e-5);
+        expect_close("dwpe", dwpe.values(), c.dwpe_after, 1e-5);
+    }
+}
+
 TYPED_TEST(Encoder, TrainingFunctions) {
     using Real = TypeParam;
     const Shape s = {2, 40, 48, 5, 2};

@@ -206,6 +206,12 @@ static void check_training_functions(const MatmulCase<Real>& c) {
     }
 }
 
+// More terms than the iterations that a software device allows an invocation.
+TEST(MatmulFp32, SumsOfManyTerms) {
+    for (const Shape& s : {Shape{3, 70001, 4}, Shape{3, 4, 70001}, Shape{70001, 3, 4}})
+        check_training_functions(MatmulCase<float>(s));
+}
+
 TYPED_TEST(Matmul, BackwardGpuMatchesDouble) {
     for_each_shape<TypeParam>(check_training_functions<TypeParam>);
 }

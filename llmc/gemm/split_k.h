@@ -1,8 +1,8 @@
 // Split-K GEMMs whose partial sums are reduced by the layer that reads the result. With few rows, a
 // tensor-core GEMM divides K among several workgroups per tile; a kernel that only adds up their partial sums
 // takes longer to start than to run. matmul_forward() and matmul_backward() therefore leave such a result
-// unreduced if their caller says that a LayerNorm reads it next. Any other access to it, LaunchPad::at()
-// included, reduces it first.
+// unreduced if their caller says that a LayerNorm reads it next. LaunchPad::at(), copy() and copy_beside(),
+// of the result's first element, reduce it first; no other pointer into it may be used before that.
 #pragma once
 #include "llmc/launchpad/launchpad.h"
 #include "shaders/args.h"

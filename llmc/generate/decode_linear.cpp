@@ -78,11 +78,13 @@ static DecodeGrid decode_grid(const Limits& limits, const DecodeLinear<Real>& p,
     grid.packs = std::min(most_packs, uint32_t(ceil_div(C / grid.width, subgroup)));
     // normalized rows are fp32 and take a vector of four per column of a pack
     const uint32_t row_bytes = grid.width == 1 ? C * 16 : C * 4;
-    const uint32_t fitting = p.inp ? 16 : std::min(limits.shared_bytes, 32768u) / row_bytes;
+    const uint32_t shared_bytes = std::min(limits.shared_bytes, 32768u);  // so that two workgroups fit an SM
+    const uint32_t fitting = p.inp ? 16 : shared_bytes / row_bytes;
     if (!fitting)
         fail(
-            "a model of %d channels needs %u bytes of shared memory, and the device has %u: use --device cpu",
-            p.C, row_bytes, limits.shared_bytes);
+            "a model of %d channels needs %u bytes of shared memory, and the kernel may take %u: use "
+            "--device cpu",
+            p.C, row_bytes, shared_bytes);
     grid.texts = std::min({uint32_t(p.num_texts), fitting, limits.few_registers ? 8u : 16u});
     return grid;
 }
@@ -118,7 +120,9 @@ static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int bloc
     const uint32_t rows = grid.block / pad.limits().subgroup_size * grid.rows;
     const uint64_t blocks = ceil_div(OC, rows);
     const bool many = normalizes_many(p.num_texts, !p.inp);
-    const uint64_t groups = many ? std::min(blocks, most_workgroups(pad, grid)) : blocks;
+    // 65,535: the launchpad may fold larger grids, whose y is taken by the texts
+    const uint64_t most = std::min<uint64_t>(many ? most_workgroups(pad, grid) : blocks, 65535);
+    const uint64_t groups = std::min(blocks, most);
     pad.dispatch<Real>("decode_linear1", {groups, uint32_t(ceil_div(B, grid.texts))},
                        {grid.block, grid.width, grid.packs, grid.rows, grid.texts, uint32_t(p.epilogue),
                         uint32_t(!p.inp), uint32_t(p.C), groups < blocks},

@@ -40,6 +40,7 @@ static void sample_token1(LaunchPad& pad, const NextToken<Real>& p) {
                                   pad.at(p.stream, B * C),
                                   pad.at(p.wte, Vp * C),
                                   pad.at(p.wpe, T * C),
+                                  p.num_texts,
                                   p.V,
                                   p.Vp,
                                   p.C,

@@ -88,6 +88,7 @@ bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType ty
         limits.max_block =
             std::min(limits.max_block, vulkan13.maxComputeWorkgroupSubgroups * limits.subgroup_size);
     limits.shared_bytes = have.maxComputeSharedMemorySize;
+    if (type == DeviceType::software) limits.max_iterations = 65535;
     return pin;
 }
 
@@ -146,14 +147,16 @@ void find_fragment_shapes(const Vulkan& vk, VkPhysicalDevice physical,
     if (support.fp16) limits.fp16_fragment = find(COMPONENT_FLOAT16);
 }
 
-// Names the features that the kernels need and the device lacks; empty: none.
+// Names what the kernels need and the device lacks; empty: nothing.
 static std::string missing_on(const Vulkan& vk, VkPhysicalDevice physical, uint32_t api) {
     if (api < VK_API_VERSION_1_3) return "Vulkan 1.3";
     DeviceFeatures have;
     vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
-    return missing_features(
-        have, has_subgroup_operations(vk, physical,
-                                      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT));
+    Limits limits;
+    choose_subgroups(vk, physical, DeviceType::discrete, limits);
+    const VkSubgroupFeatureFlags arithmetic =
+        VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+    return missing_features(have, has_subgroup_operations(vk, physical, arithmetic), limits);
 }
 
 // As the system's files name it; empty where the driver does not tell.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmetic) {
+std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmetic, const Limits& limits) {
     const bool subgroup_sizes = have.vulkan13.subgroupSizeControl && have.vulkan13.computeFullSubgroups;
     const std::pair<const char*, bool> needed[] = {
         {"shaderInt64", have.features2.features.shaderInt64},
@@ -14,6 +14,8 @@ std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmeti
         {"maintenance4", have.vulkan13.maintenance4},
         {"subgroup size control", subgroup_sizes},
         {"subgroup arithmetic in compute", subgroup_arithmetic},
+        {"workgroups of 256", limits.max_block >= 256},
+        {"24 KiB of shared memory", limits.shared_bytes >= 24 * 1024},
     };
     std::string missing;
     for (const auto& [name, there] : needed)

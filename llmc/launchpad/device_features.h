@@ -17,9 +17,9 @@ struct OptionalFeatures {
     bool compiler_statistics = false;   // VK_KHR_pipeline_executable_properties
 };
 
-// The features that all kernels need and that are not there, separated by commas; empty: none. The device
-// has Vulkan 1.3. `subgroup_arithmetic`: in compute kernels.
-std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmetic);
+// What all kernels need and is not there, separated by commas; empty: nothing. The device has Vulkan 1.3.
+// `subgroup_arithmetic`: in compute kernels. `limits`: max_block and shared_bytes.
+std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmetic, const Limits& limits);
 
 OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type);
 

@@ -84,6 +84,8 @@ struct FragmentShape {
 struct Limits {
     uint32_t subgroup_size = 0;  // invocations; pipelines are pinned to it
     uint32_t max_block = 0;      // invocations in a workgroup
+    // Of all loops of an invocation together. Mesa's software devices end the loops after 65,535, silently.
+    uint32_t max_iterations = ~0u;
     // Whether an invocation has about 128 registers instead of 255. Vulkan does not tell: assumed of GPUs
     // with subgroups of fewer than 32 invocations, which have the registers of SIMD threads (Intel).
     bool few_registers = false;

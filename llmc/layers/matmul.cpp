@@ -258,7 +258,16 @@ std::vector<KernelVersion<MatmulDbias<Real>>> matmul_dbias_versions() {
 
 static const Tile TILE4 = {16, 64};
 
-static bool is_software(const LaunchPad& pad) { return pad.device().type == DeviceType::software; }
+// Whether version 4, for software devices, computes a GEMM whose sums have K terms. Its loop has an iteration
+// for each term. Version 3 has one for 8 terms.
+static bool takes_version4(const LaunchPad& pad, int K) {
+    if (pad.device().type != DeviceType::software) return false;
+    const uint32_t most = pad.limits().max_iterations;
+    if (uint32_t(K) / 8 >= most)
+        fail("a sum of %d terms is too long for %s, which ends loops after %u iterations; use --device cpu",
+             K, pad.device().name.c_str(), most);
+    return uint32_t(K) <= most;
+}
 
 // Runs a GEMM, but leaves split-K partials to the next layer if the GEMM is planned for that. value: its
 // result.
@@ -291,7 +300,7 @@ void matmul_forward(LaunchPad* pad, const MatmulForward<Real>& p) {
     gemm.pre = nullptr;
     if (!pad)
         matmul_forward_cpu(gemm);
-    else if (is_software(*pad))
+    else if (takes_version4(*pad, p.C))
         matmul_forward4(*pad, gemm, TILE4);
     else
         matmul_forward3(*pad, gemm, choose_tile3(*pad, p.num_rows, p.OC));
@@ -314,7 +323,7 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
     gemm.pre = nullptr;
     if (!pad)
         matmul_dinp_cpu(gemm);
-    else if (is_software(*pad))
+    else if (takes_version4(*pad, p.OC))
         matmul_dinp4(*pad, gemm, TILE4);
     else
         matmul_dinp3(*pad, gemm, choose_tile3(*pad, p.num_rows, p.C));
@@ -325,7 +334,8 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
 
 template <class Real>
 static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParameters<Real>& p) {
-    const bool tensor_cores = on_tensor_cores<Real>(pad, p.C, p.OC), software = is_software(pad);
+    const bool tensor_cores = on_tensor_cores<Real>(pad, p.C, p.OC);
+    const bool version4 = !tensor_cores && takes_version4(pad, p.num_rows);
     const size_t size = size_t(p.OC) * p.C;
     const MatmulDbias<Real> dbias = {p.dbias, p.dout, p.num_rows, p.OC};
     const Tile tile = choose_dweight_tile3(pad, p.num_rows, p.C, p.OC);
@@ -334,7 +344,7 @@ static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParam
     if (tensor_cores) {
         const GemmShape gemm = dweight_gemm(p.num_rows, p.C, p.OC, p.accumulate);
         dweight_scratch = partial_floats(gemm, plan_gemm<Real>(pad, gemm, std::nullopt, true));
-    } else if (!software) {
+    } else if (!version4) {
         split = dweight_splits(p.num_rows, p.C, p.OC, tile);
         if (split.splits > 1) dweight_scratch = dweight3_floats(p.num_rows, p.C, p.OC);
     }
@@ -347,7 +357,7 @@ static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParam
     const ConcurrentGroup group(&pad);
     if (tensor_core)
         tensor_core->start(pad);
-    else if (software)
+    else if (version4)
         matmul_dweight4(pad, p, TILE4);
     else
         dweight_partials(pad, p, scratch, tile);

@@ -116,7 +116,7 @@ void matmul_dweight_cpu(const MatmulBackwardParameters<Real>& p);  // ignores db
 template <class Real>
 void matmul_dbias_cpu(const MatmulDbias<Real>& p);
 
-// The versions ignore `pre` and `next`; dweight's versions ignore dbias.
+// The versions ignore `next`, and those without tensor cores `pre`; dweight's versions ignore dbias.
 template <class Real>
 std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions();
 template <class Real>

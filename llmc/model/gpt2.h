@@ -451,7 +451,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
 // compiled (LaunchPad::tune, compile): a dry run of all of the above finds out.
 template <class Real>
 void prepare_launchpad(GPT2<Real>& g, bool training) {
-    if (!g.pad) return;
+    if (!g.pad || !g.cpu_layers.empty()) return;  // layers of the CPU would run in a dry run, too
     const Needs needs = g.pad->dry_run([&] {
         gpt2_forward(g, g.B, g.T, training ? Pass::training : Pass::evaluation);
         gpt2_head(g, g.B, g.T, 1, training ? Gradients::overwrite : Gradients::none);

@@ -39,7 +39,7 @@ struct StepRunner {
 
     // Queues the kernels of a step for LaunchPad::compile().
     void prepare() {
-        if (!g.pad) return;
+        if (!records()) return;  // layers of the CPU would run in a dry run, too
         g.pad->prepare(g.pad->dry_run([&] {
             if (!divided()) gpt2_update_and_forward(g, weight_decay, B, T);
             gpt2_update(g, weight_decay);

@@ -17,11 +17,12 @@ void main() {
     const uint i = group_index() * (BLOCK / LANES) + gl_SubgroupID;
     if (i >= count) return;
     const uint n = i / k_fragments * FN, k = i % k_fragments * FK;
-    Reals8 from = Reals8(args.inp);
+    const uint64_t first = N_MAJOR ? uint64_t(k) * N + n : uint64_t(n) * K + k;  // element
+    Reals8 from = Reals8(uint64_t(args.inp) + first * REAL_BYTES);
     FragmentB f;
     if (N_MAJOR)
-        coopMatLoad(f, from.x, (k * N + n) / 8, N / 8, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(f, from.x, 0, N / 8, gl_CooperativeMatrixLayoutRowMajor);
     else
-        coopMatLoad(f, from.x, (n * K + k) / 8, K / 8, gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(f, from.x, 0, K / 8, gl_CooperativeMatrixLayoutColumnMajor);
     Reals8(uint64_t(args.outp)).x[i * LANES + gl_SubgroupInvocationID] = pack_fragment(f);
 }
