@@ -2,6 +2,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +24,7 @@ struct ProgressBar {
             fprintf(stderr, "\r%.1f MB, %.1f MB/s \x1b[K", 1e-6 * double(done), 1e-6 * rate);
             return;
         }
+        done = std::min(done, total);  // a file may grow while it is read
         const double share = double(done) / double(total);
         const int width = 40, filled = int(share * width);
         const long left = long(double(total - done) / rate);

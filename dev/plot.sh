@@ -6,6 +6,8 @@
 # picture is loss.svg in the folder or, for several, comparison.svg beside the first folder. --floor draws a
 # line at the entropy of the corpus and prints the distance of the last validation loss from it.
 set -euo pipefail
+unset LC_ALL
+export LC_NUMERIC=C  # a decimal point, whatever the language
 die() { echo "plot.sh: $*" >&2; exit 1; }
 usage="usage: dev/plot.sh [--floor NATS] [--out PICTURE.svg|PICTURE.png] FOLDER..."
 
@@ -20,7 +22,9 @@ while [[ ${1:-} = --* ]]; do
             [[ ${2:-} =~ ^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$ ]] ||
                 die "--floor needs a number, not '${2:-}'"
             floor=$2 ;;
-        --out) picture=${2:-} ;;
+        --out)
+            picture=${2:-}
+            [ -n "$picture" ] || die "--out needs the name of a picture" ;;
         *) die "unknown option $1; $usage" ;;
     esac
     shift 2

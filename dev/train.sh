@@ -35,7 +35,8 @@ if [ -z "$text" ]; then
     val_tokens=$(value val_tokens)  # whole stories, so that the entropy is exact
     floor=(--floor "$(value val_nats_per_token)")
 else
-    name=$(basename "${text%.*}" | tr -c 'A-Za-z0-9._\n-' _)-text
+    name=$(basename -- "$text")
+    name=$(echo "${name%.*}" | tr -c 'A-Za-z0-9._\n-' _)-text
     # a tenth of the text, at least two batches
     val_tokens=$((bytes / 10 < 4200 ? 4200 : bytes / 10 < val_tokens ? bytes / 10 : val_tokens))
 fi
@@ -50,9 +51,18 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$made_of" ]; then
     echo "$made_of" >"$stamp"
 fi
 
-run=runs/$name
+run=runs/$name trains=1 previous=
+for argument in "$@"; do
+    case $previous in -o | --output) run=$argument ;; esac
+    case $argument in
+        --output=*) run=${argument#*=} ;;
+        -o?*) run=${argument#-o} ;;
+        --dry-run | --list-devices) trains= ;;
+    esac
+    previous=$argument
+done
 mkdir -p "$run"
 build/train_gpt2 -i "$corpus/${name}_train*.bin" -j "$corpus/${name}_val*.bin" \
     -e custom:layers=3,heads=2,channels=96,max_seq_len=256 -o "$run" -b 8 -t 256 -x 3500 -l 0.005 -u 100 \
     -k cosine -q 0.05 -v 250 -m 16 -s 1750 -g 600 -n 1750 --tokenizer bytes --device auto "$@"
-dev/plot.sh "${floor[@]}" "$run"
+if [ -n "$trains" ]; then dev/plot.sh "${floor[@]}" "$run"; fi

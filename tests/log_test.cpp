@@ -56,6 +56,19 @@ TEST(MainLog, ResumeKeepsEarlierSteps) {
     EXPECT_TRUE(without_seconds(text).ends_with("\n9,9,0,0,0,,,,S,0\n10,,,,,,1,,S,0\n"));
 }
 
+TEST(MainLog, TokensContinueOnResume) {
+    TemporaryFolder folder;
+    MainLog log;
+    log.tokens_per_step = 100;
+    log.first_step = 10;
+    log.tokens_before = 5'000'000'000;
+    log.open(folder.path, 10);
+    log.log_val(10, 1.0f);
+    log.log_train(11, {1.0f});
+    EXPECT_TRUE(without_seconds(read_whole_file(folder / "metrics.csv"))
+                    .ends_with("\n10,,,,,,1,,S,5000000000\n11,1,0,0,0,,,,S,5000000200\n"));
+}
+
 TEST(MainLog, SecondsContinueOnResume) {
     TemporaryFolder folder;
     write_whole_file(folder / "metrics.csv", {"step,...\n3,1,,,,,,,1000.500,400\n4,1,,,,,,,2000.000,500\n"});

@@ -42,6 +42,17 @@ TEST(PruneCheckpoints, KeepsTheNewest) {
     EXPECT_EQ(pruned({1, 2}, 2, 5, 0), (Steps{2, 1}));
 }
 
+TEST(PruneCheckpoints, TheExtraOneDoesNotCount) {
+    TemporaryFolder folder;
+    for (int step : {5, 10, 14, 15}) write_small(folder.path, step);
+    prune_checkpoints(folder.path, 14, 2, 0, {{14}, 14});
+    EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14, 10, 5}));
+    prune_checkpoints(folder.path, 15, 2, 0, {{14}, 14});
+    EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14, 10}));
+    prune_checkpoints(folder.path, 15, 2, 0, {{5}, -1});
+    EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14}));
+}
+
 // A run that resumed at an earlier checkpoint neither counts nor deletes the later ones.
 TEST(PruneCheckpoints, LeavesNewerCheckpointsAlone) {
     EXPECT_EQ(pruned({2, 4, 6, 8}, 4, 1, 0), (Steps{8, 6, 4}));

@@ -22,6 +22,10 @@ static RunState some_state() {
     for (int i = 0; i < 200; i++) state.judge.judge(1.0f / float(i + 3), std::exp(-float(i)), 1.0f);
     state.judge.judge(NAN, 1, 0);
     state.judge.outliers = 5;
+    state.best_checkpoint = 14;
+    state.best_loss = 3.25;
+    state.best_is_extra = true;
+    state.tokens = uint64_t(1) << 40;
     return state;
 }
 
@@ -44,6 +48,10 @@ TEST(RunState, SurvivesJson) {
     EXPECT_EQ(b.judge.norms.values, a.judge.norms.values);
     EXPECT_EQ(b.judge.not_finite, 1);
     EXPECT_EQ(b.judge.outliers, 5);
+    EXPECT_EQ(b.best_checkpoint, 14);
+    EXPECT_EQ(b.best_loss, 3.25);
+    EXPECT_TRUE(b.best_is_extra);
+    EXPECT_EQ(b.tokens, a.tokens);
 }
 
 // The folder of the run may be moved, and a line that JSON cannot hold does not matter.

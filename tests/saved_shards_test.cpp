@@ -166,6 +166,25 @@ TEST(SavedShards, AChangedShardIsRefused) {
     }
 }
 
+// Shards of several folders, with the same names and lengths.
+TEST(SavedShards, ShardsOfTheSameNameAreToldApart) {
+    Shards shards;
+    for (const char* folder : {"da", "de", "en"}) create_folders(shards / folder);
+    shards.write("de/my.bin", 0, 1001);
+    shards.write("en/my.bin", 2000, 1001);
+    const auto open = [&] { return DataLoader(shards / "*/my.bin", 2, 10, 65536, true); };
+    DataLoader first = open(), second = open();
+    const std::set<int> before = read(first, 60, 20);  // one, and a part of the other
+    second.resume(fit_position(first.position(), shards_of(first), second));
+    EXPECT_TRUE(both(before, read(second, 40, 20)).empty());
+    shards.write("da/my.bin", 4000, 1001);  // comes first
+    DataLoader third = open();
+    third.resume(fit_position(first.position(), shards_of(first), third));
+    const std::set<int> rest = read(third, 90, 20);
+    EXPECT_TRUE(both(before, rest).empty());
+    EXPECT_EQ(before.size() + rest.size(), 3000u);
+}
+
 TEST(SavedShards, DamagedOnesAreRefused) {
     Shards shards;
     shards.write("a.bin", 0, 1001);

@@ -98,6 +98,11 @@ TEST(train_gpt2, hellaswag_while_training) {
     EXPECT_EQ(logged, 2) << log;
     EXPECT_EQ(without.out.find("HellaSwag"), std::string::npos);
     EXPECT_EQ(printed_losses(with_it.out), printed_losses(without.out));  // training is not affected
+    write_hellaswag(data / "long.bin", {{0, {1, 2}, {{std::vector<uint16_t>(18, 3), {4}, {5}, {6}}}}});
+    const ProgramResult refused = data.run(with(options, {"-h", "1", "--hellaswag-file", data / "long.bin"}));
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.err.find("an ending of 18 tokens, but sequences have only 17"), std::string::npos);
+    EXPECT_TRUE(printed_losses(refused.out).empty()) << refused.out;  // before the first step
     const ProgramResult missing = data.run({"-x", "1", "-h", "1", "--device", "cpu"});
     EXPECT_EQ(missing.status, 1);
     EXPECT_NE(missing.err.find("hellaswag_val.bin"), std::string::npos) << missing.err;

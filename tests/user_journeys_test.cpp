@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <random>
+#include <regex>
+#include <set>
 
 #include "llmc/base/file.h"
 #include "llmc/data/tokenizer.h"
@@ -364,6 +367,13 @@ TEST_F(Journey, PathsInAnOptionsFileAreRelativeToIt) {
     expect_refused({bin("train_gpt2"), "--config", folder / "configs/typo.toml"},
                    {"typo.toml, line 2: unknown option 'batch-sze' (did you mean --batch-size?)"});
     write_whole_file(folder / "configs/value.toml", {"seed=1\n\nbatch-size=0\n"});
+    ASSERT_EQ(train("my", {"-o", folder / "configs/base", "-n", "4"}).status, 0);  // a model beside the file
+    write_whole_file(folder / "configs/model.toml",
+                     {"train-data=\"../data/my_train.bin\" # in \"bytes\"\n",
+                      "model=\"base\"\nbatch-size=2\nsequence-length=16\n", "max-steps=1 # one # step\n"});
+    const ProgramResult tuned = run_program(
+        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/model.toml"});
+    EXPECT_EQ(tuned.status, 0) << tuned.err;
     expect_refused({bin("train_gpt2"), "--config", folder / "configs/value.toml"},
                    {"value.toml, line 3: --batch-size: 0 is not at least 1"});
 }
@@ -381,6 +391,82 @@ TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
     ASSERT_EQ(train("my", with(options, {"-y", "1", "-x", "25"})).status, 0);  // remembers it
     EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{25, 3}));
     expect_refused(trainer("my", {"--keep-best"}), {"--keep-best", "-o"});
+}
+
+// The loss falls, so every validation saves an extra checkpoint. It takes no other one's place, and stays if
+// -nm keeps its step.
+TEST_F(Journey, KeepBestDeletesNothingThatStaysWithoutIt) {
+    const std::string run = folder / "run";
+    const auto kept = [&](const Words& options) {
+        std::filesystem::remove_all(run);
+        const ProgramResult result =
+            train("my", with({"-o", run, "-v", "2", "-m", "2", "-x", "19", "-l", "0.003"}, options));
+        EXPECT_EQ(result.status, 0) << result.err;
+        return list_checkpoints(run);
+    };
+    const std::vector<int> newest = {19, 10};
+    EXPECT_EQ(kept({"-n", "10", "-nk", "2"}), newest);
+    EXPECT_EQ(kept({"-n", "10", "-nk", "2", "--keep-best"}), newest);  // the last step is the best
+    EXPECT_EQ(kept({"-n", "100", "-nm", "4", "--keep-best"}), (std::vector<int>{19, 16, 12, 8, 4}));
+}
+
+// Characters of shell patterns and of TOML in the name of the folder.
+TEST_F(Journey, ARunResumesInAFolderOfAnyName) {
+    const std::string place = folder / "my [new]* project #2";
+    create_folders(place);
+    std::filesystem::rename(folder / "data", place + "/data");
+    const Words in_place = {"env", "-C", place, bin("train_gpt2"), "--device", "cpu", "-o", "run"};
+    for (const char* shards : {"data/my_train*.bin", "data/my_train.bin"}) {
+        const ProgramResult run = run_program(
+            with(in_place, {"-i", shards, "-e", shape, "-b", "2", "-t", "16", "-x", "4", "-n", "4"}));
+        ASSERT_EQ(run.status, 0) << run.err;
+        for (const Words& more : {Words{"-x", "5"}, Words{"-x", "6", "-i", shards}}) {
+            const ProgramResult resumed = run_program(with(with(in_place, {"-y", "1"}), more));
+            EXPECT_EQ(resumed.status, 0) << resumed.err;
+        }
+    }
+}
+
+TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {
+    const Words options = {"-i", folder / "plain_train.bin", "-j", "", "-o", folder / "run", "-n", "4"};
+    std::filesystem::copy_file(data("bpe_train.bin"), folder / "plain_train.bin");  // names no tokenizer
+    ASSERT_EQ(train("bpe", with(options, {"--tokenizer", folder / "small.bin"})).status, 0);
+    const ProgramResult second = train("bpe", with(options, {"-e", folder / "run"}));
+    ASSERT_EQ(second.status, 0) << second.err;
+    EXPECT_TRUE(contains(second.out, "earlier_1")) << second.out;
+    EXPECT_TRUE(read_whole_file(folder / "run/tokenizer.bin") == read_whole_file(folder / "small.bin"));
+}
+
+TEST_F(Journey, MetricsCountTheTokensOfAllBatchSizes) {
+    ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "4"}).status, 0);  // 4 steps of 32 tokens
+    for (const Words& more : {Words{"-b", "4", "-x", "6"}, Words{"-b", "1", "-x", "7"}}) {
+        const ProgramResult run = train("my", with({"-o", folder / "run", "-y", "1"}, more));
+        ASSERT_EQ(run.status, 0) << run.err;
+    }
+    const std::string metrics = read_whole_file(folder / "run/metrics.csv");
+    for (const auto& [step, tokens] : std::map<int, int>{{3, 128}, {4, 192}, {5, 256}, {6, 272}})
+        EXPECT_TRUE(std::regex_search(metrics, std::regex("\n" + std::to_string(step) + ",[^\n]*,,," +
+                                                          "[0-9.]+," + std::to_string(tokens) + "\n")))
+            << step << "\n"
+            << metrics;
+}
+
+// Without -x, the run ends after an epoch, whose number of steps depends on the batch.
+TEST_F(Journey, AnEpochThatIsShorterThanTheRunSaysSo) {
+    ASSERT_EQ(train("my", {"-o", folder / "run", "-x", "200", "-n", "200", "-v", "0"}).status, 0);
+    expect_refused(trainer("my", {"-o", folder / "run", "-y", "1", "-b", "8", "-x", "-1"}),
+                   {"has already done 200 steps, and an epoch has ", "say with -x"});
+}
+
+// With this seed, the state of the random numbers would be 0, and so would they all.
+TEST_F(Journey, EverySeedDrawsDifferentTokens) {
+    const ProgramResult run =
+        train("my", {"--seed", "18446744073709550321", "-s", "4", "--temperature", "9"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    const std::string before = "generating:\n---\n";
+    const size_t begin = run.out.find(before) + before.size(), end = run.out.find("\n---\n", begin);
+    const std::string text = run.out.substr(begin, end - begin);
+    EXPECT_GT(std::set<char>(text.begin(), text.end()).size(), 10u) << text;
 }
 
 // --- manners ---
@@ -402,6 +488,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--export", "hf"}, {"--export needs 2 values: hf DIR"}},
         {{"-b", "0"}, {"--batch-size: 0 is not at least 1"}},
         {{"--seed", "-3"}, {"--seed: -3 is not at least 0"}},
+        {{"-x", "010"}, {"--max-steps: 010 is not a decimal number: leave out the leading 0"}},
+        {{"--seed", "08"}, {"--seed: 08 is not a decimal number"}},
         {{"-x", "99999999999"}, {"--max-steps: 99999999999 is not at most 1073741824"}},
         {{"--precision", "fp8"}, {"--precision: fp8 is not fp32, bf16 or fp16"}},
         {{"-l", "nan"}, {"--learning-rate: nan is not 0 to 1000"}},

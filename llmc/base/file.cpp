@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -132,6 +133,22 @@ std::string read_whole_file(const std::string& path, uint64_t limit) {
 bool file_exists(const std::string& path) {
     struct stat status;
     return status_of_place(path, status) == 0;
+}
+
+std::vector<std::string> matching_paths(const std::string& pattern) {
+    if (file_exists(pattern)) return {pattern};
+    std::vector<std::string> paths;
+    glob_t found;
+    if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+        paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+    return paths;
+}
+
+std::string escaped_pattern(const std::string& path) {
+    std::string pattern;
+    for (const char c : path) pattern += strchr("*?[", c) ? std::string{'[', c, ']'} : std::string(1, c);
+    return pattern;
 }
 
 // --- writing ---

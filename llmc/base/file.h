@@ -59,6 +59,11 @@ std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1
 
 bool file_exists(const std::string& path);
 
+// The path itself if it exists, else what it matches as a shell pattern (* ? [...]), sorted by name.
+std::vector<std::string> matching_paths(const std::string& pattern);
+// A pattern that matches this path only.
+std::string escaped_pattern(const std::string& path);
+
 // Writes a file piece by piece to PATH.tmp, which finish() flushes to disk and renames to PATH. Without
 // finish(), PATH is unchanged and PATH.tmp is removed. Each function throws Error if writing fails.
 //

@@ -19,20 +19,31 @@ std::vector<SavedShard> shards_of(const DataLoader& loader) {
     return found;
 }
 
-static bool is_same(const SavedShard& a, const SavedShard& b) {
+// Checkpoints of earlier versions have no checksums.
+static bool has_same_content(const SavedShard& a, const SavedShard& b) {
+    return a.checksum == b.checksum || a.checksum.empty() || b.checksum.empty();
+}
+static bool has_same_name(const SavedShard& a, const SavedShard& b) {
     return a.name == b.name && a.tokens == b.tokens;
 }
+static bool is_same(const SavedShard& a, const SavedShard& b) {
+    return has_same_name(a, b) && has_same_content(a, b);
+}
 
+// Shards of several folders may have the same name: prefers the one with the same content. -1: none has it.
 static int find(const std::vector<SavedShard>& shards, const SavedShard& wanted) {
-    const auto at =
-        std::find_if(shards.begin(), shards.end(), [&](const SavedShard& s) { return is_same(s, wanted); });
-    return at == shards.end() ? -1 : int(at - shards.begin());
+    for (const auto& matches : {is_same, has_same_name}) {
+        const auto at = std::find_if(shards.begin(), shards.end(),
+                                     [&](const SavedShard& s) { return matches(s, wanted); });
+        if (at != shards.end()) return int(at - shards.begin());
+    }
+    return -1;
 }
 
 static void check_content(const std::vector<SavedShard>& saved, const std::vector<SavedShard>& now) {
     for (const SavedShard& shard : saved) {
         const int found = find(now, shard);
-        if (found < 0 || shard.checksum.empty() || now[size_t(found)].checksum == shard.checksum) continue;
+        if (found < 0 || has_same_content(now[size_t(found)], shard)) continue;
         fail(
             "the training shard %s has other tokens than when the run was saved: restore it, or start a new "
             "run from the weights, with -e model_....bin and another -o",
@@ -53,8 +64,9 @@ static void fit_shards(DataPosition& at, const std::vector<SavedShard>& saved,
     const int found = find(now, current);
     if (found < 0)
         fail(
-            "the run stopped in the training shard %s of %llu tokens, which -i no longer matches: add it "
-            "again, or start a new run from the weights, with -e model_....bin and another -o",
+            "the run stopped in the training shard %s of %llu tokens, which -i no longer matches, or which "
+            "this -b, -t or number of processes joins to other shards: add it again, resume with the run's "
+            "own -b and -t, or start a new run from the weights, with -e model_....bin and another -o",
             current.name.c_str(), (unsigned long long)current.tokens);
     at.current_shard = uint64_t(found);
     if (!at.should_shuffle) return;

@@ -1,8 +1,6 @@
 // Token shards in llm.c's format: see token_file.h.
 #include "llmc/data/token_file.h"
 
-#include <glob.h>
-
 #include <cerrno>
 #include <cstring>
 
@@ -60,11 +58,7 @@ static bool is_unchanged(const TokenShard& shard, const File& file) {
 }
 
 std::vector<TokenShard> open_token_shards(const std::string& pattern) {
-    glob_t found;
-    const int status = glob(pattern.c_str(), 0, nullptr, &found);  // sorted by name
-    std::vector<std::string> paths;
-    if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    globfree(&found);
+    const std::vector<std::string> paths = matching_paths(pattern);
     if (paths.empty()) fail("no token shard matches '%s'; make some with prepare_data", pattern.c_str());
     std::vector<TokenShard> shards;
     for (const std::string& path : paths) shards.push_back(open_token_shard(path));

@@ -1,7 +1,5 @@
 #include "llmc/data/tokenizer_info.h"
 
-#include <glob.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -77,7 +75,7 @@ TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path
     TokenizerInfo info = info_of(tokenizer);
     if (is_bytes(tokenizer) || file_size_of(tokenizer) > largest) return info;
     const std::string copy = fs::absolute(path).lexically_normal().string();
-    if (copy != info.file) write_tokenizer(tokenizer, path);
+    if (copy != info.file || !file_exists(copy)) write_tokenizer(tokenizer, path);  // or moved meanwhile
     info.file = copy;
     return info;
 }
@@ -143,10 +141,7 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
 
 static std::set<std::string> sidecars_of(const std::string& pattern) {
     std::set<std::string> sidecars;
-    glob_t found;
-    if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
-        for (size_t i = 0; i < found.gl_pathc; i++) sidecars.insert(sidecar_of(found.gl_pathv[i]));
-    globfree(&found);
+    for (const std::string& path : matching_paths(pattern)) sidecars.insert(sidecar_of(path));
     return sidecars;
 }
 

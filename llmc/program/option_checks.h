@@ -2,6 +2,7 @@
 // command lines that do not parse.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -24,6 +25,13 @@ inline CLI::Validator between(double least, double most) {
     return number_check(least, most, format_string("%.10g to %.10g", least, most));
 }
 
+// CLI11 reads 010 as octal, as 8.
+inline bool has_leading_zero(const std::string& text) {
+    const size_t digits = text.find_first_not_of("+-");
+    return digits + 1 < text.size() && text[digits] == '0' &&
+           isdigit(static_cast<unsigned char>(text[digits + 1]));
+}
+
 // A count, which is stored in an int.
 inline CLI::Validator at_least(int least) {
     const int most = 1 << 30;
@@ -31,6 +39,7 @@ inline CLI::Validator at_least(int least) {
     const CLI::Validator check = number_check(least, most, range);
     return CLI::Validator(
         [=](std::string& text) {
+            if (has_leading_zero(text)) return text + " is not a decimal number: leave out the leading 0";
             double value = 0;
             const bool large = CLI::detail::lexical_cast(text, value) && value > most;
             return large ? text + format_string(" is not at most %d", most) : check(text);
@@ -42,6 +51,7 @@ inline CLI::Validator at_least(int least) {
 inline CLI::Validator unsigned_number() {
     return CLI::Validator(
         [](std::string& text) {
+            if (has_leading_zero(text)) return text + " is not a decimal number: leave out the leading 0";
             double value = 0;
             errno = 0;
             strtoull(text.c_str(), nullptr, 0);

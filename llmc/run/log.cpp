@@ -30,8 +30,9 @@ static double last_seconds(const std::string& lines) {
 
 std::string MainLog::time_and_tokens(int steps_done) const {
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - opened;
-    return format_string("%.3f,%llu", seconds_before + since.count(),
-                         (unsigned long long)(uint64_t(steps_done) * uint64_t(tokens_per_step)));
+    return format_string(
+        "%.3f,%llu", seconds_before + since.count(),
+        (unsigned long long)(tokens_before + uint64_t(steps_done - first_step) * uint64_t(tokens_per_step)));
 }
 
 void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {

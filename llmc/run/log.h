@@ -6,6 +6,7 @@
 // run, `tokens` those trained on before the event. TensorBoard events with the same values are optional.
 #pragma once
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
@@ -55,7 +56,10 @@ struct MainLog {
     void log_eval(int step, float accuracy) const;
     void log_train(int step, const StepNumbers& numbers) const;
 
-    int tokens_per_step = 0;  // set it before open()
+    // Set them before open().
+    int tokens_per_step = 0;
+    int first_step = 0;          // of this part of the run
+    uint64_t tokens_before = 0;  // trained on before it
     mutable LogFile main, metrics;
     EventFile events;
 

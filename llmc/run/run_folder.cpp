@@ -90,13 +90,13 @@ void RunFolder::open(const std::string& folder) {
 }
 
 void prune_checkpoints(const std::string& folder, int newest, int keep, int major,
-                       const std::vector<int>& spared) {
+                       const SparedCheckpoints& spared) {
     if (keep == 0) return;
     try {
         int kept = 0;
         for (int step : list_checkpoints(folder)) {  // newest first
-            if (step > newest || kept++ < keep) continue;
-            if (std::find(spared.begin(), spared.end(), step) != spared.end()) continue;
+            if (step > newest || step == spared.extra || kept++ < keep) continue;
+            if (std::find(spared.steps.begin(), spared.steps.end(), step) != spared.steps.end()) continue;
             if (major == 0 || step % major != 0) delete_checkpoint(folder, step);
         }
         for (int step : list_checkpoints_without_done(folder))

@@ -31,10 +31,16 @@ std::string move_earlier_run(const std::string& folder);
 // Removes temporary files, and the files of checkpoints that a stopped program was writing or deleting.
 void remove_leftovers(const std::string& folder);
 
+// Checkpoints that stay, whatever their age.
+struct SparedCheckpoints {
+    std::vector<int> steps;
+    int extra = -1;  // the one that --keep-best alone has written, which does not count among the newest
+};
+
 // Deletes the checkpoints up to step `newest`, except the last `keep` (0: all), those whose step is a
-// multiple of `major` (0: none), and those in `spared`. An error gives a warning: the next call tries again.
+// multiple of `major` (0: none), and those spared. An error gives a warning: the next call tries again.
 void prune_checkpoints(const std::string& folder, int newest, int keep, int major,
-                       const std::vector<int>& spared = {});
+                       const SparedCheckpoints& spared = {});
 
 // The options in the newest checkpoint's run_%08d.json, as Options::effective, and that file's name; both
 // empty if no checkpoint has them.

@@ -66,7 +66,8 @@ static Start find_start(const Options& o, const FoundCheckpoint& found) {
     Start start;
     start.state.precision = o.precision;
     start.state.seed = o.seed;
-    start.state.coin_state = 1295 + o.seed;  // llm.c's 1337 for the default seed
+    start.state.coin_state = 1295 + o.seed;                       // llm.c's 1337 for the default seed
+    if (start.state.coin_state == 0) start.state.coin_state = 1;  // xorshift stays at 0
     if (!o.resume) return start;
     for (const std::string& line : found.broken) printf("note: %s\n", line.c_str());
     if (found.step < 0 && !found.broken.empty())
@@ -91,6 +92,12 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
             "out, or start a new run in another folder",
             static_cast<unsigned long long>(o.seed), o.output.c_str(),
             static_cast<unsigned long long>(start.state.seed));
+    if (start.step > max_steps && o.max_steps < 0)
+        fail(
+            "the run in %s has already done %d steps, and an epoch has %d with this -b, -t and -d: say with "
+            "-x "
+            "at which step the run ends",
+            o.output.c_str(), start.step, max_steps);
     if (start.step > max_steps)
         fail("-x %d: the run in %s has already done %d steps", max_steps, o.output.c_str(), start.step);
     if (start.step == max_steps)
@@ -161,6 +168,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
     if (!o.val_data.empty()) val.emplace(o.val_data, o.global_batch(), o.sequence, config.vocab_size, false);
     std::vector<HellaSwagExample> examples;
     if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
+    if (!examples.empty()) make_hellaswag_rows(examples, o.sequence);  // an Error now, not after -v steps
     std::optional<DataLoader> loader = open_training_data(o, config.vocab_size, start);
     if (!data && loader && job.rank == 0)
         warn_of_bytes(loader->all_shards().front().files, config.vocab_size);
@@ -187,7 +195,7 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     const int every = o.checkpoint_every, left = inputs.length.steps_left();
     if (inputs.start.resumed)
         prune_checkpoints(o.output, inputs.start.step, o.keep_checkpoints, o.major_checkpoint_every,
-                          {inputs.start.state.healthy_checkpoint, inputs.start.state.best_checkpoint});
+                          inputs.start.state.spared());
     if (every == 0 || left == 0) return;
     OptimizerState state;
     state.use_master_weights = o.master_weights && o.precision != "fp32";
@@ -218,6 +226,8 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
          changed_options(with_absolute_paths(options_before(o, start)), o.effective))
         printf("note: %s\n", printable(line).c_str());
     log.tokens_per_step = inputs.length.tokens_per_step;
+    log.first_step = start.step;
+    log.tokens_before = inputs.tokens_before(start.step);
     log.open(o.output, o.resume ? start.step : -1, o.tensorboard);
     write_whole_file(options_path(o.output), {o.effective});
 }

@@ -40,6 +40,13 @@ struct RunInputs {
     std::vector<HellaSwagExample> examples;  // empty: HellaSwag is not evaluated
     std::optional<DataLoader> loader;        // at the position where the run starts; none: --dry-run only
     RunLength length;
+
+    // The tokens that the run has trained on before `step`, which it has reached or will reach.
+    uint64_t tokens_before(int step) const {
+        const uint64_t per_step = uint64_t(length.tokens_per_step);
+        return start.state.tokens.value_or(uint64_t(start.step) * per_step) +
+               uint64_t(step - start.step) * per_step;
+    }
 };
 
 // Locks the output folder, unless this is a dry run, and opens everything that the options name. Prints notes

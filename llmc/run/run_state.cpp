@@ -90,7 +90,9 @@ std::string run_state_to_json(const RunState& state) {
                         {"healthy_checkpoint", state.healthy_checkpoint}};
     if (!state.tokenizer.empty()) j["tokenizer"] = parse_json_object(state.tokenizer, "the tokenizer");
     if (state.best_checkpoint >= 0)
-        j["best"] = {{"checkpoint", state.best_checkpoint}, {"loss", state.best_loss}};
+        j["best"] = {
+            {"checkpoint", state.best_checkpoint}, {"loss", state.best_loss}, {"extra", state.best_is_extra}};
+    if (state.tokens) j["tokens"] = *state.tokens;
     return json_text(j);
 }
 
@@ -127,9 +129,11 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
                 fail("the tokenizer is %s", describe_json(j["tokenizer"]).c_str());
             state.tokenizer = json_text(j["tokenizer"]);
         }
+        if (j.contains("tokens")) state.tokens = integer<uint64_t>(j["tokens"]);
         if (j.contains("best")) {
             state.best_checkpoint = integer<int>(j["best"].at("checkpoint"));
             state.best_loss = j["best"].at("loss");
+            state.best_is_extra = j["best"].value("extra", false);
         }
         return state;
     } catch (const nlohmann::json::exception& error) {

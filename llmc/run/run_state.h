@@ -3,12 +3,14 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "llmc/data/saved_shards.h"
 #include "llmc/model/loss_scaling.h"
 #include "llmc/run/outliers.h"
+#include "llmc/run/run_folder.h"
 
 // Decides which updates are skipped, from the series of losses and gradient norms, and counts them.
 struct StepJudge {
@@ -46,6 +48,11 @@ struct RunState {
         -1;                    // step of the newest checkpoint that is healthy, this one included; -1: none
     int best_checkpoint = -1;  // --keep-best: step with the lowest validation loss; -1: none
     double best_loss = 0;
+    bool best_is_extra = false;      // --keep-best alone has written the best checkpoint
+    std::optional<uint64_t> tokens;  // trained on so far; none in checkpoints of earlier versions
+    SparedCheckpoints spared() const {
+        return {{healthy_checkpoint, best_checkpoint}, best_is_extra ? best_checkpoint : -1};
+    }
 };
 
 std::string run_state_to_json(const RunState& state);

@@ -37,7 +37,7 @@ struct Run {
     int healthy = inputs.start.state.healthy_checkpoint;        // as in RunState
     int best = inputs.start.state.best_checkpoint;              // the same
     double best_loss = inputs.start.state.best_loss;
-    bool saved_for_best = false;  // --keep-best alone has written the best checkpoint
+    bool best_is_extra = inputs.start.state.best_is_extra;  // the same
 
     // A batch that was read while the GPU ran the step before; `position` is where it begins.
     struct Batch {
@@ -98,13 +98,17 @@ struct Run {
     bool advance(int step);
     void look_for_signals();
     void pause(int step);
-    // All processes call it.
-    void save(int step, const DataPosition& position);
+    // Writes a checkpoint. All processes call it.
+    void write(int step, const DataPosition& position);
+    void save(int step, const DataPosition& position) {
+        write(step, position);
+        prune(step);
+    }
     bool writes() const { return job.rank == 0 || g.share.count > 1; }
     void prune(int newest) const {
         if (job.rank > 0) return;
         prune_checkpoints(options.output, newest, options.keep_checkpoints, options.major_checkpoint_every,
-                          {healthy, best});
+                          {{healthy, best}, best_is_extra ? best : -1});
     }
     void stop_if_diverged() const;
     std::string where_to_resume() const;
@@ -241,7 +245,7 @@ void Run<Real>::pause(int step) {
 }
 
 template <class Real>
-void Run<Real>::save(int step, const DataPosition& position) {
+void Run<Real>::write(int step, const DataPosition& position) {
     OptimizerState optimizer = inputs.start.optimizer;  // with llm.c's random state if llm.c began the run
     optimizer.step = step;
     optimizer.use_master_weights = g.master[0];
@@ -261,11 +265,12 @@ void Run<Real>::save(int step, const DataPosition& position) {
                          .judge = judge,
                          .healthy_checkpoint = last_healthy,
                          .best_checkpoint = best,
-                         .best_loss = best_loss},
+                         .best_loss = best_loss,
+                         .best_is_extra = best_is_extra,
+                         .tokens = inputs.tokens_before(step)},
                         job);
     saved = step;
     healthy = last_healthy;
-    prune(step);
 }
 
 // A run of skipped updates does not recover by itself: the parameters have left the region that trains.
@@ -324,21 +329,23 @@ float Run<Real>::validate(int step) {
 }
 
 // --keep-best: saves the step's checkpoint if its validation loss is the lowest. The one that it replaces
-// goes if it was saved for this reason only.
+// goes if it was saved for this reason only, and the others stay as without --keep-best.
 template <class Real>
 void Run<Real>::keep_if_best(int step, float loss) {
     if (!options.keep_best || step == 0 || !std::isfinite(loss)) return;
     if (best >= 0 && loss >= best_loss) return;
-    const int previous = best;
+    const int replaced = best_is_extra ? best : -1;
     best = step;
     best_loss = loss;
-    const bool previous_is_extra = std::exchange(saved_for_best, saved != step);
-    saved == step ? prune(step) : save(step, position());
+    best_is_extra = saved != step;
+    if (best_is_extra) write(step, position());
     printf("step %d has the lowest validation loss so far, %f; its checkpoint is kept\n", step, loss);
-    if (!previous_is_extra || previous == healthy || job.rank > 0) return;
+    const int major = options.major_checkpoint_every;
+    const bool stays = replaced == healthy || (major && replaced % major == 0);
     try {
-        delete_checkpoint(options.output, previous);
+        if (replaced >= 0 && !stays && job.rank == 0) delete_checkpoint(options.output, replaced);
     } catch (const Error& error) {
         warn(error.what());
     }
+    prune(step);
 }

@@ -1,8 +1,6 @@
 // Declares the options to the parser, under llm.c's names.
 #include "llmc/run/train_options.h"
 
-#include <glob.h>
-
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <filesystem>
@@ -366,16 +364,26 @@ static bool is_path(const std::string& option, const std::string& value) {
     return option != "tokenizer" || value != "bytes";
 }
 
+static bool is_pattern(const std::string& option) { return option == "train-data" || option == "val-data"; }
+
+// The name of the current folder is no pattern, whatever characters it has.
+static std::string absolute_path(const std::string& option, const std::string& value) {
+    const std::string here = std::filesystem::current_path().string();
+    const std::filesystem::path folder =
+        is_pattern(option) && !file_exists(value) ? escaped_pattern(here) : here;
+    return (folder / value).lexically_normal().string();
+}
+
 std::string with_absolute_paths(const std::string& effective) {
     std::istringstream lines(effective);
     std::string text;
     for (std::string line; std::getline(lines, line);) {
         const size_t at = line.find('=');
         if (at != std::string::npos && line.size() > at + 3 && line[at + 1] == line.back()) {  // quoted
-            const std::string value = line.substr(at + 2, line.size() - at - 3);
-            const std::string path = std::filesystem::absolute(value).lexically_normal().string();
+            const std::string option = line.substr(0, at), value = line.substr(at + 2, line.size() - at - 3);
+            const std::string path = absolute_path(option, value);
             const char quote = path.find('"') == std::string::npos ? '"' : '\'';
-            if (is_path(line.substr(0, at), value)) line = line.substr(0, at + 1) + quote + path + quote;
+            if (is_path(option, value)) line = option + "=" + quote + path + quote;
         }
         text += line + "\n";
     }
@@ -395,11 +403,23 @@ static int line_of(const std::string& text, const std::string& option) {
     return 0;
 }
 
-static bool something_matches(const std::string& pattern) {
-    glob_t found;
-    const bool matches = glob(pattern.c_str(), 0, nullptr, &found) == 0;
-    globfree(&found);
-    return matches;
+// CLI11 2.1 takes a # in a quoted value for the start of a comment.
+static std::string without_comments(const std::string& toml) {
+    std::string text;
+    char quote = 0;
+    bool comment = false;
+    for (const char c : toml) {
+        if (c == '\n')
+            quote = 0, comment = false;
+        else if (quote)
+            quote = c == quote ? 0 : quote;
+        else if (c == '"' || c == '\'')
+            quote = c;
+        else if (c == '#')
+            comment = true;
+        if (!comment) text += c;
+    }
+    return text;
 }
 
 // TOML of options. A relative path is relative to the file, or else, as earlier versions wrote it, to the
@@ -407,26 +427,33 @@ static bool something_matches(const std::string& pattern) {
 struct OptionsFile : CLI::ConfigTOML {
     const CLI::App& app;
     std::string path;  // of the file, for messages
-    OptionsFile(const CLI::App& parser, const std::string& file) : app(parser), path(file) {}
+    OptionsFile(const CLI::App& parser, const std::string& file) : app(parser), path(file) {
+        comment('\0');  // without_comments() has removed them
+    }
 
     std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
         const std::string text{std::istreambuf_iterator<char>(input), {}};
-        std::istringstream stream(text);
+        std::istringstream stream(without_comments(text));
         std::vector<CLI::ConfigItem> options = CLI::ConfigTOML::from_config(stream);
         for (CLI::ConfigItem& option : options) {
             if (!app.get_option_no_throw("--" + option.name))
                 fail("%s, line %d: unknown option '%s'%s", path.c_str(), line_of(text, option.fullname()),
                      option.fullname().c_str(), nearest_option(app, option.name).c_str());
             for (std::string& value : option.inputs)
-                if (is_path(option.name, value)) value = find(value);
+                if (is_path(option.name, value) || option.name == "model") value = find(option.name, value);
         }
         return options;
     }
 
    private:
-    std::string find(const std::string& value) const {
-        const auto beside = std::filesystem::path(path).parent_path() / value;
-        return something_matches(beside.string()) ? beside.string() : value;
+    std::string find(const std::string& option, const std::string& value) const {
+        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+        const std::string beside = (folder / value).string();
+        if (option == "model") return names_model_file(beside) ? beside : value;
+        if (file_exists(beside)) return beside;
+        const std::string pattern =
+            (std::filesystem::path(escaped_pattern(folder.string())) / value).string();
+        return is_pattern(option) && !matching_paths(pattern).empty() ? pattern : value;
     }
 };
 
