@@ -149,8 +149,12 @@ static int export_model(const Options& o) {
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
     GPT2<float> g(config, nullptr, false);
     load_parameters(g, model.path, o.seed);
-    write_hugging_face(folder, config, parameter_reader(g), o.precision == "bf16");
-    if (tokenizer) write_hugging_face_tokenizer(folder, *tokenizer, config.max_seq_len);
+    write_hugging_face(folder, config, parameter_reader(g), o.precision == "bf16",
+                       tokenizer ? tokenizer->end_of_text : -1);
+    if (tokenizer)
+        write_hugging_face_tokenizer(folder, *tokenizer, config.max_seq_len);
+    else
+        remove_hugging_face_tokenizer(folder);  // of another model that was exported there
     printf("wrote %s/model.safetensors and config.json%s\n", folder.c_str(),
            tokenizer ? ", and the tokenizer: vocab.json, merges.txt, tokenizer_config.json"
                      : "; no tokenizer is known for it: name one with --tokenizer");

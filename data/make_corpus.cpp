@@ -76,7 +76,7 @@ static void make(const Options& options) {
     whole.tokens += 1;  // the end-of-text after the last story
     file.finish();
 
-    JsonMembers members = {{"seed", options.seed}, {"tokenizer", options.tokenizer}};
+    JsonMembers members = {{"seed", options.seed}, {"tokenizer", printable(options.tokenizer)}};
     put_tally(members, "", whole);
     if (validation.stories > 0) put_tally(members, "val_", validation);
     write_whole_file(json_path.string(), {json_text(members, 2), "\n"});

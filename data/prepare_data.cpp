@@ -224,7 +224,7 @@ static std::vector<std::string> find_files(const Options& options) {
 // Error if there is nothing to train on, or nothing of the validation text that was asked for.
 static void check_split(const Preparation& work, const Options& options, const std::string& first_file) {
     if (work.bytes == 0) fail("%s has no text", first_file.c_str());
-    if (work.draw.fraction > 0 && (work.val.total == 0 || work.train.total == 0))
+    if (work.draw.fraction > 0 && (work.val.total < 2 || work.train.total < 2))  // an end of text alone
         fail(
             "--val-fraction %g draws %llu of %llu documents: give more text, --split-documents, or another "
             "fraction",

@@ -50,12 +50,12 @@ extract() {
     if [ -r "$1/metrics.csv" ]; then
         for pair in "${columns[@]}"; do
             LC_ALL=C awk -F, -v c="${pair#*:}" -v number="^$number\$" \
-                '$1 ~ /^[0-9]+$/ && $c ~ number { print $1, $c }' "$1/metrics.csv" >"$2.${pair%:*}"
+                '$1 ~ /^[0-9]+$/ && $c ~ number { print $1, $c }' <"$1/metrics.csv" >"$2.${pair%:*}"
         done
     elif [ -r "$1/main.log" ]; then
         : >"$2.speed"
         for pair in "${names[@]}"; do
-            LC_ALL=C sed -nE "s/^s:([0-9]+) (.* )?${pair#*:}:($number)( .*)?\$/\1 \3/p" "$1/main.log" \
+            LC_ALL=C sed -nE "s/^s:([0-9]+) (.* )?${pair#*:}:($number)( .*)?\$/\1 \3/p" <"$1/main.log" \
                 >"$2.${pair%:*}"
         done
     else
@@ -109,7 +109,7 @@ runs=("$@") titles=() plots=() panels=()
 for i in "${!runs[@]}"; do
     extract "${runs[i]}" "$work/$i"
     title=''
-    if [ ${#runs[@]} -gt 1 ]; then title="$(basename "${runs[i]}" | tr -d "'\"{}^@&~\\\\" | tr _ -) "; fi
+    if [ ${#runs[@]} -gt 1 ]; then title="$(basename -- "${runs[i]}" | tr -d "'\"{}^@&~\\\\" | tr _ -) "; fi
     titles+=("$title")
 done
 last_step=$(cat "$work"/*.train "$work"/*.val | awk '$1 > n { n = $1 } END { print n ? n : 1 }')
@@ -143,7 +143,7 @@ set key above
 $(draw)
 unset multiplot
 END
-mv "$work/picture" "$picture"
+mv -- "$work/picture" "$picture"
 if [ -n "$floor" ] && [ -s "$work/0.val" ]; then
     tail -n 1 "$work/0.val" | awk -v floor="$floor" '{
         printf "validation loss %.4f, corpus entropy %.4f: ", $2, floor

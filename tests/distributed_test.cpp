@@ -132,6 +132,12 @@ TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
     expect_near(data.losses(folder("resumed")), resumed, log_tolerance);
 }
 
+TEST_F(Distributed, DryRunTimesTheStepsOfEachProcess) {
+    const ProgramResult result = start(3, {"--dry-run"}, "dry");
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("s per step"), std::string::npos) << result.out;
+}
+
 TEST_F(Distributed, OnlyRankZeroPrints) {
     const ProgramResult result = start(3, {}, "out");
     EXPECT_EQ(result.status, 0) << result.err;

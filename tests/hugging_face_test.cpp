@@ -138,6 +138,22 @@ TEST(HuggingFace, PrefixHeadAndMasksAreAccepted) {
               std::string::npos);
 }
 
+// safetensors' save_model() stores the shared tensor under the first of its names.
+TEST(HuggingFace, TheSharedTensorMayHaveTheHeadsName) {
+    TemporaryFolder folder;
+    write_hugging_face(folder.path, small, read_small);
+    const std::string path = folder / "model.safetensors";
+    Parts parts(path);
+    json renamed;
+    for (const auto& [name, item] : parts.header.items())
+        renamed[name == "__metadata__" ? name
+                : name == "wte.weight" ? "lm_head.weight"
+                                       : "transformer." + name] = item;
+    parts.header = renamed;
+    parts.write(path);
+    expect_small(path);
+}
+
 TEST(HuggingFace, WithoutConfigHeadsHave64Channels) {
     TemporaryFolder folder;
     const ModelConfig wide = {6, 10, 128, 1, 2, 128};

@@ -374,15 +374,24 @@ TEST_F(Journey, PathsInAnOptionsFileAreRelativeToIt) {
     const ProgramResult tuned = run_program(
         {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/model.toml"});
     EXPECT_EQ(tuned.status, 0) << tuned.err;
+    create_folders(folder / "configs/custom:layers=1,heads=2,channels=16,max_seq_len=32");  // no model
+    const ProgramResult again = run_program(
+        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/new.toml"});
+    EXPECT_EQ(again.status, 0) << again.err;
     expect_refused({bin("train_gpt2"), "--config", folder / "configs/value.toml"},
                    {"value.toml, line 3: --batch-size: 0 is not at least 1"});
 }
 
-TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
-    std::mt19937 random(1);  // nothing to learn: the validation loss rises
+// Nothing to learn: the validation loss rises.
+static void write_noise(const std::string& path) {
+    std::mt19937 random(1);
     std::vector<uint16_t> noise(600);
     for (uint16_t& token : noise) token = uint16_t(random() % 257);
-    write_token_shard(data("my_val.bin"), noise.data(), noise.size());
+    write_token_shard(path, noise.data(), noise.size());
+}
+
+TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
+    write_noise(data("my_val.bin"));
     const Words options = {"-o", folder / "run", "-n", "5", "-nk", "1", "-v", "3", "-l", "0.02", "-x", "20"};
     const ProgramResult run = train("my", with(options, {"--keep-best"}));
     ASSERT_EQ(run.status, 0) << run.err;
@@ -408,11 +417,32 @@ TEST_F(Journey, KeepBestDeletesNothingThatStaysWithoutIt) {
     EXPECT_EQ(kept({"-n", "10", "-nk", "2"}), newest);
     EXPECT_EQ(kept({"-n", "10", "-nk", "2", "--keep-best"}), newest);  // the last step is the best
     EXPECT_EQ(kept({"-n", "100", "-nm", "4", "--keep-best"}), (std::vector<int>{19, 16, 12, 8, 4}));
+    EXPECT_EQ(kept({"-n", "10", "-nk", "1", "-v", "6", "--keep-best"}), (std::vector<int>{19}));
+    const ProgramResult worse =  // the last step was the best one
+        train("my", {"-o", run, "-y", "1", "-x", "28", "-l", "0.5", "-k", "constant"});
+    ASSERT_EQ(worse.status, 0) << worse.err;
+    EXPECT_EQ(list_checkpoints(run), (std::vector<int>{28, 19})) << worse.out;
+}
+
+// A run killed at an extra checkpoint resumes there, and validates its step again, on other data.
+TEST_F(Journey, AnExtraCheckpointSurvivesItsResume) {
+    const std::string run = folder / "run", text = data("text_val.bin");
+    std::filesystem::copy_file(data("my_val.bin"), text);
+    write_noise(data("my_val.bin"));
+    ASSERT_EQ(
+        train("my", {"-o", run, "-n", "100", "-v", "7", "-l", "0.02", "-x", "12", "--keep-best"}).status, 0);
+    ASSERT_EQ(list_checkpoints(run), (std::vector<int>{12, 7}));
+    delete_checkpoint(run, 12);
+    const ProgramResult resumed =
+        train("my", {"-o", run, "-y", "1", "-j", text, "-x", "8", "-v", "7", "-l", "0.9", "-k", "constant"});
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_TRUE(contains(resumed.out, "step 7 has the lowest")) << resumed.out;
+    EXPECT_EQ(list_checkpoints(run), (std::vector<int>{8, 7})) << resumed.out;
 }
 
 // Characters of shell patterns and of TOML in the name of the folder.
 TEST_F(Journey, ARunResumesInAFolderOfAnyName) {
-    const std::string place = folder / "my [new]* project #2";
+    const std::string place = folder / "my [new]* \\project #2";
     create_folders(place);
     std::filesystem::rename(folder / "data", place + "/data");
     const Words in_place = {"env", "-C", place, bin("train_gpt2"), "--device", "cpu", "-o", "run"};
@@ -425,6 +455,41 @@ TEST_F(Journey, ARunResumesInAFolderOfAnyName) {
             EXPECT_EQ(resumed.status, 0) << resumed.err;
         }
     }
+}
+
+// File names that JSON cannot hold.
+TEST_F(Journey, ATokenizerIsFoundWhateverItsName) {
+    prepare("caf\xe9", {"--tokenizer", folder / "small.bin"});
+    const ProgramResult run = train("caf\xe9", {"-o", folder / "run", "-n", "4"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(read_whole_file(folder / "run/tokenizer.bin") == read_whole_file(folder / "small.bin"));
+}
+
+// The exported model names the token that ends a text, which need not be the last of its vocabulary, and has
+// no tokenizer but its own.
+TEST_F(Journey, AnExportDescribesItsTokenizer) {
+    const std::string hf = folder / "hf";
+    const auto export_run = [&](const std::string& run) {
+        const ProgramResult result =
+            run_program({bin("train_gpt2"), "-e", folder / run, "--export", "hf", hf, "--device", "cpu"});
+        EXPECT_EQ(result.status, 0) << result.err;
+    };
+    ASSERT_EQ(train("my", {"-e", shape + ",vocab=300", "-o", folder / "padded", "-n", "4"}).status, 0);
+    export_run("padded");
+    EXPECT_TRUE(contains(read_whole_file(hf + "/config.json"), "\"eos_token_id\": 256"));
+    EXPECT_TRUE(file_exists(hf + "/vocab.json"));
+    write_whole_file(hf + "/vocab.json", {"{}"});
+    const ProgramResult unusable = run_program({bin("generate"), "-e", hf, "--device", "cpu", "once"});
+    EXPECT_EQ(unusable.status, 1) << unusable.out;  // it does not guess another one
+    EXPECT_TRUE(contains(unusable.err, "this tokenizer cannot be used")) << unusable.err;
+    std::filesystem::copy_file(data("my_train.bin"), folder / "plain_train.bin");  // names no tokenizer
+    ASSERT_EQ(train("my", {"-i", folder / "plain_train.bin", "-j", "", "-e", shape + ",vocab=400", "-o",
+                           folder / "plain", "-n", "4"})
+                  .status,
+              0);
+    export_run("plain");
+    EXPECT_FALSE(file_exists(hf + "/vocab.json"));
+    EXPECT_TRUE(contains(read_whole_file(hf + "/config.json"), "\"eos_token_id\": 399"));
 }
 
 TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {
@@ -490,6 +555,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--seed", "-3"}, {"--seed: -3 is not at least 0"}},
         {{"-x", "010"}, {"--max-steps: 010 is not a decimal number: leave out the leading 0"}},
         {{"--seed", "08"}, {"--seed: 08 is not a decimal number"}},
+        {{"--threads", "012"}, {"--threads: 012 is not a decimal number"}},
+        {{"-x", "-"}, {"--max-steps: - is not at least -1"}},
         {{"-x", "99999999999"}, {"--max-steps: 99999999999 is not at most 1073741824"}},
         {{"--precision", "fp8"}, {"--precision: fp8 is not fp32, bf16 or fp16"}},
         {{"-l", "nan"}, {"--learning-rate: nan is not 0 to 1000"}},

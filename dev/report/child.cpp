@@ -126,7 +126,7 @@ std::string command_text(int argc, char** argv) {
     std::string text;
     for (int i = 0; i < argc; i++) {
         if (i) text += ' ';
-        text += shell_word(argv[i]);
+        text += printable(shell_word(argv[i]));
     }
     return text;
 }

@@ -106,7 +106,8 @@ static ReportPart run_part(const Options& options, const std::string& folder, co
     if (program != "peak" && file_exists(peaks)) argv.insert(argv.end(), {"--peaks", peaks});
     argv.insert(argv.end(), {"--seconds", format_string("%.1f", limit)});
     ReportPart part = {.program = program};
-    for (const std::string& word : argv) part.command += (part.command.empty() ? "" : " ") + shell_word(word);
+    for (const std::string& word : argv)
+        part.command += (part.command.empty() ? "" : " ") + printable(shell_word(word));
     const double start = now();
     try {
         std::string doing;

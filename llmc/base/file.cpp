@@ -147,7 +147,10 @@ std::vector<std::string> matching_paths(const std::string& pattern) {
 
 std::string escaped_pattern(const std::string& path) {
     std::string pattern;
-    for (const char c : path) pattern += strchr("*?[", c) ? std::string{'[', c, ']'} : std::string(1, c);
+    for (const char c : path) {
+        if (strchr("*?[\\", c)) pattern += '\\';
+        pattern += c;
+    }
     return pattern;
 }
 

@@ -163,3 +163,8 @@ void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenize
     write_whole_file(folder + "/merges.txt", {merges});
     write_whole_file(folder + "/tokenizer_config.json", {json_text(config, 2), "\n"});
 }
+
+void remove_hugging_face_tokenizer(const std::string& folder) {
+    for (const char* name : {"/vocab.json", "/merges.txt", "/tokenizer_config.json"})
+        if (file_exists(folder + name)) remove_file(folder + name);
+}

@@ -66,3 +66,5 @@ Tokenizer read_hugging_face_tokenizer(const std::string& path);
 // Writes vocab.json, merges.txt and tokenizer_config.json, which transformers' AutoTokenizer loads, to an
 // existing folder. max_seq_len is the model's.
 void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenizer, int max_seq_len);
+// Removes these files, as far as they exist.
+void remove_hugging_face_tokenizer(const std::string& folder);

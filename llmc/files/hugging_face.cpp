@@ -169,7 +169,11 @@ static void check_head(const Model& model) {
 
 static Model open_model(const std::string& path) {
     Model model = {open_safetensors(path), "", {}};
-    if (model.file.tensors.count("transformer.wte.weight")) model.prefix = "transformer.";
+    auto& tensors = model.file.tensors;
+    if (tensors.count("transformer.wpe.weight")) model.prefix = "transformer.";
+    // safetensors' save_model() stores a shared tensor under one of its names only
+    if (const auto head = tensors.find("lm_head.weight"); head != tensors.end())
+        tensors.emplace(model.prefix + "wte.weight", head->second);
     ModelConfig& config = model.config;
     set_vocab_size(config, dimension(model, "wte.weight", 0));
     config.channels = dimension(model, "wte.weight", 1);
@@ -228,15 +232,15 @@ void read_hugging_face(const std::string& path, const WriteTensor& write) {
 
 // --- writing ---
 
-static std::string config_json(const ModelConfig& config, bool in_bf16) {
+static std::string config_json(const ModelConfig& config, bool in_bf16, int end_of_text) {
     const JsonMembers fields = {{"architectures", json::array({"GPT2LMHeadModel"})},
                                 {"model_type", "gpt2"},
                                 {"activation_function", "gelu_new"},
                                 {"attn_pdrop", 0.0},
                                 {"embd_pdrop", 0.0},
                                 {"resid_pdrop", 0.0},
-                                {"bos_token_id", config.vocab_size - 1},
-                                {"eos_token_id", config.vocab_size - 1},
+                                {"bos_token_id", end_of_text},
+                                {"eos_token_id", end_of_text},
                                 {"initializer_range", 0.02},
                                 {"layer_norm_epsilon", 1e-5},
                                 {"n_ctx", config.max_seq_len},
@@ -263,7 +267,7 @@ static std::vector<float> read_whole(const ModelConfig& config, const ReadTensor
 }
 
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
-                        bool in_bf16) {
+                        bool in_bf16, int end_of_text) {
     validate(config, dir);
     create_folders(dir);
     std::vector<SafetensorsItem> items;
@@ -280,5 +284,6 @@ void write_hugging_face(const std::string& dir, const ModelConfig& config, const
         file.write(halves.data(), halves.size() * sizeof(bf16));
     });
     file.finish();
-    write_whole_file(dir + "/config.json", {config_json(config, in_bf16)});
+    write_whole_file(dir + "/config.json",
+                     {config_json(config, in_bf16, end_of_text < 0 ? config.vocab_size - 1 : end_of_text)});
 }

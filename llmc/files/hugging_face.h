@@ -15,6 +15,7 @@ ModelConfig read_hugging_face_header(const std::string& path);
 // Checks the files as above, then passes all tensors to `write` as floats.
 void read_hugging_face(const std::string& path, const WriteTensor& write);
 
-// Writes dir/model.safetensors (fp32, or bf16 rounded to nearest) and dir/config.json. Creates dir.
+// Writes dir/model.safetensors (fp32, or bf16 rounded to nearest) and dir/config.json, which names the token
+// that ends a text (-1: the last one). Creates dir.
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
-                        bool in_bf16 = false);
+                        bool in_bf16 = false, int end_of_text = -1);

@@ -21,7 +21,7 @@ static std::optional<TokenizerInfo> tokenizer_in_run(const std::string& run, con
 }
 
 // What the files beside model.safetensors say.
-static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model) {
+static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool& has_unusable_one) {
     for (const char* name : {"vocab.json", "tokenizer.json"}) {
         const fs::path file = model.parent_path() / name;
         if (!fs::exists(file)) continue;
@@ -29,6 +29,7 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model) {
             return info_of(open_tokenizer(file.string()));
         } catch (const Error& error) {
             warn(format_string("this tokenizer cannot be used: %s", error.what()));
+            has_unusable_one = true;
         }
     }
     return std::nullopt;
@@ -45,7 +46,7 @@ static int step_of(const fs::path& file) {
 static ModelSource find_file(const std::string& name, const std::string& path) {
     ModelSource model = {.name = name, .path = path, .is_file = true, .tokenizer = {}};
     if (path.ends_with(".safetensors")) {
-        model.tokenizer = tokenizer_beside(path);
+        model.tokenizer = tokenizer_beside(path, model.has_unusable_tokenizer);
     } else if (const int step = step_of(path); step >= 0) {
         const fs::path parent = fs::path(path).parent_path();
         const std::string folder = parent.empty() ? "." : parent.string();
@@ -120,7 +121,7 @@ std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSour
     } else if (recorded) {
         tokenizer = open_recorded_tokenizer(*recorded);
         choice = TokenizerChoice::recorded;
-    } else {
+    } else if (!model.has_unusable_tokenizer) {
         tokenizer = find_tokenizer(vocab_size == 257 ? "bytes" : "", {model.path, data});
     }
     match_tokenizer(tokenizer, choice, vocab_size, model.name);

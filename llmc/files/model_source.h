@@ -12,6 +12,7 @@ struct ModelSource {
     std::string path;                        // of the model's file, or the descriptor
     bool is_file = false;                    // false: a new model
     std::optional<TokenizerInfo> tokenizer;  // that made its training data, if a file beside it says
+    bool has_unusable_tokenizer = false;     // a file beside it holds one that this program cannot read
 };
 
 // Finds the model's file. Of a run's folder, this is the newest checkpoint whose checksums are right; broken
@@ -31,8 +32,9 @@ void check_data_fits(const TokenizerInfo& data, const std::string& data_name, co
 
 // The tokenizer for a model: --tokenizer's (`asked`, may be empty), else the recorded one, else bytes
 // for a vocabulary of 257, else gpt2_tokenizer.bin in one of the usual places or beside `data`. None if there
-// is no such file or it does not fit. Its vocabulary may be smaller than the model's. Throws Error if the
-// tokenizer that was asked for is not the recorded one, or if its vocabulary is larger than the model's.
+// is no such file, if it does not fit, or if the model has an unusable one. Its vocabulary may be smaller
+// than the model's. Throws Error if the tokenizer that was asked for is not the recorded one, or if its
+// vocabulary is larger than the model's.
 std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSource& model, int vocab_size,
                                        const std::optional<TokenizerInfo>& recorded,
                                        const std::string& data = "");

@@ -10,10 +10,18 @@
 
 #include "llmc/base/error.h"
 
+// CLI11 reads 010 as octal, as 8.
+inline const char* const LEADING_ZERO = " is not a decimal number: leave out the leading 0";
+inline bool has_leading_zero(const std::string& text) {
+    const size_t sign = text.find_first_of("+-") == 0;
+    return text.size() > sign + 1 && text[sign] == '0' && isdigit(static_cast<unsigned char>(text[sign + 1]));
+}
+
 // The number in the text must be at least `least` and at most `most`; NaN is refused.
 inline CLI::Validator number_check(double least, double most, const std::string& description) {
     return CLI::Validator(
         [=](std::string& text) {
+            if (has_leading_zero(text)) return text + LEADING_ZERO;
             double value = 0;
             const bool good = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
             return good ? std::string() : text + " is not " + description;
@@ -25,13 +33,6 @@ inline CLI::Validator between(double least, double most) {
     return number_check(least, most, format_string("%.10g to %.10g", least, most));
 }
 
-// CLI11 reads 010 as octal, as 8.
-inline bool has_leading_zero(const std::string& text) {
-    const size_t digits = text.find_first_not_of("+-");
-    return digits + 1 < text.size() && text[digits] == '0' &&
-           isdigit(static_cast<unsigned char>(text[digits + 1]));
-}
-
 // A count, which is stored in an int.
 inline CLI::Validator at_least(int least) {
     const int most = 1 << 30;
@@ -39,7 +40,6 @@ inline CLI::Validator at_least(int least) {
     const CLI::Validator check = number_check(least, most, range);
     return CLI::Validator(
         [=](std::string& text) {
-            if (has_leading_zero(text)) return text + " is not a decimal number: leave out the leading 0";
             double value = 0;
             const bool large = CLI::detail::lexical_cast(text, value) && value > most;
             return large ? text + format_string(" is not at most %d", most) : check(text);
@@ -51,7 +51,7 @@ inline CLI::Validator at_least(int least) {
 inline CLI::Validator unsigned_number() {
     return CLI::Validator(
         [](std::string& text) {
-            if (has_leading_zero(text)) return text + " is not a decimal number: leave out the leading 0";
+            if (has_leading_zero(text)) return text + LEADING_ZERO;
             double value = 0;
             errno = 0;
             strtoull(text.c_str(), nullptr, 0);

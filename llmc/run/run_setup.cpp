@@ -94,9 +94,8 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
             static_cast<unsigned long long>(start.state.seed));
     if (start.step > max_steps && o.max_steps < 0)
         fail(
-            "the run in %s has already done %d steps, and an epoch has %d with this -b, -t and -d: say with "
-            "-x "
-            "at which step the run ends",
+            "the run in %s has already done %d steps, and an epoch has %d steps with this -b, -t and -d: say "
+            "with -x at which step the run ends",
             o.output.c_str(), start.step, max_steps);
     if (start.step > max_steps)
         fail("-x %d: the run in %s has already done %d steps", max_steps, o.output.c_str(), start.step);

@@ -78,8 +78,11 @@ struct Run {
     bool due(int step, int every) const {
         return every && (step == inputs.length.max_steps || (step > 0 && step % every == 0));
     }
+    // A checkpoint does not know of validations at its own step, which come after it: with --keep-best, a
+    // resumed run repeats them, also that of what was the last step.
     bool validates(int step) const {
-        return inputs.val && options.val_every && (step == 0 || due(step, options.val_every));
+        const bool is_first = step == 0 || (options.keep_best && step == inputs.start.step);
+        return inputs.val && options.val_every && (is_first || due(step, options.val_every));
     }
     bool runs_hellaswag(int step) const { return !inputs.examples.empty() && due(step, options.val_every); }
     bool samples(int step) const { return due(step, options.sample_every); }
@@ -334,11 +337,12 @@ template <class Real>
 void Run<Real>::keep_if_best(int step, float loss) {
     if (!options.keep_best || step == 0 || !std::isfinite(loss)) return;
     if (best >= 0 && loss >= best_loss) return;
-    const int replaced = best_is_extra ? best : -1;
+    const bool again = best_is_extra && best == step;  // a resumed run validates its checkpoint again
+    const int replaced = best_is_extra && !again ? best : -1;
     best = step;
     best_loss = loss;
-    best_is_extra = saved != step;
-    if (best_is_extra) write(step, position());
+    best_is_extra = again || saved != step;
+    if (saved != step) write(step, position());
     printf("step %d has the lowest validation loss so far, %f; its checkpoint is kept\n", step, loss);
     const int major = options.major_checkpoint_every;
     const bool stays = replaced == healthy || (major && replaced % major == 0);

@@ -382,7 +382,8 @@ std::string with_absolute_paths(const std::string& effective) {
         if (at != std::string::npos && line.size() > at + 3 && line[at + 1] == line.back()) {  // quoted
             const std::string option = line.substr(0, at), value = line.substr(at + 2, line.size() - at - 3);
             const std::string path = absolute_path(option, value);
-            const char quote = path.find('"') == std::string::npos ? '"' : '\'';
+            // newer versions of CLI11 read a backslash in "..." as the start of an escape
+            const char quote = path.find_first_of("\"\\") == std::string::npos ? '"' : '\'';
             if (is_path(option, value)) line = option + "=" + quote + path + quote;
         }
         text += line + "\n";
@@ -403,7 +404,16 @@ static int line_of(const std::string& text, const std::string& option) {
     return 0;
 }
 
-// CLI11 2.1 takes a # in a quoted value for the start of a comment.
+static bool is_descriptor(const std::string& model) {
+    try {
+        parse_descriptor(model);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+// CLI11 2.1 takes a # in a quoted value for the start of a comment. Values have no escapes.
 static std::string without_comments(const std::string& toml) {
     std::string text;
     char quote = 0;
@@ -449,7 +459,7 @@ struct OptionsFile : CLI::ConfigTOML {
     std::string find(const std::string& option, const std::string& value) const {
         const std::filesystem::path folder = std::filesystem::path(path).parent_path();
         const std::string beside = (folder / value).string();
-        if (option == "model") return names_model_file(beside) ? beside : value;
+        if (option == "model") return !is_descriptor(value) && names_model_file(beside) ? beside : value;
         if (file_exists(beside)) return beside;
         const std::string pattern =
             (std::filesystem::path(escaped_pattern(folder.string())) / value).string();
