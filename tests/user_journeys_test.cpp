@@ -429,15 +429,20 @@ TEST_F(Journey, AnExtraCheckpointSurvivesItsResume) {
     const std::string run = folder / "run", text = data("text_val.bin");
     std::filesystem::copy_file(data("my_val.bin"), text);
     write_noise(data("my_val.bin"));
-    ASSERT_EQ(
-        train("my", {"-o", run, "-n", "100", "-v", "7", "-l", "0.02", "-x", "12", "--keep-best"}).status, 0);
-    ASSERT_EQ(list_checkpoints(run), (std::vector<int>{12, 7}));
-    delete_checkpoint(run, 12);
-    const ProgramResult resumed =
-        train("my", {"-o", run, "-y", "1", "-j", text, "-x", "8", "-v", "7", "-l", "0.9", "-k", "constant"});
-    ASSERT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_TRUE(contains(resumed.out, "step 7 has the lowest")) << resumed.out;
-    EXPECT_EQ(list_checkpoints(run), (std::vector<int>{8, 7})) << resumed.out;
+    const auto resume_at_7 = [&](const Words& options) {
+        std::filesystem::remove_all(run);
+        const Words first = {"-o", run, "-n", "100", "-v", "7", "-l", "0.02", "-x", "12", "--keep-best"};
+        EXPECT_EQ(train("my", first).status, 0);
+        EXPECT_EQ(list_checkpoints(run), (std::vector<int>{12, 7}));
+        delete_checkpoint(run, 12);
+        const ProgramResult resumed =
+            train("my", with({"-o", run, "-y", "1", "-j", text, "-v", "7"}, options));
+        EXPECT_EQ(resumed.status, 0) << resumed.err;
+        EXPECT_TRUE(contains(resumed.out, "step 7 has the lowest")) << resumed.out;
+        return list_checkpoints(run);
+    };
+    EXPECT_EQ(resume_at_7({"-x", "8", "-l", "0.9", "-k", "constant"}), (std::vector<int>{8, 7}));
+    EXPECT_EQ(resume_at_7({"-x", "14"}), (std::vector<int>{14}));  // better, so 7 goes: it is still extra
 }
 
 // Characters of shell patterns and of TOML in the name of the folder.
