@@ -258,15 +258,18 @@ std::vector<KernelVersion<MatmulDbias<Real>>> matmul_dbias_versions() {
 
 static const Tile TILE4 = {16, 64};
 
-// Whether version 4, for software devices, computes a GEMM whose sums have K terms. Its loop has an iteration
-// for each term. Version 3 has one for 8 terms.
+// Whether version 4, for software devices, computes a GEMM whose sums have K terms: its loop has an iteration
+// for each.
 static bool takes_version4(const LaunchPad& pad, int K) {
-    if (pad.device().type != DeviceType::software) return false;
+    return pad.device().type == DeviceType::software && uint32_t(K) <= pad.limits().max_iterations;
+}
+
+// Throws Error if the loop of version 3, which has an iteration for 8 terms of a sum, is too long.
+static void check_version3(const LaunchPad& pad, int K) {
     const uint32_t most = pad.limits().max_iterations;
     if (uint32_t(K) / 8 >= most)
         fail("a sum of %d terms is too long for %s, which ends loops after %u iterations; use --device cpu",
              K, pad.device().name.c_str(), most);
-    return uint32_t(K) <= most;
 }
 
 // Runs a GEMM, but leaves split-K partials to the next layer if the GEMM is planned for that. value: its
@@ -302,8 +305,10 @@ void matmul_forward(LaunchPad* pad, const MatmulForward<Real>& p) {
         matmul_forward_cpu(gemm);
     else if (takes_version4(*pad, p.C))
         matmul_forward4(*pad, gemm, TILE4);
-    else
+    else {
+        check_version3(*pad, p.C);
         matmul_forward3(*pad, gemm, choose_tile3(*pad, p.num_rows, p.OC));
+    }
     if (!p.pre) return;
     if (pad) pad->barrier();
     gelu_forward<Real>(pad, {.out = p.out, .inp = p.pre, .n = size_t(p.num_rows) * p.OC});
@@ -325,8 +330,10 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
         matmul_dinp_cpu(gemm);
     else if (takes_version4(*pad, p.OC))
         matmul_dinp4(*pad, gemm, TILE4);
-    else
+    else {
+        check_version3(*pad, p.OC);
         matmul_dinp3(*pad, gemm, choose_tile3(*pad, p.num_rows, p.C));
+    }
     if (!p.pre) return;
     if (pad) pad->barrier();
     gelu_backward<Real>(pad, {.dinp = p.dinp, .inp = p.pre, .dout = p.dinp, .n = size_t(p.num_rows) * p.C});
@@ -346,6 +353,7 @@ static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParam
         dweight_scratch = partial_floats(gemm, plan_gemm<Real>(pad, gemm, std::nullopt, true));
     } else if (!version4) {
         split = dweight_splits(p.num_rows, p.C, p.OC, tile);
+        check_version3(pad, split.rows);
         if (split.splits > 1) dweight_scratch = dweight3_floats(p.num_rows, p.C, p.OC);
     }
     if (p.dbias) dbias_split = dbias_splits<Real>(p.num_rows, p.OC, DBIAS_BLOCK);
