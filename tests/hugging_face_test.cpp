@@ -114,15 +114,19 @@ TEST(HuggingFace, LinearWeightsAreTransposed) {
     EXPECT_EQ(config["vocab_size"], 10);
 }
 
+static void add_prefix(Parts& parts) {
+    json renamed;
+    for (const auto& [name, item] : parts.header.items())
+        renamed[name == "__metadata__" ? name : "transformer." + name] = item;
+    parts.header = renamed;
+}
+
 TEST(HuggingFace, PrefixHeadAndMasksAreAccepted) {
     TemporaryFolder folder;
     write_hugging_face(folder.path, small, read_small);
     const std::string path = folder / "model.safetensors";
     Parts parts(path);
-    json renamed;
-    for (const auto& [name, item] : parts.header.items())
-        renamed[name == "__metadata__" ? name : "transformer." + name] = item;
-    parts.header = renamed;
+    add_prefix(parts);
     parts.add("transformer.h.0.attn.bias", {1, 1, 6, 6});
     // the head has its own copy of the token embedding
     const auto offsets = parts.header["transformer.wte.weight"]["data_offsets"];
@@ -144,12 +148,9 @@ TEST(HuggingFace, TheSharedTensorMayHaveTheHeadsName) {
     write_hugging_face(folder.path, small, read_small);
     const std::string path = folder / "model.safetensors";
     Parts parts(path);
-    json renamed;
-    for (const auto& [name, item] : parts.header.items())
-        renamed[name == "__metadata__" ? name
-                : name == "wte.weight" ? "lm_head.weight"
-                                       : "transformer." + name] = item;
-    parts.header = renamed;
+    add_prefix(parts);
+    parts.header["lm_head.weight"] = parts.header["transformer.wte.weight"];
+    parts.header.erase("transformer.wte.weight");
     parts.write(path);
     expect_small(path);
 }

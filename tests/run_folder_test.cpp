@@ -45,11 +45,11 @@ TEST(PruneCheckpoints, KeepsTheNewest) {
 TEST(PruneCheckpoints, TheExtraOneDoesNotCount) {
     TemporaryFolder folder;
     for (int step : {5, 10, 14, 15}) write_small(folder.path, step);
-    prune_checkpoints(folder.path, 14, 2, 0, {{14}, 14});
+    prune_checkpoints(folder.path, 14, 2, 0, {.best = 14, .best_is_extra = true});
     EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14, 10, 5}));
-    prune_checkpoints(folder.path, 15, 2, 0, {{14}, 14});
+    prune_checkpoints(folder.path, 15, 2, 0, {.best = 14, .best_is_extra = true});
     EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14, 10}));
-    prune_checkpoints(folder.path, 15, 2, 0, {{5}, -1});
+    prune_checkpoints(folder.path, 15, 2, 0, {.healthy = 5});
     EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14}));
 }
 

@@ -112,7 +112,7 @@ ChildResult run_child(std::vector<std::string> argv, double limit, const std::st
     return result;
 }
 
-std::string shell_word(const std::string& word) {
+static std::string shell_word(const std::string& word) {
     const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
         return isalnum(c) || c >= 0x80 || strchr("_-./=:,+@%", c);
     });
@@ -122,11 +122,11 @@ std::string shell_word(const std::string& word) {
     return quoted + "'";
 }
 
-std::string command_text(int argc, char** argv) {
+std::string command_text(const std::vector<std::string>& words) {
     std::string text;
-    for (int i = 0; i < argc; i++) {
-        if (i) text += ' ';
-        text += printable(shell_word(argv[i]));
+    for (const std::string& word : words) {
+        if (!text.empty()) text += ' ';
+        text += printable(shell_word(word));
     }
     return text;
 }

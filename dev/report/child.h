@@ -17,6 +17,5 @@ struct ChildResult {
 ChildResult run_child(std::vector<std::string> argv, double limit, const std::string& input = "",
                       const std::function<void(const std::string&)>& on_line = nullptr);
 
-// An argument, and a command line, quoted for the shell where necessary.
-std::string shell_word(const std::string& word);
-std::string command_text(int argc, char** argv);
+// A command line, quoted for the shell where necessary, and printable.
+std::string command_text(const std::vector<std::string>& words);

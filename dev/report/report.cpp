@@ -105,9 +105,7 @@ static ReportPart run_part(const Options& options, const std::string& folder, co
     const std::string peaks = options.out + "/peak.json";
     if (program != "peak" && file_exists(peaks)) argv.insert(argv.end(), {"--peaks", peaks});
     argv.insert(argv.end(), {"--seconds", format_string("%.1f", limit)});
-    ReportPart part = {.program = program};
-    for (const std::string& word : argv)
-        part.command += (part.command.empty() ? "" : " ") + printable(shell_word(word));
+    ReportPart part = {.program = program, .command = command_text(argv)};
     const double start = now();
     try {
         std::string doing;
@@ -232,6 +230,6 @@ int main(int argc, char** argv) {
         else if (!options.page.empty())
             render_page(options);
         else
-            run_report(options, command_text(argc, argv));
+            run_report(options, command_text({argv, argv + argc}));
     });
 }

@@ -149,7 +149,7 @@ int run_report_program(const ReportProgram& program, int argc, char** argv) {
         program.measure(run);
         const std::string text = report_part_text({.program = program.name,
                                                    .what = program.what,
-                                                   .command = command_text(argc, argv),
+                                                   .command = command_text({argv, argv + argc}),
                                                    .seconds = now() - start,
                                                    .device = describe_machine(run.pad.get()),
                                                    .tables = run.tables,

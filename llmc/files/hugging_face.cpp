@@ -172,8 +172,11 @@ static Model open_model(const std::string& path) {
     auto& tensors = model.file.tensors;
     if (tensors.count("transformer.wpe.weight")) model.prefix = "transformer.";
     // safetensors' save_model() stores a shared tensor under one of its names only
-    if (const auto head = tensors.find("lm_head.weight"); head != tensors.end())
-        tensors.emplace(model.prefix + "wte.weight", head->second);
+    if (const std::string embedding = model.prefix + "wte.weight"; !tensors.count(embedding))
+        if (auto head = tensors.extract("lm_head.weight")) {
+            head.key() = embedding;
+            tensors.insert(std::move(head));
+        }
     ModelConfig& config = model.config;
     set_vocab_size(config, dimension(model, "wte.weight", 0));
     config.channels = dimension(model, "wte.weight", 1);

@@ -120,9 +120,9 @@ static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int bloc
     const uint32_t rows = grid.block / pad.limits().subgroup_size * grid.rows;
     const uint64_t blocks = ceil_div(OC, rows);
     const bool many = normalizes_many(p.num_texts, !p.inp);
+    const uint64_t most = many ? most_workgroups(pad, grid) : blocks;
     // 65,535: the launchpad may fold larger grids, whose y is taken by the texts
-    const uint64_t most = std::min<uint64_t>(many ? most_workgroups(pad, grid) : blocks, 65535);
-    const uint64_t groups = std::min(blocks, most);
+    const uint64_t groups = std::min({blocks, most, uint64_t(65535)});
     pad.dispatch<Real>("decode_linear1", {groups, uint32_t(ceil_div(B, grid.texts))},
                        {grid.block, grid.width, grid.packs, grid.rows, grid.texts, uint32_t(p.epilogue),
                         uint32_t(!p.inp), uint32_t(p.C), groups < blocks},

@@ -194,9 +194,7 @@ std::vector<KernelVersion<FusedClassifier<Real>>> fused_classifier_versions() {
 template <class Real>
 void fused_classifier(LaunchPad* pad, const FusedClassifier<Real>& p) {
     if (!pad) return fused_classifier_cpu(p);
-    const uint32_t iterations = 3 * ceil_div(uint32_t(p.Vp), 8u);  // of version 1
-    if (pad->device().type == DeviceType::software && iterations <= pad->limits().max_iterations)
-        return fused_classifier1(*pad, p, 8);
+    if (takes_software_version(*pad, 3 * ceil_div(p.Vp, 8))) return fused_classifier1(*pad, p, 8);
     fused_classifier3(*pad, p, int(std::min(512u, pad->limits().max_block)));
 }
 

@@ -270,8 +270,7 @@ void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p) {
     if (!pad) return encoder_backward_cpu(p);
     // version 2 needs barriers, which are slow on software devices
     const uint64_t longest_bucket = uint64_t(p.B) * uint64_t(p.T);
-    if (pad->device().type == DeviceType::software && longest_bucket <= pad->limits().max_iterations)
-        return encoder_backward1(*pad, p, 128);
+    if (takes_software_version(*pad, longest_bucket)) return encoder_backward1(*pad, p, 128);
     encoder_backward2(*pad, p, 256);
 }
 

@@ -367,8 +367,8 @@ static void launch_backward(LaunchPad& pad, const LayerNormBackward<Real>& p) {
         reduce_split_k(pad, dout, p.num_rows, p.C);
         pad.barrier();
     }
-    if (pad.device().type == DeviceType::software && uint32_t(p.num_rows) <= pad.limits().max_iterations)
-        return layernorm_backward1(pad, p, 64);  // a barrier costs more than reading the rows twice
+    if (takes_software_version(pad, p.num_rows))  // a barrier costs more than reading the rows twice
+        return layernorm_backward1(pad, p, 64);
     layernorm_backward3(pad, p, backward3_block<Real>(p.C));
 }
 

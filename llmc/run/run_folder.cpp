@@ -95,8 +95,9 @@ void prune_checkpoints(const std::string& folder, int newest, int keep, int majo
     try {
         int kept = 0;
         for (int step : list_checkpoints(folder)) {  // newest first
-            if (step > newest || step == spared.extra || kept++ < keep) continue;
-            if (std::find(spared.steps.begin(), spared.steps.end(), step) != spared.steps.end()) continue;
+            const bool is_extra = spared.best_is_extra && step == spared.best;
+            if (step > newest || is_extra || kept++ < keep) continue;
+            if (step == spared.healthy || step == spared.best) continue;
             if (major == 0 || step % major != 0) delete_checkpoint(folder, step);
         }
         for (int step : list_checkpoints_without_done(folder))

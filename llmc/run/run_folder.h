@@ -31,10 +31,10 @@ std::string move_earlier_run(const std::string& folder);
 // Removes temporary files, and the files of checkpoints that a stopped program was writing or deleting.
 void remove_leftovers(const std::string& folder);
 
-// Checkpoints that stay, whatever their age.
+// Steps of checkpoints that stay, whatever their age; -1: none.
 struct SparedCheckpoints {
-    std::vector<int> steps;
-    int extra = -1;  // the one that --keep-best alone has written, which does not count among the newest
+    int healthy = -1, best = -1;
+    bool best_is_extra = false;  // --keep-best alone has written it: it does not count among the newest
 };
 
 // Deletes the checkpoints up to step `newest`, except the last `keep` (0: all), those whose step is a

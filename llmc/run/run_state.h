@@ -50,9 +50,7 @@ struct RunState {
     double best_loss = 0;
     bool best_is_extra = false;      // --keep-best alone has written the best checkpoint
     std::optional<uint64_t> tokens;  // trained on so far; none in checkpoints of earlier versions
-    SparedCheckpoints spared() const {
-        return {{healthy_checkpoint, best_checkpoint}, best_is_extra ? best_checkpoint : -1};
-    }
+    SparedCheckpoints spared() const { return {healthy_checkpoint, best_checkpoint, best_is_extra}; }
 };
 
 std::string run_state_to_json(const RunState& state);

@@ -111,7 +111,7 @@ struct Run {
     void prune(int newest) const {
         if (job.rank > 0) return;
         prune_checkpoints(options.output, newest, options.keep_checkpoints, options.major_checkpoint_every,
-                          {{healthy, best}, best_is_extra ? best : -1});
+                          {healthy, best, best_is_extra});
     }
     void stop_if_diverged() const;
     std::string where_to_resume() const;

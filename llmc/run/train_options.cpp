@@ -366,12 +366,12 @@ static bool is_path(const std::string& option, const std::string& value) {
 
 static bool is_pattern(const std::string& option) { return option == "train-data" || option == "val-data"; }
 
-// The name of the current folder is no pattern, whatever characters it has.
-static std::string absolute_path(const std::string& option, const std::string& value) {
-    const std::string here = std::filesystem::current_path().string();
-    const std::filesystem::path folder =
-        is_pattern(option) && !file_exists(value) ? escaped_pattern(here) : here;
-    return (folder / value).lexically_normal().string();
+// The option's path in a folder, whose name is no pattern, whatever characters it has.
+static std::filesystem::path path_in(const std::filesystem::path& folder, const std::string& option,
+                                     const std::string& value) {
+    const std::filesystem::path path = folder / value;
+    if (!is_pattern(option) || file_exists(path.string())) return path;
+    return std::filesystem::path(escaped_pattern(folder.string())) / value;
 }
 
 std::string with_absolute_paths(const std::string& effective) {
@@ -381,7 +381,8 @@ std::string with_absolute_paths(const std::string& effective) {
         const size_t at = line.find('=');
         if (at != std::string::npos && line.size() > at + 3 && line[at + 1] == line.back()) {  // quoted
             const std::string option = line.substr(0, at), value = line.substr(at + 2, line.size() - at - 3);
-            const std::string path = absolute_path(option, value);
+            const std::string path =
+                path_in(std::filesystem::current_path(), option, value).lexically_normal().string();
             // newer versions of CLI11 read a backslash in "..." as the start of an escape
             const char quote = path.find_first_of("\"\\") == std::string::npos ? '"' : '\'';
             if (is_path(option, value)) line = option + "=" + quote + path + quote;
@@ -458,12 +459,10 @@ struct OptionsFile : CLI::ConfigTOML {
    private:
     std::string find(const std::string& option, const std::string& value) const {
         const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-        const std::string beside = (folder / value).string();
+        const std::string beside = path_in(folder, option, value).string();
         if (option == "model") return !is_descriptor(value) && names_model_file(beside) ? beside : value;
-        if (file_exists(beside)) return beside;
-        const std::string pattern =
-            (std::filesystem::path(escaped_pattern(folder.string())) / value).string();
-        return is_pattern(option) && !matching_paths(pattern).empty() ? pattern : value;
+        const bool is_there = is_pattern(option) ? !matching_paths(beside).empty() : file_exists(beside);
+        return is_there ? beside : value;
     }
 };
 
