@@ -16,7 +16,8 @@
 #include "llmc/files/checkpoint.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/debug_state.h"
-#include "llmc/model/gpt2_update.h"
+#include "llmc/model/gpt2.h"
+#include "llmc/model/optimizer.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
@@ -82,7 +83,7 @@ static float forward_backward(GPT2<Real>& g, const DebugState& s, std::vector<fl
     });
     gpt2_backward(g, s.B, s.T, Gradients::overwrite);
     float loss;
-    g.memory.download(&loss, g.stats, 1);
+    g.memory.download(&loss, &g.stats->loss, 1);
     return loss;
 }
 
@@ -102,14 +103,13 @@ static void check_gradients(GPT2<Real>& g, const DebugState& s, double limit, Ve
 // Runs AdamW steps with the settings of llm.c's test: lr 1e-4, betas 0.9 and 0.999, eps 1e-8, weight decay
 // 0.01 on all parameters, no clipping.
 template <class Real>
-static void check_training(GPT2<Real>& g, const DebugState& s, const std::vector<double>& losses,
-                           double limit, Verdict& verdict) {
+static void check_training(GPT2<Real>& g, Optimizer<Real>& optimizer, const DebugState& s,
+                           const std::vector<double>& losses, double limit, Verdict& verdict) {
     for (size_t step = 0; step < losses.size(); step++) {
         verdict.loss(format_string("step %zu", step), forward_backward(g, s, nullptr), losses[step], limit);
-        const AdamWStep numbers = adamw_step(1e-4f, 0.9f, 0.999f, 1e-8f, int(step) + 1);
-        g.memory.upload(g.adamw, &numbers, 1);
         gpt2_gradient_norm(g, 0.0f);
-        gpt2_update(g, 0.01f, true);
+        optimizer.begin_step(int(step), 1e-4f);
+        optimizer.update(g.pad, g.tensors());
     }
 }
 
@@ -124,9 +124,16 @@ static bool check_model(const TestOptions& o) {
     const std::vector<double> losses = o.losses.empty() ? std::vector<double>() : read_losses(o.losses);
     const auto pad = open_device(o.device);
     printf("model: %s in %s\n", o.model.c_str(), real_name<Real>());
-    GPT2<Real> g(config, pad.get(), true);
-    read_model(o.model, parameter_writer(g));
+    GPT2<Real> g(config, pad.get());
     gpt2_allocate(g, s.B, s.T, true);
+    Optimizer<Real> optimizer(config, g.memory,
+                              {.master_weights = true,
+                               .beta1 = 0.9f,
+                               .beta2 = 0.999f,
+                               .epsilon = 1e-8f,
+                               .weight_decay = 0.01f,
+                               .decay_all = true});
+    read_model(o.model, parameter_writer(g, &optimizer));
     const ErrorLimits limits = error_limits<Real>(pad != nullptr, config.num_layers);
     Verdict verdict;
     std::vector<float> logits(s.logits.size());
@@ -134,7 +141,7 @@ static bool check_model(const TestOptions& o) {
     verdict.tensor("logits", logits.data(), s.logits.data(), logits.size(), limits.logits);
     verdict.loss("loss", loss, s.loss, limits.loss);
     check_gradients(g, s, limits.gradients, verdict);
-    check_training(g, s, losses, limits.loss, verdict);
+    check_training(g, optimizer, s, losses, limits.loss, verdict);
     return verdict.passed;
 }
 

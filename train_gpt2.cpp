@@ -71,32 +71,35 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
     return peak;
 }
 
-// Allocates the model's memory and loads its parameters.
+static OptimizerOptions optimizer_options(const Options& o) {
+    return {.master_weights = o.master_weights,
+            .beta1 = o.beta1,
+            .beta2 = o.beta2,
+            .epsilon = o.epsilon,
+            .weight_decay = o.weight_decay};
+}
+
+// Loads parameters and moments.
 template <class Real>
-static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g) {
+static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer) {
     const Start& start = inputs.start;
-    g.cpu_layers = o.cpu_layers;
-    g.dropout = o.dropout;
-    gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Phase phase("loading the parameters");
     if (start.resumed)
-        load_checkpoint(g, o.output, start.step, start.state.precision);
+        load_checkpoint(g, optimizer, o.output, start.step, start.state.precision);
     else
-        load_parameters(g, inputs.model_path, o.seed);
+        load_parameters(g, inputs.model_path, o.seed, &optimizer);
     phase.done();
 }
 
 // Runs the steps. Returns the exit status, which is nonzero if a signal stopped the run.
 template <class Real>
-static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, Communicator& job) {
+static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, double peak,
+               Communicator& job) {
     StepRunner<Real> runner = {.g = g,
+                               .optimizer = optimizer,
                                .B = o.batch,
                                .T = o.sequence,
                                .micro_steps = inputs.length.micro_steps,
-                               .weight_decay = o.weight_decay,
-                               .beta1 = o.beta1,
-                               .beta2 = o.beta2,
-                               .epsilon = o.epsilon,
                                .gradient_clip = o.gradient_clip,
                                .dropout_seed = o.seed,
                                .process = job.rank,
@@ -106,11 +109,17 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, 
                                    printf("the loss is now scaled by %.0f\n", scale);
                                }};
     std::optional<GradientExchange<Real>> exchange;
-    if (job.size > 1) runner.exchange = &exchange.emplace(g, job);
+    if (job.size > 1) runner.exchange = &exchange.emplace(g, optimizer.ownership, job);
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
-    Run<Real> run = {.options = o, .inputs = inputs, .g = g, .runner = runner, .job = job, .peak_rate = peak};
-    if (job.rank == 0) begin_output(o, inputs, g.share, run.log);
+    Run<Real> run = {.options = o,
+                     .inputs = inputs,
+                     .g = g,
+                     .optimizer = optimizer,
+                     .runner = runner,
+                     .job = job,
+                     .peak_rate = peak};
+    if (job.rank == 0) begin_output(o, inputs, optimizer.share, run.log);
     if (job.rank == 0 && !o.output.empty()) run.tokenizer = recorded_tokenizer(o, inputs);
     catch_stop_signals();
     run.loop();
@@ -130,13 +139,17 @@ static int train(const Options& o, Communicator& job) {
     RunFolder folder;
     RunInputs inputs = open_inputs(o, folder, job);
     check_agreement(o, inputs, job);
-    const OptimizerShare share = share_of_process(o, job);
+    const OptimizerShare share = share_of_process(job);
     const auto pad = open_training_device(o, job);
     const double peak = plan<Real>(o, inputs, pad.get(), share);
-    GPT2<Real> g(inputs.config, pad.get(), o.master_weights, false, share);
-    load(o, inputs, g);
-    if (!o.dry_run) return run(o, inputs, g, peak, job);
-    print_estimate(o, g, inputs, peak);
+    GPT2<Real> g(inputs.config, pad.get());
+    g.cpu_layers = o.cpu_layers;
+    g.dropout = o.dropout;
+    gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
+    Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);
+    load(o, inputs, g, optimizer);
+    if (!o.dry_run) return run(o, inputs, g, optimizer, peak, job);
+    print_estimate(o, g, optimizer, inputs, peak);
     return 0;
 }
 
@@ -147,7 +160,7 @@ static int export_model(const Options& o) {
     const ModelConfig config = read_shape(model);
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
-    GPT2<float> g(config, nullptr, false);
+    GPT2<float> g(config, nullptr);
     load_parameters(g, model.path, o.seed);
     write_hugging_face(folder, config, parameter_reader(g), o.precision == "bf16",
                        tokenizer ? tokenizer->end_of_text : -1);

@@ -9,7 +9,7 @@ int main(int argc, char** argv) try {
     if (argc != 3) fail("usage: example_continue model.bin \"the quick \"");
     const auto pad = open_device("auto", {}, stderr);  // null: the CPU
     const ModelConfig config = read_model_file_header(argv[1]);
-    GPT2<float> model(config, pad.get(), false);
+    GPT2<float> model(config, pad.get());
     read_model_file(argv[1], parameter_writer(model));
     Decoder<float> decoder(model, config.max_seq_len);
     const std::string prompt = argv[2];

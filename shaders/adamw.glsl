@@ -1,5 +1,5 @@
-// Shared by the versions of AdamW and by encoder_forward_updated: the update of a parameter
-// (llmc/layers/adamw.h), and the store of the result. 16-bit parameters are rounded stochastically, with the
+// Shared by the versions of AdamW: the update of a parameter (llmc/layers/adamw.h), and the store of the
+// result. 16-bit parameters are rounded stochastically, with the
 // same random bits as on the CPU (llmc/layers/adamw.cpp, llmc/base/real.h). Include util.glsl or packs.glsl
 // first.
 
@@ -26,12 +26,10 @@ vec4 update(AdamWStep s, float weight_decay, vec4 param, inout vec4 m, inout vec
 }
 
 // store_random() stores v to p.x[i], and store_random4() to the first four elements of p. `element` is the
-// index of the (first) element in its tensor, seed the step's. stored_random4() returns what a load would
-// then give.
+// index of the (first) element in its tensor, seed the step's.
 #ifdef REAL_FP32
 void store_random(Reals p, uint i, float v, uint seed, uint64_t element) { store(p, i, v); }
 void store_random4(Reals p, vec4 v, uint seed, uint64_t element) { store4(p, 0, v); }
-vec4 stored_random4(vec4 v, uint seed, uint64_t element) { return v; }
 #else
 uint round_randomly(float v, uint random) {
     const uint u = floatBitsToUint(v), exponent = (u >> 23) & 0xffu;
@@ -58,9 +56,5 @@ void store_random(Reals p, uint i, float v, uint seed, uint64_t element) {
 }
 void store_random4(Reals p, vec4 v, uint seed, uint64_t element) {
     Reals4(uint64_t(p)).x[0] = rounded4(v, seed, element);
-}
-vec4 stored_random4(vec4 v, uint seed, uint64_t element) {
-    const uvec2 u = rounded4(v, seed, element);
-    return vec4(unpack(u.x), unpack(u.y));
 }
 #endif

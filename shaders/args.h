@@ -242,6 +242,14 @@ struct GlobalNormFinishArgs {
     float max_norm, unscale;
 };
 
+// Of a training step; kernels write the fields one by one.
+struct StepStats {
+    float loss;            // mean over the step's tokens
+    float gradient_norm;   // before clipping
+    float gradient_scale;  // factor that clips and unscales the gradients; 0: the update is skipped
+    float unused;          // to 16 bytes
+};
+
 struct AdamWArgs {
     Reals params;           // (n)
     Floats master;          // (n), or null
@@ -260,18 +268,6 @@ struct EncoderForwardArgs {
     int num_rows, T, C;
 };
 
-struct EncoderForwardUpdatedArgs {
-    Reals outp;             // (num_rows, C)
-    Ints inp;               // (num_rows)
-    Reals wte, wpe;         // (Vp, C), (T, C)
-    Floats master, m, v;    // (Vp, C); master may be null
-    Reals grads;            // (Vp, C)
-    AdamWSteps step;        // (1)
-    Floats norm_and_scale;  // (2), or null
-    int num_rows, T, C;
-    float weight_decay;
-};
-
 struct EncoderBackwardArgs {
     Reals dwte, dwpe;  // (Vp, C), (T, C)
     Reals dout;        // (B, T, C)
@@ -286,8 +282,6 @@ struct LayernormBackwardArgs {
     Floats scratch;              // (workgroups, 2, C)
     Reals added;                 // (num_rows, C): added to dinp, and may be dinp itself; or null
     Reals dout, inp, weight;     // (num_rows, C), (num_rows, C), (C)
-    Floats partials;             // (splits, num_rows, C): split-K partial sums, read instead of dout if
-                                 // splits > 1
     Floats mean, rstd;           // (num_rows)
     int num_rows, C;
     int workgroups;              // which share the rows
@@ -329,9 +323,6 @@ struct FusedResidualLayernormForwardArgs {
     Reals residual, normed;  // (num_rows, C)
     Floats mean, rstd;       // (num_rows)
     Reals inp1, inp2;        // (num_rows, C)
-    Floats partials;         // (splits, num_rows, C): split-K partial sums, read instead of inp2 if
-                             // splits > 1
-    Reals matmul_bias;       // (C): added to the reduced partials; or null
     Reals weight, bias;      // (C)
     int num_rows, C;
 };

@@ -1,35 +1,26 @@
 // Residual and LayerNorm: one subgroup adds one row and normalizes the sum while it is in registers. Each
 // input is read once, with 16-byte accesses, and the sum is not read back. The sum is rounded to the storage
-// type before the statistics are computed: the backward pass combines them with the stored sum. If inp2 is an
-// unreduced split-K result, this kernel reduces it as it loads it.
+// type before the statistics are computed: the backward pass combines them with the stored sum.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "split_k.glsl"
+#include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { FusedResidualLayernormForwardArgs args; };
 
-layout(constant_id = 3) const uint PACKS = 8;     // of a row, per invocation of the subgroup
-layout(constant_id = 4) const uint HAS_BIAS = 0;  // 1: the split-K GEMM has a bias
-
-mat2x4 load_inp2(uint row, uint i) {
-    if (SPLITS == 1) return load_wide(real_row(args.inp2, row, args.C), i);
-    mat2x4 sum = reduce_split_k(args.partials, row, args.num_rows, args.C, i);
-    if (HAS_BIAS == 1) sum += load_wide(args.matmul_bias, i);
-    return stored_wide(sum);
-}
+layout(constant_id = 2) const uint PACKS = 8;  // of a row, per invocation of the subgroup
 
 void main() {
     const uint64_t row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;
     if (row >= uint64_t(args.num_rows)) return;
     const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
-    Reals inp1 = real_row(args.inp1, row, args.C);
+    Reals inp1 = real_row(args.inp1, row, args.C), inp2 = real_row(args.inp2, row, args.C);
     Reals residual = real_row(args.residual, row, args.C), normed = real_row(args.normed, row, args.C);
     mat2x4 x[PACKS];
     float sum = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         // Past the end of the row, load the last pack again: conditional loads would run one after another.
         const uint i = first + k * gl_SubgroupSize, at = min(i, packs - 1);
-        x[k] = stored_wide(load_wide(inp1, at) + load_inp2(uint(row), at));
+        x[k] = stored_wide(load_wide(inp1, at) + load_wide(inp2, at));
         if (i >= packs) x[k] = mat2x4(0);
         sum += wide_sum(x[k]);
     }

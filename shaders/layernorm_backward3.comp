@@ -1,26 +1,21 @@
 // LayerNorm backward in one pass, as version 2, but with 16-byte accesses for all storage types, ROWS rows
 // per iteration, and the rows of the next iteration prefetched. layernorm_backward2_weight adds up the
 // workgroups' rows of scratch; without scratch, layernorm_backward3_few computes the gradients of weight and
-// bias. If dout is an unreduced split-K result, this kernel reduces it as it loads it.
+// bias.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "split_k.glsl"
+#include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
 
-layout(constant_id = 3) const uint PACKS = 1;  // of 16 bytes, of a row, per invocation
-layout(constant_id = 4) const uint ROWS = 2;   // per iteration
+layout(constant_id = 2) const uint PACKS = 1;  // of 16 bytes, of a row, per invocation
+layout(constant_id = 3) const uint ROWS = 2;   // per iteration
 const uint FIELDS = ROWS * PACKS;
 
 shared vec2 subgroup_sums[2 * ROWS * BLOCK];
 
 uvec4 dout[FIELDS], inp[FIELDS], added[FIELDS];  // prefetched rows, as raw 16-byte packs
 float mean[ROWS], rstd[ROWS];
-
-uvec4 load_dout(uint row, uint i) {
-    if (SPLITS == 1) return load_raw(real_row(args.dout, row, args.C), i);
-    return raw_of(reduce_split_k(args.partials, row, args.num_rows, args.C, i));
-}
 
 // Prefetches ROWS rows from `row` on. Rows and packs outside of the tensor repeat the last one.
 void load_rows(uint row) {
@@ -33,7 +28,7 @@ void load_rows(uint row) {
         rstd[r] = args.rstd.x[at];
         [[unroll]] for (uint k = 0; k < PACKS; k++) {
             const uint i = min(gl_LocalInvocationID.x + k * BLOCK, packs - 1), field = r * PACKS + k;
-            dout[field] = load_dout(at, i);
+            dout[field] = load_raw(real_row(args.dout, at, args.C), i);
             inp[field] = load_raw(real_row(args.inp, at, args.C), i);
             added[field] = adds ? load_raw(real_row(args.added, at, args.C), i) : uvec4(0);
         }

@@ -1,22 +1,16 @@
 // LayerNorm backward, the gradients of weight and bias if there are few rows: one workgroup sums COLUMNS
 // columns and reads every row again. It thus runs concurrently with layernorm_backward3, and no second kernel
 // has to wait for either. `lanes` invocations share a column: each of them sums every lanes-th row, then the
-// first one adds up their sums in order. If dout is an unreduced split-K result, this kernel reduces it as it
-// loads it.
+// first one adds up their sums in order.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "split_k.glsl"
+#include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };
 
-layout(constant_id = 3) const uint COLUMNS = 32;
+const uint COLUMNS = 8;
 const uint UNROLL = 4;  // rows whose loads are in flight together
 shared vec2 lane_sums[BLOCK];
-
-float load_dout(uint row, uint column) {
-    if (SPLITS == 1) return load(real_row(args.dout, row, args.C), column);
-    return stored(reduce_split_k(args.partials, row, args.num_rows, args.C, column)[0]).x;
-}
 
 void main() {
     const uint id = gl_LocalInvocationID.x, lane = id / COLUMNS, lanes = BLOCK / COLUMNS, C = args.C;
@@ -26,7 +20,7 @@ void main() {
         vec2 terms[UNROLL];
         [[unroll]] for (uint k = 0; k < UNROLL; k++) {
             const uint row = min(first + k * lanes, args.num_rows - 1);
-            const float g = load_dout(row, from);
+            const float g = load(real_row(args.dout, row, C), from);
             terms[k] =
                 vec2(g * (load(real_row(args.inp, row, C), from) - args.mean.x[row]) * args.rstd.x[row], g);
         }

@@ -60,12 +60,10 @@ const uint RAW_FOURS = 4 / REAL_BYTES;
 uvec4 load_raw(Reals p, uint i) { return floatBitsToUint(load4(p, i)); }
 vec4 unpack_raw(uvec4 u, uint four) { return uintBitsToFloat(u); }
 void store_raw(Reals p, uint i, vec4 v[RAW_FOURS]) { store4(p, i, v[0]); }
-uvec4 raw_of(mat2x4 v) { return floatBitsToUint(v[0]); }  // a wide pack of 16 bytes
 #else
 uvec4 load_raw(Reals p, uint i) { return Reals8(uint64_t(p)).x[i]; }
 vec4 unpack_raw(uvec4 u, uint four) {
     return four == 0 ? vec4(unpack(u.x), unpack(u.y)) : vec4(unpack(u.z), unpack(u.w));
 }
 void store_raw(Reals p, uint i, vec4 v[RAW_FOURS]) { store8(p, i, mat2x4(v[0], v[1])); }
-uvec4 raw_of(mat2x4 v) { return uvec4(pack(v[0].xy), pack(v[0].zw), pack(v[1].xy), pack(v[1].zw)); }
 #endif

@@ -222,7 +222,7 @@ static AttentionForward<Real> forward_params(Shape s, Real* out, float* lse, con
 // Expects that the launch takes a version's own kernel. Versions fall back to an earlier one without a word
 // if the device refuses a kernel.
 static void expect_kernel(LaunchPad& pad, const std::string& version, const std::function<void()>& launch) {
-    const Needs needs = pad.dry_run(launch);
+    const Requirements needs = pad.dry_run(launch);
     const bool found = std::any_of(needs.kernels.begin(), needs.kernels.end(),
                                    [&](const auto& kernel) { return kernel.first.starts_with(version); });
     EXPECT_TRUE(found) << version << " does not run its own kernel";

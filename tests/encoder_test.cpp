@@ -1,8 +1,8 @@
 // Encoder: the buckets; the CPU versions against plain sums in double; the CPU and GPU versions of every
-// storage type against those in fp32; encoder_forward_updated() against encoder_forward() after
-// adamw_update().
+// storage type against those in fp32.
 #include "llmc/layers/encoder.h"
 
+#include "shaders/args.h"
 #include "tests/layer_test.h"
 
 struct Shape {
@@ -137,140 +137,6 @@ TYPED_TEST(Encoder, ForwardMatchesFloat) {
     }
 }
 
-// A token embedding with a pending update, on a device. The arrays begin `shift` elements past aligned
-// memory.
-template <class Real>
-struct PendingUpdate {
-    LaunchPad& pad;
-    const Shape& s;
-    const Case<Real>& c;
-    size_t n, shift;
-    bool with_master;
-    DeviceArray<int> inp;
-    DeviceArray<Real> wte, wpe, grads;
-    DeviceArray<float> master, m, v;
-    AdamWStep* step;
-    PendingUpdate(LaunchPad& p, const Shape& shape, const Case<Real>& values, bool with_master_,
-                  size_t shift_ = 0)
-        : pad(p),
-          s(shape),
-          c(values),
-          n(c.wte.size()),
-          shift(shift_),
-          with_master(with_master_),
-          inp(p, c.inp),
-          wte(p, random_values<Real>(n + shift, 2)),
-          wpe(p, c.wpe),
-          grads(p, random_values<Real>(n + shift, 7)),
-          master(p, random_values(n + shift, 8)),
-          m(p, random_values(n + shift, 9)),
-          v(p, squares(random_values(n + shift, 10))),
-          step(p.allocate<AdamWStep>(1, "step")) {
-        const AdamWStep now = adamw_step(0.1f, 0.9f, 0.95f, 1e-8f, 3);
-        pad.upload(step, &now, sizeof now);
-    }
-    ~PendingUpdate() { pad.free(step); }
-    static std::vector<float> squares(std::vector<float> values) {
-        for (float& x : values) x *= x;
-        return values;
-    }
-
-    EncoderForward<Real> encoder(Real* out) const {
-        return {.out = out, .inp = inp, .wte = wte + shift, .wpe = wpe, .B = s.B, .T = s.T, .C = s.C};
-    }
-    AdamWUpdate<Real> update(const float* norm_and_scale) const {
-        return {.params = wte + shift,
-                .master = with_master ? master + shift : nullptr,
-                .m = m + shift,
-                .v = v + shift,
-                .grads = grads + shift,
-                .n = n,
-                .step = step,
-                .weight_decay = 0.1f,
-                .norm_and_scale = norm_and_scale};
-    }
-    // What the model passes: params and n are not needed.
-    EncoderForwardUpdated<Real> encoder_updated(Real* out, const float* norm_and_scale) const {
-        EncoderForwardUpdated<Real> p = {.encoder = encoder(out), .wte_update = update(norm_and_scale)};
-        p.wte_update.params = nullptr;
-        p.wte_update.n = 0;
-        return p;
-    }
-    std::vector<float> encode() const {
-        DeviceArray<Real> out(pad, c.out.size());
-        encoder_forward(&pad, encoder(out));
-        return out.values();
-    }
-    std::vector<std::vector<float>> tensors() const {
-        return {wte.values(), grads.values(), master.values(), m.values(), v.values()};
-    }
-};
-
-// Encoding with the pending update is bit-identical to encoding after it, and writes nothing but the
-// encoding. changes: whether the update changes anything, that is, it is not skipped.
-template <class Real>
-static void check_updated(const PendingUpdate<Real>& pending,
-                          const KernelVersion<EncoderForwardUpdated<Real>>& version, int block_size,
-                          const float* norm_and_scale, bool changes) {
-    const auto tensors_before = pending.tensors();
-    const std::vector<float> before = pending.encode();
-    DeviceArray<Real> out(pending.pad, before.size());
-    version.launch(pending.pad, pending.encoder_updated(out, norm_and_scale), block_size);
-    const std::vector<float> updated = out.values();
-    EXPECT_TRUE(pending.tensors() == tensors_before) << "the kernel wrote more than the encoding";
-    adamw_update(&pending.pad, pending.update(norm_and_scale));
-    EXPECT_EQ(updated, pending.encode());
-    EXPECT_EQ(updated != before, changes);
-}
-
-TYPED_TEST(Encoder, ForwardUpdatedIsForwardAfterAdamW) {
-    using Real = TypeParam;
-    for (Shape s : shapes) {
-        s.V = std::min(s.V, 50);
-        SCOPED_TRACE(describe(s));
-        const Case<Real> c(s);
-        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
-            DeviceArray<float> norm(pad, std::vector<float>{4.0f, 0.25f});
-            for (bool with_master : {false, true}) {
-                if (with_master && std::is_same_v<Real, float>) continue;
-                check_updated<Real>({pad, s, c, with_master}, version, block_size, nullptr, true);
-                check_updated<Real>({pad, s, c, with_master}, version, block_size, norm, true);
-            }
-        };
-        for_each_version<Real>(encoder_forward_updated_versions<Real>(), check);
-    }
-}
-
-TYPED_TEST(Encoder, ForwardUpdatedWithASkippedUpdate) {
-    using Real = TypeParam;
-    const Shape s = {2, 9, 48, 5, 2};
-    const Case<Real> c(s);
-    const float inf = std::numeric_limits<float>::infinity();
-    auto check = [&](LaunchPad& pad, auto& version, int block_size) {
-        for (const auto& [norm, scale] : {std::pair{1.0f, 0.0f}, {NAN, 0.5f}, {inf, 0.5f}}) {
-            DeviceArray<float> values(pad, std::vector<float>{norm, scale});
-            for (bool with_master : {false, true})
-                if (!with_master || !std::is_same_v<Real, float>)
-                    check_updated<Real>({pad, s, c, with_master}, version, block_size, values, false);
-        }
-    };
-    for_each_version<Real>(encoder_forward_updated_versions<Real>(), check);
-}
-
-// Addresses that rule out 16-byte accesses, and rows of wte whose element indices exceed 2^16.
-TYPED_TEST(Encoder, ForwardUpdatedUnaligned) {
-    using Real = TypeParam;
-    const bool with_master = !std::is_same_v<Real, float>;
-    for (const Shape& s : {Shape{2, 40, 16, 5, 2}, {2, 40, 48, 3000, 0}}) {
-        const Case<Real> c(s);
-        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
-            for (size_t shift : {0, 1, 4})
-                check_updated<Real>({pad, s, c, with_master, shift}, version, block_size, nullptr, true);
-        };
-        for_each_version<Real>(encoder_forward_updated_versions<Real>(), check);
-    }
-}
-
 // Runs a version of the backward pass and compares its gradients. dout is read from `shift` elements past
 // aligned memory.
 template <class Real>
@@ -384,11 +250,5 @@ TYPED_TEST(Encoder, TrainingFunctions) {
         EXPECT_EQ(out.values(), rounded<Real>(c.out));
         expect_close("dwte", dwte.values(), c.dwte_after, tolerance<Real>(2e-6));
         expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<Real>(2e-6));
-
-        const PendingUpdate<Real> pending(*pad, s, c, false);
-        DeviceArray<Real> updated(*pad, c.out.size());
-        encoder_forward_updated(*pad, pending.encoder_updated(updated, nullptr));
-        adamw_update(pad.get(), pending.update(nullptr));
-        EXPECT_EQ(updated.values(), pending.encode());
     }
 }

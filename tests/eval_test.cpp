@@ -23,7 +23,7 @@ static std::vector<uint16_t> some_tokens(size_t count) {
 
 // The sum of the losses over sequences of T tokens, one at a time.
 static double expected_nats(const std::vector<uint16_t>& tokens, int T) {
-    GPT2<float> g(parse_descriptor(tiny), nullptr, false);
+    GPT2<float> g(parse_descriptor(tiny), nullptr);
     initialize_parameters(g.config, 42, parameter_writer(g));
     gpt2_allocate(g, 1, T, false);
     double sum = 0;

@@ -122,7 +122,7 @@ TEST(HellaSwag, PublishedJsonIsParsed) {
 static const ModelConfig config = {96, 60, 128, 2, 2, 16};
 
 static std::unique_ptr<GPT2<float>> make_model(int B, int T) {
-    auto g = std::make_unique<GPT2<float>>(config, nullptr, false);
+    auto g = std::make_unique<GPT2<float>>(config, nullptr);
     initialize_parameters(config, 1, parameter_writer(*g));
     gpt2_allocate(*g, B, T, false);
     return g;

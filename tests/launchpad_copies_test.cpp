@@ -1,4 +1,4 @@
-// Tests of copies beside other commands, in every memory mode of the test device, submitted at once and as
+// Tests of asynchronous copies, in every memory mode of the test device, submitted at once and as
 // late as possible.
 #include "tests/launchpad_test.h"
 
@@ -21,7 +21,7 @@ static CopyRange whole(const DeviceArray<float>& to, const DeviceArray<float>& f
 
 // Copies see the commands before them, and finish_copies() lets later commands see them and write the source.
 // In between, commands run that have nothing to do with them.
-TEST(CopiesBeside, Order) {
+TEST(AsyncCopies, Order) {
     for_each_order([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), x(pad, std::vector<float>{0.0f});
         DeviceArray<float> copied(pad, 1), other(pad, std::vector<float>{0.0f});
@@ -32,7 +32,7 @@ TEST(CopiesBeside, Order) {
             pad.fill(x, 0, 4);
             const auto commands = [&] {
                 add_to(pad, x, one, 1);
-                pad.copy_beside({whole(copied, x)});
+                pad.copy_async({whole(copied, x)});
                 for (int i = 0; i < 3; i++) add_to(pad, other, one, 1);
                 pad.finish_copies();
                 add_to(pad, x, one, 1, 10.0f);
@@ -57,18 +57,18 @@ TEST(CopiesBeside, Order) {
 }
 
 // Each call waits for the copies of the calls before, and finishes them.
-TEST(CopiesBeside, OneAfterTheOther) {
+TEST(AsyncCopies, OneAfterTheOther) {
     for_each_order([](LaunchPad& pad) {
         const std::vector<float> values = random_values(3001, 1);
         DeviceArray<float> x(pad, values), a(pad, values.size()), b(pad, values.size()),
             c(pad, values.size());
         DeviceArray<float> seen(pad, std::vector<float>{0.0f});
-        pad.copy_beside({whole(a, x)});
-        pad.copy_beside({whole(b, a)});
+        pad.copy_async({whole(a, x)});
+        pad.copy_async({whole(b, a)});
         add_to(pad, seen, a, 1);
-        pad.copy_beside({});  // finishes them, and copies nothing
+        pad.copy_async({});  // finishes them, and copies nothing
         add_to(pad, seen, b, 1);
-        pad.copy_beside({{c.data, b.data, 1001 * 4}, {c + 1001, x + 1001, 2000 * 4}, {nullptr, nullptr, 0}});
+        pad.copy_async({{c.data, b.data, 1001 * 4}, {c + 1001, x + 1001, 2000 * 4}, {nullptr, nullptr, 0}});
         pad.finish_copies();
         pad.finish_copies();
         add_to(pad, seen, c, 1);
@@ -78,7 +78,7 @@ TEST(CopiesBeside, OneAfterTheOther) {
 }
 
 // commit(), a ticket, download(), free() and a recording's end wait for copies.
-TEST(CopiesBeside, NothingLeavesThemBehind) {
+TEST(AsyncCopies, NothingLeavesThemBehind) {
     for_each_order([](LaunchPad& pad) {
         const size_t n = 1 << 20, bytes = n * sizeof(float);
         const std::vector<float> values = random_values(n, 2);
@@ -89,29 +89,29 @@ TEST(CopiesBeside, NothingLeavesThemBehind) {
         const auto expect_copied = [&](const float* got) {
             EXPECT_TRUE(std::equal(values.begin(), values.end(), got));
         };
-        pad.copy_beside({{host, x, bytes}});
+        pad.copy_async({{host, x, bytes}});
         pad.commit(true);
         expect_copied(host);
 
-        pad.copy_beside({{registered.data(), x, bytes}});
+        pad.copy_async({{registered.data(), x, bytes}});
         const Ticket ticket = pad.commit();
         EXPECT_EQ(pad.commit(), ticket);
         pad.wait(ticket);
         expect_copied(registered.data());
 
-        pad.copy_beside({{y, registered.data(), bytes}});
+        pad.copy_async({{y, registered.data(), bytes}});
         expect_copied(y.values().data());  // downloads
 
         float* freed = pad.allocate<float>(n, "freed");
-        pad.copy_beside({{freed, x, bytes}});
+        pad.copy_async({{freed, x, bytes}});
         pad.free(freed);
         freed = pad.allocate<float>(n, "freed");
         pad.copy(freed, x, bytes);
-        pad.copy_beside({{y, freed, bytes}});
+        pad.copy_async({{y, freed, bytes}});
         pad.free(freed);
 
         pad.begin_recording();
-        pad.copy_beside({{y, x, bytes}});
+        pad.copy_async({{y, x, bytes}});
         Recording* recording = pad.end_recording();
         pad.fill(y, 0, bytes);
         pad.replay(recording);
@@ -122,7 +122,7 @@ TEST(CopiesBeside, NothingLeavesThemBehind) {
         pad.replay(recording);
         pad.forget(recording);
         expect_copied(y.values().data());
-        pad.copy_beside({{registered.data(), y, bytes}});
+        pad.copy_async({{registered.data(), y, bytes}});
         pad.unregister_buffer(registered.data());
         expect_copied(registered.data());
         pad.free(host);
@@ -130,7 +130,7 @@ TEST(CopiesBeside, NothingLeavesThemBehind) {
 }
 
 // Replays wait for the copies of their own, whatever was copied before.
-TEST(CopiesBeside, Replays) {
+TEST(AsyncCopies, Replays) {
     for_each_order([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), x(pad, std::vector<float>{0.0f});
         DeviceArray<float> y(pad, 1), z(pad, 1), total(pad, std::vector<float>{0.0f});
@@ -138,18 +138,18 @@ TEST(CopiesBeside, Replays) {
         for (DeviceArray<float>* to : {&y, &z}) {
             pad.finish_copies();
             add_to(pad, x, one, 1);
-            pad.copy_beside({whole(*to, x)});
+            pad.copy_async({whole(*to, x)});
         }
         add_to(pad, total, y, 1);
         pad.finish_copies();
         add_to(pad, total, z, 1);
-        pad.copy_beside({whole(y, total)});
+        pad.copy_async({whole(y, total)});
         Recording* recording = pad.end_recording();
         float want = 0;
         for (int i = 0; i < 30; i++) {
             pad.replay(recording);
             want += float(2 * i + 1) + float(2 * i + 2);
-            if (i % 3 == 0) pad.copy_beside({whole(z, one)});
+            if (i % 3 == 0) pad.copy_async({whole(z, one)});
             if (i % 5 == 0) pad.commit(i % 2 == 0);
         }
         EXPECT_EQ(total.values()[0], want);
@@ -158,73 +158,35 @@ TEST(CopiesBeside, Replays) {
     });
 }
 
-// Copies leave background dispatches where they are, and these see no copies that are not finished.
-TEST(CopiesBeside, AmongBackgroundDispatches) {
-    for_each_order([](LaunchPad& pad) {
-        DeviceArray<float> one(pad, std::vector<float>{1.0f}), x(pad, std::vector<float>{5.0f});
-        DeviceArray<float> a(pad, std::vector<float>{0.0f}), b(pad, std::vector<float>{0.0f});
-        DeviceArray<float> y(pad, 1), other(pad, std::vector<float>{0.0f});
-        pad.copy_beside({whole(y, x)});
-        pad.begin_background();
-        for (DeviceArray<float>* to : {&a, &b}) add_to(pad, *to, one, 1, 2.0f);
-        pad.end_background();
-        add_to(pad, other, one, 1);
-        pad.finish_copies();
-        pad.copy_beside({whole(x, y)});
-        add_to(pad, other, y, 1);
-        pad.finish_background();
-        add_to(pad, other, a, 1);
-        pad.finish_copies();
-        add_to(pad, other, b, 1);
-        EXPECT_EQ(other.values()[0], 1.0f + 5.0f + 2.0f + 2.0f);
-        EXPECT_EQ(x.values()[0], 5.0f);
-    });
-}
-
 // Copies that are submitted late expose a command that does not wait for them.
-TEST(CopiesBeside, LateCopiesExposeAMissingWait) {
+TEST(AsyncCopies, LateCopiesExposeAMissingWait) {
     for_each_mode([](LaunchPad& pad) {
         if (pad.device().type != DeviceType::software) return;
         DeviceArray<float> x(pad, std::vector<float>{1.0f}), y(pad, std::vector<float>{0.0f});
         DeviceArray<float> total(pad, std::vector<float>{0.0f});
-        pad.copy_beside({whole(y, x)});
+        pad.copy_async({whole(y, x)});
         add_to(pad, total, y, 1);
         EXPECT_EQ(total.values()[0], 0.0f);
         EXPECT_EQ(y.values()[0], 1.0f);
     });
 }
 
-TEST(CopiesBeside, ReduceAnUnreducedResult) {
-    for_each_order([](LaunchPad& pad) {
-        DeviceArray<float> value(pad, std::vector<float>{0.0f}), copied(pad, 1);
-        DeviceArray<float> partials(pad, std::vector<float>{1, 2, 3});
-        pad.leave_unreduced({.value = value.data, .partials = partials.data, .splits = 3, .reduce = [&] {
-                                 add_to(pad, value, partials, 3);
-                             }});
-        pad.copy_beside({whole(copied, value)});
-        EXPECT_EQ(copied.values()[0], 6.0f);
-    });
-}
-
-TEST(CopiesBeside, Misuse) {
+TEST(AsyncCopies, Misuse) {
     for_each_order([](LaunchPad& pad) {
         DeviceArray<float> x(pad, std::vector<float>{1.0f}), y(pad, std::vector<float>{0.0f});
-        const auto copy = [&] { pad.copy_beside({whole(y, x)}); };
+        const auto copy = [&] { pad.copy_async({whole(y, x)}); };
         pad.begin_group();
-        expect_error("a background or a group is open", copy);
+        expect_error("a group is open", copy);
         pad.end_group();
-        pad.begin_background();
-        expect_error("a background or a group is open", copy);
-        pad.end_background();
-        expect_error("copy to", [&] { pad.copy_beside({{y.data, x.data, 4}, {y + 16, x.data, 4}}); });
+        expect_error("copy to", [&] { pad.copy_async({{y.data, x.data, 4}, {y + 16, x.data, 4}}); });
         const float on_the_stack = 0;
-        expect_error("copy from", [&] { pad.copy_beside({{y.data, &on_the_stack, 4}}); });
+        expect_error("copy from", [&] { pad.copy_async({{y.data, &on_the_stack, 4}}); });
         EXPECT_EQ(y.values()[0], 0.0f);
         pad.dry_run(copy);
         EXPECT_EQ(y.values()[0], 0.0f);
         float* freed = pad.allocate<float>(1, "freed");
         pad.begin_recording();
-        pad.copy_beside({{y.data, freed, 4}});
+        pad.copy_async({{y.data, freed, 4}});
         Recording* recording = pad.end_recording();
         pad.free(freed);
         expect_error("have been freed", [&] { pad.replay(recording); });

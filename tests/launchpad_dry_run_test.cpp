@@ -18,7 +18,7 @@ struct Progress {
 };
 using Calls = std::vector<std::pair<int, int>>;
 
-// No command runs or allocates memory. What deferred commands and reductions need is included.
+// No command runs or allocates memory. What postponed commands need is included.
 TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
     for_each_mode([](LaunchPad& like) {
         LaunchPad pad(fresh_options(like));
@@ -26,7 +26,7 @@ TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
         float* nowhere = reinterpret_cast<float*>(4096);  // not allocated
         const uint64_t allocated = pad.allocated_bytes();
         EXPECT_FALSE(pad.dry_running());
-        const Needs needs = pad.dry_run([&] {
+        const Requirements needs = pad.dry_run([&] {
             EXPECT_TRUE(pad.dry_running());
             add_to(pad, total, one, 1);
             add_to(pad, nowhere, one, 1);
@@ -35,10 +35,7 @@ TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
             copy_vec4(pad, nowhere, nowhere, 7, 32);
             pad.barrier();
             pad.end_group();
-            pad.begin_background();
             copy_vec4(pad, nowhere, nowhere, 9, 64);
-            pad.end_background();
-            pad.finish_background();
             pad.fill(total, 0x3f800000, 4);
             pad.copy(total, one, 4);
             float* scratch = pad.scratch(Scratch::gemm, 100);
@@ -49,9 +46,7 @@ TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
             pad.scratch(Scratch::gemm, 70);
             pad.scratch(Scratch::norm, 7);
             EXPECT_EQ(pad.scratch(Scratch::norm, 0), nullptr);
-            pad.defer(1, [&] { copy_vec4(pad, nowhere, nowhere, 1, 16); });
-            pad.leave_unreduced(
-                {.value = nowhere, .reduce = [&] { copy_vec4(pad, nowhere, nowhere, 1, 8); }});
+            pad.postpone(Scratch::norm, {{nowhere, 4}}, [&] { copy_vec4(pad, nowhere, nowhere, 1, 16); });
             pad.dispatch("peak_copy", {0}, {128}, PeakCopyArgs{});  // an empty grid needs no kernel
             pad.commit(true);
         });
@@ -72,9 +67,8 @@ TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
                 format_string("%s %u", key.c_str(), constants[0]));  // the key ends its name with 0
         }
         std::sort(kernels.begin(), kernels.end());
-        EXPECT_EQ(kernels,
-                  (std::vector<std::string>{"peak_copy_fp32 16", "peak_copy_fp32 32", "peak_copy_fp32 64",
-                                            "peak_copy_fp32 8", "sum_losses1_fp32 1"}));
+        EXPECT_EQ(kernels, (std::vector<std::string>{"peak_copy_fp32 16", "peak_copy_fp32 32",
+                                                     "peak_copy_fp32 64", "sum_losses1_fp32 1"}));
         EXPECT_TRUE(needs.untuned.empty());
     });
 }
@@ -90,7 +84,7 @@ TEST(DryRun, PrepareAllocatesAndCompileBuilds) {
             copy_vec4(pad, copied, values, 1000, 32);
             pad.scratch(Scratch::parameters, 5000);
         };
-        const Needs needs = pad.dry_run(commands);
+        const Requirements needs = pad.dry_run(commands);
         pad.prepare(needs);
         const uint64_t allocated = pad.allocated_bytes();
         EXPECT_EQ(pad.num_uncompiled(), 3);
@@ -170,14 +164,14 @@ TEST(DryRun, CompileOnlyRecordsAndTransfersNothing) {
     EXPECT_TRUE(pad.take_kernels().empty());
 }
 
-// Deferred work runs before a dry run. An error inside the dry run leaves nothing behind.
+// Postponed commands run before a dry run. An error inside the dry run leaves nothing behind.
 TEST(DryRun, ErrorsLeaveTheLaunchPadUsable) {
     for_each_mode([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
         const uint64_t allocated = pad.allocated_bytes();
         const int uncompiled = pad.num_uncompiled(), untuned = pad.num_untuned();
         int runs = 0;
-        pad.defer(1, [&] {
+        pad.postpone(Scratch::norm, {}, [&] {
             runs++;
             EXPECT_FALSE(pad.dry_running());
             add_to(pad, total, one, 1);
@@ -189,8 +183,6 @@ TEST(DryRun, ErrorsLeaveTheLaunchPadUsable) {
                 add_to(pad, total, one, 1, 100.0f);
                 pad.scratch(Scratch::gemm, 1 << 20);
                 pad.note_untuned("choice", [] { ADD_FAILURE(); });
-                pad.defer(1, [] { ADD_FAILURE() << "deferred in a dry run that failed"; });
-                pad.leave_unreduced({.value = total.data, .reduce = [] { ADD_FAILURE(); }});
                 fail("stop here");
             });
         });
@@ -219,7 +211,7 @@ TEST(DryRun, TuneMeasuresEachChoiceOnce) {
             add_to(pad, total, one, 1);
             pad.keep_measured(name, 64);
         };
-        const Needs needs = pad.dry_run([&] {
+        const Requirements needs = pad.dry_run([&] {
             pad.note_untuned("b", [&] { measure("b"); });
             pad.note_untuned("a", [&] { measure("a"); });
             pad.note_untuned("b", [] { ADD_FAILURE() << "noted already"; });

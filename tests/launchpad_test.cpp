@@ -341,61 +341,6 @@ TEST(Commands, ReversedGroups) {
     });
 }
 
-// Background dispatches, and groups of them, see the results of earlier commands. They are complete after
-// finish_background(), for any number of dispatch levels that they run beside, recorded or not.
-TEST(Commands, Background) {
-    for_each_mode([](LaunchPad& pad) {
-        const int n = 1000, copies = 5;
-        float* x = pad.allocate<float>(n * 4, "x");
-        float* y = pad.allocate<float>(size_t(copies) * n * 4, "y");
-        float* z = pad.allocate<float>(n * 4, "z");
-        auto copy = [&](float* to, float* from) {
-            const PeakCopyArgs args = {pad.at(to, n * 4), pad.at(from, n * 4), n};
-            pad.dispatch("peak_copy", {ceil_div(n, 64)}, {64}, args);
-        };
-        for (const int levels : {0, 2, 9})
-            for (const bool recorded : {false, true}) {
-                pad.fill(y, 0, size_t(copies) * n * 16);
-                pad.fill(x, 0x3f800000, n * 16);
-                pad.fill(z, 0, n * 16);
-                if (recorded) pad.begin_recording();
-                copy(y + 3 * n * 4, x);
-                pad.begin_background();
-                copy(y, y + 3 * n * 4);
-                pad.begin_group();
-                for (int i = 1; i < 3; i++) copy(y + i * n * 4, y + 3 * n * 4);
-                pad.end_group();
-                pad.begin_group();  // an empty one
-                pad.end_group();
-                pad.end_background();
-                for (int i = 0; i < levels; i++) copy(z, x);
-                pad.finish_background();
-                copy(y + 4 * n * 4, y + 2 * n * 4);
-                pad.begin_background();  // finished by end_recording() or download()
-                copy(z, y + 4 * n * 4);
-                pad.end_background();
-                if (recorded) {
-                    Recording* recording = pad.end_recording();
-                    pad.replay(recording);
-                    pad.forget(recording);
-                }
-                std::vector<float> got(size_t(copies) * n * 4), last(n * 4);
-                pad.download(last.data(), z, last.size() * 4);
-                pad.download(got.data(), y, got.size() * 4);
-                EXPECT_EQ(got, std::vector<float>(got.size(), 1.0f)) << levels << " levels";
-                EXPECT_EQ(last, std::vector<float>(last.size(), 1.0f)) << levels << " levels";
-            }
-        pad.begin_background();
-        expect_error("a background or a group is open", [&] { pad.begin_background(); });
-        pad.begin_group();
-        expect_error("a group is open", [&] { pad.end_background(); });
-        pad.end_group();
-        pad.end_background();
-        expect_error("no background is open", [&] { pad.end_background(); });
-        for (float* p : {x, y, z}) pad.free(p);
-    });
-}
-
 TEST(Commands, CommitAndWait) {
     for_each_mode([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f});

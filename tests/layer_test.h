@@ -166,46 +166,6 @@ inline void expect_close(const char* what, const std::vector<float>& got, const 
         << what << ": relative L2 error " << std::sqrt(error_squares / squares);
 }
 
-// The partial sums (splits, num_rows, C) of a split-K GEMM, and the result after their reduction: the sum in
-// fp32, in order, plus bias (C) if has_bias, rounded to the storage type.
-template <class Real>
-struct SplitKExample {
-    int splits;
-    bool has_bias;
-    std::vector<float> partials, bias, value;
-    SplitKExample(int num_splits, int num_rows, int C, bool with_bias)
-        : splits(num_splits),
-          has_bias(with_bias),
-          partials(random_values<float>(size_t(splits) * num_rows * C, 11)),
-          bias(random_values<Real>(C, 12)),
-          value(size_t(num_rows) * C) {
-        for (size_t i = 0; i < value.size(); i++) {
-            for (int split = 0; split < splits; split++) value[i] += partials[split * value.size() + i];
-            if (has_bias) value[i] += bias[i % C];
-        }
-        value = rounded<Real>(value);
-    }
-};
-
-// Such a result on the device. The reader of `value` must take the unreduced result: value starts as NaN, and
-// a reduction by the launchpad fails the test. With one split, value holds the result.
-template <class Real>
-struct UnreducedArray {
-    DeviceArray<Real> value, bias;
-    DeviceArray<float> partials;
-    UnreducedArray(LaunchPad& pad, const SplitKExample<Real>& example)
-        : value(pad, example.splits == 1 ? example.value : nans(example.value.size())),
-          bias(pad, example.bias),
-          partials(pad, example.partials) {
-        if (example.splits == 1) return;
-        pad.leave_unreduced({.value = value.data,
-                             .partials = partials.data,
-                             .bias = example.has_bias ? bias.data : nullptr,
-                             .splits = example.splits,
-                             .reduce = [] { ADD_FAILURE() << "the reader did not take the partial sums"; }});
-    }
-};
-
 // Calls check(pad, version, config) for each version and each of its configs in each memory mode. Block sizes
 // that the device does not support are skipped. The 16-bit types run in the first memory mode only, since
 // kernels do not depend on it.

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "llmc/gemm/packed_weight.h"
-#include "llmc/gemm/split_k.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/residual.h"
@@ -214,36 +213,6 @@ TEST(MatmulFp32, SumsOfManyTerms) {
 
 TYPED_TEST(Matmul, BackwardGpuMatchesDouble) {
     for_each_shape<TypeParam>(check_training_functions<TypeParam>);
-}
-
-// Deferred parameter gradients equal those computed at once, whoever runs them: the next group, or commit().
-TYPED_TEST(Matmul, DeferredParameterGradientsAreTheSame) {
-    using Real = TypeParam;
-    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
-    LaunchPad& pad = *test_pads()[0];
-    const MatmulCase<Real> c({65, 68, 132});
-    DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), dout(pad, c.dout), dinp(pad, c.dinp.size());
-    for (const bool in_group : {true, false}) {
-        DeviceArray<Real> dweight(pad, c.dweight.size()), dbias(pad, c.dbias_before);
-        matmul_backward<Real>(&pad, {.dinp = dinp,
-                                     .dweight = dweight,
-                                     .dbias = dbias,
-                                     .dout = dout,
-                                     .inp = inp,
-                                     .weight = weight,
-                                     .num_rows = c.num_rows,
-                                     .C = c.C,
-                                     .OC = c.OC,
-                                     .accumulate = false,
-                                     .defer_parameters = true});
-        if (in_group) {
-            const ConcurrentGroup group(&pad);
-            pad.run_deferred();
-        }
-        expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
-        expect_close("dweight", dweight.values(), c.dweight, tolerance<Real>());
-        expect_close("dbias", dbias.values(), c.dbias, tolerance<Real>());
-    }
 }
 
 // GEMMs fused with GELU and its derivative, against the separate layers.
@@ -484,76 +453,6 @@ TYPED_TEST(Matmul, NothingIsPackedWhereItDoesNotPay) {
         EXPECT_EQ(
             matmul_pack_forward<Real>(pad.get(), 72, {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
             none);
-}
-
-// A split-K result that matmul_forward() or matmul_backward_input() left unreduced. Taken by its reader and
-// reduced by reduce_split_k(), or reduced because somebody else accesses it, it is close to `want`, and
-// bit-identical to the sum of the partials in order plus bias (empty: none).
-template <class Real>
-static void check_unreduced(LaunchPad& pad, const std::function<void()>& launch,
-                            const DeviceArray<Real>& value, const std::vector<float>& bias,
-                            const std::vector<float>& want, int columns) {
-    launch();
-    const SplitKResult<Real> result = take_unreduced<Real>(pad, value.data);
-    ASSERT_GT(result.splits, 1) << "K is long enough to be split";
-    EXPECT_EQ(result.bias != nullptr, !bias.empty());
-    std::vector<float> partials(want.size() * result.splits), sums(want.size());
-    pad.download(partials.data(), result.partials, partials.size() * sizeof(float));
-    for (size_t i = 0; i < sums.size(); i++) {
-        for (int split = 0; split < result.splits; split++) sums[i] += partials[split * sums.size() + i];
-        if (!bias.empty()) sums[i] += bias[i % columns];
-    }
-    reduce_split_k(pad, result, int(want.size()) / columns, columns);
-    EXPECT_EQ(value.values(), rounded<Real>(sums));
-    expect_close("reduced", value.values(), want, tolerance<Real>());
-
-    const std::vector<Real> nan = from_floats<Real>(nans(want.size()));
-    pad.upload(value.data, nan.data(), nan.size() * sizeof(Real));
-    launch();
-    DeviceArray<Real> copy(pad, want.size());
-    DeviceArray<Real> zero(pad, std::vector<float>(want.size(), 0.0f));
-    residual_forward<Real>(&pad, {.out = copy, .inp1 = value, .inp2 = zero, .n = want.size()});
-    EXPECT_EQ(copy.values(), rounded<Real>(sums)) << "another layer read the result";
-}
-
-TYPED_TEST(Matmul, MatrixResultsAreLeftUnreduced) {
-    using Real = TypeParam;
-    if (shapes_for_tensor_cores<Real>().empty())
-        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
-    const int num_rows = 65, K = 1024, C = 72;
-    LaunchPad& pad = *test_pads()[0];
-    const MatmulCase<Real> to({num_rows, K, C}), from({num_rows, C, K});  // out, and dinp, are sums over K
-    {
-        DeviceArray<Real> inp(pad, to.inp), weight(pad, to.weight), bias(pad, to.bias),
-            out(pad, to.out.size());
-        for (const bool has_bias : {true, false})
-            check_unreduced<Real>(
-                pad,
-                [&] {
-                    matmul_forward<Real>(&pad, {.out = out,
-                                                .inp = inp,
-                                                .weight = weight,
-                                                .bias = has_bias ? bias.data : nullptr,
-                                                .num_rows = num_rows,
-                                                .C = K,
-                                                .OC = C,
-                                                .next = NextLayer::layernorm});
-                },
-                out, has_bias ? to.bias : std::vector<float>(), has_bias ? to.out : to.out_without_bias(), C);
-    }
-    DeviceArray<Real> dout(pad, from.dout), weight(pad, from.weight), dinp(pad, from.dinp.size());
-    check_unreduced<Real>(
-        pad,
-        [&] {
-            matmul_backward_input<Real>(&pad, {.dinp = dinp,
-                                               .dout = dout,
-                                               .weight = weight,
-                                               .num_rows = num_rows,
-                                               .C = C,
-                                               .OC = K,
-                                               .next = NextLayer::layernorm});
-        },
-        dinp, {}, from.dinp, C);
 }
 
 // Some devices truncate when they convert whole fragments, which no tolerance of sums shows. With one term

@@ -7,7 +7,7 @@
 // A model of random weights that all matter: initialize_parameters() leaves biases 0.
 template <class Real>
 std::unique_ptr<GPT2<Real>> make_model(const ModelConfig& config, LaunchPad* pad) {
-    auto g = std::make_unique<GPT2<Real>>(config, pad, false);
+    auto g = std::make_unique<GPT2<Real>>(config, pad);
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         const bool gain = i == LN1W || i == LN2W || i == LNFW;
         std::vector<float> values =

@@ -15,8 +15,9 @@ static void expect_counted_as_allocated(LaunchPad* pad) {
         for (bool master : {false, true}) {
             const MemoryNeed need = memory_need<Real>(
                 small(), pad, {.master_weights = master, .B = 3, .T = 17, .recompute = recompute});
-            GPT2<Real> g(small(), pad, master);
+            GPT2<Real> g(small(), pad);
             gpt2_allocate(g, 3, 17, true, recompute);
+            const Optimizer<Real> optimizer(small(), g.memory, {.master_weights = master});
             EXPECT_EQ(need.bytes, g.memory.bytes);
             EXPECT_EQ(need.by_kind, g.memory.summary());
             EXPECT_GT(need.largest, need.bytes / 100);

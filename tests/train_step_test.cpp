@@ -1,9 +1,8 @@
 // A training step's gradients, on the CPU and on a device: whatever their memory held before, they are
 // bit-identical to zeroing all of it and accumulating each micro-step's; and within rounding the sum of each
-// micro-step's. The parameters, whichever way they are updated; and which of them are updated when.
+// micro-step's. Steps that are replayed are bit-identical to their parts run one by one.
 #include "llmc/model/train_step.h"
 
-#include <map>
 #include <set>
 
 #include "llmc/gemm/tensor_core.h"
@@ -15,12 +14,10 @@ static const ModelConfig wide_vocabulary = {19, 601, 640, 3, 3, 24};  // wte has
 static const int B = 3, T = 17, num_rows = B * T;
 static const float dropout_rate = 0.3f;
 
-// By default without master weights: from those, the update would round the weights anew even at a learning
-// rate of 0.
 template <class Real>
 static std::unique_ptr<GPT2<Real>> make_model(LaunchPad* pad, const ModelConfig& c = config,
-                                              bool master_weights = false, float dropout = 0) {
-    auto g = std::make_unique<GPT2<Real>>(c, pad, master_weights);
+                                              float dropout = 0) {
+    auto g = std::make_unique<GPT2<Real>>(c, pad);
     g->dropout = dropout;
     initialize_parameters(c, 42, parameter_writer(*g));
     gpt2_allocate(*g, B, T, true);
@@ -50,7 +47,7 @@ template <class Real>
 static std::vector<std::vector<float>> zeroed_and_accumulated(GPT2<Real>& g, int micro_steps, int first,
                                                               int end) {
     for (const auto& slice : g.gradient_slices) g.memory.zero(slice.data, slice.n);
-    g.memory.zero(g.stats, 4);
+    g.memory.zero(g.stats, 1);
     for (int i = first; i < end; i++) {
         gpt2_set_batch(g, tokens_of(i, 1).data(), tokens_of(i, 2).data(), num_rows, true);
         if (g.dropout > 0) g.memory.upload(g.dropout_key, dropout_key(42, 0, i, 0).data(), 2);
@@ -59,7 +56,7 @@ static std::vector<std::vector<float>> zeroed_and_accumulated(GPT2<Real>& g, int
         gpt2_backward(g, B, T, Gradients::accumulate);
     }
     float loss;
-    g.memory.download(&loss, g.stats, 1);
+    g.memory.download(&loss, &g.stats->loss, 1);
     return read_gradients(g, loss);
 }
 
@@ -81,7 +78,9 @@ static void check_steps(LaunchPad* pad, int micro_steps, const ModelConfig& c = 
     const auto g = make_model<Real>(pad, c);
     const auto expected = zeroed_and_accumulated(*g, micro_steps, 0, micro_steps);
     if (micro_steps == 2) check_sum(*g, expected);
-    StepRunner<Real> runner = {*g, B, T, micro_steps, 0.1f};
+    // without master weights: from those, the update would round the weights anew even at a rate of 0
+    Optimizer<Real> optimizer(c, g->memory, {.weight_decay = 0.1f});
+    StepRunner<Real> runner = {.g = *g, .optimizer = optimizer, .B = B, .T = T, .micro_steps = micro_steps};
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
             const std::vector<float> garbage = nans(parameter_size(c, i));
@@ -92,21 +91,19 @@ static void check_steps(LaunchPad* pad, int micro_steps, const ModelConfig& c = 
             std::ranges::copy(tokens_of(micro, 1), inputs);
             std::ranges::copy(tokens_of(micro++, 2), targets);
         });
-        const float loss = runner.stats(step, ticket)[0];
+        const float loss = runner.stats(step, ticket).loss;
         EXPECT_TRUE(std::isfinite(loss));
         EXPECT_TRUE(read_gradients(*g, loss) == expected) << "other gradients in step " << step;
-        runner.finish_update();  // with these gradients
     }
     runner.forget_recordings();
 }
 
-// A run of four steps. Each update runs on its own, or (but for the last) overlapped with the next forward
-// pass.
+// A run of four steps.
 struct Run {
     ModelConfig config;
     bool master_weights;
     int micro_steps;
-    int skipped;  // step whose clip factor is 0; -1: none
+    int skipped;  // step whose update is not accepted; -1: none
 };
 
 template <class Real>
@@ -119,29 +116,76 @@ static void read_tensors(std::vector<std::vector<float>>& results, const Memory&
     }
 }
 
-// Losses, parameters and AdamW's moments.
+// What a run leaves: losses, parameters, moments.
 template <class Real>
-static std::vector<std::vector<float>> train_steps(LaunchPad* pad, const Run& run, bool overlapped) {
-    const auto g = make_model<Real>(pad, run.config, run.master_weights);
-    StepRunner<Real> runner = {*g, B, T, run.micro_steps, 0.1f};
+struct Trainee {
+    const Run& run;
+    std::unique_ptr<GPT2<Real>> g;
+    Optimizer<Real> optimizer{
+        run.config, g->memory, {.master_weights = run.master_weights, .weight_decay = 0.1f}};
     std::vector<std::vector<float>> results;
-    for (int step = 0; step < 4; step++) {
-        int micro = 4 * step;
-        const Ticket ticket = runner.run(step, 0.01f, [&](int* inputs, int* targets) {
-            std::ranges::copy(tokens_of(micro, 1, run.config.vocab_size), inputs);
-            std::ranges::copy(tokens_of(micro++, 2, run.config.vocab_size), targets);
-        });
-        results.push_back({runner.stats(step, ticket)[0]});
-        const float none = 0;
-        if (step == run.skipped) g->memory.upload(g->stats + 2, &none, 1);
-        if (!overlapped || step == 3) runner.finish_update();
+
+    Trainee(LaunchPad* pad, const Run& r) : run(r), g(make_model<Real>(pad, r.config)) {
+        initialize_parameters(run.config, 42, parameter_writer(*g, &optimizer));
     }
-    read_tensors(results, g->memory, run.config, g->params);
-    read_tensors(results, g->memory, run.config, g->master);
-    read_tensors(results, g->memory, run.config, g->m);
-    read_tensors(results, g->memory, run.config, g->v);
+    // The tokens of micro-step i of a step.
+    std::vector<int> tokens(int step, int i, uint32_t what) const {
+        return tokens_of(4 * step + i, what, run.config.vocab_size);
+    }
+    std::vector<std::vector<float>> finish() {
+        read_tensors(results, g->memory, run.config, g->params);
+        read_tensors(results, g->memory, run.config, optimizer.master);
+        read_tensors(results, g->memory, run.config, optimizer.m);
+        read_tensors(results, g->memory, run.config, optimizer.v);
+        return results;
+    }
+};
+
+template <class Real>
+static std::vector<std::vector<float>> run_steps(LaunchPad* pad, const Run& run) {
+    Trainee<Real> t(pad, run);
+    StepRunner<Real> runner = {
+        .g = *t.g, .optimizer = t.optimizer, .B = B, .T = T, .micro_steps = run.micro_steps};
+    int step = 0;
+    if (run.skipped >= 0) runner.accept = [&](const StepStats&) { return step != run.skipped; };
+    for (; step < 4; step++) {
+        int micro = 0;
+        const Ticket ticket = runner.run(step, 0.01f, [&](int* inputs, int* targets) {
+            std::ranges::copy(t.tokens(step, micro, 1), inputs);
+            std::ranges::copy(t.tokens(step, micro++, 2), targets);
+        });
+        t.results.push_back({runner.stats(step, ticket).loss});
+    }
     runner.forget_recordings();
-    return results;
+    return t.finish();
+}
+
+// The same steps, part by part.
+template <class Real>
+static std::vector<std::vector<float>> run_parts(LaunchPad* pad, const Run& run) {
+    Trainee<Real> t(pad, run);
+    GPT2<Real>& g = *t.g;
+    LossScaling scaling;
+    for (int step = 0; step < 4; step++) {
+        if (std::is_same_v<Real, fp16>) g.gradient_scale = scaling.for_step(step);
+        gpt2_zero_gradients(g);
+        for (int i = 0; i < run.micro_steps; i++) {
+            const Gradients gradients = i ? Gradients::accumulate : Gradients::overwrite;
+            gpt2_set_batch(g, t.tokens(step, i, 1).data(), t.tokens(step, i, 2).data(), num_rows, true);
+            gpt2_forward(g, B, T, Pass::training);
+            gpt2_head(g, B, T, 1.0f / float(num_rows * run.micro_steps), gradients);
+            gpt2_backward(g, B, T, gradients);
+        }
+        gpt2_gradient_norm(g, 1);
+        t.optimizer.begin_step(step, 0.01f);
+        if (step != run.skipped) t.optimizer.update(pad, g.tensors());
+        StepStats stats;
+        g.memory.download(&stats, g.stats, 1);
+        t.results.push_back({stats.loss});
+        if (std::is_same_v<Real, fp16>)
+            scaling.add(step, stats.gradient_scale == 0 ? NAN : stats.gradient_norm);
+    }
+    return t.finish();
 }
 
 template <class Real>
@@ -154,23 +198,24 @@ TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnTheCpu) {
     for (int micro_steps : {1, 2}) check_steps<TypeParam>(nullptr, micro_steps);
 }
 
-TYPED_TEST(TrainStep, OverlappedUpdateIsTheSame) {
-    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
-    LaunchPad* pad = test_pads()[0].get();
+TYPED_TEST(TrainStep, StepsAreTheirParts) {
     const int messages = validation_message_count();
-    const auto expected = train_steps<TypeParam>(pad, {config, false, 1, -1}, false);
-    EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
-    for (const Run& run : {Run{config, false, 1, -1},
-                           {config, false, 2, -1},
-                           {config, false, 1, 1},
-                           {wide_vocabulary, false, 1, -1},
-                           {wide_vocabulary, true, 1, 2}}) {
-        const auto separate = train_steps<TypeParam>(pad, run, false);
-        EXPECT_TRUE(train_steps<TypeParam>(pad, run, true) == separate)
-            << run.config.num_layers << " layers, master weights " << run.master_weights << ", "
-            << run.micro_steps << " micro-steps, skipped " << run.skipped;
-        if (run.skipped == 1) {
-            EXPECT_FALSE(separate == expected) << "the step was not skipped";
+    std::vector<LaunchPad*> places = {nullptr};
+    if (!test_pads().empty()) places.push_back(test_pads()[0].get());
+    for (LaunchPad* pad : places) {
+        const auto expected = run_steps<TypeParam>(pad, {config, false, 1, -1});
+        EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
+        for (const Run& run : {Run{config, false, 1, -1},
+                               {config, false, 2, -1},
+                               {config, false, 1, 1},
+                               {wide_vocabulary, true, 1, 2}}) {
+            const auto steps = run_steps<TypeParam>(pad, run);
+            EXPECT_TRUE(run_parts<TypeParam>(pad, run) == steps)
+                << run.config.num_layers << " layers, master weights " << run.master_weights << ", "
+                << run.micro_steps << " micro-steps, skipped " << run.skipped;
+            if (run.skipped == 1) {
+                EXPECT_FALSE(steps == expected) << "the step was not skipped";
+            }
         }
     }
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
@@ -183,9 +228,8 @@ TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnADevice) {
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
-// On tensor cores, a model so wide that GEMMs split K and leave the partial sums to the LayerNorms that
-// follow.
-TYPED_TEST(TrainStep, MatrixSplitKIsReducedByLayerNorms) {
+// On tensor cores, a model so wide that GEMMs split K.
+TYPED_TEST(TrainStep, MatrixSplitK) {
     using Real = TypeParam;
     if (test_pads().empty() || !on_tensor_cores<Real>(*test_pads()[0], 8, 8))
         GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
@@ -195,70 +239,22 @@ TYPED_TEST(TrainStep, MatrixSplitKIsReducedByLayerNorms) {
     const int messages = validation_message_count(), C = wide.channels;
     const auto g = make_model<Real>(pad, wide), on_cpu = make_model<Real>(nullptr, wide);
     for (const GemmShape& gemm :
-         {GemmShape{GemmLayout::nt, num_rows, C, 4 * C, EPILOGUE_BIAS, true},   // fcproj
-          GemmShape{GemmLayout::nn, num_rows, C, 4 * C, EPILOGUE_NONE, true},   // gradient of ln2
-          GemmShape{GemmLayout::nn, num_rows, C, 3 * C, EPILOGUE_NONE, true}})  // gradient of ln1
+         {GemmShape{GemmLayout::nt, num_rows, C, 4 * C, EPILOGUE_BIAS},   // fcproj
+          GemmShape{GemmLayout::nn, num_rows, C, 4 * C, EPILOGUE_NONE},   // gradient of ln2
+          GemmShape{GemmLayout::nn, num_rows, C, 3 * C, EPILOGUE_NONE}})  // gradient of ln1
         EXPECT_GT(plan_gemm<Real>(*pad, gemm, std::nullopt, true).splits, 1);
     const auto got = zeroed_and_accumulated(*g, 1, 0, 1), want = zeroed_and_accumulated(*on_cpu, 1, 0, 1);
     for (size_t i = 0; i < want.size(); i++)
         expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
     check_steps<Real>(pad, 2, wide);
     // dropout comes between such a GEMM and the LayerNorm
-    const auto drops = make_model<Real>(pad, wide, false, dropout_rate),
-               drops_on_cpu = make_model<Real>(nullptr, wide, false, dropout_rate);
+    const auto drops = make_model<Real>(pad, wide, dropout_rate),
+               drops_on_cpu = make_model<Real>(nullptr, wide, dropout_rate);
     const auto dropped = zeroed_and_accumulated(*drops, 1, 0, 1),
                want_dropped = zeroed_and_accumulated(*drops_on_cpu, 1, 0, 1);
     for (size_t i = 0; i < want.size(); i++)
         expect_close("loss or gradients with dropout", dropped[i], want_dropped[i], 4 * tolerance<Real>());
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
-}
-
-// Whatever the model's shape, each weight of every layer but the first, and each element of wte, is updated
-// in exactly one interval of one layer.
-TEST(UpdateDuringLayers, HasEveryElementOnce) {
-    for (const ModelConfig& c : {config,
-                                 wide_vocabulary,
-                                 parse_descriptor("d12"),
-                                 parse_descriptor("gpt2:d48"),
-                                 ModelConfig{8, 50, 128, 1, 1, 5},
-                                 {8, 999, 1024, 4, 3, 15}}) {
-        std::map<int, std::map<size_t, size_t>> found;  // per tensor: where ranges begin and end
-        for (int l = 0; l < c.num_layers; l++) {
-            const auto parts = split_evenly(updated_during_layer(c, l), LAYER_INTERVALS);
-            EXPECT_LE(parts.size(), size_t(LAYER_INTERVALS));
-            for (const auto& part : parts)
-                for (const TensorRange& e : part) {
-                    EXPECT_GT(e.count, 0u);
-                    EXPECT_TRUE(found[e.tensor].emplace(e.first, e.first + e.count).second);
-                }
-        }
-        for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
-            if (!is_overwritten(tensor)) {
-                EXPECT_FALSE(found.contains(tensor));
-                continue;
-            }
-            size_t at = tensor == WTE ? 0 : parameter_layer_size(c, tensor);
-            for (const auto& [first, end] : found[tensor]) {
-                EXPECT_EQ(first, at);
-                at = end;
-            }
-            EXPECT_EQ(at, parameter_size(c, tensor)) << parameter_info[tensor].name;
-        }
-    }
-}
-
-TEST(UpdateDuringLayers, GivesEveryIntervalTheSame) {
-    const ModelConfig c = parse_descriptor("d12");
-    const size_t all = parameter_size(c, WTE) + 11 * count_elements(layer_weights(c, 1));
-    const double each = double(all) / (12 * LAYER_INTERVALS);
-    for (int l = 0; l < 12; l++) {
-        const auto parts = split_evenly(updated_during_layer(c, l), LAYER_INTERVALS);
-        EXPECT_EQ(parts.size(), size_t(LAYER_INTERVALS));
-        for (const auto& part : parts) {
-            EXPECT_NEAR(double(count_elements(part)), each, 0.001 * each);
-            for (const TensorRange& e : part) EXPECT_EQ(e.first % 64, 0u);
-        }
-    }
 }
 
 // --- dropout ---
@@ -280,7 +276,7 @@ static double moved_loss(GPT2<float>& g, int tensor, const std::vector<float>& d
 // The gradient of each tensor against finite differences of the loss under the same masks.
 TEST(DropoutStep, GradientsMatchFiniteDifferences) {
     for (const Recompute recompute : {RECOMPUTE_NOTHING, RECOMPUTE_GELU_AND_LAYERNORM}) {
-        const auto g = std::make_unique<GPT2<float>>(config, nullptr, false);
+        const auto g = std::make_unique<GPT2<float>>(config, nullptr);
         g->dropout = dropout_rate;
         initialize_parameters(config, 42, parameter_writer(*g));
         gpt2_allocate(*g, B, T, true, recompute);
@@ -306,8 +302,9 @@ TEST(DropoutStep, GradientsMatchFiniteDifferences) {
 // Losses of a few steps at a learning rate of 0, whose data are all the same.
 template <class Real>
 static std::vector<float> dropout_losses(LaunchPad* pad, float dropout, int process = 0) {
-    const auto g = make_model<Real>(pad, config, false, dropout);
-    StepRunner<Real> runner = {*g, B, T, 2, 0.0f};
+    const auto g = make_model<Real>(pad, config, dropout);
+    Optimizer<Real> optimizer(config, g->memory, {});
+    StepRunner<Real> runner = {.g = *g, .optimizer = optimizer, .B = B, .T = T, .micro_steps = 2};
     runner.process = process;
     std::vector<float> losses;
     for (int step = 0; step < 3; step++) {
@@ -315,8 +312,7 @@ static std::vector<float> dropout_losses(LaunchPad* pad, float dropout, int proc
             std::ranges::copy(tokens_of(0, 1), inputs);
             std::ranges::copy(tokens_of(0, 2), targets);
         });
-        losses.push_back(runner.stats(step, ticket)[0]);
-        runner.finish_update();
+        losses.push_back(runner.stats(step, ticket).loss);
     }
     runner.forget_recordings();
     return losses;
@@ -325,10 +321,10 @@ static std::vector<float> dropout_losses(LaunchPad* pad, float dropout, int proc
 // The masks are the same on CPU and device, so the gradients agree as they do without dropout.
 TYPED_TEST(TrainStep, DropoutOnADeviceMatchesTheCpu) {
     using Real = TypeParam;
-    const auto on_cpu = make_model<Real>(nullptr, config, false, dropout_rate);
+    const auto on_cpu = make_model<Real>(nullptr, config, dropout_rate);
     const auto want = zeroed_and_accumulated(*on_cpu, 2, 0, 2);
     for (const auto& pad : test_pads()) {
-        const auto g = make_model<Real>(pad.get(), config, false, dropout_rate);
+        const auto g = make_model<Real>(pad.get(), config, dropout_rate);
         const auto got = zeroed_and_accumulated(*g, 2, 0, 2);
         for (size_t i = 0; i < want.size(); i++)
             expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
@@ -359,8 +355,7 @@ TEST(DropoutStep, EachPlaceHasItsOwnMask) {
 
 // Validation sees the whole model, and dropout costs nothing where it is off.
 TEST(DropoutStep, EvaluationDropsNothing) {
-    const auto with = make_model<float>(nullptr, config, false, dropout_rate),
-               without = make_model<float>(nullptr);
+    const auto with = make_model<float>(nullptr, config, dropout_rate), without = make_model<float>(nullptr);
     auto losses = [](GPT2<float>& g) {
         gpt2_set_batch(g, tokens_of(0, 1).data(), tokens_of(0, 2).data(), num_rows, false);
         gpt2_forward(g, B, T);
@@ -377,9 +372,9 @@ TEST(DropoutStep, AddsItsKernelOnlyWhereItIsOn) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     LaunchPad* pad = test_pads()[0].get();
     auto has_dropout = [&](float rate) {
-        const auto g = make_model<float>(pad, config, false, rate);
-        const Needs needs = pad->dry_run([&] {
-            gpt2_update_and_forward(*g, 0, B, T);
+        const auto g = make_model<float>(pad, config, rate);
+        const Requirements needs = pad->dry_run([&] {
+            gpt2_forward(*g, B, T, Pass::training);
             gpt2_backward(*g, B, T, Gradients::overwrite);
         });
         for (const auto& [name, constants] : needs.kernels)
@@ -397,10 +392,10 @@ TEST(Update, OnlyMatricesAndEmbeddingsDecay) {
     for (LaunchPad* pad : places) {
         const auto g = make_model<float>(pad);
         for (const auto& slice : g->gradient_slices) g->memory.zero(slice.data, slice.n);
-        const AdamWStep step = adamw_step(0.1f, 0.9f, 0.95f, 1e-8f, 1);
-        const float stats[4] = {1, 1, 1, 0};  // loss, norm, scale
-        g->memory.upload(g->adamw, &step, 1);
-        g->memory.upload(g->stats, stats, 4);
+        Optimizer<float> optimizer(config, g->memory, {.weight_decay = 0.5f});
+        const StepStats stats = {.loss = 1, .gradient_norm = 1, .gradient_scale = 1, .unused = 0};
+        optimizer.begin_step(0, 0.1f);
+        g->memory.upload(g->stats, &stats, 1);
         auto read = [&](int tensor) {
             std::vector<float> values(parameter_size(config, tensor));
             g->memory.download(values.data(), g->params[tensor], values.size());
@@ -410,7 +405,7 @@ TEST(Update, OnlyMatricesAndEmbeddingsDecay) {
             const std::vector<float> ones(parameter_size(config, tensor), 1.0f);
             g->memory.upload(g->params[tensor], ones.data(), ones.size());
         }
-        gpt2_update(*g, 0.5f);
+        optimizer.update(pad, g->tensors());
         for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
             const std::set<int> decaying = {WTE, WPE, QKVW, ATTPROJW, FCW, FCPROJW};
             const float want = decaying.count(tensor) ? 0.95f : 1.0f;

@@ -17,8 +17,8 @@
 #include "llmc/base/precision.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/measure/peak_cpu.h"
-#include "llmc/model/gpt2_update.h"
 #include "llmc/model/initialize.h"
+#include "llmc/model/optimizer.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/program/version.h"
@@ -48,7 +48,7 @@ struct StepTimes {
 };
 
 template <class Real>
-static StepTimes run_step(GPT2<Real>& g, int step, const std::vector<int>& inputs,
+static StepTimes run_step(GPT2<Real>& g, Optimizer<Real>& optimizer, int step, const std::vector<int>& inputs,
                           const std::vector<int>& targets) {
     StepTimes times;
     const int B = g.B, T = g.T;
@@ -64,10 +64,9 @@ static StepTimes run_step(GPT2<Real>& g, int step, const std::vector<int>& input
     phase("head", [&] { gpt2_head(g, B, T, 1.0f / (float(B) * float(T)), Gradients::overwrite); });
     phase("backward", [&] { gpt2_backward(g, B, T, Gradients::overwrite); });
     phase("update", [&] {
-        const AdamWStep hyperparameters = adamw_step(3e-4f, 0.9f, 0.95f, 1e-8f, step + 1);
-        g.memory.upload(g.adamw, &hyperparameters, 1);
         gpt2_gradient_norm(g, 1.0f);
-        gpt2_update(g, 0.1f);
+        optimizer.begin_step(step, 3e-4f);
+        optimizer.update(nullptr, g.tensors());
     });
     times.seconds = now() - start;
     times.cpu = cpu_seconds() - cpu_start;
@@ -155,9 +154,10 @@ static void time_steps(const StepOptions& o) {
     peaks.memory = cpu_memory_rate();
     peaks.measure(is_bf16);
     const ModelConfig config = parse_descriptor(o.model);
-    GPT2<Real> g(config, nullptr, true);
-    initialize_parameters(config, 42, parameter_writer(g));
+    GPT2<Real> g(config, nullptr);
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
+    Optimizer<Real> optimizer(config, g.memory, {.master_weights = true, .weight_decay = 0.1f});
+    initialize_parameters(config, 42, parameter_writer(g, &optimizer));
     std::vector<int> tokens(size_t(o.batch) * o.sequence + 1);
     for (size_t i = 0; i < tokens.size(); i++)
         tokens[i] = int((i * 2654435761u >> 7) % size_t(config.vocab_size));
@@ -168,7 +168,7 @@ static void time_steps(const StepOptions& o) {
     std::vector<double> seconds;
     keep_cpu_times(true);
     for (int step = 0; step <= o.steps; step++) {  // the first one maps memory: it does not count
-        StepTimes times = run_step(g, step, inputs, targets);
+        StepTimes times = run_step(g, optimizer, step, inputs, targets);
         peaks.measure(is_bf16);
         if (step == 0) continue;
         seconds.push_back(times.seconds);
@@ -185,7 +185,8 @@ static void time_steps(const StepOptions& o) {
         "%s in %s, B=%d T=%d, %d threads, %d steps: fastest %.1f ms, median %.1f ms, %.0f tokens/s; loss "
         "%.6f\n",
         o.model.c_str(), real_name<Real>(), o.batch, o.sequence, omp_get_max_threads(), o.steps,
-        seconds[0] * 1e3, seconds[seconds.size() / 2] * 1e3, o.batch * o.sequence / seconds[0], g.stats[0]);
+        seconds[0] * 1e3, seconds[seconds.size() / 2] * 1e3, o.batch * o.sequence / seconds[0],
+        g.stats->loss);
     printf("peaks: FMA %.1f GFLOP/s, ", peaks.fma / 1e9);
     if (peaks.bf16 > 0) printf("bf16 pairs %.1f GFLOP/s, ", peaks.bf16 / 1e9);
     printf("memory %.1f GB/s; peak memory use %.2f GiB\n\n", peaks.memory / 1e9,

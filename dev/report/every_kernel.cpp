@@ -14,9 +14,10 @@
 template <class Real>
 static void give_training_commands(LaunchPad& pad, const ModelConfig& config, BatchShape shape) {
     const auto [B, T] = shape;
-    GPT2<Real> g(config, &pad, true);
+    GPT2<Real> g(config, &pad);
     gpt2_allocate(g, B, T, true);
-    StepRunner<Real> runner = {.g = g, .B = B, .T = T, .micro_steps = 2, .weight_decay = 0.1f};
+    Optimizer<Real> optimizer(config, g.memory, {.master_weights = true});
+    StepRunner<Real> runner = {.g = g, .optimizer = optimizer, .B = B, .T = T, .micro_steps = 2};
     runner.prepare();
     gpt2_forward(g, B, T);
     gpt2_head(g, B, T, 1, Gradients::accumulate);  // of a later micro-step
@@ -231,8 +232,6 @@ static void give_tokens(VersionSizes<Real>& s) {
     give_versions(s.pad, encoder_forward_versions<Real>(), forward);
     const AdamWUpdate<Real> update = wte_update(s, V * C);
     give_versions(s.pad, adamw_update_versions<Real>(), update);
-    give_versions<EncoderForwardUpdated<Real>>(s.pad, encoder_forward_updated_versions<Real>(),
-                                               {forward, update});
     give_versions<EncoderBackward<Real>>(s.pad, encoder_backward_versions<Real>(),
                                          {.dwte = wte,
                                           .dwpe = wpe,

@@ -82,7 +82,7 @@ static std::vector<double> run_steps(StepRunner<Real>& runner, int& step, float&
     const double start = now();
     double last = start;
     const auto finish = [&](int number, Ticket ticket) {
-        loss = runner.stats(number, ticket)[0];
+        loss = runner.stats(number, ticket).loss;
         seconds.push_back(now() - last);
         last += seconds.back();
     };
@@ -99,11 +99,26 @@ static std::vector<double> run_steps(StepRunner<Real>& runner, int& step, float&
 }
 
 template <class Real>
-static Result train(Benchmark& benchmark, GPT2<Real>& g, const Case& c) {
+struct Trainee {
+    GPT2<Real> g;
+    Optimizer<Real> optimizer;
+    Trainee(const ModelConfig& config, LaunchPad* pad, const Case& c)
+        : g(config, pad), optimizer(allocate(c)) {}
+
+   private:
+    Optimizer<Real> allocate(const Case& c) {
+        gpt2_allocate(g, c.B, c.T, true, RECOMPUTE_NOTHING);
+        return {g.config, g.memory, {.master_weights = true, .weight_decay = 0.1f}};
+    }
+};
+
+template <class Real>
+static Result train(Benchmark& benchmark, Trainee<Real>& trainee, const Case& c) {
+    GPT2<Real>& g = trainee.g;
     const bool quick = benchmark.run.options.quick, gpu = !benchmark.run.software();
-    initialize_parameters(g.config, 42, parameter_writer(g));
+    initialize_parameters(g.config, 42, parameter_writer(g, &trainee.optimizer));
     if (gpu && !quick) g.pad->tune();  // as train_gpt2 does
-    StepRunner<Real> runner = {.g = g, .B = c.B, .T = c.T, .micro_steps = 1, .weight_decay = 0.1f};
+    StepRunner<Real> runner = {.g = g, .optimizer = trainee.optimizer, .B = c.B, .T = c.T, .micro_steps = 1};
     const std::vector<int> tokens = word_like_tokens(size_t(c.B) * c.T + 65536, g.config.vocab_size);
     const Span warm_up = gpu ? Span{40, 0.6, quick ? 1.0 : 3.0} : Span{1, 0, 0};
     const double most = std::clamp(benchmark.run.seconds_left(), 1.0, 10.0);
@@ -161,17 +176,15 @@ static void add_row(Benchmark& benchmark, const Case& c, const ModelConfig& conf
 
 // Null, with a remark in the note, if the model does not fit into the free memory.
 template <class Real>
-static std::unique_ptr<GPT2<Real>> allocate_model(Benchmark& benchmark, const ModelConfig& config,
-                                                  const Case& c) {
+static std::unique_ptr<Trainee<Real>> allocate_model(Benchmark& benchmark, const ModelConfig& config,
+                                                     const Case& c) {
     LaunchPad* pad = benchmark.run.pad.get();
     const MemoryRoom room = memory_room(pad);
     const MemoryNeed need = memory_need<Real>(
         config, pad, {.master_weights = true, .B = c.B, .T = c.T, .recompute = RECOMPUTE_NOTHING});
     try {
         if (!room.holds(need)) fail("too large");
-        auto g = std::make_unique<GPT2<Real>>(config, pad, true);
-        gpt2_allocate(*g, c.B, c.T, true, RECOMPUTE_NOTHING);
-        return g;
+        return std::make_unique<Trainee<Real>>(config, pad, c);
     } catch (const Error&) {
         benchmark.left_out +=
             format_string(" %s was skipped: it needs %.1f GiB, and %s has %.1f GiB.", case_text(c).c_str(),
@@ -204,9 +217,9 @@ static bool measure_case(Benchmark& benchmark, const Case& c) {
     }
     bool measured = false;
     const auto measure_it = [&] {
-        const std::unique_ptr<GPT2<Real>> g = allocate_model<Real>(benchmark, config, c);
-        if (!g) return;
-        const Result result = train(benchmark, *g, c);
+        const std::unique_ptr<Trainee<Real>> trainee = allocate_model<Real>(benchmark, config, c);
+        if (!trainee) return;
+        const Result result = train(benchmark, *trainee, c);
         if (!std::isfinite(result.loss))
             fail("%s: the loss is not finite after training", case_text(c).c_str());
         add_row(benchmark, c, config, result);

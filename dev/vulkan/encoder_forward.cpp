@@ -1,5 +1,4 @@
-// Benchmark of encoder_forward and of encoder_forward_updated, which applies a pending AdamW update: bench.h
-// tells how to run it.
+// Benchmark of encoder_forward: bench.h tells how to run it.
 #include "llmc/layers/encoder.h"
 
 #include "dev/vulkan/bench.h"
@@ -29,39 +28,6 @@ static void register_gpu() {
 }
 
 template <class Real>
-static void register_updated(int B, int T) {
-    const int C = 768, vocabulary = bench().small ? 5000 : V;
-    const size_t count = size_t(B) * T, n = size_t(vocabulary) * C;
-    const bool with_master = sizeof(Real) == 2;
-    const std::vector<int> tokens = word_like_tokens(count, vocabulary);
-    const double bytes = 8 + (with_master ? 4 : sizeof(Real)) + 3.0 * sizeof(Real);  // per element
-    for (const auto& version : encoder_forward_updated_versions<Real>())
-        for (int block_size : version.configs)
-            bench_gpu(format_string("%s/%s/%s/B:%d/T:%d/C:%d", version.name, real_name<Real>(),
-                                    config_name(block_size).c_str(), B, T, C),
-                      {.bytes = bytes * double(count) * C}, [=] {
-                          const EncoderForward<Real> encoder = {.out = bench_array<Real>(count * C),
-                                                                .inp = bench_array(count, tokens),
-                                                                .wte = bench_array<Real>(n),
-                                                                .wpe = bench_array<Real>(size_t(T) * C),
-                                                                .B = B,
-                                                                .T = T,
-                                                                .C = C};
-                          const AdamWUpdate<Real> update = {
-                              .params = nullptr,
-                              .master = with_master ? bench_array(n) : nullptr,
-                              .m = bench_array(n, 0),
-                              .v = bench_array(n, 0),
-                              .grads = bench_array<Real>(n),
-                              .n = 0,
-                              .step = bench_array<AdamWStep>(1, {adamw_step(1e-4f, 0.9f, 0.95f, 1e-8f, 1)}),
-                              .weight_decay = 0.1f,
-                              .norm_and_scale = bench_array<float>(2, {1, 1})};
-                          return [=] { version.launch(*bench().pad, {encoder, update}, block_size); };
-                      });
-}
-
-template <class Real>
 static void register_cpu() {
     bench_cpu(format_string("encoder_forward_cpu/%s/B:4/T:64/C:768", real_name<Real>()),
               {.bytes = 2.0 * sizeof(Real) * 4 * 64 * 768}, [=] {
@@ -80,9 +46,6 @@ static void register_cpu() {
 static void register_all() {
     register_gpu<float>();
     register_gpu<bf16>();
-    register_updated<float>(4, 64);
-    register_updated<bf16>(4, 64);
-    if (!bench().small) register_updated<bf16>(64, 1024);
     register_cpu<float>();
     register_cpu<bf16>();
 }

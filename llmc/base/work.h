@@ -7,7 +7,6 @@
 // operations. 0: not stated.
 struct Work {
     double bytes = 0, flops = 0;
-    bool brief = false;  // too short to hide background work beside it
 };
 
 // The work of a memory-bound kernel that reads and writes `elements` values of a type.

@@ -34,9 +34,7 @@ static void set64(int32_t* header, StateField field, uint64_t value) {
 }
 
 uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights, const OptimizerShare& share) {
-    uint64_t elements = 0;
-    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
-        for (const TensorRange& part : parts_of_layers(config, tensor, share)) elements += part.count;
+    const uint64_t elements = count_elements(divide_elements(config, share.count).owned_by(share.index));
     return elements * sizeof(float) * (use_master_weights ? 3 : 2);
 }
 

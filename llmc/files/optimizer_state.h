@@ -15,12 +15,11 @@ struct OptimizerState {
     // read from a file; never 0, where the generator would get stuck.
     uint64_t rng_state = 13371337, rng_state_last_update = 13371337;
     DataPosition data;
-    // The part of the moments in the file (ZeRO stage 1): of each layer of each tensor, one of equal parts.
+    // Whose moments are in the file (ZeRO stage 1): those of what this process owns.
     OptimizerShare share;
 };
 
-// What the optimizer state has with one value per parameter, each stored in model order.
-enum Moment { MOMENT_M, MOMENT_V, MASTER_WEIGHTS };
+// The optimizer state has one value of each moment per parameter, stored in model order.
 using WriteMoment =
     std::function<void(Moment moment, int tensor, size_t offset, const float* values, size_t count)>;
 using ReadMoment = std::function<void(Moment moment, int tensor, size_t offset, float* values, size_t count)>;

@@ -6,7 +6,7 @@
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/file.h"
-#include "llmc/model/optimizer_share.h"
+#include "llmc/model/ownership.h"
 
 constexpr int header_ints = 256;
 constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
@@ -36,12 +36,11 @@ struct SealedWriter {
     }
 };
 
-// Calls visit(tensor, offset, count) for all tensors in model order, or for a part of each of their layers,
-// in chunks of at most tensor_chunk elements.
+// Calls visit(tensor, offset, count) for all elements that the owner has, in the order of its table, in
+// chunks of at most tensor_chunk elements.
 template <typename Visit>
 void for_each_chunk(const ModelConfig& config, const OptimizerShare& share, Visit visit) {
-    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
-        for (const TensorRange& part : parts_of_layers(config, tensor, share))
-            for (size_t done = 0; done < part.count; done += tensor_chunk)
-                visit(tensor, part.first + done, std::min(tensor_chunk, part.count - done));
+    for (const Shard& s : divide_elements(config, share.count).owned_by(share.index))
+        for (size_t done = 0; done < s.count; done += tensor_chunk)
+            visit(s.tensor, s.first + done, std::min(tensor_chunk, s.count - done));
 }

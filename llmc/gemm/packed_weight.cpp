@@ -34,10 +34,9 @@ static void pack_weight(LaunchPad& pad, Real* packed, const WeightOperand<Real>&
     const PackWeightArgs args = {
         .outp = pad.at(packed, size), .inp = pad.at(b.weight, size), .K = b.K, .N = b.N};
     const uint64_t fragments = size / (f.K * f.N);
-    Work work = memory_traffic<Real>(2.0 * double(size));
-    work.brief = true;
     pad.dispatch<Real>("pack_weight1", {ceil_div(fragments, block / lanes)},
-                       {block, f.M, f.N, f.K, f.truncates, b.N_major, lanes}, args, work);
+                       {block, f.M, f.N, f.K, f.truncates, b.N_major, lanes}, args,
+                       memory_traffic<Real>(2.0 * double(size)));
 }
 
 template <class Real>

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/gemm/split_k.h"
 
 // How a workgroup computes a tile. A subgroup accumulates fragments_m x fragments_n fragments; subgroups_m x
 // subgroups_n subgroups cover the tile, k_groups times. One main-loop iteration consumes k_steps fragments of
@@ -41,9 +40,9 @@ static std::span<const TileShape> shapes_of(GemmLayout layout) {
     return tile_shapes;
 }
 
-// The cost model, measured on an H200. FOLDED: the layer that reads the result reduces the partials.
+// The cost model, measured on an H200.
 static const int MAX_SPLITS = 32, DEFAULT_COMPUTE_UNITS = 132;
-static const double WORKGROUP_START_US = 3, REDUCTION_US = 4, FOLDED_REDUCTION_US = 1, BYTES_PER_US = 3e6;
+static const double WORKGROUP_START_US = 3, REDUCTION_US = 4, BYTES_PER_US = 3e6;
 
 template <class Real>
 static const TileShape& find_shape(GemmLayout layout, Tile tile) {
@@ -179,8 +178,7 @@ static double estimate(const LaunchPad& pad, const GemmShape& g, const TileShape
     const double iteration = shape.iteration_us * shortened * (fills_tiles(g, t) ? 1 : 1.2);
     const double workgroup = double(ceil_div(plan.split_k, t.k)) * iteration + WORKGROUP_START_US;
     const double traffic = 8 * double(partial_floats(g, plan)) / BYTES_PER_US;
-    const double reduction =
-        plan.splits > 1 ? (g.unreduced ? FOLDED_REDUCTION_US : REDUCTION_US) + traffic : 0;
+    const double reduction = plan.splits > 1 ? REDUCTION_US + traffic : 0;
     return waves * workgroup + reduction;
 }
 
@@ -217,19 +215,11 @@ bool has_tile(const LaunchPad& pad, GemmLayout layout) {
                                [&](const TileShape& shape) { return fits<Real>(pad, any, shape, false); });
 }
 
-// Weight gradients run beside other kernels (LaunchPad::defer). A tile that occupies a whole SM starves
-// those, unless there are enough tiles for every SM.
-static bool starves_others(const LaunchPad& pad, const GemmShape& g, const TileShape& shape,
-                           const TileSizes& t, int splits) {
-    return g.layout == GemmLayout::tn && shape.k_groups == 1 && shape.workgroups_per_sm == 1 &&
-           count_tiles(g, t) * uint64_t(splits) < uint64_t(concurrent_workgroups(pad, shape));
-}
-
 template <class Real>
 std::string tuning_name(const GemmShape& g) {
     const int epilogue = g.epilogue == EPILOGUE_ADD ? EPILOGUE_NONE : g.epilogue;
-    return format_string("%s_%s/%dx%dx%d/epilogue%d%s", kernel_of<Real>(g.layout), real_name<Real>(), g.M,
-                         g.N, g.K, epilogue, g.unreduced ? "/unreduced" : "");
+    return format_string("%s_%s/%dx%dx%d/epilogue%d", kernel_of<Real>(g.layout), real_name<Real>(), g.M, g.N,
+                         g.K, epilogue);
 }
 
 template <class Real>
@@ -238,8 +228,7 @@ std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& g
     std::vector<Tile> tiles;
     for (const TileShape& shape : shapes_of<Real>(gemm.layout))
         if (int(shape.k_groups) == k_groups<Real>(gemm.layout, plan.tile) &&
-            fits<Real>(pad, gemm, shape, may_split) &&
-            !starves_others(pad, gemm, shape, sizes_of(shape, gemm_fragment<Real>(pad)), plan.splits))
+            fits<Real>(pad, gemm, shape, may_split))
             tiles.push_back(shape.tile);
     return tiles;
 }
@@ -272,7 +261,6 @@ GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> ti
         const int most = may_split ? std::clamp(int(ceil_div(gemm.K, 4 * t.k)), 1, MAX_SPLITS) : 1;
         for (int splits = 1; splits <= most; splits++) {
             const GemmPlan plan = make_plan<Real>(gemm, f, shape, splits);
-            if (!tile && starves_others(pad, gemm, shape, t, plan.splits)) continue;
             const double time = estimate(pad, gemm, shape, f, plan);
             if (time < best_time) best = plan, best_time = time;
         }
@@ -315,9 +303,11 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
 template <class Real>
 void GemmLaunch<Real>::finish(LaunchPad& pad) const {
     if (plan.splits == 1) return;
-    launch_split_k_reduction<Real>(
-        pad, {args.outp, args.bias, args.other, args.partials, uint64_t(gemm.M) * gemm.N, plan.splits},
-        gemm.N, gemm.epilogue);
+    const MatmulReduceArgs reduction = {
+        args.outp, args.bias, args.other, args.partials, uint64_t(gemm.M) * gemm.N, plan.splits};
+    pad.dispatch<Real>("matmul5_reduce", {ceil_div(reduction.n / 8, 128)},
+                       {128, uint32_t(gemm.N), uint32_t(gemm.epilogue)}, reduction,
+                       {.bytes = double(reduction.n) * (4.0 * plan.splits + 2.0 * sizeof(Real))});
 }
 
 #define INSTANTIATE(Real)                                                                       \

@@ -20,8 +20,6 @@ struct GemmShape {
     GemmLayout layout;
     int M, N, K;
     int epilogue;  // EPILOGUE_... of shaders/args.h, but not EPILOGUE_PARTIAL
-    bool unreduced =
-        false;  // the layer that reads it next reduces split-K partials; at most a bias as epilogue
 };
 
 // How a GEMM is divided: output tiles, and K into `splits` parts of split_k each (the last may be shorter).

@@ -187,10 +187,9 @@ VkDeviceSize offset_in(const Buffer& b, const void* p) { return uintptr_t(p) - b
 
 uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
     if (!p) return 0;
-    if (p == state->unreduced.value) reduce_unreduced();
     if (state->dry) return uintptr_t(p);
     const Buffer& b = buffer_at(*state, p, bytes, "kernel argument");
-    wait_for_results(p, bytes);
+    wait_for_postponed(p, bytes);
     if (state->options.check_pointers) state->touched.push_back({uintptr_t(p), bytes});
     return b.address + (uintptr_t(p) - b.start);
 }
@@ -215,8 +214,8 @@ float* LaunchPad::scratch(Scratch slot, size_t floats) {
         needed = std::max(needed, bytes);
         return reinterpret_cast<float*>(DRY_RUN_ADDRESS);
     }
-    const auto reads = [slot](const AfterBarrier& a) { return a.slot == slot; };
-    if (std::ranges::any_of(s.waiting, reads)) barrier();
+    const auto reads = [slot](const PostponedCommands& a) { return a.slot == slot; };
+    if (std::ranges::any_of(s.postponed, reads)) barrier();
     if (std::ranges::any_of(s.started, reads)) barrier();
     ScratchSlot& present = s.scratch[size_t(slot)];
     if (present.bytes < bytes) {  // recordings may use the old memory: it is freed with the launchpad
@@ -326,7 +325,7 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
     refuse_in_dry_run(s, "upload");
     if (!bytes || s.dry) return;
     const Buffer& b = buffer_at(s, dst, bytes, "upload");
-    wait_for_results(dst, bytes);
+    wait_for_postponed(dst, bytes);
     const VkDeviceSize offset = offset_in(b, dst);
     const char* from = static_cast<const char*>(src);
     if (bytes <= INLINE_UPLOAD && bytes % 4 == 0 &&
@@ -383,11 +382,10 @@ void record_pointer(LaunchPadState& s, const void* p, size_t bytes) {
 
 void LaunchPad::copy(void* dst, const void* src, size_t bytes) {
     if (!bytes || state->dry) return;
-    if (src == state->unreduced.value) reduce_unreduced();
     const Buffer& to = buffer_at(*state, dst, bytes, "copy to");
     const Buffer& from = buffer_at(*state, src, bytes, "copy from");
-    wait_for_results(dst, bytes);
-    wait_for_results(src, bytes);
+    wait_for_postponed(dst, bytes);
+    wait_for_postponed(src, bytes);
     record_pointer(*state, dst, bytes);
     record_pointer(*state, src, bytes);
     copy_region(*state, to.buffer, offset_in(to, dst), from.buffer, offset_in(from, src), bytes);
@@ -397,7 +395,7 @@ void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {
     LaunchPadState& s = *state;
     if (!bytes || s.dry) return;
     const Buffer& b = buffer_at(s, dst, bytes, "fill");
-    wait_for_results(dst, bytes);
+    wait_for_postponed(dst, bytes);
     if (offset_in(b, dst) % 4 || bytes % 4) fail("fill: address and size must be multiples of 4 bytes");
     record_pointer(s, dst, bytes);
     if (!s.open_groups) memory_barrier(s);

@@ -100,7 +100,6 @@ VkCommandBuffer open_commands(LaunchPadState& s) {
 
 void memory_barrier(LaunchPadState& s) {
     release_held(s);
-    s.background_due = s.background_waited = true;
     s.started.clear();
     if (!s.dirty) return;
     add_barrier(s, open_commands(s), WRITES, READS_AND_WRITES);
@@ -215,13 +214,10 @@ void wait_until_idle(LaunchPadState& s) noexcept {
 
 // Drops what was not submitted, and waits for the rest.
 static void abandon(LaunchPadState& s) noexcept {
-    s.deferred.clear();
-    s.waiting.clear();
+    s.postponed.clear();
     s.started.clear();
-    s.unreduced = {};
     s.held.clear();
-    s.background.clear();
-    s.in_background = s.background_waited = s.background_due = s.dirty = false;
+    s.dirty = false;
     s.open_groups = 0;
     s.held_copies.clear();
     s.copying = false;
@@ -273,8 +269,7 @@ void LaunchPad::wait(Ticket ticket) {
 void LaunchPad::begin_group() {
     LaunchPadState& s = *state;
     if (s.dry) return;
-    if (!s.open_groups && s.in_background) s.background.emplace_back();
-    if (!s.open_groups && !s.in_background) barrier();
+    if (!s.open_groups) barrier();
     s.open_groups++;
 }
 
@@ -298,7 +293,7 @@ void LaunchPad::leave_group() noexcept {
 void LaunchPad::barrier() {
     if (state->dry) return;
     memory_barrier(*state);
-    run_waiting();
+    append_postponed();
 }
 
 // Folds a long one-dimensional grid into two dimensions; group_index() of util.glsl unfolds it.
@@ -351,19 +346,6 @@ void release_held(LaunchPadState& s) {
     }
 }
 
-static void append_background(LaunchPadState& s) {
-    for (const Dispatch& d : s.background.front()) start(s, d);
-    s.background.pop_front();
-}
-
-// A GPU starts the workgroups of a later dispatch when all workgroups of earlier ones have started. So a few
-// workgroups that run long, such as copies over a bus, have to come first; others fill idle SMs at the end.
-static bool is_small(const std::vector<Dispatch>& group) {
-    uint64_t workgroups = 0;
-    for (const Dispatch& d : group) workgroups += d.grid.x * d.grid.y * d.grid.z;
-    return workgroups <= 64;
-}
-
 void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                                std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
                                const Work& work) {
@@ -383,41 +365,9 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
     d.pipeline = &find_pipeline(s, shader, constant_span);
     if (s.recording)
         s.recording->pointers.insert(s.recording->pointers.end(), pointers.begin(), pointers.end());
-    if (s.in_background) {
-        if (!s.open_groups) s.background.emplace_back();
-        s.background.back().push_back(d);
-        return;
-    }
     open_commands(s);
     if (!s.open_groups) barrier();
-    const bool fill = s.background_due && !s.background.empty() && !work.brief;
-    const bool ahead = fill && (is_small(s.background.front()) != s.options.reverse_groups);
-    if (fill && ahead) append_background(s);
     start(s, d);
-    if (fill && !ahead) append_background(s);
-    if (!work.brief) s.background_due = false;
-}
-
-void LaunchPad::begin_background() {
-    if (state->dry) return;
-    if (state->in_background || state->open_groups) fail("begin_background: a background or a group is open");
-    finish_background();
-    finish_waiting();
-    state->in_background = true;
-}
-
-void LaunchPad::end_background() {
-    if (state->dry) return;
-    if (!state->in_background) fail("end_background: no background is open");
-    if (state->open_groups) fail("end_background: a group is open in it");
-    state->in_background = state->background_waited = state->background_due = false;
-}
-
-void LaunchPad::finish_background() {
-    LaunchPadState& s = *state;
-    if (s.background.empty()) return;
-    if (!s.background_waited) memory_barrier(s);
-    while (!s.background.empty()) append_background(s);
 }
 
 void LaunchPad::begin_recording() {
@@ -484,7 +434,7 @@ double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
         s.vk.vkCmdWriteTimestamp2(first, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 0);
         try {
             commands();
-            finish_waiting();
+            finish_postponed();
             release_held(s);
         } catch (...) {  // the appended commands refer to the queries, so they run before the queries are
                          // destroyed

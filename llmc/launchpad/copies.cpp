@@ -1,4 +1,4 @@
-// LaunchPad's copies beside other commands: on a queue of their own, with a timeline that counts them.
+// LaunchPad's asynchronous copies: on a queue of their own, with a timeline that counts them.
 #include <utility>
 
 #include "llmc/launchpad/internal.h"
@@ -56,17 +56,16 @@ static void start(LaunchPadState& s, const std::vector<BufferCopy>& copies) {
     retire(s);
 }
 
-void LaunchPad::copy_beside(const std::vector<CopyRange>& ranges) {
+void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
     LaunchPadState& s = *state;
     if (s.dry) return;
-    if (s.in_background || s.open_groups) fail("copy_beside: a background or a group is open");
+    if (s.open_groups) fail("copy_async: a group is open");
     finish_copies();
     std::vector<BufferCopy> copies;
     for (const auto& [dst, src, bytes] : ranges) {
         if (!bytes) continue;
-        if (src == s.unreduced.value) reduce_unreduced();
-        wait_for_results(dst, bytes);
-        wait_for_results(src, bytes);
+        wait_for_postponed(dst, bytes);
+        wait_for_postponed(src, bytes);
         const Buffer& to = buffer_at(s, dst, bytes, "copy to");
         const Buffer& from = buffer_at(s, src, bytes, "copy from");
         record_pointer(s, dst, bytes);

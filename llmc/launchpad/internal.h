@@ -55,16 +55,10 @@ struct ScratchSlot {
     size_t bytes = 0;
 };
 
-// Commands that wait for a layer to run them beside its own.
-struct Deferred {
-    double flops;
-    std::function<void()> commands;
-};
-
-// Commands that wait for the next barrier.
-struct AfterBarrier {
-    Scratch slot;                  // which they read
-    std::vector<Written> results;  // which they write
+// See LaunchPad::postpone().
+struct PostponedCommands {
+    Scratch slot;                      // which they read
+    std::vector<MemoryRange> results;  // which they write
     std::function<void()> commands;
 };
 
@@ -102,7 +96,7 @@ struct Dispatch {
     Work work;
 };
 
-// The copies of one copy_beside(). They are numbered in the order of their submission.
+// The copies of one copy_async(). They are numbered in the order of their submission.
 struct SubmittedCopies {
     VkCommandBuffer handle;
     uint64_t number;
@@ -170,8 +164,8 @@ struct LaunchPadState {
     Buffer staging;
     ScratchSlot scratch[NUM_SCRATCH_SLOTS];
 
-    Needs* dry = nullptr;  // of the dry run that is going on
-    Needs collected;       // with compile_only, which is a dry run without an end
+    Requirements* dry = nullptr;  // of the dry run that is going on
+    Requirements collected;       // with compile_only, which is a dry run without an end
     bool without_device = false;
     bool capture_statistics = false;  // of the driver's compiler
     std::map<std::string, std::function<void()>> untuned;
@@ -202,19 +196,13 @@ struct LaunchPadState {
     std::vector<BufferCopy> held_copies;   // where groups are reversed: submitted by finish_copies()
     std::unique_ptr<Recording> recording;  // between begin_recording and end_recording
     VkPipeline bound = VK_NULL_HANDLE;
-    bool dirty = false;                            // something ran since the last barrier
-    int open_groups = 0;                           // one inside the other
-    std::vector<Dispatch> held;                    // of the open group, where groups are reversed
-    bool in_background = false;                    // between begin_background and end_background
-    std::deque<std::vector<Dispatch>> background;  // not started yet; each interval starts one entry
-    bool background_waited = false;                // there was a barrier since end_background
-    bool background_due = false;                   // the current interval has not started its entry yet
-    std::deque<Deferred> deferred;
-    std::vector<AfterBarrier> waiting;  // run after the next barrier
-    std::vector<AfterBarrier> started;  // run since the last barrier: their results need another one
-    Unreduced unreduced;
-    std::exception_ptr failure;         // of a destructor; the next command throws it
-    bool lost = false;                  // the device
+    bool dirty = false;                        // something ran since the last barrier
+    int open_groups = 0;                       // one inside the other
+    std::vector<Dispatch> held;                // of the open group, where groups are reversed
+    std::vector<PostponedCommands> postponed;  // until after the next barrier
+    std::vector<PostponedCommands> started;    // since the last barrier: their results need another one
+    std::exception_ptr failure;                // of a destructor; the next command throws it
+    bool lost = false;                         // the device
     std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
     std::map<std::string, KernelTime> times;
 

@@ -1,5 +1,5 @@
-// LaunchPad: opening a device and closing it. Memory is in buffers.cpp, commands in commands.cpp, those that
-// wait in pending.cpp, copies beside them in copies.cpp, kernels in pipelines.cpp.
+// LaunchPad: opening a device and closing it. Memory is in buffers.cpp, commands in commands.cpp,
+// postponed ones in postponed.cpp, asynchronous copies in copies.cpp, kernels in pipelines.cpp.
 #include "llmc/launchpad/launchpad.h"
 
 #include <algorithm>

@@ -40,7 +40,7 @@ struct LaunchPadOptions {
     // Prints the compiler's statistics of each kernel; also LAUNCHPAD_PRINT_PIPELINES=1
     bool print_pipelines = false;
     bool check_pointers = false;  // replay() checks recorded pointers; also LAUNCHPAD_CHECK_POINTERS=1
-    // Starts the dispatches of a group last to first, and copy_beside() when it is finished, so that a device
+    // Starts the dispatches of a group last to first, and copy_async() when it is finished, so that a device
     // that runs everything in order exposes a missing wait; also LAUNCHPAD_REVERSE_GROUPS=1
     bool reverse_groups = false;
     bool timestamps = false;  // measures each dispatch: kernel_times()
@@ -111,23 +111,13 @@ struct Limits {
     }
 };
 
-// The result of a split-K GEMM that is not reduced yet: see gemm/split_k.h.
-struct Unreduced {
-    const void* value = nullptr;  // where the result belongs; null: there is none
-    const float* partials = nullptr;
-    const void* bias = nullptr;
-    int splits = 1;
-    std::function<void()> reduce;  // launches the kernel that reduces it
-};
-
-// Memory that commands write.
-struct Written {
-    const void* start;  // null: none
+struct MemoryRange {
+    const void* start;  // null: empty
     size_t bytes;
 };
 
-// Requirements of a command sequence, found by a dry run.
-struct Needs {
+// What a command sequence needs, found by a dry run.
+struct Requirements {
     size_t scratch[NUM_SCRATCH_SLOTS] = {};                // bytes of each slot
     std::map<std::string, std::function<void()>> untuned;  // by name: measures a choice and keeps it
     // Specialization constants, by a key that names kernel and constants
@@ -199,8 +189,8 @@ class LaunchPad {
     void fill(void* dst, uint32_t word, size_t bytes);        // 4-byte aligned address and size
 
     // The device address of `count` elements at p, an address inside live memory; null gives 0. Throws if the
-    // elements do not lie inside one live buffer. An unreduced GEMM result at p is reduced first, and
-    // commands of after_barrier() that write any of these elements are waited for.
+    // elements do not lie inside one live buffer. The commands that follow wait for postponed ones that write
+    // any of these elements.
     template <class Element>
     uint64_t at(const Element* p, size_t count) {
         return address_of(p, count * sizeof(Element));
@@ -223,39 +213,18 @@ class LaunchPad {
     void end_group();
     void leave_group() noexcept;  // the same for destructors: the next command throws the error
     void barrier();               // inside a group: what follows waits for what came before
-    // Queues `commands` to run after the next barrier (outside groups: before the next dispatch or group),
-    // beside the commands that follow. They may read `slot` and `results` and write only `results`. at(),
-    // scratch() and copies wait for them; commit() and end_recording() run the rest. Throws while a
-    // background is open. Use it for work too small for an interval of its own: reducing partial sums, say.
-    void after_barrier(Scratch slot, const std::vector<Written>& results, std::function<void()> commands);
-    // The dispatches between these two wait for the commands before them, but do not start at once. Each
-    // later interval between two barriers also starts one of them, or one group, to fill idle SMs. They must
-    // be independent of each other and of the commands that follow, up to finish_background(), which starts
-    // the rest; commands after it see what they wrote. Few workgroups start before the interval's first
-    // command, others behind it. Call it outside groups. commit() and end_recording() finish them too.
-    void begin_background();
-    void end_background();
-    void finish_background();
-    // Copies that run beside the commands that follow, on the device's copy engines if it has a queue for
-    // them: they take no SMs. They wait for the commands and copies before them. Up to finish_copies(), the
-    // commands that follow must neither write what is copied nor use where it goes; those after it see the
-    // copies. Call it outside groups and backgrounds. Each call first finishes the copies of the call before,
-    // and so do commit(), download() and end_recording().
-    void copy_beside(const std::vector<CopyRange>& copies);
+    // Postpones `commands` past the next barrier, to overlap with the commands that follow it: for kernels
+    // too small for a dispatch level of their own, such as the reduction of partial sums. They may read
+    // `slot` and `results` and write only `results`. at(), scratch() and copies that concern this memory wait
+    // for them; commit() and end_recording() append the rest.
+    void postpone(Scratch slot, const std::vector<MemoryRange>& results, std::function<void()> commands);
+    // Copies that overlap with the commands that follow, on the device's copy engines if it has a queue for
+    // them: they take no SMs. They wait for the commands and copies before them. Until finish_copies(), the
+    // commands that follow must neither write a source nor use a destination; later commands see the copies.
+    // Each call first finishes the copies of the call before, and so do commit(), download() and
+    // end_recording(). Error inside a group.
+    void copy_async(const std::vector<CopyRange>& copies);
     void finish_copies();
-    // Queues commands that later layers may run beside their own (run_deferred). Their operands must stay
-    // valid until then. `flops` is their amount of work. commit() and end_recording() run what is left.
-    void defer(double flops, std::function<void()> commands);
-    // Inside a group: runs deferred commands, oldest first, until they add up to the work of the largest one
-    // waiting.
-    void run_deferred();
-    // Runs deferred commands, oldest first, until only so many of them wait.
-    void finish_deferred(size_t keep = 0);
-
-    // Keeps the one result that is not reduced yet, after reducing the one before it, if there still is one.
-    void leave_unreduced(const Unreduced& result);
-    // The unreduced result at this address, which the caller reduces now; value is null if there is none.
-    Unreduced take_unreduced(const void* value);
 
     Ticket commit(bool wait_for_it = false);  // submits what was appended
     void wait(Ticket ticket);
@@ -271,10 +240,10 @@ class LaunchPad {
     // Returns what these commands need, without running them or building a kernel; pointers need not be
     // allocated. begin_recording(), upload() and download() are refused in a dry run; with compile_only,
     // upload() does nothing and download() gives zeros.
-    Needs dry_run(const std::function<void()>& commands);
+    Requirements dry_run(const std::function<void()>& commands);
     bool dry_running() const;
     // Allocates the scratch memory of a dry run, and queues what it needs for tune() and compile().
-    void prepare(const Needs& needs);
+    void prepare(const Requirements& needed);
     // Measures the queued choices on the device and keeps the fastest on disk. `progress` is called before
     // each one.
     using ProgressCallback = std::function<void(int done, int total)>;
@@ -304,15 +273,14 @@ class LaunchPad {
 
    private:
     void settle() noexcept;
-    void run_waiting();
-    void wait_for_results(const void* p, size_t bytes);
-    void finish_waiting();
+    void append_postponed();
+    void wait_for_postponed(const void* p, size_t bytes);
+    void finish_postponed();
     void finish_pending();  // all that was given and not appended yet
     uint64_t address_of(const void* p, size_t bytes);
     void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                         std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
                         const Work& work);
-    void reduce_unreduced();
     std::unique_ptr<struct LaunchPadState> state;
 };
 

@@ -32,32 +32,25 @@ void LaunchPad::keep_measured(const std::string& name, int value) {
     }
 }
 
-size_t Needs::scratch_bytes() const {
+size_t Requirements::scratch_bytes() const {
     return std::accumulate(std::begin(scratch), std::end(scratch), size_t(0));
 }
 
-Needs LaunchPad::dry_run(const std::function<void()>& commands) {
+Requirements LaunchPad::dry_run(const std::function<void()>& commands) {
     LaunchPadState& s = *state;
     if ((s.dry && !s.options.compile_only) || s.recording || s.open_groups)
         fail("dry_run: a dry run, a recording or a group is open");
-    Needs needs, *const outer = s.dry;
+    Requirements needed, *const outer = s.dry;
     commit(false);
-    s.dry = &needs;
-    const auto end = [&] {
-        s.dry = outer;
-        s.deferred.clear();
-        s.unreduced = {};
-    };
+    s.dry = &needed;
     try {
         commands();
-        finish_deferred();
-        reduce_unreduced();
     } catch (...) {
-        end();
+        s.dry = outer;
         throw;
     }
-    end();
-    return needs;
+    s.dry = outer;
+    return needed;
 }
 
 bool LaunchPad::dry_running() const { return state->dry; }
@@ -66,11 +59,11 @@ void LaunchPad::note_untuned(const std::string& name, std::function<void()> meas
     if (state->dry) state->dry->untuned.try_emplace(name, std::move(measure));
 }
 
-void LaunchPad::prepare(const Needs& needs) {
+void LaunchPad::prepare(const Requirements& needed) {
     LaunchPadState& s = *state;
-    for (int i = 0; i < NUM_SCRATCH_SLOTS; i++) scratch(Scratch(i), needs.scratch[i] / sizeof(float));
-    for (const auto& [name, measure] : needs.untuned) s.untuned.try_emplace(name, measure);
-    for (const auto& [key, constants] : needs.kernels)
+    for (int i = 0; i < NUM_SCRATCH_SLOTS; i++) scratch(Scratch(i), needed.scratch[i] / sizeof(float));
+    for (const auto& [name, measure] : needed.untuned) s.untuned.try_emplace(name, measure);
+    for (const auto& [key, constants] : needed.kernels)
         if (!s.pipelines.contains(key)) s.uncompiled.try_emplace(key, constants);
 }
 

@@ -14,15 +14,19 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/launchpad/launchpad.h"
 
+// count: nothing is allocated, and pointers must not be dereferenced.
+enum class MemoryUse { allocate, count };
+
 struct Memory {
     LaunchPad* pad = nullptr;  // null: plain host memory
     std::vector<void*> owned;
     size_t bytes = 0, largest = 0;  // of all allocations, of one
-    bool only_count = false;        // nothing is allocated, and pointers must not be dereferenced
-    const char* kind = "other";     // of the next allocations
+    MemoryUse use = MemoryUse::allocate;
+    const char* kind = "other";                         // of the next allocations
     std::vector<std::pair<const char*, size_t>> kinds;  // bytes of each, in order of appearance
 
-    explicit Memory(LaunchPad* launchpad) : pad(launchpad) {}
+    explicit Memory(LaunchPad* launchpad, MemoryUse memory_use = MemoryUse::allocate)
+        : pad(launchpad), use(memory_use) {}
     Memory(const Memory&) = delete;
     ~Memory() {
         for (void* p : owned) pad ? pad->free(p) : std::free(p);
@@ -32,16 +36,16 @@ struct Memory {
     template <class Element>
     Element* allocate(size_t count, const char* label, Placement placement = Placement::device) {
         const size_t size = (count * sizeof(Element) + 63) / 64 * 64;
-        void* p = only_count ? counted_address()
-                  : pad      ? pad->allocate(size, label, placement)
-                             : allocate_on_host(size);
+        void* p = use == MemoryUse::count ? counted_address()
+                  : pad                   ? pad->allocate(size, label, placement)
+                                          : allocate_on_host(size);
         if (!p)
             fail(
                 "out of memory: %.1f MiB asked for '%s', %.1f MiB in use by this program; use a smaller "
                 "batch, sequence "
                 "or model",
                 double(size) / (1 << 20), label, double(bytes) / (1 << 20));
-        if (!only_count) owned.push_back(p);
+        if (use == MemoryUse::allocate) owned.push_back(p);
         largest = std::max(largest, size);
         count_as(kind, size);
         return static_cast<Element*>(p);
@@ -67,7 +71,7 @@ struct Memory {
     // A whole allocation: a GPU writes whole words, up to the end of the last one.
     template <class Element>
     void zero(Element* p, size_t count) const {
-        if (only_count) return;
+        if (use == MemoryUse::count) return;
         if (pad) return pad->fill(p, 0, (count * sizeof(Element) + 3) / 4 * 4);
         const size_t size = count * sizeof(Element), piece = 1 << 20;
         const CpuTimer timer("zero", {double(size)});

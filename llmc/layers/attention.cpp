@@ -378,7 +378,6 @@ void attention_backward(LaunchPad* pad, const AttentionBackward<Real>& p) {
         attention_backward3(*pad, p, 128);
     else
         attention_backward2(*pad, p, best_backward_block_size(*pad));
-    pad->run_deferred();
 }
 
 #define INSTANTIATE(Real)                                                                       \

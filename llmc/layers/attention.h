@@ -30,7 +30,6 @@ struct AttentionBackward {
 // pad: the device to run on; null: the CPU.
 template <class Real>
 void attention_forward(LaunchPad* pad, const AttentionForward<Real>& p);
-// On a GPU, work deferred by matmul_backward() runs beside it (LaunchPad::run_deferred).
 template <class Real>
 void attention_backward(LaunchPad* pad, const AttentionBackward<Real>& p);
 

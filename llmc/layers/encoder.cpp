@@ -104,8 +104,7 @@ void encoder_backward_cpu(const EncoderBackward<Real>& p) {
     }
 }
 
-// The tokens decide which rows of wte and its optimizer state are read, so only row 0 is checked to lie in a
-// live buffer.
+// The tokens decide which rows of wte are read, so only row 0 is checked to lie in a live buffer.
 template <class Real>
 static EncoderForwardArgs forward_args(LaunchPad& pad, const EncoderForward<Real>& p) {
     const size_t num_rows = size_t(p.B) * p.T, C = p.C;
@@ -131,43 +130,6 @@ static void encoder_forward2(LaunchPad& pad, const EncoderForward<Real>& p, int 
     const uint32_t width = wide_pack_width<Real>(p.C, {args.outp, args.wte, args.wpe});
     pad.dispatch<Real>("encoder_forward2", {uint64_t(args.num_rows)}, {uint32_t(block_size), width}, args,
                        memory_traffic<Real>(2.0 * args.num_rows * p.C));
-}
-
-template <class Real>
-static EncoderForwardUpdatedArgs forward_updated_args(LaunchPad& pad, const EncoderForwardUpdated<Real>& p) {
-    const EncoderForwardArgs forward = forward_args(pad, p.encoder);
-    const AdamWUpdate<Real>& update = p.wte_update;
-    const size_t C = p.encoder.C;
-    return {.outp = forward.outp,
-            .inp = forward.inp,
-            .wte = forward.wte,
-            .wpe = forward.wpe,
-            .master = pad.at(update.master, C),
-            .m = pad.at(update.m, C),
-            .v = pad.at(update.v, C),
-            .grads = pad.at(update.grads, C),
-            .step = pad.at(update.step, 1),
-            .norm_and_scale = pad.at(update.norm_and_scale, 2),
-            .num_rows = forward.num_rows,
-            .T = forward.T,
-            .C = forward.C,
-            .weight_decay = update.weight_decay};
-}
-
-// Per element: the inputs of AdamW (two fp32 moments, the weight and its gradient), wpe and the output.
-template <class Real>
-static Work forward_updated_work(const EncoderForwardUpdatedArgs& args) {
-    const double weight_bytes = args.master ? 4.0 : sizeof(Real);
-    return {double(args.num_rows) * args.C * (8.0 + weight_bytes + 3.0 * sizeof(Real))};
-}
-
-template <class Real>
-static void encoder_forward_updated1(LaunchPad& pad, const EncoderForwardUpdated<Real>& p, int block_size) {
-    const EncoderForwardUpdatedArgs args = forward_updated_args(pad, p);
-    uint32_t width = pack_width<Real>(args.C, {args.outp, args.wte, args.wpe, args.grads});
-    if ((args.master | args.m | args.v) % 16) width = 1;
-    pad.dispatch<Real>("encoder_forward_updated1", {uint64_t(args.num_rows)}, {uint32_t(block_size), width},
-                       args, forward_updated_work<Real>(args));
 }
 
 template <class Real>
@@ -231,16 +193,6 @@ std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions() {
 }
 
 template <class Real>
-std::vector<KernelVersion<EncoderForwardUpdated<Real>>> encoder_forward_updated_versions() {
-    return {
-        {"encoder_forward_updated1",
-         "one workgroup per position, 16-byte accesses",
-         encoder_forward_updated1<Real>,
-         {64, 32, 128, 256}},
-    };
-}
-
-template <class Real>
 std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions() {
     return {
         {"encoder_backward1",
@@ -261,11 +213,6 @@ void encoder_forward(LaunchPad* pad, const EncoderForward<Real>& p) {
 }
 
 template <class Real>
-void encoder_forward_updated(LaunchPad& pad, const EncoderForwardUpdated<Real>& p) {
-    encoder_forward_updated1(pad, p, 64);
-}
-
-template <class Real>
 void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p) {
     if (!pad) return encoder_backward_cpu(p);
     // version 2 needs barriers, which are slow on software devices
@@ -274,13 +221,11 @@ void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p) {
     encoder_backward2(*pad, p, 256);
 }
 
-#define INSTANTIATE(Real)                                                                                \
-    template std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions();                \
-    template std::vector<KernelVersion<EncoderForwardUpdated<Real>>> encoder_forward_updated_versions(); \
-    template std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions();              \
-    template void encoder_forward_cpu(const EncoderForward<Real>&);                                      \
-    template void encoder_backward_cpu(const EncoderBackward<Real>&);                                    \
-    template void encoder_forward(LaunchPad*, const EncoderForward<Real>&);                              \
-    template void encoder_forward_updated(LaunchPad&, const EncoderForwardUpdated<Real>&);               \
+#define INSTANTIATE(Real)                                                                   \
+    template std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions();   \
+    template std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions(); \
+    template void encoder_forward_cpu(const EncoderForward<Real>&);                         \
+    template void encoder_backward_cpu(const EncoderBackward<Real>&);                       \
+    template void encoder_forward(LaunchPad*, const EncoderForward<Real>&);                 \
     template void encoder_backward(LaunchPad*, const EncoderBackward<Real>&);
 FOR_EACH_REAL(INSTANTIATE)

@@ -2,7 +2,6 @@
 // sorts the batch's positions by token (one bucket per token), and each row of dwte is summed in one place,
 // in a fixed order.
 #pragma once
-#include "llmc/layers/adamw.h"
 #include "llmc/layers/kernel_version.h"
 
 // out = wte[inp] + wpe[t]
@@ -13,15 +12,6 @@ struct EncoderForward {
     const Real* wte;  // (Vp,C)
     const Real* wpe;  // (at least T, C)
     int B, T, C;
-};
-
-// encoder_forward() with the wte that a pending adamw_update() will produce, bit-identical to running that
-// first. It may run before or beside the update: it writes nothing but `out`, and leaves out a skipped update
-// too.
-template <class Real>
-struct EncoderForwardUpdated {
-    EncoderForward<Real> encoder;  // its wte before the update
-    AdamWUpdate<Real> wte_update;  // of the whole of wte; wpe is read as it is
 };
 
 // dwte += sum of dout over the positions of each token; dwpe += sum over the batch.
@@ -37,8 +27,6 @@ struct EncoderBackward {
 // pad: the device to run on; null: the CPU.
 template <class Real>
 void encoder_forward(LaunchPad* pad, const EncoderForward<Real>& p);
-template <class Real>
-void encoder_forward_updated(LaunchPad& pad, const EncoderForwardUpdated<Real>& p);
 template <class Real>
 void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p);
 
@@ -59,7 +47,5 @@ void encoder_backward_cpu(const EncoderBackward<Real>& p);
 
 template <class Real>
 std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions();
-template <class Real>
-std::vector<KernelVersion<EncoderForwardUpdated<Real>>> encoder_forward_updated_versions();
 template <class Real>
 std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions();

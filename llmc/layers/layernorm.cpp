@@ -7,7 +7,6 @@
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
-#include "llmc/gemm/split_k.h"
 #include "llmc/layers/packs.h"
 #include "shaders/args.h"
 
@@ -184,7 +183,7 @@ static void layernorm_forward3(LaunchPad& pad, const LayerNormForward<Real>& p, 
                        memory_traffic<Real>(2.0 * p.num_rows * p.C));
 }
 
-// Without the scratch memory, the partials and the number of workgroups that share the rows.
+// Without the scratch memory and the number of workgroups that share the rows.
 template <class Real>
 static LayernormBackwardArgs backward_args(LaunchPad& pad, const LayerNormBackward<Real>& p) {
     const size_t num_rows = p.num_rows, C = p.C;
@@ -196,7 +195,6 @@ static LayernormBackwardArgs backward_args(LaunchPad& pad, const LayerNormBackwa
             pad.at(p.dout, num_rows * C),
             pad.at(p.inp, num_rows * C),
             pad.at(p.weight, C),
-            0,
             pad.at(p.mean, num_rows),
             pad.at(p.rstd, num_rows),
             p.num_rows,
@@ -261,50 +259,34 @@ static const uint32_t BACKWARD3_PACKS = 4;
 // first. A constant too: the order of the sums depends on it.
 static const int FEW_ROWS = 512;
 
-// The gradients of weight and bias if there are few rows. Partials are read by more workgroups of fewer
-// columns each, because the L2 bandwidth of one SM is limited; the order of the sums is the same.
+// The gradients of weight and bias if there are few rows.
 template <class Real>
-static void launch_few(LaunchPad& pad, const LayernormBackwardArgs& args, int splits) {
-    const uint32_t columns = splits > 1 ? 8 : 32, block = column_sum_block(pad) / 32 * columns;
-    const double bytes = sizeof(Real) + (splits > 1 ? 4.0 * splits : sizeof(Real));
+static void launch_few(LaunchPad& pad, const LayernormBackwardArgs& args) {
+    const uint32_t columns = 8;  // of a workgroup, as in the kernel: few rows spread over all SMs of a GPU
     pad.dispatch<Real>("layernorm_backward3_few", {ceil_div(args.C, columns)},
-                       {block, 1, uint32_t(splits), columns}, args,
-                       {.bytes = bytes * args.num_rows * args.C});
+                       {column_sum_block(pad) / 32 * columns}, args,
+                       memory_traffic<Real>(2.0 * args.num_rows * args.C));
 }
 
-// Launches version 3, which reads dout as partials if splits > 1. Returns false if it does not support rows
-// of this length or alignment.
 template <class Real>
-static bool launch_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p, LayernormBackwardArgs args,
-                             int splits, int block_size) {
+static void layernorm_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p, int block_size) {
+    LayernormBackwardArgs args = backward_args(pad, p);
     const uint32_t pack = 16 / sizeof(Real), block = uint32_t(block_size);
     const uint32_t packs = uint32_t(ceil_div(uint32_t(args.C) / pack, block));
     const uint32_t rows = packs == 1 && !(pad.limits().few_registers && pack == 8) ? 2 : 1;
     if (wide_pack_width<Real>(args.C, {args.dinp, args.added, args.dout, args.inp, args.weight}) != pack ||
         packs > BACKWARD3_PACKS)
-        return false;
+        return layernorm_backward2(pad, p, block_size);
     const bool few = args.num_rows <= FEW_ROWS;
     args.workgroups = int(std::min<uint64_t>(ceil_div(args.num_rows, rows), BACKWARD3_WORKGROUPS));
     if (!few) use_scratch(pad, args);
-    const double bytes = 3 * sizeof(Real) + (splits > 1 ? 4.0 * splits : sizeof(Real));
     const ConcurrentGroup group(&pad);
-    pad.dispatch<Real>("layernorm_backward3", {uint64_t(args.workgroups)},
-                       {block, pack, uint32_t(splits), packs, rows}, args,
-                       {.bytes = bytes * args.num_rows * args.C});
-    if (few) {
-        launch_few<Real>(pad, args, splits);
-    } else {
-        const size_t gradient = size_t(args.C) * sizeof(Real);
-        pad.after_barrier(Scratch::layernorm, {{p.dweight, gradient}, {p.dbias, gradient}},
-                          [args, &pad] { add_workgroup_sums<Real>(pad, args); });
-    }
-    return true;
-}
-
-template <class Real>
-static void layernorm_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p, int block_size) {
-    if (!launch_backward3<Real>(pad, p, backward_args(pad, p), 1, block_size))
-        layernorm_backward2(pad, p, block_size);
+    pad.dispatch<Real>("layernorm_backward3", {uint64_t(args.workgroups)}, {block, pack, packs, rows}, args,
+                       memory_traffic<Real>(4.0 * args.num_rows * args.C));
+    if (few) return launch_few<Real>(pad, args);
+    const size_t gradient = size_t(args.C) * sizeof(Real);
+    pad.postpone(Scratch::layernorm, {{p.dweight, gradient}, {p.dbias, gradient}},
+                 [args, &pad] { add_workgroup_sums<Real>(pad, args); });
 }
 
 template <class Real>
@@ -356,28 +338,12 @@ static int backward3_block(int C) {
 }
 
 template <class Real>
-static void launch_backward(LaunchPad& pad, const LayerNormBackward<Real>& p) {
-    const SplitKResult<Real> dout = take_unreduced(pad, p.dout);  // before at(), which would reduce it
-    if (dout.splits > 1) {
-        LayernormBackwardArgs args = backward_args(pad, p);
-        args.partials = pad.at(dout.partials, size_t(dout.splits) * p.num_rows * p.C);
-        // The kernels add no bias: GEMMs of the backward pass have none.
-        if (!dout.bias && launch_backward3<Real>(pad, p, args, dout.splits, backward3_block<Real>(p.C)))
-            return;
-        reduce_split_k(pad, dout, p.num_rows, p.C);
-        pad.barrier();
-    }
-    if (takes_software_version(pad, p.num_rows))  // a barrier costs more than reading the rows twice
-        return layernorm_backward1(pad, p, 64);
-    layernorm_backward3(pad, p, backward3_block<Real>(p.C));
-}
-
-template <class Real>
 void layernorm_backward(LaunchPad* pad, const LayerNormBackward<Real>& p) {
     if (!pad) return layernorm_backward_cpu(p);
     const ConcurrentGroup group(pad);
-    launch_backward(*pad, p);
-    pad->run_deferred();
+    if (takes_software_version(*pad, p.num_rows))  // a barrier costs more than reading the rows twice
+        return layernorm_backward1(*pad, p, 64);
+    layernorm_backward3(*pad, p, backward3_block<Real>(p.C));
 }
 
 #define INSTANTIATE(Real)                                                                           \

@@ -15,12 +15,12 @@ struct LayerNormForward {
 // dinp = added + the gradient of inp; dweight and dbias are accumulated into.
 template <class Real>
 struct LayerNormBackward {
-    Real* dinp;             // (num_rows, C)
-    Real *dweight, *dbias;  // (C) +=
-    const Real* added;      // (num_rows, C); may be dinp; null: nothing is added
-    const Real* dout;       // (num_rows, C); on the GPU it may be an unreduced GEMM result (gemm/split_k.h)
-    const Real* inp;        // (num_rows, C) of the forward pass, as are mean and rstd
-    const Real* weight;     // (C)
+    Real* dinp;                // (num_rows, C)
+    Real *dweight, *dbias;     // (C) +=
+    const Real* added;         // (num_rows, C); may be dinp; null: nothing is added
+    const Real* dout;          // (num_rows, C)
+    const Real* inp;           // (num_rows, C) of the forward pass, as are mean and rstd
+    const Real* weight;        // (C)
     const float *mean, *rstd;  // (num_rows)
     int num_rows, C;
 };
@@ -28,7 +28,6 @@ struct LayerNormBackward {
 // pad: the device to run on; null: the CPU.
 template <class Real>
 void layernorm_forward(LaunchPad* pad, const LayerNormForward<Real>& p);
-// On a GPU, work deferred by matmul_backward() runs beside it (LaunchPad::run_deferred).
 template <class Real>
 void layernorm_backward(LaunchPad* pad, const LayerNormBackward<Real>& p);
 

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "llmc/gemm/packed_weight.h"
-#include "llmc/gemm/split_k.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/matmul_simt.h"
@@ -39,8 +38,7 @@ static GemmLaunch<Real> plan_forward(LaunchPad& pad, const MatmulForward<Real>& 
                             .K = p.C,
                             .epilogue = p.pre    ? EPILOGUE_GELU
                                         : p.bias ? EPILOGUE_BIAS
-                                                 : EPILOGUE_NONE,
-                            .unreduced = p.next == NextLayer::layernorm};
+                                                 : EPILOGUE_NONE};
     const Real* weight = packed_weight ? packed_weight : p.weight;
     return plan_launch<Real>(pad, gemm, tile, may_split,
                              {.outp = pad.at(p.out, n * oc),
@@ -59,8 +57,7 @@ static GemmLaunch<Real> plan_dinp(LaunchPad& pad, const MatmulBackwardInput<Real
                             .M = p.num_rows,
                             .N = p.C,
                             .K = p.OC,
-                            .epilogue = p.pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE,
-                            .unreduced = p.next == NextLayer::layernorm};
+                            .epilogue = p.pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE};
     return plan_launch<Real>(pad, gemm, tile, may_split,
                              {.outp = pad.at(p.dinp, n * c),
                               .a = pad.at(p.dout, n * oc),
@@ -266,27 +263,21 @@ static void check_version3(const LaunchPad& pad, int K) {
              K, pad.device().name.c_str(), most);
 }
 
-// Runs a GEMM, but leaves split-K partials to the next layer if the GEMM is planned for that. value: its
-// result.
+// Starts a GEMM whose result, in `out`, the next layer reads. The reduction of split-K partial sums is
+// postponed, so that it overlaps with the reductions of other GEMMs in the same group.
 template <class Real>
-static void run_or_leave(LaunchPad& pad, const GemmLaunch<Real>& launch, Real* value, const Real* bias) {
-    const GemmShape& gemm = launch.gemm;
-    if (!gemm.unreduced || launch.plan.splits == 1) return launch.run(pad);
+static void start_gemm(LaunchPad& pad, const GemmLaunch<Real>& launch, const Real* out) {
     launch.start(pad);
-    const float* partials = pad.scratch(Scratch::gemm, partial_floats(gemm, launch.plan));
-    const SplitKResult<Real> result = {value, partials, launch.plan.splits, bias};
-    pad.leave_unreduced({.value = value,
-                         .partials = partials,
-                         .bias = bias,
-                         .splits = launch.plan.splits,
-                         .reduce = [&pad, result, gemm] { reduce_split_k(pad, result, gemm.M, gemm.N); }});
+    if (launch.plan.splits == 1) return;
+    const size_t bytes = size_t(launch.gemm.M) * launch.gemm.N * sizeof(Real);
+    pad.postpone(Scratch::gemm, {{out, bytes}}, [launch, &pad] { launch.finish(pad); });
 }
 
 template <class Real>
 static void forward_on_tensor_cores(LaunchPad& pad, const MatmulForward<Real>& p) {
     const bool packs = packing_pays<Real>(pad, std::max(p.num_rows, p.use.total_rows), p.C, p.OC);
     const Real* packed = packs ? pack_for_forward(pad, p) : nullptr;
-    run_or_leave<Real>(pad, plan_forward(pad, p, {}, true, packed), p.out, p.bias);
+    start_gemm<Real>(pad, plan_forward(pad, p, {}, true, packed), p.out);
 }
 
 template <class Real>
@@ -312,7 +303,7 @@ template <class Real>
 static void dinp_on_tensor_cores(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
     const bool packs = packing_pays<Real>(pad, std::max(p.num_rows, p.use.total_rows), p.OC, p.C);
     const Real* packed = packs ? pack_for_dinp(pad, p) : nullptr;
-    run_or_leave<Real>(pad, plan_dinp(pad, p, {}, true, packed), p.dinp, nullptr);
+    start_gemm<Real>(pad, plan_dinp(pad, p, {}, true, packed), p.dinp);
 }
 
 template <class Real>
@@ -366,13 +357,11 @@ static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParam
     if (p.dbias) dbias_partials(pad, dbias, scratch + dweight_scratch, DBIAS_BLOCK);
     if (!scratch) return;
     const size_t bias_bytes = p.dbias ? p.OC * sizeof(Real) : 0;
-    pad.after_barrier(
-        Scratch::parameters, {{p.dweight, size * sizeof(Real)}, {p.dbias, bias_bytes}}, [=, &pad] {
-            if (tensor_core) tensor_core->finish(pad);
-            reduce_partials(pad, p.dweight, scratch, size, split.splits, p.accumulate);
-            if (p.dbias)
-                reduce_partials(pad, p.dbias, scratch + dweight_scratch, p.OC, dbias_split.splits, true);
-        });
+    pad.postpone(Scratch::parameters, {{p.dweight, size * sizeof(Real)}, {p.dbias, bias_bytes}}, [=, &pad] {
+        if (tensor_core) tensor_core->finish(pad);
+        reduce_partials(pad, p.dweight, scratch, size, split.splits, p.accumulate);
+        if (p.dbias) reduce_partials(pad, p.dbias, scratch + dweight_scratch, p.OC, dbias_split.splits, true);
+    });
 }
 
 template <class Real>
@@ -384,15 +373,9 @@ void matmul_backward_parameters(LaunchPad* pad, const MatmulBackwardParameters<R
 
 template <class Real>
 void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p) {
-    const MatmulBackwardInput<Real> input = {p.dinp, p.dout, p.weight, p.pre, p.num_rows,
-                                             p.C,    p.OC,   p.next,   p.use};
+    const MatmulBackwardInput<Real> input = {p.dinp, p.dout, p.weight, p.pre, p.num_rows, p.C, p.OC, p.use};
     const MatmulBackwardParameters<Real> parameters = {p.dweight,  p.dbias, p.dout, p.inp,
                                                        p.num_rows, p.C,     p.OC,   p.accumulate};
-    if (pad && p.defer_parameters) {
-        matmul_backward_input(pad, input);
-        pad->defer(gemm_work(p).flops, [pad, parameters] { matmul_backward_parameters(pad, parameters); });
-        return;
-    }
     const ConcurrentGroup group(pad);
     matmul_backward_input(pad, input);  // first, since it may wait for its packed weight
     matmul_backward_parameters(pad, parameters);

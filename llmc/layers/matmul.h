@@ -4,10 +4,6 @@
 #include "llmc/gemm/tile.h"
 #include "llmc/layers/kernel_version.h"
 
-// The layer that reads a result next. A LayerNorm, alone or fused with a residual, can reduce split-K partial
-// sums on the way (gemm/split_k.h); the result must then be read by that layer before the next GEMM runs.
-enum class NextLayer { other, layernorm };
-
 // Several calls in a row may multiply with the same weight, unchanged: a GPU then rearranges it only once. Or
 // it was rearranged by matmul_pack_forward() or matmul_pack_backward(), together with others.
 template <class Real>
@@ -33,7 +29,6 @@ struct MatmulForward {
     const Real* weight;          // (OC,C)
     const Real* bias = nullptr;  // (OC); null: none
     int num_rows, C, OC;
-    NextLayer next = NextLayer::other;
     WeightUse<Real> use = {};
 };
 
@@ -45,7 +40,6 @@ struct MatmulBackwardInput {
     const Real* weight;         // (OC,C)
     const Real* pre = nullptr;  // (num_rows, C); null: inp is not the result of a GELU
     int num_rows, C, OC;
-    NextLayer next = NextLayer::other;
     WeightUse<Real> use = {};
 };
 
@@ -69,12 +63,7 @@ struct MatmulBackward {
     const Real* pre = nullptr;
     int num_rows, C, OC;
     bool accumulate;
-    NextLayer next = NextLayer::other;
     WeightUse<Real> use = {};
-    // On a GPU, the parameter gradients may run later, beside kernels that leave SMs idle (LaunchPad::defer):
-    // dout and inp stay unchanged until two more layernorm_backward() or attention_backward() have been
-    // called.
-    bool defer_parameters = false;
 };
 
 // pad: the device to run on; null: the CPU. Scratch memory is the launchpad's.
@@ -116,7 +105,7 @@ void matmul_dweight_cpu(const MatmulBackwardParameters<Real>& p);  // ignores db
 template <class Real>
 void matmul_dbias_cpu(const MatmulDbias<Real>& p);
 
-// The versions ignore `next`, and those without tensor cores `pre`; dweight's versions ignore dbias.
+// Versions without tensor cores ignore `pre`; dweight's versions ignore dbias.
 template <class Real>
 std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions();
 template <class Real>

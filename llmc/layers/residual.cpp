@@ -8,7 +8,6 @@
 #include "llmc/base/hash.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
-#include "llmc/gemm/split_k.h"
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/packs.h"
 #include "shaders/args.h"
@@ -79,8 +78,6 @@ static FusedResidualLayernormForwardArgs fused_args(LaunchPad& pad,
             pad.at(p.rstd, num_rows),
             pad.at(p.inp1, num_rows * C),
             pad.at(p.inp2, num_rows * C),
-            0,
-            0,
             pad.at(p.weight, C),
             pad.at(p.bias, C),
             p.num_rows,
@@ -95,27 +92,17 @@ static void fused_residual_layernorm_forward1(LaunchPad& pad, const FusedResidua
                        memory_traffic<Real>(4.0 * p.num_rows * p.C));
 }
 
-// Launches version 2, which reads inp2 as partials if splits > 1. Returns false if a row does not fit in
-// registers.
-template <class Real>
-static bool launch_fused2(LaunchPad& pad, const FusedResidualLayernormForwardArgs& args, int splits,
-                          int block_size) {
-    const uint32_t width = wide_pack_width<Real>(
-        args.C, {args.residual, args.normed, args.inp1, args.inp2, args.matmul_bias, args.weight, args.bias});
-    const RowGrid grid = row_grid(pad.limits(), args.num_rows, args.C / width, block_size);
-    if (!row_fits(pad.limits(), grid, width)) return false;
-    const double elements = double(args.num_rows) * args.C;
-    Work work = memory_traffic<Real>(4 * elements);
-    if (splits > 1) work.bytes += elements * (4.0 * splits - sizeof(Real));  // partials replace inp2
-    pad.dispatch<Real>("fused_residual_layernorm_forward2", {grid.groups},
-                       {grid.block, width, uint32_t(splits), grid.packs, args.matmul_bias != 0}, args, work);
-    return true;
-}
-
 template <class Real>
 static void fused_residual_layernorm_forward2(LaunchPad& pad, const FusedResidualLayerNormForward<Real>& p,
                                               int block_size) {
-    if (launch_fused2<Real>(pad, fused_args(pad, p), 1, block_size)) return;
+    const FusedResidualLayernormForwardArgs args = fused_args(pad, p);
+    const uint32_t width = wide_pack_width<Real>(
+        args.C, {args.residual, args.normed, args.inp1, args.inp2, args.weight, args.bias});
+    const RowGrid grid = row_grid(pad.limits(), args.num_rows, args.C / width, block_size);
+    if (row_fits(pad.limits(), grid, width))
+        return pad.dispatch<Real>("fused_residual_layernorm_forward2", {grid.groups},
+                                  {grid.block, width, grid.packs}, args,
+                                  memory_traffic<Real>(4.0 * args.num_rows * args.C));
     residual_forward<Real>(
         &pad, {.out = p.residual, .inp1 = p.inp1, .inp2 = p.inp2, .n = size_t(p.num_rows) * p.C});
     pad.barrier();
@@ -160,19 +147,10 @@ void residual_forward(LaunchPad* pad, const ResidualForward<Real>& p) {
 template <class Real>
 void fused_residual_layernorm_forward(LaunchPad* pad, const FusedResidualLayerNormForward<Real>& p) {
     if (!pad) return fused_residual_layernorm_forward_cpu(p);
-    const SplitKResult<Real> inp2 = take_unreduced(*pad, p.inp2);  // before at(), which would reduce it
-    if (inp2.splits > 1) {
-        FusedResidualLayernormForwardArgs args = fused_args(*pad, p);
-        args.partials = pad->at(inp2.partials, size_t(inp2.splits) * p.num_rows * p.C);
-        args.matmul_bias = pad->at(inp2.bias, size_t(p.C));
-        // One subgroup per workgroup, so that few rows spread over all SMs of a large GPU.
-        if (launch_fused2<Real>(*pad, args, inp2.splits, 32)) return;
-        reduce_split_k(*pad, inp2, p.num_rows, p.C);
-        pad->barrier();
-    }
     if (pad->device().type == DeviceType::software)  // computes one row in each lane of a SIMD unit
         return fused_residual_layernorm_forward1(*pad, p, 64);
-    fused_residual_layernorm_forward2(*pad, p, 128);
+    // few rows spread over all SMs of a large GPU with one subgroup per workgroup
+    fused_residual_layernorm_forward2(*pad, p, p.num_rows <= 1024 ? 32 : 128);
 }
 
 // --- dropout ---

@@ -18,11 +18,11 @@ struct ResidualForward {
 // (layers/layernorm.h).
 template <class Real>
 struct FusedResidualLayerNormForward {
-    Real* residual;      // (num_rows, C); may be either input
-    Real* normed;        // (num_rows, C)
-    float *mean, *rstd;  // (num_rows)
-    const Real* inp1;    // (num_rows, C)
-    const Real* inp2;    // (num_rows, C); on the GPU it may be an unreduced GEMM result (gemm/split_k.h)
+    Real* residual;             // (num_rows, C); may be either input
+    Real* normed;               // (num_rows, C)
+    float *mean, *rstd;         // (num_rows)
+    const Real* inp1;           // (num_rows, C)
+    const Real* inp2;           // (num_rows, C)
     const Real *weight, *bias;  // (C) of the LayerNorm
     int num_rows, C;
 };

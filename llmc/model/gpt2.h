@@ -1,9 +1,9 @@
-// GPT-2: the model and its memory, the forward pass, the backward pass. Read it from top to bottom, then
-// gpt2_update.h. Each layer function runs on the launchpad it is given, or on the CPU if that is null.
-// train_gpt2 trains the model, test_gpt2 checks it.
+// GPT-2: the model and its memory, the forward pass, the backward pass. Read it from top to bottom. Each
+// layer function runs on the launchpad it is given, or on the CPU if that is null. train_step.h runs training
+// steps, test_gpt2 checks the model.
 //
-// Real is the storage type of parameters, gradients and activations: float, bf16 or fp16. Accumulators,
-// losses and the optimizer's state are always float.
+// Real is the storage type of parameters, gradients and activations: float, bf16 or fp16. Accumulators and
+// losses are always float.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -12,7 +12,6 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/launchpad/memory.h"
-#include "llmc/layers/adamw.h"
 #include "llmc/layers/attention.h"
 #include "llmc/layers/classifier.h"
 #include "llmc/layers/encoder.h"
@@ -24,7 +23,7 @@
 #include "llmc/model/layer.h"
 #include "llmc/model/loss_scaling.h"
 #include "llmc/model/model_config.h"
-#include "llmc/model/optimizer_share.h"
+#include "llmc/model/optimizer.h"
 
 // ---------------------------------------------------------------------------------------------------------
 // The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
@@ -65,12 +64,8 @@ struct GPT2 {
     std::set<Layer> cpu_layers;  // layers that run on the CPU nevertheless, for debugging
     Memory memory;
     Real* params[NUM_PARAMETER_TENSORS];
-    OptimizerShare share;                              // of master, m and v, which this model holds
-    float* master[NUM_PARAMETER_TENSORS] = {};         // fp32 weights, which AdamW updates; null: none
-    Real* grads[NUM_PARAMETER_TENSORS] = {};           // allocated for training only, as are m and v
+    Real* grads[NUM_PARAMETER_TENSORS] = {};           // allocated for training only
     std::vector<GradientSlice<Real>> gradient_slices;  // the memory of all grads
-    float* m[NUM_PARAMETER_TENSORS] = {};
-    float* v[NUM_PARAMETER_TENSORS] = {};
     // Gradients are of the loss times this power of two, so that small ones do not underflow in fp16.
     float gradient_scale = std::is_same_v<Real, fp16> ? LossScaling::first : 1.0f;
     float dropout = 0;  // rate in training, below 1; set it before gpt2_allocate()
@@ -90,20 +85,21 @@ struct GPT2 {
     // the backward pass does not need any more
     Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
     float* delta = nullptr;           // (B,NH,T) scratch of the attention's backward pass
-    float* stats = nullptr;           // (4) of the current step: loss, gradient norm, clip factor, unused
+    StepStats* stats = nullptr;       // (1) of the current step
     Real* ddropped = nullptr;         // (B,T,C) gradient behind an MLP's dropout; null without dropout
     uint32_t* dropout_key = nullptr;  // (2) of the current micro-step's masks; likewise
-    AdamWStep* adamw = nullptr;  // in memory, since it changes every step and the kernels are recorded once
 
-    // master_weights: keep an fp32 copy of the weights (not needed in fp32). only_count: allocates nothing,
-    // to compute the memory that the model takes; it can do nothing else.
-    GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count = false,
-         const OptimizerShare& optimizer_share = {});
+    // MemoryUse::count: allocates nothing, to compute the memory that the model takes; it can do nothing
+    // else.
+    GPT2(const ModelConfig& c, LaunchPad* launchpad, MemoryUse use = MemoryUse::allocate);
     GPT2(const GPT2&) = delete;
 
     size_t layer_offset(int tensor, int l) const { return size_t(l) * parameter_layer_size(config, tensor); }
     const Real* weight(int tensor, int l = 0) const { return params[tensor] + layer_offset(tensor, l); }
     Real* grad(int tensor, int l = 0) const { return grads[tensor] + layer_offset(tensor, l); }
+    ParameterTensors<Real> tensors() const {
+        return {.params = params, .grads = grads, .norm_and_scale = &stats->gradient_norm};
+    }
 
     // The launchpad that a layer runs on; null for the CPU.
     LaunchPad* on(Layer layer) const {
@@ -114,16 +110,11 @@ struct GPT2 {
 };
 
 template <class Real>
-GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, bool master_weights, bool only_count,
-                 const OptimizerShare& optimizer_share)
-    : config(c), pad(launchpad), memory(launchpad), share(optimizer_share) {
-    memory.only_count = only_count;
+GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, MemoryUse use)
+    : config(c), pad(launchpad), memory(launchpad, use) {
     memory.kind = "parameters";
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
         params[i] = memory.allocate<Real>(parameter_size(config, i), parameter_info[i].name);
-    memory.kind = "optimizer";
-    for (int i = 0; i < NUM_PARAMETER_TENSORS && is_16_bit && master_weights; i++)
-        master[i] = memory.allocate<float>(share.size(config, i), "master weights");
 }
 
 // Rows of logits in memory at a time: at most 1.25 GiB of them, since all of B=64, T=1024 would be 13 GB in
@@ -175,22 +166,13 @@ void allocate_gradients(GPT2<Real>& g) {
     }
 }
 
-// Gradients of parameters and activations, AdamW's moments.
+// Gradients of parameters and activations.
 template <class Real>
 void allocate_for_training(GPT2<Real>& g) {
     const ModelConfig& c = g.config;
     Memory& memory = g.memory;
     memory.kind = "gradients";
     allocate_gradients(g);
-    memory.kind = "optimizer";
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
-        const size_t n = g.share.size(c, i);
-        g.m[i] = memory.allocate<float>(n, "AdamW's first moments");
-        g.v[i] = memory.allocate<float>(n, "AdamW's second moments");
-        memory.zero(g.m[i], n);
-        memory.zero(g.v[i], n);
-    }
-    g.adamw = memory.allocate<AdamWStep>(1, "step");
     g.dresidual = g.lnf;
     g.dbranch = g.branch;
     g.dwide = g.logits;
@@ -205,9 +187,8 @@ void allocate_for_training(GPT2<Real>& g) {
     }
 }
 
-// Allocates the memory for batches of up to B sequences of T tokens; `training` adds gradients and the
-// optimizer's state. Call it once per model, after setting g.dropout. Throws Error if T > max_seq_len or
-// memory is short.
+// Allocates the memory for batches of up to B sequences of T tokens; `training` adds gradients. Call it once
+// per model, after setting g.dropout. Throws Error if T > max_seq_len or memory is short.
 template <class Real>
 void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompute = RECOMPUTE_NOTHING) {
     const ModelConfig& c = g.config;
@@ -233,7 +214,7 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
     g.lnf_mean = memory.allocate<float>(num_rows, "lnf_mean");
     g.lnf_rstd = memory.allocate<float>(num_rows, "lnf_rstd");
     g.losses = memory.allocate<float>(num_rows, "losses");
-    g.stats = memory.allocate<float>(4, "stats");
+    g.stats = memory.allocate<StepStats>(1, "stats");
     memory.kind = "logits";
     g.logit_rows = choose_logit_rows(int(num_rows), sizeof(Real) * size_t(c.padded_vocab_size));
     const size_t logits = size_t(g.logit_rows) * c.padded_vocab_size;
@@ -273,10 +254,10 @@ std::vector<LinearWeight<Real>> linear_weights(const GPT2<Real>& g, int l) {
 }
 
 // From g.encoded (B,T,C), whose dropout comes first, to the normalized output of the last layer, g.lnf.
-// `begin_layer` is called before the commands of each layer.
+// `before_layer` is called before the commands of each layer.
 template <class Real>
 void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
-                         const std::function<void(int layer)>& begin_layer = nullptr) {
+                         const std::function<void(int layer)>& before_layer = nullptr) {
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
     const bool drops = pass == Pass::training && g.dropout > 0;
     if (drops) gpt2_dropout(g, g.encoded, g.encoded, DROPOUT_EMBEDDING, num_rows);
@@ -284,10 +265,9 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
     layernorm_forward<Real>(g.on(Layer::layernorm), {
         .out = first.ln1, .mean = first.ln1_mean, .rstd = first.ln1_rstd, .inp = g.encoded,
         .weight = g.weight(LN1W), .bias = g.weight(LN1B), .num_rows = num_rows, .C = C});
-    const NextLayer next = drops ? NextLayer::other : NextLayer::layernorm;  // after attproj and fcproj
     const Real* residual = g.encoded;
     for (int l = 0; l < L; l++) {
-        if (begin_layer) begin_layer(l);
+        if (before_layer) before_layer(l);
         const LayerActivations<Real>& a = g.layers[l];
         const auto packed = matmul_pack_forward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
         matmul_forward<Real>(g.on(Layer::matmul), {
@@ -297,7 +277,7 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
             .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
-            .num_rows = num_rows, .C = C, .OC = C, .next = next, .use = {.packed = packed[ATTPROJ]}});
+            .num_rows = num_rows, .C = C, .OC = C, .use = {.packed = packed[ATTPROJ]}});
         if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_ATTENTION, l), num_rows);
         fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
             .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
@@ -309,7 +289,7 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
             .use = {.packed = packed[FC]}});
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
-            .num_rows = num_rows, .C = 4 * C, .OC = C, .next = next, .use = {.packed = packed[FCPROJ]}});
+            .num_rows = num_rows, .C = 4 * C, .OC = C, .use = {.packed = packed[FCPROJ]}});
         if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
@@ -325,15 +305,16 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
 
 // From g.inputs (B,T) to g.lnf. T <= max_seq_len, B * T <= g.B * g.T.
 template <class Real>
-void gpt2_forward(GPT2<Real>& g, int B, int T, Pass pass = Pass::evaluation) {
+void gpt2_forward(GPT2<Real>& g, int B, int T, Pass pass = Pass::evaluation,
+                  const std::function<void(int layer)>& before_layer = nullptr) {
     encoder_forward<Real>(g.on(Layer::encoder), {
         .out = g.encoded, .inp = g.inputs, .wte = g.weight(WTE), .wpe = g.weight(WPE), .B = B, .T = T,
         .C = g.config.channels});
-    gpt2_forward_layers(g, B, T, pass);
+    gpt2_forward_layers(g, B, T, pass, before_layer);
 }
 
 // Logits, losses and, unless `gradients` is none, the gradients of the head, in chunks of rows, so that never
-// all logits are in memory. Adds loss_scale * sum of losses to g.stats[0]. Gradients are of that sum
+// all logits are in memory. Adds loss_scale * sum of losses to g.stats->loss. Gradients are of that sum
 // times g.gradient_scale: lnf's go into g.dbranch, and wte's. `inspect` sees each chunk's logits (num_rows,
 // Vp) before they become gradients.
 template <class Real>
@@ -360,18 +341,17 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
                 .accumulate = first > 0 || gradients == Gradients::accumulate, .use = use});
     }
     sum_losses(g.on(Layer::classifier), {
-        .total = g.stats, .losses = g.losses, .n = B * T, .scale = loss_scale});
+        .total = &g.stats->loss, .losses = g.losses, .n = B * T, .scale = loss_scale});
 }
 
 // ---------------------------------------------------------------------------------------------------------
 // The backward pass: after gpt2_forward and gpt2_head, which was given the same `gradients`, every
 // parameter's gradient is in g.grads, or has been added to what was there. g.dresidual is the gradient of the
 // residual stream, from the last layer down to the embeddings. With dropout, the forward pass was one of
-// training, and g.dropout_key is still its key. `end_layer` is called after the commands of each layer, whose
-// weight gradients may still be deferred then.
+// training, and g.dropout_key is still its key. `after_layer` is called after the commands of each layer.
 template <class Real>
 void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
-                   const std::function<void(int layer)>& end_layer = nullptr) {
+                   const std::function<void(int layer)>& after_layer = nullptr) {
     const bool accumulate = gradients == Gradients::accumulate;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
     const bool drops = g.dropout > 0;
@@ -397,8 +377,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dwide, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
-            .OC = C, .accumulate = accumulate, .use = {.packed = packed[FCPROJ]},
-            .defer_parameters = true});
+            .OC = C, .accumulate = accumulate, .use = {.packed = packed[FCPROJ]}});
         if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward<Real>(g.on(Layer::layernorm), {
                 .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = a.residual2,
@@ -406,8 +385,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dwide,
             .inp = a.ln2, .weight = g.weight(FCW, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
-            .accumulate = accumulate, .next = NextLayer::layernorm, .use = {.packed = packed[FC]},
-            .defer_parameters = true});
+            .accumulate = accumulate, .use = {.packed = packed[FC]}});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
             .dout = g.dbranch, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
@@ -419,8 +397,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
             .dout = dattention, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
-            .OC = C, .accumulate = accumulate, .use = {.packed = packed[ATTPROJ]},
-            .defer_parameters = true});
+            .OC = C, .accumulate = accumulate, .use = {.packed = packed[ATTPROJ]}});
         attention_backward<Real>(g.on(Layer::attention), {
             .dqkv = dqkv, .delta = g.delta, .dout = g.dbranch, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
             .B = B, .T = T, .C = C, .NH = NH});
@@ -431,13 +408,12 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
             .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
-            .accumulate = accumulate, .next = NextLayer::layernorm, .use = {.packed = packed[QKV]},
-            .defer_parameters = true});
+            .accumulate = accumulate, .use = {.packed = packed[QKV]}});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
             .dout = g.dbranch, .inp = residual, .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
             .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
-        if (end_layer) end_layer(l);
+        if (after_layer) after_layer(l);
     }
     if (drops) gpt2_dropout(g, g.dresidual, g.dresidual, DROPOUT_EMBEDDING, num_rows);
     encoder_backward<Real>(g.on(Layer::encoder), {
@@ -447,20 +423,40 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
 
 // clang-format on
 
+// Before a step's first forward pass: zeroes the loss and the gradients that are not overwritten.
+template <class Real>
+void gpt2_zero_gradients(GPT2<Real>& g) {
+    const ConcurrentGroup group(g.pad);
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
+        if (!is_overwritten(i)) g.memory.zero(g.grads[i], parameter_size(g.config, i));
+    g.memory.zero(g.stats, 1);
+}
+
+// The global norm of the gradients, and the factor that clips it to max_norm (0 or less: not clipped), or 0
+// if norm or loss is not finite, into g.stats.
+template <class Real>
+void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
+    global_norm<Real>(g.on(Layer::global_norm), {.norm_and_scale = &g.stats->gradient_norm,
+                                                 .gradients = g.gradient_slices,
+                                                 .max_norm = max_norm,
+                                                 .unscale = 1 / g.gradient_scale,
+                                                 .loss = &g.stats->loss});
+}
+
 // Allocates the scratch memory that the layers take from the launchpad, and queues what is to be tuned and
 // compiled (LaunchPad::tune, compile): a dry run of all of the above finds out.
 template <class Real>
 void prepare_launchpad(GPT2<Real>& g, bool training) {
     if (!g.pad || !g.cpu_layers.empty()) return;  // layers of the CPU would run in a dry run, too
-    const Needs needs = g.pad->dry_run([&] {
+    const Requirements needed = g.pad->dry_run([&] {
         gpt2_forward(g, g.B, g.T, training ? Pass::training : Pass::evaluation);
         gpt2_head(g, g.B, g.T, 1, training ? Gradients::overwrite : Gradients::none);
         if (!training) return;
         gpt2_backward(g, g.B, g.T, Gradients::overwrite);
-        global_norm<Real>(g.pad, {.norm_and_scale = g.stats, .gradients = g.gradient_slices, .max_norm = 1});
+        gpt2_gradient_norm(g, 1);
     });
-    g.memory.count("scratch", needs.scratch_bytes());
-    if (!g.memory.only_count) g.pad->prepare(needs);
+    g.memory.count("scratch", needed.scratch_bytes());
+    if (g.memory.use == MemoryUse::allocate) g.pad->prepare(needed);
 }
 
 // ---------------------------------------------------------------------------------------------------------
@@ -479,22 +475,14 @@ void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int co
 }
 
 // ---------------------------------------------------------------------------------------------------------
-// Parameters from files or random numbers, and back. Master weights receive the values unrounded.
-
-// The part of these values that g.share holds, to master, m or v; a null tensor receives nothing.
-template <class Real>
-void upload_held(const GPT2<Real>& g, float* const* tensors, const TensorRange& all, const float* values) {
-    for (const TensorRange& e : g.share.held(g.config, all))
-        if (float* to = tensors[e.tensor])
-            g.memory.upload(to + g.share.position(g.config, e.tensor, e.first), values + e.first - all.first,
-                            e.count);
-}
+// Parameters from files or random numbers, and back. The master weights of an optimizer receive the values
+// unrounded.
 
 template <class Real>
-WriteTensor parameter_writer(GPT2<Real>& g) {
-    return [&g](int tensor, size_t offset, const float* values, size_t count) {
+WriteTensor parameter_writer(GPT2<Real>& g, const Optimizer<Real>* optimizer = nullptr) {
+    return [&g, optimizer](int tensor, size_t offset, const float* values, size_t count) {
         g.memory.upload_floats(g.params[tensor] + offset, values, count);
-        upload_held(g, g.master, {tensor, offset, count}, values);
+        if (optimizer) optimizer->store(MASTER_WEIGHTS, {tensor, offset, count}, values);
     };
 }
 

@@ -12,9 +12,10 @@
 
 // Seconds of one micro-batch, forward, backward and update, at a learning rate of 0: the least of a few.
 template <class Real>
-double micro_step_seconds(const Options& o, GPT2<Real>& g, std::optional<DataLoader>& loader) {
+double micro_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
+                          std::optional<DataLoader>& loader) {
     StepRunner<Real> runner = {
-        .g = g, .B = o.batch, .T = o.sequence, .micro_steps = 1, .weight_decay = o.weight_decay};
+        .g = g, .optimizer = optimizer, .B = o.batch, .T = o.sequence, .micro_steps = 1};
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
     const Phase phase("timing a few training steps");
@@ -44,7 +45,8 @@ inline std::string epochs_text(const std::optional<DataLoader>& loader, double t
 
 // peak: flops per second, as peak_rate() measures it; 0: unknown.
 template <class Real>
-void print_estimate(const Options& o, GPT2<Real>& g, RunInputs& inputs, double peak) {
+void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer, RunInputs& inputs,
+                    double peak) {
     const RunLength& length = inputs.length;
     const double flops = flops_per_token(g.config, o.sequence), tokens = length.tokens_per_step;
     const int steps = length.steps_left();
@@ -55,7 +57,7 @@ void print_estimate(const Options& o, GPT2<Real>& g, RunInputs& inputs, double p
     printf("operations: %.4g per token, %.4g per step", flops, flops * tokens);
     if (has_length) printf(", %.4g in total", flops * tokens * steps);
     printf("\n");
-    const double seconds = micro_step_seconds(o, g, inputs.loader) * length.micro_steps;
+    const double seconds = micro_step_seconds(o, g, optimizer, inputs.loader) * length.micro_steps;
     printf("time: about %.4g s per step, %.0f tokens/s%s\n", seconds, tokens / seconds,
            has_length
                ? (", " + duration(seconds * steps) + " in total, without validation and samples").c_str()

@@ -11,46 +11,42 @@
 
 // The parameters of `model`, as -e gives it: from its file, or random ones if it is a descriptor.
 template <class Real>
-void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed) {
+void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
+                     const Optimizer<Real>* optimizer = nullptr) {
     if (is_model_file(model))
-        read_model_file(model, parameter_writer(g));
+        read_model_file(model, parameter_writer(g, optimizer));
     else
-        initialize_parameters(g.config, seed, parameter_writer(g));
-}
-
-template <class Real>
-float* const* moment_tensors(const GPT2<Real>& g, Moment moment) {
-    return moment == MOMENT_M ? g.m : moment == MOMENT_V ? g.v : g.master;
+        initialize_parameters(g.config, seed, parameter_writer(g, optimizer));
 }
 
 // Parameters and moments of a checkpoint of any precision, with or without master weights. If `precision`,
 // in which the run saved it, is this model's, the state is bit-identical. Otherwise the parameters come from
 // the unrounded weights.
 template <class Real>
-void load_checkpoint(GPT2<Real>& g, const std::string& folder, int step, const std::string& precision) {
+void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder, int step,
+                     const std::string& precision) {
     const bool same_precision = precision == real_name<Real>();
-    read_model_file(model_path(folder, step), parameter_writer(g));
+    read_model_file(model_path(folder, step), parameter_writer(g, &optimizer));
     auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
-        upload_held(g, moment_tensors(g, moment), {tensor, offset, count}, values);
+        optimizer.store(moment, {tensor, offset, count}, values);
         if (moment == MASTER_WEIGHTS && !same_precision)
             g.memory.upload_floats(g.params[tensor] + offset, values, count);
     };
     read_all_moments(folder, step, g.config, write_moment);
 }
 
-// Writes the checkpoint of optimizer.step and prints its name. The model's file is in bf16 if the model is,
+// Writes the checkpoint of present.step and prints its name. The model's file is in bf16 if the model is,
 // and in fp32 otherwise: llm.c has no files in fp16. All processes of the job call it if each of them holds
 // a part of the moments; otherwise one does.
 template <class Real>
-void save_checkpoint(const GPT2<Real>& g, const std::string& folder, const OptimizerState& optimizer,
-                     const RunState& run, Communicator& job) {
-    const ReadMoment read_moment = [&g](Moment moment, int tensor, size_t offset, float* values,
-                                        size_t count) {
-        const size_t at = g.share.position(g.config, tensor, offset);
-        g.memory.download(values, moment_tensors(g, moment)[tensor] + at, count);
+void save_checkpoint(const GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder,
+                     const OptimizerState& present, const RunState& run, Communicator& job) {
+    const ReadMoment read_moment = [&](Moment moment, int tensor, size_t offset, float* values,
+                                       size_t count) {
+        optimizer.load(moment, {tensor, offset, count}, values);
     };
-    OptimizerState state = optimizer;
-    state.share = g.share;
+    OptimizerState state = present;
+    state.share = optimizer.share;
     write_checkpoint(folder,
                      {.config = g.config,
                       .optimizer = state,
@@ -58,6 +54,6 @@ void save_checkpoint(const GPT2<Real>& g, const std::string& folder, const Optim
                       .read_moment = read_moment,
                       .in_bf16 = std::is_same_v<Real, bf16>,
                       .run = run_state_to_json(run)},
-                     g.share.count > 1 ? &job : nullptr);
-    printf("wrote checkpoint %s\n", model_path(folder, optimizer.step).c_str());
+                     optimizer.share.count > 1 ? &job : nullptr);
+    printf("wrote checkpoint %s\n", model_path(folder, present.step).c_str());
 }

@@ -45,8 +45,8 @@ std::string device_of_process(const Options& o, const Communicator& job) {
     return std::to_string(gpus[job.machine_rank].index);
 }
 
-// Pieces of a part lie side by side, so that a part is one range: see gradient_exchange.h.
-OptimizerShare share_of_process(const Options& o, const Communicator& job) {
+// Owners of one local rank follow each other, so that their shards are neighbours: gradient_exchange.h.
+OptimizerShare share_of_process(const Communicator& job) {
     for (int node = 0; node < job.num_nodes; node++) {
         const int processes = job.first_ranks[node + 1] - job.first_ranks[node];
         if (processes == job.local_size) continue;
@@ -59,7 +59,6 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job) {
             job.node + 1, job.local_size, job.local_size == 1 ? "" : "es", node + 1, processes,
             std::min(processes, job.local_size));
     }
-    if (!o.zero_stage) return {};
     return {job.local_rank * job.num_nodes + job.node, job.size};
 }
 

@@ -27,9 +27,10 @@ struct TrainingShape {
 // What training takes; nothing is allocated.
 template <class Real>
 MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const TrainingShape& shape) {
-    GPT2<Real> g(config, pad, shape.master_weights, true, shape.share);
+    GPT2<Real> g(config, pad, MemoryUse::count);
     g.dropout = shape.dropout;
     gpt2_allocate(g, shape.B, shape.T, true, shape.recompute);
+    Optimizer<Real>(config, g.memory, {.master_weights = shape.master_weights}, shape.share);
     return {g.memory.bytes, g.memory.largest, g.memory.summary()};
 }
 

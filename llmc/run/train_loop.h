@@ -24,6 +24,7 @@ struct Run {
     const Options& options;
     RunInputs& inputs;
     GPT2<Real>& g;
+    Optimizer<Real>& optimizer;
     StepRunner<Real>& runner;
     Communicator& job;
     double peak_rate;  // as in run_plan.h
@@ -107,7 +108,7 @@ struct Run {
         write(step, position);
         prune(step);
     }
-    bool writes() const { return job.rank == 0 || g.share.count > 1; }
+    bool writes() const { return job.rank == 0 || optimizer.share.count > 1; }
     void prune(int newest) const {
         if (job.rank > 0) return;
         prune_checkpoints(options.output, newest, options.keep_checkpoints, options.major_checkpoint_every,
@@ -131,8 +132,8 @@ void Run<Real>::loop() {
     judge.loss_limit = options.skip_loss;
     judge.norm_limit = options.skip_gradient;
     if (skips_outliers())
-        runner.accept = [&](const float* stats) {
-            verdict = judge.judge(stats[0], stats[1], stats[2]);
+        runner.accept = [&](const StepStats& stats) {
+            verdict = judge.judge(stats.loss, stats.gradient_norm, stats.gradient_scale);
             return verdict.applied();
         };
     progress.restart_clock();
@@ -149,7 +150,7 @@ template <class Real>
 bool Run<Real>::advance(int step) {
     look_for_signals();
     if (pauses(step)) {
-        runner.finish_update();
+        runner.gather_weights();
         report_pending();
         stop_if_diverged();
         pause(step);
@@ -225,10 +226,10 @@ void Run<Real>::report_pending() {
     if (!pending) return;
     const auto [step, ticket] = *pending;
     pending.reset();
-    const float* stats = runner.stats(step, ticket);
-    if (!skips_outliers()) verdict = judge.judge(stats[0], stats[1], stats[2]);
+    const StepStats& stats = runner.stats(step, ticket);
+    if (!skips_outliers()) verdict = judge.judge(stats.loss, stats.gradient_norm, stats.gradient_scale);
     first_step.reset();
-    progress.report(step, stats[0], stats[1], learning_rate(scheduler, step), verdict);
+    progress.report(step, stats.loss, stats.gradient_norm, learning_rate(scheduler, step), verdict);
 }
 
 // The checkpoint comes first, so that a run resumed from it repeats the rest.
@@ -249,18 +250,18 @@ void Run<Real>::pause(int step) {
 
 template <class Real>
 void Run<Real>::write(int step, const DataPosition& position) {
-    OptimizerState optimizer = inputs.start.optimizer;  // with llm.c's random state if llm.c began the run
-    optimizer.step = step;
-    optimizer.use_master_weights = g.master[0];
-    optimizer.data = position;
+    OptimizerState state = inputs.start.optimizer;  // with llm.c's random state if llm.c began the run
+    state.step = step;
+    state.use_master_weights = optimizer.master[0];
+    state.data = position;
     const int last_healthy = judge.is_healthy(step) ? step : healthy;
     if (writes())
-        save_checkpoint(g, options.output, optimizer,
+        save_checkpoint(g, optimizer, options.output, state,
                         {.precision = real_name<Real>(),
                          .seed = options.seed,
                          .shards = shards_of(*inputs.loader),
-                         .chunk_tokens = optimizer.data.sample_tokens,
-                         .token_in_sample = optimizer.data.token_in_sample,
+                         .chunk_tokens = state.data.sample_tokens,
+                         .token_in_sample = state.data.token_in_sample,
                          .coin_state = coin_state,
                          .options = options.effective,
                          .tokenizer = tokenizer,
@@ -303,11 +304,10 @@ template <class Real>
 void Run<Real>::save_and_fail(int step, const DataPosition& position, const std::exception& error) {
     const std::string message = message_for(error);
     // other processes wait for this one, and cannot write their parts
-    if (g.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
+    if (optimizer.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
     if (options.output.empty() || job.rank > 0 || step <= std::max(saved, inputs.start.step))
         throw Error(message);
     try {
-        runner.finish_update();
         report_pending();
         save(step, position);
     } catch (const std::exception&) {

@@ -224,8 +224,8 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->check(between(0, 2))
         ->capture_default_str();
     app.add_option("-z,--zero-stage", o.zero_stage,
-                   "with several processes: 1: each holds a part of the optimizer's state (ZeRO stage 1), "
-                   "0: each holds all of it")
+                   "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), "
+                   "whether 0 or 1")
         ->check(between(0, 1))
         ->capture_default_str();
     app.add_option(

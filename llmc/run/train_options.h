@@ -29,7 +29,7 @@ struct Options {
     bool keep_best = false;
     int log_every = 1;       // steps between lines in a pipe or a file
     int recompute = 1;       // RECOMPUTE_GELU
-    int zero_stage = 1;      // 1: the optimizer's state is divided among the processes
+    int zero_stage = 1;      // 0 or 1: the optimizer's state is divided among the processes
     int ranks_per_node = 0;  // processes that share memory; 0: RANKS_PER_NODE, or all of a machine
     SamplerOptions sampler;
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's

@@ -50,7 +50,7 @@ inline TrainedModel open_model(const ModelOptions& options) {
 // The model with its parameters, without memory for activations.
 template <class Real>
 std::unique_ptr<GPT2<Real>> load_model(const TrainedModel& model, LaunchPad* pad) {
-    auto g = std::make_unique<GPT2<Real>>(model.config, pad, false);
+    auto g = std::make_unique<GPT2<Real>>(model.config, pad);
     load_parameters(*g, model.source.path, 42);
     return g;
 }

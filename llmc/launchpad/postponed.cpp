@@ -1,0 +1,62 @@
+// LaunchPad's postponed commands, and what remains to be appended before a submission.
+#include <algorithm>
+#include <utility>
+
+#include "llmc/launchpad/internal.h"
+
+// Whether any of them writes to this memory.
+static bool any_writes(const std::vector<PostponedCommands>& all, const void* p, size_t bytes) {
+    const auto overlaps = [&](const MemoryRange& r) {
+        return r.start < static_cast<const char*>(p) + bytes &&
+               p < static_cast<const char*>(r.start) + r.bytes;
+    };
+    return std::ranges::any_of(
+        all, [&](const PostponedCommands& c) { return std::ranges::any_of(c.results, overlaps); });
+}
+
+void LaunchPad::postpone(Scratch slot, const std::vector<MemoryRange>& results,
+                         std::function<void()> commands) {
+    if (state->dry) return commands();
+    for (const MemoryRange& r : results)
+        if (any_writes(state->postponed, r.start, r.bytes)) barrier();
+    state->postponed.push_back({slot, results, std::move(commands)});
+}
+
+// While it lives, no command begins a dispatch level.
+struct OpenGroup {
+    LaunchPadState& s;
+    explicit OpenGroup(LaunchPadState& launchpad) : s(launchpad) { s.open_groups++; }
+    OpenGroup(const OpenGroup&) = delete;
+    ~OpenGroup() { s.open_groups -= s.open_groups > 0; }  // an error closes all groups
+};
+
+// Appends them; the last command was a barrier.
+void LaunchPad::append_postponed() {
+    LaunchPadState& s = *state;
+    if (s.postponed.empty()) return;
+    std::vector<PostponedCommands> now = std::exchange(s.postponed, {});
+    std::vector<AddressRange> touched = std::exchange(s.touched, {});  // of the dispatch that follows them
+    {
+        const OpenGroup group(s);  // they overlap with each other and with the commands that follow
+        for (const PostponedCommands& next : now) next.commands();
+    }
+    s.started = std::move(now);
+    s.touched = std::move(touched);
+}
+
+// Leaves none postponed.
+void LaunchPad::finish_postponed() {
+    if (!state->postponed.empty()) barrier();
+}
+
+// The next command uses this memory: lets it wait for postponed commands that write it.
+void LaunchPad::wait_for_postponed(const void* p, size_t bytes) {
+    if (any_writes(state->postponed, p, bytes)) barrier();
+    if (any_writes(state->started, p, bytes)) barrier();
+}
+
+void LaunchPad::finish_pending() {
+    finish_postponed();
+    release_held(*state);
+    finish_copies();
+}

@@ -1,0 +1,55 @@
+// The optimizer: the state that it keeps for each parameter, and the update of the parameters. Every process
+// of a job holds the state of the parameters that it owns (ownership.h), and updates those.
+#pragma once
+#include "llmc/launchpad/memory.h"
+#include "llmc/layers/adamw.h"
+#include "llmc/model/ownership.h"
+
+struct OptimizerOptions {
+    bool master_weights = false;  // keep an fp32 copy of 16-bit weights, and update that
+    float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;
+    float weight_decay = 0;  // of the tensors that decay: embeddings and matrices
+    bool decay_all = false;  // all tensors decay
+};
+
+// The parameters and their gradients, each tensor at the address of its first element.
+template <class Real>
+struct ParameterTensors {
+    Real* const* params;
+    Real* const* grads;
+    const float* norm_and_scale;  // (2): layers/global_norm.h
+};
+
+template <class Real>
+struct Optimizer {
+    ModelConfig config;
+    OptimizerOptions options;
+    OptimizerShare share;
+    Ownership ownership;
+    Memory& memory;
+    // Of each tensor the elements that this process owns, one behind the other; master may be null
+    float* master[NUM_PARAMETER_TENSORS] = {};
+    float *m[NUM_PARAMETER_TENSORS], *v[NUM_PARAMETER_TENSORS];
+    AdamWStep* numbers;  // in memory: they change every step, and the kernels are recorded once
+
+    // Allocates the state, with moments of 0; the master weights are undefined until store() sets them.
+    Optimizer(const ModelConfig& config, Memory& memory, const OptimizerOptions& options,
+              const OptimizerShare& share = {});
+
+    // Sets what the next updates use. step: from 0.
+    void begin_step(int step, float learning_rate);
+    // Updates the parameters in these ranges that this process owns. A norm that is not finite, or a scale of
+    // 0: nothing changes. pad: the device to run on; null: the CPU.
+    void update(LaunchPad* pad, const ParameterTensors<Real>& tensors,
+                const std::vector<TensorRange>& ranges) const;
+    void update(LaunchPad* pad, const ParameterTensors<Real>& tensors) const;  // of all
+
+    // Copies values, of which this process keeps those that it owns; nothing if there are no master weights.
+    void store(Moment moment, const TensorRange& range, const float* values) const;
+    // Copies values of elements that this process owns.
+    void load(Moment moment, const TensorRange& range, float* values) const;
+
+   private:
+    float* const* tensors_of(Moment moment) const;
+    size_t position(int tensor, size_t element) const;  // of an owned element among the tensor's owned ones
+};

@@ -1,0 +1,66 @@
+#include "llmc/model/ownership.h"
+
+#include <algorithm>
+
+#include "llmc/base/ceil_div.h"
+
+std::vector<Shard> Ownership::within(const TensorRange& range) const {
+    const size_t end = range.first + range.count;
+    const auto before = [](const Shard& s, const TensorRange& r) {
+        return s.tensor < r.tensor || (s.tensor == r.tensor && s.first + s.count <= r.first);
+    };
+    std::vector<Shard> found;
+    for (auto s = std::lower_bound(shards.begin(), shards.end(), range, before);
+         s != shards.end() && s->tensor == range.tensor && s->first < end; s++) {
+        const size_t first = std::max(s->first, range.first);
+        found.push_back({s->tensor, first, std::min(s->first + s->count, end) - first, s->owner});
+    }
+    return found;
+}
+
+std::vector<Shard> Ownership::owned_by(int owner) const {
+    std::vector<Shard> found;
+    std::ranges::copy_if(shards, std::back_inserter(found),
+                         [owner](const Shard& s) { return s.owner == owner; });
+    return found;
+}
+
+Ownership divide_elements(const ModelConfig& config, int num_processes) {
+    Ownership table;
+    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
+        const size_t all = parameter_size(config, tensor);
+        const size_t n = num_processes > 1 ? parameter_layer_size(config, tensor) : all;
+        const size_t unit = n % num_processes ? 8 : 1, most = ceil_div(n, unit * num_processes) * unit;
+        for (size_t layer = 0; layer < all; layer += n)
+            for (size_t first = 0; first < n; first += most)
+                table.shards.push_back({tensor, layer + first, std::min(most, n - first), int(first / most)});
+    }
+    return table;
+}
+
+size_t count_elements(const std::vector<Shard>& shards) {
+    size_t n = 0;
+    for (const Shard& s : shards) n += s.count;
+    return n;
+}
+
+static bool is_linear_weight(int tensor) {
+    return tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
+}
+
+std::vector<TensorRange> linear_weight_ranges(const ModelConfig& config, int first, int end) {
+    std::vector<TensorRange> ranges;
+    for (int layer = first; layer < end; layer++)
+        for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
+            const size_t n = parameter_layer_size(config, tensor);
+            if (is_linear_weight(tensor)) ranges.push_back({tensor, layer * n, n});
+        }
+    return ranges;
+}
+
+std::vector<TensorRange> other_ranges(const ModelConfig& config) {
+    std::vector<TensorRange> ranges;
+    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
+        if (!is_linear_weight(tensor)) ranges.push_back({tensor, 0, parameter_size(config, tensor)});
+    return ranges;
+}

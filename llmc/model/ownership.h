@@ -1,0 +1,45 @@
+// Which process of a job owns which parameters (ZeRO stage 1): the owner sums their gradients, holds their
+// optimizer state and updates them. Memory, the exchange, checkpoints and the memory plan read this table.
+#pragma once
+#include <vector>
+
+#include "llmc/model/model_config.h"
+
+// A range of a tensor's elements.
+struct TensorRange {
+    int tensor;
+    size_t first, count;
+};
+
+// A range of a tensor's elements that belongs to one process.
+struct Shard {
+    int tensor;
+    size_t first, count;
+    int owner;  // the index of its OptimizerShare
+};
+
+// One of the processes that divide the parameters among themselves: owner `index` of `count`.
+struct OptimizerShare {
+    int index = 0, count = 1;
+};
+
+// What an optimizer keeps of each parameter.
+enum Moment { MOMENT_M, MOMENT_V, MASTER_WEIGHTS };
+
+struct Ownership {
+    std::vector<Shard> shards;  // every element once, in the order of tensors and elements
+
+    // The parts of the shards that lie in the range.
+    std::vector<Shard> within(const TensorRange& range) const;
+    std::vector<Shard> owned_by(int owner) const;
+};
+
+// AdamW's table: one process owns all; several own equal parts of each layer of each tensor. Parts that
+// cannot be equal begin at multiples of 8 elements, and the last ones are smaller or empty.
+Ownership divide_elements(const ModelConfig& config, int num_processes);
+
+size_t count_elements(const std::vector<Shard>& shards);
+
+// The weights of the linear layers of the model's layers `first` to before `end`; and all other tensors.
+std::vector<TensorRange> linear_weight_ranges(const ModelConfig& config, int first, int end);
+std::vector<TensorRange> other_ranges(const ModelConfig& config);

@@ -1,0 +1,166 @@
+#include "llmc/model/train_step.h"
+
+#include <cmath>
+
+#include "llmc/model/gradient_exchange.h"
+
+template <class Real>
+void StepRunner<Real>::prepare() {
+    if (!records()) return;  // layers of the CPU would run in a dry run, too
+    g.pad->prepare(g.pad->dry_run([&] {
+        optimizer.update(g.pad, g.tensors());
+        gpt2_gradient_norm(g, gradient_clip);
+        if (exchange) exchange->run_all_kernels();
+    }));
+}
+
+// --- recordings ---
+
+// Replays a phase, or records it first.
+template <class Real>
+void StepRunner<Real>::run_phase(Phase& phase, const std::function<void()>& commands) {
+    if (!records()) return commands();
+    for (size_t i = 0; i < phase.size(); i++) {
+        if (i) exchange->synchronize();
+        g.pad->replay(phase[i]);
+    }
+    if (!phase.empty()) return;
+    being_recorded = &phase;
+    g.pad->begin_recording();
+    commands();
+    end_recording();
+}
+
+template <class Real>
+void StepRunner<Real>::end_recording() {
+    being_recorded->push_back(g.pad->end_recording());
+    g.pad->replay(being_recorded->back());
+}
+
+// Within a phase: waits until all processes of the job have come here.
+template <class Real>
+void StepRunner<Real>::synchronize() {
+    if (records()) end_recording();
+    exchange->synchronize();
+    if (records()) g.pad->begin_recording();
+}
+
+template <class Real>
+void StepRunner<Real>::forget_recordings() {
+    for (Phase* phase : {&first_micro, &later_micro, &last_micro, &norm, &norm_and_update, &apply}) {
+        for (Recording* recording : *phase) g.pad->forget(recording);
+        phase->clear();
+    }
+}
+
+// --- micro-steps ---
+
+// The forward pass of a step's first micro-step gathers weights on its way.
+template <class Real>
+void StepRunner<Real>::forward_first() {
+    if (!exchange || !exchange->weights_overlap()) return gpt2_forward(g, B, T, Pass::training);
+    exchange->gather_first_weights();
+    gpt2_forward(g, B, T, Pass::training, [&](int layer) {
+        if (exchange->synchronizes_before(layer)) synchronize();
+        exchange->before_layer(layer);
+    });
+}
+
+// The last micro-step's gradients are complete, and leave for the other processes.
+template <class Real>
+void StepRunner<Real>::head_and_backward(Gradients gradients, bool last) {
+    const int num_processes = exchange ? exchange->num_processes() : 1;
+    gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps) * float(num_processes)), gradients);
+    if (!exchange || !last) return gpt2_backward(g, B, T, gradients);
+    gpt2_backward(g, B, T, gradients, [&](int layer) {
+        if (layer == exchange->synchronization_layer()) synchronize();
+        exchange->after_layer(layer);
+    });
+}
+
+template <class Real>
+void StepRunner<Real>::run_micro_step(int i) {
+    const bool last = i + 1 == micro_steps;
+    if (i == 0)
+        return run_phase(first_micro, [&] {
+            gpt2_zero_gradients(g);
+            forward_first();
+            head_and_backward(Gradients::overwrite, last);
+        });
+    run_phase(last && exchange ? last_micro : later_micro, [&] {
+        gpt2_forward(g, B, T, Pass::training);
+        head_and_backward(Gradients::accumulate, last);
+    });
+}
+
+// --- the update ---
+
+template <class Real>
+void StepRunner<Real>::update() {
+    LaunchPad* const pad = g.on(Layer::adamw);
+    if (!exchange || !exchange->weights_overlap()) return optimizer.update(pad, g.tensors());
+    optimizer.update(pad, g.tensors(), exchange->first_weights());
+    exchange->store_weights(exchange->first_weights());
+    optimizer.update(pad, g.tensors(), exchange->later_weights());
+}
+
+template <class Real>
+void StepRunner<Real>::reduce_and_update(int step) {
+    StepStats* const sent = readback + step % 2;
+    const auto find_norm = [&] { gpt2_gradient_norm(g, gradient_clip); };
+    if (!exchange && !accept) {
+        run_phase(norm_and_update, [&] {
+            find_norm();
+            update();
+        });
+        g.memory.copy(sent, g.stats, 1);
+        return;
+    }
+    exchange ? exchange->reduce(gradient_clip) : run_phase(norm, find_norm);
+    g.memory.copy(sent, g.stats, 1);
+    if (accept && g.pad) g.pad->commit(true);
+    if (!accept || accept(*sent)) run_phase(apply, [&] { update(); });
+}
+
+template <class Real>
+Ticket StepRunner<Real>::run(int step, float learning_rate, const NextBatch& next_batch) {
+    std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
+    if (std::is_same_v<Real, fp16>) set_scale(scaling.for_step(step));
+    optimizer.begin_step(step, learning_rate);
+    for (int i = 0; i < micro_steps; i++) {
+        if (on_micro_step) on_micro_step(i);
+        next_batch(inputs.data(), targets.data());
+        gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
+        if (g.dropout > 0)
+            g.memory.upload(g.dropout_key, dropout_key(dropout_seed, step, i, process).data(), 2);
+        run_micro_step(i);
+    }
+    if (on_submitted) on_submitted();
+    reduce_and_update(step);
+    if (exchange) exchange->weights_overlap() ? exchange->synchronize() : exchange->exchange_weights();
+    return g.pad ? g.pad->commit() : 0;
+}
+
+template <class Real>
+void StepRunner<Real>::gather_weights() {
+    if (exchange && exchange->weights_overlap()) exchange->exchange_weights();
+}
+
+template <class Real>
+const StepStats& StepRunner<Real>::stats(int step, Ticket ticket) {
+    if (g.pad) g.pad->wait(ticket);
+    const StepStats& found = readback[step % 2];
+    if (std::is_same_v<Real, fp16>) scaling.add(step, found.gradient_scale == 0 ? NAN : found.gradient_norm);
+    return found;
+}
+
+template <class Real>
+void StepRunner<Real>::set_scale(float scale) {
+    if (scale == g.gradient_scale) return;
+    g.gradient_scale = scale;
+    forget_recordings();  // the scale is a recorded kernel argument
+    if (on_new_scale) on_new_scale(scale);
+}
+
+#define INSTANTIATE(Real) template struct StepRunner<Real>;
+FOR_EACH_REAL(INSTANTIATE)
