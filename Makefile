@@ -19,7 +19,7 @@ text:
 	@dev/train.sh check
 
 build: setup ## build everything in build/
-	@$(call cmake_build,$(if $(CI),ci,release),build)
+	@$(call cmake_build,$(preset),build)
 
 install: ## install the programs as vulkan-gpt2-train, ... in PREFIX/bin; PREFIX=/usr/local
 	@dev/setup.sh train
@@ -31,8 +31,13 @@ package: ## build packages of the programs, build/vulkan-gpt2*.deb and .tar.gz
 	@$(call build_programs,train_gpt2 generate eval make_corpus prepare_data)
 	@cd build && cpack
 
-test: newer-mesa browser vendor-compilers build sanitize fuzz ## run all tests, also sanitized and fuzzed
+test: setup ## build and run the tests: some minutes
+	@$(call cmake_build,$(preset),build,tests)
 	@ctest --preset release
+
+# Everything: the tests, those that need minutes or another Mesa, compiler or browser, sanitizers and fuzzers.
+check: test newer-mesa browser vendor-compilers build sanitize fuzz ## make test and all slower tests, too
+	@ctest --preset check
 
 fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each
 	@if dev/setup.sh fuzz; then $(call cmake_build,fuzz,build-fuzz) && fuzz/run.sh build-fuzz $(FUZZ_SECONDS); \
@@ -40,18 +45,18 @@ fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECO
 
 # A software device with cooperative matrices. Without it, their tests are skipped, unless CI=1.
 newer-mesa: setup
-	@dev/setup.sh newer-mesa || { [ -z "$(CI)" ] && echo "make test: skips the tests of cooperative matrices"; }
+	@dev/setup.sh newer-mesa || { [ -z "$(CI)" ] && echo "make check: skips the tests of cooperative matrices"; }
 
 # The compilers of AMD and Intel, for compile_kernels_test; installed only in CI, where a failure is no error,
 # since they come from a newer Debian's archive.
 vendor-compilers: setup
-	@[ -z "$(CI)" ] || dev/setup.sh vendor-compilers || echo "make test: skips the compilers of AMD and Intel"
+	@[ -z "$(CI)" ] || dev/setup.sh vendor-compilers || echo "make check: skips the compilers of AMD and Intel"
 
 # A browser for the test of the report's page; installed only in CI.
 browser: setup
 	@[ -z "$(CI)" ] || dev/setup.sh chromium
 
-torture: build ## inject every fault into small runs, where `make test` takes a sample; about half an hour
+torture: build ## inject every fault into small runs, where tests take a sample; about half an hour
 	@dev/torture.sh build
 
 bench: build ## run every layer's benchmark; results in build/bench/*.json; ARGS=--benchmark_filter=...
@@ -77,14 +82,16 @@ clean: ## remove the build folders; .tools/, data/ and runs/ stay
 # configure PRESET,FOLDER: also notes the preset in the folder
 configure = cmake --preset $(1) && echo $(1) >$(2)/preset
 
-# cmake_build PRESET,FOLDER: configures if the presets changed or the folder was configured by another one,
-# then builds
+preset = $(if $(CI),ci,release)
+
+# cmake_build PRESET,FOLDER[,TARGET]: configures if the presets changed or the folder was configured by
+# another one, then builds
 cmake_build = { { [ $(2)/build.ninja -nt CMakePresets.json ] && grep -qsx $(1) $(2)/preset; } || \
-	{ $(call configure,$(1),$(2)); }; } && cmake --build --preset $(1)
+	{ $(call configure,$(1),$(2)); }; } && cmake --build --preset $(1) $(if $(3),--target $(3))
 
 # build_programs TARGETS: builds only these, in build/ as it is configured, else without tests and benchmarks
 build_programs = { [ build/build.ninja -nt CMakePresets.json ] || \
 	{ $(call configure,programs,build); }; } && cmake --build build --target $(1)
 
-.PHONY: help setup train text build install package test fuzz newer-mesa browser vendor-compilers torture \
-	bench report sanitize debug format clean
+.PHONY: help setup train text build install package test check fuzz newer-mesa browser vendor-compilers \
+	torture bench report sanitize debug format clean

@@ -1,14 +1,29 @@
-# Writes OUTPUT, a C++ file that holds every SPIR-V file of FILES as an array of words, declared in
-# llmc/launchpad/shaders.h. Run as: cmake -DOUTPUT=... -DFILES="a.spv;b.spv" -P embed.cmake
+# Sets EMBEDDED_SHADERS to a C++ file that holds the SPIR-V files SPVS, as llmc/launchpad/shaders.h declares
+# them. The assembler copies each file, so a changed shader takes no time to embed.
+set(EMBEDDED_SHADERS ${CMAKE_CURRENT_BINARY_DIR}/embedded_shaders.cpp)
 set(arrays "")
+set(declarations "")
 set(table "")
-foreach(file ${FILES})
+foreach(file ${SPVS})
   get_filename_component(name ${file} NAME_WE)
-  file(READ ${file} hex HEX)
-  # SPIR-V words are little-endian: bytes 03 02 23 07 are the word 0x07230203
-  string(REGEX REPLACE "(..)(..)(..)(..)" "0x\\4\\3\\2\\1," words "${hex}")
-  string(APPEND arrays "static const uint32_t ${name}[] = {${words}};\n")
-  string(APPEND table "    {\"${name}\", ${name}, sizeof ${name}},\n")
+  string(APPEND arrays "    \".globl spirv_${name}, spirv_${name}_end\\n\"\n"
+    "    \"spirv_${name}: .incbin \\\"${file}\\\"\\nspirv_${name}_end:\\n\"\n")
+  foreach(symbol spirv_${name} spirv_${name}_end)
+    string(APPEND declarations "extern const uint32_t ${symbol}[] asm(\"${symbol}\");\n")
+  endforeach()
+  string(APPEND table "    {\"${name}\", spirv_${name}, spirv_${name}_end},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"llmc/launchpad/shaders.h\"\n${arrays}\
-const EmbeddedShader embedded_shaders[] = {\n${table}    {nullptr, nullptr, 0},\n};\n")
+file(CONFIGURE OUTPUT ${EMBEDDED_SHADERS} CONTENT "#include \"llmc/launchpad/shaders.h\"
+#ifdef __APPLE__
+asm(\".const_data\\n\"
+#else
+asm(\".section .rodata\\n\"
+#endif
+    \".balign 4\\n\"
+@arrays@    \".text\\n\");
+@declarations@
+const EmbeddedShader embedded_shaders[] = {
+@table@    {nullptr, nullptr, nullptr},
+};
+" @ONLY)
+set_source_files_properties(${EMBEDDED_SHADERS} PROPERTIES OBJECT_DEPENDS "${SPVS}")

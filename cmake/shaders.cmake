@@ -1,5 +1,5 @@
-# Compiles every shader to SPIR-V for each storage type, validates and optimizes it, and embeds the results in
-# one C++ file. Sets EMBEDDED_SHADERS to that file.
+# Compiles every shader to SPIR-V for each storage type, validates and optimizes it. Appends the results, in
+# the build folder's shaders/, to SPVS.
 
 # dev/setup.sh installs newer tools in .tools/bin if the system's are too old; the glob then reconfigures.
 file(GLOB PRIVATE_TOOLS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/.tools/bin/*)
@@ -40,9 +40,3 @@ foreach(shader ${SHADERS})
     list(APPEND SPVS ${SPV}/${name}.spv)
   endforeach()
 endforeach()
-
-set(EMBEDDED_SHADERS ${CMAKE_CURRENT_BINARY_DIR}/embedded_shaders.cpp)
-add_custom_command(OUTPUT ${EMBEDDED_SHADERS}
-  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${EMBEDDED_SHADERS} "-DFILES=${SPVS}"
-    -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
-  DEPENDS ${SPVS} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake COMMENT "Embedding shaders" VERBATIM)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/device_tables.md: what the compilers of devices that are not there report about each kernel
-that training and sampling take. Needs dev/setup.sh vendor-compilers and build/compile_kernels.
+"""Prints what the compilers of devices that are not there report about each kernel that training and sampling
+take, as Markdown. Needs dev/setup.sh vendor-compilers and build/compile_kernels.
 
-    dev/device_tables.py           compiles d12 for each device and writes the tables; takes two minutes
+    dev/device_tables.py           compiles d12 for each device and prints the tables; takes two minutes
     dev/device_tables.py FOLDER    takes FOLDER/DEVICE.csv of compile_kernels --default-only --csv instead
 """
 import csv
@@ -43,8 +43,8 @@ UNKNOWN_DEVICE = 0.5  # how much of the H200's share kernels tuned for an H200 a
 INTRODUCTION = """\
 # What compilers report, by device
 
-Written by `dev/device_tables.py`: the kernels that training and sampling of d12 take in fp32, bf16 and fp16.
-Compiled by Mesa's drivers, not run. [devices.md](devices.md) explains.
+The kernels that training and sampling of d12 take in fp32, bf16 and fp16, compiled by Mesa's drivers, not
+run. docs/devices.md explains.
 
 A line stands for all variants of a kernel: specialization constants and precisions. It has the most
 registers, spills and milliseconds of any variant, and the lowest occupancy. Occupancy counts subgroups per
@@ -125,7 +125,7 @@ def main():
         text += f"\n## {device}: `{name}`\n\n" + table(rows, engines)
         if card:
             text += "\n" + prediction(rows, engines, card)
-    (TOP / "docs/device_tables.md").write_text(text)
+    print(text, end="")
 
 
 main()

@@ -1,4 +1,4 @@
-// compile_kernels on the drivers of GPUs that are not there. Skipped where dev/setup.sh vendor-compilers has
+// Programs on the drivers of GPUs that are not there. Skipped where dev/setup.sh vendor-compilers has
 // not been run.
 #include <gtest/gtest.h>
 
@@ -92,4 +92,21 @@ TEST(compile_kernels_program, a_spill_in_a_default_kernel_is_an_error_on_request
     EXPECT_EQ(result.status, 1);
     EXPECT_NE(result.err.find("1 kernels that training takes spill registers"), std::string::npos)
         << result.err;
+}
+
+TEST(ListDevices, TellsVendorsApart) {
+    if (!has_drivers()) GTEST_SKIP() << WITHOUT;
+    const std::pair<const char*, const char*> expected[] = {
+        {"navi21", "fp16 none (lacks VK_KHR_cooperative_matrix)"},
+        {"navi31", "fp16 16x16x16"},
+        {"navi31", "subgroups of 32 (the device has 32 to 64), workgroups of 1024, 64 KiB"},
+        {"bmg", "subgroups of 16 (the device has 16 to 32), kernels for few registers"},
+        {"dg2", "fp16 none (not used: too few registers)"},
+    };
+    for (const auto& [device, part] : expected) {
+        const ProgramResult result =
+            run_program({with_device, device, BINARY_DIR "/train_gpt2", "--list-devices"});
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_NE(result.out.find(part), std::string::npos) << device << ": " << result.out;
+    }
 }

@@ -21,12 +21,15 @@ static const double log_tolerance = 1e-4;
 TEST_F(Distributed, TrainsLikeOneProcess) {
     for (const std::string& where : devices())
         for (const std::string precision : {"fp32", "bf16", "fp16"}) {
+            // kernels take long to compile; ZeroStagesAreBitIdentical has bf16 on the device
+            if (where != "cpu" && precision == "bf16") continue;
             const std::vector<std::string> options = {"--device", where, "--precision",
                                                       precision,  "-l",  learning_rate};
             const std::vector<double> one = train(1, options, "one");
             ASSERT_EQ(one.size(), size_t(STEPS));
             EXPECT_LT(one.back(), 0.9 * one.front()) << "the model learns nothing";
             for (int processes : {2, 3}) {
+                if (where != "cpu" && processes == 2) continue;
                 const std::vector<double> several = train(processes, options, "several");
                 expect_near(several, one, loss_tolerance(precision));
                 expect_near(data.losses(folder("several")), several, log_tolerance);

@@ -29,6 +29,7 @@ struct CooperativeMatrix : testing::Test {
             GTEST_SKIP() << "no device with cooperative matrices: run dev/setup.sh newer-mesa";
         }
         setenv("LAUNCHPAD_VALIDATION", "1", 1);
+        unsetenv("GTEST_TOTAL_SHARDS");  // of this program, not of the tests that it starts
     }
     // Runs a program of the build folder on the device. It must succeed without validation messages.
     ProgramResult run(const std::string& program, const std::vector<std::string>& options) const {

@@ -24,8 +24,6 @@
 #include "llmc/run/train_options.h"
 #include "tests/run_program.h"
 
-static const int in_memory = access("/dev/shm", W_OK) == 0 ? setenv("TMPDIR", "/dev/shm", 0) : 0;
-
 // Calls of malloc() and its relatives since arm(), which fail from number `first` to `last`.
 static std::atomic<long> calls = 0, first_failing = 0, last_failing = 0;
 

@@ -18,9 +18,6 @@
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
-// These tests write hundreds of checkpoints, and flushing them to a disk takes most of their time.
-static const int in_memory = access("/dev/shm", W_OK) == 0 ? setenv("TMPDIR", "/dev/shm", 0) : 0;
-
 static const std::string wanted = getenv("VULKAN_FAULTS") ? getenv("VULKAN_FAULTS") : "";
 static const bool all_calls = !wanted.empty();
 

@@ -67,7 +67,7 @@ static VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) 
     while (shader->name && kernel != shader->name) shader++;
     if (!shader->name) fail("no kernel is named '%s': see shaders/", kernel.c_str());
     VkShaderModuleCreateInfo info = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-    info.codeSize = shader->bytes;
+    info.codeSize = size_t(shader->end - shader->code) * sizeof(uint32_t);
     info.pCode = shader->code;
     VkShaderModule module;
     VK_CHECK(s.vk.vkCreateShaderModule(s.device, &info, nullptr, &module));
