@@ -173,6 +173,8 @@ static void check_outputs(const Options& options, std::vector<std::string> input
     if (!options.files_from.empty()) inputs.push_back(options.files_from);
     for (const std::string& path : earlier_shards(options))
         check_output(path, inputs, is_token_shard, Target::file);
+    check_output(
+        prefix + ".tmp", inputs, [](const std::string&) { return false; }, Target::file);  // the lock
     check_output(prefix + ".json", inputs, is_sidecar, Target::file);
     const bool is_again = file_exists(prefix + ".json");
     const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };

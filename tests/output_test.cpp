@@ -129,6 +129,10 @@ TEST(Outputs, FilesOfOthersAreRefused) {
             }
             fs::remove(link);
         }
+        fs::remove(folder / ("theirs" + writer.suffix));
+        write_whole_file(folder / ("theirs" + writer.suffix + ".tmp"), {"my notes\n"});
+        EXPECT_EQ(run_writer(writer, folder / ("theirs" + writer.suffix)).status, 1);
+        EXPECT_EQ(read_whole_file(folder / ("theirs" + writer.suffix + ".tmp")), "my notes\n");
         const ProgramResult directory = run_writer(writer, folder.path);
         EXPECT_EQ(directory.status, 1);
         EXPECT_NE(directory.err.find("it is a directory"), std::string::npos) << directory.err;
@@ -186,7 +190,7 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
     TemporaryFolder folder;
     write_whole_file(folder / "text", {"some text\n"});
     for (const char* name : {"x_train.bin", "x_val.bin", "x_train_000000.bin", "x_val_1234567.bin", "x.json",
-                             "x.tokenizer", "x_train_000009.bin.new"}) {
+                             "x.tokenizer", "x_train_000009.bin.new", "x.tmp", "x.json.tmp"}) {
         write_whole_file(folder / name, {"[\"mine\"]"});
         const ProgramResult result =
             run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"});

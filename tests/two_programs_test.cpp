@@ -118,6 +118,7 @@ TEST(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
     EXPECT_EQ(letters_of(pattern).second, 4u);
     EXPECT_EQ(letters_of(folder / "data/x_train_00000[0-2].bin").second, 3u);  // some of them
     EXPECT_EQ(letters_of(one).second, 1u);
+    EXPECT_EQ(letters_of(folder / "data//x_train*.bin").second, 4u);
     fs::copy_file(one, saved);
     const auto expect_refused = [&](const char* says) {
         const std::string message = message_of([&] { open_token_shards(pattern); });
@@ -138,11 +139,17 @@ TEST(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
     expect_refused("x_train_000001.bin is not one of the shards that ");
     fs::remove(one);
     expect_refused("x_train_000001.bin is missing, which ");
+    EXPECT_THROW(open_token_shards(folder / ".//data//x_train*"), Error);
     fs::copy_file(saved, one);
     fs::copy_file(saved, folder / "data/x_train_000004.bin");
     expect_refused("x_train_000004.bin is not one of the shards that ");
     fs::remove(folder / "data/x_train_000004.bin");
     EXPECT_EQ(letters_of(pattern).second, 4u);
+    for (const std::string& name : names_in(folder / "data"))  // the list goes with all of them
+        fs::rename(folder / ("data/" + name), folder / ("data/renamed" + name.substr(1)));
+    EXPECT_EQ(letters_of(folder / "data/renamed_train*.bin").second, 4u);
+    for (const std::string& name : names_in(folder / "data"))
+        fs::rename(folder / ("data/" + name), folder / ("data/x" + name.substr(7)));
     fs::remove(folder / "data/x.json");  // shards without a list are accepted
     fs::remove(one);
     EXPECT_EQ(letters_of(pattern).second, 3u);

@@ -30,17 +30,23 @@ static bool may_be_replaced(const std::string& path,
     }
 }
 
+// A file at this path would be replaced, or removed if it is the temporary one.
+static void check_existing(const std::string& path, const std::vector<std::string>& inputs,
+                           const std::function<bool(const std::string& path)>& is_ours) {
+    for (const std::string& input : inputs)
+        if (is_same_file(path, input == "-" ? "/dev/stdin" : input))
+            fail("%s is an input, too, and would be lost: choose another output", path.c_str());
+    if (!is_written_in_place(path) && !may_be_replaced(path, is_ours))
+        fail("%s is there, and this program has not written it: move it, or choose another output",
+             path.c_str());
+}
+
 void check_output(const std::string& path, const std::vector<std::string>& inputs,
                   const std::function<bool(const std::string& path)>& is_ours, Target target) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error)) fail("cannot write %s: it is a directory", path.c_str());
-    const bool is_file = std::filesystem::is_regular_file(path, error);
-    for (const std::string& input : inputs)
-        if (is_file && is_same_file(path, input == "-" ? "/dev/stdin" : input))
-            fail("%s is an input, too, and would be lost: choose another output", path.c_str());
-    if (!is_file && target == Target::file && is_written_in_place(path))
+    if (target == Target::file && is_written_in_place(path))
         fail("cannot write %s: it is a device or a pipe, not a file", path.c_str());
-    if (is_file && !is_written_in_place(path) && !may_be_replaced(path, is_ours))
-        fail("%s is there, and this program has not written it: move it, or choose another output",
-             path.c_str());
+    for (const std::string& file : {path, path + ".tmp"})
+        if (std::filesystem::is_regular_file(file, error)) check_existing(file, inputs, is_ours);
 }

@@ -97,9 +97,8 @@ void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
     json members = json::object(), list = json::array();
     if (file_exists(path)) members = parse_json_object(read_whole_file(path, max_json_bytes), path);
     for (const TokenShard& shard : shards)
-        list.push_back({{"name", printable(fs::path(shard.path).filename().string())},
-                        {"tokens", shard.tokens},
-                        {"xxh3", shard.checksum}});
+        list.push_back(
+            {{"part", shard.path.substr(prefix.size())}, {"tokens", shard.tokens}, {"xxh3", shard.checksum}});
     const TokenizerInfo info = keep_tokenizer(tokenizer, prefix + ".tokenizer");
     const std::string folder = fs::absolute(prefix).parent_path();
     members[shards_key] = parse_json_object(tokenizer_info_to_json(info, folder), prefix);
@@ -140,53 +139,55 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     return info;
 }
 
-// The path of a shard in the folder of `beside`, by the name that JSON can hold.
-static std::string listed_path(const std::string& beside, const std::string& name) {
-    return (fs::path(beside).parent_path() / printable(name)).string();
-}
+// What NAME.json lists: the shards by the names of their files. Empty if it is missing, or some other file
+// that has this name.
+struct ShardList {
+    std::string folder;  // as the paths of the shards begin
+    std::map<std::string, TokenShard> shards = {};
+    std::set<std::string> found = {};
+};
 
-// The shards that NAME.json lists, by path; none if it is missing, or some other file that has this name.
-static std::map<std::string, TokenShard> listed_shards(const std::string& sidecar) {
-    std::map<std::string, TokenShard> listed;
+static ShardList read_shard_list(const std::string& sidecar, const std::string& folder) {
+    ShardList list = {.folder = folder};
     try {
-        if (!file_exists(sidecar) || !is_sidecar(sidecar)) return listed;
+        if (!file_exists(sidecar) || !is_sidecar(sidecar)) return list;
         const json members = parse_json_object(read_whole_file(sidecar, max_json_bytes), sidecar);
+        const std::string name = fs::path(sidecar).stem().string();
         for (const json& shard : members.value(list_key, json::array())) {
-            const std::string path = listed_path(sidecar, shard.at("name"));
-            listed[path] = {path, shard.at("tokens"), shard.at("xxh3")};
+            const std::string file = name + shard.at("part").get<std::string>();
+            list.shards[file] = {folder + file, shard.at("tokens"), shard.at("xxh3")};
         }
     } catch (const json::exception& error) {
         fail("%s does not list shards: %s", sidecar.c_str(), error.what());
     } catch (const Error&) {
-        return {};  // read_sidecar() warns of it
+        list.shards.clear();  // read_sidecar() warns of it
     }
-    return listed;
+    return list;
 }
 
 void check_listed_shards(const std::string& pattern, const std::vector<TokenShard>& shards) {
     const char* advice =
         "prepare_data was interrupted, is running, or another program wrote the shard: run prepare_data "
-        "again, "
-        "or give the shards another name";
-    std::map<std::string, std::map<std::string, TokenShard>> lists;
-    std::set<std::string> found;
+        "again, or give the shards another name";
+    std::map<std::string, ShardList> lists;  // by sidecar
     for (const TokenShard& shard : shards) {
-        const std::string sidecar = sidecar_of(shard.path);
-        if (!lists.count(sidecar)) lists[sidecar] = listed_shards(sidecar);
-        const auto& list = lists[sidecar];
-        if (list.empty()) continue;
-        const auto listed = list.find(listed_path(shard.path, fs::path(shard.path).filename().string()));
-        if (listed == list.end() || listed->second.tokens != shard.tokens ||
+        const std::string sidecar = sidecar_of(shard.path), file = fs::path(shard.path).filename().string(),
+                          folder = shard.path.substr(0, shard.path.size() - file.size());
+        if (!lists.count(sidecar)) lists[sidecar] = read_shard_list(sidecar, folder);
+        ShardList& list = lists[sidecar];
+        if (list.shards.empty()) continue;
+        const auto listed = list.shards.find(file);
+        if (listed == list.shards.end() || listed->second.tokens != shard.tokens ||
             listed->second.checksum != shard.checksum)
             fail("%s is not one of the shards that %s lists: %s", shard.path.c_str(), sidecar.c_str(),
                  advice);
-        found.insert(listed->first);
+        list.found.insert(file);
     }
     if (file_exists(pattern)) return;  // one file, whatever characters its name has
     for (const auto& [sidecar, list] : lists)
-        for (const auto& [path, shard] : list)
-            if (!found.count(path) && fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME) == 0)
-                fail("%s is missing, which %s lists: %s", path.c_str(), sidecar.c_str(), advice);
+        for (const auto& [file, shard] : list.shards)
+            if (!list.found.count(file) && fnmatch(pattern.c_str(), shard.path.c_str(), FNM_PATHNAME) == 0)
+                fail("%s is missing, which %s lists: %s", shard.path.c_str(), sidecar.c_str(), advice);
 }
 
 static std::set<std::string> sidecars_of(const std::string& pattern) {
