@@ -31,15 +31,15 @@ static std::string interpreted(const std::string& text) {
 // Commands that print names; %: the folder with the inputs.
 static std::vector<std::vector<std::string>> commands(const std::string& folder) {
     const std::string shape = "custom:layers=1,heads=1,channels=16,max_seq_len=16,vocab=257";
-    const std::string text = folder + "/text.txt", bin = BINARY_DIR "/";
+    const std::string text = folder + "/text.txt";
     return {
-        {bin + "make_corpus", "--stories", "2", "--out", text, "--seed", "3"},
-        {bin + "make_corpus", "--check", text},
-        {bin + "prepare_data", "--out", folder, "--name", "x", text},
-        {bin + "prepare_data", "--out", folder, "--name", fs::path(folder).filename(), text},
-        {bin + "prepare_data", "--out", folder, "--name", "y", text + "missing"},
-        {bin + "prepare_data", "--out", folder + "/latin", "--name", "y", folder + "/latin.txt"},
-        {bin + "train_gpt2",
+        {BINARY_DIR "/make_corpus", "--stories", "2", "--out", text, "--seed", "3"},
+        {BINARY_DIR "/make_corpus", "--check", text},
+        {BINARY_DIR "/prepare_data", "--out", folder, "--name", "x", text},
+        {BINARY_DIR "/prepare_data", "--out", folder, "--name", fs::path(folder).filename(), text},
+        {BINARY_DIR "/prepare_data", "--out", folder, "--name", "y", text + "missing"},
+        {BINARY_DIR "/prepare_data", "--out", folder + "/latin", "--name", "y", folder + "/latin.txt"},
+        {BINARY_DIR "/train_gpt2",
          "-i",
          folder + "/x_train.bin",
          "-e",
@@ -60,8 +60,8 @@ static std::vector<std::vector<std::string>> commands(const std::string& folder)
          "cpu",
          "-o",
          folder + "/run"},
-        {bin + "train_gpt2", "-y", "1", "-x", "3", "--device", "cpu", "-o", folder + "/run"},
-        {bin + "train_gpt2",
+        {BINARY_DIR "/train_gpt2", "-y", "1", "-x", "3", "--device", "cpu", "-o", folder + "/run"},
+        {BINARY_DIR "/train_gpt2",
          "-i",
          folder + "/x_train.bin",
          "-e",
@@ -82,15 +82,15 @@ static std::vector<std::vector<std::string>> commands(const std::string& folder)
          "cpu",
          "-o",
          folder + "/run"},
-        {bin + "train_gpt2", "-e", folder + "/run/earlier_1", "-b", "1", "-t", "16", "--device", "cpu",
+        {BINARY_DIR "/train_gpt2", "-e", folder + "/run/earlier_1", "-b", "1", "-t", "16", "--device", "cpu",
          "--dry-run"},
-        {bin + "train_gpt2", "--config", folder + "/bad.toml"},
-        {bin + "train_gpt2", "--config", folder + "/worse.toml"},
-        {bin + "train_gpt2", "-i", folder + "/none*"},
-        {bin + "eval", "-e", folder + "/run", "-i", folder + "/x_train.bin", "-t", "16", "-m", "1",
+        {BINARY_DIR "/train_gpt2", "--config", folder + "/bad.toml"},
+        {BINARY_DIR "/train_gpt2", "--config", folder + "/worse.toml"},
+        {BINARY_DIR "/train_gpt2", "-i", folder + "/none*"},
+        {BINARY_DIR "/eval", "-e", folder + "/run", "-i", folder + "/x_train.bin", "-t", "16", "-m", "1",
          "--device", "cpu"},
-        {bin + "eval", "-e", folder + "/run", "-i", folder + "/none", "--device", "cpu"},
-        {bin + "generate", "-e", folder + "/none", "x"},
+        {BINARY_DIR "/eval", "-e", folder + "/run", "-i", folder + "/none", "--device", "cpu"},
+        {BINARY_DIR "/generate", "-e", folder + "/none", "x"},
     };
 }
 

@@ -28,6 +28,8 @@ static const std::string mounts =
     "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
 static const uint64_t mib = 1 << 20;
 
+static const std::string trainer = BINARY_DIR "/train_gpt2", make_corpus = BINARY_DIR "/make_corpus";
+
 TEST(Limits, OfControlGroupsAndAllAboveThem) {
     for (const bool is_version2 : {false, true})
         for (const std::string limited : {"/a/b/c", "/a/b", "/a", ""}) {
@@ -81,9 +83,8 @@ TEST(Limits, NoneAreKnownWithoutControlGroups) {
 #if !defined(__SANITIZE_ADDRESS__)
 TEST(Limits, OfTheProcessAreInThePlan) {
     for (const char* limit : {"-v", "-d"}) {
-        const std::string plan = std::string("ulimit ") + limit +
-                                 " 1500000; OMP_NUM_THREADS=2 " BINARY_DIR
-                                 "/train_gpt2 --dry-run --device cpu -e d12 -b 4 -t 1024";
+        const std::string plan = std::string("ulimit ") + limit + " 1500000; OMP_NUM_THREADS=2 " + trainer +
+                                 " --dry-run --device cpu -e d12 -b 4 -t 1024";
         const ProgramResult result = run_program({"bash", "-c", plan});
         EXPECT_EQ(result.status, 1) << result.out;
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
@@ -96,7 +97,7 @@ TEST(Limits, OfThreadsGiveALineWhateverTheLimitIs) {
     for (const std::string limit : {"ulimit -v 900000", "ulimit -d 900000", "ulimit -u 40"}) {
         if (is_root && limit.find("-u") != std::string::npos) continue;  // does not hold for root
         const ProgramResult result =
-            run_program({"bash", "-c", limit + "; OMP_NUM_THREADS=800 " BINARY_DIR "/make_corpus --version"});
+            run_program({"bash", "-c", limit + "; OMP_NUM_THREADS=800 " + make_corpus + " --version"});
         EXPECT_EQ(result.status, 1) << limit;
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
         EXPECT_NE(result.err.find("800 threads could not be started"), std::string::npos) << result.err;

@@ -123,11 +123,10 @@ TEST(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
     const auto expect_refused = [&](const char* says) {
         const std::string message = message_of([&] { open_token_shards(pattern); });
         EXPECT_NE(message.find(says), std::string::npos) << message;
-        for (const char* program : {"train_gpt2", "eval"}) {
-            const ProgramResult result =
-                run_program({std::string(BINARY_DIR "/") + program, "-i", pattern, "-e",
-                             "custom:layers=1,heads=1,channels=16,max_seq_len=16,vocab=257", "--device",
-                             "cpu", "-b", "1", "-t", "16"});
+        for (const char* program : {BINARY_DIR "/train_gpt2", BINARY_DIR "/eval"}) {
+            const ProgramResult result = run_program(
+                {program, "-i", pattern, "-e", "custom:layers=1,heads=1,channels=16,max_seq_len=16,vocab=257",
+                 "--device", "cpu", "-b", "1", "-t", "16"});
             EXPECT_EQ(result.status, 1);
             EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
         }
