@@ -87,7 +87,7 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
         EXPECT_EQ(run_writer(writer, folder / "null").status, 0);
         EXPECT_TRUE(fs::is_character_file(folder / "null"));
         const ProgramResult from_pipe =
-            run_shell(writer, pipe, ">'" + path + ".log' & cat '" + pipe + "'; wait $!");
+            run_shell(writer, pipe, ">'" + path + ".log' & timeout 20 cat '" + pipe + "'; wait $!");
         EXPECT_EQ(from_pipe.status, 0) << from_pipe.err;
         EXPECT_TRUE(is_complete(from_pipe.out)) << from_pipe.out;
         EXPECT_TRUE(fs::is_fifo(pipe));
