@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "llmc/base/precision.h"
+#include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/debug_state.h"
@@ -123,7 +124,7 @@ static bool check_model(const TestOptions& o) {
     const DebugState s = read_debug_state(o.state, config);
     const std::vector<double> losses = o.losses.empty() ? std::vector<double>() : read_losses(o.losses);
     const auto pad = open_device(o.device);
-    printf("model: %s in %s\n", o.model.c_str(), real_name<Real>());
+    print_line(stdout, "model: %s in %s", o.model.c_str(), real_name<Real>());
     GPT2<Real> g(config, pad.get());
     gpt2_allocate(g, s.B, s.T, true);
     Optimizer<Real> optimizer(config, g.memory,

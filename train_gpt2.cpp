@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "llmc/base/precision.h"
+#include "llmc/base/warning.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/measure/profile.h"
@@ -25,12 +26,12 @@ static void print_devices() {
     try {
         devices = list_devices();
     } catch (const Error& error) {
-        printf("no Vulkan device: %s\n", error.what());
+        print_line(stdout, "no Vulkan device: %s", error.what());
     }
     for (const DeviceInfo& d : devices) {
-        printf("%d: %s, %s, %.1f GiB, Vulkan %s, %s%s%s\n", d.index, d.name.c_str(), device_type_name(d.type),
-               double(d.memory_bytes) / (1 << 30), d.api_version.c_str(), d.driver.c_str(),
-               d.missing.empty() ? "" : ", unusable: lacks ", d.missing.c_str());
+        print_line(stdout, "%d: %s, %s, %.1f GiB, Vulkan %s, %s%s%s", d.index, d.name.c_str(),
+                   device_type_name(d.type), double(d.memory_bytes) / (1 << 30), d.api_version.c_str(),
+                   d.driver.c_str(), d.missing.empty() ? "" : ", unusable: lacks ", d.missing.c_str());
         for (const std::string& line : d.features) printf("   %s\n", line.c_str());
     }
     const int threads = omp_get_max_threads();
@@ -168,9 +169,9 @@ static int export_model(const Options& o) {
         write_hugging_face_tokenizer(folder, *tokenizer, config.max_seq_len);
     else
         remove_hugging_face_tokenizer(folder);  // of another model that was exported there
-    printf("wrote %s/model.safetensors and config.json%s\n", folder.c_str(),
-           tokenizer ? ", and the tokenizer: vocab.json, merges.txt, tokenizer_config.json"
-                     : "; no tokenizer is known for it: name one with --tokenizer");
+    print_line(stdout, "wrote %s/model.safetensors and config.json%s", folder.c_str(),
+               tokenizer ? ", and the tokenizer: vocab.json, merges.txt, tokenizer_config.json"
+                         : "; no tokenizer is known for it: name one with --tokenizer");
     return 0;
 }
 
@@ -187,7 +188,7 @@ int main(int argc, char** argv) {
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;
         if (options.threads) use_threads(options.threads);
-        for (const std::string& note : options.notes) printf("note: %s\n", note.c_str());
+        for (const std::string& note : options.notes) print_line(stdout, "note: %s", note.c_str());
         if (options.list_devices) return print_devices(), 0;
         if (!options.export_to.first.empty()) return export_model(options);
         return with_precision(options.precision,

@@ -9,7 +9,13 @@
 set -u
 
 hub=https://huggingface.co/datasets
-fail() { echo "download.sh: $*" >&2; exit 1; }
+# prints text from elsewhere on one line, without characters that act on a terminal
+printable() {
+    printf '%s' "$*" | LC_ALL=C tr '\000-\037\177' '?' |
+        LC_ALL=C sed $'s/\xc2[\x80-\x9f]/?/g; s/\xd8\x9c/?/g; s/\xe2\x80[\x8e\x8f\xa8-\xae]/?/g
+            s/\xe2\x81[\xa6-\xa9]/?/g'
+}
+fail() { printf 'download.sh: %s\n' "$(printable "$*")" >&2; exit 1; }
 
 # Prints three words about the server's file, after redirects: its size; its SHA-256, which Hugging Face calls
 # X-Linked-ETag; and its version, which goes into If-Range, with %20 for spaces. "-" for what it does not say.
@@ -27,7 +33,7 @@ describe_remote() {
         END {
             if (sum !~ /^[0-9a-f]+$/ || length(sum) != 64) sum = "-"
             version = etag ? etag : modified ? modified : "-"
-            if (size) print size, sum, version
+            if (size ~ /^[0-9]+$/ && length(size) < 19) print size, sum, version
         }'
 }
 
@@ -40,6 +46,7 @@ kept_sum() { [ ! -f "$dir/SHA256SUMS" ] || awk -v name="$1" '$2 == name { print 
 # keeps the SHA-256 $2 of the file $1
 keep_sum() {
     local sums=$dir/SHA256SUMS
+    rm -f "$sums.part"
     if [ -f "$sums" ]; then awk -v name="$1" '$2 != name' "$sums"; fi >"$sums.part"
     if ! echo "$2  $1" >>"$sums.part" || ! mv "$sums.part" "$sums"; then fail "cannot write $sums"; fi
 }
@@ -76,6 +83,14 @@ check_header() {
     fi
 }
 
+# Whether this script may have written $dir/$1: it is in SHA256SUMS, begins with the magic number $2, or has
+# the server's size $3.
+is_ours() {
+    [ -f "$dir/$1" ] || return 1
+    [ -n "$(kept_sum "$1")" ] || [ "$(header_int "$dir/$1" 0)" = "$2" ] ||
+        [ "$(local_size "$dir/$1")" = "$3" ]
+}
+
 # Whether the complete file $1 has the SHA-256 $2; true if one of the two is unknown.
 has_sum() {
     local found
@@ -106,6 +121,8 @@ fetch() {
         echo "$name: already there"
         return
     fi
+    [ ! -s "$file" ] || is_ours "$name" "$magic" "$size" ||
+        fail "$file is there, and was not downloaded by this script: move it, or choose another folder"
     [ "$(local_size "$file")" -le "$size" ] ||
         fail "$file is longer than the server's $size bytes; move or remove it"
     if [ "$(local_size "$file")" = "$size" ]; then
@@ -114,6 +131,8 @@ fetch() {
     elif [ -f "$file" ]; then  # incomplete
         mv "$file" "$part" && rm -f "$part.version"
     fi
+    [ ! -L "$part" ] || rm -f "$part"  # no link is followed
+    [ ! -L "$part.version" ] || rm -f "$part.version"
     # without a version of its own, a part may be of another version than the server's
     [ "$(cat "$part.version" 2>/dev/null || echo -)" = "$version" ] || rm -f "$part"
     [ "$(local_size "$part")" -le "$size" ] || rm -f "$part"
@@ -140,7 +159,7 @@ fetch() {
 # Downloads the validation shard and the first N training shards; their names start with PREFIX.
 fetch_shards() {
     local prefix=$1 count=$2 most=$3 i
-    case $count in '' | *[!0-9]*) count=0 ;; esac
+    case $count in '' | *[!0-9]* | ?????*) count=0 ;; esac  # not a number, or one that may overflow
     { [ "$count" -ge 1 ] && [ "$count" -le "$most" ]; } ||
         fail "the number of training shards must be from 1 to $most, not '$2'"
     fetch "${prefix}_val_000000.bin" 20240520
@@ -154,6 +173,9 @@ from() {
     dir=$2
     mkdir -p "$dir" 2>/dev/null || fail "cannot create the folder $dir"
     [ -w "$dir" ] || fail "cannot write to the folder $dir"
+    exec 9<"$dir"  # held until this script ends
+    ! command -v flock >/dev/null || flock -n 9 ||
+        fail "another download.sh is writing to $dir: wait for it, or choose another folder"
 }
 
 usage="usage: download.sh starter [DIR] | gpt2 SIZE [DIR] | fineweb N [DIR] | fineweb-edu N [DIR]"

@@ -6,12 +6,16 @@
 // samples, and counts how many of them the grammar could have written.
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "data/corpus.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/output.h"
+#include "llmc/base/warning.h"
 #include "llmc/data/tokenizer.h"
+#include "llmc/data/tokenizer_info.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
 
@@ -30,10 +34,10 @@ struct Tally {
     double nats_per_byte() const { return nats / double(bytes); }
 };
 
-static void print_tally(const char* what, const Tally& tally) {
-    printf("%s: %llu stories, %llu bytes, %llu tokens, entropy %.5f nats per token (%.5f per byte)\n", what,
-           (unsigned long long)tally.stories, (unsigned long long)tally.bytes,
-           (unsigned long long)tally.tokens, tally.nats_per_token(), tally.nats_per_byte());
+static void print_tally(FILE* out, const std::string& what, const Tally& tally) {
+    print_line(out, "%s: %llu stories, %llu bytes, %llu tokens, entropy %.5f nats per token (%.5f per byte)",
+               what.c_str(), (unsigned long long)tally.stories, (unsigned long long)tally.bytes,
+               (unsigned long long)tally.tokens, tally.nats_per_token(), tally.nats_per_byte());
 }
 
 static void put_tally(JsonMembers& members, const std::string& prefix, const Tally& tally) {
@@ -45,6 +49,23 @@ static void put_tally(JsonMembers& members, const std::string& prefix, const Tal
     members.push_back({prefix + "nats_per_byte", tally.nats_per_byte()});
 }
 
+static bool begins_with_a_story(const std::string& path) {
+    const File file = open_to_read(path);
+    std::string head(1 << 14, '\0');
+    head.resize(fread(head.data(), 1, head.size(), file.get()));
+    read_story(head.substr(0, head.find("\n\n") + 2));  // throws Error if it is none
+    return true;
+}
+
+// The corpus's numbers, in NAME.json; keeps what prepare_data says there about its shards.
+static std::string numbers_text(const std::string& path, JsonMembers members) {
+    const std::string before = file_exists(path) ? read_whole_file(path, max_json_bytes) : "{}";
+    const nlohmann::json earlier = parse_json_object(before, path);
+    for (const auto& [name, value] : earlier.items())
+        if (value.is_structured()) members.push_back({name, value});
+    return json_text(members, 2) + "\n";
+}
+
 // The validation part is the first stories that together have val_tokens tokens. They are whole stories, so
 // that the part's entropy is exact. Its first token is the end-of-text at the start. The end-of-text after
 // its last story is the first token of the training part.
@@ -52,9 +73,15 @@ static void make(const Options& options) {
     std::filesystem::path json_path = std::filesystem::path(options.out).replace_extension(".json");
     if (json_path == options.out)
         fail("--out %s: .json is reserved for the corpus's numbers", options.out.c_str());
+    check_output(options.out, {options.tokenizer}, begins_with_a_story);
+    std::optional<FileWriter> numbers;  // only beside a file
+    if (!is_written_in_place(options.out)) {
+        check_output(json_path.string(), {options.tokenizer}, is_sidecar, Target::file);
+        numbers.emplace(json_path.string());  // the first of both: another program cannot write either
+    }
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
     std::mt19937_64 random(options.seed);
-    FileWriter file(options.out);
+    FileWriter file(options.out, Target::named);
     Tally whole, validation;
     std::vector<uint16_t> tokens;
     while (whole.bytes < options.bytes || whole.stories < options.stories) {
@@ -79,9 +106,13 @@ static void make(const Options& options) {
     JsonMembers members = {{"seed", options.seed}, {"tokenizer", printable(options.tokenizer)}};
     put_tally(members, "", whole);
     if (validation.stories > 0) put_tally(members, "val_", validation);
-    write_whole_file(json_path.string(), {json_text(members, 2), "\n"});
-    print_tally(options.out.c_str(), whole);
-    if (validation.stories > 0) print_tally("validation part", validation);
+    if (numbers) {
+        numbers->write(numbers_text(json_path.string(), members));
+        numbers->finish();
+    }
+    FILE* const summary = is_same_file(options.out, "/dev/stdout") ? stderr : stdout;
+    print_tally(summary, options.out, whole);
+    if (validation.stories > 0) print_tally(summary, "validation part", validation);
 }
 
 // Stories end with blank lines. A truncated story after the last blank line does not count.
@@ -104,10 +135,9 @@ static void check(const std::string& path) {
         }
     }
     if (stories == 0) fail("%s has no story that ends with a blank line", path.c_str());
-    printf("%s: the grammar accepts %llu of %llu stories", path.c_str(), (unsigned long long)good,
-           (unsigned long long)stories);
-    if (good > 0) printf(", with %.5f nats per byte", nats / double(bytes));
-    printf("%s\n", first_fault.c_str());
+    const std::string rate = good > 0 ? format_string(", with %.5f nats per byte", nats / double(bytes)) : "";
+    print_line(stdout, "%s: the grammar accepts %llu of %llu stories%s%s", path.c_str(),
+               (unsigned long long)good, (unsigned long long)stories, rate.c_str(), first_fault.c_str());
 }
 
 int main(int argc, char** argv) {

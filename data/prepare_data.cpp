@@ -16,9 +16,12 @@
 #include <set>
 
 #include "data/progress_bar.h"
+#include "data/shard_writer.h"
 #include "data/validation_draw.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/output.h"
+#include "llmc/base/warning.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
@@ -26,6 +29,8 @@
 #include "llmc/data/tokenizer_info.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
+
+namespace fs = std::filesystem;
 
 struct Options {
     std::vector<std::string> files;
@@ -35,40 +40,6 @@ struct Options {
     bool skip_bad_lines = false;
     std::string make_tokenizer, vocab, encoder;
     std::string hellaswag;  // the JSONL file of the subcommand
-};
-
-// Collects tokens and writes them to PREFIX.bin or, if there are more than `limit`, to PREFIX_000000.bin and
-// so on. The first shard stays in memory until its name is known.
-struct ShardWriter {
-    std::string prefix;
-    uint64_t limit;
-    std::string name;  // of all splits
-    uint64_t total = 0;
-    std::vector<uint16_t> waiting = {};
-    std::vector<std::string> written = {};
-
-    void flush(const std::string& path) {
-        if (written.empty()) forget_shards_tokenizer(name);  // until all shards are written
-        write_token_shard(path, waiting.data(), waiting.size());
-        printf("%s: %zu tokens\n", path.c_str(), waiting.size());
-        written.push_back(path);
-        waiting.clear();
-    }
-    std::string numbered() const { return prefix + format_string("_%06zu.bin", written.size()); }
-
-    void add(const uint16_t* tokens, size_t count) {
-        total += count;
-        while (count > 0) {
-            if (waiting.size() == limit) flush(numbered());
-            size_t some = std::min(count, size_t(limit - waiting.size()));
-            waiting.insert(waiting.end(), tokens, tokens + some);
-            tokens += some;
-            count -= some;
-        }
-    }
-    void finish() {
-        if (total > 0) flush(written.empty() ? prefix + ".bin" : numbered());
-    }
 };
 
 // A document with more tokens is drawn for validation in pieces of so many.
@@ -145,10 +116,10 @@ static std::vector<EncodedBlock> encode_all(const std::vector<TextBlock>& blocks
 // Prints a note for each file that is not UTF-8. This is not an error: every byte has a token.
 static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, std::set<std::string>& noted) {
     if (encoded.not_utf8 == std::string::npos || !noted.insert(block.path).second) return;
-    fprintf(stderr,
-            "prepare_data: note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (iconv "
-            "converts other encodings)\n",
-            block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
+    print_line(stderr,
+               "prepare_data: note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (iconv "
+               "converts other encodings)",
+               block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
 }
 
 static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
@@ -170,21 +141,45 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
     }
 }
 
-// Deletes shards that an earlier run left under the same name, because a glob would mix them with the new
-// ones.
-static void remove_stale_shards(const Options& options, const std::vector<std::string>& written) {
-    std::set<std::filesystem::path> fresh(written.begin(), written.end());
-    for (const auto& entry : std::filesystem::directory_iterator(options.out)) {
-        std::string file = entry.path().filename().string();
-        for (std::string part : {"_train", "_val"}) {
-            std::string prefix = options.name + part;
-            if (file.compare(0, prefix.size(), prefix) != 0 || fresh.count(entry.path())) continue;
-            std::string rest = file.substr(prefix.size());
-            bool numbered = rest.size() == 11 && rest[0] == '_' && rest.substr(7) == ".bin" &&
-                            rest.find_first_not_of("0123456789", 1) == 7;
-            if (rest == ".bin" || numbered) std::filesystem::remove(entry.path());
-        }
+// The shards of this name in the folder, also temporary ones that a killed run left.
+static std::vector<std::string> earlier_shards(const Options& options) {
+    std::vector<std::string> paths;
+    for (const std::string& file : names_in(options.out)) {
+        std::string_view rest = file;
+        for (const char* suffix : {".tmp", ".new"})
+            if (rest.ends_with(suffix)) rest.remove_suffix(4);
+        if (!rest.starts_with(options.name) || !rest.ends_with(".bin")) continue;
+        rest = rest.substr(options.name.size(), rest.size() - options.name.size() - 4);
+        if (!rest.starts_with("_train") && !rest.starts_with("_val")) continue;
+        rest.remove_prefix(rest.starts_with("_val") ? 4 : 6);
+        const bool numbered = rest.size() >= 7 && rest[0] == '_' &&
+                              rest.find_first_not_of("0123456789", 1) == std::string_view::npos;
+        if (rest.empty() || numbered) paths.push_back((fs::path(options.out) / file).string());
     }
+    return paths;
+}
+
+// Deletes those that are not among the new ones, because a glob would mix them.
+static void remove_earlier_shards(const Options& options, const StagedShards& fresh) {
+    std::set<std::string> names;
+    for (const TokenShard& shard : fresh.shards) names.insert(shard.path);
+    for (const std::string& path : earlier_shards(options))
+        if (!names.count(path)) remove_file(path);
+}
+
+// Error if a file that this run will replace or delete is somebody else's, or an input.
+static void check_outputs(const Options& options, std::vector<std::string> inputs) {
+    const std::string prefix = (fs::path(options.out) / options.name).string();
+    if (!options.files_from.empty()) inputs.push_back(options.files_from);
+    for (const std::string& path : earlier_shards(options))
+        check_output(path, inputs, is_token_shard, Target::file);
+    check_output(
+        prefix + ".tmp", inputs, [](const std::string&) { return false; }, Target::file);  // the lock
+    check_output(prefix + ".json", inputs, is_sidecar, Target::file);
+    const bool is_again = file_exists(prefix + ".json");
+    const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
+    if (!is_same_file(prefix + ".tokenizer", options.tokenizer))  // which is then not written
+        check_output(prefix + ".tokenizer", inputs, is_copy, Target::file);
 }
 
 static void check_options(const Options& options) {
@@ -236,9 +231,9 @@ static void check_split(const Preparation& work, const Options& options, const s
 
 static void print_summary(const Preparation& work, double seconds) {
     if (work.skipped_lines > 0)
-        fprintf(stderr, "prepare_data: note: %llu bad line%s left out; the first: %s\n",
-                (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
-                work.first_skipped.c_str());
+        print_line(stderr, "prepare_data: note: %llu bad line%s left out; the first: %s",
+                   (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
+                   work.first_skipped.c_str());
     if (work.draw.fraction > 0)
         printf("%llu of %llu documents, or pieces of %zu tokens, are for validation\n",
                (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen, piece_tokens);
@@ -254,27 +249,36 @@ static void prepare(const Options& options) {
     const std::vector<std::string> files = find_files(options);
     TextReader reader(files, format);
     create_folders(options.out);
+    check_outputs(options, files);
+    const FileWriter lock((fs::path(options.out) / options.name).string());  // as long as it is not finished
     const auto start = std::chrono::steady_clock::now();
-    const std::string prefix = (std::filesystem::path(options.out) / options.name).string();
+    const std::string& prefix = lock.path;
+    StagedShards staged;
     std::vector<Tokenizer> tokenizers;
     for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(open_tokenizer(options.tokenizer));
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
-                        {prefix + "_val", options.shard_tokens, prefix},
-                        {prefix + "_train", options.shard_tokens, prefix},
+                        {staged, prefix + "_val", options.shard_tokens},
+                        {staged, prefix + "_train", options.shard_tokens},
                         ValidationDraw(options.val_fraction, options.seed)};
     add_files(work, reader, tokenizers);
     check_split(work, options, files[0]);
     work.val.finish();
     work.train.finish();
-    std::vector<std::string> written = work.val.written;
-    written.insert(written.end(), work.train.written.begin(), work.train.written.end());
-    remove_stale_shards(options, written);
-    record_shards_tokenizer(prefix, tokenizers[0]);
+    record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
+    staged.publish();
+    remove_earlier_shards(options, staged);
+    sync_folder(options.out);
     print_summary(work, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
+// Where to print what was written to `path`.
+static FILE* summary_of(const std::string& path) {
+    return is_same_file(path, "/dev/stdout") ? stderr : stdout;
+}
+
 static void prepare_hellaswag(const Options& options) {
+    check_output(options.out, {options.hellaswag, options.tokenizer}, is_hellaswag);
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
     const std::string text = read_whole_file(options.hellaswag);
     std::vector<HellaSwagExample> examples;
@@ -288,7 +292,7 @@ static void prepare_hellaswag(const Options& options) {
     }
     if (examples.empty()) fail("%s has no examples", options.hellaswag.c_str());
     write_hellaswag(options.out, examples);
-    printf("%s: %zu examples\n", options.out.c_str(), examples.size());
+    print_line(summary_of(options.out), "%s: %zu examples", options.out.c_str(), examples.size());
 }
 
 static void make_tokenizer(const Options& options) {
@@ -296,9 +300,11 @@ static void make_tokenizer(const Options& options) {
         fail("--make-tokenizer needs --vocab vocab.bpe and --encoder encoder.json");
     if (!options.files.empty())
         fail("--make-tokenizer reads no text file, but %s is given", options.files[0].c_str());
+    check_output(options.make_tokenizer, {options.vocab, options.encoder}, is_tokenizer_file);
     Tokenizer tokenizer = make_gpt2_tokenizer(options.vocab, options.encoder);
-    write_tokenizer(tokenizer, options.make_tokenizer);
-    printf("%s: %d tokens\n", options.make_tokenizer.c_str(), tokenizer.vocab_size());
+    write_tokenizer(tokenizer, options.make_tokenizer, Target::named);
+    print_line(summary_of(options.make_tokenizer), "%s: %d tokens", options.make_tokenizer.c_str(),
+               tokenizer.vocab_size());
 }
 
 int main(int argc, char** argv) {

@@ -143,8 +143,18 @@ def write_state(path, inputs, targets, logits, loss, gradients):
             file.write(floats(gradients[name]))
 
 
+def check_output(path, start):
+    """Refuses to replace a file that this script has not written."""
+    if Path(path).exists() and Path(path).read_bytes()[:len(start)] not in (b"", start):
+        fail(f"{path!r} is there, and this script has not written it: move it")
+
+
 def make(arguments, config):
     B, T = arguments.batch, arguments.seq
+    check_output(arguments.out + ".bin", header(MODEL_MAGIC)[:4])
+    for suffix in ("", "_f64"):
+        check_output(f"{arguments.out}_debug_state{suffix}.bin", header(STATE_MAGIC)[:4])
+    check_output(arguments.out + "_losses.txt", b"# ")
     params = draw_parameters(config, arguments.seed, arguments.random_all)
     generator = torch.Generator().manual_seed(arguments.seed + 1)
     tokens = torch.randint(config["vocab"], (B * T + 1,), generator=generator)

@@ -67,7 +67,11 @@ mutated() {
 # Makes the copy equal to the tree. Files that did not change keep their time, so little is built again.
 sync_sources() {
     local name changed=
-    mkdir -p "$source"
+    if [ -e "$source" ] && [ ! -d "$folder/passed" ]; then
+        echo "mutate.sh: $source is there, and this script has not made it: choose another --folder" >&2
+        exit 2
+    fi
+    mkdir -p "$folder/passed" "$source"
     git -C "$tree" ls-files -co --exclude-standard -z >"$scratch/names"
     while IFS= read -r -d '' name; do
         { [ -f "$tree/$name" ] && ! cmp -s "$tree/$name" "$source/$name"; } || continue

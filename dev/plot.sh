@@ -8,7 +8,13 @@
 set -euo pipefail
 unset LC_ALL
 export LC_NUMERIC=C  # a decimal point, whatever the language
-die() { echo "plot.sh: $*" >&2; exit 1; }
+# printable TEXT: the text on one line, without characters that act on a terminal or end a string of gnuplot's
+printable() {
+    printf '%s' "$*" | LC_ALL=C tr '\000-\037\177' '?' |
+        LC_ALL=C sed $'s/\xc2[\x80-\x9f]/?/g; s/\xd8\x9c/?/g; s/\xe2\x80[\x8e\x8f\xa8-\xae]/?/g
+            s/\xe2\x81[\xa6-\xa9]/?/g'
+}
+die() { printf 'plot.sh: %s\n' "$(printable "$*")" >&2; exit 1; }
 usage="usage: dev/plot.sh [--floor NATS] [--out PICTURE.svg|PICTURE.png] FOLDER..."
 
 if [[ ${1:-} = --help || ${1:-} = -h ]]; then
@@ -39,6 +45,22 @@ case $picture in
     *.png) terminal='pngcairo size 900,1100 font "sans,12"' ;;
     *) die "$picture: the name must end in .svg or .png" ;;
 esac
+# Refuses to destroy an input, or something that is no such picture. Devices and pipes are written to.
+if [ -f "$picture" ]; then
+    for folder in "$@"; do
+        for log in "$folder/metrics.csv" "$folder/main.log"; do
+            [ ! "$picture" -ef "$log" ] || die "$picture is an input, too, and would be lost"
+        done
+    done
+    case $picture in
+        *.svg) mark='Produced by GNUPLOT' ;;
+        *.png) mark='PNG' ;;
+    esac
+    [ ! -s "$picture" ] || LC_ALL=C grep -qa "$mark" < <(head -c 4096 -- "$picture") ||
+        die "$picture is there, and is no picture of gnuplot's: move it, or choose another --out"
+elif [ -d "$picture" ]; then
+    die "cannot write $picture: it is a directory"
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -70,7 +92,7 @@ curves() {
     local i
     for i in "${!runs[@]}"; do
         [ -s "$work/$i.$1" ] || continue
-        plots+=("'$work/$i.$1' with $2 lc rgb '${colours[i % ${#colours[@]}]}' title '${titles[i]}$3'")
+        plots+=("'$i.$1' with $2 lc rgb '${colours[i % ${#colours[@]}]}' title '${titles[i]}$3'")
     done
 }
 
@@ -109,7 +131,9 @@ runs=("$@") titles=() plots=() panels=()
 for i in "${!runs[@]}"; do
     extract "${runs[i]}" "$work/$i"
     title=''
-    if [ ${#runs[@]} -gt 1 ]; then title="$(basename -- "${runs[i]}" | tr -d "'\"{}^@&~\\\\" | tr _ -) "; fi
+    if [ ${#runs[@]} -gt 1 ]; then
+        title="$(printable "$(basename -- "${runs[i]}")" | tr -d "'\"{}^@&~\\\\\`" | tr _ -) "
+    fi
     titles+=("$title")
 done
 last_step=$(cat "$work"/*.train "$work"/*.val | awk '$1 > n { n = $1 } END { print n ? n : 1 }')
@@ -129,9 +153,9 @@ set yrange [*:*] noextend
 set ytics (0.001,0.002,0.005,0.01,0.02,0.05,0.1,0.2,0.5,1,2,5,10,20,50,100,1000)'
 curves speed 'lines lw 1' 'tokens per second'
 panel 'tokens per second' "$(tics speed)"
-gnuplot 2>"$work/warnings" <<END || die "gnuplot failed: $(head -1 "$work/warnings")"
+(cd "$work" && gnuplot) 2>"$work/warnings" <<END || die "gnuplot failed: $(head -1 "$work/warnings")"
 set terminal $terminal
-set output '$work/picture'
+set output 'picture'
 set multiplot
 set xlabel 'step'
 set xrange [0:$last_step] noextend
@@ -143,11 +167,16 @@ set key above
 $(draw)
 unset multiplot
 END
-mv -- "$work/picture" "$picture"
+if [ -e "$picture" ] && [ ! -f "$picture" ]; then  # a device or a pipe
+    cat "$work/picture" >"$picture"
+else
+    rm -f -- "$picture"  # a link is replaced, not followed
+    mv -- "$work/picture" "$picture"
+fi
 if [ -n "$floor" ] && [ -s "$work/0.val" ]; then
     tail -n 1 "$work/0.val" | awk -v floor="$floor" '{
         printf "validation loss %.4f, corpus entropy %.4f: ", $2, floor
         printf "%.4f nats per token above it\n", $2 - floor
     }'
 fi
-echo "plot: $picture"
+printf 'plot: %s\n' "$(printable "$picture")"

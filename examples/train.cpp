@@ -1,5 +1,6 @@
 // Trains a small model to repeat a sentence, byte by byte, and writes it to a file: example_train model.bin
 #include "llmc/base/error.h"
+#include "llmc/base/output.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/initialize.h"
@@ -7,6 +8,7 @@
 
 int main(int argc, char** argv) try {
     if (argc != 2) fail("usage: example_train model.bin");
+    check_output(argv[1], {}, [](const std::string& path) { return read_model_header(path), true; });
     const std::string text = "the quick brown fox jumps over the lazy dog. ";
     const int B = 4, T = 32;
     const auto pad = open_device("auto", {}, stderr);  // null: the CPU

@@ -156,6 +156,12 @@ static void make_runs() {
     parse_options(int(argv.size()), argv.data(), options);
     for (const char* program : {"options_fuzz", "run_folder_fuzz"})
         write_whole_file(seed(program, "effective"), {options.effective});
+    std::string deep = "[a";
+    for (int i = 0; i < 20000; i++) deep += ".a";
+    write_whole_file(seed("options_fuzz", "deep_section"), {deep, "]\nb=1\n"});
+    write_whole_file(
+        seed("options_fuzz", "lists"),
+        {"train-data=\"a\"\ncpu-layers=[gelu, 'matmul', \"attention\"] # some\ntokenizer=[]\na.++=1\n"});
 }
 
 // JSON nested deeper than any reader accepts, as a file and as a member of a valid object. It is shorter than

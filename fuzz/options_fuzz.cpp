@@ -1,16 +1,37 @@
-// Option files of the trainer (--config).
+// Option files of the trainer: --config, and the options.toml of a run that is resumed.
+#include <filesystem>
+
 #include "fuzz/fuzz.h"
+#include "llmc/run/option_lines.h"
 #include "llmc/run/train_options.h"
+
+static void parse(std::vector<std::string> arguments) {
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    expect_no_crash([&] {
+        Options options;
+        if (!parse_options(int(argv.size()), argv.data(), options)) return;
+        require(options.batch >= 1 && options.sequence >= 1 && options.learning_rate >= 0);
+        require(options.list_devices || !options.train_data.empty() || options.overfit);
+        for (const OptionLine& line : parse_option_lines(options.effective, "the effective options"))
+            require(!line.values.empty());
+    });
+}
+
+// The folder of a run that has only options.toml.
+static std::string run_folder() {
+    static const std::string folder =
+        std::filesystem::temp_directory_path() / format_string("options_fuzz_%d", int(getpid()));
+    std::filesystem::create_directories(folder);
+    return folder;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const InputFile file(text_of(data, size));
-    std::string arguments[] = {"train_gpt2", "--config", file.path};
-    char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
-    expect_no_crash([&] {
-        Options options;
-        if (!parse_options(3, argv, options)) return;
-        require(options.batch >= 1 && options.sequence >= 1 && options.learning_rate >= 0);
-        require(options.list_devices || !options.train_data.empty() || options.overfit);
-    });
+    parse({"train_gpt2", "--config", file.path});
+    const std::string link = options_path(run_folder());
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink(file.path, link);
+    parse({"train_gpt2", "-y", "1", "-o", run_folder()});
     return 0;
 }

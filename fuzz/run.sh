@@ -16,7 +16,7 @@ fuzz_one() {
     name=$(basename "$program")
     log=$build/findings/$name.log
     mkdir -p "$build/corpus/$name"
-    if "$program" -max_total_time="$seconds" -max_len=65536 -malloc_limit_mb=256 -timeout=20 \
+    if "$program" -max_total_time="$seconds" -max_len=65536 -malloc_limit_mb=256 -timeout=5 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$build/findings/$name-" \
         "$build/corpus/$name" "$build/seeds/$name" >"$log" 2>&1; then
         echo "fuzz: $name: $(awk '/number_of_executed_units/ { print $2 }' "$log") inputs, no findings"

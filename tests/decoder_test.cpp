@@ -93,6 +93,7 @@ TEST(Decoder, RefusesMoreThanTheModelsPositions) {
     const auto g = make_model<float>(odd, nullptr);
     EXPECT_THROW(Decoder<float>(*g, 38), Error);
     EXPECT_THROW(Decoder<float>(*g, 0), Error);
+    for (const int texts : {0, -1, -1 << 30}) EXPECT_THROW(Decoder<float>(*g, 8, texts), Error);
     Decoder<float> shortest(*g, 1);  // the cache holds one token
     const int tokens[] = {3, 4, 5};
     shortest.append(tokens, 3);

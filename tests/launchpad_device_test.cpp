@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "llmc/launchpad/internal.h"
+#include "llmc/launchpad/open_device.h"
 #include "tests/layer_test.h"
 #include "tests/message_of.h"
 
@@ -199,4 +200,13 @@ TEST_F(DeviceDeathTest, SynchronizationValidationListens) {
     if (test_device() == "none" || !validation_wanted())
         GTEST_SKIP() << "needs a device and the validation layer";
     EXPECT_EXIT(read_without_a_barrier(), testing::ExitedWithCode(0), "validation: .*READ.AFTER.WRITE");
+}
+
+TEST(OpenDevice, WithoutHardwareIsRefused) {
+    if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    setenv("LAUNCHPAD_WITHOUT_DEVICE", "1", 1);
+    for (const std::string& device : {std::string("0"), std::string("gpu"), list_devices()[0].name})
+        expect_error("LAUNCHPAD_WITHOUT_DEVICE is set", [&] { open_device(device); });
+    EXPECT_FALSE(open_device("cpu"));
+    unsetenv("LAUNCHPAD_WITHOUT_DEVICE");
 }

@@ -263,7 +263,8 @@ TEST(FileWriter, TwoOfOneFileDoNotMix) {
     FileWriter first(folder / "x");
     first.write("first");
     EXPECT_EQ(message_of([&] { FileWriter second(folder / "x"); }),
-              "cannot write " + folder / "x.tmp" + ": another program is writing it");
+              "cannot write " + folder / "x.tmp" +
+                  ": another program is writing it: wait for it, or choose another name");
     first.finish();
     EXPECT_EQ(read_whole_file(folder / "x"), "first");
 }

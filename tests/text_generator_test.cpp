@@ -2,6 +2,7 @@
 // too; texts side by side are what each seed gives alone; CPU and device draw the same tokens.
 #include "llmc/generate/text_generator.h"
 
+#include "tests/message_of.h"
 #include "tests/random_model.h"
 
 // The logits (V) after these tokens, from a full forward pass on the CPU.
@@ -113,4 +114,11 @@ TEST(TextGenerator, LongPromptsAndShortCaches) {
     const std::vector<int> fits(prompt.end() - 12, prompt.end());  // is read whole
     for (uint64_t seed = 0; seed < 20; seed++)
         EXPECT_EQ(texts_of(whole, fits, 1, seed), texts_of(longer, fits, 1, seed));
+}
+
+TEST(TextGenerator, RefusesANumberOfTextsBelowOne) {
+    const auto g = make_model<float>(odd, nullptr);
+    for (const int texts : {0, -1, -1 << 30})
+        EXPECT_EQ(message_of([&] { TextGenerator<float> generator(*g, 12, texts); }),
+                  format_string("%d texts side by side: there must be at least one", texts));
 }

@@ -64,6 +64,8 @@ TEST(TrainBenchmark, RejectsInvalidOptions) {
     for (const auto& [option, value, word] : {std::array{"--batch", "4", "4x64"},
                                               {"--batch", "4x64x2", "4x64"},
                                               {"--batch", "0x64", "4x64"},
+                                              {"--batch", "4294967300x4", "4x64"},
+                                              {"--batch", "4x4294967300", "4x64"},
                                               {"--batch", "1x64", "at most"},
                                               {"--model", "d", "d"},
                                               {"--precision", "fp8", "fp8"}}) {

@@ -5,8 +5,11 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
+#include "llmc/base/clock.h"
+#include "llmc/base/error.h"
 #include "llmc/cpu/simd.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
@@ -274,4 +277,134 @@ TEST(TrainOptions, Refusals) {
         EXPECT_NE(message.find(c.says), std::string::npos) << message;
         EXPECT_EQ(count_lines(message), 1) << message;
     }
+}
+
+// What a file of options may be, as long as its lines are NAME = VALUE.
+TEST(TrainOptions, ValuesInAFile) {
+    TemporaryFolder folder;
+    std::ofstream(folder / "run.toml")
+        << "# comment\n\n \t train-data = \"a # b, [c]\" # x\r\nval-data='it\"s'\n"
+           "tokenizer= \"\"#\nmodel=d24 # d12\nbatch-size=8\nseed = 7\t\n"
+           "cpu-layers=[ gelu , \"matmul\",'attention' ] # some\n"
+           "learning-rate=1e-4\ntensorboard=false\ndevice='a' 'b'";
+    const Options o = parse({"--config", folder / "run.toml"});
+    EXPECT_EQ(o.train_data, "a # b, [c]");
+    EXPECT_EQ(o.val_data, "it\"s");
+    EXPECT_EQ(o.tokenizer, "");
+    EXPECT_EQ(o.model, "d24");
+    EXPECT_EQ(o.batch, 8);
+    EXPECT_EQ(o.seed, 7u);
+    EXPECT_EQ(o.learning_rate, 1e-4f);
+    EXPECT_EQ(o.cpu_layers, (std::set<Layer>{Layer::gelu, Layer::matmul, Layer::attention}));
+    EXPECT_FALSE(o.tensorboard);
+    EXPECT_EQ(o.device, "a' 'b");  // as the program writes a name with quotes
+}
+
+// Files of options that nobody would write: one line, which names the file and the line, and soon.
+TEST(TrainOptions, HostileFilesGiveOneLine) {
+    const std::string deep(20000, 'a'), quotes(16000, '"');
+    std::string sections = "[a", many;
+    for (int i = 0; i < 20000; i++) sections += ".a";
+    for (int i = 0; i < 100000; i++) many += "x" + std::to_string(i) + "=1\n";
+    const std::string texts[] = {"tokenizer=[]",
+                                 "tokenizer=[ ]",
+                                 "cpu-layers=[]",
+                                 "cpu-layers=[,]",
+                                 "batch-size=[]",
+                                 "tensorboard=[]",
+                                 "tokenizer=",
+                                 "tokenizer",
+                                 "=",
+                                 "= 4",
+                                 "[",
+                                 "[]",
+                                 "[[]]",
+                                 "[a]",
+                                 "[default]",
+                                 "[[a]]",
+                                 sections + "]",
+                                 sections,
+                                 "a.++",
+                                 "a.++=1",
+                                 "++=1",
+                                 "--=1",
+                                 "a.--",
+                                 "++",
+                                 "--",
+                                 "train-data.x=1",
+                                 "\"batch-size\"=4",
+                                 "tokenizer=[\"a\"",
+                                 "tokenizer=[\"a\",\n\"b\"]",
+                                 "tokenizer=[\"a\",\"b\"]",
+                                 "tokenizer=\"a",
+                                 "tokenizer='a",
+                                 "tokenizer=\"",
+                                 "tokenizer=[\"a\"] b",
+                                 "tokenizer=[\"]",
+                                 "tokenizer=" + quotes + "x",
+                                 "batch-size=4 8",
+                                 "batch-size=4,8",
+                                 "batch-size=[4, 8]",
+                                 "batch-size=4\nbatch-size=8",
+                                 "batch-size=1e3",
+                                 "batch-size=99999999999999999999",
+                                 "batch-size=-1",
+                                 "batch-size=nan",
+                                 "learning-rate=nan",
+                                 "learning-rate=1e999",
+                                 "seed=-1",
+                                 "seed=18446744073709551616",
+                                 "tensorboard=maybe",
+                                 "tensorboard=7",
+                                 "config=\"x\"",
+                                 "resume=1",
+                                 "help=true",
+                                 "version=true",
+                                 "export=[\"hf\", \"x\"]",
+                                 "list-devices=true",
+                                 "dry-run=true",
+                                 "profile=true",
+                                 "threads=4",
+                                 "simd=\"sse2\"",
+                                 "cpu-layers=[gelu, x]",
+                                 deep,
+                                 deep + "=1",
+                                 "tokenizer=" + deep,
+                                 many,
+                                 "batch_size=4",
+                                 "Batch-Size=4",
+                                 "b=4",
+                                 "-b=4",
+                                 "--batch-size=4",
+                                 "\xef\xbb\xbf"
+                                 "batch-size=4",
+                                 "\x1b[31mbatch-size=4",
+                                 std::string("tokenizer=\"a\0b\"", 15),
+                                 "model=custom:layers=1",
+                                 "model=\"d12\"\nmodel=\"d12\""};
+    TemporaryFolder folder;
+    const std::string config = folder / "hostile.toml", saved = options_path(folder.path);
+    for (const std::string& text : texts)
+        for (const std::string& path : {config, saved}) {
+            SCOPED_TRACE(text.substr(0, 60));
+            std::filesystem::remove(saved);
+            std::ofstream(path, std::ios::binary) << "max-steps=3\n" + text;
+            const double start = now();
+            const std::string message = path == config ? refusal({"-i", "x", "--config", config})
+                                                       : refusal({"-i", "x", "-y", "1", "-o", folder.path});
+            EXPECT_LT(now() - start, 5);
+            const bool is_layer = message.starts_with("--cpu-layers: "), is_model = message.empty();
+            EXPECT_TRUE(message.starts_with(path + ", line ") || is_layer ||
+                        (is_model && text.starts_with("model=custom")))
+                << message;
+            EXPECT_LT(message.size(), path.size() + 400) << message;
+            EXPECT_EQ(message, printable(message));
+        }
+}
+
+TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {
+    TemporaryFolder folder;
+    const std::string message = refusal({"-i", "x", "--tokenizer", "a\"\nbatch-size=\"8", "-o", folder.path});
+    EXPECT_NE(message.find("the end of a line"), std::string::npos) << message;
+    EXPECT_EQ(count_lines(message), 1);
 }

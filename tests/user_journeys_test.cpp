@@ -9,6 +9,7 @@
 #include <set>
 
 #include "llmc/base/file.h"
+#include "llmc/base/json.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/tokenizer_info.h"
 #include "llmc/files/checkpoint.h"
@@ -178,13 +179,13 @@ TEST_F(Journey, ShardsWithoutASidecarWorkWithAWarning) {
 }
 
 TEST_F(Journey, ASidecarKeepsWhatElseIsInTheFile) {
-    write_whole_file(data("my.json"), {"{\"seed\": 7, \"tokenizer\": \"bytes\"}"});
+    write_whole_file(data("my.json"), {"{\"seed\": 7, \"nats_per_token\": 1}"});
     prepare("my", {});
     const std::string text = read_whole_file(data("my.json"));
     EXPECT_TRUE(contains(text, "\"seed\": 7") && contains(text, "\"vocab_size\": 257")) << text;
     write_whole_file(data("my.json"), {"not JSON"});
     expect_refused({bin("prepare_data"), "--out", folder / "data", "--name", "my", folder / "my.txt"},
-                   {"my.json is in the way"});
+                   {"my.json is there, and this program has not written it"});
     EXPECT_EQ(read_whole_file(data("my.json")), "not JSON");
 }
 
@@ -388,6 +389,10 @@ static void write_noise(const std::string& path) {
     std::vector<uint16_t> noise(600);
     for (uint16_t& token : noise) token = uint16_t(random() % 257);
     write_token_shard(path, noise.data(), noise.size());
+    const std::string sidecar = sidecar_of(path);  // lists the shard that was there
+    nlohmann::json members = parse_json_object(read_whole_file(sidecar), sidecar);
+    members.erase("shards");
+    write_whole_file(sidecar, {json_text(members)});
 }
 
 TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {

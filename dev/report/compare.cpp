@@ -94,7 +94,7 @@ static std::string compare_column(const Table& a, const Table& b, size_t column,
 
 static std::string compare_tables(const Table& a, const Table& b, Counts& counts) {
     const std::vector<size_t> indices = matching_columns(a, b);
-    if (!same_keys(a, b, indices)) return a.title + "\nnot compared: the key columns differ\n\n";
+    if (!same_keys(a, b, indices)) return printable(a.title) + "\nnot compared: the key columns differ\n\n";
     const std::vector<size_t> rows = matching_rows(a, b, indices);
     const int matched =
         int(std::count_if(rows.begin(), rows.end(), [&](size_t r) { return r < b.rows.size(); }));
@@ -105,7 +105,7 @@ static std::string compare_tables(const Table& a, const Table& b, Counts& counts
         if (!a.columns[c].key && indices[c] < b.columns.size())
             text += compare_column(a, b, c, indices[c], rows, counts);
     if (matched < int(a.rows.size()) || matched < int(b.rows.size()))
-        text += format_string("%s: %d rows only in A, %d only in B\n\n", a.title.c_str(),
+        text += format_string("%s: %d rows only in A, %d only in B\n\n", printable(a.title).c_str(),
                               int(a.rows.size()) - matched, int(b.rows.size()) - matched);
     return text;
 }
@@ -127,13 +127,14 @@ static const Table* find_table(const Tables& tables, const std::string& name) {
 
 static std::string list_of(const char* where, const std::vector<std::string>& names) {
     std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + printable(name);
     return names.empty() ? "" : format_string("tables only in %s: %s\n", where, text.c_str());
 }
 
 static std::string origin(const char* name, const Report& report) {
-    return format_string("%s: %s%s%s%s\n", name, device_name(report).c_str(), report.date.empty() ? "" : ", ",
-                         report.date.c_str(), report.quick ? ", quick" : "");
+    return format_string("%s: %s%s%s%s\n", name, printable(device_name(report)).c_str(),
+                         report.date.empty() ? "" : ", ", printable(report.date).c_str(),
+                         report.quick ? ", quick" : "");
 }
 
 std::string compare_reports(const Report& a, const Report& b) {

@@ -18,7 +18,9 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/output.h"
 #include "llmc/base/signals.h"
+#include "llmc/base/warning.h"
 #include "llmc/launchpad/device.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
@@ -64,11 +66,12 @@ static std::string own_folder() {
 
 // A status line, overwritten by the next one; on a terminal only.
 static void show_status(const std::string& text) {
-    if (on_terminal()) printf("\r\033[K%.100s", text.c_str()), fflush(stdout);
+    if (on_terminal()) printf("\r\033[K%.100s", printable(text).c_str()), fflush(stdout);
 }
 
 static void say(const std::string& line) {
-    printf("%s%s\n", on_terminal() ? "\r\033[K" : "", line.c_str());
+    if (on_terminal()) printf("\r\033[K");
+    print_line(stdout, "%s", line.c_str());
     fflush(stdout);
 }
 
@@ -96,9 +99,14 @@ static std::string failure_text(const ChildResult& child, const std::string& pro
 // When to kill a program: at its own limit it stops by itself, after the measurement at hand.
 static double kill_limit(double limit) { return 2 + 1.5 * limit; }
 
+// The file to which a program of the report writes.
+static std::string part_file(const Options& options, const std::string& program) {
+    return options.out + "/" + program + ".json";
+}
+
 static ReportPart run_part(const Options& options, const std::string& folder, const std::string& program,
                            double limit) {
-    const std::string file = options.out + "/" + program + ".json";
+    const std::string file = part_file(options, program);
     fs::remove(file);  // of an earlier run
     std::vector<std::string> argv = {folder + "/" + program, "--device", options.device, "--json", file};
     if (options.quick) argv.push_back("--quick");
@@ -150,6 +158,21 @@ static std::vector<MeasuringProgram> chosen_programs(const Options& options) {
 
 // --- writing ---
 
+static bool is_report(const std::string& path) {
+    read_report(path);
+    return true;
+}
+static bool is_page(const std::string& path) { return begins_around(path, "<title>Device report"); }
+static bool is_plot(const std::string& path) { return begins_around(path, "Produced by GNUPLOT"); }
+
+static void check_outputs(const Options& options, const std::vector<MeasuringProgram>& programs) {
+    for (const MeasuringProgram& program : programs)
+        check_output(part_file(options, program.name), {}, is_report_part, Target::file);
+    check_output(options.out + "/peak.json", {}, is_report_part, Target::file);
+    check_output(options.out + "/report.json", {}, is_report, Target::file);
+    check_output(options.out + "/report.html", {}, is_page, Target::file);
+}
+
 // The page, and each plot as an SVG file in the same folder.
 static void write_page(const Report& report, const std::string& folder, const std::string& page) {
     std::string problem;
@@ -160,11 +183,12 @@ static void write_page(const Report& report, const std::string& folder, const st
             const auto table = std::find_if(part.tables.begin(), part.tables.end(),
                                             [&](const Table& t) { return t.name == plot.table; });
             if (plot_curves(*table, plot).empty()) continue;
-            write_whole_file(folder + "/" + part.program + format_string("_%zu.svg", i + 1),
-                             {plot_picture(*table, plot)});
+            const std::string picture = folder + "/" + part.program + format_string("_%zu.svg", i + 1);
+            check_output(picture, {}, is_plot, Target::file);
+            write_whole_file(picture, {plot_picture(*table, plot)});
         }
-    if (!problem.empty()) fprintf(stderr, "report: the page has no plots: %s\n", problem.c_str());
-    printf("page: %s\n", page.c_str());
+    if (!problem.empty()) print_line(stderr, "report: the page has no plots: %s", problem.c_str());
+    print_line(stdout, "page: %s", page.c_str());
 }
 
 static void run_report(const Options& options, const std::string& command) {
@@ -173,6 +197,8 @@ static void run_report(const Options& options, const std::string& command) {
     const std::string folder = options.programs.empty() ? own_folder() : options.programs;
     const double total = options.seconds > 0 ? options.seconds : options.quick ? 55 : 570, start = now();
     create_folders(options.out);
+    const FileWriter lock(options.out + "/report");  // as long as it is not finished
+    check_outputs(options, programs);
     fs::remove(options.out + "/peak.json");  // of an earlier run: sections refer to this run's peaks
     setenv("REPORT_PROGRESS", "1", 1);       // turns on ReportRun::progress()
     catch_stop_signals();
@@ -195,7 +221,10 @@ static void render_page(const Options& options) {
     const Report report = read_report(options.page);
     const fs::path path(options.page);
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-    write_page(report, folder, folder + "/" + path.stem().string() + ".html");
+    const std::string page = folder + "/" + path.stem().string() + ".html";
+    check_output(page, {options.page}, is_page, Target::file);
+    const FileWriter lock(folder + "/report");
+    write_page(report, folder, page);
 }
 
 static void add_options(CLI::App& app, Options& o) {

@@ -1,6 +1,8 @@
 // Reading and writing reports: see report_file.h.
 #include "dev/report/report_file.h"
 
+#include <algorithm>
+
 #include "dev/report/json_members.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
@@ -50,6 +52,11 @@ static json part_to_json(const ReportPart& part) {
 static ReportPart part_from_json(const json& object, const std::string& where) {
     ReportPart part;
     part.program = text_member(object, "program", where);
+    const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+    if (part.program.empty() || part.program.size() > 64 ||
+        !std::all_of(part.program.begin(), part.program.end(), in_name))
+        fail("%s: \"program\" is no name of a program: lower case letters, digits and underscores",
+             where.c_str());  // it becomes part of file names
     const std::string here = where + ": " + part.program;
     part.what = text_or(object, "what", here);
     part.command = text_member(object, "command", here);
@@ -103,6 +110,11 @@ static json read_json(const std::string& path) {
 Report read_report(const std::string& path) { return report_from_json(read_json(path), path); }
 
 ReportPart read_report_part(const std::string& path) { return part_from_json(read_json(path), path); }
+
+bool is_report_part(const std::string& path) {
+    read_report_part(path);
+    return true;
+}
 
 std::string report_part_text(const ReportPart& part) {
     for (const Table& table : part.tables) table_from_json(table_to_json(table), part.program);

@@ -42,6 +42,7 @@ Report read_report(const std::string& path);
 // One program's file. Writing throws Error, naming the program, for what reading would refuse.
 std::string report_part_text(const ReportPart& part);
 ReportPart read_report_part(const std::string& path);
+bool is_report_part(const std::string& path);  // true, or the Error of read_report_part()
 
 // The value of a fact; null if there is none of that name.
 Cell find_fact(const std::vector<Fact>& facts, const std::string& name);

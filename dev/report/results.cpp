@@ -15,6 +15,8 @@
 #include "dev/report/child.h"
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
+#include "llmc/base/output.h"
+#include "llmc/base/warning.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
@@ -86,7 +88,7 @@ Machine describe_machine(const LaunchPad* pad) {
 
 void ReportRun::progress(const std::string& what) const {
     // `report` sets the variable and shows the lines in its own status line
-    if (isatty(STDERR_FILENO) || getenv("REPORT_PROGRESS")) fprintf(stderr, "%s\n", what.c_str());
+    if (isatty(STDERR_FILENO) || getenv("REPORT_PROGRESS")) print_line(stderr, "%s", what.c_str());
 }
 
 double ReportRun::seconds_left() const { return end - now(); }
@@ -145,7 +147,10 @@ int run_report_program(const ReportProgram& program, int argc, char** argv) {
     return line.run(argc, argv, [&] {
         const double start = now();
         if (run.options.seconds > 0) run.end = start + run.options.seconds;
-        run.pad = open_device(run.options.device);
+        const std::string& json = run.options.json;
+        if (!json.empty()) check_output(json, {run.options.peaks}, is_report_part);
+        FILE* const out = is_same_file(json, "/dev/stdout") ? stderr : stdout;
+        run.pad = open_device(run.options.device, {}, out);
         program.measure(run);
         const std::string text = report_part_text({.program = program.name,
                                                    .what = program.what,
@@ -155,8 +160,9 @@ int run_report_program(const ReportProgram& program, int argc, char** argv) {
                                                    .tables = run.tables,
                                                    .plots = run.plots,
                                                    .left_out = run.left_out});
-        for (const Table& table : run.tables) printf("\n%s", table_text(table).c_str());
-        if (!run.left_out.empty()) printf("\n%s\n", left_out_text(run.left_out).c_str());
-        if (!run.options.json.empty()) write_whole_file(run.options.json, {text});
+        for (const Table& table : run.tables) fprintf(out, "\n%s", table_text(table).c_str());
+        if (!run.left_out.empty())
+            fputc('\n', out), print_line(out, "%s", left_out_text(run.left_out).c_str());
+        if (!json.empty()) write_whole_file(json, {text}, Target::named);
     });
 }

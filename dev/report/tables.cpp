@@ -189,15 +189,16 @@ bool is_text_column(const Table& table, size_t column) {
 std::string table_text(const Table& table) {
     std::vector<std::string> lines(table.rows.size() + 1);
     for (size_t c = 0; c < table.columns.size(); c++) {
-        std::vector<std::string> cells = {heading(table.columns[c])};
-        for (const std::vector<Cell>& row : table.rows) cells.push_back(cell_text(row[c], table.columns[c]));
+        std::vector<std::string> cells = {printable(heading(table.columns[c]))};
+        for (const std::vector<Cell>& row : table.rows)
+            cells.push_back(printable(cell_text(row[c], table.columns[c])));
         size_t widest = 0;
         for (const std::string& cell : cells) widest = std::max(widest, width(cell));
         for (size_t r = 0; r < cells.size(); r++)
             lines[r] += (c ? "  " : "") + padded(cells[r], widest, !is_text_column(table, c));
     }
-    std::string text = table.title + "\n";
+    std::string text = printable(table.title) + "\n";
     for (std::string& line : lines) text += line.erase(line.find_last_not_of(' ') + 1) + "\n";
-    if (!table.note.empty()) text += table.note + "\n";
+    if (!table.note.empty()) text += printable(table.note) + "\n";
     return text;
 }

@@ -7,6 +7,7 @@
 // A loss that is not finite ends the program with status 1.
 #include <unistd.h>
 
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -235,9 +236,9 @@ static bool measure_case(Benchmark& benchmark, const Case& c) {
 
 static Case parse_case(const std::string& model, const std::string& batch, const std::string& precision) {
     Case c = {model, 0, 0, precision};
-    char rest;
-    if (sscanf(batch.c_str(), "%dx%d%c", &c.B, &c.T, &rest) != 2 || c.B < 1 || c.T < 1 ||
-        c.B > (1 << 29) / c.T)
+    const char *end = batch.c_str() + batch.size(), *middle = std::from_chars(batch.c_str(), end, c.B).ptr;
+    const bool has_both = *middle == 'x' && std::from_chars(middle + 1, end, c.T).ptr == end;
+    if (!has_both || c.B < 1 || c.T < 1 || c.B > (1 << 29) / c.T)  // too many digits leave 0
         fail("--batch %s: expected sequences x tokens, such as 4x64", batch.c_str());
     return c;
 }

@@ -7,7 +7,7 @@
 #include <new>
 #include <system_error>
 
-static std::string format_list(const char* format, va_list list) {
+std::string format_list(const char* format, va_list list) {
     va_list again;
     va_copy(again, list);
     int length = vsnprintf(nullptr, 0, format, again);
@@ -79,7 +79,8 @@ std::string printable(std::string_view text) {
 
 std::string message_for(const std::exception& error) {
     if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::length_error*>(&error))
-        return "out of memory: use a smaller batch or model, or raise the limit if there is one (ulimit -v)";
+        return "out of memory: use a smaller batch or model, or raise the limit if there is one (ulimit -v, "
+               "-d)";
     const auto* system = dynamic_cast<const std::system_error*>(&error);
     if (system && system->code() == std::errc::resource_unavailable_try_again)
         return "no thread could be started: use fewer threads (OMP_NUM_THREADS), or raise the limits of "

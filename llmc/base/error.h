@@ -1,6 +1,7 @@
 // The library's only exception type, and fail(), which throws it. Library code never exits: main() catches
 // Error, prints its one line (what is wrong, where, what to do) and exits with a non-zero status.
 #pragma once
+#include <cstdarg>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@ struct Error : std::runtime_error {
 
 // Formats like printf, into a std::string.
 std::string format_string(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// The same with a list of arguments.
+std::string format_list(const char* format, va_list list) __attribute__((format(printf, 1, 0)));
 
 // The text on one line that no terminal interprets: control characters, invisible characters that change the
 // order of others, and bytes that are not UTF-8 become escapes such as \n and \x1b.

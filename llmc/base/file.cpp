@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 
 #include "llmc/base/error.h"
@@ -135,6 +137,11 @@ bool file_exists(const std::string& path) {
     return status_of_place(path, status) == 0;
 }
 
+bool is_link(const std::string& path) {
+    struct stat status;
+    return status_of_place(path, status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
+}
+
 std::vector<std::string> matching_paths(const std::string& pattern) {
     if (file_exists(pattern)) return {pattern};
     std::vector<std::string> paths;
@@ -160,11 +167,59 @@ static constexpr size_t buffer_bytes = 1 << 20;
 
 static std::string temporary(const std::string& path) { return path + ".tmp"; }
 
+static bool same(const struct stat& a, const struct stat& b) {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 // Whether `path` still names the open file.
 static bool is_named(int descriptor, const std::string& path) {
     struct stat open = {}, named = {};
     return fstat(descriptor, &open) == 0 && status_of_place(path, named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+           same(open, named);
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+    struct stat first = {}, second = {};
+    return status_of_place(a, first) == 0 && status_of_place(b, second) == 0 && same(first, second);
+}
+
+// Standard output or standard error, if the path leads to where it leads; else -1.
+static int standard_stream(const struct stat& named) {
+    struct stat open = {};
+    for (int stream : {STDOUT_FILENO, STDERR_FILENO})
+        if (fstat(stream, &open) == 0 && same(open, named)) return stream;
+    return -1;
+}
+
+bool is_written_in_place(const std::string& path) {
+    struct stat status = {};
+    if (status_of_place(path, status) != 0 || S_ISDIR(status.st_mode)) return false;
+    return !S_ISREG(status.st_mode) || standard_stream(status) >= 0;
+}
+
+// Opens such a path. Standard output is shared, so that what is printed before and after stays in order.
+static int open_in_place(const std::string& path) {
+    struct stat status = {};
+    const int stream = status_of_place(path, status) == 0 ? standard_stream(status) : -1;
+    fflush(stdout);
+    const int descriptor = stream >= 0 ? fcntl(stream, F_DUPFD_CLOEXEC, 0) : open_place(path, O_WRONLY);
+    if (descriptor < 0) fail_file("cannot write", path, errno);
+    return descriptor;
+}
+
+// The file to which a link leads; the path itself if it is none, or leads nowhere.
+static std::string target_of(const std::string& path) {
+    char resolved[PATH_MAX];
+    return is_link(path) && realpath(path.c_str(), resolved) ? resolved : path;
+}
+
+// Error if a file at this path would replace something that is no file.
+static void check_replaceable(const std::string& path) {
+    struct stat status = {};
+    if (status_of_place(path, status, AT_SYMLINK_NOFOLLOW) != 0) return;
+    if (S_ISDIR(status.st_mode)) fail_file("cannot write", path, EISDIR);
+    if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode))
+        fail_file("cannot write", path, "it is a device or a pipe, not a file");
 }
 
 // Locks the file for this program. A file system without locks counts as success.
@@ -179,7 +234,8 @@ static void remove_stale(const std::string& path) {
     const bool stale = descriptor < 0 || is_named(descriptor, path);
     if (!in_use && stale) unlink_place(path);
     if (descriptor >= 0) close(descriptor);
-    if (in_use) fail_file("cannot write", path, "another program is writing it");
+    if (in_use)
+        fail_file("cannot write", path, "another program is writing it: wait for it, or choose another name");
 }
 
 // Creates and locks a file that did not exist.
@@ -213,11 +269,20 @@ static bool cannot_sync(int error) {
     return error == EINVAL || error == ENOTSUP || error == ENOSYS || error == EROFS;
 }
 
-FileWriter::FileWriter(const std::string& to) : path(to), descriptor(create_new(temporary(to))) {}
+FileWriter::FileWriter(const std::string& to, Target target) : path(to) {
+    in_place = target == Target::named && is_written_in_place(path);
+    if (in_place) {
+        descriptor = open_in_place(path);
+        return;
+    }
+    if (target == Target::named) path = target_of(path);
+    check_replaceable(path);
+    descriptor = create_new(temporary(path));
+}
 
 FileWriter::~FileWriter() {
     if (descriptor < 0) return;
-    if (is_named(descriptor, temporary(path))) unlink_place(temporary(path));
+    if (!in_place && is_named(descriptor, temporary(path))) unlink_place(temporary(path));
     close(descriptor);
 }
 
@@ -242,22 +307,22 @@ void FileWriter::finish() {
     buffer.clear();
     if (retry([&] { return fsync(descriptor); }) != 0 && !cannot_sync(errno))
         fail_file("cannot flush to disk", path, errno);
-    if (!is_named(descriptor, temporary(path)))
+    if (!in_place && !is_named(descriptor, temporary(path)))
         fail_file("cannot write", path, "another program removed its temporary file");
-    if (rename_place(temporary(path), path) != 0) fail_file("cannot write", path, errno);
+    if (!in_place && rename_place(temporary(path), path) != 0) fail_file("cannot write", path, errno);
     close(descriptor);
     descriptor = -1;
 }
 
-void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts) {
-    FileWriter writer(path);
+void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts, Target target) {
+    FileWriter writer(path, target);
     for (std::string_view part : parts) writer.write(part);
     writer.finish();
 }
 
 size_t append_to_file(const std::string& path, std::string_view bytes) {
     // not blocking: a pipe without a reader is an error, not a reason to wait
-    const int descriptor = open_place(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK, 0666);
+    const int descriptor = open_place(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOFOLLOW, 0666);
     if (descriptor < 0) return 0;
     const size_t done = write_bytes(descriptor, bytes);
     const int error = errno;
@@ -294,8 +359,10 @@ void create_folders(const std::string& path) {
     const std::string above = parent_of(path);
     if (above != path) create_folders(above);
     const Place at = place_of(path);
-    if (retry([&] { return mkdirat(at.folder, at.name.c_str(), 0777); }) != 0 && !is_folder(path))
-        fail_file("cannot create directory", path, errno == EEXIST ? ENOTDIR : errno);
+    const bool created = retry([&] { return mkdirat(at.folder, at.name.c_str(), 0777); }) == 0;
+    const int error = errno;  // before is_folder() sets another
+    if (!created && !is_folder(path))
+        fail_file("cannot create directory", path, error == EEXIST ? ENOTDIR : error);
     sync_folder(above);
 }
 

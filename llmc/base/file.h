@@ -58,11 +58,25 @@ FileVersion version_of(const File& file, const std::string& path);
 std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1) << 32);
 
 bool file_exists(const std::string& path);
+bool is_link(const std::string& path);
 
 // The path itself if it exists, else what it matches as a shell pattern (* ? [...]), sorted by name.
 std::vector<std::string> matching_paths(const std::string& pattern);
 // A pattern that matches this path only.
 std::string escaped_pattern(const std::string& path);
+
+// Whether both paths lead to one file, through links or under several names.
+bool is_same_file(const std::string& a, const std::string& b);
+
+// Whether the path leads to something that is written to as it is, and never replaced: a device, a pipe,
+// standard output or standard error.
+bool is_written_in_place(const std::string& path);
+
+// What a FileWriter's path may be.
+enum class Target {
+    file,   // the program's own file: a link there is replaced; a device or a pipe is an Error
+    named,  // an output that somebody named: a link leads to its target; see is_written_in_place()
+};
 
 // Writes a file piece by piece to PATH.tmp, which finish() flushes to disk and renames to PATH. Without
 // finish(), PATH is unchanged and PATH.tmp is removed. Each function throws Error if writing fails.
@@ -72,7 +86,7 @@ std::string escaped_pattern(const std::string& path);
 struct FileWriter {
     std::string path;
 
-    explicit FileWriter(const std::string& path);
+    explicit FileWriter(const std::string& path, Target target = Target::file);
     ~FileWriter();
     FileWriter(const FileWriter&) = delete;
     FileWriter& operator=(const FileWriter&) = delete;
@@ -83,15 +97,17 @@ struct FileWriter {
 
    private:
     void write_out(std::string_view bytes);
+    bool in_place = false;
     int descriptor = -1;
     std::string buffer;
 };
 
 // Writes the concatenated parts as the file's whole content, with a FileWriter.
-void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts);
+void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts,
+                      Target target = Target::file);
 
-// Appends to a file, which is created if it is missing. Returns the number of bytes written; if some are
-// missing, errno says why.
+// Appends to a file, which is created if it is missing; a link is not followed. Returns the number of bytes
+// written; if some are missing, errno says why.
 size_t append_to_file(const std::string& path, std::string_view bytes);
 
 // Error if the file exists and cannot be removed.

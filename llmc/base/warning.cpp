@@ -1,10 +1,18 @@
 #include "llmc/base/warning.h"
 
-#include <cstdio>
+#include <cstdarg>
 
 #include "llmc/base/error.h"
 
+void print_line(FILE* to, const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    const std::string text = format_list(format, list);
+    va_end(list);
+    fprintf(to, "%s\n", printable(text).c_str());
+}
+
 void warn(const std::string& message) {
     fflush(stdout);
-    fprintf(stderr, "warning: %s\n", printable(message).c_str());
+    print_line(stderr, "warning: %s", message.c_str());
 }

@@ -1,6 +1,12 @@
-// Warnings: something went wrong that does not end the program.
+// Lines for a person. They may contain text from files, which is escaped here.
 #pragma once
+#include <cstdio>
 #include <string>
 
-// Prints "warning: " and the message as one line to standard error.
+// Prints one line, formatted like printf, without the newline at its end: control characters in it become
+// escapes (printable() in error.h), so that no name or value acts on a terminal or adds a line.
+void print_line(FILE* to, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// Prints "warning: " and the message as a line to standard error: something went wrong that does not end the
+// program.
 void warn(const std::string& message);

@@ -8,6 +8,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/output.h"
 
 static const int32_t magic = 20240522, version = 1;
 static const size_t header_ints = 256, header_bytes = header_ints * sizeof(int32_t);
@@ -120,9 +121,13 @@ void write_hellaswag(const std::string& path, const std::vector<HellaSwagExample
         all.insert(all.end(), words.begin(), words.end());
     }
     const int32_t header[header_ints] = {magic, version, int32_t(examples.size()), int32_t(longest)};
-    write_whole_file(path, {{reinterpret_cast<const char*>(header), header_bytes},
-                            {reinterpret_cast<const char*>(all.data()), 2 * all.size()}});
+    write_whole_file(path,
+                     {{reinterpret_cast<const char*>(header), header_bytes},
+                      {reinterpret_cast<const char*>(all.data()), 2 * all.size()}},
+                     Target::named);
 }
+
+bool is_hellaswag(const std::string& path) { return begins_with(path, magic); }
 
 HellaSwagExample parse_hellaswag(std::string_view line, const std::string& where, Tokenizer& tokenizer) {
     const nlohmann::json fields = parse_json_object(line, where);

@@ -22,7 +22,11 @@ struct HellaSwagExample {
 // Reads all examples. Error unless the file has exactly the format above and all tokens are below vocab_size.
 std::vector<HellaSwagExample> read_hellaswag(const std::string& path, int vocab_size);
 
-// Error if an example's size or the number of examples does not fit the format's 16 bits.
+// Whether the file begins as one of HellaSwag. Error if it cannot be read.
+bool is_hellaswag(const std::string& path);
+
+// Error if an example's size or the number of examples does not fit the format's 16 bits. The path may be a
+// device or a pipe.
 void write_hellaswag(const std::string& path, const std::vector<HellaSwagExample>& examples);
 
 // Parses one line of the published JSONL: fields ctx, endings (four) and label. Errors begin with `where`.

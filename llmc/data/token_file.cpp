@@ -7,6 +7,8 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/output.h"
+#include "llmc/data/tokenizer_info.h"
 
 static const int32_t shard_magic = 20240520;
 static const int32_t shard_version = 1;
@@ -28,6 +30,8 @@ static std::string identity_of(const File& file, const std::string& path, const 
     }
     return sum.text();
 }
+
+bool is_token_shard(const std::string& path) { return begins_with(path, shard_magic); }
 
 TokenShard open_token_shard(const std::string& path) {
     File file = open_to_read(path);
@@ -62,6 +66,7 @@ std::vector<TokenShard> open_token_shards(const std::string& pattern) {
     if (paths.empty()) fail("no token shard matches '%s'; make some with prepare_data", pattern.c_str());
     std::vector<TokenShard> shards;
     for (const std::string& path : paths) shards.push_back(open_token_shard(path));
+    check_listed_shards(pattern, shards);
     return shards;
 }
 

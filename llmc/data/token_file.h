@@ -19,11 +19,15 @@ struct TokenShard {
 // The format counts tokens in an int32.
 constexpr uint64_t max_shard_tokens = 0x7fffffff;
 
+// Whether the file begins as a shard. Error if it cannot be read.
+bool is_token_shard(const std::string& path);
+
 // Checks magic, version, token count and exact file size. Error if one of them is wrong. The checksum covers
 // the header and all tokens of a file up to 1 MiB, else the header and four samples of 4 KiB.
 TokenShard open_token_shard(const std::string& path);
 
-// Opens all shards that match a glob pattern, sorted by name, each checked as above. Error if there is none.
+// Opens all shards that match a glob pattern, sorted by name, each checked as above and against the list of
+// its preparation (tokenizer_info.h). Error if there is none.
 std::vector<TokenShard> open_token_shards(const std::string& pattern);
 
 // Reads tokens [first, first + count) of the shard into out. Error if the shard does not have them all, or if

@@ -12,6 +12,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/output.h"
 
 static const uint32_t tokenizer_magic = 20240328;
 static const size_t header_ints = 256;
@@ -282,7 +283,7 @@ std::string usual_tokenizer(const std::vector<std::string>& folders) {
     return "";
 }
 
-void write_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& path, Target target) {
     uint32_t header[header_ints] = {tokenizer_magic, 2, uint32_t(tokenizer.vocab_size()),
                                     uint32_t(tokenizer.end_of_text)};
     std::string table;
@@ -293,5 +294,7 @@ void write_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
         table += char(bytes.size());
         table += bytes;
     }
-    write_whole_file(path, {{reinterpret_cast<const char*>(header), sizeof(header)}, table});
+    write_whole_file(path, {{reinterpret_cast<const char*>(header), sizeof(header)}, table}, target);
 }
+
+bool is_tokenizer_file(const std::string& path) { return begins_with(path, int(tokenizer_magic)); }

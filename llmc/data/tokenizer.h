@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "llmc/base/file.h"
+
 struct BpeEncoder;
 
 struct Tokenizer {
@@ -52,7 +54,9 @@ Tokenizer open_tokenizer(const std::string& name_or_path);
 std::string usual_tokenizer(const std::vector<std::string>& folders);
 
 // Writes a tokenizer file of version 2 (magic 20240328; then per token a length byte and the bytes).
-void write_tokenizer(const Tokenizer& tokenizer, const std::string& path);
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& path, Target target = Target::file);
+// Whether the file begins as one. Error if it cannot be read.
+bool is_tokenizer_file(const std::string& path);
 
 // Makes GPT-2's tokenizer from the two files it was published as: vocab.bpe (merges, one pair per line) and
 // encoder.json (token text -> id). Error if they are malformed or do not match.

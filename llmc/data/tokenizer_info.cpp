@@ -1,7 +1,10 @@
 #include "llmc/data/tokenizer_info.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "llmc/base/checksum.h"
@@ -13,6 +16,7 @@
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+static const char* list_key = "shards";
 static const char* shards_key = "tokenizer_of_shards";  // make_corpus writes "tokenizer" into the same file
 
 static bool is_bytes(const Tokenizer& tokenizer) { return tokenizer.name == "bytes"; }
@@ -82,32 +86,24 @@ TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path
 
 // --- shards ---
 
-// What is in NAME.json; an empty object if there is no such file.
-static json sidecar_to_extend(const std::string& path) {
-    if (!file_exists(path)) return json::object();
-    try {
-        return parse_json_object(read_whole_file(path, max_json_bytes), path);
-    } catch (const Error&) {
-        fail("%s is in the way: the shards' tokenizer is recorded there; choose another --name or move it",
-             path.c_str());
-    }
+bool is_sidecar(const std::string& path) {
+    const json members = parse_json_object(read_whole_file(path, max_json_bytes), path);
+    return members.empty() || members.contains(shards_key) || members.contains("nats_per_token");
 }
 
-void forget_shards_tokenizer(const std::string& prefix) {
-    json members = sidecar_to_extend(prefix + ".json");
-    if (members.erase(shards_key) == 0) return;
-    if (members.empty())
-        remove_file(prefix + ".json");
-    else
-        write_whole_file(prefix + ".json", {json_text(members, 2), "\n"});
-}
-
-void record_shards_tokenizer(const std::string& prefix, const Tokenizer& tokenizer) {
-    json members = sidecar_to_extend(prefix + ".json");
+void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
+                   const std::vector<TokenShard>& shards) {
+    const std::string path = prefix + ".json";
+    json members = json::object(), list = json::array();
+    if (file_exists(path)) members = parse_json_object(read_whole_file(path, max_json_bytes), path);
+    for (const TokenShard& shard : shards)
+        list.push_back(
+            {{"part", shard.path.substr(prefix.size())}, {"tokens", shard.tokens}, {"xxh3", shard.checksum}});
     const TokenizerInfo info = keep_tokenizer(tokenizer, prefix + ".tokenizer");
     const std::string folder = fs::absolute(prefix).parent_path();
     members[shards_key] = parse_json_object(tokenizer_info_to_json(info, folder), prefix);
-    write_whole_file(prefix + ".json", {json_text(members, 2), "\n"});
+    members[list_key] = list;
+    write_whole_file(path, {json_text(members, 2), "\n"});
 }
 
 std::string sidecar_of(const std::string& shard) {
@@ -141,6 +137,57 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     const std::string beside = fs::path(path).replace_extension(".tokenizer").string();
     if (!info.file.empty() && !file_exists(info.file) && file_exists(beside)) info.file = beside;
     return info;
+}
+
+// What NAME.json lists: the shards by the names of their files. Empty if it is missing, or some other file
+// that has this name.
+struct ShardList {
+    std::string folder;  // as the paths of the shards begin
+    std::map<std::string, TokenShard> shards = {};
+    std::set<std::string> found = {};
+};
+
+static ShardList read_shard_list(const std::string& sidecar, const std::string& folder) {
+    ShardList list = {.folder = folder};
+    try {
+        if (!file_exists(sidecar) || !is_sidecar(sidecar)) return list;
+        const json members = parse_json_object(read_whole_file(sidecar, max_json_bytes), sidecar);
+        const std::string name = fs::path(sidecar).stem().string();
+        for (const json& shard : members.value(list_key, json::array())) {
+            const std::string file = name + shard.at("part").get<std::string>();
+            list.shards[file] = {folder + file, shard.at("tokens"), shard.at("xxh3")};
+        }
+    } catch (const json::exception& error) {
+        fail("%s does not list shards: %s", sidecar.c_str(), error.what());
+    } catch (const Error&) {
+        list.shards.clear();  // read_sidecar() warns of it
+    }
+    return list;
+}
+
+void check_listed_shards(const std::string& pattern, const std::vector<TokenShard>& shards) {
+    const char* advice =
+        "prepare_data was interrupted, is running, or another program wrote the shard: run prepare_data "
+        "again, or give the shards another name";
+    std::map<std::string, ShardList> lists;  // by sidecar
+    for (const TokenShard& shard : shards) {
+        const std::string sidecar = sidecar_of(shard.path), file = fs::path(shard.path).filename().string(),
+                          folder = shard.path.substr(0, shard.path.size() - file.size());
+        if (!lists.count(sidecar)) lists[sidecar] = read_shard_list(sidecar, folder);
+        ShardList& list = lists[sidecar];
+        if (list.shards.empty()) continue;
+        const auto listed = list.shards.find(file);
+        if (listed == list.shards.end() || listed->second.tokens != shard.tokens ||
+            listed->second.checksum != shard.checksum)
+            fail("%s is not one of the shards that %s lists: %s", shard.path.c_str(), sidecar.c_str(),
+                 advice);
+        list.found.insert(file);
+    }
+    if (file_exists(pattern)) return;  // one file, whatever characters its name has
+    for (const auto& [sidecar, list] : lists)
+        for (const auto& [file, shard] : list.shards)
+            if (!list.found.count(file) && fnmatch(pattern.c_str(), shard.path.c_str(), FNM_PATHNAME) == 0)
+                fail("%s is missing, which %s lists: %s", shard.path.c_str(), sidecar.c_str(), advice);
 }
 
 static std::set<std::string> sidecars_of(const std::string& pattern) {

@@ -32,12 +32,17 @@ TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path
 
 // --- shards: `prefix` is DIR/NAME ---
 
-// Removes what NAME.json says about the tokenizer, before new shards of that name are written. Error if
-// NAME.json is another program's file.
-void forget_shards_tokenizer(const std::string& prefix);
+// Whether prepare_data or make_corpus has written the file, as NAME.json. Error if it is no JSON object.
+bool is_sidecar(const std::string& path);
 
-// Writes NAME.json, keeping its other members, and copies the tokenizer to NAME.tokenizer.
-void record_shards_tokenizer(const std::string& prefix, const Tokenizer& tokenizer);
+// Writes NAME.json, keeping its other members, with the shards and their checksums, and copies the tokenizer
+// to NAME.tokenizer.
+void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
+                   const std::vector<TokenShard>& shards);
+
+// Error unless the shards, which match the pattern, are those that the NAME.json beside them lists, and none
+// that matches is missing. Shards without such a list are accepted.
+void check_listed_shards(const std::string& pattern, const std::vector<TokenShard>& shards);
 
 // DIR/NAME.json of a shard DIR/NAME_train.bin or DIR/NAME_val_000001.bin; for other names DIR/NAME.bin.
 std::string sidecar_of(const std::string& shard);

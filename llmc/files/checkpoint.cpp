@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -149,16 +150,26 @@ std::string optimizer_part_path(const std::string& dir, int step, int part) {
     return format_string("%s/state_%08d_%05d.bin", dir.c_str(), step, part);
 }
 
+// The number between the two ends of a name, in which it has at least so many digits; -1 if there is none.
+static int number_in(std::string_view name, std::string_view before, int digits, std::string_view after) {
+    int number = -1;
+    if (!name.starts_with(before)) return -1;
+    std::from_chars(name.data() + before.size(), name.data() + name.size(), number);
+    const std::string same = std::string(before) + format_string("%0*d", digits, number) + std::string(after);
+    return number >= 0 && name == same ? number : -1;
+}
+
 // The parts of the optimizer's state that the step has files of.
 static std::vector<int> parts_of_state(const std::string& dir, int step) {
     std::vector<int> parts;
-    for (const std::string& name : names_in(dir)) {
-        int found = -1, part = -1, length = 0;
-        if (sscanf(name.c_str(), "state_%8d_%5d.bin%n", &found, &part, &length) == 2 && found == step &&
-            size_t(length) == name.size())
+    for (const std::string& name : names_in(dir))
+        if (const int part = number_in(name, format_string("state_%08d_", step), 5, ".bin"); part >= 0)
             parts.push_back(part);
-    }
     return parts;
+}
+
+int step_in_name(std::string_view name, std::string_view before, std::string_view after) {
+    return number_in(name, before, 8, after);
 }
 
 std::string done_path(const std::string& dir, int step) {
@@ -310,26 +321,19 @@ void write_checkpoint(const std::string& dir, const ModelConfig& config, const O
     write_checkpoint(dir, {config, state, read_tensor, read_moment, in_bf16, run});
 }
 
-// The step in a file's name; -1 if the name does not follow the format, which ends in %n.
-static int step_in(const std::string& name, const char* format) {
-    int step = -1, length = 0;
-    if (sscanf(name.c_str(), format, &step, &length) != 1 || size_t(length) != name.size()) return -1;
-    return step;
-}
-
-// Steps with a file of this format, newest first.
-static std::vector<int> steps_of(const std::string& dir, const char* format) {
+// Steps with a file of this kind, newest first.
+static std::vector<int> steps_of(const std::string& dir, const char* before, const char* after = "") {
     std::vector<int> steps;
     for (const std::string& name : names_in(dir))
-        if (const int step = step_in(name, format); step >= 0) steps.push_back(step);
+        if (const int step = step_in_name(name, before, after); step >= 0) steps.push_back(step);
     std::sort(steps.rbegin(), steps.rend());
     return steps;
 }
 
-std::vector<int> list_checkpoints(const std::string& dir) { return steps_of(dir, "DONE_%8d%n"); }
+std::vector<int> list_checkpoints(const std::string& dir) { return steps_of(dir, "DONE_"); }
 
 void remove_unfinished_checkpoints(const std::string& dir) {
-    for (int step : steps_of(dir, "unfinished_%8d%n")) {
+    for (int step : steps_of(dir, "unfinished_")) {
         if (file_exists(done_path(dir, step)))
             remove_file(mark_path(dir, step));  // the checkpoint was complete when the program stopped
         else
@@ -340,8 +344,8 @@ void remove_unfinished_checkpoints(const std::string& dir) {
 std::vector<int> list_checkpoints_without_done(const std::string& dir) {
     const std::vector<int> complete = list_checkpoints(dir);
     std::set<int> steps;
-    for (const char* format : {"state_%8d_00000.bin%n", "run_%8d.json%n"})
-        for (int step : steps_of(dir, format))
+    for (const auto& [before, after] : {std::pair("state_", "_00000.bin"), std::pair("run_", ".json")})
+        for (int step : steps_of(dir, before, after))
             if (!std::binary_search(complete.rbegin(), complete.rend(), step)) steps.insert(step);
     return {steps.begin(), steps.end()};
 }
@@ -369,7 +373,7 @@ std::string check_model_of_checkpoint(const std::string& dir, int step) {
 
 // Whether the folder's run writes run_%08d.json: llm.c writes neither this nor options.toml.
 static bool has_run_files(const std::string& dir) {
-    return !steps_of(dir, "run_%8d.json%n").empty() || file_exists(dir + "/options.toml");
+    return !steps_of(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml");
 }
 
 // Reads all parts of the optimizer's state with `read`, and checks that they belong together.

@@ -57,6 +57,10 @@ void write_checkpoint(const std::string& dir, const ModelConfig& config, const O
                       const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16 = false,
                       const std::string& run = "{}");
 
+// The step in the name of a checkpoint's file, such as step_in_name(name, "model_", ".bin"); -1 if it has
+// another name. Steps from 10^8 on have more than eight digits.
+int step_in_name(std::string_view name, std::string_view before, std::string_view after);
+
 // Lists the steps of the checkpoints in dir that have DONE, newest first; empty if dir does not exist. Error
 // if it cannot be read.
 std::vector<int> list_checkpoints(const std::string& dir);

@@ -35,19 +35,12 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
     return std::nullopt;
 }
 
-// The step in the name of a checkpoint's file; -1 if it has another name.
-static int step_of(const fs::path& file) {
-    int step = -1;
-    const std::string name = file.filename().string();
-    const bool matches = sscanf(name.c_str(), "model_%8d.bin", &step) == 1 && step >= 0;
-    return matches && fs::path(model_path(".", step)).filename() == name ? step : -1;
-}
-
 static ModelSource find_file(const std::string& name, const std::string& path) {
     ModelSource model = {.name = name, .path = path, .is_file = true, .tokenizer = {}};
     if (path.ends_with(".safetensors")) {
         model.tokenizer = tokenizer_beside(path, model.has_unusable_tokenizer);
-    } else if (const int step = step_of(path); step >= 0) {
+    } else if (const int step = step_in_name(fs::path(path).filename().string(), "model_", ".bin");
+               step >= 0) {
         const fs::path parent = fs::path(path).parent_path();
         const std::string folder = parent.empty() ? "." : parent.string();
         model.tokenizer = tokenizer_in_run(check_model_of_checkpoint(folder, step), run_path(folder, step));
@@ -57,7 +50,7 @@ static ModelSource find_file(const std::string& name, const std::string& path) {
 
 static ModelSource find_in_folder(const std::string& folder) {
     const FoundCheckpoint found = find_latest_checkpoint(folder);
-    for (const std::string& line : found.broken) fprintf(stderr, "note: %s\n", line.c_str());
+    for (const std::string& line : found.broken) print_line(stderr, "note: %s", line.c_str());
     if (found.step >= 0)
         return {.name = folder,
                 .path = model_path(folder, found.step),

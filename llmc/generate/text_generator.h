@@ -67,7 +67,7 @@ template <class Real>
 TextGenerator<Real>::TextGenerator(const GPT2<Real>& model, int capacity, int num_texts,
                                    const TextGeneratorOptions& with)
     : g(model),
-      reader(model, capacity, num_texts > 0 ? num_texts : 1),
+      reader(model, capacity, num_texts),
       B(num_texts),
       T(capacity),
       options(with),
@@ -75,7 +75,6 @@ TextGenerator<Real>::TextGenerator(const GPT2<Real>& model, int capacity, int nu
       memory(model.pad),
       texts(num_texts) {
     const ModelConfig& c = g.config;
-    if (B < 1) fail("%d texts side by side: there must be at least one", B);
     if (V < 1 || V > c.vocab_size) fail("tokens below %d are to be drawn: the model has %d", V, c.vocab_size);
     const size_t rows = B, C = c.channels;
     stream = memory.allocate<float>(rows * C, "residual stream");

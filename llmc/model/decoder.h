@@ -62,6 +62,7 @@ Decoder<Real>::Decoder(const GPT2<Real>& model, int capacity, int num_texts)
     if (T < 1 || T > c.max_seq_len)
         fail("a text of %d tokens at a time: it must be from 1 to the model's max_seq_len %d", T,
              c.max_seq_len);
+    if (num_texts < 1) fail("%d texts side by side: there must be at least one", num_texts);
     const size_t rows = T, C = c.channels;
     memory.kind = "cache";
     for (int l = 0; l < c.num_layers; l++)

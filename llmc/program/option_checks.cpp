@@ -62,6 +62,8 @@ static size_t edit_distance(const std::string& a, const std::string& b) {
 std::string nearest_option(const CLI::App& app, const std::string& name) {
     const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
     std::string nearest;
+    const size_t longest = 64;  // of a name that may be an option's
+    if (word.size() > longest) return "";
     size_t least = word.size() < 4 ? 2 : std::max<size_t>(2, word.size() / 3) + 1;
     for (const CLI::Option* option : app.get_options())
         for (const std::string& known : option->get_lnames()) {

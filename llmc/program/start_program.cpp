@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <omp.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,13 +29,6 @@ static void open_standard_descriptors() {
     if (opened > STDERR_FILENO) close(opened);
 }
 
-static bool has_limits() {
-    rlimit memory = {}, processes = {};
-    getrlimit(RLIMIT_AS, &memory);
-    getrlimit(RLIMIT_NPROC, &processes);
-    return memory.rlim_cur != RLIM_INFINITY || processes.rlim_cur < 10000;  // systems set more by themselves
-}
-
 // As --threads allows. With more of them, OpenMP's table of the threads overflows the stack.
 static constexpr int most_threads = 1024;
 
@@ -48,7 +40,7 @@ static void* wait_for_all(void* all_started) {
 
 void use_threads(int count) {
     omp_set_num_threads(count);
-    if (count == 1 || !has_limits()) return;
+    if (count == 1) return;
     std::vector<pthread_t> threads(size_t(count) +
                                    1);  // two more than OpenMP starts, which needs memory, too
     std::atomic<bool> all_started = false;
@@ -62,7 +54,7 @@ void use_threads(int count) {
     if (started < threads.size())
         fail(
             "%d threads could not be started: use fewer (OMP_NUM_THREADS), or raise the limits of memory and "
-            "processes (ulimit -v, ulimit -u)",
+            "processes (ulimit -v, -d, -u, or pids.max)",
             count);
 #pragma omp parallel
     {}

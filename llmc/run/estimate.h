@@ -1,6 +1,5 @@
 // What --dry-run prints in addition to the plan: operations, and time from a few steps that change nothing.
 #pragma once
-#include <algorithm>
 #include <cstdio>
 
 #include "llmc/base/clock.h"
@@ -10,7 +9,7 @@
 #include "llmc/run/run_plan.h"
 #include "llmc/run/run_setup.h"
 
-// Seconds of one micro-batch, forward, backward and update, at a learning rate of 0: the least of a few.
+// Mean seconds of one micro-batch, forward, backward and update, at a learning rate of 0.
 template <class Real>
 double micro_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
                           std::optional<DataLoader>& loader) {
@@ -30,13 +29,12 @@ double micro_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& opti
         runner.stats(step, ticket);
         return now() - start;
     };
-    double total = 0, least = seconds_of(0);  // the first one also touches memory
-    for (int step = 1; step <= 10 && total < 2 && least < 60; step++) {
-        const double seconds = seconds_of(step);
-        least = step == 1 ? seconds : std::min(least, seconds);
-        total += seconds;
-    }
-    return least;
+    const double first = seconds_of(0);  // also touches memory
+    if (first >= 60) return first;
+    int steps = 0;
+    double total = 0;
+    while (steps < 10 && total < 2) total += seconds_of(++steps);
+    return total / steps;
 }
 
 inline std::string epochs_text(const std::optional<DataLoader>& loader, double tokens) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string>
 
+#include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/model/gpt2.h"
@@ -55,5 +56,5 @@ void save_checkpoint(const GPT2<Real>& g, const Optimizer<Real>& optimizer, cons
                       .in_bf16 = std::is_same_v<Real, bf16>,
                       .run = run_state_to_json(run)},
                      optimizer.share.count > 1 ? &job : nullptr);
-    printf("wrote checkpoint %s\n", model_path(folder, present.step).c_str());
+    print_line(stdout, "wrote checkpoint %s", model_path(folder, present.step).c_str());
 }

@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "llmc/base/error.h"
+#include "llmc/base/warning.h"
 #include "llmc/launchpad/launchpad.h"
 
 std::string duration(double seconds) {
@@ -44,7 +46,7 @@ void clear_status_line() {
 
 static void show_status_line(const std::string& text) {
     clear_status_line();
-    fputs(text.substr(0, terminal_width() - 1).c_str(), stdout);
+    fputs(printable(text).substr(0, terminal_width() - 1).c_str(), stdout);
     fflush(stdout);
     status_line_is_there = true;
 }
@@ -61,7 +63,7 @@ void Phase::update(const std::string& detail) {
     const auto now = Clock::now();
     if (now - last_line < std::chrono::seconds(5)) return;
     last_line = now;
-    printf("%s\n", text.c_str());
+    print_line(stdout, "%s", text.c_str());
 }
 
 void Phase::done() {
@@ -81,7 +83,7 @@ static void tune(LaunchPad& pad) {
         throw;
     } catch (const Error& error) {
         clear_status_line();
-        printf("note: the GEMM tiles were not tuned: %s\n", error.what());
+        print_line(stdout, "note: the GEMM tiles were not tuned: %s", error.what());
     }
 }
 
@@ -96,6 +98,14 @@ void prepare_kernels(LaunchPad& pad) {
 
 // --- steps ---
 
+double RecentSteps::mean() const {
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size());
+}
+
+std::string Progress::time_left(int step) const {
+    return duration(double(max_steps - step - 1) * recent.mean());
+}
+
 static std::string bar(double done, int width) {
     std::string text(size_t(width) + 2, '.');
     std::fill_n(text.begin() + 1, int(done * width), '#');
@@ -109,10 +119,9 @@ void Progress::show_status(int step, float loss, float norm, double rate) {
     const bool last_step = step + 1 == max_steps;
     if (now - last_status < std::chrono::milliseconds(100) && !last_step) return;
     last_status = now;
-    const double left = double(max_steps - step - 1) * tokens_per_step / rate;
     std::string line = bar(double(step + 1) / max_steps, 20);
     line += format_string(" %d/%d ETA %s | loss %.4f | norm %.3f | %.0f tok/s", step + 1, max_steps,
-                          duration(left).c_str(), loss, norm, rate);
+                          time_left(step).c_str(), loss, norm, rate);
     line += mfu_text(rate) + format_string(" | %.1f GiB", double(memory_bytes) / (1 << 30));
     show_status_line(line);
     if (last_step) {  // the line stays
@@ -134,19 +143,17 @@ void Progress::report(int step, float loss, float norm, float learning_rate,
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last).count();
     last = now;
-    if (++steps > 1) {  // the first step also compiles kernels and touches memory
-        total_seconds += seconds;
-        average_rate =
-            steps == 2 ? tokens_per_step / seconds : 0.95 * average_rate + 0.05 * tokens_per_step / seconds;
-    }
-    const double rate = average_rate > 0 ? average_rate : tokens_per_step / seconds;
+    if (++steps > 1) total_seconds += seconds;
+    if (steps == 2) recent.seconds.clear();  // the first step also compiles kernels and touches memory
+    recent.add(seconds);
+    const double rate = tokens_per_step / recent.mean();
     if (on_terminal())
         show_status(step, loss, norm, rate);
     else if ((step + 1) % log_every == 0 || step + 1 == max_steps)  // llm.c's line and the remaining time
         printf("step %4d/%d | loss %7.6f%s| norm %6.4f%s| lr %.2e | %.2f ms%s | %.0f tok/s | ETA %s\n",
                step + 1, max_steps, loss, z_text(verdict.loss_z).c_str(), norm,
                z_text(verdict.norm_z).c_str(), learning_rate, seconds * 1e3, mfu_text(rate).c_str(), rate,
-               duration(double(max_steps - step - 1) * tokens_per_step / rate).c_str());
+               time_left(step).c_str());
     const char* skipped = verdict.not_finite ? "not finite" : verdict.outlier ? "an outlier" : "";
     if (*skipped) {
         clear_status_line();

@@ -3,6 +3,7 @@
 // llm.c's line for every step.
 #pragma once
 #include <chrono>
+#include <deque>
 #include <string>
 
 #include "llmc/run/log.h"
@@ -44,6 +45,19 @@ std::string count_text(int done, int total);
 // needs. Tuning only affects speed, so a failure of it is printed and not an error.
 void prepare_kernels(LaunchPad& pad);
 
+// The mean time of the last steps. Tokens per second follow from it as all tokens over all time: a mean of
+// rates would count a step that is reported early more than the late one before it.
+struct RecentSteps {
+    static constexpr size_t window = 20;
+    std::deque<double> seconds;
+
+    void add(double step) {
+        seconds.push_back(step);
+        if (seconds.size() > window) seconds.pop_front();
+    }
+    double mean() const;
+};
+
 // Reports steps.
 struct Progress {
     using Clock = std::chrono::steady_clock;
@@ -54,8 +68,9 @@ struct Progress {
     uint64_t memory_bytes = 0;  // shown on a terminal
     int log_every = 1;          // steps between lines elsewhere
     Clock::time_point last = Clock::now(), last_status = {};
-    double average_rate = 0, total_seconds = 0;  // exclude the first step
-    int steps = 0;                               // reported so far
+    RecentSteps recent = {};   // without the first step, once there is another
+    double total_seconds = 0;  // without the first step
+    int steps = 0;             // reported so far
 
     void restart_clock() { last = Clock::now(); }
 
@@ -65,6 +80,7 @@ struct Progress {
 
    private:
     std::string mfu_text(double rate) const;
+    std::string time_left(int step) const;
     void show_status(int step, float loss, float norm, double rate);
 };
 

@@ -1,13 +1,14 @@
 #include "llmc/run/run_folder.h"
 
-#include <fnmatch.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <regex>
 
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
@@ -20,20 +21,21 @@ static const char* moving_file = "moving_earlier_run";
 
 // The files that a run writes, with `suffix` after their names.
 static std::vector<std::string> files_of_a_run(const std::string& folder, const char* suffix) {
-    static const char* patterns[] = {"main.log",          "metrics.csv",        "options.toml",
-                                     "tokenizer.bin",     "model_????????.bin", "state_????????_?????.bin",
-                                     "run_????????.json", "DONE_????????",      "unfinished_????????",
-                                     "loss.svg"};
+    static const std::regex names(
+        "main\\.log|metrics\\.csv|options\\.toml|tokenizer\\.bin|loss\\.svg|model_[0-9]{8,}\\.bin|"
+        "state_[0-9]{8,}_[0-9]{5,}\\.bin|run_[0-9]{8,}\\.json|(DONE|unfinished)_[0-9]{8,}");
     std::vector<std::string> found;
     for (const std::string& name : names_in(folder))
-        for (const char* pattern : patterns)
-            if (fnmatch((std::string(pattern) + suffix).c_str(), name.c_str(), 0) == 0 &&
-                !std::filesystem::is_directory(folder + "/" + name))
-                found.push_back(name);
+        if (name.ends_with(suffix) &&
+            std::regex_match(name.begin(), name.end() - ptrdiff_t(strlen(suffix)), names) &&
+            !std::filesystem::is_directory(folder + "/" + name))
+            found.push_back(name);
     return found;
 }
 
 static void move_files(const std::string& folder, const std::string& to) {
+    if (is_link(to))
+        fail("%s is a link, and the files of an earlier run stay in their folder: remove it", to.c_str());
     create_folders(to);
     std::vector<std::string> names = files_of_a_run(folder, "");
     if (file_exists(folder + "/" + tensorboard_folder)) names.push_back(tensorboard_folder);
@@ -46,7 +48,7 @@ static void move_files(const std::string& folder, const std::string& to) {
 std::string move_earlier_run(const std::string& folder) {
     if (files_of_a_run(folder, "").empty()) return "";
     std::string name;
-    for (int i = 1; name.empty() || file_exists(folder + "/" + name); i++)
+    for (int i = 1; name.empty() || file_exists(folder + "/" + name) || is_link(folder + "/" + name); i++)
         name = format_string("earlier_%d", i);
     write_whole_file(folder + "/" + moving_file, {name});
     sync_folder(folder);
@@ -60,12 +62,12 @@ static void finish_moving(const std::string& folder) {
     remove_file(marker + ".tmp");
     if (!file_exists(marker)) return;
     const std::string name = read_whole_file(marker, 1 << 10);
-    if (fnmatch("earlier_[1-9]*", name.c_str(), 0) != 0 || name.find('/') != std::string::npos)
+    if (!std::regex_match(name, std::regex("earlier_[1-9][0-9]*")))
         fail("%s names no folder of an earlier run; move the files of that run by hand and remove it",
              marker.c_str());
     move_files(folder, folder + "/" + name);
-    printf("note: the rest of an earlier run in %s is now in its folder %s, too\n", folder.c_str(),
-           name.c_str());
+    print_line(stdout, "note: the rest of an earlier run in %s is now in its folder %s, too", folder.c_str(),
+               name.c_str());
 }
 
 void remove_leftovers(const std::string& folder) {
@@ -131,8 +133,9 @@ void check_room_for_run(const std::string& folder, uint64_t bytes, int count, in
     const int most = keep == 0 ? count : std::max(1, std::min(count, keep + 1 - existing));
     const uint64_t room = free_bytes(folder);
     if (room / bytes < uint64_t(most))
-        printf(
-            "note: %s has room for %llu more checkpoints of %.1f MiB, and this run needs room for %d; %s\n",
+        print_line(
+            stdout,
+            "note: %s has room for %llu more checkpoints of %.1f MiB, and this run needs room for %d; %s",
             folder.c_str(), (unsigned long long)(room / bytes), double(bytes) / (1 << 20), most,
             keep == 0 ? "-nk keeps only the newest" : "free some space");
 }

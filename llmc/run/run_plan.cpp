@@ -1,34 +1,21 @@
 #include "llmc/run/run_plan.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cinttypes>
-#include <fstream>
 
+#include "llmc/base/available_memory.h"
 #include "llmc/base/error.h"
+#include "llmc/base/warning.h"
 #include "llmc/measure/peak_cpu.h"
 #include "llmc/run/run_setup.h"
 
 static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
 
-// The memory that Linux reports as available, limited to the container's; elsewhere all memory.
-static uint64_t host_memory() {
-    uint64_t bytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)), found;
-    std::ifstream info("/proc/meminfo");
-    for (std::string line; std::getline(info, line);)
-        if (sscanf(line.c_str(), "MemAvailable: %" SCNu64, &found) == 1) bytes = found * 1024;
-    std::ifstream container("/sys/fs/cgroup/memory.max");
-    if (container >> found) bytes = std::min(bytes, found);
-    return bytes;
-}
-
 MemoryRoom memory_room(const LaunchPad* pad) {
-    if (!pad) return {host_memory(), ~uint64_t(0), "this machine"};
+    if (!pad) return {available_memory(), ~uint64_t(0), "this machine"};
     MemoryRoom room = {pad->device().free_bytes, pad->limits().max_allocation, pad->device().name};
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
-    if (pad->device().type == DeviceType::integrated) room.bytes = std::max(room.bytes, host_memory());
-    if (pad->device().type == DeviceType::software) room.bytes = std::min(room.bytes, host_memory());
+    if (pad->device().type == DeviceType::integrated) room.bytes = std::max(room.bytes, available_memory());
+    if (pad->device().type == DeviceType::software) room.bytes = std::min(room.bytes, available_memory());
     return room;
 }
 
@@ -49,11 +36,11 @@ int largest_batch(const std::function<MemoryNeed(int B)>& need, const MemoryRoom
 
 void print_room(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T) {
     const int most = largest_batch(need, room, T);
-    printf("free memory on %s: %s; ", room.where.c_str(), gib(room.bytes).c_str());
-    if (most > 0)
-        printf("the largest batch that fits is -b %d\n", most);
-    else
-        printf("not even one sequence fits: use a smaller -t or -e, -r 2, or --precision bf16\n");
+    const std::string fits =
+        most > 0 ? format_string("the largest batch that fits is -b %d", most)
+                 : "not even one sequence fits: use a smaller -t or -e, -r 2, or --precision bf16";
+    print_line(stdout, "free memory on %s: %s; %s", room.where.c_str(), gib(room.bytes).c_str(),
+               fits.c_str());
 }
 
 void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int B, int T,
@@ -78,9 +65,10 @@ void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom
 void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need) {
     const ModelConfig& c = inputs.config;
     const bool master = o.master_weights && o.precision != "fp32";
-    printf("model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters in %s%s\n",
-           o.model.c_str(), c.num_layers, c.num_heads, c.channels, c.vocab_size,
-           double(num_parameters(c)) / 1e6, o.precision.c_str(), master ? ", master weights in fp32" : "");
+    print_line(
+        stdout, "model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters in %s%s",
+        o.model.c_str(), c.num_layers, c.num_heads, c.channels, c.vocab_size, double(num_parameters(c)) / 1e6,
+        o.precision.c_str(), master ? ", master weights in fp32" : "");
     if (inputs.loader)
         printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader->num_tokens()));
     else

@@ -69,18 +69,18 @@ static Start find_start(const Options& o, const FoundCheckpoint& found) {
     start.state.coin_state = 1295 + o.seed;                       // llm.c's 1337 for the default seed
     if (start.state.coin_state == 0) start.state.coin_state = 1;  // xorshift stays at 0
     if (!o.resume) return start;
-    for (const std::string& line : found.broken) printf("note: %s\n", line.c_str());
+    for (const std::string& line : found.broken) print_line(stdout, "note: %s", line.c_str());
     if (found.step < 0 && !found.broken.empty())
         fail("-y 1: no checkpoint in %s is intact; %s", o.output.c_str(), found.broken.front().c_str());
     if (found.step < 0) {
-        printf("note: no checkpoint in %s yet, the run starts at step 0\n", o.output.c_str());
+        print_line(stdout, "note: no checkpoint in %s yet, the run starts at step 0", o.output.c_str());
         return start;
     }
     start.step = found.step;
     start.resumed = true;
     if (!found.run.empty()) start.state = run_state_from_json(found.run, run_path(o.output, found.step));
-    printf("resuming %s at step %d%s\n", o.output.c_str(), found.step,
-           found.run.empty() ? ", from llm.c's files alone: nothing verifies their content" : "");
+    print_line(stdout, "resuming %s at step %d%s", o.output.c_str(), found.step,
+               found.run.empty() ? ", from llm.c's files alone: nothing verifies their content" : "");
     return start;
 }
 
@@ -217,13 +217,13 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     if (!o.resume) {
         const std::string moved = move_earlier_run(o.output);
         if (!moved.empty())
-            printf("note: %s held an earlier run, which is now in %s; -y 1 resumes a run\n", o.output.c_str(),
-                   moved.c_str());
+            print_line(stdout, "note: %s held an earlier run, which is now in %s; -y 1 resumes a run",
+                       o.output.c_str(), moved.c_str());
     }
     make_room(o, inputs, share);
     for (const std::string& line :
          changed_options(with_absolute_paths(options_before(o, start)), o.effective))
-        printf("note: %s\n", printable(line).c_str());
+        print_line(stdout, "note: %s", line.c_str());
     log.tokens_per_step = inputs.length.tokens_per_step;
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);

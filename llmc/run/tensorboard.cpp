@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -77,25 +78,29 @@ static std::string host_name() {
     return *name ? name : "localhost";
 }
 
-// The present time, or a second past the newest existing file, which may be from the same second or from
-// before a clock was set back.
-static long long seconds_of_new_file(const std::string& folder) {
-    auto newest = static_cast<long long>(unix_time());
+// The present time in seconds, as the digits of a new file's name. Readers sort names as text, whatever their
+// length: if an existing file is from the same second, from before a clock was set back, or has more digits,
+// the new name is that file's with one more digit.
+static std::string time_of_new_file(const std::string& folder) {
+    const std::string before = "events.out.tfevents.";
+    std::string newest;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-        long long seconds;
-        char point;  // follows at most ten digits in such names
-        if (sscanf(entry.path().filename().c_str(), "events.out.tfevents.%10lld%c", &seconds, &point) == 2 &&
-            point == '.')
-            newest = std::max(newest, seconds + 1);
+        const std::string name = entry.path().filename().string();
+        if (!name.starts_with(before)) continue;
+        const std::string rest = name.substr(before.size()), digits = rest.substr(0, rest.find('.'));
+        const bool is_time = digits.size() >= 10 && digits.size() < 100 && digits.size() < rest.size() &&
+                             digits.find_first_not_of("0123456789") == std::string::npos;
+        if (is_time) newest = std::max(newest, digits);
     }
-    return newest;
+    const std::string present = format_string("%010.0f", std::floor(unix_time()));
+    return present > newest ? present : newest + "0";
 }
 
 void EventFile::open(const std::string& folder, int resume_step) {
+    if (is_link(folder)) fail("%s is a link, which is not followed: remove it", folder.c_str());
     try {
         std::filesystem::create_directories(folder);
-        path = format_string("%s/events.out.tfevents.%010lld.%s", folder.c_str(), seconds_of_new_file(folder),
-                             host_name().c_str());
+        path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_name();
     } catch (const std::filesystem::filesystem_error& error) {
         fail("cannot write into directory %s: %s", folder.c_str(), error.code().message().c_str());
     }

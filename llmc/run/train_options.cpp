@@ -14,6 +14,7 @@
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/version.h"
+#include "llmc/run/option_lines.h"
 #include "llmc/run/run_folder.h"
 #include "llmc/run/sampler_options.h"
 
@@ -301,10 +302,12 @@ static void check_options(const Options& o) {
     if (o.train_data.empty() && !o.overfit && !o.dry_run)
         fail("no training data: give token shards with -i (prepare_data makes them from text)");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
-    const long micro = long(o.global_batch()) * o.sequence;
-    if (micro > 1 << 30) fail("-b %d times -t %d is more than 2^30 tokens", o.global_batch(), o.sequence);
+    const int64_t sequences = int64_t(o.batch) * o.num_processes;
+    if (sequences > (1 << 30) / o.sequence)
+        fail("-b %lld times -t %d is more than 2^30 tokens", (long long)sequences, o.sequence);
+    const int micro = o.global_batch() * o.sequence;
     if (o.total_batch != -1 && (o.total_batch <= 0 || o.total_batch % micro))
-        fail("-d %d is not a multiple of %s = %ld", o.total_batch,
+        fail("-d %d is not a multiple of %s = %d", o.total_batch,
              o.num_processes > 1 ? "B*T*processes" : "B*T", micro);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
@@ -392,17 +395,12 @@ std::string with_absolute_paths(const std::string& effective) {
     return text;
 }
 
-// The number of the line that sets the option; 0: none does.
-static int line_of(const std::string& text, const std::string& option) {
-    std::istringstream lines(text);
-    int number = 1;
-    for (std::string line; std::getline(lines, line); number++) {
-        const size_t start = line.find_first_not_of(" \t");
-        if (start == std::string::npos || !line.substr(start).starts_with(option)) continue;
-        const std::string rest = line.substr(start + option.size());
-        if (rest.empty() || !(isalnum(static_cast<unsigned char>(rest[0])) || rest[0] == '-')) return number;
-    }
-    return 0;
+// The place of the line that sets the option, for messages.
+static std::string place_of(const std::vector<OptionLine>& lines, const std::string& name,
+                            const std::string& path) {
+    for (const OptionLine& line : lines)
+        if (line.name == name) return format_string("%s, line %d", path.c_str(), line.number);
+    return path;
 }
 
 static bool is_descriptor(const std::string& model) {
@@ -414,44 +412,35 @@ static bool is_descriptor(const std::string& model) {
     }
 }
 
-// CLI11 2.1 takes a # in a quoted value for the start of a comment. Values have no escapes.
-static std::string without_comments(const std::string& toml) {
-    std::string text;
-    char quote = 0;
-    bool comment = false;
-    for (const char c : toml) {
-        if (c == '\n')
-            quote = 0, comment = false;
-        else if (quote)
-            quote = c == quote ? 0 : quote;
-        else if (c == '"' || c == '\'')
-            quote = c;
-        else if (c == '#')
-            comment = true;
-        if (!comment) text += c;
-    }
-    return text;
-}
-
-// TOML of options. A relative path is relative to the file, or else, as earlier versions wrote it, to the
-// current folder.
+// The options of a file, for the parser. A relative path is relative to the file, or else, as earlier
+// versions wrote it, to the current folder.
 struct OptionsFile : CLI::ConfigTOML {
     const CLI::App& app;
-    std::string path;  // of the file, for messages
-    OptionsFile(const CLI::App& parser, const std::string& file) : app(parser), path(file) {
-        comment('\0');  // without_comments() has removed them
-    }
+    const std::vector<OptionLine> lines;
+    const std::string path;  // of the file
+    OptionsFile(const CLI::App& parser, const std::vector<OptionLine>& of_file, const std::string& file)
+        : app(parser), lines(of_file), path(file) {}
 
-    std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-        const std::string text{std::istreambuf_iterator<char>(input), {}};
-        std::istringstream stream(without_comments(text));
-        std::vector<CLI::ConfigItem> options = CLI::ConfigTOML::from_config(stream);
-        for (CLI::ConfigItem& option : options) {
-            if (!app.get_option_no_throw("--" + option.name))
-                fail("%s, line %d: unknown option '%s'%s", path.c_str(), line_of(text, option.fullname()),
-                     option.fullname().c_str(), nearest_option(app, option.name).c_str());
-            for (std::string& value : option.inputs)
-                if (is_path(option.name, value) || option.name == "model") value = find(option.name, value);
+    std::vector<CLI::ConfigItem> from_config(std::istream&) const override {
+        std::vector<CLI::ConfigItem> options;
+        for (const OptionLine& line : lines) {
+            const CLI::Option* option = app.get_option_no_throw("--" + line.name);
+            const std::string where = place_of(lines, line.name, path);
+            if (!option)
+                fail("%s: unknown option '%s'%s", where.c_str(), line.name.c_str(),
+                     nearest_option(app, line.name).c_str());
+            if (!option->get_configurable())
+                fail("%s: --%s is for the command line only", where.c_str(), line.name.c_str());
+            if (line.values.size() > 1 && option->get_items_expected_max() == 1)
+                fail("%s: --%s takes one value, not a list", where.c_str(), line.name.c_str());
+            const bool is_flag = option->get_items_expected_max() == 0;
+            if (is_flag && line.values[0] != "true" && line.values[0] != "false")
+                fail("%s: --%s is true or false", where.c_str(), line.name.c_str());
+            options.emplace_back();
+            options.back().name = line.name;
+            options.back().inputs = line.values;
+            for (std::string& value : options.back().inputs)
+                if (is_path(line.name, value) || line.name == "model") value = find(line.name, value);
         }
         return options;
     }
@@ -467,15 +456,17 @@ struct OptionsFile : CLI::ConfigTOML {
 };
 
 static void take_options(CLI::App& app, const std::string& text, const std::string& path) {
-    std::istringstream stream(text);
-    app.config_formatter(std::make_shared<OptionsFile>(app, path));
+    const std::vector<OptionLine> lines = parse_option_lines(text, path);
+    app.config_formatter(std::make_shared<OptionsFile>(app, lines, path));
+    std::istringstream unused;
     try {
-        app.parse_from_stream(stream);
+        app.parse_from_stream(unused);
     } catch (const CLI::ParseError& error) {
-        const std::string message = error.what();  // "--option: what is wrong"
-        const int line =
-            message.starts_with("--") ? line_of(text, message.substr(2, message.find(':') - 2)) : 0;
-        const std::string where = line ? format_string("%s, line %d", path.c_str(), line) : path;
+        const std::string message = error.what();  // "--option: what is wrong", or "...: --option = value"
+        const size_t start = message.find("--"), end = message.find_first_of(": =", start);
+        const std::string where = start == std::string::npos
+                                      ? path
+                                      : place_of(lines, message.substr(start + 2, end - start - 2), path);
         fail("%s: %s; correct it, or delete it and give all options", where.c_str(), message.c_str());
     }
 }
@@ -511,6 +502,8 @@ static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
 static bool parse_command_line(CLI::App& app, int argc, char** argv) {
     std::vector<std::string> arguments;  // last first, as the parser expects them
     for (int i = argc - 1; i > 0; i--) {
+        if (strchr(argv[i], '\n'))
+            fail("'%s' contains the end of a line, which the file of options cannot hold", argv[i]);
         const bool has_value = i + 1 < argc && argv[i + 1][0] != '-';
         arguments.push_back(!strcmp(argv[i], "-h") && !has_value ? "--help" : argv[i]);
         for (const LlmcName& n : llmc_names)

@@ -1,0 +1,52 @@
+#include "llmc/base/output.h"
+
+#include <filesystem>
+
+#include "llmc/base/error.h"
+
+bool begins_with(const std::string& path, std::string_view bytes) {
+    const File file = open_to_read(path);
+    std::string found(bytes.size(), '\0');
+    return fread(found.data(), 1, found.size(), file.get()) == found.size() && found == bytes;
+}
+
+bool begins_with(const std::string& path, int magic) {
+    return begins_with(path, std::string_view(reinterpret_cast<const char*>(&magic), sizeof magic));
+}
+
+bool begins_around(const std::string& path, std::string_view text) {
+    const File file = open_to_read(path);
+    std::string head(4096, '\0');
+    head.resize(fread(head.data(), 1, head.size(), file.get()));
+    return head.find(text) != std::string::npos;
+}
+
+static bool may_be_replaced(const std::string& path,
+                            const std::function<bool(const std::string& path)>& is_ours) {
+    try {
+        return size_of(open_to_read(path), path) == 0 || is_ours(path);
+    } catch (const Error&) {  // not of our format, or unreadable
+        return false;
+    }
+}
+
+// A file at this path would be replaced, or removed if it is the temporary one.
+static void check_existing(const std::string& path, const std::vector<std::string>& inputs,
+                           const std::function<bool(const std::string& path)>& is_ours) {
+    for (const std::string& input : inputs)
+        if (is_same_file(path, input == "-" ? "/dev/stdin" : input))
+            fail("%s is an input, too, and would be lost: choose another output", path.c_str());
+    if (!is_written_in_place(path) && !may_be_replaced(path, is_ours))
+        fail("%s is there, and this program has not written it: move it, or choose another output",
+             path.c_str());
+}
+
+void check_output(const std::string& path, const std::vector<std::string>& inputs,
+                  const std::function<bool(const std::string& path)>& is_ours, Target target) {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error)) fail("cannot write %s: it is a directory", path.c_str());
+    if (target == Target::file && is_written_in_place(path))
+        fail("cannot write %s: it is a device or a pipe, not a file", path.c_str());
+    for (const std::string& file : {path, path + ".tmp"})
+        if (std::filesystem::is_regular_file(file, error)) check_existing(file, inputs, is_ours);
+}

@@ -1,0 +1,106 @@
+// The limits of memory that the plan of a run knows: those of control groups, of both versions and with all
+// groups above, and of the process; limits of threads.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "llmc/base/available_memory.h"
+#include "llmc/base/file.h"
+#include "tests/run_program.h"
+
+namespace fs = std::filesystem;
+
+// The files of /proc and /sys of a system with control groups.
+struct System : TemporaryFolder {
+    void write(const std::string& name, const std::string& text) {
+        const fs::path file = *this / name;
+        fs::create_directories(file.parent_path());
+        std::ofstream(file) << text;
+    }
+    uint64_t available() const { return available_memory(path); }
+};
+
+static const std::string mounts =
+    "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
+    "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+    "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+    "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+static const uint64_t mib = 1 << 20;
+
+static const std::string trainer = BINARY_DIR "/train_gpt2", make_corpus = BINARY_DIR "/make_corpus";
+
+TEST(Limits, OfControlGroupsAndAllAboveThem) {
+    for (const bool is_version2 : {false, true})
+        for (const std::string limited : {"/a/b/c", "/a/b", "/a", ""}) {
+            System system;
+            system.write("proc/self/mountinfo", mounts);
+            system.write("proc/self/cgroup", is_version2
+                                                 ? "4:memory:/\n3:cpu:/a\n0::/a/b/c\n"
+                                                 : "4:cpu,cpuacct:/\n3:hugetlb,memory:/a/b/c\n0::/\n");
+            const std::string top = is_version2 ? "sys/fs/cgroup/unified" : "sys/fs/cgroup/memory",
+                              limit = is_version2 ? "/memory.max" : "/memory.limit_in_bytes",
+                              used = is_version2 ? "/memory.current" : "/memory.usage_in_bytes",
+                              none = is_version2 ? "max\n" : "9223372036854771712\n";
+            for (const std::string group : {"/a/b/c", "/a/b", "/a", ""}) {
+                system.write(top + group + limit, none);
+                system.write(top + group + used, std::to_string(30 * mib));
+            }
+            EXPECT_GT(system.available(), 64 * mib);
+            system.write(top + limited + limit, std::to_string(40 * mib) + "\n");
+            EXPECT_EQ(system.available(), 10 * mib) << limited;
+            system.write(top + limited + "/memory.stat",
+                         is_version2
+                             ? "anon 5\nactive_file 99\ninactive_file " + std::to_string(7 * mib) + "\n"
+                             : "inactive_file 1\ntotal_inactive_file " + std::to_string(7 * mib) + "\n");
+            EXPECT_EQ(system.available(), 17 * mib) << limited;
+            system.write(top + limited + used, std::to_string(50 * mib));
+            EXPECT_EQ(system.available(), 0u) << limited;
+        }
+}
+
+// A container sees its own group as the top of the hierarchy, and may be told a path outside it.
+TEST(Limits, OfAContainersGroup) {
+    for (const std::string top : {"/", "/docker/1234"})
+        for (const std::string group : {"/docker/1234", "/docker/1234/job", "/"}) {
+            System system;
+            system.write("proc/self/mountinfo",
+                         "35 31 0:32 " + top + " /sys/fs/cgroup ro - cgroup2 cgroup rw,nsdelegate\n");
+            system.write("proc/self/cgroup", "0::" + group + "\n");
+            system.write("sys/fs/cgroup/memory.max", std::to_string(20 * mib));
+            EXPECT_EQ(system.available(), 20 * mib) << top << " " << group;
+        }
+}
+
+TEST(Limits, NoneAreKnownWithoutControlGroups) {
+    System system;
+    EXPECT_GT(system.available(), 64 * mib);
+    system.write("proc/self/mountinfo", mounts);
+    system.write("proc/self/cgroup", "nonsense\n::\n0:\n");
+    EXPECT_GT(system.available(), 64 * mib);
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(Limits, OfTheProcessAreInThePlan) {
+    for (const char* limit : {"-v", "-d"}) {
+        const std::string plan = std::string("ulimit ") + limit + " 1500000; OMP_NUM_THREADS=2 " + trainer +
+                                 " --dry-run --device cpu -e d12 -b 4 -t 1024";
+        const ProgramResult result = run_program({"bash", "-c", plan});
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_NE(result.err.find("out of memory: -b 4 needs "), std::string::npos) << result.err;
+    }
+}
+
+TEST(Limits, OfThreadsGiveALineWhateverTheLimitIs) {
+    const bool is_root = geteuid() == 0;
+    for (const std::string limit : {"ulimit -v 900000", "ulimit -d 900000", "ulimit -u 40"}) {
+        if (is_root && limit.find("-u") != std::string::npos) continue;  // does not hold for root
+        const ProgramResult result =
+            run_program({"bash", "-c", limit + "; OMP_NUM_THREADS=800 " + make_corpus + " --version"});
+        EXPECT_EQ(result.status, 1) << limit;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_NE(result.err.find("800 threads could not be started"), std::string::npos) << result.err;
+    }
+}
+#endif

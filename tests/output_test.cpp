@@ -1,0 +1,242 @@
+// What programs do to the outputs that a command line names: devices and pipes are written to, inputs and
+// files of others are never replaced, and a program may write its own files again.
+#include "llmc/base/output.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "tests/message_of.h"
+#include "tests/run_program.h"
+
+namespace fs = std::filesystem;
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+static const std::string hellaswag_line =
+    R"({"ctx": "a man", "endings": ["sits", "runs", "eats", "sleeps"], "label": 1})"
+    "\n";
+
+// A program that writes one file: `command` ends where the file is named.
+struct Writer {
+    std::string name, suffix;
+    std::vector<std::string> command;
+    std::string input;  // that it reads; "": none
+};
+
+// Inputs of all writers in a folder, and the writers.
+static std::vector<Writer> writers(const std::string& folder) {
+    write_whole_file(folder + "/questions.jsonl", {hellaswag_line});
+    std::vector<Writer> all = {
+        {"make_corpus", ".txt", {BINARY_DIR "/make_corpus", "--stories", "3", "--out"}, ""},
+        {"hellaswag",
+         ".bin",
+         {BINARY_DIR "/prepare_data", "hellaswag", folder + "/questions.jsonl", "--out"},
+         folder + "/questions.jsonl"}};
+    if (fs::exists(BINARY_DIR "/dispatch_overhead"))  // built with the benchmarks
+        all.push_back(
+            {"dispatch_overhead",
+             ".json",
+             {BINARY_DIR "/dispatch_overhead", "--device", "cpu", "--quick", "--seconds", "1", "--json"},
+             ""});
+    return all;
+}
+
+static ProgramResult run_writer(const Writer& writer, const std::string& path) {
+    std::vector<std::string> command = writer.command;
+    command.push_back(path);
+    return run_program(command);
+}
+
+static ProgramResult run_shell(const Writer& writer, const std::string& path, const std::string& rest) {
+    std::string command;
+    for (const std::string& word : writer.command) command += "'" + word + "' ";
+    return run_program({"bash", "-c", command + "'" + path + "' " + rest});
+}
+
+TEST(Outputs, AProgramWritesItsOwnFileAgain) {
+    TemporaryFolder folder;
+    for (const Writer& writer : writers(folder.path)) {
+        const std::string path = folder / (writer.name + writer.suffix);
+        for (int i = 0; i < 2; i++) {
+            const ProgramResult result = run_writer(writer, path);
+            EXPECT_EQ(result.status, 0) << writer.name << ": " << result.err;
+        }
+        write_whole_file(path, {});  // as mktemp makes one
+        EXPECT_EQ(run_writer(writer, path).status, 0) << writer.name;
+    }
+}
+
+TEST(Outputs, DevicesAndPipesAreWrittenTo) {
+    TemporaryFolder folder;
+    for (const Writer& writer : writers(folder.path)) {
+        SCOPED_TRACE(writer.name);
+        const std::string path = folder / (writer.name + writer.suffix), pipe = path + ".fifo";
+        ASSERT_EQ(run_writer(writer, path).status, 0);
+        const bool is_json = writer.suffix == ".json";  // with times, so each is another
+        const auto is_complete = [&](const std::string& text) {
+            return is_json ? text.starts_with('{') && text.ends_with("}\n") : text == read_whole_file(path);
+        };
+        ASSERT_EQ(mknod((folder / "null").c_str(), S_IFCHR | 0600, makedev(1, 3)), 0);
+        ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+        EXPECT_EQ(run_writer(writer, folder / "null").status, 0);
+        EXPECT_TRUE(fs::is_character_file(folder / "null"));
+        const ProgramResult from_pipe =
+            run_shell(writer, pipe, ">'" + path + ".log' & timeout 20 cat '" + pipe + "'; wait $!");
+        EXPECT_EQ(from_pipe.status, 0) << from_pipe.err;
+        EXPECT_TRUE(is_complete(from_pipe.out)) << from_pipe.out;
+        EXPECT_TRUE(fs::is_fifo(pipe));
+        for (const char* name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
+            for (const std::string& to :
+                 {std::string("| cat"), ">'" + path + ".out'; cat '" + path + ".out'"}) {
+                const ProgramResult out = run_shell(writer, name, to);
+                EXPECT_EQ(out.status, 0) << out.err;
+                EXPECT_TRUE(is_complete(out.out)) << name << to << out.out;
+            }
+        const ProgramResult full = run_writer(writer, "/dev/full");
+        EXPECT_EQ(full.status, 1);
+        EXPECT_NE(full.err.find("/dev/full: No space left on device"), std::string::npos) << full.err;
+        EXPECT_FALSE(fs::exists("/dev/stdout.json") || fs::exists("/dev/null.json"));
+        fs::remove(folder / "null");
+    }
+}
+
+// Files of somebody else, by all names, stay as they are.
+TEST(Outputs, FilesOfOthersAreRefused) {
+    TemporaryFolder folder;
+    for (const Writer& writer : writers(folder.path)) {
+        SCOPED_TRACE(writer.name);
+        for (const std::string& content : {std::string("my notes\n"), std::string("{\"a\": 1}\n"),
+                                           std::string("{}"), std::string(5000, '\0'), hellaswag_line}) {
+            const std::string path = folder / ("theirs" + writer.suffix),
+                              link = folder / ("link" + writer.suffix);
+            write_whole_file(path, {content});
+            fs::create_symlink(path, link);
+            for (const std::string& name : {path, link, folder / ("./theirs" + writer.suffix)}) {
+                const ProgramResult result = run_writer(writer, name);
+                EXPECT_EQ(result.status, 1) << content;
+                EXPECT_EQ(count_lines(result.err), 1) << result.err;
+                EXPECT_NE(result.err.find(name + " is there, and this program has not written it"),
+                          std::string::npos)
+                    << result.err;
+                EXPECT_EQ(read_whole_file(path), content);
+                EXPECT_TRUE(fs::is_symlink(link));
+            }
+            fs::remove(link);
+        }
+        fs::remove(folder / ("theirs" + writer.suffix));
+        write_whole_file(folder / ("theirs" + writer.suffix + ".tmp"), {"my notes\n"});
+        EXPECT_EQ(run_writer(writer, folder / ("theirs" + writer.suffix)).status, 1);
+        EXPECT_EQ(read_whole_file(folder / ("theirs" + writer.suffix + ".tmp")), "my notes\n");
+        const ProgramResult directory = run_writer(writer, folder.path);
+        EXPECT_EQ(directory.status, 1);
+        EXPECT_NE(directory.err.find("it is a directory"), std::string::npos) << directory.err;
+    }
+}
+
+TEST(Outputs, InputsAreRefusedUnderAllNames) {
+    TemporaryFolder folder;
+    fs::create_directory(folder / "sub");
+    for (const Writer& writer : writers(folder.path)) {
+        if (writer.input.empty()) continue;
+        const std::string before = read_whole_file(writer.input);
+        fs::create_symlink(writer.input, folder / "link");
+        fs::create_symlink(folder.path, folder / "sub/folder");
+        fs::create_hard_link(writer.input, folder / "hard");
+        const std::string name = fs::path(writer.input).filename();
+        for (const std::string& path :
+             {writer.input, folder / "link", folder / "hard", folder / "sub/../link",
+              folder / ("sub/folder/" + name), folder / (".//" + name)}) {
+            const ProgramResult result = run_writer(writer, path);
+            EXPECT_EQ(result.status, 1) << path;
+            EXPECT_NE(result.err.find(path + " is an input, too"), std::string::npos) << result.err;
+            EXPECT_EQ(count_lines(result.err), 1) << result.err;
+            EXPECT_EQ(read_whole_file(writer.input), before);
+        }
+    }
+}
+
+// The numbers beside a corpus.
+TEST(Outputs, MakeCorpusLeavesOtherJsonAlone) {
+    TemporaryFolder folder;
+    const Writer writer = writers(folder.path)[0];
+    write_whole_file(folder / "notes.json", {"{\"mine\": 1}\n"});
+    const ProgramResult result = run_writer(writer, folder / "notes.txt");
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("notes.json is there"), std::string::npos) << result.err;
+    EXPECT_EQ(read_whole_file(folder / "notes.json"), "{\"mine\": 1}\n");
+    EXPECT_FALSE(fs::exists(folder / "notes.txt"));
+}
+
+TEST(Outputs, MakeCorpusKeepsWhatIsSaidAboutShards) {
+    TemporaryFolder folder;
+    const Writer writer = writers(folder.path)[0];
+    ASSERT_EQ(run_writer(writer, folder / "c.txt").status, 0);
+    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "c", folder / "c.txt"})
+                  .status,
+              0);
+    EXPECT_EQ(run_writer(writer, folder / "c.txt").status, 0);
+    const std::string json = read_whole_file(folder / "c.json");
+    for (const char* name : {"\"shards\"", "\"tokenizer_of_shards\"", "\"nats_per_token\""})
+        EXPECT_NE(json.find(name), std::string::npos) << json;
+}
+
+TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "text", {"some text\n"});
+    for (const char* name : {"x_train.bin", "x_val.bin", "x_train_000000.bin", "x_val_1234567.bin", "x.json",
+                             "x.tokenizer", "x_train_000009.bin.new", "x.tmp", "x.json.tmp"}) {
+        write_whole_file(folder / name, {"[\"mine\"]"});
+        const ProgramResult result =
+            run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"});
+        EXPECT_EQ(result.status, 1) << name;
+        EXPECT_NE(result.err.find(std::string(name) + " is there"), std::string::npos) << result.err;
+        EXPECT_EQ(read_whole_file(folder / name), "[\"mine\"]");
+        fs::remove(folder / name);
+    }
+    ASSERT_EQ(mkfifo((folder / "x_train.bin").c_str(), 0600), 0);
+    EXPECT_NE(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"})
+                  .err.find("x_train.bin: it is a device or a pipe"),
+              std::string::npos);
+    fs::remove(folder / "x_train.bin");
+    EXPECT_EQ(names_in(folder.path), std::vector<std::string>{"text"});
+    // an input that has the name of a shard
+    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"})
+                  .status,
+              0);
+    for (const char* name : {"x_train.bin", "x.json"}) {
+        const std::string before = read_whole_file(folder / name);
+        const ProgramResult input =
+            run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / name});
+        EXPECT_EQ(input.status, 1);
+        EXPECT_EQ(count_lines(input.err), 1) << input.err;
+        EXPECT_EQ(read_whole_file(folder / name), before);
+    }
+}
+
+TEST(Outputs, TheProgramsOwnFilesAreNoDevices) {
+    TemporaryFolder folder;
+    ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+    EXPECT_NE(message_of([&] { write_whole_file(folder / "pipe", {"text"}); }).find("is a device or a pipe"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] { FileWriter writer(folder.path); }).find("Is a directory"), std::string::npos);
+    EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+}
+
+TEST(Outputs, ALinkLeadsToItsTarget) {
+    TemporaryFolder folder;
+    fs::create_directory(folder / "elsewhere");
+    write_whole_file(folder / "elsewhere/file", {"old"});
+    fs::create_symlink("elsewhere/file", folder / "link");
+    write_whole_file(folder / "link", {"named"}, Target::named);
+    EXPECT_TRUE(fs::is_symlink(folder / "link"));
+    EXPECT_EQ(read_whole_file(folder / "elsewhere/file"), "named");
+    write_whole_file(folder / "link", {"own"});
+    EXPECT_FALSE(fs::is_symlink(folder / "link"));
+    EXPECT_EQ(read_whole_file(folder / "elsewhere/file"), "named");
+}

@@ -1,0 +1,108 @@
+// A run's folder that somebody else prepared: no link in it is followed when the trainer writes.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "llmc/base/file.h"
+#include "tests/tiny_run.h"
+
+namespace fs = std::filesystem;
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+static ProgramResult train(const Data& data, const std::string& output, std::vector<std::string> more = {}) {
+    return data.run(
+        with({"-o", output, "-x", "4", "-n", "2", "-s", "0", "-v", "2", "--device", "cpu", "--tensorboard"},
+             more));
+}
+
+// All files below the folder, and what is in them.
+static std::map<std::string, std::string> content_of(const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+        files[entry.path().lexically_relative(folder)] =
+            entry.is_regular_file() ? read_whole_file(entry.path()) : "";
+    return files;
+}
+
+// A folder of the victim's with a file of each name that a run writes.
+static void write_victim(const std::string& folder, const std::string& run) {
+    for (const auto& entry : fs::recursive_directory_iterator(run)) {
+        const fs::path path = folder / entry.path().lexically_relative(run);
+        fs::create_directories(path.parent_path());
+        if (entry.is_regular_file()) std::ofstream(path) << "the victim's";
+    }
+}
+
+TEST(UntrustedFolder, FilesThatAreLinksAreReplacedAndNotFollowed) {
+    Data data;
+    ASSERT_EQ(train(data, data / "first").status, 0);
+    write_victim(data / "victim", data / "first");
+    const auto before = content_of(data / "victim");
+    ASSERT_GE(before.size(), 10u);
+    for (const bool resume : {false, true}) {
+        const std::string run = data / (resume ? "resumed" : "new");
+        fs::create_directory(run);
+        for (const auto& [name, content] : before)
+            for (const std::string suffix : {"", ".tmp"})
+                if (name.find("tensorboard") == std::string::npos)
+                    fs::create_symlink(data / ("victim/" + name), run + "/" + name + suffix);
+        const ProgramResult result =
+            train(data, run, resume ? std::vector<std::string>{"-y", "1"} : std::vector<std::string>{});
+        EXPECT_EQ(content_of(data / "victim"), before) << result.out << result.err;
+    }
+}
+
+TEST(UntrustedFolder, FoldersThatAreLinksAreRefused) {
+    Data data;
+    ASSERT_EQ(train(data, data / "first").status, 0);
+    write_victim(data / "victim", data / "first");
+    const auto before = content_of(data / "victim");
+    for (const bool moving : {false, true}) {
+        const std::string run = data / (moving ? "moving" : "tensorboard"),
+                          link = run + (moving ? "/earlier_1" : "/tensorboard");
+        fs::create_directory(run);
+        fs::create_directory_symlink(data / "victim", link);
+        if (moving) {
+            std::ofstream(run + "/moving_earlier_run") << "earlier_1";
+            std::ofstream(run + "/main.log") << "s:0 tel:1\n";
+        }
+        const ProgramResult result = train(data, run);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_TRUE(result.err.starts_with("train_gpt2: " + link + " is a link")) << result.err;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_EQ(content_of(data / "victim"), before);
+    }
+}
+
+TEST(UntrustedFolder, AnEarlierRunMovesBesideALink) {
+    Data data;
+    const std::string run = data / "run";
+    ASSERT_EQ(train(data, run).status, 0);
+    fs::create_directory(data / "victim");
+    fs::create_directory_symlink(data / "victim", run + "/earlier_1");
+    fs::create_directory_symlink(data / "missing", run + "/earlier_2");
+    const ProgramResult result = train(data, run);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(fs::exists(run + "/earlier_3/main.log"));
+    EXPECT_TRUE(fs::is_empty(data / "victim"));
+    EXPECT_FALSE(fs::exists(data / "missing"));
+}
+
+TEST(UntrustedFolder, AMarkerNamesAnEarlierRunAndNothingElse) {
+    Data data;
+    const std::string run = data / "run";
+    fs::create_directory(run);
+    for (const std::string name : {"..", "../victim", "earlier_1/..", "earlier_", "earlier_0", "earlier_1\n",
+                                   "earlier_1\x1b[31m", "earlier_1/x", "/tmp", ""}) {
+        std::ofstream(run + "/moving_earlier_run") << name;
+        const ProgramResult result = train(data, run);
+        EXPECT_EQ(result.status, 1) << name;
+        EXPECT_NE(result.err.find("names no folder of an earlier run"), std::string::npos) << result.err;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
+        EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
+    }
+}
