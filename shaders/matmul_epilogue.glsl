@@ -1,6 +1,6 @@
 // Accumulators and epilogues of GEMMs on cooperative matrices, after matmul_tile.glsl: bias, GELU, its slope,
-// addition to the result, or split-K partial sums. The including file defines OPERANDS_SIZE, the chunks of
-// shared memory that its main loop needs.
+// addition to the result or to another matrix, or split-K partial sums. The including file defines
+// OPERANDS_SIZE, the chunks of shared memory that its main loop needs.
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunks { uvec4 x[]; };
 
@@ -62,6 +62,10 @@ uvec2 result_position(Position p, uint i, uint access) {
     return uvec2(p.m + p.subgroup_m + (i * K_GROUPS + p.k_group) * FM + e / ROW_CHUNKS,
                  (p.n + p.subgroup_n) / CHUNK_ELEMENTS + e % ROW_CHUNKS);
 }
+// Index of this chunk in outp and other.
+uint result_index(Position p, uvec2 at) {
+    return ((BATCHED ? p.gemm * M : 0) + at.x) * (N / CHUNK_ELEMENTS) + at.y;
+}
 bool in_result(uvec2 at) { return !GUARDED || (at.x < M && at.y < N / CHUNK_ELEMENTS); }
 
 // GELU of a chunk of elements.
@@ -90,7 +94,7 @@ void store_strip(Position p, uint i) {
     subgroupBarrier();
     [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
         const uvec2 at = result_position(p, i, access);
-        const uint index = at.x * (N / CHUNK_ELEMENTS) + at.y;
+        const uint index = result_index(p, at);
         const uvec4 results = smem[strip_index(access)];
         if (!in_result(at)) continue;
         if (EPILOGUE == EPILOGUE_GELU) Chunks(uint64_t(args.other)).x[index] = results;
@@ -126,11 +130,18 @@ void combine_strip(uvec4 values[RESULT_ACCESSES], uint i) {
         FragmentSum other = FragmentSum(stored);
         if (EPILOGUE == EPILOGUE_ADD)
             accumulators[i * FRAGMENTS_N + j] += other;
+        else if (EPILOGUE == EPILOGUE_COMBINE)
+            accumulators[i * FRAGMENTS_N + j] =
+                args.alpha * accumulators[i * FRAGMENTS_N + j] + args.beta * other;
         else
             for (int e = 0; e < other.length(); e++)
                 accumulators[i * FRAGMENTS_N + j][e] *= fast_gelu_slope(other[e]);
     }
     subgroupBarrier();
+}
+
+bool has_other() {
+    return EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD || EPILOGUE == EPILOGUE_COMBINE;
 }
 
 // Applies the epilogue and writes the results.
@@ -140,14 +151,14 @@ void finish(Position p) {
         return;
     }
     uvec4 others[RESULT_ACCESSES];  // all loads are in flight at once
-    if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD)
+    if (has_other())
         [[unroll]] for (uint i = 0; i < RESULT_ACCESSES; i++) {
             const uvec2 at = result_position(p, i / STRIP_ACCESSES, i % STRIP_ACCESSES);
             const uint64_t from = uint64_t(EPILOGUE == EPILOGUE_ADD ? args.outp : args.other);
-            others[i] = in_result(at) ? Chunks(from).x[at.x * (N / CHUNK_ELEMENTS) + at.y] : uvec4(0);
+            others[i] = in_result(at) ? Chunks(from).x[result_index(p, at)] : uvec4(0);
         }
     [[unroll]] for (uint i = 0; i < STRIPS; i++) {
-        if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD) combine_strip(others, i);
+        if (has_other()) combine_strip(others, i);
         store_strip(p, i);
     }
 }

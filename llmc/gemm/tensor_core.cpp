@@ -136,7 +136,7 @@ static TileSizes sizes_of(const TileShape& shape, FragmentShape f) {
 }
 
 static uint64_t count_tiles(const GemmShape& g, const TileSizes& t) {
-    return ceil_div(g.M, t.m) * ceil_div(g.N, t.n);
+    return ceil_div(g.M, t.m) * ceil_div(g.N, t.n) * uint64_t(g.batch);
 }
 
 // 16-byte chunks of an operand's tile in shared memory, as matmul5.glsl lays it out: each line is padded by
@@ -265,7 +265,7 @@ GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> ti
     const FragmentShape f = gemm_fragment<Real>(pad);
     GemmPlan best = {};
     double best_time = 1e30;
-    if (gemm.layout == GemmLayout::packed) may_split = false;
+    if (gemm.layout == GemmLayout::packed || gemm.batch > 1) may_split = false;
     for (const TileShape& shape : shapes_of<Real>(gemm.layout)) {
         const TileSizes t = sizes_of(shape, f);
         if (tile ? shape.tile != *tile : !fits<Real>(pad, gemm, shape, may_split)) continue;
@@ -277,7 +277,7 @@ GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> ti
             if (time < best_time) best = plan, best_time = time;
         }
     }
-    if (!tile) best.tile = measured_tile<Real>(pad, gemm, best, may_split);
+    if (!tile && gemm.batch == 1) best.tile = measured_tile<Real>(pad, gemm, best, may_split);
     return best;
 }
 
@@ -301,15 +301,15 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     const uint32_t early_steps = std::min(shape.early_steps, k_steps(shape, f));
     const char* const pieces = std::is_same_v<Real, float> && pad.limits().fp16_pieces ? "_half" : "";
     MatmulMatrixArgs launch_args = args;
-    launch_args.splits = plan.splits;
+    launch_args.splits = gemm.batch > 1 ? gemm.batch : plan.splits;
     launch_args.k_per_split = plan.split_k;
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
     pad.dispatch<Real>(
         std::string(kernel_of<Real>(gemm.layout)) + pieces, {count_tiles(gemm, t) * uint64_t(plan.splits)},
         {t.subgroups * t.k_groups * pad.limits().subgroup_size, f.M, f.N, f.K, f.truncates, t.m, t.n, t.k,
          t.subgroup_m, t.subgroup_n, early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M),
-         uint32_t(gemm.N), uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups},
-        launch_args, {.flops = 2.0 * gemm.M * gemm.N * gemm.K});
+         uint32_t(gemm.N), uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups, gemm.batch > 1},
+        launch_args, {.flops = 2.0 * gemm.batch * gemm.M * gemm.N * gemm.K});
 }
 
 template <class Real>

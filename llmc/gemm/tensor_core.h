@@ -16,12 +16,14 @@
 enum class GemmLayout { nt, nn, tn, packed };
 
 // out (M,N) = A B, summed over K.
+// A batch of such GEMMs is one launch. Its operands and results lie one after the other, and K is not split.
 struct GemmShape {
     GemmLayout layout;
     int M, N, K;
     int epilogue;  // EPILOGUE_... of shaders/args.h, but not EPILOGUE_PARTIAL
     bool unreduced =
         false;  // the layer that reads it next reduces split-K partials; at most a bias as epilogue
+    int batch = 1;
 };
 
 // How a GEMM is divided: output tiles, and K into `splits` parts of split_k each (the last may be shorter).
