@@ -1,7 +1,7 @@
 // AdamW (Loshchilov and Hutter 2019), as PyTorch's torch.optim.AdamW: Adam with decoupled weight decay.
 #pragma once
 #include "llmc/base/hash.h"
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 #include "shaders/args.h"
 
 // The hyperparameters of one step. Kernels read them from memory, so that a recorded step can be replayed. t

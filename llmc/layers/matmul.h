@@ -2,7 +2,7 @@
 // matrices are row-major.
 #pragma once
 #include "llmc/gemm/tile.h"
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 // The layer that reads a result next. A LayerNorm, alone or fused with a residual, can reduce split-K partial
 // sums on the way (gemm/split_k.h); the result must then be read by that layer before the next GEMM runs.

@@ -9,9 +9,9 @@
 #include "llmc/cpu/gemm.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/gemm/tensor_core.h"
+#include "llmc/launchpad/packs.h"
 #include "llmc/layers/adamw.h"
 #include "llmc/layers/matmul.h"
-#include "llmc/layers/packs.h"
 #include "shaders/args.h"
 
 MuonStep muon_step(float learning_rate, float momentum, int t) {

@@ -3,7 +3,7 @@
 // with Nesterov momentum and adjust_lr_fn="match_rms_adamw" (Liu et al. 2025, "Muon is Scalable for LLM
 // Training"), so that the learning rate and the weight decay of AdamW suit it.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 #include "shaders/args.h"
 
 // The hyperparameters of one step. Kernels read them from memory, so that a recorded step can be replayed. t

@@ -9,8 +9,8 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/gemm/split_k.h"
+#include "llmc/launchpad/packs.h"
 #include "llmc/layers/layernorm.h"
-#include "llmc/layers/packs.h"
 #include "shaders/args.h"
 
 template <class Real>
