@@ -9,7 +9,11 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunks { uv
 // of fp32 for split-K partial sums. With K_GROUPS, each k_group writes every K_GROUPS-th strip.
 const uint CHUNK_ELEMENTS = EPILOGUE == EPILOGUE_PARTIAL ? 4 : 16 / REAL_BYTES;
 const uint ROW_CHUNKS = SUBGROUP_N / CHUNK_ELEMENTS, STRIP_STRIDE = ROW_CHUNKS + 1;
-const uint STRIP_SIZE = FM * STRIP_STRIDE, STRIPS_SIZE = SUBGROUPS * K_GROUPS * STRIP_SIZE;
+// The strip of a symmetric result is also stored transposed, as SUBGROUP_N rows of FM elements.
+const uint COPY_CHUNKS = FM / CHUNK_ELEMENTS, COPY_STRIDE = COPY_CHUNKS + 1;
+const uint COPY_SIZE = SYMMETRIC ? SUBGROUP_N * COPY_STRIDE : 0;
+const uint STRIP_SIZE = FM * STRIP_STRIDE > COPY_SIZE ? FM * STRIP_STRIDE : COPY_SIZE;
+const uint STRIPS_SIZE = SUBGROUPS * K_GROUPS * STRIP_SIZE;
 const uint STRIPS = FRAGMENTS_M / K_GROUPS;            // per subgroup
 const uint STRIP_ACCESSES = FM * ROW_CHUNKS / LANES;   // chunks of a strip per invocation
 const uint RESULT_ACCESSES = STRIP_ACCESSES * STRIPS;  // of all strips
@@ -103,6 +107,26 @@ void store_strip(Position p, uint i) {
     subgroupBarrier();
 }
 
+// Writes strip i, transposed, to the tiles of a symmetric result that are above the diagonal.
+void copy_strip(Position p, uint i) {
+    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
+        coopMatStore(round_fragment(accumulators[i * FRAGMENTS_N + j]), smem,
+                     strip_start() + j * FN * COPY_STRIDE, COPY_STRIDE,
+                     gl_CooperativeMatrixLayoutColumnMajor);
+    subgroupBarrier();
+    const uint first_column = p.m + p.subgroup_m + (i * K_GROUPS + p.k_group) * FM;
+    [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
+        const uint e = access * LANES + gl_SubgroupInvocationID;
+        const uint row = e / COPY_CHUNKS, chunk = e % COPY_CHUNKS;
+        const uvec2 at = uvec2(p.n + p.subgroup_n + row, first_column / CHUNK_ELEMENTS + chunk);
+        const uint column = at.y * CHUNK_ELEMENTS;
+        const uvec4 results = smem[strip_start() + row * COPY_STRIDE + chunk];
+        if (in_result(at) && above_diagonal(at.x / TILE_M * TILE_M, column / TILE_N * TILE_N))
+            Chunks(uint64_t(args.outp)).x[result_index(p, at)] = results;
+    }
+    subgroupBarrier();
+}
+
 // Writes strip i to the split's partial sums, in fp32.
 void store_partial_strip(Position p, uint i) {
     [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
@@ -160,5 +184,6 @@ void finish(Position p) {
     [[unroll]] for (uint i = 0; i < STRIPS; i++) {
         if (has_other()) combine_strip(others, i);
         store_strip(p, i);
+        if (SYMMETRIC) copy_strip(p, i);
     }
 }

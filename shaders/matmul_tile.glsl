@@ -22,6 +22,8 @@ layout(constant_id = 16) const uint EPILOGUE = 0;    // EPILOGUE_... of args.h
 layout(constant_id = 17) const uint K_GROUPS = 1;    // or 2; a divisor of SUBGROUP_M / FM
 // The grid computes a batch of GEMMs, whose operands and results lie one after the other. No split-K.
 layout(constant_id = 18) const bool BATCHED = false;
+// The result is symmetric: tiles above the diagonal receive copies of the tiles below it. No split-K.
+layout(constant_id = 19) const bool SYMMETRIC = false;
 
 layout(push_constant, scalar) uniform Push { MatmulMatrixArgs args; };
 
@@ -54,8 +56,13 @@ Position position() {
                     min((split + 1) * args.k_per_split, K), gl_SubgroupID / SUBGROUPS, BATCHED ? part : 0);
 }
 
-// Whether there is nothing to compute: past the last split, or the last GEMM of a batch.
-bool outside(Position p) { return (BATCHED ? p.gemm : p.split) >= args.splits; }
+// Whether a tile, given by its first row and column, is above the diagonal.
+bool above_diagonal(uint m, uint n) { return n >= m + TILE_M; }
+
+// Whether there is nothing to compute: past the last split or the last GEMM of a batch, or a copy is to come.
+bool outside(Position p) {
+    return (BATCHED ? p.gemm : p.split) >= args.splits || (SYMMETRIC && above_diagonal(p.m, p.n));
+}
 
 // An operand of `size` elements, of this workgroup's GEMM.
 Reals operand(Reals first, Position p, uint size) { return BATCHED ? real_row(first, p.gemm, size) : first; }

@@ -16,7 +16,8 @@
 enum class GemmLayout { nt, nn, tn, packed };
 
 // out (M,N) = A B, summed over K.
-// A batch of such GEMMs is one launch. Its operands and results lie one after the other, and K is not split.
+// A batch of such GEMMs is one launch; its operands and results lie one after the other. GEMMs of a batch and
+// those with a symmetric result do not split K.
 struct GemmShape {
     GemmLayout layout;
     int M, N, K;
@@ -24,6 +25,7 @@ struct GemmShape {
     bool unreduced =
         false;  // the layer that reads it next reduces split-K partials; at most a bias as epilogue
     int batch = 1;
+    bool symmetric = false;  // M = N, and the result is symmetric: tiles above the diagonal are copies
 };
 
 // How a GEMM is divided: output tiles, and K into `splits` parts of split_k each (the last may be shorter).

@@ -380,9 +380,6 @@ static void muon_update1(LaunchPad& pad, const MuonUpdate<Real>& p, int block_si
 
 // --- version 2: batches of matrices, on tensor cores ---
 
-// Of a batch, whose matrices should be enough to occupy a GPU: 48 of 768 x 768.
-static const size_t MAX_BATCH_BYTES = size_t(256) << 20;
-
 // X is bf16. Tests run without a device that has such fragments: there fp16 stands in, as for the pieces of
 // fp32 values.
 template <class X>
@@ -414,7 +411,8 @@ static void newton_schulz_step2(LaunchPad& pad, const MuonScratch<X>& s, const G
                       .N = n,
                       .K = longer,
                       .epilogue = EPILOGUE_NONE,
-                      .batch = shape.batch};
+                      .batch = shape.batch,
+                      .symmetric = true};
     run_gemm<X>(pad, gemm, {.outp = gram, .a = x, .b = x});
     gemm.layout = GemmLayout::nt;
     gemm.K = n;
@@ -423,6 +421,7 @@ static void newton_schulz_step2(LaunchPad& pad, const MuonScratch<X>& s, const G
         pad, gemm,
         {.outp = square, .a = gram, .b = gram, .other = gram, .alpha = COEFFICIENT_C, .beta = COEFFICIENT_B});
     gemm.layout = tall ? GemmLayout::nt : GemmLayout::nn;
+    gemm.symmetric = false;
     gemm.M = shape.M;
     gemm.N = shape.N;
     run_gemm<X>(pad, gemm,
@@ -439,7 +438,7 @@ static void update_on_tensor_cores(LaunchPad& pad, const MuonUpdate<Real>& p, in
     check_update(p);
     if (p.matrices.empty()) return;
     const size_t n = size_t(std::min(p.rows, p.columns)), elements = size_t(p.rows) * size_t(p.columns);
-    const size_t most = std::max<size_t>(MAX_BATCH_BYTES / ((2 * elements + 2 * n * n) * sizeof(X)), 1);
+    const size_t most = std::max<size_t>(p.max_scratch / ((2 * elements + 2 * n * n) * sizeof(X)), 1);
     const size_t batches = ceil_div(p.matrices.size(), most), batch = ceil_div(p.matrices.size(), batches);
     const MuonKernels<Real, X> kernels = {pad, p, uint32_t(block_size)};
     update_in_batches(kernels, batch, [&](const MuonScratch<X>& s, int count) {

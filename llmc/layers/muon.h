@@ -26,11 +26,11 @@ struct MuonMatrix {
 //     params -= learning_rate * (0.2 sqrt(max(rows, columns)) X + weight_decay params)
 // Master weights and the rounding of params are as in AdamWUpdate, with the same random bits.
 //
-// Orthogonalizing sets all singular values to about 1: X = U / max(|U|, 1e-7), then five Newton-Schulz
-// steps X = a X + (b A + c A^2) X with A = X X^T, or X = a X + X (b A + c A^2) with A = X^T X if that is
-// smaller. (a, b, c) = (3.4445, -4.7750, 2.0315), which bring singular values above 0.0016
-// into 0.68 to 1.21.
-// X is fp32, or bf16 with sums in fp32 in versions that use tensor cores; fp16 would lose small ones.
+// Orthogonalizing sets all singular values to about 1: X = U / max(|U|, 1e-7) with the Frobenius norm, then
+// five Newton-Schulz steps X = a X + (b A + c A^2) X with A = X X^T, or X = a X + X (b A + c A^2) with
+// A = X^T X if that is smaller. With (a, b, c) = (3.4445, -4.7750, 2.0315), singular values of 0.0016 |U| and
+// more end between 0.68 and 1.21; smaller ones are multiplied by up to a^5 = 485.
+// X is fp32, or bf16 with sums in fp32 in the version on tensor cores. fp16 would lose small singular values.
 template <class Real>
 struct MuonUpdate {
     std::vector<MuonMatrix<Real>> matrices;  // a GPU orthogonalizes many at a time
@@ -40,6 +40,9 @@ struct MuonUpdate {
     float weight_decay;
     const float* norm_and_scale;  // (2): see layers/global_norm.h; null: scale 1. A norm that is not finite,
                                   // or a scale of 0: nothing changes
+    // Bytes of scratch memory, or as many as one matrix takes: a GPU updates the matrices in batches that
+    // fit. 48 matrices of 768 x 768 take 226 MB.
+    size_t max_scratch = size_t(256) << 20;
 };
 
 // pad: the device to run on; null: the CPU. Not to be called inside a group.
