@@ -2,7 +2,7 @@
 // double, and every GPU version likewise; singular values; zero and non-finite gradients; batches.
 #include "llmc/layers/muon.h"
 
-#include <numeric>
+#include <omp.h>
 
 #include "llmc/base/file.h"
 #include "llmc/base/hash.h"
@@ -268,6 +268,20 @@ TEST(Muon, CpuMatchesDoubleForLargeMatrices) {
         const std::vector<float> end(want.params.x.begin(), want.params.x.end());
         expect_close("change", difference(v.params[0], start), difference(end, start), 2e-5);
     }
+}
+
+TEST(Muon, CpuIsBitIdenticalForAnyNumberOfThreads) {
+    const int threads = omp_get_max_threads();
+    std::vector<std::vector<float>> results;
+    for (int count : {1, 2, 5}) {
+        omp_set_num_threads(count);
+        Values<float> v({210, 433}, 1, 1);
+        update_on_cpu(v, {});
+        results.push_back(v.params[0]);
+    }
+    omp_set_num_threads(threads);
+    EXPECT_EQ(results[1], results[0]);
+    EXPECT_EQ(results[2], results[0]);
 }
 
 // --- GPU ---
