@@ -13,6 +13,10 @@ struct AdamWStep {
     float learning_rate, beta1, beta2, beta1_correction, beta2_correction, eps;
     uint32_t seed;  // of the stochastic rounding of 16-bit parameters
 };
+struct MuonStep {  // the same: see llmc/layers/muon.h
+    float learning_rate, momentum;
+    uint32_t seed;
+};
 
 #ifdef __cplusplus
 #include <cstdint>
@@ -21,6 +25,7 @@ using Floats = uint64_t;
 using Ints = uint64_t;
 using Longs = uint64_t;
 using AdamWSteps = uint64_t;
+using MuonSteps = uint64_t;
 #else
 #ifdef REAL_FP32
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Reals { float x[]; };
@@ -35,6 +40,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Floats4 { v
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Longs { uint64_t x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer AdamWSteps { AdamWStep x[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer MuonSteps { MuonStep x[]; };
 #endif
 
 struct PeakCopyArgs {
@@ -115,8 +121,9 @@ struct MatmulMatrixArgs {
     Reals bias;       // (N), used by some epilogues
     Reals other;      // (M, N): see the epilogue
     Floats partials;  // (splits, M, N): split-K partial sums
-    int splits;       // splits of K
-    int k_per_split;  // the last split may have less
+    int splits;         // splits of K; of a batch, its GEMMs
+    int k_per_split;    // the last split may have less
+    float alpha, beta;  // of EPILOGUE_COMBINE
 };
 // Reduces split-K partial sums and applies the epilogue.
 struct MatmulReduceArgs {
@@ -131,6 +138,7 @@ const int EPILOGUE_GELU = 2;        // other = a b + bias, outp = GELU(other)
 const int EPILOGUE_GELU_SLOPE = 3;  // outp = a b * GELU'(other)
 const int EPILOGUE_ADD = 4;         // outp += a b
 const int EPILOGUE_PARTIAL = 5;     // partials[split] = a b, summed over that split of K
+const int EPILOGUE_COMBINE = 6;     // outp = alpha a b + beta other
 
 // Packs a weight as operand B (K, N) of a GEMM: packed_weight.glsl.
 struct PackWeightArgs {
@@ -260,6 +268,41 @@ struct AdamWArgs {
     uint64_t n, first;      // number of elements, index of the first one in its tensor
     float weight_decay;
 };
+
+// Muon: a matrix of n elements. X is what is orthogonalized, of the type MUON_TYPE.
+struct MuonMomentumArgs {
+    Floats m;               // (n)
+    Floats partials;        // (ceil(n / MUON_CHUNK)): sums of squares
+    Reals grads;            // (n)
+    MuonSteps step;         // (1)
+    Floats norm_and_scale;  // (2), or null
+    uint64_t n;
+};
+struct MuonNormalizeArgs {
+    Floats x;               // (n)
+    Floats m, partials;     // as above
+    Reals grads;
+    MuonSteps step;
+    Floats norm_and_scale;
+    uint64_t n;
+    float min_norm;
+};
+struct MuonPolynomialArgs {
+    Floats square, gram;  // (n, n)
+    int n;
+    float a, b, c;
+};
+struct MuonWeightsArgs {
+    Reals params;           // (n)
+    Floats master;          // (n), or null
+    Floats x;               // (n)
+    MuonSteps step;         // (1)
+    Floats norm_and_scale;  // (2), or null
+    uint64_t n, first;      // number of elements, index of the first one in its tensor
+    float weight_decay, rate_factor;
+};
+const int MUON_CHUNK = 4096;  // elements that a workgroup takes
+const int MUON_FP32 = 0, MUON_BF16 = 1, MUON_FP16 = 2;
 
 struct EncoderForwardArgs {
     Reals outp;      // (num_rows, C)

@@ -99,7 +99,7 @@ void reduce_k_groups(Position p) {
 
 void main() {
     const Position p = position();
-    if (p.split >= args.splits) return;
+    if (outside(p)) return;
     load_bias(p);
     if (has_bias()) barrier();
     initialize_accumulators(p);

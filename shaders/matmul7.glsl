@@ -106,7 +106,7 @@ void main_loop(Position p, uint begin) {
 
 void main() {
     const Position p = position();
-    if (p.split >= args.splits) return;
+    if (outside(p)) return;
     load_bias(p);
     if (has_bias()) barrier();
     initialize_accumulators(p);

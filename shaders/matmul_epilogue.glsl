@@ -1,6 +1,6 @@
 // Accumulators and epilogues of GEMMs on cooperative matrices, after matmul_tile.glsl: bias, GELU, its slope,
-// addition to the result, or split-K partial sums. The including file defines OPERANDS_SIZE, the chunks of
-// shared memory that its main loop needs.
+// addition to the result or to another matrix, or split-K partial sums. The including file defines
+// OPERANDS_SIZE, the chunks of shared memory that its main loop needs.
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunks { uvec4 x[]; };
 
@@ -9,7 +9,11 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Chunks { uv
 // of fp32 for split-K partial sums. With K_GROUPS, each k_group writes every K_GROUPS-th strip.
 const uint CHUNK_ELEMENTS = EPILOGUE == EPILOGUE_PARTIAL ? 4 : 16 / REAL_BYTES;
 const uint ROW_CHUNKS = SUBGROUP_N / CHUNK_ELEMENTS, STRIP_STRIDE = ROW_CHUNKS + 1;
-const uint STRIP_SIZE = FM * STRIP_STRIDE, STRIPS_SIZE = SUBGROUPS * K_GROUPS * STRIP_SIZE;
+// The strip of a symmetric result is also stored transposed, as SUBGROUP_N rows of FM elements.
+const uint COPY_CHUNKS = FM / CHUNK_ELEMENTS, COPY_STRIDE = COPY_CHUNKS + 1;
+const uint COPY_SIZE = SYMMETRIC ? SUBGROUP_N * COPY_STRIDE : 0;
+const uint STRIP_SIZE = FM * STRIP_STRIDE > COPY_SIZE ? FM * STRIP_STRIDE : COPY_SIZE;
+const uint STRIPS_SIZE = SUBGROUPS * K_GROUPS * STRIP_SIZE;
 const uint STRIPS = FRAGMENTS_M / K_GROUPS;            // per subgroup
 const uint STRIP_ACCESSES = FM * ROW_CHUNKS / LANES;   // chunks of a strip per invocation
 const uint RESULT_ACCESSES = STRIP_ACCESSES * STRIPS;  // of all strips
@@ -62,6 +66,10 @@ uvec2 result_position(Position p, uint i, uint access) {
     return uvec2(p.m + p.subgroup_m + (i * K_GROUPS + p.k_group) * FM + e / ROW_CHUNKS,
                  (p.n + p.subgroup_n) / CHUNK_ELEMENTS + e % ROW_CHUNKS);
 }
+// Index of this chunk in outp and other.
+uint result_index(Position p, uvec2 at) {
+    return ((BATCHED ? p.gemm * M : 0) + at.x) * (N / CHUNK_ELEMENTS) + at.y;
+}
 bool in_result(uvec2 at) { return !GUARDED || (at.x < M && at.y < N / CHUNK_ELEMENTS); }
 
 // GELU of a chunk of elements.
@@ -90,11 +98,31 @@ void store_strip(Position p, uint i) {
     subgroupBarrier();
     [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
         const uvec2 at = result_position(p, i, access);
-        const uint index = at.x * (N / CHUNK_ELEMENTS) + at.y;
+        const uint index = result_index(p, at);
         const uvec4 results = smem[strip_index(access)];
         if (!in_result(at)) continue;
         if (EPILOGUE == EPILOGUE_GELU) Chunks(uint64_t(args.other)).x[index] = results;
         Chunks(uint64_t(args.outp)).x[index] = EPILOGUE == EPILOGUE_GELU ? gelu_chunk(results) : results;
+    }
+    subgroupBarrier();
+}
+
+// Writes strip i, transposed, to the tiles of a symmetric result that are above the diagonal.
+void copy_strip(Position p, uint i) {
+    [[unroll]] for (uint j = 0; j < FRAGMENTS_N; j++)
+        coopMatStore(round_fragment(accumulators[i * FRAGMENTS_N + j]), smem,
+                     strip_start() + j * FN * COPY_STRIDE, COPY_STRIDE,
+                     gl_CooperativeMatrixLayoutColumnMajor);
+    subgroupBarrier();
+    const uint first_column = p.m + p.subgroup_m + (i * K_GROUPS + p.k_group) * FM;
+    [[unroll]] for (uint access = 0; access < STRIP_ACCESSES; access++) {
+        const uint e = access * LANES + gl_SubgroupInvocationID;
+        const uint row = e / COPY_CHUNKS, chunk = e % COPY_CHUNKS;
+        const uvec2 at = uvec2(p.n + p.subgroup_n + row, first_column / CHUNK_ELEMENTS + chunk);
+        const uint column = at.y * CHUNK_ELEMENTS;
+        const uvec4 results = smem[strip_start() + row * COPY_STRIDE + chunk];
+        if (in_result(at) && above_diagonal(at.x / TILE_M * TILE_M, column / TILE_N * TILE_N))
+            Chunks(uint64_t(args.outp)).x[result_index(p, at)] = results;
     }
     subgroupBarrier();
 }
@@ -126,11 +154,18 @@ void combine_strip(uvec4 values[RESULT_ACCESSES], uint i) {
         FragmentSum other = FragmentSum(stored);
         if (EPILOGUE == EPILOGUE_ADD)
             accumulators[i * FRAGMENTS_N + j] += other;
+        else if (EPILOGUE == EPILOGUE_COMBINE)
+            accumulators[i * FRAGMENTS_N + j] =
+                args.alpha * accumulators[i * FRAGMENTS_N + j] + args.beta * other;
         else
             for (int e = 0; e < other.length(); e++)
                 accumulators[i * FRAGMENTS_N + j][e] *= fast_gelu_slope(other[e]);
     }
     subgroupBarrier();
+}
+
+bool has_other() {
+    return EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD || EPILOGUE == EPILOGUE_COMBINE;
 }
 
 // Applies the epilogue and writes the results.
@@ -140,14 +175,15 @@ void finish(Position p) {
         return;
     }
     uvec4 others[RESULT_ACCESSES];  // all loads are in flight at once
-    if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD)
+    if (has_other())
         [[unroll]] for (uint i = 0; i < RESULT_ACCESSES; i++) {
             const uvec2 at = result_position(p, i / STRIP_ACCESSES, i % STRIP_ACCESSES);
             const uint64_t from = uint64_t(EPILOGUE == EPILOGUE_ADD ? args.outp : args.other);
-            others[i] = in_result(at) ? Chunks(from).x[at.x * (N / CHUNK_ELEMENTS) + at.y] : uvec4(0);
+            others[i] = in_result(at) ? Chunks(from).x[result_index(p, at)] : uvec4(0);
         }
     [[unroll]] for (uint i = 0; i < STRIPS; i++) {
-        if (EPILOGUE == EPILOGUE_GELU_SLOPE || EPILOGUE == EPILOGUE_ADD) combine_strip(others, i);
+        if (has_other()) combine_strip(others, i);
         store_strip(p, i);
+        if (SYMMETRIC) copy_strip(p, i);
     }
 }

@@ -42,12 +42,14 @@ uvec2 first_load_b() {
 }
 
 // The addresses of these loads for the iteration at k.
-#define FIRST_ADDRESS_A(p, k)                                                          \
-    (A_M_MAJOR ? chunk_address(args.a, k + first_load_a().x, M, p.m / 8 + first_load_a().y) \
-               : chunk_address(args.a, p.m + first_load_a().x, K, k / 8 + first_load_a().y))
-#define FIRST_ADDRESS_B(p, k)                                                          \
-    (B_N_MAJOR ? chunk_address(args.b, k + first_load_b().x, N, p.n / 8 + first_load_b().y) \
-               : chunk_address(args.b, p.n + first_load_b().x, K, k / 8 + first_load_b().y))
+#define FIRST_ADDRESS_A(p, k)                                                                           \
+    (A_M_MAJOR                                                                                          \
+         ? chunk_address(operand(args.a, p, M * K), k + first_load_a().x, M, p.m / 8 + first_load_a().y) \
+         : chunk_address(operand(args.a, p, M * K), p.m + first_load_a().x, K, k / 8 + first_load_a().y))
+#define FIRST_ADDRESS_B(p, k)                                                                           \
+    (B_N_MAJOR                                                                                          \
+         ? chunk_address(operand(args.b, p, N * K), k + first_load_b().x, N, p.n / 8 + first_load_b().y) \
+         : chunk_address(operand(args.b, p, N * K), p.n + first_load_b().x, K, k / 8 + first_load_b().y))
 
 // Prefetches the operands of the iteration at k into registers. a and b are the addresses of this
 // invocation's first loads; its other loads are at constant distances. Elements outside the operands are

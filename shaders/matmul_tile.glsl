@@ -20,6 +20,10 @@ layout(constant_id = 14) const uint K = 8;
 layout(constant_id = 15) const bool GUARDED = true;  // tiles may exceed the operands
 layout(constant_id = 16) const uint EPILOGUE = 0;    // EPILOGUE_... of args.h
 layout(constant_id = 17) const uint K_GROUPS = 1;    // or 2; a divisor of SUBGROUP_M / FM
+// The grid computes a batch of GEMMs, whose operands and results lie one after the other. No split-K.
+layout(constant_id = 18) const bool BATCHED = false;
+// The result is symmetric: tiles above the diagonal receive copies of the tiles below it. No split-K.
+layout(constant_id = 19) const bool SYMMETRIC = false;
 
 layout(push_constant, scalar) uniform Push { MatmulMatrixArgs args; };
 
@@ -36,19 +40,32 @@ struct Position {
     uint subgroup_m, subgroup_n;  // of the subgroup's part, within the tile
     uint split, k_end;            // split of K, and its end
     uint k_group;
+    uint gemm;                    // of a batch
 };
 
-// The part of the result that this subgroup computes. Its split may be past the last one.
+// The part of the result that this subgroup computes, unless outside().
 Position position() {
     const uint tiles_m = (M + TILE_M - 1) / TILE_M, tiles_n = (N + TILE_N - 1) / TILE_N;
-    const uint split = group_index() / (tiles_m * tiles_n), i_tile = group_index() % (tiles_m * tiles_n);
+    const uint part = group_index() / (tiles_m * tiles_n), i_tile = group_index() % (tiles_m * tiles_n);
+    const uint split = BATCHED ? 0 : part;
     const uint first = i_tile / (PANEL * tiles_n) * PANEL, height = min(PANEL, tiles_m - first);
     const uint in_panel = i_tile % (PANEL * tiles_n);
     return Position((first + in_panel % height) * TILE_M, in_panel / height * TILE_N,
                     gl_SubgroupID % (TILE_M / SUBGROUP_M) * SUBGROUP_M,
                     gl_SubgroupID % SUBGROUPS / (TILE_M / SUBGROUP_M) * SUBGROUP_N, split,
-                    min((split + 1) * args.k_per_split, K), gl_SubgroupID / SUBGROUPS);
+                    min((split + 1) * args.k_per_split, K), gl_SubgroupID / SUBGROUPS, BATCHED ? part : 0);
 }
+
+// Whether a tile, given by its first row and column, is above the diagonal.
+bool above_diagonal(uint m, uint n) { return n >= m + TILE_M; }
+
+// Whether there is nothing to compute: past the last split or the last GEMM of a batch, or a copy is to come.
+bool outside(Position p) {
+    return (BATCHED ? p.gemm : p.split) >= args.splits || (SYMMETRIC && above_diagonal(p.m, p.n));
+}
+
+// An operand of `size` elements, of this workgroup's GEMM.
+Reals operand(Reals first, Position p, uint size) { return BATCHED ? real_row(first, p.gemm, size) : first; }
 
 // The address of an operand's chunk of 8 elements; its lines have `width` elements.
 uint64_t chunk_address(Reals p, uint line, uint width, uint chunk) {

@@ -1,6 +1,6 @@
 // Packs: one kernel source serves vector accesses and scalar accesses. It operates on packs of WIDTH
 // neighbouring elements. The launcher sets WIDTH, specialization constant 1, by pack_width() of
-// llmc/layers/packs.h: 4 if addresses and row lengths allow accesses of four elements, else 1. With 1, the
+// llmc/launchpad/packs.h: 4 if addresses and row lengths allow accesses of four elements, else 1. With 1, the
 // compiler removes the unused y, z and w.
 #include "util.glsl"
 
@@ -18,7 +18,7 @@ void store_pack(Reals p, uint i, vec4 v) {
         store(p, i, v.x);
 }
 
-// Wide packs, whose WIDTH may also be 8 (wide_pack_width() of llmc/layers/packs.h): eight elements of a
+// Wide packs, whose WIDTH may also be 8 (wide_pack_width() of llmc/launchpad/packs.h): eight elements of a
 // 16-bit type fill 16 bytes. Narrower packs leave the second column unused.
 mat2x4 load_wide(Reals p, uint i) {
     if (WIDTH == 8) return load8(p, i);

@@ -15,9 +15,9 @@
 #include <memory>
 #include <random>
 
+#include "llmc/launchpad/kernel_version.h"
 #include "llmc/launchpad/launchpad.h"
 #include "llmc/launchpad/vulkan.h"
-#include "llmc/layers/kernel_version.h"
 
 inline std::string test_device() {
     const char* name = getenv("LLMC_TEST_DEVICE");

@@ -66,6 +66,13 @@ TEST_F(CooperativeMatrix, fp32_gemms) {
     unsetenv("LAUNCHPAD_FP16_PIECES");
 }
 
+// In training these are bf16 GEMMs; fp16 is too imprecise for Muon.
+TEST_F(CooperativeMatrix, muon) {
+    setenv("LAUNCHPAD_FP16_PIECES", "1", 1);
+    expect_success("muon_test", "MuonTyped/*.Matrix*");
+    unsetenv("LAUNCHPAD_FP16_PIECES");
+}
+
 TEST_F(CooperativeMatrix, attention) { run_tests("attention_test", "AttentionGpu"); }
 
 TEST_F(CooperativeMatrix, step) { run_tests("train_step_test", "TrainStep"); }

@@ -21,8 +21,8 @@
 
 #include "llmc/base/error.h"
 #include "llmc/cpu/simd.h"
+#include "llmc/launchpad/kernel_version.h"
 #include "llmc/launchpad/launchpad.h"
-#include "llmc/layers/kernel_version.h"
 #include "llmc/measure/peak.h"
 #include "shaders/args.h"
 

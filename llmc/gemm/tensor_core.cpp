@@ -135,7 +135,16 @@ static TileSizes sizes_of(const TileShape& shape, FragmentShape f) {
 }
 
 static uint64_t count_tiles(const GemmShape& g, const TileSizes& t) {
-    return ceil_div(g.M, t.m) * ceil_div(g.N, t.n);
+    return ceil_div(g.M, t.m) * ceil_div(g.N, t.n) * uint64_t(g.batch);
+}
+
+// Without the tiles of symmetric results that are above the diagonal.
+static uint64_t count_computed_tiles(const GemmShape& g, const TileSizes& t) {
+    if (!g.symmetric) return count_tiles(g, t);
+    uint64_t tiles = 0;
+    for (uint32_t row = 0; row < uint32_t(g.M); row += t.m)
+        tiles += std::min(ceil_div(g.N, t.n), ceil_div(row + t.m, t.n));
+    return tiles * uint64_t(g.batch);
 }
 
 // 16-byte chunks of an operand's tile in shared memory, as matmul5.glsl lays it out: each line is padded by
@@ -155,7 +164,9 @@ static uint32_t shared_bytes(const GemmShape& g, const TileSizes& t, FragmentSha
     if (g.layout != GemmLayout::packed)
         operands +=
             g.layout == GemmLayout::nt ? operand_chunks(t.n, t.k, pieces) : operand_chunks(t.k, t.n, pieces);
-    const uint32_t strips = t.subgroups * t.k_groups * f.M * (t.subgroup_n / chunk_elements + 1);
+    const uint32_t strip = f.M * (t.subgroup_n / chunk_elements + 1);
+    const uint32_t copy = g.symmetric ? t.subgroup_n * (f.M / chunk_elements + 1) : 0;
+    const uint32_t strips = t.subgroups * t.k_groups * std::max(strip, copy);
     return 16 * (std::max({operands, strips, t.k_groups / 2 * t.m * t.n / 4}) + t.n / 4);
 }
 
@@ -172,8 +183,8 @@ static bool fills_tiles(const GemmShape& g, const TileSizes& t) {
 static double estimate(const LaunchPad& pad, const GemmShape& g, const TileShape& shape, FragmentShape f,
                        const GemmPlan& plan) {
     const TileSizes t = sizes_of(shape, f);
-    const double waves =
-        double(ceil_div(count_tiles(g, t) * uint64_t(plan.splits), concurrent_workgroups(pad, shape)));
+    const double waves = double(
+        ceil_div(count_computed_tiles(g, t) * uint64_t(plan.splits), concurrent_workgroups(pad, shape)));
     const double shortened = double(t.k) / (shape.k_steps * f.K);
     const double iteration = shape.iteration_us * shortened * (fills_tiles(g, t) ? 1 : 1.2);
     const double workgroup = double(ceil_div(plan.split_k, t.k)) * iteration + WORKGROUP_START_US;
@@ -254,7 +265,7 @@ GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> ti
     const FragmentShape f = gemm_fragment<Real>(pad);
     GemmPlan best = {};
     double best_time = 1e30;
-    if (gemm.layout == GemmLayout::packed) may_split = false;
+    if (gemm.layout == GemmLayout::packed || gemm.batch > 1 || gemm.symmetric) may_split = false;
     for (const TileShape& shape : shapes_of<Real>(gemm.layout)) {
         const TileSizes t = sizes_of(shape, f);
         if (tile ? shape.tile != *tile : !fits<Real>(pad, gemm, shape, may_split)) continue;
@@ -265,7 +276,8 @@ GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> ti
             if (time < best_time) best = plan, best_time = time;
         }
     }
-    if (!tile) best.tile = measured_tile<Real>(pad, gemm, best, may_split);
+    if (!tile && gemm.batch == 1 && !gemm.symmetric)
+        best.tile = measured_tile<Real>(pad, gemm, best, may_split);
     return best;
 }
 
@@ -281,6 +293,10 @@ static uint32_t panel_rows(const LaunchPad& pad, const GemmShape& g, const TileS
     return rows;
 }
 
+static double gemm_flops(const GemmShape& g) {
+    return (g.symmetric ? 1.0 : 2.0) * g.batch * g.M * g.N * g.K;  // half of a symmetric result is needed
+}
+
 template <class Real>
 void GemmLaunch<Real>::start(LaunchPad& pad) const {
     const TileShape& shape = find_shape<Real>(gemm.layout, plan.tile);
@@ -289,15 +305,32 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     const uint32_t early_steps = std::min(shape.early_steps, k_steps(shape, f));
     const char* const pieces = std::is_same_v<Real, float> && pad.limits().fp16_pieces ? "_half" : "";
     MatmulMatrixArgs launch_args = args;
-    launch_args.splits = plan.splits;
+    launch_args.splits = gemm.batch > 1 ? gemm.batch : plan.splits;
     launch_args.k_per_split = plan.split_k;
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
-    pad.dispatch<Real>(
-        std::string(kernel_of<Real>(gemm.layout)) + pieces, {count_tiles(gemm, t) * uint64_t(plan.splits)},
-        {t.subgroups * t.k_groups * pad.limits().subgroup_size, f.M, f.N, f.K, f.truncates, t.m, t.n, t.k,
-         t.subgroup_m, t.subgroup_n, early_steps, panel_rows(pad, gemm, shape, t), uint32_t(gemm.M),
-         uint32_t(gemm.N), uint32_t(gemm.K), !fills_tiles(gemm, t), uint32_t(epilogue), t.k_groups},
-        launch_args, {.flops = 2.0 * gemm.M * gemm.N * gemm.K});
+    pad.dispatch<Real>(std::string(kernel_of<Real>(gemm.layout)) + pieces,
+                       {count_tiles(gemm, t) * uint64_t(plan.splits)},
+                       {t.subgroups * t.k_groups * pad.limits().subgroup_size,
+                        f.M,
+                        f.N,
+                        f.K,
+                        f.truncates,
+                        t.m,
+                        t.n,
+                        t.k,
+                        t.subgroup_m,
+                        t.subgroup_n,
+                        early_steps,
+                        panel_rows(pad, gemm, shape, t),
+                        uint32_t(gemm.M),
+                        uint32_t(gemm.N),
+                        uint32_t(gemm.K),
+                        !fills_tiles(gemm, t),
+                        uint32_t(epilogue),
+                        t.k_groups,
+                        gemm.batch > 1,
+                        gemm.symmetric},
+                       launch_args, {.flops = gemm_flops(gemm)});
 }
 
 template <class Real>

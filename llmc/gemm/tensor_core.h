@@ -16,10 +16,14 @@
 enum class GemmLayout { nt, nn, tn, packed };
 
 // out (M,N) = A B, summed over K.
+// A batch of such GEMMs is one launch; its operands and results lie one after the other. GEMMs of a batch and
+// those with a symmetric result do not split K.
 struct GemmShape {
     GemmLayout layout;
     int M, N, K;
     int epilogue;  // EPILOGUE_... of shaders/args.h, but not EPILOGUE_PARTIAL
+    int batch = 1;
+    bool symmetric = false;  // M = N, and the result is symmetric: tiles above the diagonal are copies
 };
 
 // How a GEMM is divided: output tiles, and K into `splits` parts of split_k each (the last may be shorter).

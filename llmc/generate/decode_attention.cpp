@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/launchpad/packs.h"
 #include "llmc/layers/attention.h"
 #include "llmc/layers/cached_attention.h"
-#include "llmc/layers/packs.h"
 #include "shaders/args.h"
 
 template <class Real>

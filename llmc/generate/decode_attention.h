@@ -1,7 +1,7 @@
 // Attention of the newest row of each of a few texts over the cached keys and values of that text. Positions
 // come from memory, so that the commands of a token can be recorded once.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 template <class Real>
 struct DecodeAttention {

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/launchpad/packs.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/matvec.h"
-#include "llmc/layers/packs.h"
 #include "shaders/args.h"
 
 template <class Real>

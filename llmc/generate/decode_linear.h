@@ -3,7 +3,7 @@
 // x is inp, or the LayerNorm of the residual stream. The weight is read once for all texts, and that is the
 // time it takes. The residual stream is fp32. A text's result does not depend on the number of texts.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 enum class DecodeEpilogue { store, gelu, add };
 

@@ -58,8 +58,8 @@ struct LaunchPadOptions {
 enum class Placement { device, readback };
 
 // Scratch memory that layers share. A slot's contents last until the next layer that uses the slot.
-enum class Scratch { gemm, parameters, layernorm, norm, packed_weight, packed_weight_dinp };
-const int NUM_SCRATCH_SLOTS = 6;
+enum class Scratch { gemm, parameters, layernorm, norm, packed_weight, packed_weight_dinp, muon };
+const int NUM_SCRATCH_SLOTS = 7;
 
 // Number of workgroups. A one-dimensional grid that exceeds the device's limit of x is folded into two
 // dimensions, so kernels take their number from group_index() of util.glsl and check it against their sizes.

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/base/hash.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "shaders/args.h"
@@ -23,7 +22,7 @@ AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, i
 // Updates a chunk of a tensor, whose element indices all have the same upper 32 bits.
 template <class Real, bool has_master>
 static SIMD_INLINE void update_chunk(AdamWUpdate<Real> p, AdamWStep s, float scale) {
-    const uint32_t key = hash(s.seed ^ uint32_t(p.first >> 32)), first = uint32_t(p.first);
+    const uint32_t key = rounding_key(s.seed, p.first), first = uint32_t(p.first);
     const int n = int(p.n);
 #pragma omp simd
     for (int i = 0; i < n; i++) {

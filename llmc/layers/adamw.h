@@ -1,12 +1,17 @@
 // AdamW (Loshchilov and Hutter 2019), as PyTorch's torch.optim.AdamW: Adam with decoupled weight decay.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/base/hash.h"
+#include "llmc/launchpad/kernel_version.h"
 #include "shaders/args.h"
 
 // The hyperparameters of one step. Kernels read them from memory, so that a recorded step can be replayed. t
 // counts from 1. The bias corrections are 1 / (1 - beta^t); the seed is a hash of t: other random bits in
 // each step, the same in each run.
 AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, int t);
+
+// The random bits of the stochastic rounding of element i of a tensor are hash(uint32_t(i) ^ key), with a key
+// for all elements whose indices have the same upper 32 bits.
+inline uint32_t rounding_key(uint32_t seed, size_t i) { return hash(seed ^ uint32_t(i >> 32)); }
 
 // With g = grads * norm_and_scale[1]:
 //     m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/layers/packs.h"
+#include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
 int attention_head_size(int C, int NH) {

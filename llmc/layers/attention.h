@@ -5,7 +5,7 @@
 // The hs channels of a head are adjacent: in row (b,t) of qkv, q of head h starts at channel h * hs, k at C +
 // h * hs, v at 2C + h * hs. Every function throws Error if C is not a multiple of NH, or hs is over 128.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 template <class Real>
 struct AttentionForward {

@@ -1,7 +1,7 @@
 // Causal attention (layers/attention.h) of the newest rows of one sequence over the cached queries, keys and
 // values of all its rows: each generated token costs one row of attention.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 template <class Real>
 struct CachedAttentionForward {

@@ -13,7 +13,7 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/cpu/vector_math.h"
-#include "llmc/layers/packs.h"
+#include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
 // std::max() keeps GCC from vectorizing loops.

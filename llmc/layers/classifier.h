@@ -1,6 +1,6 @@
 // The classifier: softmax over the vocabulary, cross-entropy loss, and the gradient of both, fused.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 // For each row:
 //     losses[row] = -log softmax(logits[row, 0..V))[targets[row]]

@@ -6,7 +6,7 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
-#include "llmc/layers/packs.h"
+#include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
 size_t encoder_bucket_ints(int count) { return 3 * size_t(count) + 3; }

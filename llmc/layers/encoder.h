@@ -2,7 +2,7 @@
 // sorts the batch's positions by token (one bucket per token), and each row of dwte is summed in one place,
 // in a fixed order.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 // out = wte[inp] + wpe[t]
 template <class Real>

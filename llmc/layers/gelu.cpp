@@ -9,7 +9,7 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/cpu/vector_math.h"
-#include "llmc/layers/packs.h"
+#include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
 static const float SCALE = 0.7978845608f, CUBE = 0.044715f;  // sqrt(2/pi), and the coefficient of x^3

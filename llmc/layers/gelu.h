@@ -3,7 +3,7 @@
 // The second form is computed, since it keeps its relative precision for negative x. NaN gives NaN, and no
 // finite x overflows.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 // out = gelu(inp)
 template <class Real>

@@ -8,7 +8,7 @@
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
-#include "llmc/layers/packs.h"
+#include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
 static const size_t CHUNK = 16384;  // elements per partial sum; a multiple of 8

@@ -1,6 +1,6 @@
 // The norm of all gradients together, and the factor that clips it.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 template <class Real>
 struct GradientSlice {

@@ -1,6 +1,6 @@
 // The sum of the gradients that several processes have placed in shared memory.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 // out[i] = inp[0][i] + inp[1][i] + ..., added in that order in fp32 and rounded once. inp[k] lies `stride`
 // elements after inp[k - 1]. With one row, it is copied.

@@ -7,7 +7,7 @@
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
-#include "llmc/layers/packs.h"
+#include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
 template <class Real>

@@ -1,7 +1,7 @@
 // LayerNorm over the last dimension (Ba et al. 2016), as PyTorch's nn.LayerNorm with eps = 1e-5:
 //     out = (inp - mean) * rstd * weight + bias,   rstd = 1 / sqrt(variance + eps), variance with divisor C.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 template <class Real>
 struct LayerNormForward {

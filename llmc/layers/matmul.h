@@ -2,7 +2,7 @@
 // matrices are row-major.
 #pragma once
 #include "llmc/gemm/tile.h"
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 // Several calls in a row may multiply with the same weight, unchanged: a GPU then rearranges it only once. Or
 // it was rearranged by matmul_pack_forward() or matmul_pack_backward(), together with others.

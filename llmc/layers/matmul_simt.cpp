@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/layers/packs.h"
+#include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
 template <class Real>

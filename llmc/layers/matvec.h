@@ -1,7 +1,7 @@
 // A linear layer of a single row, as in generating text token by token: out = weight inp + bias. Each weight
 // is used once, so reading the weights takes all of the time; layers/matmul.h has the layer for many rows.
 #pragma once
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 template <class Real>
 struct MatvecForward {

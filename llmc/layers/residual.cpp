@@ -8,8 +8,8 @@
 #include "llmc/base/hash.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
+#include "llmc/launchpad/packs.h"
 #include "llmc/layers/layernorm.h"
-#include "llmc/layers/packs.h"
 #include "shaders/args.h"
 
 template <class Real>

@@ -4,7 +4,7 @@
 #pragma once
 #include <array>
 
-#include "llmc/layers/kernel_version.h"
+#include "llmc/launchpad/kernel_version.h"
 
 // out = inp1 + inp2
 template <class Real>
