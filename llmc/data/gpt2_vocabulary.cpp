@@ -41,7 +41,7 @@ static std::string decode_printable(const std::string& text, const std::string& 
     return decoded;
 }
 
-std::string spell_token(const std::string& token) {
+std::string encode_printable(const std::string& token) {
     static const std::array<std::string, 256> spelling = [] {
         std::array<std::string, 256> all;
         for (const auto& [text, byte] : printable_to_byte()) all[uint8_t(byte)] = text;

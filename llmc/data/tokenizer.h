@@ -63,8 +63,8 @@ Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& 
 // Reads tokenizer.json, or vocab.json and merges.txt in the same folder.
 Tokenizer read_hugging_face_tokenizer(const std::string& path);
 
-// A token as these files and GGUF spell it: each byte as one printable character.
-std::string spell_token(const std::string& token);
+// A token as these files and GGUF spell it: each byte is one printable character.
+std::string encode_printable(const std::string& token);
 
 // --- writing them (tokenizer_export.cpp) ---
 

@@ -13,7 +13,7 @@ TokenTexts spell_tokens(Tokenizer& tokenizer) {
     TokenTexts texts;
     std::set<std::string> known;
     for (int id = 0; id < tokenizer.vocab_size(); id++) {
-        texts.tokens.push_back(spell_token(tokenizer.tokens[id]));
+        texts.tokens.push_back(encode_printable(tokenizer.tokens[id]));
         if (!known.insert(texts.tokens.back()).second)
             fail("%s: two tokens have the same text as token %d, which other programs' files cannot express",
                  tokenizer.name.c_str(), id);
