@@ -12,7 +12,7 @@
 
 #include "llmc/base/precision.h"
 #include "llmc/base/warning.h"
-#include "llmc/files/hugging_face.h"
+#include "llmc/files/export.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/measure/profile.h"
 #include "llmc/model/gradient_exchange.h"
@@ -154,25 +154,23 @@ static int train(const Options& o, Communicator& job) {
     return 0;
 }
 
-// Writes the model of -e and its tokenizer in Hugging Face's format.
-static int export_model(const Options& o) {
-    const std::string& folder = o.export_to.second;
+// Writes the model of -e and its tokenizer for other programs.
+static void export_model(const Options& o) {
+    const auto& [format, path] = o.export_to;
+    format == "hf" ? check_export_folder(path) : check_export_file(path);
     const ModelSource model = find_model(o.model);
     const ModelConfig config = read_shape(model);
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
     GPT2<float> g(config, nullptr);
     load_parameters(g, model.path, o.seed);
-    write_hugging_face(folder, config, parameter_reader(g), o.precision == "bf16",
-                       tokenizer ? tokenizer->end_of_text : -1);
-    if (tokenizer)
-        write_hugging_face_tokenizer(folder, *tokenizer, config.max_seq_len);
-    else
-        remove_hugging_face_tokenizer(folder);  // of another model that was exported there
-    print_line(stdout, "wrote %s/model.safetensors and config.json%s", folder.c_str(),
-               tokenizer ? ", and the tokenizer: vocab.json, merges.txt, tokenizer_config.json"
-                         : "; no tokenizer is known for it: name one with --tokenizer");
-    return 0;
+    const ReadTensor read = parameter_reader(g);
+    const ExportedModel exported = {.source = model,
+                                    .config = config,
+                                    .read = read,
+                                    .tokenizer = tokenizer ? &*tokenizer : nullptr,
+                                    .type = stored_type(o.precision)};
+    format == "hf" ? export_hugging_face(path, exported) : export_gguf(path, exported);
 }
 
 int main(int argc, char** argv) {
@@ -190,7 +188,12 @@ int main(int argc, char** argv) {
         if (options.threads) use_threads(options.threads);
         for (const std::string& note : options.notes) print_line(stdout, "note: %s", note.c_str());
         if (options.list_devices) return print_devices(), 0;
-        if (!options.export_to.first.empty()) return export_model(options);
+        if (!options.export_to.first.empty()) {
+            job->agree([&] {
+                if (job->rank == 0) export_model(options);
+            });
+            return 0;
+        }
         return with_precision(options.precision,
                               [&]<class Real>(Real) { return train<Real>(options, *job); });
     } catch (const std::exception& error) {

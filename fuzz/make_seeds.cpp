@@ -51,7 +51,8 @@ static void make_models() {
     }
     for (const bool in_bf16 : {false, true}) {
         const std::string name = in_bf16 ? "bf16" : "fp32", dir = folder + "/hugging_face";
-        write_hugging_face(dir, {4, 6, 128, 1, 2, 4}, fill_seed, in_bf16);
+        write_hugging_face(dir, {4, 6, 128, 1, 2, 4}, fill_seed,
+                           in_bf16 ? StoredType::bf16 : StoredType::fp32);
         const std::string config = read_whole_file(dir + "/config.json"),
                           model = read_whole_file(dir + "/model.safetensors");
         write_whole_file(seed("safetensors_fuzz", name), {model});

@@ -91,7 +91,7 @@ TEST(Divergence, ASafetensorsFileThatIsNotFiniteIsRefused) {
                 std::fill_n(values, n, 0.01f);
                 if (tensor == bad_tensor && offset == 0) values[1] = bad;
             };
-            write_hugging_face(data / "hf", config, fill, in_bf16);
+            write_hugging_face(data / "hf", config, fill, in_bf16 ? StoredType::bf16 : StoredType::fp32);
             const std::vector<std::string> says = {"model.safetensors", parameter_info[bad_tensor].name,
                                                    in_bf16 ? "inf" : "nan", "at element 1"};
             const std::vector<std::vector<std::string>> commands = {

@@ -76,13 +76,13 @@ struct Parts {
     }
 };
 
-TEST(HuggingFace, RoundTripInBothTypes) {
-    for (bool in_bf16 : {false, true}) {
+TEST(HuggingFace, RoundTripInAllTypes) {
+    for (StoredType type : {StoredType::fp32, StoredType::bf16, StoredType::fp16}) {
         TemporaryFolder folder;
-        write_hugging_face(folder / "a/b", small, read_small, in_bf16);
+        write_hugging_face(folder / "a/b", small, read_small, type);
         expect_small(folder / "a/b/model.safetensors");
         const size_t bytes = std::filesystem::file_size(folder / "a/b/model.safetensors");
-        const size_t data = (num_parameters(small) - 118 * 4) * (in_bf16 ? 2 : 4);
+        const size_t data = (num_parameters(small) - 118 * 4) * (type == StoredType::fp32 ? 4 : 2);
         EXPECT_GT(bytes, data);
         EXPECT_EQ((bytes - data) % 8, 0u);
     }

@@ -194,8 +194,8 @@ TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
     const ProgramResult made =
         run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"});
     ASSERT_EQ(made.status, 0) << made.err;
-    for (const char* file :
-         {"model.safetensors", "config.json", "vocab.json", "merges.txt", "tokenizer_config.json"})
+    for (const char* file : {"model.safetensors", "config.json", "generation_config.json", "README.md",
+                             "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"})
         EXPECT_TRUE(file_exists(folder / "hf" + "/" + file)) << file;
     EXPECT_EQ(read_whole_file(folder / "hf/merges.txt"), "#version: 0.2\no n\nc e\non ce\n");
     auto text = [&](const std::string& model) {
@@ -500,7 +500,8 @@ TEST_F(Journey, AnExportDescribesItsTokenizer) {
     ASSERT_EQ(train("my", {"-o", folder / "bytes", "-n", "4"}).status, 0);
     export_run("bytes");
     std::filesystem::rename(hf, folder / "unusable");
-    write_whole_file(folder / "unusable/vocab.json", {"{}"});
+    for (const char* file : {"unusable/vocab.json", "unusable/tokenizer.json"})
+        write_whole_file(folder / file, {"{}"});
     EXPECT_TRUE(contains(export_run("unusable"), "no tokenizer is known"));  // it does not guess another one
 }
 
@@ -562,7 +563,7 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--lr-schedule", "linear"}, {"did you mean --lr-scheduler?"}},
         {{"words"}, {"unexpected argument 'words'"}},
         {{"-b"}, {"--batch-size needs a value"}},
-        {{"--export", "hf"}, {"--export needs 2 values: hf DIR"}},
+        {{"--export", "hf"}, {"--export needs 2 values: hf DIR | gguf FILE"}},
         {{"-b", "0"}, {"--batch-size: 0 is not at least 1"}},
         {{"--seed", "-3"}, {"--seed: -3 is not at least 0"}},
         {{"-x", "010"}, {"--max-steps: 010 is not a decimal number: leave out the leading 0"}},

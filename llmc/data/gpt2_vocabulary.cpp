@@ -41,7 +41,7 @@ static std::string decode_printable(const std::string& text, const std::string& 
     return decoded;
 }
 
-static std::string encode_printable(const std::string& token) {
+std::string encode_printable(const std::string& token) {
     static const std::array<std::string, 256> spelling = [] {
         std::array<std::string, 256> all;
         for (const auto& [text, byte] : printable_to_byte()) all[uint8_t(byte)] = text;
@@ -136,35 +136,4 @@ Tokenizer read_hugging_face_tokenizer(const std::string& path) {
     } catch (const nlohmann::json::exception& error) {
         fail("%s is not a tokenizer like GPT-2's: %s", path.c_str(), error.what());
     }
-}
-
-void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenizer, int max_seq_len) {
-    nlohmann::json ids = nlohmann::json::object();
-    for (int id = 0; id < tokenizer.vocab_size(); id++) {
-        const std::string text = encode_printable(tokenizer.tokens[id]);
-        if (ids.contains(text))
-            fail("%s: two tokens have the same text as token %d, which Hugging Face's files cannot express",
-                 tokenizer.name.c_str(), id);
-        ids[text] = id;
-    }
-    std::string merges = "#version: 0.2\n";
-    for (const Tokenizer::Merge& m : tokenizer.merges())
-        merges += encode_printable(tokenizer.tokens[m.left]) + " " +
-                  encode_printable(tokenizer.tokens[m.right]) + "\n";
-    const std::string end = encode_printable(tokenizer.tokens[tokenizer.end_of_text]);
-    const JsonMembers config = {{"tokenizer_class", "GPT2Tokenizer"},
-                                {"add_prefix_space", false},
-                                {"bos_token", end},
-                                {"eos_token", end},
-                                {"unk_token", end},
-                                {"clean_up_tokenization_spaces", false},
-                                {"model_max_length", max_seq_len}};
-    write_whole_file(folder + "/vocab.json", {json_text(ids), "\n"});
-    write_whole_file(folder + "/merges.txt", {merges});
-    write_whole_file(folder + "/tokenizer_config.json", {json_text(config, 2), "\n"});
-}
-
-void remove_hugging_face_tokenizer(const std::string& folder) {
-    for (const char* name : {"/vocab.json", "/merges.txt", "/tokenizer_config.json"})
-        if (file_exists(folder + name)) remove_file(folder + name);
 }

@@ -67,8 +67,18 @@ Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& 
 // Reads tokenizer.json, or vocab.json and merges.txt in the same folder.
 Tokenizer read_hugging_face_tokenizer(const std::string& path);
 
-// Writes vocab.json, merges.txt and tokenizer_config.json, which transformers' AutoTokenizer loads, to an
-// existing folder. max_seq_len is the model's.
+// A token as these files and GGUF spell it: each byte is one printable character.
+std::string encode_printable(const std::string& token);
+
+// --- writing them (tokenizer_export.cpp) ---
+
+// All tokens as the files spell them, and the merges as "left right", in their order. Error if two tokens are
+// spelled alike, which no file of other programs can express.
+struct TokenTexts {
+    std::vector<std::string> tokens, merges;
+};
+TokenTexts spell_tokens(Tokenizer& tokenizer);
+
+// Writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json, which transformers' AutoTokenizer
+// loads, to an existing folder. max_seq_len is the model's.
 void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenizer, int max_seq_len);
-// Removes these files, as far as they exist.
-void remove_hugging_face_tokenizer(const std::string& folder);

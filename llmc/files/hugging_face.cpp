@@ -8,7 +8,6 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
-#include "llmc/base/real.h"
 #include "llmc/files/safetensors.h"
 
 using nlohmann::json;
@@ -235,7 +234,16 @@ void read_hugging_face(const std::string& path, const WriteTensor& write) {
 
 // --- writing ---
 
-static std::string config_json(const ModelConfig& config, bool in_bf16, int end_of_text) {
+// The type's names in model.safetensors and config.json.
+static const char* safetensors_type(StoredType type) {
+    if (type == StoredType::q8_0) fail("safetensors files have no type q8_0");
+    return type == StoredType::fp32 ? "F32" : type == StoredType::bf16 ? "BF16" : "F16";
+}
+static const char* torch_type(StoredType type) {
+    return type == StoredType::fp32 ? "float32" : type == StoredType::bf16 ? "bfloat16" : "float16";
+}
+
+static std::string config_json(const ModelConfig& config, StoredType type, int end_of_text) {
     const JsonMembers fields = {{"architectures", json::array({"GPT2LMHeadModel"})},
                                 {"model_type", "gpt2"},
                                 {"activation_function", "gelu_new"},
@@ -253,40 +261,46 @@ static std::string config_json(const ModelConfig& config, bool in_bf16, int end_
                                 {"n_layer", config.num_layers},
                                 {"vocab_size", config.vocab_size},
                                 {"tie_word_embeddings", true},
-                                {"torch_dtype", in_bf16 ? "bfloat16" : "float32"}};
+                                {"torch_dtype", torch_type(type)}};
     return json_text(fields, 2) + "\n";
 }
 
-// Reads a whole tensor and arranges it in the file's shape.
-static std::vector<float> read_whole(const ModelConfig& config, const ReadTensor& read, int tensor,
-                                     int layer) {
-    const std::vector<uint64_t> shape = shape_of(config, tensor);
-    const size_t size = shape[0] * (shape.size() > 1 ? shape[1] : 1);
-    const size_t offset = layer * parameter_layer_size(config, tensor);
-    std::vector<float> values(size);
-    for (size_t at = 0; at < size; at += tensor_chunk)
-        read(tensor, offset + at, values.data() + at, std::min(tensor_chunk, size - at));
-    return names[tensor].transposed ? transpose(values, shape[1], shape[0]) : values;
+static std::string generation_config_json(int end_of_text) {
+    const JsonMembers fields = {
+        {"bos_token_id", end_of_text}, {"eos_token_id", end_of_text}, {"pad_token_id", end_of_text}};
+    return json_text(fields, 2) + "\n";
+}
+
+// Reads a tensor in pieces, or as a whole if it is to be transposed, and writes it in the file's shape.
+static void write_tensor(FileWriter& file, const ReadTensor& read, const SafetensorsItem& item, int tensor,
+                         size_t offset, StoredType type) {
+    const size_t size = item.shape[0] * (item.shape.size() > 1 ? item.shape[1] : 1);
+    std::vector<float> values(names[tensor].transposed ? size : std::min(size, tensor_chunk));
+    for (size_t at = 0; at < size; at += values.size()) {
+        values.resize(std::min(values.size(), size - at));
+        for (size_t i = 0; i < values.size(); i += tensor_chunk)
+            read(tensor, offset + at + i, values.data() + i, std::min(tensor_chunk, values.size() - i));
+        if (names[tensor].transposed) values = transpose(values, item.shape[1], item.shape[0]);
+        write_values(file, type, values.data(), values.size(), item.name);
+    }
 }
 
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
-                        bool in_bf16, int end_of_text) {
+                        StoredType type, int end_of_text) {
     validate(config, dir);
     create_folders(dir);
+    if (end_of_text < 0) end_of_text = config.vocab_size - 1;
     std::vector<SafetensorsItem> items;
     for_each_tensor(config, [&](int tensor, int, const std::string& name) {
-        items.push_back({name, in_bf16 ? "BF16" : "F32", shape_of(config, tensor)});
+        items.push_back({name, safetensors_type(type), shape_of(config, tensor)});
     });
     FileWriter file(dir + "/model.safetensors");
     write_safetensors_header(file, items);
+    size_t next = 0;
     for_each_tensor(config, [&](int tensor, int layer, const std::string&) {
-        const std::vector<float> values = read_whole(config, read, tensor, layer);
-        if (!in_bf16) return file.write(values.data(), values.size() * sizeof(float));
-        std::vector<bf16> halves(values.size());
-        std::transform(values.begin(), values.end(), halves.begin(), round_to<bf16>);
-        file.write(halves.data(), halves.size() * sizeof(bf16));
+        write_tensor(file, read, items[next++], tensor, layer * parameter_layer_size(config, tensor), type);
     });
     file.finish();
-    write_whole_file(dir + "/config.json",
-                     {config_json(config, in_bf16, end_of_text < 0 ? config.vocab_size - 1 : end_of_text)});
+    write_whole_file(dir + "/generation_config.json", {generation_config_json(end_of_text)});
+    write_whole_file(dir + "/config.json", {config_json(config, type, end_of_text)});
 }

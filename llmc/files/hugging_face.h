@@ -4,6 +4,7 @@
 #pragma once
 #include <string>
 
+#include "llmc/files/stored_type.h"
 #include "llmc/model/model_config.h"
 
 // Reads the model's shape from its tensors, and the number of heads from config.json in the same folder.
@@ -15,7 +16,7 @@ ModelConfig read_hugging_face_header(const std::string& path);
 // Checks the files as above, then passes all tensors to `write` as floats.
 void read_hugging_face(const std::string& path, const WriteTensor& write);
 
-// Writes dir/model.safetensors (fp32, or bf16 rounded to nearest) and dir/config.json, which names the token
-// that ends a text (-1: the last one). Creates dir.
+// Writes dir/model.safetensors, dir/generation_config.json and last dir/config.json. The JSON files name the
+// token that ends a text (-1: the last one). The type is any but q8_0. Creates dir.
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
-                        bool in_bf16 = false, int end_of_text = -1);
+                        StoredType type = StoredType::fp32, int end_of_text = -1);

@@ -35,7 +35,7 @@ void read_safetensors(const SafetensorsFile& from, const std::string& name, uint
 // A tensor to write.
 struct SafetensorsItem {
     std::string name;
-    const char* type;  // "F32" or "BF16"
+    const char* type;  // "F32", "BF16" or "F16"
     std::vector<uint64_t> shape;
 };
 

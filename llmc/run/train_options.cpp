@@ -11,6 +11,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/precision.h"
 #include "llmc/files/model_source.h"
+#include "llmc/files/stored_type.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/version.h"
@@ -193,9 +194,10 @@ static void add_output_options(CLI::App& app, Options& o) {
                  "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
         ->configurable(false);
     app.add_option("--export", o.export_to,
-                   "hf DIR: write the model of -e and its tokenizer to DIR for Hugging Face's tools, then "
-                   "exit; in bf16 with --precision bf16")
-        ->type_name("hf DIR")
+                   "write the model of -e and its tokenizer, then exit; hf DIR: a folder for Hugging Face's "
+                   "tools; gguf FILE: a file for llama.cpp, Ollama and LM Studio; in fp32, or as --precision "
+                   "says")
+        ->type_name("hf DIR | gguf FILE")
         ->configurable(false);
     app.add_option("--config", o.config,
                    "read options from this TOML file; the command line takes precedence; its relative paths "
@@ -212,8 +214,9 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->configurable(false);
     add_simd_option(app)->configurable(false);
     app.add_option("--precision", o.precision,
-                   "storage type of parameters, gradients and activations: fp32, bf16 or fp16")
-        ->check(one_of(precision_names()))
+                   "storage type of parameters, gradients and activations: fp32, bf16 or fp16; for --export "
+                   "gguf also q8_0, 8-bit integers")
+        ->check(one_of(stored_type_names()))
         ->capture_default_str();
     app.add_option("-w,--master-weights", o.master_weights,
                    "1: keep fp32 master weights and update those (bf16 and fp16 only)")
@@ -294,8 +297,11 @@ static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l)
 }
 
 static void check_options(const Options& o) {
-    if (!o.export_to.first.empty() && o.export_to.first != "hf")
-        fail("--export %s: the only format is hf, as in --export hf DIR", o.export_to.first.c_str());
+    const std::string& format = o.export_to.first;
+    if (!format.empty() && format != "hf" && format != "gguf")
+        fail("--export %s: the formats are hf and gguf, as in --export hf DIR", format.c_str());
+    if (o.precision == "q8_0" && format != "gguf")
+        fail("--precision q8_0 is for --export gguf: give fp32, bf16 or fp16");
     if (!o.export_to.first.empty() && !o.model_given)
         fail("--export writes the model of -e: name a run's folder or a model's file, as in -e runs/my");
     if (!o.export_to.first.empty()) return;

@@ -1,0 +1,82 @@
+#include "llmc/files/export.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/files/gguf.h"
+#include "llmc/files/hugging_face.h"
+#include "llmc/files/model_card.h"
+
+namespace fs = std::filesystem;
+
+static const char* const card_name = "README.md";
+static const char* const file_names[] = {"README.md",      "config.json",          "generation_config.json",
+                                         "merges.txt",     "vocab.json",           "model.safetensors",
+                                         "tokenizer.json", "tokenizer_config.json"};
+
+void check_export_folder(const std::string& folder) {
+    bool has_card = false;
+    std::string first;
+    for (const std::string& name : names_in(folder)) {
+        if (name.starts_with(".")) continue;
+        const bool known = std::any_of(std::begin(file_names), std::end(file_names), [&](const char* ours) {
+            return name == ours || name == std::string(ours) + ".tmp";
+        });
+        if (!known)
+            fail("--export hf %s: this folder holds %s, which an export does not write; name a new folder",
+                 folder.c_str(), name.c_str());
+        has_card = has_card || name == card_name;
+        if (first.empty()) first = name;
+    }
+    if (first.empty()) return;
+    if (!has_card || !is_model_card(read_whole_file(folder + "/" + card_name)))
+        fail("--export hf %s: this folder holds %s, and no %s of an earlier export; name a new folder",
+             folder.c_str(), first.c_str(), card_name);
+}
+
+// Each file is replaced as a whole. config.json goes first and comes last, so no tool loads a mixture of two
+// models' files if the program is stopped, and the next export accepts the folder, since it has a README.md.
+void export_hugging_face(const std::string& folder, const ExportedModel& model) {
+    check_export_folder(folder);
+    create_folders(folder);
+    const uint64_t bytes = stored_bytes(model.type, num_parameters(model.config));
+    if (free_bytes(folder) < bytes)
+        fail("no room for the model in %s: it takes %.1f MiB, and %.1f are free", folder.c_str(),
+             double(bytes) / (1 << 20), double(free_bytes(folder)) / (1 << 20));
+    const std::string name = fs::absolute(folder).lexically_normal().filename().string();
+    write_whole_file(folder + "/" + card_name,
+                     {model_card(name, model.source, model.config, model.tokenizer)});
+    for (const char* old : file_names)
+        if (old != std::string(card_name) && file_exists(folder + "/" + old)) remove_file(folder + "/" + old);
+    if (model.tokenizer) write_hugging_face_tokenizer(folder, *model.tokenizer, model.config.max_seq_len);
+    write_hugging_face(folder, model.config, model.read, model.type,
+                       model.tokenizer ? model.tokenizer->end_of_text : -1);
+    printf(
+        "wrote %s: model.safetensors, config.json, generation_config.json and README.md%s\n", folder.c_str(),
+        model.tokenizer ? ", and the tokenizer: tokenizer.json, vocab.json, merges.txt, tokenizer_config.json"
+                        : "; no tokenizer is known for it: name one with --tokenizer");
+}
+
+void check_export_file(const std::string& path) {
+    if (file_exists(path) && !is_gpt2_gguf(path))
+        fail("--export gguf %s: this file is not an earlier export; name another file", path.c_str());
+}
+
+void export_gguf(const std::string& path, const ExportedModel& model) {
+    if (!model.tokenizer)
+        fail(
+            "--export gguf: no tokenizer is known for %s, and the file must hold one: name it with "
+            "--tokenizer",
+            model.source.name.c_str());
+    check_export_file(path);
+    if (const fs::path folder = fs::path(path).parent_path(); !folder.empty()) create_folders(folder);
+    const int replaced = write_gguf(
+        path, {model.config, model.read, *model.tokenizer, fs::path(path).stem().string()}, model.type);
+    printf("wrote %s%s\n", path.c_str(),
+           replaced ? format_string("; %d matrices, whose rows are no multiple of %zu values, are fp16",
+                                    replaced, q8_0_block)
+                          .c_str()
+                    : "");
+}

@@ -1,0 +1,22 @@
+// Models for other programs: a folder for Hugging Face's tools, a GGUF file for llama.cpp.
+#pragma once
+#include "llmc/files/model_source.h"
+#include "llmc/files/stored_type.h"
+
+struct ExportedModel {
+    const ModelSource& source;
+    const ModelConfig& config;
+    const ReadTensor& read;
+    Tokenizer* tokenizer;  // null: none is known
+    StoredType type;
+};
+
+// Error unless the folder is new, empty, or an earlier export: no file of another model may stay beside the
+// new ones, and nothing else is replaced. Hidden files do not count.
+void check_export_folder(const std::string& folder);
+// Error if there is a file that is not a GGUF file of a GPT-2.
+void check_export_file(const std::string& path);
+
+// Write the model and print what they wrote. Both throw Error as the checks above do.
+void export_hugging_face(const std::string& folder, const ExportedModel& model);
+void export_gguf(const std::string& path, const ExportedModel& model);

@@ -1,0 +1,214 @@
+#include "llmc/files/gguf.h"
+
+#include <algorithm>
+
+#include "llmc/base/error.h"
+
+// --- the format ---
+
+static const uint64_t alignment = 32;  // of tensors; the format's default
+
+// Types of metadata.
+enum GgufValue : uint32_t { UINT32 = 4, INT32 = 5, FLOAT32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
+
+static void append(std::string& to, const auto& number) {
+    to.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+static void append_text(std::string& to, const std::string& text) {
+    append(to, uint64_t(text.size()));
+    to += text;
+}
+
+// Key-value pairs as the file holds them.
+struct Metadata {
+    std::string bytes;
+    uint64_t count = 0;
+
+    void add_uint(const char* key, uint32_t value) { append(start(key, UINT32), value); }
+    void add_float(const char* key, float value) { append(start(key, FLOAT32), value); }
+    void add_bool(const char* key, bool value) { append(start(key, BOOL), uint8_t(value)); }
+    void add_text(const char* key, const std::string& value) { append_text(start(key, STRING), value); }
+    void add_texts(const char* key, const std::vector<std::string>& values) {
+        start_array(key, STRING, values.size());
+        for (const std::string& value : values) append_text(bytes, value);
+    }
+    void add_ints(const char* key, const std::vector<int32_t>& values) {
+        start_array(key, INT32, values.size());
+        for (int32_t value : values) append(bytes, value);
+    }
+
+   private:
+    std::string& start(const char* key, GgufValue type) {
+        count++;
+        append_text(bytes, key);
+        append(bytes, uint32_t(type));
+        return bytes;
+    }
+    void start_array(const char* key, GgufValue element, uint64_t length) {
+        start(key, ARRAY);
+        append(bytes, uint32_t(element));
+        append(bytes, length);
+    }
+};
+
+struct TensorItem {
+    std::string name;
+    StoredType type;
+    std::vector<uint64_t> shape;  // the dimension of adjacent values first
+    int tensor, layer;            // of ParameterTensor
+
+    uint64_t elements() const { return shape[0] * (shape.size() > 1 ? shape[1] : 1); }
+    uint64_t bytes() const { return stored_bytes(type, elements()); }
+};
+
+static uint32_t ggml_type(StoredType type) {
+    switch (type) {
+        case StoredType::fp32:
+            return 0;
+        case StoredType::fp16:
+            return 1;
+        case StoredType::q8_0:
+            return 8;
+        case StoredType::bf16:
+            return 30;
+    }
+    fail("ggml has no such type");
+}
+
+static void pad(FileWriter& file, uint64_t size) {
+    file.write(std::string((alignment - size % alignment) % alignment, '\0'));
+}
+
+static void write_header(FileWriter& file, const Metadata& metadata, const std::vector<TensorItem>& items) {
+    std::string header = "GGUF";
+    append(header, uint32_t(3));
+    append(header, uint64_t(items.size()));
+    append(header, metadata.count);
+    header += metadata.bytes;
+    uint64_t at = 0;
+    for (const TensorItem& item : items) {
+        append_text(header, item.name);
+        append(header, uint32_t(item.shape.size()));
+        for (uint64_t size : item.shape) append(header, size);
+        append(header, ggml_type(item.type));
+        append(header, at);
+        at += (item.bytes() + alignment - 1) / alignment * alignment;
+    }
+    file.write(header);
+    pad(file, header.size());
+}
+
+// --- GPT-2 ---
+
+// llama.cpp's name of each parameter tensor, in the order of ParameterTensor. Names of a layer's tensors are
+// prefixed with "blk.<layer>.".
+static const char* const names[NUM_PARAMETER_TENSORS] = {
+    "token_embd.weight", "position_embd.weight", "attn_norm.weight",   "attn_norm.bias",
+    "attn_qkv.weight",   "attn_qkv.bias",        "attn_output.weight", "attn_output.bias",
+    "ffn_norm.weight",   "ffn_norm.bias",        "ffn_up.weight",      "ffn_up.bias",
+    "ffn_down.weight",   "ffn_down.bias",        "output_norm.weight", "output_norm.bias"};
+
+static TensorItem item_of(const GgufModel& model, StoredType type, int tensor, int layer) {
+    TensorItem item = {names[tensor], StoredType::fp32, {}, tensor, layer};
+    if (parameter_info[tensor].per_layer) item.name = format_string("blk.%d.%s", layer, names[tensor]);
+    const uint64_t C = model.config.channels;
+    const uint64_t elements = parameter_layer_size(model.config, tensor);
+    switch (tensor) {
+        case WTE:
+            item.shape = {C, uint64_t(model.tokenizer.vocab_size())};
+            break;
+        case WPE:
+        case QKVW:
+        case ATTPROJW:
+        case FCW:
+            item.shape = {C, elements / C};
+            break;
+        case FCPROJW:
+            item.shape = {4 * C, C};
+            break;
+        default:
+            item.shape = {elements};
+    }
+    if (item.shape.size() == 2 && tensor != WPE) item.type = type;
+    if (item.type == StoredType::q8_0 && item.shape[0] % q8_0_block) item.type = StoredType::fp16;
+    return item;
+}
+
+static std::vector<TensorItem> list_tensors(const GgufModel& model, StoredType type) {
+    std::vector<TensorItem> items;
+    for (int tensor : {WTE, WPE}) items.push_back(item_of(model, type, tensor, 0));
+    for (int layer = 0; layer < model.config.num_layers; layer++)
+        for (int tensor = LN1W; tensor <= FCPROJB; tensor++)
+            items.push_back(item_of(model, type, tensor, layer));
+    for (int tensor : {LNFW, LNFB}) items.push_back(item_of(model, type, tensor, 0));
+    return items;
+}
+
+static void add_model(Metadata& metadata, const GgufModel& model, StoredType type) {
+    const ModelConfig& config = model.config;
+    const uint32_t file_types[] = {0, 32, 1, 7};  // llama.cpp's llama_ftype, in the order of StoredType
+    metadata.add_text("general.architecture", "gpt2");
+    metadata.add_text("general.type", "model");
+    metadata.add_text("general.name", printable(model.name));
+    metadata.add_uint("general.file_type", file_types[int(type)]);
+    metadata.add_uint("general.quantization_version", 2);
+    metadata.add_uint("gpt2.context_length", config.max_seq_len);
+    metadata.add_uint("gpt2.embedding_length", config.channels);
+    metadata.add_uint("gpt2.block_count", config.num_layers);
+    metadata.add_uint("gpt2.feed_forward_length", 4 * config.channels);
+    metadata.add_uint("gpt2.attention.head_count", config.num_heads);
+    metadata.add_float("gpt2.attention.layer_norm_epsilon", 1e-5f);
+}
+
+// Plain bytes are a byte-level BPE without merges. A text begins with end-of-text, as in generate.
+static void add_tokenizer(Metadata& metadata, Tokenizer& tokenizer) {
+    const int32_t normal = 1, control = 3;  // llama.cpp's llama_token_type
+    std::vector<int32_t> types(tokenizer.vocab_size(), normal);
+    types[tokenizer.end_of_text] = control;
+    const TokenTexts texts = spell_tokens(tokenizer);
+    metadata.add_text("tokenizer.ggml.model", "gpt2");
+    metadata.add_text("tokenizer.ggml.pre", "gpt-2");
+    metadata.add_texts("tokenizer.ggml.tokens", texts.tokens);
+    metadata.add_ints("tokenizer.ggml.token_type", types);
+    metadata.add_texts("tokenizer.ggml.merges", texts.merges);
+    metadata.add_uint("tokenizer.ggml.bos_token_id", tokenizer.end_of_text);
+    metadata.add_uint("tokenizer.ggml.eos_token_id", tokenizer.end_of_text);
+    metadata.add_bool("tokenizer.ggml.add_bos_token", true);
+}
+
+static void write_tensor(FileWriter& file, const GgufModel& model, const TensorItem& item) {
+    const size_t offset = item.layer * parameter_layer_size(model.config, item.tensor);
+    std::vector<float> values(std::min<uint64_t>(item.elements(), tensor_chunk));
+    for (uint64_t at = 0; at < item.elements(); at += values.size()) {
+        values.resize(std::min<uint64_t>(values.size(), item.elements() - at));
+        model.read(item.tensor, offset + at, values.data(), values.size());
+        write_values(file, item.type, values.data(), values.size(), item.name);
+    }
+    pad(file, item.bytes());
+}
+
+int write_gguf(const std::string& path, const GgufModel& model, StoredType type) {
+    validate(model.config, path);
+    Metadata metadata;
+    add_model(metadata, model, type);
+    add_tokenizer(metadata, model.tokenizer);
+    const std::vector<TensorItem> items = list_tensors(model, type);
+    FileWriter file(path);
+    write_header(file, metadata, items);
+    for (const TensorItem& item : items) write_tensor(file, model, item);
+    file.finish();
+    return int(std::count_if(items.begin(), items.end(), [&](const TensorItem& item) {
+        return type == StoredType::q8_0 && item.type == StoredType::fp16;
+    }));
+}
+
+bool is_gpt2_gguf(const std::string& path) {
+    Metadata first;
+    first.add_text("general.architecture", "gpt2");
+    const size_t counts = 2 * sizeof(uint64_t);  // of tensors and metadata, between the version and these
+    std::string begin(4 + sizeof(uint32_t) + counts + first.bytes.size(), '\0');
+    const File file = open_to_read(path);
+    const size_t count = fread(begin.data(), 1, begin.size(), file.get());
+    return count == begin.size() && begin.starts_with("GGUF") && begin.ends_with(first.bytes);
+}

@@ -1,0 +1,276 @@
+// --export: what other programs read of a model, and what becomes of the files that were there. The tests of
+// other programs need a Python that has them: LLMC_TEST_PYTHON names it.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "llmc/base/file.h"
+#include "llmc/data/tokenizer.h"
+#include "tests/tiny_run.h"
+
+using Words = std::vector<std::string>;
+
+static bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+static std::string python() {
+    const char* named = getenv("LLMC_TEST_PYTHON");
+    return named ? named : "python3";
+}
+
+static bool python_has(const std::string& modules) {
+    return run_program({"sh", "-c", python() + " -c 'import " + modules + "'"}).status == 0;
+}
+
+// A tokenizer of 256 bytes, some merges and end-of-text.
+static void write_small_tokenizer(const std::string& path) {
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    tokenizer.tokens.insert(tokenizer.tokens.end() - 1, {"on", "ce", "once", " up", " upon"});
+    tokenizer.tokens[259] = " u";
+    tokenizer.tokens[260] = " up";
+    tokenizer.end_of_text = tokenizer.vocab_size() - 1;
+    write_tokenizer(tokenizer, path);
+}
+
+// Models of a text, trained until they continue it with certainty: their texts agree in every precision.
+struct Export : ::testing::Test {
+    static inline std::unique_ptr<TemporaryFolder> shared;
+
+    static void SetUpTestSuite() {
+        shared = std::make_unique<TemporaryFolder>();
+        std::string text;
+        for (int i = 0; i < 300; i++) text += "once upon a time there was a small house by the sea.\n";
+        write_whole_file(*shared / "my.txt", {text});
+        write_small_tokenizer(*shared / "small.bin");
+        train("bytes", "bytes");
+        train("bpe", *shared / "small.bin");
+    }
+    static void TearDownTestSuite() { shared.reset(); }
+    static void train(const std::string& name, const std::string& tokenizer) {
+        const ProgramResult made =
+            run_program({BINARY_DIR "/prepare_data", "--out", *shared / "data", "--name", name, "--tokenizer",
+                         tokenizer, "--val-tokens", "600", *shared / "my.txt"});
+        ASSERT_EQ(made.status, 0) << made.err;
+        const std::string data = *shared / ("data/" + name);
+        const ProgramResult run = run_program({program,
+                                               "--device",
+                                               "cpu",
+                                               "-i",
+                                               data + "_train.bin",
+                                               "-j",
+                                               data + "_val.bin",
+                                               "-e",
+                                               "custom:layers=2,heads=2,channels=32,max_seq_len=64",
+                                               "-b",
+                                               "4",
+                                               "-t",
+                                               "64",
+                                               "-x",
+                                               "120",
+                                               "-l",
+                                               "0.005",
+                                               "-s",
+                                               "0",
+                                               "-n",
+                                               "120",
+                                               "-o",
+                                               *shared / ("run_" + name)});
+        ASSERT_EQ(run.status, 0) << run.err;
+    }
+    static std::string run_of(const std::string& name) { return *shared / ("run_" + name); }
+    static ProgramResult export_to(const std::string& format, const std::string& path,
+                                   const Words& more = {"-e", run_of("bytes")}) {
+        return run_program(with({program, "--export", format, path}, more));
+    }
+    static std::string greedy_text(const std::string& model) {
+        const ProgramResult result = run_program({BINARY_DIR "/generate", "-e", model, "--device", "cpu",
+                                                  "-n", "30", "--temperature", "0", "once upon"});
+        EXPECT_EQ(result.status, 0) << result.err;
+        return result.out;
+    }
+    // Calls check(path, tokenizer's name) for a GGUF file of each tokenizer and precision.
+    template <class Check>
+    void for_each_file(Check check) {
+        for (const char* name : {"bytes", "bpe"})
+            for (const char* precision : {"fp32", "bf16", "fp16", "q8_0"}) {
+                const std::string path = folder / format_string("%s_%s.gguf", name, precision);
+                const ProgramResult made =
+                    export_to("gguf", path, {"-e", run_of(name), "--precision", precision});
+                ASSERT_EQ(made.status, 0) << made.err;
+                check(path, name);
+            }
+    }
+    void expect_refused(const ProgramResult& result, const Words& parts) {
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        for (const std::string& part : parts) EXPECT_TRUE(contains(result.err, part)) << result.err;
+    }
+    TemporaryFolder folder;
+};
+
+// --- other programs ---
+
+TEST_F(Export, LlamaCppContinuesTextsAsGenerateDoes) {
+    if (!python_has("llama_cpp")) GTEST_SKIP() << python() << " has no llama_cpp; set LLMC_TEST_PYTHON";
+    for_each_file([&](const std::string& path, const std::string& name) {
+        const ProgramResult theirs =
+            run_program({python(), "-c",
+                         "import sys, llama_cpp\n"
+                         "model = llama_cpp.Llama(sys.argv[1], n_ctx=64, n_threads=1, verbose=False)\n"
+                         "print(model.tokenize(b'once upon h\\xc3\\xa9\\n  y'))\n"
+                         "out = model('once upon', max_tokens=30, temperature=0)\n"
+                         "print('once upon' + out['choices'][0]['text'])",
+                         path});
+        ASSERT_EQ(theirs.status, 0) << theirs.err;
+        Tokenizer tokenizer = open_tokenizer(name == "bpe" ? *shared / "small.bin" : "bytes");
+        std::vector<uint16_t> tokens = {uint16_t(tokenizer.end_of_text)};
+        tokenizer.encode("once upon h\xc3\xa9\n  y", tokens);
+        std::string list;
+        for (uint16_t token : tokens) list += (list.empty() ? "[" : ", ") + std::to_string(token);
+        EXPECT_EQ(theirs.out, list + "]\n" + greedy_text(run_of(name))) << path;
+    });
+}
+
+TEST_F(Export, TransformersReadsGguf) {
+    if (!python_has("transformers, torch, gguf"))
+        GTEST_SKIP() << python() << " has no transformers, torch and gguf; set LLMC_TEST_PYTHON";
+    for_each_file([&](const std::string& path, const std::string& name) {
+        const ProgramResult theirs =
+            run_program({python(), "-c",
+                         "import sys, torch, transformers\n"
+                         "folder, file = sys.argv[1:]\n"
+                         "tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=file)\n"
+                         "model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=file,\n"
+                         "            n_positions=64, dtype=torch.float32).eval()\n"
+                         "ids = tokenizer('once upon', return_tensors='pt').input_ids\n"
+                         "out = model.generate(ids, max_new_tokens=30, do_sample=False,\n"
+                         "                     attention_mask=torch.ones_like(ids))\n"
+                         "print(tokenizer.decode(out[0][1:]))",
+                         folder.path, std::filesystem::path(path).filename().string()});
+        ASSERT_EQ(theirs.status, 0) << theirs.err;
+        EXPECT_EQ(theirs.out, greedy_text(run_of(name))) << path;
+    });
+}
+
+TEST_F(Export, TransformersReadsTheFolderInEachPrecision) {
+    if (!python_has("transformers, torch"))
+        GTEST_SKIP() << python() << " has no transformers and torch; set LLMC_TEST_PYTHON";
+    const std::map<std::string, std::string> types = {
+        {"fp32", "torch.float32"}, {"bf16", "torch.bfloat16"}, {"fp16", "torch.float16"}};
+    for (const char* name : {"bytes", "bpe"})
+        for (const auto& [precision, type] : types) {
+            ASSERT_EQ(export_to("hf", folder / "hf", {"-e", run_of(name), "--precision", precision}).status,
+                      0);
+            const ProgramResult theirs = run_program(
+                {python(), "-c",
+                 "import sys, torch, tokenizers, transformers\n"
+                 "tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])\n"
+                 "whole = tokenizers.Tokenizer.from_file(sys.argv[1] + '/tokenizer.json')\n"
+                 "text = 'once upon h\\u00e9<|endoftext|>  y\\n'\n"
+                 "assert whole.encode(text).ids == tokenizer.encode(text), text\n"
+                 "assert whole.decode(whole.encode('once upon h\\u00e9').ids) == 'once upon h\\u00e9'\n"
+                 "model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()\n"
+                 "assert model.generation_config.eos_token_id == tokenizer.eos_token_id\n"
+                 "print(model.dtype)\n"
+                 "ids = torch.tensor([[tokenizer.eos_token_id] + tokenizer.encode('once upon')])\n"
+                 "out = model.float().generate(ids, max_new_tokens=30, do_sample=False)\n"
+                 "print(tokenizer.decode(out[0][1:]))",
+                 folder / "hf"});
+            ASSERT_EQ(theirs.status, 0) << theirs.err;
+            EXPECT_EQ(theirs.out, type + "\n" + greedy_text(run_of(name)));
+        }
+}
+
+// --- what is written ---
+
+TEST_F(Export, AModelCardSaysWhatIsKnownOfTheRun) {
+    ASSERT_EQ(export_to("hf", folder / "mine").status, 0);
+    const std::string card = read_whole_file(folder / "mine/README.md");
+    for (const char* part : {"# mine\n", "2 layers, 2 heads, 32 channels", "| steps | 120 |",
+                             "| tokens trained on | 30,720 |", "| training data | bytes_train.bin |",
+                             "| learning-rate | 0.005 |", "(step 119) |\n| validation loss | "})
+        EXPECT_TRUE(contains(card, part)) << part << "\n" << card;
+    EXPECT_FALSE(contains(card, shared->path)) << card;  // no folder of this machine
+    ASSERT_EQ(export_to("hf", folder / "again", {"-e", folder / "mine"}).status, 0);
+    EXPECT_TRUE(contains(read_whole_file(folder / "again/README.md"), "Nothing is known of its training"));
+    EXPECT_EQ(greedy_text(folder / "again"), greedy_text(run_of("bytes")));
+}
+
+TEST_F(Export, PrecisionIsHonoured) {
+    for (const char* precision : {"fp32", "bf16", "fp16"}) {
+        ASSERT_EQ(export_to("hf", folder / "hf", {"-e", run_of("bytes"), "--precision", precision}).status,
+                  0);
+        EXPECT_EQ(greedy_text(folder / "hf"), greedy_text(run_of("bytes")));
+    }
+    EXPECT_TRUE(contains(read_whole_file(folder / "hf/model.safetensors"), "\"dtype\":\"F16\""));
+    EXPECT_TRUE(contains(read_whole_file(folder / "hf/config.json"), "\"torch_dtype\": \"float16\""));
+    expect_refused(export_to("hf", folder / "x", {"-e", run_of("bytes"), "--precision", "q8_0"}), {"q8_0"});
+    expect_refused(run_program({program, "--overfit-one-batch", "1", "--precision", "q8_0"}), {"q8_0"});
+}
+
+TEST_F(Export, AFileWithoutATokenizerIsRefused) {
+    const std::string bare = folder / "bare.bin";
+    std::filesystem::copy(run_of("bpe") + "/model_00000120.bin", bare);
+    expect_refused(export_to("gguf", folder / "m.gguf", {"-e", bare}), {"bare.bin", "--tokenizer"});
+    const Words named = {"-e", bare, "--tokenizer", *shared / "small.bin"};
+    EXPECT_EQ(export_to("gguf", folder / "new/m.gguf", named).status, 0);
+    EXPECT_FALSE(file_exists(folder / "m.gguf"));
+}
+
+// --- what was there before ---
+
+TEST_F(Export, AFolderWithOtherFilesIsRefusedAndStaysAsItIs) {
+    for (const char* name :
+         {"model.safetensors.index.json", "model-00001-of-00002.safetensors", "pytorch_model.bin",
+          "added_tokens.json", "special_tokens_map.json", "adapter_config.json", "tokenizer.json",
+          "generation_config.json", "model.safetensors", "README.md", "notes.txt"}) {
+        const std::string other = folder / std::string("with_") + name;
+        create_folders(other);
+        write_whole_file(other + "/" + name, {"{}"});
+        expect_refused(export_to("hf", other), {other, name, "new folder"});
+        EXPECT_EQ(names_in(other), Words{name});
+        EXPECT_EQ(read_whole_file(other + "/" + name), "{}");
+    }
+}
+
+TEST_F(Export, AnEarlierExportsFolderIsReplacedAsAWhole) {
+    const std::string hf = folder / "hf";
+    ASSERT_EQ(export_to("hf", hf, {"-e", run_of("bpe")}).status, 0);
+    create_folders(hf + "/.git");
+    ASSERT_EQ(export_to("hf", hf).status, 0);
+    EXPECT_EQ(greedy_text(hf), greedy_text(run_of("bytes")));
+    EXPECT_EQ(read_whole_file(hf + "/merges.txt"), "#version: 0.2\n");
+    std::filesystem::copy(run_of("bpe") + "/model_00000120.bin", folder / "bare.bin");
+    ASSERT_EQ(export_to("hf", hf, {"-e", folder / "bare.bin"}).status, 0);  // without a tokenizer
+    const Words rest = {".git", "README.md", "config.json", "generation_config.json", "model.safetensors"};
+    EXPECT_EQ(names_in(hf), rest);
+    write_whole_file(hf + "/chat_template.jinja", {"x"});
+    expect_refused(export_to("hf", hf), {"chat_template.jinja"});
+    EXPECT_EQ(read_whole_file(hf + "/chat_template.jinja"), "x");
+}
+
+TEST_F(Export, OnlyAnEarlierGgufFileIsReplaced) {
+    const std::string path = folder / "m.gguf";
+    write_whole_file(path, {"GGUF, but a text"});
+    expect_refused(export_to("gguf", path), {path, "another file"});
+    EXPECT_EQ(read_whole_file(path), "GGUF, but a text");
+    remove_file(path);
+    ASSERT_EQ(export_to("gguf", path, {"-e", run_of("bpe")}).status, 0);
+    const std::string earlier = read_whole_file(path);
+    ASSERT_EQ(export_to("gguf", path).status, 0);
+    EXPECT_NE(read_whole_file(path), earlier);
+}
+
+TEST_F(Export, OneProcessOfAJobWrites) {
+    if (run_program({"sh", "-c", "command -v mpirun"}).status != 0) GTEST_SKIP() << "there is no mpirun";
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    const ProgramResult made = run_program({"mpirun", "--oversubscribe", "-np", "2", program, "-e",
+                                            run_of("bytes"), "--export", "hf", folder / "hf"});
+    EXPECT_EQ(made.status, 0) << made.err;
+    EXPECT_EQ(count_lines(made.out), 1) << made.out;
+    EXPECT_EQ(greedy_text(folder / "hf"), greedy_text(run_of("bytes")));
+}
