@@ -22,7 +22,7 @@ static std::optional<TokenizerInfo> tokenizer_in_run(const std::string& run, con
 
 // What the files beside model.safetensors say.
 static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool& has_unusable_one) {
-    for (const char* name : {"vocab.json", "tokenizer.json"}) {
+    for (const char* name : {"tokenizer.json", "vocab.json"}) {
         const fs::path file = model.parent_path() / name;
         if (!fs::exists(file)) continue;
         try {
