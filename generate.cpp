@@ -69,7 +69,7 @@ static std::vector<std::string> read_prompts(const GenerateOptions& options) {
 // The prompt's tokens after an end-of-text token, which starts every document in the training data.
 static std::vector<int> prompt_tokens(Tokenizer& tokenizer, const std::string& prompt) {
     std::vector<uint16_t> encoded = {uint16_t(tokenizer.end_of_text)};
-    tokenizer.encode(prompt, encoded);
+    tokenizer.encode(prompt, encoded, AddedTokens::all);
     return std::vector<int>(encoded.begin(), encoded.end());
 }
 

@@ -106,11 +106,14 @@ TEST(HellaSwag, PublishedJsonIsParsed) {
     EXPECT_EQ(example.label, 2);
     EXPECT_EQ(std::string(example.context.begin(), example.context.end()), "A man. he");
     EXPECT_EQ(std::string(example.endings[1].begin(), example.endings[1].end()), " b b");
+    const std::string as_string = R"({"ctx": "a", "label": "3", "endings": ["a", "b", "c", "d"]})";
+    EXPECT_EQ(parse_hellaswag(as_string, "line 1", bytes).label, 3);
     for (const char* bad : {"", "[]", "{", "{}", R"({"ctx": "a", "label": 1, "endings": ["a", "b", "c"]})",
                             R"({"ctx": "a", "label": 4, "endings": ["a", "b", "c", "d"]})",
                             R"({"ctx": "a", "endings": ["a", "b", "c", "d"]})",
                             R"({"ctx": "a", "label": -1, "endings": ["a", "b", "c", "d"]})",
-                            R"({"ctx": "a", "label": "1", "endings": ["a", "b", "c", "d"]})",
+                            R"({"ctx": "a", "label": "4", "endings": ["a", "b", "c", "d"]})",
+                            R"({"ctx": "a", "label": "", "endings": ["a", "b", "c", "d"]})",
                             R"({"ctx": "", "label": 1, "endings": ["a", "b", "c", "d"]})",
                             R"({"ctx": 3, "label": 1, "endings": ["a", "b", "c", "d"]})",
                             R"({"ctx": "a", "label": 1, "endings": ["a", "b", 3, "d"]})"})

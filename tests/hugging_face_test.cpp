@@ -155,17 +155,106 @@ TEST(HuggingFace, TheSharedTensorMayHaveTheHeadsName) {
     expect_small(path);
 }
 
-TEST(HuggingFace, WithoutConfigHeadsHave64Channels) {
+TEST(HuggingFace, WithoutConfigTheHeadsAreAskedFor) {
     TemporaryFolder folder;
     const ModelConfig wide = {6, 10, 128, 1, 2, 128};
     write_hugging_face(folder.path, wide,
                        [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.0f); });
     std::filesystem::remove(folder / "config.json");
-    EXPECT_TRUE(same_shape(read_hugging_face_header(folder / "model.safetensors"), wide));
+    const std::string message = message_of([&] { read_hugging_face_header(folder / "model.safetensors"); });
+    EXPECT_NE(message.find("write {\"n_head\": N} to " + folder / "config.json"), std::string::npos)
+        << message;
+    write_whole_file(folder / "config.json", {"{\"n_head\": 4}"});
+    EXPECT_EQ(read_hugging_face_header(folder / "model.safetensors").num_heads, 4);
+}
+
+TEST(HuggingFace, NamesOfTheSameActivationAreAccepted) {
+    TemporaryFolder folder;
     write_hugging_face(folder.path, small, read_small);
-    std::filesystem::remove(folder / "config.json");
-    EXPECT_NE(message_of([&] { read_hugging_face_header(folder / "model.safetensors"); }).find("config.json"),
-              std::string::npos);
+    const std::string path = folder / "model.safetensors", config = folder / "config.json";
+    json fields = json::parse(read_whole_file(config));
+    fields["activation_function"] = "gelu_pytorch_tanh";
+    write_whole_file(config, {fields.dump()});
+    expect_small(path);
+    fields["n_inner"] = 24;
+    write_whole_file(config, {fields.dump()});
+    const std::string message = message_of([&] { read_hugging_face_header(path); });
+    EXPECT_NE(message.find("n_inner, the width of the MLP, is 24; only 4 * n_embd"), std::string::npos)
+        << message;
+}
+
+// The small model in two files, with their index.
+struct Shards {
+    TemporaryFolder folder;
+    json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", json::object()}};
+    const std::string path = folder / "model.safetensors.index.json";
+
+    Shards() {
+        write_hugging_face(folder.path, small, read_small);
+        const Parts whole(folder / "model.safetensors");
+        Parts parts[2] = {whole, whole};
+        size_t number = 0;
+        for (Parts& part : parts) part.header = json::object(), part.data.clear();
+        for (const auto& [name, entry] : whole.header.items()) {
+            if (name == "__metadata__") continue;
+            Parts& part = parts[number++ % 2];
+            const size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
+            part.header[name] = entry;
+            part.header[name]["data_offsets"] = {part.data.size(), part.data.size() + end - begin};
+            part.data += whole.data.substr(begin, end - begin);
+            index["weight_map"][name] = shard(&part - parts);
+        }
+        for (const Parts& part : parts) part.write(folder / shard(&part - parts));
+        std::filesystem::remove(folder / "model.safetensors");
+        write_index();
+    }
+    static std::string shard(size_t i) {
+        return "model-0000" + std::to_string(i + 1) + "-of-00002.safetensors";
+    }
+    void write_index() const { write_whole_file(path, {index.dump()}); }
+    std::string refusal() const {
+        return message_of([&] { read_hugging_face_header(path); });
+    }
+};
+
+TEST(HuggingFace, ShardsAreReadByTheirIndex) {
+    Shards shards;
+    expect_small(shards.path);
+
+    const json good = shards.index;
+    shards.index["weight_map"]["wte.weight"] = "../elsewhere.safetensors";
+    shards.write_index();
+    EXPECT_NE(shards.refusal().find("not one of this folder"), std::string::npos) << shards.refusal();
+    for (const auto& [name, file] : good["weight_map"].items()) {
+        shards.index = good;  // in the other file
+        shards.index["weight_map"][name] = Shards::shard(file == Shards::shard(0));
+        shards.write_index();
+        EXPECT_NE(shards.refusal().find("'" + name + "'"), std::string::npos) << shards.refusal();
+        shards.index["weight_map"].erase(name);
+        shards.write_index();
+        EXPECT_NE(shards.refusal().find("does not list"), std::string::npos) << shards.refusal();
+    }
+    shards.index = good;
+    shards.index["weight_map"]["more"] = Shards::shard(0);
+    shards.write_index();
+    EXPECT_NE(shards.refusal().find("tensor 'more' is not in"), std::string::npos) << shards.refusal();
+    shards.index = good;
+    shards.write_index();
+    std::filesystem::remove(shards.folder / Shards::shard(1));
+    EXPECT_NE(shards.refusal().find(Shards::shard(1) + " is missing"), std::string::npos) << shards.refusal();
+}
+
+TEST(HuggingFace, FilesOfPyTorchAndPointersAreNamed) {
+    TemporaryFolder folder;
+    for (const char* start : {"PK\3\4archive", "\x80\2pickle"}) {
+        write_whole_file(folder / "pytorch_model.bin", {start});
+        const std::string message = message_of([&] { read_model_file_header(folder / "pytorch_model.bin"); });
+        EXPECT_NE(message.find("is a file of PyTorch"), std::string::npos) << message;
+    }
+    write_whole_file(folder / "model.safetensors",
+                     {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n"});
+    const std::string message = message_of([&] { read_model_file_header(folder / "model.safetensors"); });
+    EXPECT_NE(message.find("git lfs pull"), std::string::npos) << message;
 }
 
 TEST(HuggingFace, OtherModelsAreRefused) {

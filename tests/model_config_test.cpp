@@ -9,6 +9,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/model/initialize.h"
+#include "tests/message_of.h"
 
 static std::string error_of(const std::string& descriptor) {
     try {
@@ -108,6 +109,13 @@ TEST(ModelConfig, ValidateRefusesEveryBadField) {
     ModelConfig unpadded = good;
     unpadded.padded_vocab_size = 299;
     EXPECT_THROW(validate(unpadded, "model"), Error);
+}
+
+TEST(ModelConfig, HeadsHaveAtMost128Channels) {
+    EXPECT_EQ(parse_descriptor("custom:layers=1,heads=1,channels=128,max_seq_len=8").num_heads, 1);
+    const std::string message =
+        message_of([] { parse_descriptor("custom:layers=1,heads=1,channels=160,max_seq_len=8"); });
+    EXPECT_NE(message.find("heads of 160 channels are too large, at most 128"), std::string::npos) << message;
 }
 
 TEST(ModelConfig, WeightDecayOnMatricesOnly) {

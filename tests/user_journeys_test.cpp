@@ -207,7 +207,8 @@ TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
 
     // tokenizer.json, as the library writes it
     write_whole_file(folder / "hf/tokenizer.json",
-                     {R"({"model": {"merges": [["o", "n"], ["c", "e"], "on ce"], "vocab": )",
+                     {R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},)",
+                      R"("model": {"merges": [["o", "n"], ["c", "e"], "on ce"], "vocab": )",
                       read_whole_file(folder / "hf/vocab.json"), "}}"});
     remove_file(folder / "hf/vocab.json");
     EXPECT_EQ(text(folder / "hf"), text(folder / "run"));

@@ -101,12 +101,28 @@ static File open_with(const std::string& path, int flags) {
     return file;
 }
 
-File open_stream(const std::string& path) { return open_with(path, O_RDONLY); }
+// A clone without git-lfs has these small files in the place of large ones.
+static void refuse_lfs_pointer(const File& file, const std::string& path) {
+    const struct stat status = status_of(file, path);
+    const std::string_view begins = "version https://git-lfs.github.com/spec/";
+    char start[64];
+    if (!S_ISREG(status.st_mode) || status.st_size > 1024) return;
+    const ssize_t count = pread(fileno(file.get()), start, begins.size(), 0);
+    if (count == ssize_t(begins.size()) && std::string_view(start, begins.size()) == begins)
+        fail("%s is a pointer of git-lfs, not the file itself: fetch it with git lfs pull", path.c_str());
+}
+
+File open_stream(const std::string& path) {
+    File file = open_with(path, O_RDONLY);
+    refuse_lfs_pointer(file, path);
+    return file;
+}
 
 File open_to_read(const std::string& path) {
     File file = open_with(path, O_RDONLY | O_NONBLOCK);  // opening a FIFO would block until it has a writer
     if (!S_ISREG(status_of(file, path).st_mode))
         fail("cannot read %s: it is not a regular file", path.c_str());
+    refuse_lfs_pointer(file, path);
     return file;
 }
 

@@ -1,5 +1,5 @@
-// GPT-2's vocabulary files, as published (vocab.bpe, encoder.json) and as Hugging Face's tools read them
-// (merges.txt, vocab.json, or both in tokenizer.json). Declared in tokenizer.h.
+// GPT-2's vocabulary files, as published (vocab.bpe, encoder.json), and the writing of Hugging Face's
+// (merges.txt, vocab.json). Declared in tokenizer.h.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -28,7 +28,7 @@ static std::unordered_map<std::string, char> printable_to_byte() {
 }
 
 // Converts a token from the files' spelling to its bytes.
-static std::string decode_printable(const std::string& text, const std::string& path) {
+std::string decode_printable(const std::string& text, const std::string& path) {
     static const std::unordered_map<std::string, char> bytes = printable_to_byte();
     std::string decoded;
     for (size_t i = 0, length; i < text.size(); i += length) {
@@ -52,33 +52,16 @@ std::string encode_printable(const std::string& token) {
     return text;
 }
 
-// The merges of vocab.bpe or merges.txt, each as "left right".
-static std::vector<std::string> read_merges(const std::string& path) {
-    const std::string text = read_whole_file(path);
-    size_t position = text.find('\n');  // the first line is the version
-    if (text.compare(0, 9, "#version:") != 0 || position == std::string::npos)
-        fail("%s is not a list of merges: it does not start with #version:", path.c_str());
-    std::vector<std::string> merges;
-    for (position++; position < text.size();) {
-        const size_t end = std::min(text.find('\n', position), text.size());
-        merges.push_back(text.substr(position, end - position));
-        position = end + 1;
-    }
-    return merges;
-}
-
 // Checks that every merge makes the token whose id is the merge's rank; encoding from a tokenizer file relies
 // on that.
-static void check_merges(const Tokenizer& tokenizer, const std::vector<std::string>& merges,
+static void check_merges(const Tokenizer& tokenizer, const std::vector<SpelledMerge>& merges,
                          const std::string& path) {
     int id = 256;
-    for (const std::string& pair : merges) {
-        const size_t space = pair.find(' ');
-        if (space == std::string::npos) fail("%s: line %d is not a pair of tokens", path.c_str(), id - 254);
-        const std::string merged = decode_printable(pair.substr(0, space) + pair.substr(space + 1), path);
+    for (const auto& [left, right] : merges) {
+        const std::string merged = decode_printable(left + right, path);
         if (id >= tokenizer.end_of_text || tokenizer.tokens[id] != merged)
-            fail("%s: the merge in line %d does not give token %d: the two files do not match", path.c_str(),
-                 id - 254, id);
+            fail("%s: merge %d does not give token %d: the two files do not match", path.c_str(), id - 255,
+                 id);
         id++;
     }
     if (id != tokenizer.end_of_text)
@@ -109,31 +92,6 @@ static Tokenizer tokenizer_of(const nlohmann::json& ids, const std::string& path
 Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path) {
     Tokenizer tokenizer = tokenizer_of(
         parse_json_object(read_whole_file(encoder_path, max_json_bytes), encoder_path), encoder_path);
-    check_merges(tokenizer, read_merges(vocab_path), vocab_path);
+    check_merges(tokenizer, read_merges(read_whole_file(vocab_path, max_json_bytes), vocab_path), vocab_path);
     return tokenizer;
-}
-
-// tokenizer.json spells a merge as "left right" or, since 2024, as ["left", "right"].
-static std::vector<std::string> merges_of(const nlohmann::json& model) {
-    std::vector<std::string> merges;
-    for (const nlohmann::json& merge : model.at("merges"))
-        merges.push_back(merge.is_array()
-                             ? merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>()
-                             : merge.get<std::string>());
-    return merges;
-}
-
-Tokenizer read_hugging_face_tokenizer(const std::string& path) {
-    const std::filesystem::path file = path;
-    if (file.filename() != "tokenizer.json")
-        return make_gpt2_tokenizer((file.parent_path() / "merges.txt").string(), path);
-    const nlohmann::json whole = parse_json_object(read_whole_file(path, max_json_bytes), path);
-    try {
-        const nlohmann::json& model = whole.at("model");
-        Tokenizer tokenizer = tokenizer_of(model.at("vocab"), path);
-        check_merges(tokenizer, merges_of(model), path);
-        return tokenizer;
-    } catch (const nlohmann::json::exception& error) {
-        fail("%s is not a tokenizer like GPT-2's: %s", path.c_str(), error.what());
-    }
 }

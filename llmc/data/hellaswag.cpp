@@ -136,11 +136,12 @@ HellaSwagExample parse_hellaswag(std::string_view line, const std::string& where
         endings->size() != 4 || label == fields.end())
         fail("%s lacks the context (ctx), the label or four endings: is it HellaSwag's JSONL?",
              where.c_str());
-    if (!label->is_number_unsigned() || label->get<uint64_t>() > 3)
+    const std::string digit = label->is_string() ? label->get<std::string>() : json_text(*label);
+    if (digit.size() != 1 || digit[0] < '0' || digit[0] > '3')
         fail("%s: the label is not 0 to 3 (HellaSwag's test split has no labels: use the validation split)",
              where.c_str());
     HellaSwagExample example;
-    example.label = label->get<int>();
+    example.label = digit[0] - '0';
     tokenizer.encode(context->get_ref<const std::string&>(), example.context);
     for (size_t i = 0; i < 4; i++) {
         const auto& ending = (*endings)[i];

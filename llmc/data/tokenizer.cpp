@@ -13,6 +13,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
+#include "llmc/base/json.h"
 
 static const uint32_t tokenizer_magic = 20240328;
 static const size_t header_ints = 256;
@@ -74,12 +75,15 @@ struct StringHash {
 };
 
 // Encodes pieces of text. BPE needs to know which pairs of tokens merge into which token, and in which order.
-// The file gives only the order: a token's id is its merge's rank. The pair is found by encoding the token's
-// own bytes with the merges of all lower ids. BPE training had exactly these when it made the token, so two
-// tokens remain.
+// llm.c's file gives only the order: a token's id is its merge's rank. The pair is found by encoding the
+// token's own bytes with the merges of all lower ids. BPE training had exactly these when it made the token,
+// so two tokens remain.
 struct BpeEncoder {
+    struct Result {
+        int rank, merged;
+    };
     std::array<int, 256> byte_tokens;
-    std::unordered_map<uint64_t, int> merges;  // left id << 32 | right id -> merged id
+    std::unordered_map<uint64_t, Result> merges;  // left id << 32 | right id -> its merge
     std::unordered_map<std::string, std::vector<uint16_t>, StringHash, std::equal_to<>> cache;
     TextSplitter splitter;
 
@@ -89,39 +93,60 @@ struct BpeEncoder {
         int previous, next;
     };
     struct Candidate {
-        int merged, left_token, right_token, left;
+        int rank, merged, left_token, right_token, left;
         bool operator>(const Candidate& other) const {
-            return merged != other.merged ? merged > other.merged : left > other.left;
+            return rank != other.rank ? rank > other.rank : left > other.left;
         }
     };
     std::vector<Symbol> symbols;
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
 
     explicit BpeEncoder(const Tokenizer& tokenizer);
+    void find_byte_tokens(const Tokenizer& tokenizer);
+    void recover_merges(const Tokenizer& tokenizer);
     void add_candidate(int left);
     void encode_piece(std::string_view piece, std::vector<uint16_t>& out);
     void encode_cached(std::string_view piece, std::vector<uint16_t>& out);
     void encode_valid(std::string_view text, std::vector<uint16_t>& out);
 };
 
-BpeEncoder::BpeEncoder(const Tokenizer& tokenizer) {
+// The bytes' tokens are made by the vocabulary, not added to it: an added token of one byte counts last.
+void BpeEncoder::find_byte_tokens(const Tokenizer& tokenizer) {
+    std::vector<bool> is_added(tokenizer.tokens.size());
+    for (const AddedToken& token : tokenizer.added) is_added[token.id] = true;
     byte_tokens.fill(-1);
-    for (int id = tokenizer.vocab_size() - 1; id >= 0; id--) {
-        const std::string& bytes = tokenizer.tokens[id];
-        if (bytes.size() == 1 && id != tokenizer.end_of_text) byte_tokens[uint8_t(bytes[0])] = id;
-    }
+    for (const bool wanted : {true, false})
+        for (int id = tokenizer.vocab_size() - 1; id >= 0; id--) {
+            const std::string& bytes = tokenizer.tokens[id];
+            if (bytes.size() == 1 && id != tokenizer.end_of_text && is_added[id] == wanted)
+                byte_tokens[uint8_t(bytes[0])] = id;
+        }
     for (int byte = 0; byte < 256; byte++)
         if (byte_tokens[byte] < 0)
             fail("%s has no token for byte %d, so it can decode but not encode", tokenizer.name.c_str(),
                  byte);
+}
+
+void BpeEncoder::recover_merges(const Tokenizer& tokenizer) {
     std::vector<uint16_t> parts;
     for (int id = 0; id < tokenizer.vocab_size(); id++) {
         if (tokenizer.tokens[id].size() == 1 || id == tokenizer.end_of_text) continue;
         parts.clear();
         encode_piece(tokenizer.tokens[id], parts);
         // Merging cannot reach a token that is not a pair; it is only ever decoded.
-        if (parts.size() == 2) merges[uint64_t(parts[0]) << 32 | parts[1]] = id;
+        if (parts.size() == 2) merges[uint64_t(parts[0]) << 32 | parts[1]] = {id, id};
     }
+}
+
+BpeEncoder::BpeEncoder(const Tokenizer& tokenizer) {
+    find_byte_tokens(tokenizer);
+    if (!tokenizer.given_merges) {
+        recover_merges(tokenizer);
+        return;
+    }
+    int rank = 0;
+    for (const Tokenizer::Merge& m : *tokenizer.given_merges)
+        merges[uint64_t(m.left) << 32 | uint64_t(m.right)] = {rank++, m.merged};
 }
 
 void BpeEncoder::add_candidate(int left) {
@@ -129,7 +154,8 @@ void BpeEncoder::add_candidate(int left) {
     if (right < 0) return;
     auto merge = merges.find(uint64_t(symbols[left].token) << 32 | uint64_t(symbols[right].token));
     if (merge != merges.end())
-        candidates.push({merge->second, symbols[left].token, symbols[right].token, left});
+        candidates.push(
+            {merge->second.rank, merge->second.merged, symbols[left].token, symbols[right].token, left});
 }
 
 // Merges the pair of lowest rank, leftmost first, until none is left. The heap makes the cost O(n log n), so
@@ -189,10 +215,7 @@ const std::string& Tokenizer::decode(int token) const {
     return tokens[token];
 }
 
-void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out) {
-    const size_t most = 1 << 30;  // positions within a piece are ints
-    if (text.size() > most) fail("cannot encode more than %zu bytes at once", most);
-    if (!encoder) encoder = std::make_unique<BpeEncoder>(*this);
+void Tokenizer::encode_text(std::string_view text, std::vector<uint16_t>& out) {
     if (encoder->merges.empty()) {  // plain bytes
         for (char byte : text) out.push_back(uint16_t(encoder->byte_tokens[uint8_t(byte)]));
         return;
@@ -207,13 +230,44 @@ void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out) {
     }
 }
 
+void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out, AddedTokens found) {
+    const size_t most = 1 << 30;  // positions within a piece are ints
+    if (text.size() > most) fail("cannot encode more than %zu bytes at once", most);
+    if (!encoder) encoder = std::make_unique<BpeEncoder>(*this);
+    const AddedTokenMatcher* matching = matcher(found);
+    for (const TextPart& part : matching ? matching->split(text) : std::vector<TextPart>{{text}})
+        if (part.token >= 0)
+            out.push_back(uint16_t(part.token));
+        else if (add_prefix_space && !part.text.starts_with(' ') && !part.text.empty())
+            encode_text(std::string(1, ' ').append(part.text), out);
+        else
+            encode_text(part.text, out);
+}
+
+const AddedTokenMatcher* Tokenizer::matcher(AddedTokens found) {
+    if (found == AddedTokens::none) return nullptr;
+    std::unique_ptr<AddedTokenMatcher>& matching =
+        found == AddedTokens::all && !added.empty() ? added_matcher : end_of_text_matcher;
+    if (matching) return matching.get();
+    const std::vector<AddedToken> end = {{.id = end_of_text, .special = true}};
+    matching = std::make_unique<AddedTokenMatcher>(&matching == &added_matcher ? added : end, tokens);
+    return matching.get();
+}
+
 std::vector<Tokenizer::Merge> Tokenizer::merges() {
+    if (given_merges) return *given_merges;
     if (!encoder) encoder = std::make_unique<BpeEncoder>(*this);
     std::vector<Merge> found;
-    for (const auto& [pair, merged] : encoder->merges)
-        found.push_back({int(pair >> 32), int(pair & 0xffffffff), merged});
+    for (const auto& [pair, merge] : encoder->merges)
+        found.push_back({int(pair >> 32), int(pair & 0xffffffff), merge.merged});
     std::sort(found.begin(), found.end(), [](const Merge& a, const Merge& b) { return a.merged < b.merged; });
     return found;
+}
+
+bool fits_tokenizer_file(const Tokenizer& tokenizer) {
+    const std::vector<AddedToken> end = {{.id = tokenizer.end_of_text, .special = true}};
+    return (tokenizer.added.empty() || tokenizer.added == end) && !tokenizer.given_merges &&
+           !tokenizer.add_prefix_space;
 }
 
 static Tokenizer bytes_tokenizer() {
@@ -246,10 +300,11 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
             "no tokenizer file %s: 'data/download.sh starter' downloads GPT-2's into "
             "data/starter/gpt2_tokenizer.bin",
             path);
-    if (name_or_path.ends_with(".json")) return read_hugging_face_tokenizer(name_or_path);
+    if (name_or_path.ends_with(".json") || std::filesystem::is_directory(name_or_path))
+        return read_hugging_face_tokenizer(name_or_path);
     uint32_t header[header_ints];
-    const uint64_t largest = sizeof(header) + uint64_t(max_vocab_size) * 256;
-    std::string bytes = read_whole_file(name_or_path, largest);
+    std::string bytes = read_whole_file(name_or_path, max_json_bytes);
+    if (bytes.starts_with('{')) return read_hugging_face_tokenizer(name_or_path);
     if (bytes.size() < sizeof(header))
         fail("%s is too short for a tokenizer file: %zu bytes; the header alone has %zu", path, bytes.size(),
              sizeof(header));

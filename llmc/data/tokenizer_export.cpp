@@ -1,5 +1,6 @@
 // A tokenizer's files for other programs. Declared in tokenizer.h. The fields of tokenizer.json are those
 // that the tokenizers library writes for GPT-2.
+#include <algorithm>
 #include <set>
 
 #include "llmc/base/error.h"
@@ -9,11 +10,17 @@
 
 using nlohmann::json;
 
+// An added token is its text; the others spell bytes.
+static bool is_added(const Tokenizer& tokenizer, int id) {
+    return std::ranges::any_of(tokenizer.added, [id](const AddedToken& t) { return t.id == id; });
+}
+
 TokenTexts spell_tokens(Tokenizer& tokenizer) {
     TokenTexts texts;
     std::set<std::string> known;
     for (int id = 0; id < tokenizer.vocab_size(); id++) {
-        texts.tokens.push_back(encode_printable(tokenizer.tokens[id]));
+        texts.tokens.push_back(is_added(tokenizer, id) ? tokenizer.tokens[id]
+                                                       : encode_printable(tokenizer.tokens[id]));
         if (!known.insert(texts.tokens.back()).second)
             fail("%s: two tokens have the same text as token %d, which other programs' files cannot express",
                  tokenizer.name.c_str(), id);
@@ -23,21 +30,26 @@ TokenTexts spell_tokens(Tokenizer& tokenizer) {
     return texts;
 }
 
-static json byte_level(bool trim_offsets) {
+static json byte_level(bool add_prefix_space, bool trim_offsets) {
     return {{"type", "ByteLevel"},
-            {"add_prefix_space", false},
+            {"add_prefix_space", add_prefix_space},
             {"trim_offsets", trim_offsets},
             {"use_regex", true}};
 }
 
 static std::string tokenizer_json(const Tokenizer& tokenizer, const TokenTexts& texts, const json& ids) {
-    const json end = {{"id", tokenizer.end_of_text},
-                      {"content", texts.tokens[tokenizer.end_of_text]},
-                      {"single_word", false},
-                      {"lstrip", false},
-                      {"rstrip", false},
-                      {"normalized", false},
-                      {"special", true}};
+    std::vector<AddedToken> tokens = tokenizer.added;
+    if (tokens.empty()) tokens = {{.id = tokenizer.end_of_text, .special = true}};
+    json added = json::array();
+    for (const AddedToken& t : tokens)
+        added.push_back({{"id", t.id},
+                         {"content", texts.tokens[t.id]},
+                         {"single_word", t.single_word},
+                         {"lstrip", t.lstrip},
+                         {"rstrip", t.rstrip},
+                         {"normalized", t.normalized},
+                         {"special", t.special}});
+    const bool prefix = tokenizer.add_prefix_space;
     const json model = {{"type", "BPE"},
                         {"dropout", nullptr},
                         {"unk_token", nullptr},
@@ -51,18 +63,18 @@ static std::string tokenizer_json(const Tokenizer& tokenizer, const TokenTexts& 
     const JsonMembers all = {{"version", "1.0"},
                              {"truncation", nullptr},
                              {"padding", nullptr},
-                             {"added_tokens", json::array({end})},
+                             {"added_tokens", added},
                              {"normalizer", nullptr},
-                             {"pre_tokenizer", byte_level(true)},
-                             {"post_processor", byte_level(false)},
-                             {"decoder", byte_level(true)},
+                             {"pre_tokenizer", byte_level(prefix, true)},
+                             {"post_processor", byte_level(prefix, false)},
+                             {"decoder", byte_level(prefix, true)},
                              {"model", model}};
     return json_text(all, 1) + "\n";
 }
 
-static std::string tokenizer_config(const std::string& end, int max_seq_len) {
+static std::string tokenizer_config(const Tokenizer& tokenizer, const std::string& end, int max_seq_len) {
     const JsonMembers config = {{"tokenizer_class", "GPT2Tokenizer"},
-                                {"add_prefix_space", false},
+                                {"add_prefix_space", tokenizer.add_prefix_space},
                                 {"bos_token", end},
                                 {"eos_token", end},
                                 {"unk_token", end},
@@ -81,5 +93,5 @@ void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenize
     write_whole_file(folder + "/vocab.json", {json_text(ids), "\n"});
     write_whole_file(folder + "/merges.txt", {merges});
     write_whole_file(folder + "/tokenizer_config.json",
-                     {tokenizer_config(texts.tokens[tokenizer.end_of_text], max_seq_len)});
+                     {tokenizer_config(tokenizer, texts.tokens[tokenizer.end_of_text], max_seq_len)});
 }

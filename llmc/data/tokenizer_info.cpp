@@ -22,6 +22,7 @@ static const char* shards_key = "tokenizer_of_shards";  // make_corpus writes "t
 static bool is_bytes(const Tokenizer& tokenizer) { return tokenizer.name == "bytes"; }
 
 static uint64_t file_size_of(const Tokenizer& tokenizer) {
+    if (!fits_tokenizer_file(tokenizer)) return tokenizer.hugging_face_files.size();
     uint64_t size = 1024;
     for (const std::string& token : tokenizer.tokens) size += 1 + token.size();
     return size;
@@ -29,6 +30,16 @@ static uint64_t file_size_of(const Tokenizer& tokenizer) {
 
 std::string describe(const TokenizerInfo& info) {
     return format_string("the tokenizer %s (%d tokens)", info.name.c_str(), info.vocab_size);
+}
+
+// What the tokens alone do not say.
+static void add_to_checksum(Checksum& sum, const Tokenizer& tokenizer) {
+    std::vector<int> values = {tokenizer.add_prefix_space, int(tokenizer.added.size())};
+    for (const AddedToken& t : tokenizer.added)
+        values.insert(values.end(), {t.id, t.special, t.normalized, t.single_word, t.lstrip, t.rstrip});
+    for (const Tokenizer::Merge& merge : tokenizer.given_merges.value_or(std::vector<Tokenizer::Merge>()))
+        values.insert(values.end(), {merge.left, merge.right, merge.merged});
+    sum.add(values.data(), values.size() * sizeof(int));
 }
 
 TokenizerInfo info_of(const Tokenizer& tokenizer) {
@@ -39,6 +50,7 @@ TokenizerInfo info_of(const Tokenizer& tokenizer) {
         sum.add(&length, sizeof length);
         sum.add(token.data(), token.size());
     }
+    if (!fits_tokenizer_file(tokenizer)) add_to_checksum(sum, tokenizer);
     return {.name = is_bytes(tokenizer) ? "bytes" : fs::path(tokenizer.name).filename().string(),
             .vocab_size = tokenizer.vocab_size(),
             .checksum = sum.text(),
@@ -79,7 +91,12 @@ TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path
     TokenizerInfo info = info_of(tokenizer);
     if (is_bytes(tokenizer) || file_size_of(tokenizer) > largest) return info;
     const std::string copy = fs::absolute(path).lexically_normal().string();
-    if (copy != info.file || !file_exists(copy)) write_tokenizer(tokenizer, path);  // or moved meanwhile
+    if (copy != info.file || !file_exists(copy)) {  // or moved meanwhile
+        if (fits_tokenizer_file(tokenizer))
+            write_tokenizer(tokenizer, path);
+        else
+            write_whole_file(path, {tokenizer.hugging_face_files, "\n"});
+    }
     info.file = copy;
     return info;
 }

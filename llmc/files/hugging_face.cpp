@@ -93,17 +93,29 @@ static void expect_size(const json& fields, const char* key, int64_t size, const
              path.c_str(), key, describe_json(*found).c_str(), (long long)size);
 }
 
+// The names that transformers has for GPT-2's approximation of GELU by tanh.
+static void check_activation(const json& fields, const std::string& path) {
+    const json name = fields.value("activation_function", json("gelu_new"));
+    for (const char* same : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate"})
+        if (name == same) return;
+    fail("%s: activation_function is %s; only \"gelu_new\", also called \"gelu_pytorch_tanh\", is supported",
+         path.c_str(), describe_json(name).c_str());
+}
+
 // Checks config.json and returns the number of heads.
 static int read_config(const std::string& path, const ModelConfig& config) {
     const json fields = parse_json_object(read_whole_file(path, 1 << 20), path);
     expect_field(fields, "model_type", "gpt2", path);
-    expect_field(fields, "activation_function", "gelu_new", path);
+    check_activation(fields, path);
     expect_field(fields, "layer_norm_epsilon", 1e-5, path);
     expect_field(fields, "scale_attn_weights", true, path);
     expect_field(fields, "scale_attn_by_inverse_layer_idx", false, path);
     expect_field(fields, "tie_word_embeddings", true, path);
     expect_field(fields, "add_cross_attention", false, path);
-    expect_size(fields, "n_inner", 4 * int64_t(config.channels), path);
+    const json inner = fields.value("n_inner", json());
+    if (!inner.is_null() && inner != 4 * int64_t(config.channels))
+        fail("%s: n_inner, the width of the MLP, is %s; only 4 * n_embd, here %lld, is supported",
+             path.c_str(), describe_json(inner).c_str(), 4 * (long long)config.channels);
     expect_size(fields, "n_layer", config.num_layers, path);
     expect_size(fields, "n_embd", config.channels, path);
     expect_size(fields, "n_positions", config.max_seq_len, path);
@@ -117,11 +129,11 @@ static int read_config(const std::string& path, const ModelConfig& config) {
 static int find_heads(const std::string& path, const ModelConfig& config) {
     const auto beside = std::filesystem::path(path).parent_path() / "config.json";
     if (std::filesystem::exists(beside)) return read_config(beside.string(), config);
-    if (config.channels % 64 != 0)
-        fail(
-            "%s: the number of heads of a model with %d channels is unknown; put config.json beside the file",
-            path.c_str(), config.channels);
-    return config.channels / 64;
+    fail(
+        "%s: the tensors do not say how many heads the model has: write {\"n_head\": N} to %s (all of "
+        "OpenAI's "
+        "GPT-2 models have %d channels per head)",
+        path.c_str(), beside.string().c_str(), 64);
 }
 
 static bool is_ignored(const std::string& name) {
@@ -136,7 +148,12 @@ static void check_tensors(const Model& model) {
         if (found == model.file.tensors.end())
             fail("%s has no tensor '%s': it is not a GPT-2 in Hugging Face's format", model.file.path.c_str(),
                  name.c_str());
-        if (found->second.shape != shape_of(model.config, tensor))
+        const std::vector<uint64_t>& shape = found->second.shape;
+        if (tensor == FCW && shape.size() == 2 && shape[1] != 4 * uint64_t(model.config.channels))
+            fail("%s: tensor '%s' makes an MLP %llu wide; only 4 times the channels, here %d, is supported",
+                 model.file.path.c_str(), name.c_str(), (unsigned long long)shape[1],
+                 4 * model.config.channels);
+        if (shape != shape_of(model.config, tensor))
             fail("%s: the shape of tensor '%s' does not match the other tensors", model.file.path.c_str(),
                  name.c_str());
         known.insert(found->first);

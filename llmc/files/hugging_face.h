@@ -7,10 +7,10 @@
 #include "llmc/files/stored_type.h"
 #include "llmc/model/model_config.h"
 
-// Reads the model's shape from its tensors, and the number of heads from config.json in the same folder.
-// Without config.json there is one head per 64 channels, as in all sizes of GPT-2. Tensor names may begin
-// with "transformer.". Error if a tensor is missing, unknown, or of another shape or type, or if config.json
-// asks for something that GPT-2 does not do (another activation, untied embeddings, ...).
+// Reads the model's shape from its tensors, and the number of heads from config.json in the same folder, of
+// which n_head is enough. `path` is model.safetensors, or the index of a model in several files. Tensor names
+// may begin with "transformer.". Error if a tensor is missing, unknown, or of another shape or type, or if
+// config.json asks for something that GPT-2 does not do (another activation, untied embeddings, ...).
 ModelConfig read_hugging_face_header(const std::string& path);
 
 // Checks the files as above, then passes all tensors to `write` as floats.

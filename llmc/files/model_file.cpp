@@ -4,15 +4,33 @@
 #include <cmath>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/hugging_face.h"
 
-static bool is_safetensors(const std::string& name) { return name.ends_with(".safetensors"); }
+static bool is_safetensors(const std::string& name) {
+    return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+}
+
+// PyTorch's files are zip archives or, of old versions, pickles: both can hold code.
+void refuse_pytorch_file(const std::string& path) {
+    const File file = open_to_read(path);
+    char start[4] = {};
+    const size_t count = fread(start, 1, sizeof start, file.get());
+    const std::string_view bytes(start, count);
+    if (bytes.starts_with("PK\3\4") || bytes.starts_with("\x80\2"))
+        fail(
+            "%s is a file of PyTorch: convert it to model.safetensors; docs/files.md says how (PyTorch's "
+            "files)",
+            path.c_str());
+}
 
 bool is_model_file(const std::string& name) { return name.ends_with(".bin") || is_safetensors(name); }
 
 ModelConfig read_model_file_header(const std::string& path) {
-    return is_safetensors(path) ? read_hugging_face_header(path) : read_model_header(path);
+    if (is_safetensors(path)) return read_hugging_face_header(path);
+    refuse_pytorch_file(path);
+    return read_model_header(path);
 }
 
 void check_finite(const TensorPart& part, const std::string& path, const ModelConfig& config,

@@ -4,8 +4,12 @@
 
 #include "llmc/model/model_config.h"
 
-// Whether the name is a file's: it ends in .bin or .safetensors. Otherwise it is a descriptor.
+// Whether the name is a file's: it ends in .bin, .safetensors or .safetensors.index.json. Otherwise it is a
+// descriptor.
 bool is_model_file(const std::string& name);
+
+// Error if the file is PyTorch's, such as pytorch_model.bin or ckpt.pt. The message says how to convert it.
+void refuse_pytorch_file(const std::string& path);
 
 // Call read_model_header() and read_model(), or read_hugging_face_header() and read_hugging_face().
 // read_model_file() throws Error, naming the tensor, if a value is NaN or infinite.

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
@@ -22,7 +23,7 @@ static std::optional<TokenizerInfo> tokenizer_in_run(const std::string& run, con
 
 // What the files beside model.safetensors say.
 static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool& has_unusable_one) {
-    for (const char* name : {"vocab.json", "tokenizer.json"}) {
+    for (const char* name : {"tokenizer.json", "vocab.json"}) {
         const fs::path file = model.parent_path() / name;
         if (!fs::exists(file)) continue;
         try {
@@ -37,7 +38,7 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
 
 static ModelSource find_file(const std::string& name, const std::string& path) {
     ModelSource model = {.name = name, .path = path, .is_file = true, .tokenizer = {}};
-    if (path.ends_with(".safetensors")) {
+    if (!path.ends_with(".bin")) {
         model.tokenizer = tokenizer_beside(path, model.has_unusable_tokenizer);
     } else if (const int step = step_in_name(fs::path(path).filename().string(), "model_", ".bin");
                step >= 0) {
@@ -59,8 +60,11 @@ static ModelSource find_in_folder(const std::string& folder) {
     if (!found.broken.empty())
         fail("-e %s: no checkpoint in this folder is intact; %s", folder.c_str(),
              found.broken.front().c_str());
-    const std::string hugging_face = (fs::path(folder) / "model.safetensors").string();
-    if (file_exists(hugging_face)) return find_file(folder, hugging_face);
+    for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
+        if (const std::string path = fs::path(folder) / file; file_exists(path))
+            return find_file(folder, path);
+    for (const char* file : {"pytorch_model.bin", "ckpt.pt"})
+        if (const std::string path = fs::path(folder) / file; file_exists(path)) refuse_pytorch_file(path);
     fail(
         "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s -n 100 writes some) and no "
         "model.safetensors",
@@ -77,6 +81,7 @@ bool names_model_file(const std::string& name) { return is_model_file(name) || i
 ModelSource find_model(const std::string& name) {
     if (is_folder(name)) return find_in_folder(name);
     if (is_model_file(name)) return find_file(name, name);
+    if (file_exists(name)) refuse_pytorch_file(name);
     if (name.find('/') != std::string::npos)
         fail("-e %s: %s", name.c_str(),
              file_exists(name) ? "a model is a folder, or a file whose name ends with .bin or .safetensors"
@@ -96,8 +101,8 @@ void check_data_fits(const TokenizerInfo& data, const std::string& data_name, co
              describe(data).c_str(), model.name.c_str(), describe(*model.tokenizer).c_str(), advice);
     // a descriptor may ask for more, and so does the checkpoint of its run
     const bool may_be_larger = !model.is_file || model.tokenizer;
-    const bool fits =
-        config.vocab_size == data.vocab_size || (may_be_larger && config.vocab_size > data.vocab_size);
+    const int padded = int(ceil_div(data.vocab_size, 128)) * 128;
+    const bool fits = config.vocab_size >= data.vocab_size && (may_be_larger || config.vocab_size <= padded);
     if (!fits)
         fail("'%s' was made with %s, but the model %s has a vocabulary of %d: %s", data_name.c_str(),
              describe(data).c_str(), model.name.c_str(), config.vocab_size, advice);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <set>
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
@@ -66,22 +68,25 @@ static SafetensorsEntry read_entry(const json& item, const std::string& where, u
     return entry;
 }
 
-static void check_no_holes(const SafetensorsFile& file, uint64_t data_bytes) {
+using Tensors = std::map<std::string, SafetensorsEntry>;
+
+static void check_no_holes(const Tensors& tensors, const std::string& path, uint64_t data_bytes) {
     std::vector<std::pair<uint64_t, uint64_t>> ranges;
-    for (const auto& [name, entry] : file.tensors) ranges.push_back({entry.begin, entry.end});
+    for (const auto& [name, entry] : tensors) ranges.push_back({entry.begin, entry.end});
     std::sort(ranges.begin(), ranges.end());
     uint64_t at = 0;
     for (const auto& [begin, end] : ranges) {
-        if (begin != at) fail("%s is damaged: its tensors overlap or leave holes", file.path.c_str());
+        if (begin != at) fail("%s is damaged: its tensors overlap or leave holes", path.c_str());
         at = end;
     }
     if (at != data_bytes)
-        fail("%s is too long: %llu bytes follow its tensors", file.path.c_str(),
+        fail("%s is too long: %llu bytes follow its tensors", path.c_str(),
              (unsigned long long)(data_bytes - at));
 }
 
-SafetensorsFile open_safetensors(const std::string& path) {
-    SafetensorsFile from = {path, open_to_read(path)};
+// Opens one file and reads its header into `tensors`.
+static SafetensorsFile::Part open_part(const std::string& path, Tensors& tensors) {
+    SafetensorsFile::Part from = {path, open_to_read(path)};
     const uint64_t size = size_of(from.file, path);
     uint64_t header_bytes = 0;
     if (size < sizeof header_bytes ||
@@ -97,14 +102,64 @@ SafetensorsFile open_safetensors(const std::string& path) {
     from.data = sizeof header_bytes + header_bytes;
     for (const auto& [name, item] : header.items())
         if (name != "__metadata__")
-            from.tensors[name] = read_entry(item, path + ": tensor '" + name + "'", size - from.data);
-    check_no_holes(from, size - from.data);
+            tensors[name] = read_entry(item, path + ": tensor '" + name + "'", size - from.data);
+    check_no_holes(tensors, path, size - from.data);
+    return from;
+}
+
+// The shard of each tensor, by an index.
+static std::map<std::string, std::string> read_index(const std::string& path) {
+    const json index = parse_json_object(read_whole_file(path, max_header_bytes), path);
+    const auto map = index.find("weight_map");
+    if (map == index.end() || !map->is_object() || map->empty())
+        fail("%s has no weight_map, which names the file of each tensor", path.c_str());
+    std::map<std::string, std::string> shards;
+    for (const auto& [tensor, shard] : map->items()) {
+        const std::string name = shard.is_string() ? shard.get<std::string>() : "";
+        if (!name.ends_with(".safetensors") || name.find('/') != name.npos)
+            fail("%s: the file of tensor '%s' is %s, not one of this folder that ends with .safetensors",
+                 path.c_str(), tensor.c_str(), describe_json(shard).c_str());
+        shards[tensor] = name;
+    }
+    return shards;
+}
+
+static SafetensorsFile open_shards(const std::string& path) {
+    SafetensorsFile from = {.path = path};
+    const std::map<std::string, std::string> shard_of = read_index(path);
+    std::set<std::string> shards;
+    for (const auto& [tensor, shard] : shard_of) shards.insert(shard);
+    for (const std::string& shard : shards) {
+        const std::string file = std::filesystem::path(path).parent_path() / shard;
+        if (!file_exists(file)) fail("%s: the shard %s is missing", path.c_str(), file.c_str());
+        Tensors tensors;
+        from.parts.push_back(open_part(file, tensors));
+        for (auto& [name, entry] : tensors) {
+            const auto indexed = shard_of.find(name);
+            if (indexed == shard_of.end() || indexed->second != shard)
+                fail("%s has a tensor '%s', which the index %s %s", file.c_str(), name.c_str(), path.c_str(),
+                     indexed == shard_of.end() ? "does not list" : "lists in another file");
+            entry.part = from.parts.size() - 1;
+            from.tensors[name] = entry;
+        }
+    }
+    for (const auto& [tensor, shard] : shard_of)
+        if (!from.tensors.count(tensor))
+            fail("%s: tensor '%s' is not in %s, where the index has it", path.c_str(), tensor.c_str(),
+                 shard.c_str());
+    return from;
+}
+
+SafetensorsFile open_safetensors(const std::string& path) {
+    if (path.ends_with(".index.json")) return open_shards(path);
+    SafetensorsFile from = {.path = path};
+    from.parts.push_back(open_part(path, from.tensors));
     return from;
 }
 
 // Reads elements stored as Element, from the file's current offset.
 template <class Element>
-static void read_as(const SafetensorsFile& from, uint64_t count, float* outp) {
+static void read_as(const SafetensorsFile::Part& from, uint64_t count, float* outp) {
     std::vector<Element> piece(std::min<uint64_t>(count, 1 << 20));
     while (count > 0) {
         const size_t some = std::min<uint64_t>(count, piece.size());
@@ -124,13 +179,14 @@ void read_safetensors(const SafetensorsFile& from, const std::string& name, uint
         fail("cannot read elements %llu to %llu of tensor '%s' in %s, which has %llu",
              (unsigned long long)first, (unsigned long long)(first + count), name.c_str(), from.path.c_str(),
              (unsigned long long)entry.elements());
-    const uint64_t position = from.data + entry.begin + first * type_bytes(entry.type);
-    if (fseeko(from.file.get(), off_t(position), SEEK_SET) != 0)
-        fail("cannot read %s: %s", from.path.c_str(), strerror(errno));
-    if (entry.type == "F32") return read_as<float>(from, count, outp);
-    if (entry.type == "BF16") return read_as<bf16>(from, count, outp);
-    if (entry.type == "F16") return read_as<fp16>(from, count, outp);
-    if (entry.type == "F64") return read_as<double>(from, count, outp);
+    const SafetensorsFile::Part& part = from.parts[entry.part];
+    const uint64_t position = part.data + entry.begin + first * type_bytes(entry.type);
+    if (fseeko(part.file.get(), off_t(position), SEEK_SET) != 0)
+        fail("cannot read %s: %s", part.path.c_str(), strerror(errno));
+    if (entry.type == "F32") return read_as<float>(part, count, outp);
+    if (entry.type == "BF16") return read_as<bf16>(part, count, outp);
+    if (entry.type == "F16") return read_as<fp16>(part, count, outp);
+    if (entry.type == "F64") return read_as<double>(part, count, outp);
     fail("%s: tensor '%s' has elements of type %s; F32, BF16, F16 and F64 can be read", from.path.c_str(),
          name.c_str(), entry.type.c_str());
 }

@@ -56,7 +56,8 @@ ModelConfig parse_descriptor(const std::string& text);
 void set_vocab_size(ModelConfig& config, int vocab_size);
 
 // Error, beginning with `where`, unless the trainer can run the shape: all sizes are positive and within
-// bounds that keep products of sizes below 2^63, channels is a multiple of heads, and Vp >= V.
+// bounds that keep products of sizes below 2^63, channels is a multiple of heads, a head has at most 128
+// channels, and Vp >= V.
 void validate(const ModelConfig& config, const std::string& where);
 
 // Number of elements of a tensor, of one layer's part of it (the whole tensor if it is not per layer), and of
