@@ -86,6 +86,10 @@ static Score score_shards(GPT2<Real>& g, const std::vector<TokenShard>& shards, 
 
 static void print_score(const Score& score) {
     const double loss = score.nats / double(score.tokens);
+    if (!std::isfinite(loss))
+        fail(
+            "the loss is not finite: the model has diverged, or overflows in this precision (--precision "
+            "fp32)");
     printf("tokens %llu | loss %f nats | perplexity %.4f | ", (unsigned long long)score.tokens, loss,
            std::exp(loss));
     if (score.bytes)
@@ -124,7 +128,7 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     gpt2_allocate(*g, options.batch, options.sequence, false);
     if (!shards.empty()) print_score(score_shards(*g, shards, options.max_batches, model.tokenizer));
     if (examples.empty()) return;
-    print_hellaswag(hellaswag_correct(*g, examples), examples.size());
+    print_hellaswag(score_hellaswag(*g, examples, [] { return true; }));
 }
 
 static void add_options(CLI::App& app, EvalOptions& o) {

@@ -112,6 +112,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, 
     Run<Real> run = {.options = o, .inputs = inputs, .g = g, .runner = runner, .job = job, .peak_rate = peak};
     if (job.rank == 0) begin_output(o, inputs, g.share, run.log);
     if (job.rank == 0 && !o.output.empty()) run.tokenizer = recorded_tokenizer(o, inputs);
+    if (!o.saves()) printf("note: this run saves nothing, since %s\n", why_nothing_is_saved(o));
     catch_stop_signals();
     run.loop();
     if (o.profile && g.pad)
@@ -120,7 +121,8 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, double peak, 
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
     if (!run.stopping) return 0;
     printf("stopped by %s; %s\n", signal_name(run.stopping),
-           o.output.empty() ? "nothing was saved, since there is no -o" : "-y 1 resumes from here");
+           o.saves() ? "-y 1 resumes from here"
+                     : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 
@@ -147,6 +149,7 @@ static int export_model(const Options& o) {
     const ModelConfig config = read_shape(model);
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
+    if (!model.chosen.empty()) printf("%s\n", model.chosen.c_str());
     GPT2<float> g(config, nullptr, false);
     load_parameters(g, model.path, o.seed);
     write_hugging_face(folder, config, parameter_reader(g), o.precision == "bf16",

@@ -89,19 +89,44 @@ void RunFolder::open(const std::string& folder) {
     remove_leftovers(folder);
 }
 
-void prune_checkpoints(const std::string& folder, int newest, int keep, int major,
-                       const SparedCheckpoints& spared) {
-    if (keep == 0) return;
-    try {
-        int kept = 0;
-        for (int step : list_checkpoints(folder)) {  // newest first
-            const bool is_extra = spared.best_is_extra && step == spared.best;
-            if (step > newest || is_extra || kept++ < keep) continue;
-            if (step == spared.healthy || step == spared.best) continue;
-            if (major == 0 || step % major != 0) delete_checkpoint(folder, step);
+ExtraCheckpoints find_extra_checkpoints(const std::string& folder) {
+    ExtraCheckpoints extra;
+    for (int step : list_checkpoints(folder)) {
+        const std::string path = run_path(folder, step);
+        if (!file_exists(path)) continue;  // llm.c's
+        try {
+            const WrittenFor reason = run_state_from_json(read_run(folder, step), path).written_for;
+            if (reason != WrittenFor::schedule) extra[step] = reason;
+        } catch (const Error&) {
+            // a damaged file: find_latest_checkpoint() reports it
         }
+    }
+    return extra;
+}
+
+// The checkpoints that do not stay.
+static std::vector<int> superfluous(const std::string& folder, const KeptCheckpoints& kept) {
+    std::vector<int> steps;
+    int scheduled = 0;
+    for (int step : list_checkpoints(folder)) {  // newest first
+        if (step > kept.newest) continue;
+        const auto extra = kept.extra.find(step);
+        const bool for_signal = extra != kept.extra.end() && extra->second == WrittenFor::signal;
+        const bool is_major = kept.major && step % kept.major == 0 && !for_signal;
+        const bool goes = extra == kept.extra.end() ? kept.keep && scheduled++ >= kept.keep
+                                                    : step != kept.newest && (!for_signal || kept.keep);
+        if (goes && !is_major && step != kept.healthy && step != kept.best) steps.push_back(step);
+    }
+    return steps;
+}
+
+void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
+    try {
+        for (int step : superfluous(folder, kept)) delete_checkpoint(folder, step);
+        if (kept.keep == 0) return;
         for (int step : list_checkpoints_without_done(folder))
-            if (step < newest && (major == 0 || step % major != 0)) delete_checkpoint(folder, step);
+            if (step < kept.newest && (kept.major == 0 || step % kept.major != 0))
+                delete_checkpoint(folder, step);
         remove_unfinished_checkpoints(folder);  // which an earlier error left
     } catch (const Error& error) {
         warn(format_string("an old checkpoint was not deleted: %s; the next checkpoint tries again",

@@ -21,6 +21,7 @@ struct Start {
     bool resumed = false;
     OptimizerState optimizer = {};
     RunState state = {};
+    ExtraCheckpoints extra = {};  // in the folder of the resumed run
 };
 
 struct RunLength {

@@ -55,7 +55,8 @@ static void add_data_options(CLI::App& app, Options& o) {
     app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form");
     app.add_option(
            "-e,--model", o.model,
-           "model: a run's folder (its newest checkpoint), an llm.c checkpoint (.bin), a Hugging Face "
+           "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
+           "(.bin), a Hugging Face "
            "folder or model.safetensors, or a new model: d6 d12 ... d48, gpt3:c768 ..., "
            "custom:layers=4,heads=4,channels=128,max_seq_len=256; a new model takes its vocabulary from the "
            "data unless vocab= or --tokenizer says otherwise")
@@ -144,6 +145,10 @@ static void add_evaluation_options(CLI::App& app, Options& o) {
     app.add_option("-m,--val-batches", o.val_batches, "most batches per validation (-1: all)")
         ->check(at_least(-1))
         ->capture_default_str();
+    app.add_option("--patience", o.patience,
+                   "end the run after this many validations in a row without a better one (0: never)")
+        ->check(at_least(0))
+        ->capture_default_str();
     app.add_option("-s,--sample-every", o.sample_every, "steps between text samples (0: none)")
         ->check(at_least(0))
         ->capture_default_str();
@@ -165,9 +170,10 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "folder for main.log, options.toml and checkpoints (default: write nothing); an earlier "
                    "run's files are "
                    "moved to a subfolder, unless -y 1 resumes it");
-    app.add_option("-n,--checkpoint-every", o.checkpoint_every,
-                   "steps between checkpoints; one more is written at the end (0: none)")
-        ->check(at_least(0))
+    app.add_option(
+           "-n,--checkpoint-every", o.checkpoint_every,
+           "steps between checkpoints; one more is written at the end (-1: at the end only; 0: never)")
+        ->check(at_least(-1))
         ->capture_default_str();
     app.add_option("--keep-checkpoints", o.keep_checkpoints,
                    "keep only the newest so many checkpoints (0: all)")
@@ -177,8 +183,9 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "never delete checkpoints of steps that are multiples of this (0: none)")
         ->check(at_least(0))
         ->capture_default_str();
-    app.add_flag("--keep-best", o.keep_best,
-                 "keep the checkpoint with the lowest validation loss beside the newest ones");
+    app.add_flag("--keep-best,!--no-keep-best", o.keep_best,
+                 "also keep the checkpoint with the lowest validation loss, which -e FOLDER takes (default: "
+                 "on, with -j)");
     app.add_option("--log-every", o.log_every, "steps between lines in a pipe or a file")
         ->check(at_least(1))
         ->capture_default_str();
@@ -292,6 +299,11 @@ static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l)
     return notes;
 }
 
+const char* why_nothing_is_saved(const Options& o) {
+    if (o.saves()) return nullptr;
+    return o.output.empty() ? "there is no -o" : "-n is 0";
+}
+
 static void check_options(const Options& o) {
     if (!o.export_to.first.empty() && o.export_to.first != "hf")
         fail("--export %s: the only format is hf, as in --export hf DIR", o.export_to.first.c_str());
@@ -308,8 +320,7 @@ static void check_options(const Options& o) {
              o.num_processes > 1 ? "B*T*processes" : "B*T", micro);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
-    if (o.keep_best && (o.output.empty() || o.val_data.empty() || o.val_every == 0))
-        fail("--keep-best compares validation losses of checkpoints: it needs -o, -j and -v");
+    if (o.patience && !o.validates()) fail("--patience counts validations: it needs -j and -v");
     if (o.resume && o.output.empty()) fail("-y 1 resumes the run in a folder: name it with -o");
     if (o.tensorboard && o.output.empty()) fail("--tensorboard needs a folder: name it with -o");
 }
@@ -560,15 +571,16 @@ bool parse_options(int argc, char** argv, Options& o) {
     if (!parse_command_line(app, argc, argv)) return false;
     if (o.list_devices) return true;
     const bool names_hellaswag_file = app.count("--hellaswag-file") > 0;
+    const bool asks_for_best = app.count("--keep-best") > 0 && o.keep_best;
     read_saved_options(app, o);
     if (!names_hellaswag_file) choose_hellaswag_file(o);
     o.model_given = app.count("--model") > 0;
     check_processes(o, llmc);
     check_options(o);
+    if (asks_for_best && !o.saves_best())
+        fail("--keep-best compares validation losses of checkpoints: it needs -o, -j, -v and -n");
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
-    if (o.checkpoint_every && o.output.empty())
-        o.notes.push_back("-n has no effect without -o, the folder to write to");
     o.effective = with_absolute_paths(app.config_to_str(true, false));
     return true;
 }

@@ -17,7 +17,8 @@ struct ModelOptions {
 // Declares -e, --tokenizer, --device and --precision.
 inline void add_model_options(CLI::App& app, ModelOptions& options) {
     app.add_option("-e,--model", options.model,
-                   "model: a run's folder (its newest checkpoint), an llm.c checkpoint (.bin), a Hugging "
+                   "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c "
+                   "checkpoint (.bin), a Hugging "
                    "Face folder or model.safetensors, or a descriptor such as d12 for random weights, to "
                    "measure speed")
         ->required();
@@ -50,6 +51,7 @@ inline TrainedModel open_model(const ModelOptions& options) {
 // The model with its parameters, without memory for activations.
 template <class Real>
 std::unique_ptr<GPT2<Real>> load_model(const TrainedModel& model, LaunchPad* pad) {
+    if (!model.source.chosen.empty()) fprintf(stderr, "%s\n", model.source.chosen.c_str());
     auto g = std::make_unique<GPT2<Real>>(model.config, pad, false);
     load_parameters(*g, model.source.path, 42);
     return g;
