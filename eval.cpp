@@ -133,8 +133,10 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
 
 static void add_options(CLI::App& app, EvalOptions& o) {
     add_model_options(app, o.model);
-    app.add_option("-i,--data", o.data, "token shards: a file or a quoted glob pattern");
-    app.add_option("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag");
+    app.add_option("-i,--data", o.data, "token shards: a file or a quoted glob pattern")
+        ->transform(home_path());
+    app.add_option("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag")
+        ->transform(home_path());
     app.add_option("-b,--batch-size", o.batch, "sequences per batch (B)")
         ->check(between(1, 1 << 20))
         ->capture_default_str();

@@ -64,7 +64,7 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
     check_memory(need, room, o.batch, o.sequence, o.total_batch);
     // measuring a CPU keeps all cores busy for half a second: worth it for a plan, not for every run
     const bool gpu = pad && pad->device().type != DeviceType::software;
-    if (!gpu && !o.dry_run) return 0;
+    if ((!gpu && !o.dry_run) || o.plans_memory_only()) return 0;
     Phase phase("measuring the device's peak");
     const double peak = peak_rate<Real>(pad);
     phase.done();
@@ -135,6 +135,7 @@ static int train(const Options& o, Communicator& job) {
     const OptimizerShare share = share_of_process(o, job);
     const auto pad = open_training_device(o, job);
     const double peak = plan<Real>(o, inputs, pad.get(), share);
+    if (o.plans_memory_only()) return 0;
     GPT2<Real> g(inputs.config, pad.get(), o.master_weights, false, share);
     load(o, inputs, g);
     if (!o.dry_run) return run(o, inputs, g, peak, job);
@@ -143,7 +144,7 @@ static int train(const Options& o, Communicator& job) {
 }
 
 // Writes the model of -e and its tokenizer in Hugging Face's format.
-static int export_model(const Options& o) {
+static void export_model(const Options& o) {
     const std::string& folder = o.export_to.second;
     const ModelSource model = find_model(o.model);
     const ModelConfig config = read_shape(model);
@@ -161,7 +162,6 @@ static int export_model(const Options& o) {
     printf("wrote %s/model.safetensors and config.json%s\n", folder.c_str(),
            tokenizer ? ", and the tokenizer: vocab.json, merges.txt, tokenizer_config.json"
                      : "; no tokenizer is known for it: name one with --tokenizer");
-    return 0;
 }
 
 int main(int argc, char** argv) {
@@ -173,13 +173,19 @@ int main(int argc, char** argv) {
         Options options = {.num_processes = job->size, .process_rank = job->rank};
         bool runs = false;
         job->agree([&] { runs = parse_options(argc, argv, options); });
+        check_same_options(options, *job);
         if (!runs) return 0;
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;
         if (options.threads) use_threads(options.threads);
         for (const std::string& note : options.notes) printf("note: %s\n", note.c_str());
         if (options.list_devices) return print_devices(), 0;
-        if (!options.export_to.first.empty()) return export_model(options);
+        if (!options.export_to.first.empty()) {
+            job->agree([&] {
+                if (job->rank == 0) export_model(options);
+            });
+            return 0;
+        }
         return with_precision(options.precision,
                               [&]<class Real>(Real) { return train<Real>(options, *job); });
     } catch (const std::exception& error) {

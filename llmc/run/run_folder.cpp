@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
@@ -66,6 +67,29 @@ static void finish_moving(const std::string& folder) {
     move_files(folder, folder + "/" + name);
     printf("note: the rest of an earlier run in %s is now in its folder %s, too\n", folder.c_str(),
            name.c_str());
+}
+
+// The last training step in a main.log; -1: none.
+static int last_step_in_log(const std::string& path) {
+    int last = -1, step = -1, length = 0;
+    std::istringstream lines(read_whole_file(path));
+    for (std::string line; std::getline(lines, line);)
+        if (sscanf(line.c_str(), "s:%9d trl:%n", &step, &length) == 1 && length) last = std::max(last, step);
+    return last;
+}
+
+std::string unexplained_file(const std::string& folder, int first_checkpoint) {
+    const std::vector<std::string> names = files_of_a_run(folder, "");
+    for (const std::string& name : names)
+        for (const char* start : {"model_", "state_", "run_"})
+            if (name.starts_with(start)) return name;
+    const bool has_options = std::count(names.begin(), names.end(), "options.toml");
+    for (const std::string& name : names) {
+        const bool is_log = name == "main.log" || name == "metrics.csv";
+        if (is_log && !has_options && !read_whole_file(folder + "/" + name).empty()) return name;
+        if (name == "main.log" && last_step_in_log(folder + "/" + name) >= first_checkpoint) return name;
+    }
+    return "";
 }
 
 void remove_leftovers(const std::string& folder) {

@@ -29,6 +29,11 @@ struct RunFolder {
 // one moves the rest.
 std::string move_earlier_run(const std::string& folder);
 
+// The name of a file of a run that no complete checkpoint explains, in a folder without any; "": none. A run
+// that was killed before the first of its checkpoints, at step first_checkpoint, has left its options, and
+// its log has no later step.
+std::string unexplained_file(const std::string& folder, int first_checkpoint);
+
 // Removes temporary files, and the files of checkpoints that a stopped program was writing or deleting.
 void remove_leftovers(const std::string& folder);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
@@ -62,6 +63,24 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
     return found;
 }
 
+// The step of the first checkpoint that a run writes; at most that.
+static int first_checkpoint(const Options& o) {
+    if (!o.saves()) return 0;  // there will be none: nothing explains a log
+    const int ends = o.max_steps >= 0 ? o.max_steps : std::numeric_limits<int>::max();
+    const int first = o.checkpoint_every > 0 ? std::min(o.checkpoint_every, ends) : ends;
+    return o.saves_best() ? std::min(first, o.val_every) : first;
+}
+
+// Starting at step 0 would overwrite them.
+static void refuse_unexplained_files(const Options& o) {
+    const std::string name = unexplained_file(o.output, first_checkpoint(o));
+    if (!name.empty())
+        fail(
+            "-y 1: %s holds %s, but no complete checkpoint (DONE_*) to resume from: put it back, or start at "
+            "step 0 with --start-over, which moves such files to a subfolder earlier_N",
+            o.output.c_str(), name.c_str());
+}
+
 // The state of the checkpoint with -y 1 if there is one, else the state of step 0.
 static Start find_start(const Options& o, const FoundCheckpoint& found) {
     Start start;
@@ -74,6 +93,7 @@ static Start find_start(const Options& o, const FoundCheckpoint& found) {
     if (found.step < 0 && !found.broken.empty())
         fail("-y 1: no checkpoint in %s is intact; %s", o.output.c_str(), found.broken.front().c_str());
     if (found.step < 0) {
+        refuse_unexplained_files(o);
         printf("note: no checkpoint in %s yet, the run starts at step 0\n", o.output.c_str());
         return start;
     }
@@ -123,8 +143,7 @@ static std::optional<DataLoader> open_training_data(const Options& o, int vocab_
     return loader;
 }
 
-// The tokens that a validation reads: the last batch of an epoch is filled up.
-static uint64_t validation_tokens(const Options& o, const DataLoader& val) {
+uint64_t validation_tokens(const Options& o, const DataLoader& val) {
     const uint64_t per_batch = uint64_t(o.global_batch()) * uint64_t(o.sequence);
     const uint64_t most = o.val_batches < 0 ? val.num_batches() : uint64_t(o.val_batches);
     return std::min(std::min(val.num_batches(), most) * per_batch, val.num_tokens());

@@ -59,6 +59,9 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job);
 // that made the data, unless -e names a size.
 ModelConfig new_config(const Options& o, const ModelSource& model, const std::optional<TokenizerInfo>& data);
 
+// The tokens that a validation reads, whose last batch may be filled up with the first ones.
+uint64_t validation_tokens(const Options& o, const DataLoader& val);
+
 // Prepares the folder -o, if there is one: moves an earlier run aside, checks that there is room, opens the
 // logs, which a resumed run continues at its first step, and writes the options.
 // `share` is the part of the optimizer's state that each process writes.

@@ -51,8 +51,10 @@ struct LlmcOnly {
 static void add_data_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Data and model");
     app.add_option("-i,--train-data", o.train_data,
-                   "training tokens: llm.c shards, a file or a quoted glob pattern");
-    app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form");
+                   "training tokens: llm.c shards, a file or a quoted glob pattern")
+        ->transform(home_path());
+    app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form")
+        ->transform(home_path());
     app.add_option(
            "-e,--model", o.model,
            "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
@@ -60,11 +62,13 @@ static void add_data_options(CLI::App& app, Options& o) {
            "folder or model.safetensors, or a new model: d6 d12 ... d48, gpt3:c768 ..., "
            "custom:layers=4,heads=4,channels=128,max_seq_len=256; a new model takes its vocabulary from the "
            "data unless vocab= or --tokenizer says otherwise")
+        ->transform(home_path())
         ->capture_default_str();
     app.add_option("--tokenizer", o.tokenizer,
                    "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: the one that made the "
                    "data, as NAME.json beside it says, else gpt2_tokenizer.bin in this folder, the model's "
-                   "folder, the data's folder or data/starter)");
+                   "folder, the data's folder or data/starter)")
+        ->transform(home_path());
     app.add_option("--seed", o.seed, "seed of initialization, shuffling and sampling")
         ->check(unsigned_number())
         ->capture_default_str();
@@ -161,6 +165,7 @@ static void add_evaluation_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("--hellaswag-file", o.hellaswag_file,
                    "HellaSwag file, from data/download.sh starter or prepare_data hellaswag")
+        ->transform(home_path())
         ->capture_default_str();
 }
 
@@ -169,7 +174,8 @@ static void add_output_options(CLI::App& app, Options& o) {
     app.add_option("-o,--output", o.output,
                    "folder for main.log, options.toml and checkpoints (default: write nothing); an earlier "
                    "run's files are "
-                   "moved to a subfolder, unless -y 1 resumes it");
+                   "moved to a subfolder, unless -y 1 resumes it")
+        ->transform(home_path());
     app.add_option(
            "-n,--checkpoint-every", o.checkpoint_every,
            "steps between checkpoints; one more is written at the end (-1: at the end only; 0: never)")
@@ -195,17 +201,22 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "not given are the run's")
         ->check(zero_or_one())
         ->configurable(false);
+    app.add_flag("--start-over", o.start_over,
+                 "with -y 1: start at step 0 with the run's options; its files move to a subfolder earlier_N")
+        ->configurable(false);
     app.add_flag("--resume-unverified", o.resume_unverified,
                  "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
         ->configurable(false);
     app.add_option("--export", o.export_to,
                    "hf DIR: write the model of -e and its tokenizer to DIR for Hugging Face's tools, then "
                    "exit; in bf16 with --precision bf16")
+        ->transform(home_path())
         ->type_name("hf DIR")
         ->configurable(false);
     app.add_option("--config", o.config,
                    "read options from this TOML file; the command line takes precedence; its relative paths "
                    "are relative to the file")
+        ->transform(home_path())
         ->configurable(false);
 }
 
@@ -242,8 +253,10 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->check(at_least(0))
         ->configurable(false);
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
-    app.add_flag("--dry-run", o.dry_run,
-                 "print memory, steps, operations and estimated time, then exit; needs no data")
+    app.add_flag("--dry-run", o.dry_run_of,
+                 "print memory, steps, operations and estimated time, then exit; needs no data; "
+                 "--dry-run=memory measures no time")
+        ->check(one_of({"true", "false", "memory"}))
         ->configurable(false);
     app.add_flag("--profile", o.profile, "print the time of each kernel at the end; slows the run slightly")
         ->configurable(false);
@@ -563,16 +576,31 @@ static void choose_hellaswag_file(Options& o) {
         o.hellaswag_file = downloaded;
 }
 
+// A line for each option that the command line or a file gives.
+static std::string given_options(const CLI::App& app) {
+    std::string text;
+    for (const CLI::Option* option : app.get_options())
+        if (option->get_name() != "--process-rank")  // the one that differs
+            for (const std::string& value : option->results())
+                text += option->get_name() + " " + value + "\n";
+    return text;
+}
+
 bool parse_options(int argc, char** argv, Options& o) {
     LlmcOnly llmc;
     CLI::App app("Trains GPT-2 on the CPU or on any Vulkan device.", "train_gpt2");
     fill_in_defaults(o);
     declare_options(app, o, llmc);
-    if (!parse_command_line(app, argc, argv)) return false;
+    const bool runs = parse_command_line(app, argc, argv);
+    o.given = runs ? given_options(app) : "--help or --version\n";
+    if (!runs) return false;
     if (o.list_devices) return true;
     const bool names_hellaswag_file = app.count("--hellaswag-file") > 0;
     const bool asks_for_best = app.count("--keep-best") > 0 && o.keep_best;
     read_saved_options(app, o);
+    o.given = given_options(app);
+    o.dry_run = o.dry_run_of != "false";
+    if (o.start_over) o.resume = false;
     if (!names_hellaswag_file) choose_hellaswag_file(o);
     o.model_given = app.count("--model") > 0;
     check_processes(o, llmc);

@@ -37,8 +37,11 @@ struct Options {
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
     std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train
     bool hellaswag = false;
+    std::string dry_run_of = "false";  // "true", "memory" or "false"
     bool dry_run = false;
+    bool plans_memory_only() const { return dry_run_of == "memory"; }
     bool overfit = false, list_devices = false, profile = false, master_weights = true, resume = false;
+    bool start_over = false;
     bool resume_unverified = false;  // accept a checkpoint without the run_%08d.json that the run had
     bool tensorboard = false;
     uint64_t seed = 42;
@@ -54,6 +57,7 @@ struct Options {
 
     bool model_given = false;        // -e was given, on the command line or in a file
     std::vector<std::string> notes;  // lines to print: options that have no effect or come from a file
+    std::string given;               // every option that was given or read, a line each
     std::string effective;           // all options, in the format of --config, with absolute paths
 };
 

@@ -21,11 +21,13 @@ inline void add_model_options(CLI::App& app, ModelOptions& options) {
                    "checkpoint (.bin), a Hugging "
                    "Face folder or model.safetensors, or a descriptor such as d12 for random weights, to "
                    "measure speed")
+        ->transform(home_path())
         ->required();
     app.add_option(
-        "--tokenizer", options.tokenizer,
-        "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes for a "
-        "vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or data/starter)");
+           "--tokenizer", options.tokenizer,
+           "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes for "
+           "a vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or data/starter)")
+        ->transform(home_path());
     app.add_option("--device", options.device,
                    "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
