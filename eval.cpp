@@ -86,6 +86,10 @@ static Score score_shards(GPT2<Real>& g, const std::vector<TokenShard>& shards, 
 
 static void print_score(const Score& score) {
     const double loss = score.nats / double(score.tokens);
+    if (!std::isfinite(loss))
+        fail(
+            "the loss is not finite: the model has diverged, or overflows in this precision (--precision "
+            "fp32)");
     printf("tokens %llu | loss %f nats | perplexity %.4f | ", (unsigned long long)score.tokens, loss,
            std::exp(loss));
     if (score.bytes)
@@ -124,13 +128,15 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     gpt2_allocate(*g, options.batch, options.sequence, false);
     if (!shards.empty()) print_score(score_shards(*g, shards, options.max_batches, model.tokenizer));
     if (examples.empty()) return;
-    print_hellaswag(hellaswag_correct(*g, examples), examples.size());
+    print_hellaswag(score_hellaswag(*g, examples, [] { return true; }));
 }
 
 static void add_options(CLI::App& app, EvalOptions& o) {
     add_model_options(app, o.model);
-    app.add_option("-i,--data", o.data, "token shards: a file or a quoted glob pattern");
-    app.add_option("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag");
+    app.add_option("-i,--data", o.data, "token shards: a file or a quoted glob pattern")
+        ->transform(home_path());
+    app.add_option("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag")
+        ->transform(home_path());
     app.add_option("-b,--batch-size", o.batch, "sequences per batch (B)")
         ->check(between(1, 1 << 20))
         ->capture_default_str();

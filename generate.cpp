@@ -216,8 +216,10 @@ static void add_options(CLI::App& app, GenerateOptions& o) {
     add_model_options(app, o.model);
     app.add_option("PROMPT", o.prompt,
                    "text to continue; -: read it from standard input, without a newline at its end");
-    app.add_option("--file", o.prompt_file, "read the prompt from this file, without a newline at its end");
-    app.add_option("--prompts", o.prompts_file, "continue each line of this file that is not empty");
+    app.add_option("--file", o.prompt_file, "read the prompt from this file, without a newline at its end")
+        ->transform(home_path());
+    app.add_option("--prompts", o.prompts_file, "continue each line of this file that is not empty")
+        ->transform(home_path());
     app.add_flag("-i,--interactive", o.interactive, "continue each line that is typed");
     app.add_option("--samples", o.samples,
                    "texts for each prompt, generated side by side; the seeds count up")

@@ -65,7 +65,7 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
     check_memory(need, room, o.batch, o.sequence, o.total_batch);
     // measuring a CPU keeps all cores busy for half a second: worth it for a plan, not for every run
     const bool gpu = pad && pad->device().type != DeviceType::software;
-    if (!gpu && !o.dry_run) return 0;
+    if ((!gpu && !o.dry_run) || o.plans_memory_only()) return 0;
     Phase phase("measuring the device's peak");
     const double peak = peak_rate<Real>(pad);
     phase.done();
@@ -122,6 +122,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
                      .peak_rate = peak};
     if (job.rank == 0) begin_output(o, inputs, optimizer.share, run.log);
     if (job.rank == 0 && !o.output.empty()) run.tokenizer = recorded_tokenizer(o, inputs);
+    if (!o.saves()) printf("note: this run saves nothing, since %s\n", why_nothing_is_saved(o));
     catch_stop_signals();
     run.loop();
     if (o.profile && g.pad)
@@ -130,7 +131,8 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
     if (!run.stopping) return 0;
     printf("stopped by %s; %s\n", signal_name(run.stopping),
-           o.output.empty() ? "nothing was saved, since there is no -o" : "-y 1 resumes from here");
+           o.saves() ? "-y 1 resumes from here"
+                     : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 
@@ -143,6 +145,7 @@ static int train(const Options& o, Communicator& job) {
     const OptimizerShare share = share_of_process(job);
     const auto pad = open_training_device(o, job);
     const double peak = plan<Real>(o, inputs, pad.get(), share);
+    if (o.plans_memory_only()) return 0;
     GPT2<Real> g(inputs.config, pad.get());
     g.cpu_layers = o.cpu_layers;
     g.dropout = o.dropout;
@@ -162,6 +165,7 @@ static void export_model(const Options& o) {
     const ModelConfig config = read_shape(model);
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
+    if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
     GPT2<float> g(config, nullptr);
     load_parameters(g, model.path, o.seed);
     const ReadTensor read = parameter_reader(g);
@@ -182,6 +186,7 @@ int main(int argc, char** argv) {
         Options options = {.num_processes = job->size, .process_rank = job->rank};
         bool runs = false;
         job->agree([&] { runs = parse_options(argc, argv, options); });
+        check_same_options(options, *job);
         if (!runs) return 0;
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;

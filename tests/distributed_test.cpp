@@ -189,9 +189,12 @@ TEST_F(Distributed, RefusesProcessesThatDiffer) {
         std::vector<std::string> first, second;
         std::string named;
     };
-    for (const Difference& d : {Difference{{"-l", "0.001"}, {"-l", "0.002"}, "learning-rate"},
-                                Difference{{"-z", "0"}, {"-z", "1"}, "zero-stage"},
-                                Difference{{"-i", data.train}, {"-i", other}, "other.bin"}}) {
+    for (const Difference& d :
+         {Difference{{"-l", "0.001"}, {"-l", "0.002"}, "learning-rate"},
+          Difference{{"-z", "0"}, {"-z", "1"}, "zero-stage"},
+          Difference{{"-i", data.train}, {"-i", other}, "other.bin"}, Difference{{}, {"--help"}, "--help"},
+          Difference{{}, {"--dry-run"}, "--dry-run"}, Difference{{"--export", "hf", "x"}, {}, "--export"},
+          Difference{{"-o", data / "o"}, {"-o", data / "o", "-y", "1"}, "--resume"}}) {
         const std::vector<std::string> common = {program, "-i",       data.train, "-e", tiny,
                                                  "-b",    "3",        "-t",       "17", "-x",
                                                  "3",     "--device", "cpu",      "-s", "0"};

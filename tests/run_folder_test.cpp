@@ -30,7 +30,7 @@ static void write_small(const std::string& folder, int step) {
 static std::vector<int> pruned(const std::vector<int>& steps, int newest, int keep, int major) {
     TemporaryFolder folder;
     for (int step : steps) write_small(folder.path, step);
-    prune_checkpoints(folder.path, newest, keep, major);
+    prune_checkpoints(folder.path, {.newest = newest, .keep = keep, .major = major});
     return list_checkpoints(folder.path);
 }
 
@@ -42,15 +42,26 @@ TEST(PruneCheckpoints, KeepsTheNewest) {
     EXPECT_EQ(pruned({1, 2}, 2, 5, 0), (Steps{2, 1}));
 }
 
-TEST(PruneCheckpoints, TheExtraOneDoesNotCount) {
-    TemporaryFolder folder;
-    for (int step : {5, 10, 14, 15}) write_small(folder.path, step);
-    prune_checkpoints(folder.path, 14, 2, 0, {.best = 14, .best_is_extra = true});
-    EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14, 10, 5}));
-    prune_checkpoints(folder.path, 15, 2, 0, {.best = 14, .best_is_extra = true});
-    EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14, 10}));
-    prune_checkpoints(folder.path, 15, 2, 0, {.healthy = 5});
-    EXPECT_EQ(list_checkpoints(folder.path), (Steps{15, 14}));
+TEST(PruneCheckpoints, ExtraOnesDoNotCount) {
+    const auto left = [](const KeptCheckpoints& kept) {
+        TemporaryFolder folder;
+        for (int step : {5, 10, 14, 15}) write_small(folder.path, step);
+        prune_checkpoints(folder.path, kept);
+        return list_checkpoints(folder.path);
+    };
+    for (const WrittenFor reason : {WrittenFor::best, WrittenFor::signal}) {
+        const ExtraCheckpoints extra = {{14, reason}};
+        EXPECT_EQ(left({.newest = 14, .keep = 2, .best = 14, .extra = extra}), (Steps{15, 14, 10, 5}));
+        EXPECT_EQ(left({.newest = 15, .keep = 2, .best = 14, .extra = extra}), (Steps{15, 14, 10}));
+        EXPECT_EQ(left({.newest = 15, .keep = 2, .healthy = 5, .extra = extra}), (Steps{15, 10, 5}));
+        EXPECT_EQ(left({.newest = 15, .keep = 2, .healthy = 14, .extra = extra}), (Steps{15, 14, 10}));
+    }
+    // one that was the best goes, also if all are kept, unless -nm keeps its step
+    const ExtraCheckpoints best = {{14, WrittenFor::best}}, signal = {{14, WrittenFor::signal}};
+    EXPECT_EQ(left({.newest = 15, .extra = best}), (Steps{15, 10, 5}));
+    EXPECT_EQ(left({.newest = 15, .major = 7, .extra = best}), (Steps{15, 14, 10, 5}));
+    EXPECT_EQ(left({.newest = 15, .extra = signal}), (Steps{15, 14, 10, 5}));
+    EXPECT_EQ(left({.newest = 15, .keep = 9, .major = 7, .extra = signal}), (Steps{15, 10, 5}));
 }
 
 // A run that resumed at an earlier checkpoint neither counts nor deletes the later ones.
@@ -71,7 +82,7 @@ TEST(PruneCheckpoints, OldFilesWithoutDoneGoToo) {
     std::filesystem::remove(done_path(folder.path, 2));  // as if a program had been stopped
     std::filesystem::remove(done_path(folder.path, 6));
     write_whole_file(model_path(folder.path, 1), {"weights that somebody kept"});
-    prune_checkpoints(folder.path, 4, 1, 0);
+    prune_checkpoints(folder.path, {.newest = 4, .keep = 1});
     EXPECT_FALSE(std::filesystem::exists(model_path(folder.path, 2)));
     EXPECT_FALSE(std::filesystem::exists(optimizer_path(folder.path, 2)));
     EXPECT_TRUE(std::filesystem::exists(model_path(folder.path, 6)));  // newer
@@ -84,13 +95,13 @@ TEST(PruneCheckpoints, AnErrorIsAWarning) {
     std::filesystem::remove(model_path(folder.path, 2));
     std::filesystem::create_directory(model_path(folder.path, 2));  // cannot be unlinked
     testing::internal::CaptureStderr();
-    prune_checkpoints(folder.path, 4, 1, 0);
+    prune_checkpoints(folder.path, {.newest = 4, .keep = 1});
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_TRUE(said.starts_with("warning: an old checkpoint was not deleted: cannot remove")) << said;
     EXPECT_EQ(count_lines(said), 1);
     EXPECT_EQ(list_checkpoints(folder.path), (Steps{4}));
     std::filesystem::remove(model_path(folder.path, 2));
-    prune_checkpoints(folder.path, 4, 1, 0);  // the next one finishes it
+    prune_checkpoints(folder.path, {.newest = 4, .keep = 1});  // the next one finishes it
     EXPECT_FALSE(std::filesystem::exists(optimizer_path(folder.path, 2)));
     EXPECT_FALSE(std::filesystem::exists(folder / "unfinished_00000002"));
 }
@@ -128,7 +139,7 @@ TEST(RunFolder, FollowsARenamedFolder) {
     write_whole_file(a + "/main.log", {"another run's"});
     write_small(a, 2);
     EXPECT_EQ(append_to_file(a + "/main.log", "line\n"), 5u);
-    prune_checkpoints(a, 2, 1, 0);
+    prune_checkpoints(a, {.newest = 2, .keep = 1});
     EXPECT_EQ(names_in(a).size(), 5u);  // of b
     EXPECT_TRUE(std::filesystem::exists(model_path(b, 2)));
     EXPECT_FALSE(std::filesystem::exists(model_path(b, 1)));

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "llmc/base/json.h"
 #include "tests/message_of.h"
 
 static RunState some_state() {
@@ -22,9 +23,9 @@ static RunState some_state() {
     for (int i = 0; i < 200; i++) state.judge.judge(1.0f / float(i + 3), std::exp(-float(i)), 1.0f);
     state.judge.judge(NAN, 1, 0);
     state.judge.outliers = 5;
-    state.best_checkpoint = 14;
-    state.best_loss = 3.25;
-    state.best_is_extra = true;
+    state.validations.add(14, 3.25, true);
+    state.validations.add(21, 4.5, true);
+    state.written_for = WrittenFor::signal;
     state.tokens = uint64_t(1) << 40;
     return state;
 }
@@ -48,9 +49,9 @@ TEST(RunState, SurvivesJson) {
     EXPECT_EQ(b.judge.norms.values, a.judge.norms.values);
     EXPECT_EQ(b.judge.not_finite, 1);
     EXPECT_EQ(b.judge.outliers, 5);
-    EXPECT_EQ(b.best_checkpoint, 14);
-    EXPECT_EQ(b.best_loss, 3.25);
-    EXPECT_TRUE(b.best_is_extra);
+    EXPECT_EQ(b.validations, a.validations);
+    EXPECT_EQ(b.validations.since_best, 1);
+    EXPECT_EQ(b.written_for, WrittenFor::signal);
     EXPECT_EQ(b.tokens, a.tokens);
 }
 
@@ -73,12 +74,42 @@ TEST(RunState, AnythingElseIsRefused) {
          {std::string(), std::string("[]"), good.substr(1), with("\"seed\"", "\"sead\""),
           with("4096", "\"many\""), with("32768.0", "0"), with("32768.0", "1e30"),
           with("\"outliers\":5", "\"outliers\":null"), with("\"losses\":[", "\"losses\":[1,1,1,"),
-          with("\"bf16\"", "7"), with("\"outliers\":5", "\"outliers\":5.5"),
+          with("\"bf16\"", "7"), with("\"outliers\":5", "\"outliers\":5.5"), with("3.25", "null"),
+          with("\"signal\"", "\"whim\""), with("\"since_best\":1", "\"since_best\":1e9"),
           with("\"outliers\":5", "\"outliers\":99999999999"), with("4096", "-1"), with("4096", "1.8e30")}) {
         const std::string message = message_of([&] { run_state_from_json(text, "some/run.json"); });
         EXPECT_EQ(message.rfind("some/run.json was not written by", 0), 0u) << message << "\n"
                                                                             << text.substr(0, 60);
     }
+}
+
+// Earlier versions wrote only --keep-best's checkpoint.
+TEST(RunState, ReadsTheBestOfEarlierVersions) {
+    nlohmann::json j = nlohmann::json::parse(run_state_to_json(some_state()));
+    j.erase("validations");
+    j.erase("written_for");
+    j["best"] = {{"checkpoint", 12}, {"loss", 2.5}, {"extra", true}};
+    const RunState state = run_state_from_json(j.dump(), "x");
+    EXPECT_EQ(state.validations.best_step, 12);
+    EXPECT_EQ(state.validations.best_loss, 2.5);
+    EXPECT_EQ(state.written_for, WrittenFor::best);
+}
+
+TEST(Validations, ALossThatIsNotFiniteIsNeverTheBest) {
+    Validations v;
+    EXPECT_FALSE(v.add(0, 1, false));  // random weights
+    EXPECT_EQ(v.since_best, 0);
+    for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) EXPECT_FALSE(v.add(1, bad, true)) << bad;
+    EXPECT_EQ(v.best_step, -1);
+    EXPECT_EQ(v.since_best, 4);
+    EXPECT_TRUE(v.add(2, 3, true));
+    for (const float bad : {NAN, -INFINITY, 3.0f, 4.0f}) EXPECT_FALSE(v.add(3, bad, true)) << bad;
+    EXPECT_EQ(v.best_step, 2);
+    EXPECT_EQ(v.since_best, 4);
+    RunState state;
+    EXPECT_FALSE(v.add(4, NAN, true));
+    state.validations = v;
+    EXPECT_TRUE(std::isnan(run_state_from_json(run_state_to_json(state), "x").validations.last_loss));
 }
 
 TEST(StepJudge, CountsSkippedUpdates) {

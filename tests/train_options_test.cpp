@@ -81,7 +81,7 @@ TEST(TrainOptions, LlmcsDefaults) {
     EXPECT_EQ(o.val_batches, 20);
     EXPECT_EQ(o.sample_every, 20);
     EXPECT_EQ(o.sample_tokens, 64);
-    EXPECT_EQ(o.checkpoint_every, 0);
+    EXPECT_EQ(o.checkpoint_every, -1);
     EXPECT_EQ(o.keep_checkpoints, 0);
     EXPECT_EQ(o.major_checkpoint_every, 0);
     EXPECT_EQ(o.recompute, 1);
@@ -113,7 +113,6 @@ TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     EXPECT_EQ(parse({"-i", "train.bin", "-z", "0"}).zero_stage, 0);
     EXPECT_EQ(parse({"-i", "train.bin", "--ranks-per-node", "1"}).ranks_per_node, 1);
     EXPECT_THROW(parse({"-i", "train.bin", "-z", "2"}), Error);
-    EXPECT_EQ(parse({"-i", "train.bin", "-n", "5"}).notes.size(), 1u);  // no folder to write to
 }
 
 TEST(TrainOptions, TheLastValueWins) {
@@ -407,4 +406,26 @@ TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {
     const std::string message = refusal({"-i", "x", "--tokenizer", "a\"\nbatch-size=\"8", "-o", folder.path});
     EXPECT_NE(message.find("the end of a line"), std::string::npos) << message;
     EXPECT_EQ(count_lines(message), 1);
+}
+
+TEST(TrainOptions, OtherTrainersNamesAreUnderstood) {
+    const std::pair<const char*, const char*> names[] = {
+        {"--lr", "--learning-rate"}, {"--lr-schedule", "--lr-scheduler"}, {"--steps", "--max-steps"},
+        {"--batch", "--batch-size"}, {"--max_iters", "--max-steps"},      {"--batch_size", "--batch-size"}};
+    for (const auto& [theirs, ours] : names) {
+        const std::string message = refusal({theirs, "1"});
+        EXPECT_NE(message.find(std::string("did you mean ") + ours + "?"), std::string::npos) << message;
+    }
+}
+
+TEST(TrainOptions, ATildeIsTheHomeFolder) {
+    const char* home = getenv("HOME");
+    const std::string before = home ? home : "/";
+    setenv("HOME", "/somewhere", 1);
+    const Options o = parse({"--output=~/run", "-i", "~/data/*.bin", "-j", "a~/b", "-e", "~/m.bin"});
+    EXPECT_EQ(o.output, "/somewhere/run");
+    EXPECT_EQ(o.train_data, "/somewhere/data/*.bin");
+    EXPECT_EQ(o.val_data, "a~/b");
+    EXPECT_EQ(o.model, "/somewhere/m.bin");
+    setenv("HOME", before.c_str(), 1);
 }

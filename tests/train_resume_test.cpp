@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "llmc/base/error.h"
@@ -234,6 +235,42 @@ TEST(Resume, StartsWithoutACheckpointAndStopsAfterTheLastStep) {
     EXPECT_TRUE(printed_losses(done.out).empty());
     EXPECT_EQ(done.out.find("wrote checkpoint"), std::string::npos) << done.out;
     expect_same_run(a, b, 12);
+}
+
+// Models and logs that no complete checkpoint explains are not overwritten.
+TEST(Resume, AStartThatWouldDestroyIsRefused) {
+    Data data;
+    const std::string a = data / "a", b = data / "b", earlier = b + "/earlier_1";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    const auto without = [&](const std::vector<std::string>& starts) {
+        copy_folder(a, b);
+        for (const auto& entry : std::filesystem::directory_iterator(b))
+            for (const std::string& start : starts)
+                if (entry.path().filename().string().starts_with(start))
+                    std::filesystem::remove(entry.path());
+    };
+    const std::vector<std::vector<std::string>> removed = {
+        {"DONE"},
+        {"DONE", "main.log", "metrics.csv", "options"},
+        {"DONE", "model", "state", "main.log", "metrics.csv", "options"},
+        {"DONE", "model", "state", "run"},             // the log goes beyond the first checkpoint
+        {"DONE", "model", "state", "run", "options"},  // somebody's logs
+        {"DONE", "model", "state", "run", "options", "main.log"},
+        {"DONE", "model", "state", "run", "options", "metrics.csv"}};
+    for (const std::vector<std::string>& names : removed) {
+        SCOPED_TRACE(names.back());
+        without(names);
+        std::map<std::string, std::string> before;
+        for (const auto& entry : std::filesystem::directory_iterator(b))
+            before[entry.path().filename()] = read_whole_file(entry.path());
+        const std::vector<std::string> start = with(twelve, {"--device", "cpu", "-o", b, "-y", "1"});
+        expect_refusal(data.run(start), "--start-over");
+        for (const auto& [name, text] : before) EXPECT_TRUE(read_whole_file(b + "/" + name) == text) << name;
+        expect_ok(data.run(with(start, {"--start-over"})));
+        expect_same_run(a, b, 12);
+        for (const auto& [name, text] : before)
+            EXPECT_TRUE(read_whole_file(earlier + "/" + name) == text) << name;
+    }
 }
 
 TEST(Resume, NeedsOnlyLlmcsFiles) {

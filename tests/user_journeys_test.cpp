@@ -401,7 +401,7 @@ TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
     const Words options = {"-o", folder / "run", "-n", "5", "-nk", "1", "-v", "3", "-l", "0.02", "-x", "20"};
     const ProgramResult run = train("my", with(options, {"--keep-best"}));
     ASSERT_EQ(run.status, 0) << run.err;
-    EXPECT_TRUE(contains(run.out, "step 3 has the lowest validation loss so far")) << run.out;
+    EXPECT_TRUE(contains(run.out, "at step 3, saved; last ")) << run.out;
     EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{20, 3})) << run.out;
     ASSERT_EQ(train("my", with(options, {"-y", "1", "-x", "25"})).status, 0);  // remembers it
     EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{25, 3}));
@@ -420,7 +420,7 @@ TEST_F(Journey, KeepBestDeletesNothingThatStaysWithoutIt) {
         return list_checkpoints(run);
     };
     const std::vector<int> newest = {19, 10};
-    EXPECT_EQ(kept({"-n", "10", "-nk", "2"}), newest);
+    EXPECT_EQ(kept({"-n", "10", "-nk", "2", "--no-keep-best"}), newest);
     EXPECT_EQ(kept({"-n", "10", "-nk", "2", "--keep-best"}), newest);  // the last step is the best
     EXPECT_EQ(kept({"-n", "100", "-nm", "4", "--keep-best"}), (std::vector<int>{19, 16, 12, 8, 4}));
     EXPECT_EQ(kept({"-n", "10", "-nk", "1", "-v", "6", "--keep-best"}), (std::vector<int>{19}));
@@ -444,7 +444,7 @@ TEST_F(Journey, AnExtraCheckpointSurvivesItsResume) {
         const ProgramResult resumed =
             train("my", with({"-o", run, "-y", "1", "-j", text, "-v", "7"}, options));
         EXPECT_EQ(resumed.status, 0) << resumed.err;
-        EXPECT_TRUE(contains(resumed.out, "step 7 has the lowest")) << resumed.out;
+        EXPECT_TRUE(contains(resumed.out, "the best step so far, 7, is forgotten")) << resumed.out;
         return list_checkpoints(run);
     };
     EXPECT_EQ(resume_at_7({"-x", "8", "-l", "0.9", "-k", "constant"}), (std::vector<int>{8, 7}));

@@ -2,6 +2,7 @@
 #include "llmc/data/hellaswag.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <span>
 
@@ -180,6 +181,15 @@ void HellaSwagRows::fill(const HellaSwagExample& example, const Row& row, int* i
     std::fill_n(targets, T, 0);
     std::copy_n(tokens.begin(), row.end, inputs);
     std::copy_n(tokens.begin() + 1, row.end, targets);
+}
+
+int count_not_finite(const std::vector<double>& losses) {
+    int count = 0;
+    for (size_t i = 0; i < losses.size(); i += 4) {
+        const auto first = losses.begin() + i;
+        count += !std::all_of(first, first + 4, [](double loss) { return std::isfinite(loss); });
+    }
+    return count;
 }
 
 int count_right(const std::vector<HellaSwagExample>& examples, const std::vector<double>& losses) {

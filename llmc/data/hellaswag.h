@@ -49,3 +49,6 @@ HellaSwagRows make_hellaswag_rows(const std::vector<HellaSwagExample>& examples,
 
 // Counts the examples that the model answers correctly, given the mean loss of each ending (4 per example).
 int count_right(const std::vector<HellaSwagExample>& examples, const std::vector<double>& losses);
+
+// Counts the examples that have no result, since the mean loss of one of their endings is not finite.
+int count_not_finite(const std::vector<double>& losses);

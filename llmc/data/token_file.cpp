@@ -63,7 +63,12 @@ static bool is_unchanged(const TokenShard& shard, const File& file) {
 
 std::vector<TokenShard> open_token_shards(const std::string& pattern) {
     const std::vector<std::string> paths = matching_paths(pattern);
-    if (paths.empty()) fail("no token shard matches '%s'; make some with prepare_data", pattern.c_str());
+    if (paths.empty())
+        fail(
+            "no token shard matches '%s': say where they are with -i or, for validation, -j (prepare_data "
+            "makes "
+            "them)",
+            pattern.c_str());
     std::vector<TokenShard> shards;
     for (const std::string& path : paths) shards.push_back(open_token_shard(path));
     check_listed_shards(pattern, shards);

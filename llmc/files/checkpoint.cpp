@@ -359,6 +359,20 @@ std::string read_run(const std::string& dir, int step) {
     }
 }
 
+// Whether the folder's run writes run_%08d.json: llm.c writes neither this nor options.toml.
+static bool has_run_files(const std::string& dir) {
+    return !steps_of(dir, "run_%8d.json%n").empty() || file_exists(dir + "/options.toml");
+}
+
+// Error if the run wrote run_%08d.json and it is gone.
+static void expect_no_run_file(const std::string& dir, int step) {
+    if (has_run_files(dir))
+        fail(
+            "%s is missing, which the run had: without it the other files cannot be verified; "
+            "--resume-unverified accepts them as they are",
+            run_path(dir, step).c_str());
+}
+
 std::string check_model_of_checkpoint(const std::string& dir, int step) {
     const std::string path = run_path(dir, step);
     if (!file_exists(path)) return "";
@@ -369,11 +383,6 @@ std::string check_model_of_checkpoint(const std::string& dir, int step) {
     } catch (const nlohmann::json::exception&) {
         fail("%s was not written by this program", path.c_str());
     }
-}
-
-// Whether the folder's run writes run_%08d.json: llm.c writes neither this nor options.toml.
-static bool has_run_files(const std::string& dir) {
-    return !steps_of(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml");
 }
 
 // Reads all parts of the optimizer's state with `read`, and checks that they belong together.
@@ -407,11 +416,8 @@ std::string check_checkpoint(const std::string& dir, int step, Unverified unveri
         } catch (const nlohmann::json::exception&) {
             fail("%s was not written by this program", path.c_str());
         }
-    } else if (unverified == Unverified::refuse && has_run_files(dir)) {
-        fail(
-            "%s is missing, which the run had: without it the other files cannot be verified; "
-            "--resume-unverified accepts them as they are",
-            path.c_str());
+    } else if (unverified == Unverified::refuse) {
+        expect_no_run_file(dir, step);
     }
     const ModelConfig config = read_model_header(model);
     read_states(dir, step, [&](const std::string& part) { return read_optimizer_state(part, config); });
@@ -422,19 +428,37 @@ void read_all_moments(const std::string& dir, int step, const ModelConfig& confi
     read_states(dir, step, [&](const std::string& part) { return read_moments(part, config, write); });
 }
 
-FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified) {
-    FoundCheckpoint found;
-    for (int step : list_checkpoints(dir)) {
-        try {
-            found.run = check_checkpoint(dir, step, unverified);
-            found.step = step;
-            return found;
-        } catch (const Error& error) {
-            found.broken.push_back(
-                format_string("the checkpoint of step %d is broken: %s", step, error.what()));
+// The newest checkpoint that `check` accepts. A run that deletes old ones meanwhile is no error.
+static FoundCheckpoint find_latest(const std::string& dir,
+                                   const std::function<std::string(int step)>& check) {
+    for (int attempts_left = 3;; attempts_left--) {
+        FoundCheckpoint found;
+        bool deleted = false;
+        for (int step : list_checkpoints(dir)) {
+            try {
+                found.run = check(step);
+                found.step = step;
+                return found;
+            } catch (const Error& error) {
+                deleted = deleted || !file_exists(done_path(dir, step));
+                found.broken.push_back(
+                    format_string("the checkpoint of step %d is broken: %s", step, error.what()));
+            }
         }
+        if (!deleted || attempts_left == 0) return found;
     }
-    return found;
+}
+
+FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified) {
+    return find_latest(dir, [&](int step) { return check_checkpoint(dir, step, unverified); });
+}
+
+FoundCheckpoint find_latest_model(const std::string& dir) {
+    return find_latest(dir, [&](int step) {
+        if (!file_exists(run_path(dir, step))) expect_no_run_file(dir, step);
+        read_model_header(model_path(dir, step));
+        return check_model_of_checkpoint(dir, step);
+    });
 }
 
 void delete_checkpoint(const std::string& dir, int step) {

@@ -100,6 +100,9 @@ struct FoundCheckpoint {
 };
 FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified = Unverified::refuse);
 
+// The newest checkpoint whose model is intact, whatever the optimizer's state.
+FoundCheckpoint find_latest_model(const std::string& dir);
+
 // Renames DONE to unfinished_%08d first, so that DONE never exists without its files and the next start knows
 // what to remove if this program is stopped. Missing files are not an error.
 void delete_checkpoint(const std::string& dir, int step);

@@ -49,26 +49,80 @@ static ModelSource find_file(const std::string& name, const std::string& path) {
     return model;
 }
 
-static ModelSource find_in_folder(const std::string& folder) {
-    const FoundCheckpoint found = find_latest_checkpoint(folder);
+// The checkpoint with the lowest validation loss, as the newest one's run file says; step -1: it does not.
+struct BestCheckpoint {
+    int step = -1;
+    double loss = 0;
+};
+static BestCheckpoint best_of_run(const FoundCheckpoint& newest, const std::string& folder) {
+    if (newest.run.empty()) return {};
+    try {
+        const nlohmann::json run = parse_json_object(newest.run, "it");
+        if (run.contains("validations")) {
+            const nlohmann::json& best = run["validations"].at("best");
+            return {best.at("step").get<int>(), best.at("loss").get<double>()};
+        }
+        if (run.contains("best"))  // earlier versions
+            return {run["best"].at("checkpoint").get<int>(), run["best"].at("loss").get<double>()};
+    } catch (const nlohmann::json::exception&) {
+        fail("%s was not written by this program", run_path(folder, newest.step).c_str());
+    }
+    return {};
+}
+
+static std::string last_of_run(const std::string& folder, int step) {
+    return format_string("%s: taking the last checkpoint, of step %d", printable(folder).c_str(), step);
+}
+
+// Takes the best checkpoint instead of the newest one, if it is there and intact. Returns a line that says
+// which is taken.
+static std::string choose_best(const std::string& folder, FoundCheckpoint& found) {
+    const BestCheckpoint best = best_of_run(found, folder);
+    const std::string newest = last_of_run(folder, found.step);
+    const int last_step = found.step;
+    if (best.step < 0) return newest + "; no validation says which is best";
+    if (best.step != found.step) {
+        if (!file_exists(done_path(folder, best.step)))
+            return newest + format_string("; the best one, of step %d, was not kept", best.step);
+        try {
+            found.run = check_model_of_checkpoint(folder, best.step);
+        } catch (const Error& error) {
+            return newest +
+                   format_string("; the best one, of step %d, is broken: %s", best.step, error.what());
+        }
+        found.step = best.step;
+    }
+    return format_string(
+        "%s: taking the best checkpoint, of step %d, with validation loss %.4f; the last one is step %d's",
+        printable(folder).c_str(), best.step, best.loss, last_step);
+}
+
+enum class Choice { best, last };
+
+static ModelSource find_in_folder(const std::string& name, const std::string& folder, Choice choice) {
+    FoundCheckpoint found = find_latest_model(folder);
     for (const std::string& line : found.broken) print_line(stderr, "note: %s", line.c_str());
-    if (found.step >= 0)
-        return {.name = folder,
+    if (found.step >= 0) {
+        const std::string chosen =
+            choice == Choice::best ? choose_best(folder, found) : last_of_run(folder, found.step);
+        return {.name = name,
                 .path = model_path(folder, found.step),
                 .is_file = true,
-                .tokenizer = tokenizer_in_run(found.run, run_path(folder, found.step))};
+                .tokenizer = tokenizer_in_run(found.run, run_path(folder, found.step)),
+                .chosen = chosen};
+    }
     if (!found.broken.empty())
-        fail("-e %s: no checkpoint in this folder is intact; %s", folder.c_str(),
-             found.broken.front().c_str());
+        fail("-e %s: no checkpoint in this folder is intact; %s", name.c_str(), found.broken.front().c_str());
     for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
         if (const std::string path = fs::path(folder) / file; file_exists(path))
-            return find_file(folder, path);
+            return find_file(name, path);
     for (const char* file : {"pytorch_model.bin", "ckpt.pt"})
         if (const std::string path = fs::path(folder) / file; file_exists(path)) refuse_pytorch_file(path);
     fail(
-        "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s -n 100 writes some) and no "
+        "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "
+        "no "
         "model.safetensors",
-        folder.c_str(), folder.c_str());
+        name.c_str(), folder.c_str());
 }
 
 static bool is_folder(const std::string& name) {
@@ -76,10 +130,22 @@ static bool is_folder(const std::string& name) {
     return fs::is_directory(name, no_such_folder);
 }
 
-bool names_model_file(const std::string& name) { return is_model_file(name) || is_folder(name); }
+// The run's folder in FOLDER:last; "": it is something else.
+static std::string folder_of_last(const std::string& name) {
+    const std::string suffix = ":last";
+    if (!name.ends_with(suffix) || is_folder(name)) return "";
+    const std::string folder = name.substr(0, name.size() - suffix.size());
+    return is_folder(folder) ? folder : "";
+}
+
+bool names_model_file(const std::string& name) {
+    return is_model_file(name) || is_folder(name) || !folder_of_last(name).empty();
+}
 
 ModelSource find_model(const std::string& name) {
-    if (is_folder(name)) return find_in_folder(name);
+    if (is_folder(name)) return find_in_folder(name, name, Choice::best);
+    if (const std::string folder = folder_of_last(name); !folder.empty())
+        return find_in_folder(name, folder, Choice::last);
     if (is_model_file(name)) return find_file(name, name);
     if (file_exists(name)) refuse_pytorch_file(name);
     if (name.find('/') != std::string::npos)

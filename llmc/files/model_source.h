@@ -12,12 +12,14 @@ struct ModelSource {
     std::string path;                        // of the model's file, or the descriptor
     bool is_file = false;                    // false: a new model
     std::optional<TokenizerInfo> tokenizer;  // that made its training data, if a file beside it says
+    std::string chosen;                      // of a run's folder: a line that says which checkpoint it is
     bool has_unusable_tokenizer = false;     // a file beside it holds one that this program cannot read
 };
 
-// Finds the model's file. Of a run's folder, this is the newest checkpoint whose checksums are right; broken
-// ones are reported on standard error. A checkpoint's file is verified against the checksum beside it. Throws
-// Error if there is no such file, or if it is damaged.
+// Finds the model's file. Of a run's folder, this is the checkpoint with the lowest validation loss, or the
+// newest one if none is known or if the name ends with ":last"; broken ones are reported on standard error. A
+// checkpoint's file is verified against the checksum beside it. Throws Error if there is no such file, or if
+// it is damaged.
 ModelSource find_model(const std::string& name);
 
 // The model's shape, from its file or descriptor.

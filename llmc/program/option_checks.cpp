@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <regex>
+#include <utility>
 
 #include "llmc/cpu/simd.h"
 
@@ -37,6 +38,19 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
         set + "}");
 }
 
+CLI::Validator home_path() {
+    return CLI::Validator(
+        [](std::string& path) {
+            const char* home = getenv("HOME");
+            if (path == "~" || path.starts_with("~/")) {
+                if (!home || !*home) return path + ": HOME is not set";
+                path.replace(0, 1, home);
+            }
+            return std::string();
+        },
+        "");
+}
+
 void add_cpu_as_device(CLI::App& app) {
     app.add_option_function<std::string>(
            "--device", [](const std::string&) {}, "the CPU: this program uses no GPU")
@@ -59,8 +73,55 @@ static size_t edit_distance(const std::string& a, const std::string& b) {
     return row.back();
 }
 
+// What other trainers call an option.
+static const std::pair<const char*, const char*> usual_names[] = {
+    {"lr", "learning-rate"},
+    {"lr-schedule", "lr-scheduler"},
+    {"schedule", "lr-scheduler"},
+    {"lr-decay", "lr-scheduler"},
+    {"warmup", "warmup-steps"},
+    {"min-lr", "final-lr-fraction"},
+    {"steps", "max-steps"},
+    {"max-iters", "max-steps"},
+    {"iterations", "max-steps"},
+    {"num-steps", "max-steps"},
+    {"batch", "batch-size"},
+    {"micro-batch", "batch-size"},
+    {"block-size", "sequence-length"},
+    {"context", "sequence-length"},
+    {"seq-len", "sequence-length"},
+    {"ctx", "sequence-length"},
+    {"grad-accum", "total-batch-size"},
+    {"gradient-accumulation-steps", "total-batch-size"},
+    {"wd", "weight-decay"},
+    {"clip", "grad-clip"},
+    {"dtype", "precision"},
+    {"train", "train-data"},
+    {"val", "val-data"},
+    {"data", "train-data"},
+    {"out", "output"},
+    {"out-dir", "output"},
+    {"save-every", "checkpoint-every"},
+    {"eval-interval", "val-every"},
+    {"eval-every", "val-every"},
+    {"eval-iters", "val-batches"},
+    {"early-stopping", "patience"},
+    {"num-threads", "threads"},
+    {"max-new-tokens", "tokens"},
+    {"max-tokens", "tokens"},
+    {"num-samples", "samples"}};
+
+static bool has_option(const CLI::App& app, const std::string& name) {
+    return app.get_option_no_throw("--" + name) != nullptr;
+}
+
 std::string nearest_option(const CLI::App& app, const std::string& name) {
     const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+    std::string usual = word;
+    std::replace(usual.begin(), usual.end(), '_', '-');
+    for (const auto& [theirs, ours] : usual_names)
+        if (usual == theirs && has_option(app, ours)) return " (did you mean --" + std::string(ours) + "?)";
+    if (has_option(app, usual)) return " (did you mean --" + usual + "?)";
     std::string nearest;
     const size_t longest = 64;  // of a name that may be an option's
     if (word.size() > longest) return "";

@@ -61,6 +61,9 @@ inline CLI::Validator unsigned_number() {
         "at least 0");
 }
 
+// A path. A ~ at its start, which a shell leaves in --output=~/x and in quotes, is the home folder.
+CLI::Validator home_path();
+
 // --simd, or the environment variable LLMC_SIMD. It takes effect while the command line is parsed, and sets
 // the variable for programs that this one starts.
 CLI::Option* add_simd_option(CLI::App& app);

@@ -18,10 +18,12 @@
 
 // The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
 // processes, which share the work; the loader draws the batches of all. Every token counts once, even though
-// the last batch of an epoch is filled up with the first tokens. progress is called after each batch.
+// the last batch of an epoch is filled up with the first tokens. None if goes_on, which is called after each
+// batch and returns the same in all processes, has returned false.
 template <class Real>
-float validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_batches, Communicator& job,
-                      const std::function<void(int done, int total)>& progress = nullptr) {
+std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_batches,
+                                     Communicator& job,
+                                     const std::function<bool(int done, int total)>& goes_on) {
     loader.reset();
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
     std::vector<float> losses(inputs.size());
@@ -36,15 +38,22 @@ float validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_b
         g.memory.download(losses.data(), g.losses, losses.size());
         totals[0] = std::accumulate(losses.begin(), losses.begin() + fresh, totals[0]);
         totals[1] += fresh;
-        if (progress) progress(int(i) + 1, int(batches));
+        if (!goes_on(int(i) + 1, int(batches))) return std::nullopt;
     }
     job.all_reduce_sum(totals, 2);
     return float(totals[0] / totals[1]);
 }
 
-// How many examples the model answers correctly. Call gpt2_allocate() before.
+struct HellaSwagScore {
+    int right = 0, examples = 0;
+    int not_finite = 0;  // examples without a result: a loss of one of their endings is not finite
+};
+
+// Evaluates the examples, and calls goes_on after each batch: if it returns false, the score is of no use.
+// Call gpt2_allocate() before.
 template <class Real>
-int hellaswag_correct(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples) {
+HellaSwagScore score_hellaswag(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples,
+                               const std::function<bool()>& goes_on) {
     const HellaSwagRows work = make_hellaswag_rows(examples, g.T);
     const int T = work.T, B = int(size_t(g.B) * g.T / T);
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
@@ -65,29 +74,56 @@ int hellaswag_correct(GPT2<Real>& g, const std::vector<HellaSwagExample>& exampl
             for (int t = row.first; t < row.end; t++) sum += losses[size_t(i) * T + t];
             means[4 * row.example + row.ending] = sum / (row.end - row.first);
         }
+        if (!goes_on()) return {};
     }
-    return count_right(examples, means);
+    return {.right = count_right(examples, means),
+            .examples = int(examples.size()),
+            .not_finite = count_not_finite(means)};
 }
 
-// The same, with the examples shared out among the processes of a job.
+// The same, with the examples shared out among the processes of a job, in which goes_on returns the same.
+// None if it has returned false.
 template <class Real>
-int hellaswag_correct(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples, Communicator& job) {
+std::optional<HellaSwagScore> score_hellaswag(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples,
+                                              Communicator& job, const std::function<bool()>& goes_on) {
     std::vector<HellaSwagExample> own;
     for (size_t i = job.rank; i < examples.size(); i += job.size) own.push_back(examples[i]);
-    double correct = own.empty() ? 0 : hellaswag_correct(g, own);
-    job.all_reduce_sum(&correct, 1);
-    return int(correct);
+    // every process calls goes_on as often as the one with the most batches
+    const HellaSwagRows work = make_hellaswag_rows(own, g.T);
+    const int64_t rows = int64_t(size_t(g.B) * g.T / std::max(work.T, 1));
+    int64_t calls = own.empty() ? 0 : (int64_t(work.rows.size()) + rows - 1) / rows;
+    job.all_reduce_max(&calls, 1);
+    bool stopped = false;
+    const auto call = [&] {
+        stopped = !goes_on();
+        calls--;
+        return !stopped;
+    };
+    const HellaSwagScore part = own.empty() ? HellaSwagScore() : score_hellaswag(g, own, call);
+    while (!stopped && calls > 0) call();
+    if (stopped) return std::nullopt;
+    double sums[2] = {double(part.right), double(part.not_finite)};
+    job.all_reduce_sum(sums, 2);
+    return HellaSwagScore{
+        .right = int(sums[0]), .examples = int(examples.size()), .not_finite = int(sums[1])};
 }
 
-inline void print_hellaswag(int correct, size_t examples) {
-    printf("HellaSwag: %d/%zu = %f\n", correct, examples, double(correct) / double(examples));
+// "HellaSwag: 20/40 = 0.500000". Error if there is no result for some examples.
+inline void print_hellaswag(const HellaSwagScore& score) {
+    if (score.not_finite)
+        fail(
+            "HellaSwag: the losses of %d of %d examples are not finite, so there is no accuracy: the model "
+            "has diverged, or overflows in this precision (--precision fp32)",
+            score.not_finite, score.examples);
+    printf("HellaSwag: %d/%d = %f\n", score.right, score.examples,
+           double(score.right) / double(score.examples));
 }
 
 // Prints a text of `length` tokens, drawn with random numbers from coin_state; without a tokenizer, the
-// tokens' numbers.
+// tokens' numbers. goes_on is called after each token: if it returns false, the text ends.
 template <class Real>
 void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer, int length,
-                 const SamplerOptions& options, uint64_t& coin_state) {
+                 const SamplerOptions& options, uint64_t& coin_state, const std::function<bool()>& goes_on) {
     const int vocab_size = tokenizer ? tokenizer->vocab_size() : g.config.vocab_size;  // without padding
     const int end_of_text = tokenizer ? tokenizer->end_of_text : vocab_size - 1;
     // no larger than needed: training may have left little memory
@@ -103,6 +139,7 @@ void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer,
             text.write(format_string("%d ", token));
         else
             text.write(token == end_of_text ? "\n\n" : tokenizer->decode(token));
+        if (!goes_on()) break;
     }
     text.finish();
     printf("\n---\n");

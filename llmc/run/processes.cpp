@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <sstream>
 
+#include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/data/saved_shards.h"
+#include "llmc/files/model_file.h"
 #include "llmc/launchpad/device.h"
 
 static std::vector<DeviceInfo> usable_gpus() {
@@ -62,25 +65,59 @@ OptimizerShare share_of_process(const Communicator& job) {
     return {job.local_rank * job.num_nodes + job.node, job.size};
 }
 
-// The options and the data of a run, a line each.
-static std::string description(const Options& o, const RunInputs& inputs) {
-    std::string text = o.effective;
-    text += format_string("starts at step %d\n", inputs.start.step);
-    for (const SavedShard& shard : inputs.loader ? shards_of(*inputs.loader) : std::vector<SavedShard>())
-        text += format_string("training data: %s, %llu tokens\n", shard.name.c_str(),
-                              static_cast<unsigned long long>(shard.tokens));
+static std::string checksum_of_file(const std::string& path) {
+    const File file = open_to_read(path);
+    Checksum sum;
+    std::vector<char> piece(1 << 20);
+    for (uint64_t left = size_of(file, path); left;) {
+        const size_t count = std::min<uint64_t>(left, piece.size());
+        read_exactly(file, path, piece.data(), count);
+        sum.add(piece.data(), count);
+        left -= count;
+    }
+    return sum.text();
+}
+
+static std::string describe_data(const char* what, const std::optional<DataLoader>& loader) {
+    std::string text;
+    if (loader)
+        for (const SavedShard& shard : shards_of(*loader))
+            text += format_string("%s %s of %llu tokens with the checksum %s\n", what, shard.name.c_str(),
+                                  (unsigned long long)shard.tokens, shard.checksum.c_str());
     return text;
 }
 
+// What a process sees of a run, a line each.
+static std::string description(const Options& o, const RunInputs& inputs) {
+    std::string text = o.effective + format_string("starts at step %d\n", inputs.start.step);
+    text += describe_data("training data", inputs.loader) + describe_data("validation data", inputs.val);
+    const std::string model =
+        inputs.start.resumed ? model_path(o.output, inputs.start.step) : inputs.model_path;
+    if (is_model_file(model)) text += "weights with the checksum " + checksum_of_file(model) + "\n";
+    if (inputs.tokenizer)
+        text += "a tokenizer with the checksum " + info_of(*inputs.tokenizer).checksum + "\n";
+    if (o.hellaswag) text += "HellaSwag with the checksum " + checksum_of_file(o.hellaswag_file) + "\n";
+    return text;
+}
+
+// Throws Error in all processes if their texts are not the same.
+static void expect_same(const std::string& text, Communicator& job) {
+    const std::vector<std::string> all = job.gather(text);
+    job.agree([&] {
+        if (all[job.rank] == all[0]) return;
+        std::istringstream own(all[job.rank]), first(all[0]);
+        std::string own_line, first_line;
+        do {
+            if (!std::getline(own, own_line)) own_line = "nothing";
+            if (!std::getline(first, first_line)) first_line = "nothing";
+        } while (own_line == first_line);
+        fail("this process has '%s', rank 0 has '%s': give all processes the same options and data",
+             own_line.c_str(), first_line.c_str());
+    });
+}
+
+void check_same_options(const Options& o, Communicator& job) { expect_same(o.given, job); }
+
 void check_agreement(const Options& o, const RunInputs& inputs, Communicator& job) {
-    const std::vector<std::string> all = job.gather(description(o, inputs));
-    if (all[job.rank] == all[0]) return;
-    std::istringstream own(all[job.rank]), first(all[0]);
-    std::string own_line, first_line;
-    do {
-        if (!std::getline(own, own_line)) own_line = "nothing";
-        if (!std::getline(first, first_line)) first_line = "nothing";
-    } while (own_line == first_line);
-    fail("this process has '%s', rank 0 has '%s': give all processes the same options and data",
-         own_line.c_str(), first_line.c_str());
+    if (job.size > 1) expect_same(description(o, inputs), job);
 }

@@ -15,6 +15,9 @@ std::string device_of_process(const Options& o, const Communicator& job);
 // numbers of processes.
 OptimizerShare share_of_process(const Communicator& job);
 
-// Throws Error, which names the first difference, if the processes do not have the same options and training
-// data.
+// Throws Error in all processes, which names the first difference, if they were not given the same options.
+void check_same_options(const Options& o, Communicator& job);
+
+// The same if the processes do not see the same: options with their paths, training and validation data, the
+// weights to start from, the tokenizer, HellaSwag.
 void check_agreement(const Options& o, const RunInputs& inputs, Communicator& job);

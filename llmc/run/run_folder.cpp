@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <regex>
+#include <sstream>
 
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
@@ -70,6 +70,29 @@ static void finish_moving(const std::string& folder) {
                name.c_str());
 }
 
+// The last training step in a main.log; -1: none.
+static int last_step_in_log(const std::string& path) {
+    int last = -1, step = -1, length = 0;
+    std::istringstream lines(read_whole_file(path));
+    for (std::string line; std::getline(lines, line);)
+        if (sscanf(line.c_str(), "s:%9d trl:%n", &step, &length) == 1 && length) last = std::max(last, step);
+    return last;
+}
+
+std::string unexplained_file(const std::string& folder, int first_checkpoint) {
+    const std::vector<std::string> names = files_of_a_run(folder, "");
+    for (const std::string& name : names)
+        for (const char* start : {"model_", "state_", "run_"})
+            if (name.starts_with(start)) return name;
+    const bool has_options = std::count(names.begin(), names.end(), "options.toml");
+    for (const std::string& name : names) {
+        const bool is_log = name == "main.log" || name == "metrics.csv";
+        if (is_log && !has_options && !read_whole_file(folder + "/" + name).empty()) return name;
+        if (name == "main.log" && last_step_in_log(folder + "/" + name) >= first_checkpoint) return name;
+    }
+    return "";
+}
+
 void remove_leftovers(const std::string& folder) {
     for (const std::string& name : files_of_a_run(folder, ".tmp")) remove_file(folder + "/" + name);
     remove_unfinished_checkpoints(folder);
@@ -91,19 +114,44 @@ void RunFolder::open(const std::string& folder) {
     remove_leftovers(folder);
 }
 
-void prune_checkpoints(const std::string& folder, int newest, int keep, int major,
-                       const SparedCheckpoints& spared) {
-    if (keep == 0) return;
-    try {
-        int kept = 0;
-        for (int step : list_checkpoints(folder)) {  // newest first
-            const bool is_extra = spared.best_is_extra && step == spared.best;
-            if (step > newest || is_extra || kept++ < keep) continue;
-            if (step == spared.healthy || step == spared.best) continue;
-            if (major == 0 || step % major != 0) delete_checkpoint(folder, step);
+ExtraCheckpoints find_extra_checkpoints(const std::string& folder) {
+    ExtraCheckpoints extra;
+    for (int step : list_checkpoints(folder)) {
+        const std::string path = run_path(folder, step);
+        if (!file_exists(path)) continue;  // llm.c's
+        try {
+            const WrittenFor reason = run_state_from_json(read_run(folder, step), path).written_for;
+            if (reason != WrittenFor::schedule) extra[step] = reason;
+        } catch (const Error&) {
+            // a damaged file: find_latest_checkpoint() reports it
         }
+    }
+    return extra;
+}
+
+// The checkpoints that do not stay.
+static std::vector<int> superfluous(const std::string& folder, const KeptCheckpoints& kept) {
+    std::vector<int> steps;
+    int scheduled = 0;
+    for (int step : list_checkpoints(folder)) {  // newest first
+        if (step > kept.newest) continue;
+        const auto extra = kept.extra.find(step);
+        const bool for_signal = extra != kept.extra.end() && extra->second == WrittenFor::signal;
+        const bool is_major = kept.major && step % kept.major == 0 && !for_signal;
+        const bool goes = extra == kept.extra.end() ? kept.keep && scheduled++ >= kept.keep
+                                                    : step != kept.newest && (!for_signal || kept.keep);
+        if (goes && !is_major && step != kept.healthy && step != kept.best) steps.push_back(step);
+    }
+    return steps;
+}
+
+void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
+    try {
+        for (int step : superfluous(folder, kept)) delete_checkpoint(folder, step);
+        if (kept.keep == 0) return;
         for (int step : list_checkpoints_without_done(folder))
-            if (step < newest && (major == 0 || step % major != 0)) delete_checkpoint(folder, step);
+            if (step < kept.newest && (kept.major == 0 || step % kept.major != 0))
+                delete_checkpoint(folder, step);
         remove_unfinished_checkpoints(folder);  // which an earlier error left
     } catch (const Error& error) {
         warn(format_string("an old checkpoint was not deleted: %s; the next checkpoint tries again",

@@ -2,6 +2,7 @@
 // runs.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,19 +29,37 @@ struct RunFolder {
 // one moves the rest.
 std::string move_earlier_run(const std::string& folder);
 
+// The name of a file of a run that no complete checkpoint explains, in a folder without any; "": none. A run
+// that was killed before the first of its checkpoints, at step first_checkpoint, has left its options, and
+// its log has no later step.
+std::string unexplained_file(const std::string& folder, int first_checkpoint);
+
 // Removes temporary files, and the files of checkpoints that a stopped program was writing or deleting.
 void remove_leftovers(const std::string& folder);
 
-// Steps of checkpoints that stay, whatever their age; -1: none.
-struct SparedCheckpoints {
-    int healthy = -1, best = -1;
-    bool best_is_extra = false;  // --keep-best alone has written it: it does not count among the newest
+// Why a checkpoint was written. The others are extra: they do not count among the newest.
+enum class WrittenFor {
+    schedule,  // -n or the run's end
+    best,      // its validation loss; it goes when another is better
+    signal     // to resume from; with -nk it goes when the next one is written
 };
 
-// Deletes the checkpoints up to step `newest`, except the last `keep` (0: all), those whose step is a
-// multiple of `major` (0: none), and those spared. An error gives a warning: the next call tries again.
-void prune_checkpoints(const std::string& folder, int newest, int keep, int major,
-                       const SparedCheckpoints& spared = {});
+// Extra checkpoints, by step.
+using ExtraCheckpoints = std::map<int, WrittenFor>;
+
+// The extra checkpoints in the folder, as their own run_%08d.json say.
+ExtraCheckpoints find_extra_checkpoints(const std::string& folder);
+
+// Which checkpoints stay.
+struct KeptCheckpoints {
+    int newest;                   // later ones are left alone
+    int keep = 0, major = 0;      // the last `keep` (0: all) and those of steps that are multiples of `major`
+    int healthy = -1, best = -1;  // steps that stay, whatever their age; -1: none
+    const ExtraCheckpoints& extra = {};
+};
+
+// Deletes the checkpoints that do not stay. An error gives a warning: the next call tries again.
+void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept);
 
 // The options in the newest checkpoint's run_%08d.json, as Options::effective, and that file's name; both
 // empty if no checkpoint has them.

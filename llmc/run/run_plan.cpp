@@ -73,8 +73,13 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
         printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader->num_tokens()));
     else
         printf("data: none");
-    if (inputs.val)
-        printf(", %llu validation tokens", static_cast<unsigned long long>(inputs.val->num_tokens()));
+    if (inputs.val) {
+        const uint64_t all = inputs.val->num_tokens(), read = validation_tokens(o, *inputs.val);
+        printf(", %llu validation tokens", static_cast<unsigned long long>(all));
+        if (read < all && o.val_every)
+            printf(", of which a validation reads %llu (-m %d; -m -1: all, whatever -b)",
+                   static_cast<unsigned long long>(read), o.val_batches);
+    }
     if (o.num_processes > 1) {
         printf("\nprocesses: %d", o.num_processes);
         if (o.num_nodes > 1) printf(" on %d machines", o.num_nodes);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
+#include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/warning.h"
@@ -61,6 +63,24 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
     return found;
 }
 
+// The step of the first checkpoint that a run writes; at most that.
+static int first_checkpoint(const Options& o) {
+    if (!o.saves()) return 0;  // there will be none: nothing explains a log
+    const int ends = o.max_steps >= 0 ? o.max_steps : std::numeric_limits<int>::max();
+    const int first = o.checkpoint_every > 0 ? std::min(o.checkpoint_every, ends) : ends;
+    return o.saves_best() ? std::min(first, o.val_every) : first;
+}
+
+// Starting at step 0 would overwrite them.
+static void refuse_unexplained_files(const Options& o) {
+    const std::string name = unexplained_file(o.output, first_checkpoint(o));
+    if (!name.empty())
+        fail(
+            "-y 1: %s holds %s, but no complete checkpoint (DONE_*) to resume from: put it back, or start at "
+            "step 0 with --start-over, which moves such files to a subfolder earlier_N",
+            o.output.c_str(), name.c_str());
+}
+
 // The state of the checkpoint with -y 1 if there is one, else the state of step 0.
 static Start find_start(const Options& o, const FoundCheckpoint& found) {
     Start start;
@@ -73,12 +93,16 @@ static Start find_start(const Options& o, const FoundCheckpoint& found) {
     if (found.step < 0 && !found.broken.empty())
         fail("-y 1: no checkpoint in %s is intact; %s", o.output.c_str(), found.broken.front().c_str());
     if (found.step < 0) {
+        refuse_unexplained_files(o);
         print_line(stdout, "note: no checkpoint in %s yet, the run starts at step 0", o.output.c_str());
         return start;
     }
     start.step = found.step;
     start.resumed = true;
     if (!found.run.empty()) start.state = run_state_from_json(found.run, run_path(o.output, found.step));
+    start.extra = find_extra_checkpoints(o.output);
+    if (start.state.written_for != WrittenFor::schedule)
+        start.extra[start.step] = start.state.written_for;  // in all processes, whatever they see
     print_line(stdout, "resuming %s at step %d%s", o.output.c_str(), found.step,
                found.run.empty() ? ", from llm.c's files alone: nothing verifies their content" : "");
     return start;
@@ -119,6 +143,29 @@ static std::optional<DataLoader> open_training_data(const Options& o, int vocab_
     return loader;
 }
 
+uint64_t validation_tokens(const Options& o, const DataLoader& val) {
+    const uint64_t per_batch = uint64_t(o.global_batch()) * uint64_t(o.sequence);
+    const uint64_t most = o.val_batches < 0 ? val.num_batches() : uint64_t(o.val_batches);
+    return std::min(std::min(val.num_batches(), most) * per_batch, val.num_tokens());
+}
+
+// Losses on other tokens do not compare with those before.
+static void check_validations(const Options& o, const DataLoader& val, Start& start) {
+    std::string text = format_string("%d, %llu", o.sequence, (unsigned long long)validation_tokens(o, val));
+    for (const SavedShard& shard : shards_of(val)) text += ", " + shard.checksum;
+    const std::string data = checksum_of(text);
+    Validations& v = start.state.validations;
+    if (!v.data.empty() && v.data != data) {
+        if (v.best_step >= 0)
+            printf(
+                "note: validations read other tokens than before: the best step so far, %d, is forgotten\n",
+                v.best_step);
+        if (v.best_step != start.step) start.extra.erase(v.best_step);
+        v = {};
+    }
+    v.data = data;
+}
+
 static RunLength length_of(const Options& o, const std::optional<DataLoader>& loader, const Start& start) {
     const int micro_batch = o.global_batch() * o.sequence;
     const int micro_steps = o.total_batch == -1 ? 1 : o.total_batch / micro_batch;
@@ -156,6 +203,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
     Start start = find_start(o, open_folder(o, folder, job));
     const std::optional<TokenizerInfo> data = tokenizer_of_shards({o.train_data, o.val_data});
     const ModelSource model = start.resumed ? resumed_model(o, start) : find_model(o.model);
+    if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
     const ModelConfig config =
         start.resumed ? resumed_config(o, start.step, data) : new_config(o, model, data);
     std::optional<Tokenizer> tokenizer = find_run_tokenizer(o, model, config, data);
@@ -165,6 +213,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
     if (start.resumed) start.optimizer = read_optimizer_state(optimizer_path(o.output, start.step), config);
     std::optional<DataLoader> val;
     if (!o.val_data.empty()) val.emplace(o.val_data, o.global_batch(), o.sequence, config.vocab_size, false);
+    if (val) check_validations(o, *val, start);
     std::vector<HellaSwagExample> examples;
     if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
     if (!examples.empty()) make_hellaswag_rows(examples, o.sequence);  // an Error now, not after -v steps
@@ -193,15 +242,21 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
 static void make_room(const Options& o, const RunInputs& inputs, const OptimizerShare& share) {
     const int every = o.checkpoint_every, left = inputs.length.steps_left();
     if (inputs.start.resumed)
-        prune_checkpoints(o.output, inputs.start.step, o.keep_checkpoints, o.major_checkpoint_every,
-                          inputs.start.state.spared());
+        prune_checkpoints(o.output, {.newest = inputs.start.step,
+                                     .keep = o.keep_checkpoints,
+                                     .major = o.major_checkpoint_every,
+                                     .healthy = inputs.start.state.healthy_checkpoint,
+                                     .best = o.keep_best ? inputs.start.state.validations.best_step : -1,
+                                     .extra = inputs.start.extra});
     if (every == 0 || left == 0) return;
     OptimizerState state;
     state.use_master_weights = o.master_weights && o.precision != "fp32";
     state.data = inputs.loader->position();
     state.share = share;
     const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == "bf16");
-    check_room_for_run(o.output, bytes, (left + every - 1) / every, o.keep_checkpoints);
+    const int at_end_only = 1, count = every > 0 ? (left - 1) / every + 1 : at_end_only;
+    const int best = o.saves_best(), keep = o.keep_checkpoints;
+    check_room_for_run(o.output, bytes, count + best, keep ? keep + best : 0);
 }
 
 // The options that made the checkpoint, or, if it does not say, the options of options.toml.

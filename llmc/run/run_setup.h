@@ -21,6 +21,7 @@ struct Start {
     bool resumed = false;
     OptimizerState optimizer = {};
     RunState state = {};
+    ExtraCheckpoints extra = {};  // in the folder of the resumed run
 };
 
 struct RunLength {
@@ -57,6 +58,9 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job);
 // The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
 // that made the data, unless -e names a size.
 ModelConfig new_config(const Options& o, const ModelSource& model, const std::optional<TokenizerInfo>& data);
+
+// The tokens that a validation reads, whose last batch may be filled up with the first ones.
+uint64_t validation_tokens(const Options& o, const DataLoader& val);
 
 // Prepares the folder -o, if there is one: moves an earlier run aside, checks that there is room, opens the
 // logs, which a resumed run continues at its first step, and writes the options.

@@ -23,11 +23,33 @@ StepJudge::Verdict StepJudge::judge(float loss, float norm, float factor) {
     return v;
 }
 
-// JSON has no NaN or infinity: a norm that is not finite becomes null.
+bool Validations::add(int step, double loss, bool may_be_best) {
+    last_step = step;
+    last_loss = loss;
+    const bool is_best = may_be_best && std::isfinite(loss) && (best_step < 0 || loss < best_loss);
+    if (is_best) {
+        best_step = step;
+        best_loss = loss;
+    }
+    since_best = is_best || !may_be_best ? 0 : since_best + 1;
+    return is_best;
+}
+
+// JSON has no NaN or infinity: a number that is not finite becomes null.
+static nlohmann::json number_or_null(double x) {
+    return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json();
+}
+
+static nlohmann::json validations_to_json(const Validations& v) {
+    return {{"last", {{"step", v.last_step}, {"loss", number_or_null(v.last_loss)}}},
+            {"best", {{"step", v.best_step}, {"loss", v.best_loss}}},
+            {"since_best", v.since_best},
+            {"data", v.data}};
+}
+
 static nlohmann::json scaling_to_json(const LossScaling& s) {
     nlohmann::json ended = nlohmann::json::array();
-    for (const auto& [step, norm] : s.ended)
-        ended.push_back({step, std::isfinite(norm) ? nlohmann::json(norm) : nlohmann::json()});
+    for (const auto& [step, norm] : s.ended) ended.push_back({step, number_or_null(norm)});
     return {{"factor", s.factor}, {"since", s.since}, {"good_steps", s.good_steps}, {"ended", ended}};
 }
 
@@ -50,6 +72,41 @@ static LossScaling scaling_from_json(const nlohmann::json& j) {
         s.add(integer<int>(e.at(0)), e.at(1).is_null() ? std::nanf("") : e.at(1).get<float>());
     if (!(s.factor >= 1 && s.factor <= LossScaling::most)) fail("loss scaling by %g", double(s.factor));
     return s;
+}
+
+static double finite_number(const nlohmann::json& j) {
+    const double x = j.get<double>();
+    if (!std::isfinite(x)) fail("a loss that is not finite");
+    return x;
+}
+
+// Earlier versions wrote --keep-best's checkpoint alone, as "best".
+static Validations validations_from_json(const nlohmann::json& run) {
+    Validations v;
+    if (run.contains("best")) {
+        v.best_step = integer<int>(run["best"].at("checkpoint"));
+        v.best_loss = finite_number(run["best"].at("loss"));
+    }
+    if (!run.contains("validations")) return v;
+    const nlohmann::json &j = run["validations"], &last = j.at("last"), &best = j.at("best");
+    v.last_step = integer<int>(last.at("step"));
+    v.last_loss = last.at("loss").is_null() ? std::nan("") : finite_number(last.at("loss"));
+    v.best_step = integer<int>(best.at("step"));
+    v.best_loss = finite_number(best.at("loss"));
+    v.since_best = integer<int>(j.at("since_best"));
+    v.data = j.at("data");
+    return v;
+}
+
+static const std::pair<WrittenFor, const char*> reasons[] = {
+    {WrittenFor::schedule, "schedule"}, {WrittenFor::best, "best"}, {WrittenFor::signal, "signal"}};
+
+static WrittenFor reason_from_json(const nlohmann::json& run) {
+    if (run.contains("best") && run["best"].value("extra", false)) return WrittenFor::best;
+    const std::string text = run.value("written_for", "schedule");
+    for (const auto& [reason, name] : reasons)
+        if (text == name) return reason;
+    fail("it was written for '%s'", printable(text).c_str());
 }
 
 // One line of the options per element. The folder is left out, since a run's folder may be moved; so are
@@ -87,11 +144,10 @@ std::string run_state_to_json(const RunState& state) {
                         {"outliers", judge.outliers},
                         {"not_finite_in_a_row", judge.not_finite_in_a_row},
                         {"finite_in_a_row", judge.finite_in_a_row},
-                        {"healthy_checkpoint", state.healthy_checkpoint}};
+                        {"healthy_checkpoint", state.healthy_checkpoint},
+                        {"validations", validations_to_json(state.validations)},
+                        {"written_for", reasons[size_t(state.written_for)].second}};
     if (!state.tokenizer.empty()) j["tokenizer"] = parse_json_object(state.tokenizer, "the tokenizer");
-    if (state.best_checkpoint >= 0)
-        j["best"] = {
-            {"checkpoint", state.best_checkpoint}, {"loss", state.best_loss}, {"extra", state.best_is_extra}};
     if (state.tokens) j["tokens"] = *state.tokens;
     return json_text(j);
 }
@@ -130,11 +186,8 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
             state.tokenizer = json_text(j["tokenizer"]);
         }
         if (j.contains("tokens")) state.tokens = integer<uint64_t>(j["tokens"]);
-        if (j.contains("best")) {
-            state.best_checkpoint = integer<int>(j["best"].at("checkpoint"));
-            state.best_loss = j["best"].at("loss");
-            state.best_is_extra = j["best"].value("extra", false);
-        }
+        state.validations = validations_from_json(j);
+        state.written_for = reason_from_json(j);
         return state;
     } catch (const nlohmann::json::exception& error) {
         fail("%s was not written by this program: %s", path.c_str(), error.what());

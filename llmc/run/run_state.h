@@ -33,6 +33,18 @@ struct StepJudge {
     Verdict judge(float loss, float norm, float factor);
 };
 
+// What the validations of a run have found so far. A loss that is not finite is never the best.
+struct Validations {
+    int last_step = -1, best_step = -1;  // -1: none
+    double last_loss = 0, best_loss = 0;
+    int since_best = 0;     // validations after the best one
+    std::string data = "";  // checksum of the tokens that they read; "": unknown
+
+    // Counts a validation. Returns whether its loss is the lowest so far; `may_be_best`: whether it counts.
+    bool add(int step, double loss, bool may_be_best);
+    bool operator==(const Validations&) const = default;
+};
+
 struct RunState {
     std::string precision;           // storage type of the run that saved it
     uint64_t seed = 0;               // --seed
@@ -45,12 +57,10 @@ struct RunState {
     LossScaling scaling;
     StepJudge judge;
     int healthy_checkpoint =
-        -1;                    // step of the newest checkpoint that is healthy, this one included; -1: none
-    int best_checkpoint = -1;  // --keep-best: step with the lowest validation loss; -1: none
-    double best_loss = 0;
-    bool best_is_extra = false;      // --keep-best alone has written the best checkpoint
+        -1;  // step of the newest checkpoint that is healthy, this one included; -1: none
+    Validations validations;
+    WrittenFor written_for = WrittenFor::schedule;  // this checkpoint
     std::optional<uint64_t> tokens;  // trained on so far; none in checkpoints of earlier versions
-    SparedCheckpoints spared() const { return {healthy_checkpoint, best_checkpoint, best_is_extra}; }
 };
 
 std::string run_state_to_json(const RunState& state);

@@ -31,14 +31,13 @@ struct Run {
     MainLog log = {};
     StepJudge judge = inputs.start.state.judge;
     uint64_t coin_state = inputs.start.state.coin_state;
-    int stopping = 0;            // the signal that ends the run before the next step; checked once per step
-    bool saving = false;         // SIGUSR1 asks for a checkpoint before the next step
+    int stopping = 0;            // the signal that ends the run before the next step
+    bool saving = false;         // SIGUSR1 asks for a checkpoint; written before the next step
     std::string tokenizer = {};  // as in RunState
     int saved = inputs.start.resumed ? inputs.start.step : -1;  // step of the newest checkpoint; -1: none
     int healthy = inputs.start.state.healthy_checkpoint;        // as in RunState
-    int best = inputs.start.state.best_checkpoint;              // the same
-    double best_loss = inputs.start.state.best_loss;
-    bool best_is_extra = inputs.start.state.best_is_extra;  // the same
+    Validations validations = inputs.start.state.validations;
+    ExtraCheckpoints extra = inputs.start.extra;
 
     // A batch that was read while the GPU ran the step before; `position` is where it begins.
     struct Batch {
@@ -75,50 +74,50 @@ struct Run {
 
     // --- what is due before a step ---
 
+    bool ends(int step) const { return step == inputs.length.max_steps || out_of_patience(); }
+    bool out_of_patience() const { return options.patience && validations.since_best >= options.patience; }
     // Whether something that happens every `every` steps (0: never) and at the end is due.
-    bool due(int step, int every) const {
-        return every && (step == inputs.length.max_steps || (step > 0 && step % every == 0));
-    }
-    // A checkpoint does not know of validations at its own step, which come after it: with --keep-best, a
-    // resumed run repeats them, also that of what was the last step.
+    bool due(int step, int every) const { return every && (ends(step) || (step > 0 && step % every == 0)); }
+    // A checkpoint knows of the validation at its own step, which comes first. A run that resumes there does
+    // not repeat it, but logs its loss again.
+    bool was_validated(int step) const { return step == validations.last_step; }
     bool validates(int step) const {
-        const bool is_first = step == 0 || (options.keep_best && step == inputs.start.step);
-        return inputs.val && options.val_every && (is_first || due(step, options.val_every));
+        return was_validated(step) || (inputs.val && options.val_every && step == 0) ||
+               (inputs.val && due(step, options.val_every));
     }
     bool runs_hellaswag(int step) const { return !inputs.examples.empty() && due(step, options.val_every); }
     bool samples(int step) const { return due(step, options.sample_every); }
-    bool saves(int step) const {
-        const bool is_there = inputs.start.resumed && step == inputs.start.step;
-        return !options.output.empty() && !is_there &&
-               (due(step, options.checkpoint_every) || stopping || saving);
+    bool is_on_schedule(int step) const {
+        return options.saves() &&
+               (options.checkpoint_every > 0 ? due(step, options.checkpoint_every) : ends(step));
     }
+    // A resumed run writes what was only saved for a signal again, when it knows of the step's validation.
+    bool is_saved(int step) const { return saved == step && !extra.count(step); }
     bool pauses(int step) const {
-        return step == inputs.length.max_steps || stopping || validates(step) || runs_hellaswag(step) ||
-               samples(step) || saves(step);
+        return ends(step) || stopping || saving || validates(step) || runs_hellaswag(step) || samples(step) ||
+               is_on_schedule(step);
     }
 
     // --- the parts of the loop ---
 
     bool advance(int step);
-    void look_for_signals();
+    // Sets `stopping` and `saving` in all processes. Returns whether the run goes on.
+    bool look_for_signals();
     void pause(int step);
-    // Writes a checkpoint. All processes call it.
-    void write(int step, const DataPosition& position);
-    void save(int step, const DataPosition& position) {
-        write(step, position);
-        prune(step);
-    }
+    // Writes a checkpoint and deletes those that it replaces. All processes call it.
+    void save(int step, const DataPosition& position, WrittenFor reason);
+    std::optional<WrittenFor> reason_to_save(int step, bool is_best) const;
     bool writes() const { return job.rank == 0 || optimizer.share.count > 1; }
-    void prune(int newest) const {
-        if (job.rank > 0) return;
-        prune_checkpoints(options.output, newest, options.keep_checkpoints, options.major_checkpoint_every,
-                          {healthy, best, best_is_extra});
-    }
     void stop_if_diverged() const;
     std::string where_to_resume() const;
     [[noreturn]] void save_and_fail(int step, const DataPosition& position, const std::exception& error);
-    float validate(int step);
-    void keep_if_best(int step, float loss);
+    // Returns whether the step has the lowest loss so far.
+    bool validate(int step);
+    std::optional<float> measure_loss(int step);
+    void report_validation() const;
+    void report_best() const;
+    void run_hellaswag(int step);
+    void sample();
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
     DataPosition position() const { return read_ahead ? read_ahead->position : inputs.loader->position(); }
     Batch read_batch();
@@ -143,6 +142,7 @@ void Run<Real>::loop() {
         fail("%s; %s", lost.what(), where_to_resume().c_str());
     }
     progress.print_summary(judge);
+    if (validations.last_step >= 0) report_best();
 }
 
 // Does what is due before the step, then starts it. Returns false if the run ends before it.
@@ -156,19 +156,22 @@ bool Run<Real>::advance(int step) {
         pause(step);
         progress.restart_clock();
     }
-    if (step == inputs.length.max_steps || stopping) return false;
+    if (ends(step) || stopping) return false;
     start_step(step);
     stop_if_diverged();
     return true;
 }
 
 template <class Real>
-void Run<Real>::look_for_signals() {
+bool Run<Real>::look_for_signals() {
     int64_t signals[] = {stop_signal(), take_save_request()};  // to any process
     job.all_reduce_max(signals, 2);
     stopping = int(signals[0]);
-    saving = signals[1];
-    if (saving && options.output.empty()) printf("note: SIGUSR1 saves nothing, since there is no -o\n");
+    if (signals[1] && !options.saves())
+        printf("note: SIGUSR1 saves nothing, since %s\n", why_nothing_is_saved(options));
+    else if (signals[1])
+        saving = true;
+    return !stopping;
 }
 
 // The next batch of this process.
@@ -232,29 +235,35 @@ void Run<Real>::report_pending() {
     progress.report(step, stats.loss, stats.gradient_norm, learning_rate(scheduler, step), verdict);
 }
 
-// The checkpoint comes first, so that a run resumed from it repeats the rest.
+// What is saved knows of the validation, so that a run that resumes does not repeat it. The rest it repeats.
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    if (saves(step)) save(step, position());
-    if (stopping) return;
-    if (validates(step)) keep_if_best(step, validate(step));
-    if (runs_hellaswag(step)) {
-        const int correct = hellaswag_correct(g, inputs.examples, job);
-        print_hellaswag(correct, inputs.examples.size());
-        log.log_eval(step, float(correct) / float(inputs.examples.size()));
-    }
-    if (samples(step) && job.rank == 0)
-        sample_text(g, inputs.tokenizer, options.sample_tokens, options.sampler, coin_state);
+    const bool is_best = !stopping && validates(step) && validate(step);
+    if (const auto reason = reason_to_save(step, is_best)) save(step, position(), *reason);
+    saving = false;  // a signal that comes from here on is for the next step
+    if (!stopping && runs_hellaswag(step)) run_hellaswag(step);
+    if (!stopping && samples(step)) sample();
+    if (stopping && saved != step && options.saves()) save(step, position(), WrittenFor::signal);
 }
 
 template <class Real>
-void Run<Real>::write(int step, const DataPosition& position) {
+std::optional<WrittenFor> Run<Real>::reason_to_save(int step, bool is_best) const {
+    if (stopping) return std::nullopt;
+    if (is_on_schedule(step) && !is_saved(step)) return WrittenFor::schedule;
+    if (is_best && options.saves_best() && !is_saved(step)) return WrittenFor::best;
+    if (saving && saved != step) return WrittenFor::signal;
+    return std::nullopt;
+}
+
+template <class Real>
+void Run<Real>::save(int step, const DataPosition& position, WrittenFor reason) {
     OptimizerState state = inputs.start.optimizer;  // with llm.c's random state if llm.c began the run
     state.step = step;
     state.use_master_weights = optimizer.master[0];
     state.data = position;
-    const int last_healthy = judge.is_healthy(step) ? step : healthy;
+    // An undisturbed run does not write for a signal, and its later checkpoints must not differ.
+    const int last_healthy = reason != WrittenFor::signal && judge.is_healthy(step) ? step : healthy;
     if (writes())
         save_checkpoint(g, optimizer, options.output, state,
                         {.precision = real_name<Real>(),
@@ -268,13 +277,21 @@ void Run<Real>::write(int step, const DataPosition& position) {
                          .scaling = runner.scaling,
                          .judge = judge,
                          .healthy_checkpoint = last_healthy,
-                         .best_checkpoint = best,
-                         .best_loss = best_loss,
-                         .best_is_extra = best_is_extra,
+                         .validations = validations,
+                         .written_for = reason,
                          .tokens = inputs.tokens_before(step)},
                         job);
     saved = step;
     healthy = last_healthy;
+    extra.erase(step);
+    if (reason != WrittenFor::schedule) extra[step] = reason;
+    if (job.rank > 0) return;
+    prune_checkpoints(options.output, {.newest = step,
+                                       .keep = options.keep_checkpoints,
+                                       .major = options.major_checkpoint_every,
+                                       .healthy = healthy,
+                                       .best = options.keep_best ? validations.best_step : -1,
+                                       .extra = extra});
 }
 
 // A run of skipped updates does not recover by itself: the parameters have left the region that trains.
@@ -293,7 +310,7 @@ void Run<Real>::stop_if_diverged() const {
 
 template <class Real>
 std::string Run<Real>::where_to_resume() const {
-    if (options.output.empty()) return "nothing was saved, since there is no -o";
+    if (!options.saves()) return format_string("nothing was saved, since %s", why_nothing_is_saved(options));
     if (saved < 0) return "there is no checkpoint yet (-n sets how often one is written)";
     return format_string("the steps after %d are lost, and -y 1 resumes from there", saved);
 }
@@ -305,11 +322,10 @@ void Run<Real>::save_and_fail(int step, const DataPosition& position, const std:
     const std::string message = message_for(error);
     // other processes wait for this one, and cannot write their parts
     if (optimizer.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
-    if (options.output.empty() || job.rank > 0 || step <= std::max(saved, inputs.start.step))
-        throw Error(message);
+    if (!options.saves() || job.rank > 0 || step <= std::max(saved, inputs.start.step)) throw Error(message);
     try {
         report_pending();
-        save(step, position);
+        save(step, position, WrittenFor::signal);
     } catch (const std::exception&) {
         fail("%s; %s", message.c_str(), where_to_resume().c_str());
     }
@@ -317,39 +333,74 @@ void Run<Real>::save_and_fail(int step, const DataPosition& position, const std:
 }
 
 template <class Real>
-float Run<Real>::validate(int step) {
+bool Run<Real>::validate(int step) {
+    const bool again = was_validated(step);
+    const std::optional<float> loss = again ? float(validations.last_loss) : measure_loss(step);
+    if (!loss) return false;  // stopped
+    // random weights are not worth keeping
+    const bool may_be_best = step > 0 || is_model_file(inputs.model_path);
+    const bool is_best = !again && validations.add(step, *loss, may_be_best);
+    report_validation();
+    if (std::isfinite(*loss)) log.log_val(step, *loss);
+    return is_best;
+}
+
+template <class Real>
+std::optional<float> Run<Real>::measure_loss(int step) {
     std::optional<Phase> phase;
     const bool before_first_step = step == inputs.start.step;  // a log is told of later ones by their losses
     if (before_first_step || on_terminal()) phase.emplace("validating");
-    const float loss = validation_loss(g, *inputs.val, options.batch, options.sequence, options.val_batches,
-                                       job, [&](int done, int total) {
-                                           if (phase) phase->update("batch " + count_text(done, total));
-                                       });
-    phase.reset();
-    printf("val loss %f\n", loss);
-    log.log_val(step, loss);
-    return loss;
+    return validation_loss(g, *inputs.val, options.batch, options.sequence, options.val_batches, job,
+                           [&](int done, int total) {
+                               if (phase) phase->update("batch " + count_text(done, total));
+                               return look_for_signals();
+                           });
 }
 
-// --keep-best: saves the step's checkpoint if its validation loss is the lowest. The one that it replaces
-// goes if it was saved for this reason only, and the others stay as without --keep-best.
+// Begins as llm.c's line does.
 template <class Real>
-void Run<Real>::keep_if_best(int step, float loss) {
-    if (!options.keep_best || step == 0 || !std::isfinite(loss)) return;
-    if (best >= 0 && loss >= best_loss) return;
-    const bool again = best_is_extra && best == step;  // a resumed run validates its checkpoint again
-    const int replaced = best_is_extra && !again ? best : -1;
-    best = step;
-    best_loss = loss;
-    best_is_extra = again || saved != step;
-    if (saved != step) write(step, position());
-    printf("step %d has the lowest validation loss so far, %f; its checkpoint is kept\n", step, loss);
-    const int major = options.major_checkpoint_every;
-    const bool stays = replaced == healthy || (major && replaced % major == 0);
+void Run<Real>::report_validation() const {
+    const Validations& v = validations;
+    printf("val loss %f at step %d", v.last_loss, v.last_step);
+    if (!judge.losses.values.empty()) printf(" | training loss %f", judge.losses.values.back());
+    if (v.best_step >= 0) printf(" | best %f at step %d", v.best_loss, v.best_step);
+    printf("\n");
+    if (!std::isfinite(v.last_loss))
+        printf("note: this validation loss is not finite: it is not logged, and its step is not the best\n");
+}
+
+template <class Real>
+void Run<Real>::report_best() const {
+    const Validations& v = validations;
+    if (out_of_patience())
+        printf("the run ends after %d validations without a better one (--patience)\n", v.since_best);
+    if (v.best_step < 0)
+        printf("validation loss: none was finite after the first step; last %.4f\n", v.last_loss);
+    else
+        printf("validation loss: best %.4f at step %d, %s; last %.4f\n", v.best_loss, v.best_step,
+               options.saves_best() ? "saved" : "not saved", v.last_loss);
+}
+
+// An accuracy that is no result must not end the run.
+template <class Real>
+void Run<Real>::run_hellaswag(int step) {
+    const auto score = score_hellaswag(g, inputs.examples, job, [&] { return look_for_signals(); });
+    if (!score) return;  // stopped
     try {
-        if (replaced >= 0 && !stays && job.rank == 0) delete_checkpoint(options.output, replaced);
+        print_hellaswag(*score);
+        log.log_eval(step, float(score->right) / float(score->examples));
     } catch (const Error& error) {
-        warn(error.what());
+        print_line(stdout, "note: %s", error.what());
     }
-    prune(step);
+}
+
+// The first process draws the text. A sample that a signal ends is drawn again by the resumed run.
+template <class Real>
+void Run<Real>::sample() {
+    const auto goes_on = [&] { return look_for_signals(); };
+    uint64_t coins = coin_state;
+    if (job.rank == 0)
+        sample_text(g, inputs.tokenizer, options.sample_tokens, options.sampler, coins, goes_on);
+    for (int i = 0; job.rank > 0 && i < options.sample_tokens && goes_on();) i++;
+    if (!stopping) coin_state = coins;
 }

@@ -53,19 +53,24 @@ struct LlmcOnly {
 static void add_data_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Data and model");
     app.add_option("-i,--train-data", o.train_data,
-                   "training tokens: llm.c shards, a file or a quoted glob pattern");
-    app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form");
+                   "training tokens: llm.c shards, a file or a quoted glob pattern")
+        ->transform(home_path());
+    app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form")
+        ->transform(home_path());
     app.add_option(
            "-e,--model", o.model,
-           "model: a run's folder (its newest checkpoint), an llm.c checkpoint (.bin), a Hugging Face "
+           "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
+           "(.bin), a Hugging Face "
            "folder or model.safetensors, or a new model: d6 d12 ... d48, gpt3:c768 ..., "
            "custom:layers=4,heads=4,channels=128,max_seq_len=256; a new model takes its vocabulary from the "
            "data unless vocab= or --tokenizer says otherwise")
+        ->transform(home_path())
         ->capture_default_str();
     app.add_option("--tokenizer", o.tokenizer,
                    "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: the one that made the "
                    "data, as NAME.json beside it says, else gpt2_tokenizer.bin in this folder, the model's "
-                   "folder, the data's folder or data/starter)");
+                   "folder, the data's folder or data/starter)")
+        ->transform(home_path());
     app.add_option("--seed", o.seed, "seed of initialization, shuffling and sampling")
         ->check(unsigned_number())
         ->capture_default_str();
@@ -146,6 +151,10 @@ static void add_evaluation_options(CLI::App& app, Options& o) {
     app.add_option("-m,--val-batches", o.val_batches, "most batches per validation (-1: all)")
         ->check(at_least(-1))
         ->capture_default_str();
+    app.add_option("--patience", o.patience,
+                   "end the run after this many validations in a row without a better one (0: never)")
+        ->check(at_least(0))
+        ->capture_default_str();
     app.add_option("-s,--sample-every", o.sample_every, "steps between text samples (0: none)")
         ->check(at_least(0))
         ->capture_default_str();
@@ -158,6 +167,7 @@ static void add_evaluation_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("--hellaswag-file", o.hellaswag_file,
                    "HellaSwag file, from data/download.sh starter or prepare_data hellaswag")
+        ->transform(home_path())
         ->capture_default_str();
 }
 
@@ -166,10 +176,12 @@ static void add_output_options(CLI::App& app, Options& o) {
     app.add_option("-o,--output", o.output,
                    "folder for main.log, options.toml and checkpoints (default: write nothing); an earlier "
                    "run's files are "
-                   "moved to a subfolder, unless -y 1 resumes it");
-    app.add_option("-n,--checkpoint-every", o.checkpoint_every,
-                   "steps between checkpoints; one more is written at the end (0: none)")
-        ->check(at_least(0))
+                   "moved to a subfolder, unless -y 1 resumes it")
+        ->transform(home_path());
+    app.add_option(
+           "-n,--checkpoint-every", o.checkpoint_every,
+           "steps between checkpoints; one more is written at the end (-1: at the end only; 0: never)")
+        ->check(at_least(-1))
         ->capture_default_str();
     app.add_option("--keep-checkpoints", o.keep_checkpoints,
                    "keep only the newest so many checkpoints (0: all)")
@@ -179,8 +191,9 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "never delete checkpoints of steps that are multiples of this (0: none)")
         ->check(at_least(0))
         ->capture_default_str();
-    app.add_flag("--keep-best", o.keep_best,
-                 "keep the checkpoint with the lowest validation loss beside the newest ones");
+    app.add_flag("--keep-best,!--no-keep-best", o.keep_best,
+                 "also keep the checkpoint with the lowest validation loss, which -e FOLDER takes (default: "
+                 "on, with -j)");
     app.add_option("--log-every", o.log_every, "steps between lines in a pipe or a file")
         ->check(at_least(1))
         ->capture_default_str();
@@ -190,6 +203,9 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "not given are the run's")
         ->check(zero_or_one())
         ->configurable(false);
+    app.add_flag("--start-over", o.start_over,
+                 "with -y 1: start at step 0 with the run's options; its files move to a subfolder earlier_N")
+        ->configurable(false);
     app.add_flag("--resume-unverified", o.resume_unverified,
                  "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
         ->configurable(false);
@@ -197,11 +213,13 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "write the model of -e and its tokenizer, then exit; hf DIR: a folder for Hugging Face's "
                    "tools; gguf FILE: a file for llama.cpp, Ollama and LM Studio; in fp32, or as --precision "
                    "says")
+        ->transform(home_path())
         ->type_name("hf DIR | gguf FILE")
         ->configurable(false);
     app.add_option("--config", o.config,
                    "read options from this TOML file; the command line takes precedence; its relative paths "
                    "are relative to the file")
+        ->transform(home_path())
         ->configurable(false);
 }
 
@@ -239,8 +257,10 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->check(at_least(0))
         ->configurable(false);
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
-    app.add_flag("--dry-run", o.dry_run,
-                 "print memory, steps, operations and estimated time, then exit; needs no data")
+    app.add_flag("--dry-run", o.dry_run_of,
+                 "print memory, steps, operations and estimated time, then exit; needs no data; "
+                 "--dry-run=memory measures no time")
+        ->check(one_of({"true", "false", "memory"}))
         ->configurable(false);
     app.add_flag("--profile", o.profile, "print the time of each kernel at the end; slows the run slightly")
         ->configurable(false);
@@ -296,6 +316,11 @@ static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l)
     return notes;
 }
 
+const char* why_nothing_is_saved(const Options& o) {
+    if (o.saves()) return nullptr;
+    return o.output.empty() ? "there is no -o" : "-n is 0";
+}
+
 static void check_options(const Options& o) {
     const std::string& format = o.export_to.first;
     if (!format.empty() && format != "hf" && format != "gguf")
@@ -317,8 +342,7 @@ static void check_options(const Options& o) {
              o.num_processes > 1 ? "B*T*processes" : "B*T", micro);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
-    if (o.keep_best && (o.output.empty() || o.val_data.empty() || o.val_every == 0))
-        fail("--keep-best compares validation losses of checkpoints: it needs -o, -j and -v");
+    if (o.patience && !o.validates()) fail("--patience counts validations: it needs -j and -v");
     if (o.resume && o.output.empty()) fail("-y 1 resumes the run in a folder: name it with -o");
     if (o.tensorboard && o.output.empty()) fail("--tensorboard needs a folder: name it with -o");
 }
@@ -551,23 +575,39 @@ static void choose_hellaswag_file(Options& o) {
         o.hellaswag_file = downloaded;
 }
 
+// A line for each option that the command line or a file gives.
+static std::string given_options(const CLI::App& app) {
+    std::string text;
+    for (const CLI::Option* option : app.get_options())
+        if (option->get_name() != "--process-rank")  // the one that differs
+            for (const std::string& value : option->results())
+                text += option->get_name() + " " + value + "\n";
+    return text;
+}
+
 bool parse_options(int argc, char** argv, Options& o) {
     LlmcOnly llmc;
     CLI::App app("Trains GPT-2 on the CPU or on any Vulkan device.", "train_gpt2");
     fill_in_defaults(o);
     declare_options(app, o, llmc);
-    if (!parse_command_line(app, argc, argv)) return false;
+    const bool runs = parse_command_line(app, argc, argv);
+    o.given = runs ? given_options(app) : "--help or --version\n";
+    if (!runs) return false;
     if (o.list_devices) return true;
     const bool names_hellaswag_file = app.count("--hellaswag-file") > 0;
+    const bool asks_for_best = app.count("--keep-best") > 0 && o.keep_best;
     read_saved_options(app, o);
+    o.given = given_options(app);
+    o.dry_run = o.dry_run_of != "false";
+    if (o.start_over) o.resume = false;
     if (!names_hellaswag_file) choose_hellaswag_file(o);
     o.model_given = app.count("--model") > 0;
     check_processes(o, llmc);
     check_options(o);
+    if (asks_for_best && !o.saves_best())
+        fail("--keep-best compares validation losses of checkpoints: it needs -o, -j, -v and -n");
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
-    if (o.checkpoint_every && o.output.empty())
-        o.notes.push_back("-n has no effect without -o, the folder to write to");
     o.effective = with_absolute_paths(app.config_to_str(true, false));
     return true;
 }

@@ -24,9 +24,11 @@ struct Options {
     float dropout = 0;                                   // rate; 0: none
     float skip_loss = 0, skip_gradient = 0;              // z-scores; 0: never
     int max_not_finite = 25;                             // updates in a row; then the run stops; 0: never
-    int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64, checkpoint_every = 0;
+    int val_every = 20, val_batches = 20, sample_every = 20, sample_tokens = 64;
+    int patience = 0;           // validations without a better one after which the run ends; 0: it does not
+    int checkpoint_every = -1;  // steps; -1: at the end only; 0: never
     int keep_checkpoints = 0, major_checkpoint_every = 0;
-    bool keep_best = false;
+    bool keep_best = true;
     int log_every = 1;       // steps between lines in a pipe or a file
     int recompute = 1;       // RECOMPUTE_GELU
     int zero_stage = 1;      // 0 or 1: the optimizer's state is divided among the processes
@@ -35,8 +37,11 @@ struct Options {
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
     std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train
     bool hellaswag = false;
+    std::string dry_run_of = "false";  // "true", "memory" or "false"
     bool dry_run = false;
+    bool plans_memory_only() const { return dry_run_of == "memory"; }
     bool overfit = false, list_devices = false, profile = false, master_weights = true, resume = false;
+    bool start_over = false;
     bool resume_unverified = false;  // accept a checkpoint without the run_%08d.json that the run had
     bool tensorboard = false;
     uint64_t seed = 42;
@@ -46,10 +51,18 @@ struct Options {
     int num_nodes = 1;                                          // machines; set after parsing
     int global_batch() const { return batch * num_processes; }  // sequences of a micro-batch in all processes
 
+    bool validates() const { return !val_data.empty() && val_every; }
+    bool saves() const { return !output.empty() && checkpoint_every; }
+    bool saves_best() const { return keep_best && saves() && validates(); }
+
     bool model_given = false;        // -e was given, on the command line or in a file
     std::vector<std::string> notes;  // lines to print: options that have no effect or come from a file
+    std::string given;               // every option that was given or read, a line each
     std::string effective;           // all options, in the format of --config, with absolute paths
 };
+
+// Why a run with these options saves nothing, as the end of a sentence; null: it saves.
+const char* why_nothing_is_saved(const Options& o);
 
 // A line for each option that differs between two sets of effective options.
 std::vector<std::string> changed_options(const std::string& before, const std::string& now);

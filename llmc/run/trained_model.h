@@ -17,14 +17,17 @@ struct ModelOptions {
 // Declares -e, --tokenizer, --device and --precision.
 inline void add_model_options(CLI::App& app, ModelOptions& options) {
     app.add_option("-e,--model", options.model,
-                   "model: a run's folder (its newest checkpoint), an llm.c checkpoint (.bin), a Hugging "
+                   "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c "
+                   "checkpoint (.bin), a Hugging "
                    "Face folder or model.safetensors, or a descriptor such as d12 for random weights, to "
                    "measure speed")
+        ->transform(home_path())
         ->required();
     app.add_option(
-        "--tokenizer", options.tokenizer,
-        "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes for a "
-        "vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or data/starter)");
+           "--tokenizer", options.tokenizer,
+           "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes for "
+           "a vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or data/starter)")
+        ->transform(home_path());
     app.add_option("--device", options.device,
                    "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
@@ -50,6 +53,7 @@ inline TrainedModel open_model(const ModelOptions& options) {
 // The model with its parameters, without memory for activations.
 template <class Real>
 std::unique_ptr<GPT2<Real>> load_model(const TrainedModel& model, LaunchPad* pad) {
+    if (!model.source.chosen.empty()) print_line(stderr, "%s", model.source.chosen.c_str());
     auto g = std::make_unique<GPT2<Real>>(model.config, pad);
     load_parameters(*g, model.source.path, 42);
     return g;

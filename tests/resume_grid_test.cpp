@@ -1,0 +1,159 @@
+// Runs with every combination of the options that write checkpoints or evaluate, killed at any file operation
+// or stopped by a signal, and resumed: their files are bit-identical to an undisturbed run's. A sample of the
+// combinations and kills is tested, with a printed seed; RESUME_GRID_ALL=1 tests all combinations.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "llmc/base/file.h"
+#include "llmc/data/hellaswag.h"
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+using Words = std::vector<std::string>;
+
+struct Grid : testing::Test, Data {
+    const std::string whole = *this / "whole", run = *this / "run", questions = *this / "hellaswag.bin";
+    Grid() {
+        std::vector<HellaSwagExample> examples;
+        for (uint16_t i = 0; i < 5; i++)
+            examples.push_back({i % 4, {1, 6, 11}, {{{16, i}, {21, 2}, {3, 4}, {5, uint16_t(i + 1)}}}});
+        write_hellaswag(questions, examples);
+        std::vector<uint16_t> noise(700);  // the loss rises, so that the best checkpoint is an early one
+        for (size_t i = 0; i < noise.size(); i++) noise[i] = uint16_t(i * i * 31 % 61);
+        write_token_shard(val, noise.data(), noise.size());
+    }
+    ProgramResult train(const std::string& folder, const Words& options, const Words& settings = {},
+                        const SendSignal& signal = {}) const {
+        Words command = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                         "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
+                         "FILE_FAULT_FOLDER=" + folder};
+        command = with(with(command, settings), {program, "-o", folder, "-i", train_data(), "-j", val});
+        return run_program(with(command, options), signal);
+    }
+    const std::string& train_data() const { return Data::train; }
+    // How many file operations an undisturbed run has.
+    long operations(const Words& options) const {
+        const std::string log = *this / "calls";
+        std::filesystem::remove(log);
+        const ProgramResult result = train(whole, options, {"FILE_FAULT_LOG=" + log});
+        EXPECT_EQ(result.status, 0) << result.out << result.err;
+        return count_lines(read_whole_file(log));
+    }
+    void finish(const Words& options) const {
+        const ProgramResult result = train(run, with(options, {"-y", "1"}));
+        EXPECT_EQ(result.status, 0) << result.out << result.err;
+    }
+};
+
+// The files that do not hold times or the folder's name.
+static std::set<std::string> files_of(const std::string& folder) {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        const std::string name = entry.path().filename().string();
+        if (name != "metrics.csv" && name != "options.toml") names.insert(name);
+    }
+    return names;
+}
+
+static void expect_same_files(const std::string& a, const std::string& b) {
+    EXPECT_EQ(files_of(a), files_of(b));
+    for (const std::string& name : files_of(a))
+        EXPECT_TRUE(read_whole_file(a + "/" + name) == read_whole_file(b + "/" + name)) << name;
+}
+
+static std::string text_of(const Words& words) {
+    std::string text;
+    for (const std::string& word : words) text += word + " ";
+    return text;
+}
+
+// Each value is on the grid of the other options or off it.
+static std::vector<Words> combinations(const std::string& questions) {
+    const std::vector<std::vector<Words>> choices = {
+        {{"-n", "-1"}, {"-n", "3"}, {"-n", "4"}},
+        {{"-v", "0"}, {"-v", "4"}, {"-v", "5"}, {"-v", "5", "--patience", "1"}},
+        {{"-nk", "0"}, {"-nk", "1"}, {"-nk", "2"}},
+        {{"-nm", "0"}, {"-nm", "5"}, {"-nm", "6"}},
+        {{"--keep-best=true"}, {"--no-keep-best"}},
+        {{"-s", "0"}, {"-s", "4"}, {"-s", "7"}},
+        {{"-h", "0"}, {"-h", "1", "--hellaswag-file", questions}}};
+    std::vector<Words> all = {{"-e", tiny, "-b", "3", "-t", "17", "-x", "11", "-m", "2", "-l", "0.03", "-g",
+                               "5", "--device", "cpu"}};
+    for (const std::vector<Words>& choice : choices) {
+        std::vector<Words> longer;
+        for (const Words& start : all)
+            for (const Words& more : choice) longer.push_back(with(start, more));
+        all = longer;
+    }
+    return all;
+}
+
+static std::vector<Words> sample_of_combinations(const std::string& questions, size_t size,
+                                                 std::mt19937& random) {
+    std::vector<Words> all = combinations(questions);
+    std::erase_if(all, [](const Words& w) {  // which is refused: there is nothing to compare
+        return std::count(w.begin(), w.end(), "--keep-best=true") && std::count(w.begin(), w.end(), "-v") &&
+               *(std::find(w.begin(), w.end(), "-v") + 1) == "0";
+    });
+    if (getenv("RESUME_GRID_ALL")) return all;
+    std::shuffle(all.begin(), all.end(), random);
+    all.resize(size);
+    return all;
+}
+
+static unsigned seed() {
+    const char* text = getenv("RESUME_GRID_SEED");
+    const unsigned chosen = text ? unsigned(atoi(text)) : std::random_device()();
+    printf("RESUME_GRID_SEED=%u\n", chosen);
+    return chosen;
+}
+
+TEST_F(Grid, KilledAnywhereARunEndsWithTheSameFiles) {
+    std::mt19937 random(seed());
+    int kills = 0;
+    for (const Words& options : sample_of_combinations(questions, 24, random)) {
+        SCOPED_TRACE(text_of(options));
+        std::filesystem::remove_all(whole);
+        const long count = operations(options);
+        for (int i = 0; i < 5; i++) {
+            const std::string at = std::to_string(1 + random() % count);
+            SCOPED_TRACE("operation " + at);
+            std::filesystem::remove_all(run);
+            kills += train(run, options, {"FILE_FAULT=any:" + at + ":kill"}).status == 128 + SIGKILL;
+            finish(options);
+            expect_same_files(whole, run);
+            if (HasFailure()) return;
+        }
+    }
+    EXPECT_GT(kills, 0);
+    printf("%d kills\n", kills);
+}
+
+// With -nk, what was saved for the signal goes; without it, it stays.
+TEST_F(Grid, StoppedBySignalsARunEndsWithTheSameFiles) {
+    std::mt19937 random(seed());
+    for (const Words& options : sample_of_combinations(questions, 12, random)) {
+        SCOPED_TRACE(text_of(options));
+        std::filesystem::remove_all(whole);
+        ASSERT_EQ(train(whole, options).status, 0);
+        for (const int signal : {SIGTERM, SIGUSR1}) {
+            const std::string when = "step " + format_string("%4d", int(1 + random() % 10)) + "/";
+            SCOPED_TRACE(when);
+            std::filesystem::remove_all(run);
+            train(run, options, {}, {signal, when, 0});
+            finish(options);
+            for (const int step : list_checkpoints(run))
+                if (std::count(options.begin(), options.end(), "0") &&
+                    !std::filesystem::exists(done_path(whole, step)))
+                    delete_checkpoint(run, step);
+            expect_same_files(whole, run);
+            if (HasFailure()) return;
+        }
+    }
+}
