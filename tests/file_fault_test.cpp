@@ -336,7 +336,9 @@ TEST(FileFault, RoomIsChecked) {
 TEST(FileFault, AResumedRunPrunesFirst) {
     Faults data;
     const std::string a = data / "a";
-    ASSERT_EQ(data.start(a, {"FILE_FAULT=rename:14:kill"}).status, 128 + SIGKILL);
+    const std::vector<std::string> begin =
+        with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "--no-keep-best"});
+    ASSERT_EQ(data.run_with(a, {"FILE_FAULT=rename:14:kill"}, begin).status, 128 + SIGKILL);
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{4, 2}));
     const ProgramResult result = data.run_with(a, {"FILE_FAULT_FREE=100000"}, eight_resumed);
     EXPECT_EQ(result.status, 1);
