@@ -13,10 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-#include <iterator>
 
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
+#include "llmc/data/text_file.h"
 #include "llmc/data/text_stream.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/launchpad/open_device.h"
@@ -47,7 +47,7 @@ static std::string without_line_end(std::string text) {
 
 // The lines of a file that are not empty.
 static std::vector<std::string> read_lines(const std::string& path) {
-    std::istringstream text(read_whole_file(path, 1 << 30));
+    std::istringstream text(read_text_file(path));
     std::vector<std::string> lines;
     for (std::string line; std::getline(text, line);)
         if (line = without_line_end(line); !line.empty()) lines.push_back(line);
@@ -60,10 +60,9 @@ static std::vector<std::string> read_prompts(const GenerateOptions& options) {
     if (given + options.interactive > 1)
         fail("a prompt, --file, --prompts and -i each say what to continue: give one of them");
     if (!options.prompts_file.empty()) return read_lines(options.prompts_file);
-    if (!options.prompt_file.empty())
-        return {without_line_end(read_whole_file(options.prompt_file, 1 << 30))};
+    if (!options.prompt_file.empty()) return {without_line_end(read_text_file(options.prompt_file))};
     if (options.prompt != "-") return {options.prompt};
-    return {without_line_end({std::istreambuf_iterator<char>(std::cin), {}})};
+    return {without_line_end(read_text_file("-"))};
 }
 
 // The prompt's tokens after an end-of-text token, which starts every document in the training data.

@@ -37,7 +37,7 @@ struct Options {
     std::string tokenizer = "bytes", out, name, split, field, files_from;
     uint64_t val_tokens = 0, shard_tokens = 100000000, seed = 42;
     double val_fraction = 0;
-    bool skip_bad_lines = false;
+    bool skip_bad_lines = false, special_tokens = false, as_text = false;
     std::string make_tokenizer, vocab, encoder;
     std::string hellaswag;  // the JSONL file of the subcommand
 };
@@ -55,10 +55,14 @@ struct Preparation {
     ShardWriter* drawn = nullptr;  // where the current document goes
     size_t left_in_piece = 0;
     int last_token = -1;
-    uint64_t bytes = 0, skipped_lines = 0;
+    uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0;
     std::string first_skipped = "";
+    int first_mark = -1;
 
     void add_tokens(const uint16_t* tokens, size_t count) {
+        const bool repeats_end = count > 0 && last_token == end_of_text && tokens[0] == end_of_text;
+        tokens += repeats_end;
+        count -= repeats_end;
         if (count == 0) return;
         last_token = tokens[count - 1];
         if (draw.fraction > 0) return draw_tokens(tokens, count);
@@ -91,6 +95,8 @@ struct Preparation {
         bytes += block.text_bytes;
         if (skipped_lines == 0) first_skipped = block.first_skipped;
         skipped_lines += block.skipped_lines;
+        if (unused_marks == 0) first_mark = block.first_mark;
+        unused_marks += block.unused_marks;
     }
 };
 
@@ -127,7 +133,7 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
     std::set<std::string> noted;
     for (bool more = true; more;) {
         std::vector<TextBlock> blocks;
-        while (more && blocks.size() < 4 * tokenizers.size()) {
+        while (more && blocks.size() < 32 * tokenizers.size()) {
             TextBlock block;
             more = reader.next(block);
             if (more) blocks.push_back(std::move(block));
@@ -208,8 +214,10 @@ static std::vector<std::string> find_files(const Options& options) {
     const std::vector<std::string> files = files_below(paths);
     for (const std::string& file : files) {
         const bool compressed = file.ends_with(".gz") || file.ends_with(".zst");
-        const std::string name = compressed ? file.substr(0, file.rfind('.')) : file;
-        if (name.ends_with(".jsonl") && options.field.empty())
+        std::string name = compressed ? file.substr(0, file.rfind('.')) : file;
+        std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return tolower(c); });
+        const bool is_jsonl = name.ends_with(".jsonl") || name.ends_with(".ndjson");
+        if (is_jsonl && options.field.empty() && !options.as_text)
             fail("%s: name the field of the JSON objects that holds the text, as in --field text",
                  file.c_str());
     }
@@ -229,7 +237,14 @@ static void check_split(const Preparation& work, const Options& options, const s
              (unsigned long long)options.val_tokens, (unsigned long long)work.val.total);
 }
 
-static void print_summary(const Preparation& work, double seconds) {
+static void print_summary(const Preparation& work, const Tokenizer& tokenizer, double seconds) {
+    if (work.unused_marks > 0)
+        fprintf(
+            stderr, "prepare_data: note: the text has %llu mark%s such as %s, encoded as ordinary text; %s\n",
+            (unsigned long long)work.unused_marks, work.unused_marks == 1 ? "" : "s",
+            printable(tokenizer.decode(work.first_mark)).c_str(),
+            work.first_mark == work.end_of_text ? "--split-documents endoftext makes it the end of a document"
+                                                : "--special-tokens makes them tokens");
     if (work.skipped_lines > 0)
         print_line(stderr, "prepare_data: note: %llu bad line%s left out; the first: %s",
                    (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
@@ -245,7 +260,14 @@ static void print_summary(const Preparation& work, double seconds) {
 
 static void prepare(const Options& options) {
     check_options(options);
-    const TextFormat format = {options.field, options.split == "blank-line", options.skip_bad_lines};
+    const bool at_marks = options.split == "endoftext";
+    const TextFormat format = {.field = options.field,
+                               .split_at_blank_lines = options.split == "blank-line",
+                               .skip_bad_lines = options.skip_bad_lines,
+                               .found = options.special_tokens ? AddedTokens::all
+                                        : at_marks             ? AddedTokens::end_of_text
+                                                               : AddedTokens::none,
+                               .json_as_text = options.as_text};
     const std::vector<std::string> files = find_files(options);
     TextReader reader(files, format);
     create_folders(options.out);
@@ -256,6 +278,7 @@ static void prepare(const Options& options) {
     StagedShards staged;
     std::vector<Tokenizer> tokenizers;
     for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(open_tokenizer(options.tokenizer));
+    reader.tokenizer = &tokenizers[0];
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
                         {staged, prefix + "_val", options.shard_tokens},
@@ -269,7 +292,8 @@ static void prepare(const Options& options) {
     staged.publish();
     remove_earlier_shards(options, staged);
     sync_folder(options.out);
-    print_summary(work, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    print_summary(work, tokenizers[0],
+                  std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 // Where to print what was written to `path`.
@@ -280,12 +304,12 @@ static FILE* summary_of(const std::string& path) {
 static void prepare_hellaswag(const Options& options) {
     check_output(options.out, {options.hellaswag, options.tokenizer}, is_hellaswag);
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
-    const std::string text = read_whole_file(options.hellaswag);
+    const std::string text = read_text_file(options.hellaswag, 1 << 30);
     std::vector<HellaSwagExample> examples;
     size_t number = 1;
     for (size_t start = 0, end; start < text.size(); start = end + 1, number++) {
         end = std::min(text.find('\n', start), text.size());
-        if (end == start) continue;
+        if (text.find_first_not_of(" \t\r", start) >= end) continue;
         const std::string where = format_string("%s: line %zu", options.hellaswag.c_str(), number);
         examples.push_back(
             parse_hellaswag(std::string_view(text).substr(start, end - start), where, tokenizer));
@@ -317,11 +341,16 @@ int main(int argc, char** argv) {
              "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input");
     line.add("--files-from", options.files_from, "read more names of files from this file, one per line");
     line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
-    line.add_choice("--split-documents", options.split, {"blank-line"},
-                    "blank-line: put end-of-text after every blank line, too");
+    line.add_choice(
+        "--split-documents", options.split, {"blank-line", "endoftext"},
+        "blank-line: put end-of-text after every blank line, too; endoftext: the text <|endoftext|> "
+        "ends a document");
+    line.add_flag("--special-tokens", options.special_tokens,
+                  "the texts of the tokenizer's added tokens, such as <|endoftext|>, are these tokens");
     line.add("--field", options.field, "the files are JSONL; this field of each object is a document");
     line.add_flag("--skip-bad-lines", options.skip_bad_lines,
                   "JSONL: leave out lines without this field, and count them");
+    line.add_flag("--as-text", options.as_text, "read JSONL as plain text");
     line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation (0)");
     line.add("--val-fraction", options.val_fraction, 0, 0.5,
              "instead: fraction of the documents, drawn from all of the text, for validation (0)");

@@ -10,6 +10,7 @@
 #include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/tokenizer.h"
+#include "tests/message_of.h"
 #include "tests/run_program.h"
 
 using Tokens = std::vector<uint16_t>;
@@ -463,6 +464,122 @@ TEST(prepare_data, validation_pieces_of_a_long_document) {
             characters += piece.size();
         }
     EXPECT_EQ(characters, text.size());
+}
+
+TEST(prepare_data, marks_of_end_of_text_end_documents) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "marked",
+                     {"<|endoftext|>one\n<|endoftext|><|endoftext|>two<|endoftext|>\nthree"});
+    const ProgramResult as_text = prepare(folder, {folder / "marked"});
+    EXPECT_NE(as_text.err.find("4 marks such as <|endoftext|>"), std::string::npos) << as_text.err;
+    EXPECT_NE(as_text.err.find("--split-documents endoftext"), std::string::npos) << as_text.err;
+    for (const std::vector<std::string>& options :
+         {std::vector<std::string>{"--split-documents", "endoftext"}, {"--special-tokens"}}) {
+        std::vector<std::string> all = options;
+        all.push_back(folder / "marked");
+        const ProgramResult result = prepare(folder, all);
+        ASSERT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(result.err.find("note"), std::string::npos) << result.err;
+        EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^one\n^two^\nthree"));
+    }
+    write_whole_file(folder / "marked.jsonl", {R"({"text": "one<|endoftext|>two"})", "\n"});
+    const ProgramResult lines =
+        prepare(folder, {"--field", "text", "--split-documents", "endoftext", folder / "marked.jsonl"});
+    ASSERT_EQ(lines.status, 0) << lines.err;
+    EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^one^two"));
+}
+
+// Blocks do not end within a mark or after one that takes the white space behind it.
+TEST(prepare_data, marks_do_not_depend_on_blocks) {
+    TemporaryFolder folder;
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    tokenizer.tokens.push_back("<a mark>");
+    tokenizer.tokens.push_back("end");
+    tokenizer.added = {
+        {.id = 256, .special = true}, {.id = 257, .lstrip = true}, {.id = 258, .rstrip = true}};
+    std::string text;
+    for (int i = 0; i < 3000; i++) text += std::string(i % 3, ' ') + (i % 2 ? "<a mark>" : "end") + " w";
+    write_whole_file(folder / "text", {text});
+    Tokens whole, blocks;
+    tokenizer.encode(text, whole, AddedTokens::all);
+    TextReader reader({folder / "text"}, {.field = "", .found = AddedTokens::all});
+    reader.tokenizer = &tokenizer;
+    reader.block_bytes = 7;
+    size_t count = 0;
+    for (TextBlock block; reader.next(block); count++)
+        for (uint16_t token : encode_block(block, reader.format, tokenizer).tokens) blocks.push_back(token);
+    EXPECT_GT(count, 500u);
+    EXPECT_TRUE(blocks == whole);
+}
+
+TEST(prepare_data, jsonl_is_not_taken_for_text) {
+    TemporaryFolder folder;
+    const std::string line = R"({"id": 1, "story": "once"})"
+                             "\n";
+    for (const char* name : {"a.ndjson", "a.JSONL", "a.json", "a.txt", "a"}) {
+        write_whole_file(folder / name, {line, line});
+        const ProgramResult result = prepare(folder, {folder / name});
+        EXPECT_EQ(result.status, 1) << name;
+        EXPECT_NE(result.err.find("--field"), std::string::npos) << result.err;
+        EXPECT_EQ(prepare(folder, {"--as-text", folder / name}).status, 0) << name;
+        EXPECT_EQ(prepare(folder, {"--field", "story", folder / name}).status, 0) << name;
+    }
+    const ProgramResult piped =
+        run_program({"sh", "-c", program + " --name x --out " + folder.path + " - < " + folder / "a.txt"});
+    EXPECT_NE(
+        piped.err.find("standard input has JSON objects on its lines: name the field that holds the text, "
+                       "as in --field story"),
+        std::string::npos)
+        << piped.err;
+    write_whole_file(folder / "array.json", {"[\n {\"a\": 1}]"});
+    EXPECT_NE(prepare(folder, {folder / "array.json"}).err.find("jq -c"), std::string::npos);
+    write_whole_file(folder / "settings.json", {"{\n  \"a\": 1\n}\n"});
+    EXPECT_EQ(prepare(folder, {folder / "settings.json"}).status, 0);  // a document
+    write_whole_file(folder / "bad.jsonl", {"{\"text\": \"a\"\n"});
+    const ProgramResult bad = prepare(folder, {"--field", "text", folder / "bad.jsonl"});
+    EXPECT_NE(bad.err.find("line 1 is not a JSON object: parse error"), std::string::npos) << bad.err;
+}
+
+TEST(prepare_data, gzip_may_be_padded_with_zeros) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "text", {"some text\n"});
+    ASSERT_EQ(run_program({"gzip", folder / "text"}).status, 0);
+    const std::string packed = read_whole_file(folder / "text.gz");
+    write_whole_file(folder / "text.gz", {packed, std::string(600000, '\0')});
+    const ProgramResult result = prepare(folder, {folder / "text.gz"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^some text\n"));
+}
+
+// A small file that unpacks to gigabytes: raw blocks of zstd that repeat one byte.
+TEST(prepare_data, an_endless_document_is_one_line) {
+    TemporaryFolder folder;
+    std::string packed("\x28\xb5\x2f\xfd\0\x58", 6);   // a window of 2 MiB
+    const uint32_t block = 1 << 1 | (128 << 10) << 3;  // 128 KiB of one byte
+    for (int i = 0; i < 16384; i++)
+        packed += std::string({char(block), char(block >> 8), char(block >> 16), 'a'});
+    write_whole_file(folder / "packed", {packed});
+    for (const std::vector<std::string>& options : {std::vector<std::string>{}, {"--field", "text"}}) {
+        std::vector<std::string> all = options;
+        all.push_back(folder / "packed");
+        const ProgramResult result = prepare(folder, all);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_NE(result.err.find("33554432 bytes without"), std::string::npos) << result.err;
+    }
+    EXPECT_NE(message_of([&] { read_text_file(folder / "packed"); }).find("more than 33554432 bytes"),
+              std::string::npos);
+}
+
+TEST(prepare_data, pointers_and_small_stacks_are_refused) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "text", {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"});
+    EXPECT_NE(prepare(folder, {folder / "text"}).err.find("git lfs pull"), std::string::npos);
+    const ProgramResult result =
+        run_program({"env", "OMP_STACKSIZE=16k", program, "--name", "x", folder.path});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.err,
+              "prepare_data: OMP_STACKSIZE=16k: the stacks of threads need at least 1M; leave it out\n");
 }
 
 TEST(prepare_data, prints_its_version) {

@@ -25,13 +25,24 @@ static bool is_too_deep(std::string_view text) {
     return false;
 }
 
+// What is wrong with a text that is not a JSON object, as the library says it.
+static std::string why_not_object(std::string_view text) {
+    try {
+        return "it is " + describe_json(nlohmann::json::parse(text));
+    } catch (const nlohmann::json::exception& error) {
+        const std::string what = error.what();  // [json.exception.parse_error.101] parse error at line 1, ...
+        const size_t prefix = what.find("] ");
+        return printable(prefix == what.npos ? what : what.substr(prefix + 2));
+    }
+}
+
 nlohmann::json parse_json_object(std::string_view text, const std::string& where) {
     if (text.size() > max_json_bytes)
         fail("%s has %zu bytes of JSON; at most %zu can be read", where.c_str(), text.size(), max_json_bytes);
     if (is_too_deep(text))
         fail("%s has JSON nested deeper than %d levels, which is refused", where.c_str(), max_json_depth);
     nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
-    if (!object.is_object()) fail("%s is not a JSON object", where.c_str());
+    if (!object.is_object()) fail("%s is not a JSON object: %s", where.c_str(), why_not_object(text).c_str());
     return object;
 }
 

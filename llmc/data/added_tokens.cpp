@@ -157,12 +157,14 @@ std::vector<TextPart> AddedTokenMatcher::split(std::string_view text) const {
     return parts;
 }
 
+// A token that the text's end cuts off may continue, so it counts.
 bool AddedTokenMatcher::touches(std::string_view text, size_t position) const {
     for (size_t at = position - std::min(position, longest); at < position; at++)
         for (const Group* group : {&raw, &normalized})
-            for (const Entry& entry : group->entries)
-                if (at + entry.text.size() >= position && text.substr(at).starts_with(entry.text))
-                    return true;
+            for (const Entry& entry : group->entries) {
+                const std::string_view rest = text.substr(at, entry.text.size());
+                if (entry.text.starts_with(rest) && at + entry.text.size() >= position) return true;
+            }
     return false;
 }
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 
 #include "llmc/base/error.h"
@@ -45,7 +44,11 @@ struct Gzip : Decompressor {
     ~Gzip() override { inflateEnd(&stream); }
 
     std::optional<size_t> step(char* to, size_t size) override {
-        if (between_frames) inflateReset(&stream);
+        if (between_frames) {
+            while (at < buffer.size() && buffer[at] == '\0') at++;  // padding, as on tapes
+            if (at == buffer.size()) return 0;
+            inflateReset(&stream);
+        }
         stream.next_in = reinterpret_cast<Bytef*>(buffer.data() + at);
         stream.avail_in = uInt(buffer.size() - at);
         stream.next_out = reinterpret_cast<Bytef*>(to);
@@ -198,6 +201,19 @@ size_t TextFile::read(char* to, size_t size) {
     return count;
 }
 
+std::string read_text_file(const std::string& path, size_t limit) {
+    TextFile file(path);
+    std::string text;
+    for (size_t filled = 0;;) {
+        text.resize(std::min(limit + 1, 2 * filled + (1 << 16)));
+        filled += file.read(&text[filled], text.size() - filled);
+        if (filled > limit) fail("%s has more than %zu bytes of text", file.path.c_str(), limit);
+        if (filled == text.size()) continue;
+        text.resize(filled);
+        return text;
+    }
+}
+
 // --- lists of files ---
 
 std::vector<std::string> files_below(const std::vector<std::string>& paths) {
@@ -226,8 +242,7 @@ std::vector<std::string> files_below(const std::vector<std::string>& paths) {
 }
 
 std::vector<std::string> read_file_list(const std::string& path) {
-    const std::string text = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {})
-                                         : read_whole_file(path, 1 << 30);
+    const std::string text = read_text_file(path);
     std::vector<std::string> paths;
     for (size_t start = 0, end; start < text.size(); start = end + 1) {
         end = std::min(text.find('\n', start), text.size());

@@ -38,6 +38,9 @@ struct TextFile {
 // Null: it may be text.
 const char* not_text(std::string_view start);
 
+// All of a text file. Error if it has more than `limit` bytes.
+std::string read_text_file(const std::string& path, size_t limit = 32 << 20);
+
 // The files that prepare_data reads: a folder stands for all files below it, sorted, without hidden ones.
 // Error if a path is missing or a folder has no file.
 std::vector<std::string> files_below(const std::vector<std::string>& paths);

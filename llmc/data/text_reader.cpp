@@ -8,7 +8,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
 
-static const size_t most_bytes = 1 << 30;
+static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
 
 // Whether the text may end in white space, including Unicode's; false is certain. Beyond ASCII, white space
 // is U+0085 and U+00A0 (C2 85, C2 A0), a few characters that start with E1 or E2, and U+3000 (E3 80 80).
@@ -23,11 +23,47 @@ static bool may_end_in_white(std::string_view text) {
 
 // The last position where splitting the text does not change its tokens; 0 if there is none. GPT-2's rule
 // always splits before white space that follows another character, whatever comes later, and no blank line
-// spans that position.
-static size_t safe_cut(std::string_view text) {
+// spans that position. A text that begins with a space gets no other one before it.
+size_t TextReader::safe_cut(std::string_view text) const {
+    const AddedTokenMatcher* added = tokenizer ? tokenizer->matcher(format.found) : nullptr;
+    const bool needs_space = tokenizer && tokenizer->add_prefix_space;
     for (size_t i = text.size(); i-- > 1;)
-        if ((text[i] == ' ' || text[i] == '\n') && !may_end_in_white(text.substr(0, i))) return i;
+        if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !may_end_in_white(text.substr(0, i)) &&
+            !(added && added->touches(text, i)))
+            return i;
     return 0;
+}
+
+// --- JSON that is read as text ---
+
+// A line of JSON that is an object with a member of text; its name, else empty.
+static std::string text_member(std::string_view line) {
+    if (!line.starts_with('{') || line.size() > most_bytes) return "";
+    try {
+        const nlohmann::json object = parse_json_object(line, "");
+        for (const auto& [name, value] : object.items())
+            if (value.is_string()) return name;
+    } catch (const Error&) {
+    }
+    return "";
+}
+
+// Error if the beginning of a file shows that it is JSONL, or an array of objects. A JSON document of several
+// lines, such as a configuration, is text.
+static void refuse_json(std::string_view text, const std::string& path) {
+    const size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    text.remove_prefix(first);
+    const char* otherwise = "; --as-text reads it as plain text";
+    if (text.starts_with('[') &&
+        text.substr(std::min(text.find_first_not_of(" \t\r\n", 1), text.size())).starts_with('{'))
+        fail(
+            "%s is an array of JSON objects: make it JSONL (jq -c '.[]') and name the field of the text with "
+            "--field%s",
+            path.c_str(), otherwise);
+    const std::string member = text_member(text.substr(0, text.find('\n')));
+    if (!member.empty())
+        fail("%s has JSON objects on its lines: name the field that holds the text, as in --field %s%s",
+             path.c_str(), printable(member).c_str(), otherwise);
 }
 
 TextReader::TextReader(const std::vector<std::string>& files, const TextFormat& text_format)
@@ -83,6 +119,7 @@ bool TextReader::next(TextBlock& block) {
         bytes_before += file->bytes_read;
         file.reset();
     }
+    if (at_start && format.field.empty() && !format.json_as_text) refuse_json(block.text, block.path);
     block.begins_file = at_start;
     block.first_line = next_line;
     at_start = false;
@@ -124,17 +161,29 @@ size_t after_blank_line(std::string_view text) {
     return std::string_view::npos;
 }
 
+// Counts the added tokens in a text that are not found, as ordinary text.
+static void count_marks(std::string_view text, const TextFormat& format, Tokenizer& tokenizer,
+                        EncodedBlock& to) {
+    if (format.found == AddedTokens::all) return;
+    for (const TextPart& part : tokenizer.matcher(AddedTokens::all)->split(text)) {
+        if (part.token < 0) continue;
+        if (format.found == AddedTokens::end_of_text && part.token == tokenizer.end_of_text) continue;
+        if (to.unused_marks++ == 0) to.first_mark = part.token;
+    }
+}
+
 static void encode_text(std::string_view text, const TextFormat& format, Tokenizer& tokenizer,
                         EncodedBlock& to) {
     to.text_bytes += text.size();
+    count_marks(text, format, tokenizer, to);
     while (format.split_at_blank_lines) {
         const size_t end = after_blank_line(text);
         if (end == std::string_view::npos) break;
-        tokenizer.encode(text.substr(0, end), to.tokens);
+        tokenizer.encode(text.substr(0, end), to.tokens, format.found);
         to.tokens.push_back(uint16_t(tokenizer.end_of_text));
         text.remove_prefix(end);
     }
-    tokenizer.encode(text, to.tokens);
+    tokenizer.encode(text, to.tokens, format.found);
 }
 
 // The text of a document on a line of JSONL. Error if there is none.
@@ -181,5 +230,8 @@ EncodedBlock encode_block(const TextBlock& block, const TextFormat& format, Toke
         encoded.not_utf8 = find_not_utf8(block.text);
     } else
         encode_lines(block, format, tokenizer, encoded);
+    const auto is_repeated_end = [&](uint16_t a, uint16_t b) { return a == b && a == tokenizer.end_of_text; };
+    encoded.tokens.erase(std::unique(encoded.tokens.begin(), encoded.tokens.end(), is_repeated_end),
+                         encoded.tokens.end());
     return encoded;
 }

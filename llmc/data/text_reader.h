@@ -19,20 +19,23 @@ struct TextBlock {
 };
 
 struct TextFormat {
-    std::string field;                  // the JSONL field that holds the text; empty: plain text
-    bool split_at_blank_lines = false;  // a document ends after each blank line; lines end in LF or CRLF
-    bool skip_bad_lines = false;        // JSONL: leave out lines that have no such field
+    std::string field;                      // the JSONL field that holds the text; empty: plain text
+    bool split_at_blank_lines = false;      // a document ends after each blank line; lines end in LF or CRLF
+    bool skip_bad_lines = false;            // JSONL: leave out lines that have no such field
+    AddedTokens found = AddedTokens::none;  // the added tokens that are tokens, not text
+    bool json_as_text = false;              // plain text may be JSONL, which is refused otherwise
 };
 
 // Reads files block by block, one file after the other.
 struct TextReader {
     std::vector<std::string> paths;
     TextFormat format;
-    size_t block_bytes = 4 << 20;  // approximate size of a block
+    size_t block_bytes = 256 << 10;  // approximate size of a block
+    Tokenizer* tokenizer = nullptr;  // that encodes the blocks: blocks do not end within its added tokens
 
     // Error if a file cannot be opened or is not text.
     TextReader(const std::vector<std::string>& paths, const TextFormat& format);
-    // False: everything is read. Error if a file cannot be read, or has 2^30 bytes without a safe cut.
+    // False: everything is read. Error if a file cannot be read, or has 32 MiB without a safe cut.
     bool next(TextBlock& block);
 
     uint64_t bytes_read = 0;
@@ -40,6 +43,7 @@ struct TextReader {
 
    private:
     bool fill(TextBlock& block, std::string& text);
+    size_t safe_cut(std::string_view text) const;
 
     size_t next_file = 0;
     std::unique_ptr<TextFile> file;
@@ -63,6 +67,8 @@ struct EncodedBlock {
     uint64_t text_bytes = 0;
     uint64_t skipped_lines = 0;    // JSONL with skip_bad_lines
     std::string first_skipped;     // what is wrong with the first of them, and where
+    uint64_t unused_marks = 0;     // texts of added tokens that were encoded as ordinary text
+    int first_mark = -1;           // the token of the first of them
     bool begins_document = false;  // needs end-of-text before it, unless the previous block ended with one
 };
 EncodedBlock encode_block(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer);

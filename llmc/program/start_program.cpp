@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -60,6 +61,24 @@ void use_threads(int count) {
     {}
 }
 
+// OpenMP gives its threads the stack that these variables ask for, in KiB unless a letter says otherwise.
+static void check_stack_size() {
+    for (const char* name : {"OMP_STACKSIZE", "GOMP_STACKSIZE", "KMP_STACKSIZE"}) {
+        const char* value = getenv(name);
+        if (!value) continue;
+        char* unit = nullptr;
+        const double number = strtod(value, &unit);
+        while (isspace(uint8_t(*unit))) unit++;
+        const char letter = char(toupper(uint8_t(*unit)));
+        const double kib = letter == 'B'   ? number / 1024
+                           : letter == 'M' ? number * 1024
+                           : letter == 'G' ? number * 1048576
+                                           : number;
+        if (unit != value && kib < 1024)
+            fail("%s=%s: the stacks of threads need at least 1M; leave it out", name, value);
+    }
+}
+
 static void check_output() {
     const bool failed_before = ferror(stdout);
     errno = 0;
@@ -108,6 +127,7 @@ void start_program(char** argv) {
         if (omp_get_max_threads() > most_threads && getenv("OMP_NUM_THREADS"))
             fail("OMP_NUM_THREADS=%s: at most %d threads can be used", getenv("OMP_NUM_THREADS"),
                  most_threads);
+        check_stack_size();
         use_threads(std::min(omp_get_max_threads(), most_threads));
     } catch (const std::exception& error) {
         exit(report_error(program_name.c_str(), error));

@@ -10,6 +10,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/precision.h"
+#include "llmc/data/text_file.h"
 #include "llmc/files/model_source.h"
 #include "llmc/files/stored_type.h"
 #include "llmc/program/command_line.h"
@@ -504,7 +505,7 @@ static void take_options(CLI::App& app, const std::string& text, const std::stri
 // Takes options that the command line does not give from --config, then from the options.toml of the run to
 // resume, then from the newest checkpoint.
 static void read_saved_options(CLI::App& app, Options& o) {
-    if (!o.config.empty()) take_options(app, read_whole_file(o.config, 1 << 20), o.config);
+    if (!o.config.empty()) take_options(app, read_text_file(o.config, 1 << 20), o.config);
     if (!o.resume || o.output.empty()) return;
     const std::string path = options_path(o.output);
     const bool has_file = file_exists(path);
