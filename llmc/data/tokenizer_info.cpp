@@ -150,7 +150,7 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     }
     if (!members.contains(shards_key)) return std::nullopt;
     TokenizerInfo info = tokenizer_info_from_json(json_text(members[shards_key]), path);
-    // JSON cannot hold every file name; record_shards_tokenizer() writes the copy beside the sidecar
+    // JSON cannot hold every file name; record_shards() writes the copy beside the sidecar
     const std::string beside = fs::path(path).replace_extension(".tokenizer").string();
     if (!info.file.empty() && !file_exists(info.file) && file_exists(beside)) info.file = beside;
     return info;
