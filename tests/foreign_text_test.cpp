@@ -119,8 +119,8 @@ TEST(ForeignText, NamesDoNotActOnATerminal) {
             SCOPED_TRACE(commands("%")[i][0] + " " + std::to_string(i) + plain[i].err);
             EXPECT_EQ(interpreted(results[i].out), "") << results[i].out;
             EXPECT_EQ(interpreted(results[i].err), "") << results[i].err;
-            EXPECT_EQ(count_lines(results[i].err) > 1, count_lines(plain[i].err) > 1) << results[i].err;
             if (name == hostile && i >= 6) continue;  // train_gpt2 refuses the end of a line: there is no run
+            EXPECT_EQ(count_lines(results[i].err) > 1, count_lines(plain[i].err) > 1) << results[i].err;
             EXPECT_EQ(count_lines(results[i].out), count_lines(plain[i].out)) << results[i].out;
         }
     }
