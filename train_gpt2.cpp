@@ -77,7 +77,9 @@ static OptimizerOptions optimizer_options(const Options& o) {
             .beta1 = o.beta1,
             .beta2 = o.beta2,
             .epsilon = o.epsilon,
-            .weight_decay = o.weight_decay};
+            .weight_decay = o.weight_decay,
+            .momentum = o.momentum,
+            .muon_rate = o.muon_rate()};
 }
 
 // Loads parameters and moments.
@@ -142,7 +144,7 @@ static int train(const Options& o, Communicator& job) {
     RunFolder folder;
     RunInputs inputs = open_inputs(o, folder, job);
     check_agreement(o, inputs, job);
-    const OptimizerShare share = share_of_process(job);
+    const OptimizerShare share = share_of_process(o, job);
     const auto pad = open_training_device(o, job);
     const double peak = plan<Real>(o, inputs, pad.get(), share);
     if (o.plans_memory_only()) return 0;

@@ -8,34 +8,50 @@
 static const ModelConfig odd = {19, 53, 128, 2, 3, 24};
 
 TEST(Ownership, HasEveryElementOnceInOrder) {
-    for (const int count : {1, 2, 3, 7, 16, 500}) {
-        int tensor = 0;
-        size_t at = 0;
-        for (const Shard& s : divide_elements(odd, count).shards) {
-            if (s.tensor != tensor) {
-                ASSERT_EQ(at, parameter_size(odd, tensor)) << parameter_info[tensor].name;
-                ASSERT_EQ(s.tensor, tensor + 1);
-                tensor++;
-                at = 0;
+    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon})
+        for (const int count : {1, 2, 3, 7, 16, 500}) {
+            int tensor = 0;
+            size_t at = 0;
+            for (const Shard& s : ownership_of(odd, kind, count).shards) {
+                if (s.tensor != tensor) {
+                    ASSERT_EQ(at, parameter_size(odd, tensor)) << parameter_info[tensor].name;
+                    ASSERT_EQ(s.tensor, tensor + 1);
+                    tensor++;
+                    at = 0;
+                }
+                ASSERT_EQ(s.first, at);
+                ASSERT_GT(s.count, 0u);
+                ASSERT_GE(s.owner, 0);
+                ASSERT_LT(s.owner, count);
+                at += s.count;
             }
-            ASSERT_EQ(s.first, at);
-            ASSERT_GT(s.count, 0u);
-            ASSERT_GE(s.owner, 0);
-            ASSERT_LT(s.owner, count);
-            at += s.count;
+            EXPECT_EQ(tensor, NUM_PARAMETER_TENSORS - 1);
+            EXPECT_EQ(at, parameter_size(odd, tensor));
         }
-        EXPECT_EQ(tensor, NUM_PARAMETER_TENSORS - 1);
-        EXPECT_EQ(at, parameter_size(odd, tensor));
-    }
 }
 
 // How many elements of a tensor of `channels` elements each process owns.
 static std::vector<size_t> sizes_of_lnf(int channels, int count) {
     const ModelConfig config = {8, 50, 128, 1, 1, channels};
     std::vector<size_t> sizes(count, 0);
-    for (const Shard& s : divide_elements(config, count).within({LNFW, 0, size_t(channels)}))
+    for (const Shard& s :
+         ownership_of(config, OptimizerKind::adamw, count).within({LNFW, 0, size_t(channels)}))
         sizes[s.owner] += s.count;
     return sizes;
+}
+
+// Muon's owners have whole layers' weights, and about the same work each.
+TEST(Ownership, MuonHasWholeMatrices) {
+    const ModelConfig d12 = parse_descriptor("d12");
+    for (const int count : {2, 4, 8}) {
+        std::vector<double> work(count);
+        for (const Shard& s : ownership_of(d12, OptimizerKind::muon, count).shards) {
+            if (!is_linear_weight(s.tensor)) continue;
+            ASSERT_EQ(s.count, parameter_layer_size(d12, s.tensor));
+            work[s.owner] += s.tensor == ATTPROJW ? 4 : s.tensor == QKVW ? 12 : 13;
+        }
+        EXPECT_LT(*std::ranges::max_element(work), 1.1 * 12 * 42 / count) << count;
+    }
 }
 
 TEST(Ownership, PartsAreEqualOrBeginAtMultiplesOf8) {
@@ -47,7 +63,8 @@ TEST(Ownership, PartsAreEqualOrBeginAtMultiplesOf8) {
 
 TEST(Ownership, FindsTheShardsOfARange) {
     const size_t n = parameter_layer_size(odd, QKVW);
-    std::vector<Shard> found = divide_elements(odd, 2).within({QKVW, n - 10, n});  // ends in layer 1
+    std::vector<Shard> found =
+        ownership_of(odd, OptimizerKind::adamw, 2).within({QKVW, n - 10, n});  // ends in layer 1
     std::erase_if(found, [](const Shard& s) { return s.owner != 1; });
     ASSERT_EQ(found.size(), 2u);
     EXPECT_EQ(found[0].first, n - 10);
@@ -90,7 +107,7 @@ TEST(Ownership, OptimizerStoresAndLoads) {
             optimizer.store(MOMENT_V, {FCW, first, count}, values.data() + first);
         }
         size_t owned = 0;
-        for (const Shard& s : divide_elements(odd, 3).within({FCW, 0, n})) {
+        for (const Shard& s : ownership_of(odd, OptimizerKind::adamw, 3).within({FCW, 0, n})) {
             if (s.owner != index) continue;
             std::vector<float> got(s.count);
             optimizer.load(MOMENT_V, {FCW, s.first, s.count}, got.data());

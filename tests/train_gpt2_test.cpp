@@ -327,7 +327,7 @@ TEST(train_gpt2, a_dry_run_prints_the_plan_and_writes_nothing) {
 TEST(train_gpt2, out_of_memory_suggests_a_change) {
     Data data;
     const ProgramResult result = run_program(
-        {program, "-i", data.train, "-e", "custom:layers=1024,heads=2,channels=8192,max_seq_len=32,vocab=67",
+        {program, "-i", data.train, "-e", "custom:layers=1024,heads=64,channels=8192,max_seq_len=32,vocab=67",
          "-b", "4", "-t", "32", "--device", "cpu"});
     EXPECT_EQ(result.status, 1);
     EXPECT_EQ(count_lines(result.err), 1) << result.err;

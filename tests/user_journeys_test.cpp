@@ -572,7 +572,7 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--threads", "012"}, {"--threads: 012 is not a decimal number"}},
         {{"-x", "-"}, {"--max-steps: - is not at least -1"}},
         {{"-x", "99999999999"}, {"--max-steps: 99999999999 is not at most 1073741824"}},
-        {{"--precision", "fp8"}, {"--precision: fp8 is not fp32, bf16 or fp16"}},
+        {{"--precision", "fp8"}, {"--precision: fp8 is not fp32, bf16, fp16 or q8_0"}},
         {{"-l", "nan"}, {"--learning-rate: nan is not 0 to 1000"}},
         {{"-y", "2"}, {"--resume: 2 "}},
         {{"--beta2", "1"}, {"--beta2: 1 is not 0 to 0.999999"}},

@@ -52,7 +52,7 @@ void read_model(const std::string& path, const WriteTensor& write) {
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
     std::vector<bf16> halves(in_bf16 ? most : 0);
-    for_each_chunk(config, {}, [&](int tensor, size_t offset, size_t count) {
+    for_each_chunk(config, {}, MASTER_WEIGHTS, [&](int tensor, size_t offset, size_t count) {
         if (in_bf16) {
             read_exactly(file, path, halves.data(), count * sizeof(bf16));
             std::copy_n(halves.begin(), count, values.begin());
@@ -75,7 +75,7 @@ static FileSeal write_sealed_model(const std::string& path, const ModelConfig& c
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
     std::vector<bf16> halves(in_bf16 ? most : 0);
-    for_each_chunk(config, {}, [&](int tensor, size_t offset, size_t count) {
+    for_each_chunk(config, {}, MASTER_WEIGHTS, [&](int tensor, size_t offset, size_t count) {
         read(tensor, offset, values.data(), count);
         if (in_bf16) {
             std::transform(values.begin(), values.begin() + count, halves.begin(),
@@ -183,7 +183,7 @@ std::string run_path(const std::string& dir, int step) {
 uint64_t checkpoint_bytes(const ModelConfig& config, const OptimizerState& state, bool in_bf16) {
     const uint64_t order = state.data.shard_indices.size() + state.data.intra_shard_indices.size();
     const uint64_t others = 64 << 10;  // headers, the state of the random numbers, run_%08d.json
-    return num_parameters(config) * (in_bf16 ? 2 : 4) + moment_bytes(config, state.use_master_weights) +
+    return num_parameters(config) * (in_bf16 ? 2 : 4) + moment_bytes(config, state.use_master_weights, {.kind = state.share.kind}) +
            state.share.count * (order * sizeof(int32_t) + others);
 }
 

@@ -6,7 +6,8 @@
 #include "llmc/base/error.h"
 #include "llmc/files/model_file.h"
 
-static constexpr int32_t state_magic = 20240527, state_version = 1;
+// Version 2 is not llm.c's: the state of Muon, whose matrices have no second moment.
+static constexpr int32_t state_magic = 20240527, adamw_version = 1, muon_version = 2;
 
 // Indices of the header's ints, as in llm.c.
 enum StateField {
@@ -34,8 +35,12 @@ static void set64(int32_t* header, StateField field, uint64_t value) {
 }
 
 uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights, const OptimizerShare& share) {
-    const uint64_t elements = count_elements(divide_elements(config, share.count).owned_by(share.index));
-    return elements * sizeof(float) * (use_master_weights ? 3 : 2);
+    uint64_t elements = 0;
+    for (const Shard& s : ownership_of(config, share.kind, share.count).owned_by(share.index))
+        for (const Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS})
+            if (has_moment(share.kind, moment, s.tensor) && (moment != MASTER_WEIGHTS || use_master_weights))
+                elements += s.count;
+    return elements * sizeof(float);
 }
 
 // Reads a count and that many int32. `left` is the number of bytes to the end of the file; it is updated.
@@ -55,11 +60,11 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
                                          const ModelConfig& config) {
     int32_t header[header_ints];
     read_header(file, path, header, state_magic, "an llm.c optimizer state");
-    if (header[1] != state_version) {
-        fail("%s is an optimizer state of version %d; only version %d can be read", path.c_str(), header[1],
-             state_version);
-    }
-    const OptimizerShare share = {header[PROCESS_RANK], header[NUM_PROCESSES]};
+    if (header[1] != adamw_version && header[1] != muon_version)
+        fail("%s is an optimizer state of version %d; only versions 1 (AdamW) and 2 (Muon) can be read",
+             path.c_str(), header[1]);
+    const OptimizerKind kind = header[1] == muon_version ? OptimizerKind::muon : OptimizerKind::adamw;
+    const OptimizerShare share = {header[PROCESS_RANK], header[NUM_PROCESSES], kind};
     if (share.index < 0 || share.index >= share.count)
         fail("%s is damaged: its header says process %d of %d", path.c_str(), share.index, share.count);
     for (StateField flag : {USE_MASTER_WEIGHTS, SHOULD_SHUFFLE}) {
@@ -72,6 +77,7 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
     if (extent < EXTENT_UNKNOWN || extent > EXTENT_PART)
         fail("%s is damaged: header field %d is %d instead of 0, 1 or 2", path.c_str(), EXTENT, extent);
     OptimizerState state;
+    state.share.kind = kind;
     state.use_master_weights = header[USE_MASTER_WEIGHTS];
     state.step = header[STEP];
     state.rng_state = get64(header, RNG_STATE);
@@ -82,7 +88,8 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
     // without ZeRO, each process of llm.c writes the whole state; its files leave EXTENT 0, so their length
     // decides
     const uint64_t size = size_of(file, path);
-    const bool too_short = size < header_bytes + moment_bytes(config, state.use_master_weights);
+    const bool too_short =
+        size < header_bytes + moment_bytes(config, state.use_master_weights, {.kind = kind});
     if (extent == EXTENT_PART || (extent == EXTENT_UNKNOWN && too_short)) state.share = share;
     const uint64_t least = header_bytes + moment_bytes(config, state.use_master_weights, state.share);
     if (size < least) {
@@ -135,7 +142,7 @@ OptimizerState read_moments(const std::string& path, const ModelConfig& config, 
     std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
     for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
         if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
-        for_each_chunk(config, state.share, [&](int tensor, size_t offset, size_t count) {
+        for_each_chunk(config, state.share, moment, [&](int tensor, size_t offset, size_t count) {
             read_exactly(file, path, values.data(), count * sizeof(float));
             check_finite({tensor, offset, values.data(), count}, path, config, names[moment]);
             write(moment, tensor, offset, values.data(), count);
@@ -152,7 +159,8 @@ static void write_indices(SealedWriter& file, const std::vector<int32_t>& values
 
 FileSeal write_sealed_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
                             const ReadMoment& read) {
-    int32_t header[header_ints] = {state_magic, state_version};
+    const bool is_muon = state.share.kind == OptimizerKind::muon;
+    int32_t header[header_ints] = {state_magic, is_muon ? muon_version : adamw_version};
     header[NUM_PROCESSES] = state.share.count;
     header[PROCESS_RANK] = state.share.index;
     header[USE_MASTER_WEIGHTS] = state.use_master_weights;
@@ -168,7 +176,7 @@ FileSeal write_sealed_state(const std::string& path, const ModelConfig& config, 
     std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
     for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
         if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
-        for_each_chunk(config, state.share, [&](int tensor, size_t offset, size_t count) {
+        for_each_chunk(config, state.share, moment, [&](int tensor, size_t offset, size_t count) {
             read(moment, tensor, offset, values.data(), count);
             file.write(values.data(), count * sizeof(float));
         });

@@ -36,11 +36,12 @@ struct SealedWriter {
     }
 };
 
-// Calls visit(tensor, offset, count) for all elements that the owner has, in the order of its table, in
-// chunks of at most tensor_chunk elements.
+// Calls visit(tensor, offset, count) for all elements of which the owner has this moment, in the order of its
+// table, in chunks of at most tensor_chunk elements.
 template <typename Visit>
-void for_each_chunk(const ModelConfig& config, const OptimizerShare& share, Visit visit) {
-    for (const Shard& s : divide_elements(config, share.count).owned_by(share.index))
-        for (size_t done = 0; done < s.count; done += tensor_chunk)
+void for_each_chunk(const ModelConfig& config, const OptimizerShare& share, Moment moment, Visit visit) {
+    for (const Shard& s : ownership_of(config, share.kind, share.count).owned_by(share.index))
+        for (size_t done = 0; has_moment(share.kind, moment, s.tensor) && done < s.count;
+             done += tensor_chunk)
             visit(s.tensor, s.first + done, std::min(tensor_chunk, s.count - done));
 }

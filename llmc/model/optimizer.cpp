@@ -1,11 +1,17 @@
 #include "llmc/model/optimizer.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 template <class Real>
 Optimizer<Real>::Optimizer(const ModelConfig& c, Memory& model_memory, const OptimizerOptions& o,
                            const OptimizerShare& owner)
-    : config(c), options(o), share(owner), ownership(divide_elements(c, owner.count)), memory(model_memory) {
+    : config(c),
+      options(o),
+      share(owner),
+      ownership(ownership_of(c, owner.kind, owner.count)),
+      memory(model_memory) {
     memory.kind = "optimizer";
     size_t counts[NUM_PARAMETER_TENSORS] = {};
     for (const Shard& s : ownership.owned_by(share.index)) counts[s.tensor] += s.count;
@@ -13,11 +19,14 @@ Optimizer<Real>::Optimizer(const ModelConfig& c, Memory& model_memory, const Opt
         const size_t n = counts[i];
         if (options.master_weights && sizeof(Real) == 2)
             master[i] = memory.allocate<float>(n, "master weights");
-        m[i] = memory.allocate<float>(n, "AdamW's first moments");
-        v[i] = memory.allocate<float>(n, "AdamW's second moments");
+        m[i] = memory.allocate<float>(n, "the optimizer's first moments");
         memory.zero(m[i], n);
+        if (by_muon(i)) continue;
+        v[i] = memory.allocate<float>(n, "the optimizer's second moments");
         memory.zero(v[i], n);
     }
+    if (share.kind == OptimizerKind::muon)
+        muon_numbers = memory.allocate<MuonStep>(1, "the optimizer's step");
     numbers = memory.allocate<AdamWStep>(1, "the optimizer's step");
 }
 
@@ -25,28 +34,80 @@ template <class Real>
 void Optimizer<Real>::begin_step(int step, float learning_rate) {
     const AdamWStep next = adamw_step(learning_rate, options.beta1, options.beta2, options.epsilon, step + 1);
     memory.upload(numbers, &next, 1);
+    if (!muon_numbers) return;
+    const MuonStep muon = muon_step(learning_rate * options.muon_rate, options.momentum, step + 1);
+    memory.upload(muon_numbers, &muon, 1);
+}
+
+template <class Real>
+void Optimizer<Real>::update_elements(LaunchPad* pad, const ParameterTensors<Real>& tensors,
+                                      const Shard& shard) const {
+    const auto& [tensor, first, count, owner] = shard;
+    const size_t at = position(tensor, first);
+    const bool decays = options.decay_all || parameter_info[tensor].weight_decay;
+    adamw_update<Real>(pad, {.params = tensors.params[tensor] + first,
+                             .master = master[tensor] ? master[tensor] + at : nullptr,
+                             .m = m[tensor] + at,
+                             .v = v[tensor] + at,
+                             .grads = tensors.grads[tensor] + first,
+                             .n = count,
+                             .first = first,
+                             .step = numbers,
+                             .weight_decay = decays ? options.weight_decay : 0.0f,
+                             .norm_and_scale = tensors.norm_and_scale});
+}
+
+// Muon's matrices: the weights of a linear layer are one, those of q, k and v three.
+struct MatrixShape {
+    int rows, columns;
+};
+static MatrixShape matrix_shape(const ModelConfig& c, int tensor) {
+    const int C = c.channels;
+    return tensor == FCW       ? MatrixShape{4 * C, C}
+           : tensor == FCPROJW ? MatrixShape{C, 4 * C}
+                               : MatrixShape{C, C};
+}
+
+// Whole layers; the matrices of a shape go together.
+template <class Real>
+void Optimizer<Real>::update_matrices(LaunchPad* pad, const ParameterTensors<Real>& tensors,
+                                      const std::vector<Shard>& shards) const {
+    std::map<std::pair<int, int>, std::vector<MuonMatrix<Real>>> by_shape;
+    for (const auto& [tensor, first, count, owner] : shards) {
+        const auto [rows, columns] = matrix_shape(config, tensor);
+        const size_t at = position(tensor, first), n = size_t(rows) * columns;
+        for (size_t i = 0; i < count; i += n)
+            by_shape[{rows, columns}].push_back({.params = tensors.params[tensor] + first + i,
+                                                 .master = master[tensor] ? master[tensor] + at + i : nullptr,
+                                                 .m = m[tensor] + at + i,
+                                                 .grads = tensors.grads[tensor] + first + i,
+                                                 .first = first + i});
+    }
+    for (const auto& [shape, matrices] : by_shape)
+        muon_update<Real>(pad, {.matrices = matrices,
+                                .rows = shape.first,
+                                .columns = shape.second,
+                                .step = muon_numbers,
+                                .weight_decay = options.weight_decay,
+                                .norm_and_scale = tensors.norm_and_scale});
 }
 
 template <class Real>
 void Optimizer<Real>::update(LaunchPad* pad, const ParameterTensors<Real>& tensors,
                              const std::vector<TensorRange>& ranges) const {
-    const ConcurrentGroup group(pad);
-    for (const TensorRange& range : ranges)
-        for (const auto& [tensor, first, count, owner] : ownership.within(range)) {
-            if (owner != share.index) continue;
-            const size_t at = position(tensor, first);
-            const bool decays = options.decay_all || parameter_info[tensor].weight_decay;
-            adamw_update<Real>(pad, {.params = tensors.params[tensor] + first,
-                                     .master = master[tensor] ? master[tensor] + at : nullptr,
-                                     .m = m[tensor] + at,
-                                     .v = v[tensor] + at,
-                                     .grads = tensors.grads[tensor] + first,
-                                     .n = count,
-                                     .first = first,
-                                     .step = numbers,
-                                     .weight_decay = decays ? options.weight_decay : 0.0f,
-                                     .norm_and_scale = tensors.norm_and_scale});
-        }
+    std::vector<Shard> matrices;
+    {
+        const ConcurrentGroup group(pad);
+        for (const TensorRange& range : ranges)
+            for (const Shard& s : ownership.within(range)) {
+                if (s.owner != share.index) continue;
+                if (by_muon(s.tensor))
+                    matrices.push_back(s);
+                else
+                    update_elements(pad, tensors, s);
+            }
+    }
+    update_matrices(pad, tensors, matrices);
 }
 
 template <class Real>

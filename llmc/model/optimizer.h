@@ -3,13 +3,16 @@
 #pragma once
 #include "llmc/launchpad/memory.h"
 #include "llmc/layers/adamw.h"
+#include "llmc/layers/muon.h"
 #include "llmc/model/ownership.h"
 
 struct OptimizerOptions {
     bool master_weights = false;  // keep an fp32 copy of 16-bit weights, and update that
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;
     float weight_decay = 0;  // of the tensors that decay: embeddings and matrices
-    bool decay_all = false;  // all tensors decay
+    bool decay_all = false;  // all tensors decay, with AdamW
+    float momentum = 0.95f;  // of Muon
+    float muon_rate = 1;     // Muon's learning rate, as a multiple of AdamW's
 };
 
 // The parameters and their gradients, each tensor at the address of its first element.
@@ -27,10 +30,13 @@ struct Optimizer {
     OptimizerShare share;
     Ownership ownership;
     Memory& memory;
-    // Of each tensor the elements that this process owns, one behind the other; master may be null
+    // Of each tensor the elements that this process owns, one behind the other; null: it has none
+    // (has_moment)
     float* master[NUM_PARAMETER_TENSORS] = {};
-    float *m[NUM_PARAMETER_TENSORS], *v[NUM_PARAMETER_TENSORS];
+    float* m[NUM_PARAMETER_TENSORS] = {};
+    float* v[NUM_PARAMETER_TENSORS] = {};
     AdamWStep* numbers;  // in memory: they change every step, and the kernels are recorded once
+    MuonStep* muon_numbers = nullptr;
 
     // Allocates the state, with moments of 0; the master weights are undefined until store() sets them.
     Optimizer(const ModelConfig& config, Memory& memory, const OptimizerOptions& options,
@@ -50,6 +56,10 @@ struct Optimizer {
     void load(Moment moment, const TensorRange& range, float* values) const;
 
    private:
+    void update_elements(LaunchPad* pad, const ParameterTensors<Real>& tensors, const Shard& shard) const;
+    void update_matrices(LaunchPad* pad, const ParameterTensors<Real>& tensors,
+                         const std::vector<Shard>& shards) const;
+    bool by_muon(int tensor) const { return share.kind == OptimizerKind::muon && is_linear_weight(tensor); }
     float* const* tensors_of(Moment moment) const;
     size_t position(int tensor, size_t element) const;  // of an owned element among the tensor's owned ones
 };

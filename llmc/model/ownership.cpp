@@ -25,7 +25,17 @@ std::vector<Shard> Ownership::owned_by(int owner) const {
     return found;
 }
 
-Ownership divide_elements(const ModelConfig& config, int num_processes) {
+const char* optimizer_name(OptimizerKind kind) { return kind == OptimizerKind::muon ? "muon" : "adamw"; }
+
+bool is_linear_weight(int tensor) {
+    return tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
+}
+
+bool has_moment(OptimizerKind kind, Moment moment, int tensor) {
+    return moment != MOMENT_V || kind != OptimizerKind::muon || !is_linear_weight(tensor);
+}
+
+static Ownership divide_elements(const ModelConfig& config, int num_processes) {
     Ownership table;
     for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
         const size_t all = parameter_size(config, tensor);
@@ -38,14 +48,36 @@ Ownership divide_elements(const ModelConfig& config, int num_processes) {
     return table;
 }
 
+// Of Muon, in units of C^3: shorter^2 (3 longer + shorter) for each matrix of rows and columns.
+static int muon_work(int tensor) { return tensor == QKVW ? 12 : tensor == ATTPROJW ? 4 : 13; }
+
+// The largest weights first, each to the process that has least to do.
+static Ownership divide_matrices(const ModelConfig& config, int num_processes) {
+    Ownership table = divide_elements(config, num_processes);
+    std::erase_if(table.shards, [](const Shard& s) { return is_linear_weight(s.tensor); });
+    std::vector<int> work(num_processes);
+    for (const int tensor : {FCW, FCPROJW, QKVW, ATTPROJW})
+        for (int layer = 0; layer < config.num_layers; layer++) {
+            const auto least = std::min_element(work.begin(), work.end());
+            const size_t n = parameter_layer_size(config, tensor);
+            table.shards.push_back({tensor, layer * n, n, int(least - work.begin())});
+            *least += muon_work(tensor);
+        }
+    std::ranges::sort(table.shards, [](const Shard& a, const Shard& b) {
+        return a.tensor != b.tensor ? a.tensor < b.tensor : a.first < b.first;
+    });
+    return table;
+}
+
+Ownership ownership_of(const ModelConfig& config, OptimizerKind kind, int num_processes) {
+    return kind == OptimizerKind::muon && num_processes > 1 ? divide_matrices(config, num_processes)
+                                                            : divide_elements(config, num_processes);
+}
+
 size_t count_elements(const std::vector<Shard>& shards) {
     size_t n = 0;
     for (const Shard& s : shards) n += s.count;
     return n;
-}
-
-static bool is_linear_weight(int tensor) {
-    return tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
 }
 
 std::vector<TensorRange> linear_weight_ranges(const ModelConfig& config, int first, int end) {

@@ -49,7 +49,7 @@ std::string device_of_process(const Options& o, const Communicator& job) {
 }
 
 // Owners of one local rank follow each other, so that their shards are neighbours: gradient_exchange.h.
-OptimizerShare share_of_process(const Communicator& job) {
+OptimizerShare share_of_process(const Options& o, const Communicator& job) {
     for (int node = 0; node < job.num_nodes; node++) {
         const int processes = job.first_ranks[node + 1] - job.first_ranks[node];
         if (processes == job.local_size) continue;
@@ -62,7 +62,7 @@ OptimizerShare share_of_process(const Communicator& job) {
             job.node + 1, job.local_size, job.local_size == 1 ? "" : "es", node + 1, processes,
             std::min(processes, job.local_size));
     }
-    return {job.local_rank * job.num_nodes + job.node, job.size};
+    return {job.local_rank * job.num_nodes + job.node, job.size, o.optimizer_kind()};
 }
 
 static std::string checksum_of_file(const std::string& path) {

@@ -13,7 +13,7 @@ std::string device_of_process(const Options& o, const Communicator& job);
 
 // The part of the optimizer's state that this process holds. Error if the machines of the job run different
 // numbers of processes.
-OptimizerShare share_of_process(const Communicator& job);
+OptimizerShare share_of_process(const Options& o, const Communicator& job);
 
 // Throws Error in all processes, which names the first difference, if they were not given the same options.
 void check_same_options(const Options& o, Communicator& job);

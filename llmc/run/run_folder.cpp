@@ -73,10 +73,12 @@ static void finish_moving(const std::string& folder) {
 
 // The last training step in a main.log; -1: none.
 static int last_step_in_log(const std::string& path) {
-    int last = -1, step = -1, length = 0;
+    int last = -1;
     std::istringstream lines(read_whole_file(path));
-    for (std::string line; std::getline(lines, line);)
-        if (sscanf(line.c_str(), "s:%9d trl:%n", &step, &length) == 1 && length) last = std::max(last, step);
+    for (std::string line; std::getline(lines, line);) {
+        int step = -1, length = 0;  // 0: a line of another kind
+        if (sscanf(line.c_str(), "s:%d trl:%n", &step, &length) == 1 && length) last = std::max(last, step);
+    }
     return last;
 }
 

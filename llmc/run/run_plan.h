@@ -30,7 +30,10 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
     GPT2<Real> g(config, pad, MemoryUse::count);
     g.dropout = shape.dropout;
     gpt2_allocate(g, shape.B, shape.T, true, shape.recompute);
-    Optimizer<Real>(config, g.memory, {.master_weights = shape.master_weights}, shape.share);
+    const Optimizer<Real> optimizer(config, g.memory, {.master_weights = shape.master_weights}, shape.share);
+    if (pad && shape.share.kind == OptimizerKind::muon)
+        g.memory.count("scratch",
+                       pad->dry_run([&] { optimizer.update(pad, g.tensors()); }).scratch[int(Scratch::muon)]);
     return {g.memory.bytes, g.memory.largest, g.memory.summary()};
 }
 

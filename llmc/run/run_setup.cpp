@@ -210,7 +210,13 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
     if (o.sequence > config.max_seq_len)
         fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
              config.max_seq_len, config.max_seq_len);
-    if (start.resumed) start.optimizer = read_optimizer_state(optimizer_path(o.output, start.step), config);
+    if (start.resumed) {
+        start.optimizer = read_optimizer_state(optimizer_path(o.output, start.step), config);
+        if (const OptimizerKind kind = start.optimizer.share.kind; kind != o.optimizer_kind())
+            fail("-y 1: the checkpoint of step %d was written with --optimizer %s: resume with that, or start "
+                 "from its model with -e and another folder -o",
+                 start.step, optimizer_name(kind));
+    }
     std::optional<DataLoader> val;
     if (!o.val_data.empty()) val.emplace(o.val_data, o.global_batch(), o.sequence, config.vocab_size, false);
     if (val) check_validations(o, *val, start);
@@ -282,8 +288,8 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     log.tokens_per_step = inputs.length.tokens_per_step;
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);
+    write_whole_file(options_path(o.output), {o.effective});  // first: without it, logs are somebody else's
     log.open(o.output, o.resume ? start.step : -1, o.tensorboard);
-    write_whole_file(options_path(o.output), {o.effective});
 }
 
 std::string recorded_tokenizer(const Options& o, const RunInputs& inputs) {

@@ -110,6 +110,16 @@ static void add_training_options(CLI::App& app, Options& o) {
     app.add_option("-c,--weight-decay", o.weight_decay, "weight decay of matrices and embeddings")
         ->check(between(0, 1000))
         ->capture_default_str();
+    app.add_option("--optimizer", o.optimizer,
+                   "adamw, or muon: Muon for the weights of attention and MLP, AdamW for everything else")
+        ->check(one_of({"adamw", "muon"}))
+        ->capture_default_str();
+    app.add_option("--muon-lr", o.muon_learning_rate, "Muon: peak learning rate; 0: as -l")
+        ->check(between(0, 1000))
+        ->capture_default_str();
+    app.add_option("--momentum", o.momentum, "Muon: decay of the mean of the gradients")
+        ->check(between(0, 0.999999))
+        ->capture_default_str();
     app.add_option("--beta1", o.beta1, "AdamW: decay of the mean of the gradients")
         ->check(between(0, 0.999999))
         ->capture_default_str();

@@ -10,16 +10,20 @@
 
 #include "llmc/generate/sampler.h"
 #include "llmc/model/layer.h"
+#include "llmc/model/ownership.h"
 
 struct Options {
     std::string train_data, val_data, model, output, tokenizer, config;
     std::string device = "auto", scheduler = "cosine", precision = "fp32";
+    std::string optimizer = "adamw";           // or muon
     std::vector<std::string> cpu_layer_names;  // as given
     std::set<Layer> cpu_layers;
     int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, or all cores
     int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
+    float momentum = 0.95f;                              // of Muon
+    float muon_learning_rate = 0;                        // peak; 0: learning_rate
     float gradient_clip = 1.0f;                          // largest norm; 0: not clipped
     float dropout = 0;                                   // rate; 0: none
     float skip_loss = 0, skip_gradient = 0;              // z-scores; 0: never
@@ -51,6 +55,13 @@ struct Options {
     int num_nodes = 1;                                          // machines; set after parsing
     int global_batch() const { return batch * num_processes; }  // sequences of a micro-batch in all processes
 
+    OptimizerKind optimizer_kind() const {
+        return optimizer == "muon" ? OptimizerKind::muon : OptimizerKind::adamw;
+    }
+    // Muon's learning rate, as a multiple of AdamW's.
+    float muon_rate() const {
+        return muon_learning_rate > 0 && learning_rate > 0 ? muon_learning_rate / learning_rate : 1;
+    }
     bool validates() const { return !val_data.empty() && val_every; }
     bool saves() const { return !output.empty() && checkpoint_every; }
     bool saves_best() const { return keep_best && saves() && validates(); }

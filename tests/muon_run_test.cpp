@@ -1,0 +1,78 @@
+// Runs with --optimizer muon: what they save, how they resume, and several processes.
+#include "tests/distributed_run.h"
+
+static const std::vector<std::string> muon = {"--optimizer", "muon", "-l", "0.003", "-c", "0.1", "-n", "10"};
+
+static ProgramResult train_here(const Distributed& test, const std::string& folder,
+                                const std::vector<std::string>& options) {
+    return run_program(with({program, "-i", test.data.train, "-e", five_layers, "-b", "3", "-t", "17", "-s",
+                             "0", "--device", "cpu", "-o", folder},
+                            with(muon, options)));
+}
+
+struct MuonRun : Distributed {
+    void SetUp() override {}
+};
+struct MuonJob : Distributed {};
+
+// In every precision, with and without master weights.
+TEST_F(MuonRun, ResumesWithTheSameFiles) {
+    for (const char* precision : {"fp32", "bf16", "fp16"})
+        for (const char* master : {"1", "0"}) {
+            SCOPED_TRACE(std::string(precision) + ", master weights " + master);
+            const std::vector<std::string> options = {"--precision", precision, "-w", master};
+            const std::string whole = folder(std::string("whole") + precision + master);
+            const std::string parts = folder(std::string("parts") + precision + master);
+            ASSERT_EQ(train_here(*this, whole, with(options, {"-x", "20"})).status, 0);
+            ASSERT_EQ(train_here(*this, parts, with(options, {"-x", "20", "-n", "5", "-q", "1"})).status, 0);
+            for (const int step : {15, 20}) std::filesystem::remove(done_path(parts, step));
+            for (const int step : {15, 20}) delete_checkpoint(parts, step);
+            const ProgramResult resumed = train_here(*this, parts, with(options, {"-x", "20", "-y", "1"}));
+            ASSERT_EQ(resumed.status, 0) << resumed.err;
+            EXPECT_EQ(read_whole_file(model_path(parts, 20)), read_whole_file(model_path(whole, 20)));
+            EXPECT_EQ(read_whole_file(optimizer_path(parts, 20)), read_whole_file(optimizer_path(whole, 20)));
+        }
+}
+
+TEST_F(MuonRun, AnotherOptimizerIsRefused) {
+    const std::string run = folder("run");
+    ASSERT_EQ(train_here(*this, run, {"-x", "10"}).status, 0);
+    const ProgramResult refused = train_here(*this, run, {"-x", "20", "-y", "1", "--optimizer", "adamw"});
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.err.find("written with --optimizer muon"), std::string::npos) << refused.err;
+    EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+}
+
+// The matrices have one moment, so that the state is smaller than AdamW's.
+TEST_F(MuonRun, KeepsOneMomentOfMatrices) {
+    const std::string run = folder("run");
+    ASSERT_EQ(train_here(*this, run, {"-x", "10"}).status, 0);
+    const ModelConfig config = read_model_header(model_path(run, 10));
+    size_t matrices = 0;
+    for (const TensorRange& range : linear_weight_ranges(config, 0, config.num_layers))
+        matrices += range.count;
+    const uint64_t adamw = moment_bytes(config, false, {});
+    EXPECT_EQ(moment_bytes(config, false, {.kind = OptimizerKind::muon}), adamw - 4 * matrices);
+    EXPECT_EQ(read_optimizer_state(optimizer_path(run, 10), config).share.kind, OptimizerKind::muon);
+}
+
+// Losses of two processes are those of one to rounding; two runs are bit-identical; one process resumes what
+// two have saved.
+TEST_F(MuonJob, TrainsLikeOneProcess) {
+    const std::vector<double> one = train(1, muon, "one");
+    for (const std::vector<std::string>& machines :
+         {std::vector<std::string>{}, std::vector<std::string>{"--ranks-per-node", "1"}}) {
+        const std::string name = machines.empty() ? "two" : "two_machines";
+        const std::vector<double> two = train(2, with(muon, machines), name);
+        ASSERT_EQ(two.size(), one.size());
+        for (size_t i = 0; i < one.size(); i++) EXPECT_NEAR(two[i], one[i], 1e-4) << "loss " << i;
+        train(2, with(muon, machines), name + "_again");
+        EXPECT_EQ(model_after(name, STEPS), model_after(name + "_again", STEPS));
+        EXPECT_EQ(read_whole_file(optimizer_part_path(folder(name), STEPS, 1)),
+                  read_whole_file(optimizer_part_path(folder(name + "_again"), STEPS, 1)));
+    }
+    delete_checkpoint(folder("two"), STEPS);
+    const std::vector<double> resumed = train(1, with(muon, {"-y", "1"}), "two");
+    ASSERT_FALSE(resumed.empty());
+    EXPECT_NEAR(resumed.back(), one.back(), 1e-4);
+}
