@@ -45,7 +45,7 @@ TEST_F(Distributed, RepeatsBitIdentically) {
     }
 }
 
-// With and without ZeRO. 3 processes divide no tensor of this model evenly.
+// -z 0 means ZeRO stage 1, too. 3 processes divide no tensor of this model evenly.
 TEST_F(Distributed, ZeroStagesAreBitIdentical) {
     for (const std::string& where : devices())
         for (const std::string precision : {"bf16", "fp32"}) {
@@ -56,8 +56,8 @@ TEST_F(Distributed, ZeroStagesAreBitIdentical) {
             for (const std::string stage : {"0", "1"}) train(3, with(options, {"-z", stage}), stage);
             EXPECT_TRUE(model_after("0", 4) == model_after("1", 4)) << where << " " << precision;
             EXPECT_TRUE(moments_after("0", 4) == moments_after("1", 4)) << where << " " << precision;
-            EXPECT_FALSE(file_exists(folder("0") + "/state_00000004_00001.bin"));
-            EXPECT_TRUE(file_exists(folder("1") + "/state_00000004_00002.bin"));
+            for (const char* stage : {"0", "1"})
+                EXPECT_TRUE(file_exists(folder(stage) + "/state_00000004_00002.bin"));
         }
 }
 

@@ -71,6 +71,7 @@ inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result, pi
 
 // Runs argv[0] (a path, or a name in PATH) with the arguments argv[1...] and waits for it to exit.
 inline ProgramResult run_program(std::vector<std::string> argv, const SendSignal& signal = {}) {
+    for (const char* name : {"GTEST_SHARD_INDEX", "GTEST_TOTAL_SHARDS"}) unsetenv(name);  // this test's own
     int out_pipe[2], err_pipe[2];
     if (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0)
         throw std::runtime_error("no pipe");

@@ -47,7 +47,7 @@ void StepRunner<Real>::synchronize() {
 
 template <class Real>
 void StepRunner<Real>::forget_recordings() {
-    for (Phase* phase : {&first_micro, &later_micro, &last_micro, &norm, &norm_and_update, &apply}) {
+    for (Phase* phase : {&first_micro, &later_micro, &last_micro, &norm, &apply}) {
         for (Recording* recording : *phase) g.pad->forget(recording);
         phase->clear();
     }
@@ -107,18 +107,13 @@ void StepRunner<Real>::update() {
 template <class Real>
 void StepRunner<Real>::reduce_and_update(int step) {
     StepStats* const sent = readback + step % 2;
-    const auto find_norm = [&] { gpt2_gradient_norm(g, gradient_clip); };
-    if (!exchange && !accept) {
-        run_phase(norm_and_update, [&] {
-            find_norm();
-            update();
-        });
-        g.memory.copy(sent, g.stats, 1);
-        return;
-    }
-    exchange ? exchange->reduce(gradient_clip) : run_phase(norm, find_norm);
+    if (exchange)
+        exchange->reduce(gradient_clip);
+    else
+        run_phase(norm, [&] { gpt2_gradient_norm(g, gradient_clip); });
     g.memory.copy(sent, g.stats, 1);
     if (accept && g.pad) g.pad->commit(true);
+    // last, so that a step that fails leaves the parameters as they were
     if (!accept || accept(*sent)) run_phase(apply, [&] { update(); });
 }
 

@@ -33,8 +33,8 @@ struct StepRunner {
     // Queues the kernels of a step for LaunchPad::compile().
     void prepare();
 
-    // Runs step number `step` (from 0). Steps count up from the first one. The ticket is 0 on the CPU. Throws
-    // Error.
+    // Runs step number `step` (from 0). Steps count up from the first one. The ticket is 0 on the CPU. Error:
+    // the parameters are those before the step, but for several processes.
     Ticket run(int step, float learning_rate, const NextBatch& next_batch);
 
     // Call it before anything else uses the parameters: brings other processes' weights here.
@@ -48,7 +48,7 @@ struct StepRunner {
 
     // Several recordings, where the processes of a job synchronize between them
     using Phase = std::vector<Recording*>;
-    Phase first_micro, later_micro, last_micro, norm, norm_and_update, apply;
+    Phase first_micro, later_micro, last_micro, norm, apply;
     Phase* being_recorded = nullptr;
     // Two slots, for the stats of consecutive steps
     StepStats* readback = g.memory.template allocate<StepStats>(2, "readback", Placement::readback);
