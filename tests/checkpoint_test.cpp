@@ -431,7 +431,7 @@ TEST(Checkpoint, DamagedStatesAreRefused) {
         int32_t value;
         const char* because;
     } damages[] = {{0, 20240326, "is not an llm.c optimizer state"},
-                   {4, 2, "version 2"},
+                   {4, 3, "version 3"},
                    {8, 0, "process 0 of 0"},
                    {12, 1, "process 1 of 1"},
                    {12, -1, "process -1 of 1"},
