@@ -18,7 +18,7 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/measure/peak_cpu.h"
 #include "llmc/model/initialize.h"
-#include "llmc/model/optimizer.h"
+#include "llmc/model/gpt2.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/program/version.h"
