@@ -291,6 +291,20 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsMatchDouble) {
     for_shapes<Real>(is_software(*test_pads()[0]) ? some.first(1) : some, check_gelu<Real>);
 }
 
+// Few rows and long sums: the training functions split K, and what reads the result waits for the reduction.
+TYPED_TEST(Matmul, MatrixSplitKIsReduced) {
+    using Real = TypeParam;
+    if (shapes_for_tensor_cores<Real>().empty() || !on_tensor_cores<Real>(*test_pads()[0], 8, 8))
+        GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    LaunchPad& pad = *test_pads()[0];
+    const GemmShape forward = {GemmLayout::nt, 17, 24, 2048, EPILOGUE_BIAS};
+    const GemmShape dinp = {GemmLayout::nn, 17, 24, 2048, EPILOGUE_NONE};
+    for (const GemmShape& gemm : {forward, dinp})
+        EXPECT_GT(plan_gemm<Real>(pad, gemm, std::nullopt, true).splits, 1);
+    check_training_functions<Real>(MatmulCase<Real>({17, 2048, 24}));
+    check_training_functions<Real>(MatmulCase<Real>({17, 24, 2048}));
+}
+
 // Emulates a device on which operands take twice the registers: an iteration has half as many steps.
 TYPED_TEST(Matmul, MatrixWithShortIterations) {
     using Real = TypeParam;

@@ -246,7 +246,7 @@ TYPED_TEST(TrainStep, MatrixSplitK) {
          {GemmShape{GemmLayout::nt, num_rows, C, 4 * C, EPILOGUE_BIAS},   // fcproj
           GemmShape{GemmLayout::nn, num_rows, C, 4 * C, EPILOGUE_NONE},   // gradient of ln2
           GemmShape{GemmLayout::nn, num_rows, C, 3 * C, EPILOGUE_NONE}})  // gradient of ln1
-        EXPECT_GT(plan_gemm<Real>(*pad, gemm, std::nullopt, true).splits, 1);
+        EXPECT_TRUE(software || plan_gemm<Real>(*pad, gemm, std::nullopt, true).splits > 1);
     const auto got = zeroed_and_accumulated(*g, 1, 0, 1), want = zeroed_and_accumulated(*on_cpu, 1, 0, 1);
     for (size_t i = 0; i < want.size(); i++)
         expect_close("loss or gradients", got[i], want[i], 4 * tolerance<Real>());
