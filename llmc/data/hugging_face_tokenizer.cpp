@@ -287,11 +287,12 @@ static ListedTokens read_listed_tokens(const TokenizerFiles& files, const Specia
                     "agree",
                     files.path.c_str(), token.text.c_str());
     } else if (files.has(added_json)) {
-        for (const auto& [text, id] : files.contents[added_json].items()) {
+        for (const auto& item : files.contents[added_json].items()) {
+            const std::string& text = item.key();
             const bool is_special = std::any_of(special.all.begin(), special.all.end(),
                                                 [&](const NamedToken& named) { return named.text == text; });
             NamedToken token = {text, {.special = is_special, .normalized = !is_special}};
-            token.token.id = read_id(id, files.path_of(added_json));
+            token.token.id = read_id(item.value(), files.path_of(added_json));
             if (!listed.count(token.token.id) || listed[token.token.id].text != text)
                 list_token(listed, token, files.path);
         }
@@ -379,14 +380,14 @@ static std::vector<Tokenizer::Merge> find_merges(const TokenizerFiles& files, co
         for (const json& merge : files.member(tokenizer_json, "model").at("merges"))
             spelled.push_back(spelled_merge(merge, where));
     std::vector<Tokenizer::Merge> merges;
-    for (const auto& [left, right] : spelled) {
+    for (const SpelledMerge& merge : spelled) {
+        const std::string &left = merge.first, &right = merge.second;
         const auto id_of = [&](const std::string& text) {
             const auto found = vocabulary.find(text);
             if (found == vocabulary.end())
                 fail(
                     "%s: the merge of '%s' and '%s' needs the token '%s', which is not in the vocabulary: do "
-                    "the "
-                    "files match?",
+                    "the files match?",
                     where.c_str(), left.c_str(), right.c_str(), text.c_str());
             return found->second;
         };
