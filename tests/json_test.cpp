@@ -17,7 +17,8 @@ static std::string nested(int depth) {
 TEST(Json, OnlyObjectsAreAccepted) {
     EXPECT_EQ(parse_json_object(R"({"a": [1, "x"]})", "x")["a"][0], 1);
     for (const char* text : {"", " ", "[]", "3", "null", "{", "{}x", R"({"a": })", "{\"a\": \"\xff\"}"})
-        EXPECT_TRUE(refusal(text).starts_with("file.json is not a JSON object")) << text << ": " << refusal(text);
+        EXPECT_TRUE(refusal(text).starts_with("file.json is not a JSON object"))
+            << text << ": " << refusal(text);
 }
 
 TEST(Json, DepthIsLimited) {

@@ -11,15 +11,7 @@
 #include "llmc/run/train_options.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
-
-static void write_small(const std::string& folder, int step) {
-    OptimizerState state;
-    state.step = step;
-    write_checkpoint(
-        folder, {6, 10, 16, 2, 2, 4}, state,
-        [](int, size_t, float* values, size_t count) { std::fill_n(values, count, 1.0f); },
-        [](Moment, int, size_t, float* values, size_t count) { std::fill_n(values, count, 0.0f); });
-}
+#include "tests/small_checkpoint.h"
 
 static const std::vector<int> steps = {INT_MAX, 1 << 30, 100000000, 99999999, 7};  // newest first
 

@@ -14,18 +14,10 @@
 #include "llmc/files/checkpoint.h"
 #include "llmc/run/train_options.h"
 #include "tests/message_of.h"
+#include "tests/small_checkpoint.h"
 #include "tests/tiny_run.h"
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
-
-static void write_small(const std::string& folder, int step) {
-    OptimizerState state;
-    state.step = step;
-    write_checkpoint(
-        folder, {6, 10, 16, 2, 2, 4}, state,
-        [](int, size_t, float* values, size_t count) { std::fill_n(values, count, 1.0f); },
-        [](Moment, int, size_t, float* values, size_t count) { std::fill_n(values, count, 0.0f); });
-}
 
 static std::vector<int> pruned(const std::vector<int>& steps, int newest, int keep, int major) {
     TemporaryFolder folder;

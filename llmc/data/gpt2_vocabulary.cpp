@@ -1,5 +1,4 @@
-// GPT-2's vocabulary files, as published (vocab.bpe, encoder.json), and the writing of Hugging Face's
-// (merges.txt, vocab.json). Declared in tokenizer.h.
+// GPT-2's vocabulary files, as published (vocab.bpe, encoder.json). Declared in tokenizer.h.
 #include <algorithm>
 #include <array>
 #include <filesystem>

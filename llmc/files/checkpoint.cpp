@@ -183,7 +183,8 @@ std::string run_path(const std::string& dir, int step) {
 uint64_t checkpoint_bytes(const ModelConfig& config, const OptimizerState& state, bool in_bf16) {
     const uint64_t order = state.data.shard_indices.size() + state.data.intra_shard_indices.size();
     const uint64_t others = 64 << 10;  // headers, the state of the random numbers, run_%08d.json
-    return num_parameters(config) * (in_bf16 ? 2 : 4) + moment_bytes(config, state.use_master_weights, {.kind = state.share.kind}) +
+    return num_parameters(config) * (in_bf16 ? 2 : 4) +
+           moment_bytes(config, state.use_master_weights, {.kind = state.share.kind}) +
            state.share.count * (order * sizeof(int32_t) + others);
 }
 

@@ -52,9 +52,7 @@ enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM
 // micro-step overwrites them, so the largest buffers need no zeroing, and later ones accumulate. All other
 // gradients always accumulate. none: there is no backward pass.
 enum class Gradients { none, overwrite, accumulate };
-inline bool is_overwritten(int tensor) {
-    return tensor == WTE || tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
-}
+inline bool is_overwritten(int tensor) { return tensor == WTE || is_linear_weight(tensor); }
 
 template <class Real>
 struct GPT2 {

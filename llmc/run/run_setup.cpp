@@ -213,9 +213,10 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
     if (start.resumed) {
         start.optimizer = read_optimizer_state(optimizer_path(o.output, start.step), config);
         if (const OptimizerKind kind = start.optimizer.share.kind; kind != o.optimizer_kind())
-            fail("-y 1: the checkpoint of step %d was written with --optimizer %s: resume with that, or start "
-                 "from its model with -e and another folder -o",
-                 start.step, optimizer_name(kind));
+            fail(
+                "-y 1: the checkpoint of step %d was written with --optimizer %s: resume with that, or start "
+                "from its model with -e and another folder -o",
+                start.step, optimizer_name(kind));
     }
     std::optional<DataLoader> val;
     if (!o.val_data.empty()) val.emplace(o.val_data, o.global_batch(), o.sequence, config.vocab_size, false);

@@ -1,0 +1,15 @@
+// A checkpoint of a tiny model, for tests of folders of them.
+#pragma once
+#include <algorithm>
+#include <string>
+
+#include "llmc/files/checkpoint.h"
+
+inline void write_small(const std::string& folder, int step) {
+    OptimizerState state;
+    state.step = step;
+    write_checkpoint(
+        folder, {6, 10, 16, 2, 2, 4}, state,
+        [](int, size_t, float* values, size_t count) { std::fill_n(values, count, 1.0f); },
+        [](Moment, int, size_t, float* values, size_t count) { std::fill_n(values, count, 0.0f); });
+}
