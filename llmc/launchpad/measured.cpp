@@ -75,7 +75,11 @@ void LaunchPad::tune(const ProgressCallback& progress) {
     for (int done = 0; !s.untuned.empty(); done++) {
         if (progress) progress(done, total);
         const auto next = s.untuned.extract(s.untuned.begin());
-        next.mapped()();
+        try {
+            next.mapped()();
+        } catch (const OutOfDeviceMemory&) {
+            // the choice stays the usual one
+        }
     }
     if (total) reset_kernel_times();
 }
