@@ -18,6 +18,7 @@
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/estimate.h"
+#include "llmc/run/fit.h"
 #include "llmc/run/processes.h"
 #include "llmc/run/train_loop.h"
 
@@ -40,29 +41,46 @@ static void print_devices() {
 
 // Opens the device of --device; null is the CPU.
 static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
-    auto pad = open_device(device_of_process(o, job), {.timestamps = o.profile});
+    auto pad = open_device(device_of_process(o, job),
+                           {.device_memory = o.plans_device() ? 0 : o.device_bytes(), .timestamps = o.profile});
     if (!o.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
     return pad;
 }
 
+// How many processes of the job use the same device, or the CPU, as this one.
+static int processes_on_device(const Options& o, const Communicator& job, const LaunchPad* pad) {
+    return pad && o.device == "auto" ? 1 : job.machine_size;
+}
+
+template <class Real>
+static MemoryCheck memory_check(const Options& o, const ModelConfig& config, LaunchPad* pad,
+                                Communicator& job) {
+    const auto need = [&o, &job, config, pad](const RunShape& shape) {
+        const TrainingShape training = {.master_weights = o.master_weights && !shape.no_master,
+                                        .B = shape.B,
+                                        .T = shape.T,
+                                        .recompute = shape.recompute,
+                                        .dropout = o.dropout,
+                                        .share = share_of_process(o, job),
+                                        .job = &job,
+                                        .sample_tokens = o.sample_every && job.rank == 0 ? o.sample_tokens : 0};
+        return shape.in_bf16 ? memory_need<bf16>(config, pad, training)
+                             : memory_need<Real>(config, pad, training);
+    };
+    const MemoryRoom room = o.plans_device()
+                                ? room_of_device(o.device_bytes())
+                                : memory_room(pad, processes_on_device(o, job, pad), o.device_bytes());
+    return {need, room, &job};
+}
+
 // Prints the plan and checks that it fits. Returns the device's peak rate; 0: not measured.
 template <class Real>
-static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, const OptimizerShare& share) {
-    const auto need = [&](int B) {
-        return memory_need<Real>(inputs.config, pad,
-                                 {.master_weights = o.master_weights,
-                                  .B = B,
-                                  .T = o.sequence,
-                                  .recompute = Recompute(o.recompute),
-                                  .dropout = o.dropout,
-                                  .share = share});
-    };
-    const MemoryRoom room = memory_room(pad);
-    print_plan(o, inputs, need(o.batch));
-    if (o.dry_run) print_room(need, room, o.sequence);
-    check_memory(need, room, o.batch, o.sequence, o.total_batch);
+static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, const MemoryCheck& memory) {
+    print_plan(o, inputs, memory.need(shape_of(o)));
+    if (o.dry_run) print_room(memory, o);
+    check_memory(memory, o);
     // measuring a CPU keeps all cores busy for half a second: worth it for a plan, not for every run
     const bool gpu = pad && pad->device().type != DeviceType::software;
     if ((!gpu && !o.dry_run) || o.plans_memory_only()) return 0;
@@ -139,14 +157,19 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
 }
 
 template <class Real>
-static int train(const Options& o, Communicator& job) {
+static int train(Options o, Communicator& job) {
     catch_save_signal();
     RunFolder folder;
     RunInputs inputs = open_inputs(o, folder, job);
-    check_agreement(o, inputs, job);
     const OptimizerShare share = share_of_process(o, job);
     const auto pad = open_training_device(o, job);
-    const double peak = plan<Real>(o, inputs, pad.get(), share);
+    const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad.get(), job);
+    if (o.may_choose_batch()) {
+        choose_fit(o, memory);
+        open_data(o, inputs, job.rank == 0);
+    }
+    check_agreement(o, inputs, job);
+    const double peak = plan<Real>(o, inputs, pad.get(), memory);
     if (o.plans_memory_only()) return 0;
     GPT2<Real> g(inputs.config, pad.get());
     g.cpu_layers = o.cpu_layers;

@@ -135,6 +135,37 @@ TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
     expect_near(data.losses(folder("resumed")), resumed, log_tolerance);
 }
 
+TEST_F(Distributed, ThePlanCountsAllProcesses) {
+    const auto plan = [&](int processes, const std::vector<std::string>& options) {
+        return start(processes, with({"--dry-run=memory", "-i", "", "-j", ""}, options), "planned");
+    };
+    const ProgramResult two = plan(2, {"-g", "5", "-s", "10"});
+    ASSERT_EQ(two.status, 0) << two.err;
+    EXPECT_NE(two.out.find(", exchange 0."), std::string::npos) << two.out;
+    EXPECT_NE(two.out.find(", samples 0."), std::string::npos) << two.out;
+    // A third of the memory for the activations, 460 MiB per sequence, fits in one process, and not in six.
+    const std::string free = two.out.substr(two.out.find("free memory on this machine: ") + 29);
+    const int third = int(std::stod(free) * 1024 / 3);  // MiB
+    ASSERT_GT(third, 1000) << two.out;
+    const std::vector<std::string> large = {"-e", "d12", "-t", "1024", "-b", std::to_string(third / 460)};
+    const ProgramResult one = plan(1, large), six = plan(6, large);
+    EXPECT_EQ(one.status, 0) << one.err;
+    EXPECT_EQ(six.status, 1) << six.out;
+    const size_t at = six.err.find("out of memory: ");
+    EXPECT_NE(six.err.find(" in each of 6 processes", at), std::string::npos) << six.err;
+    EXPECT_EQ(six.err.find("out of memory: ", at + 1), std::string::npos) << six.err;
+    const ProgramResult chosen = plan(6, {"-b", "auto", "-d", std::to_string(17 * 6 * 1024)});
+    EXPECT_EQ(chosen.status, 0) << chosen.err;
+    EXPECT_NE(chosen.out.find("note: -b auto is -b "), std::string::npos) << chosen.out;
+}
+
+TEST_F(Distributed, RefusesTooManyTokens) {
+    const ProgramResult result = start(4, {"-b", "1073741824", "-t", "1", "-d", "4096"}, "large");
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_NE(result.err.find("-b 4294967296 times -t 1 is more than 2^30 tokens"), std::string::npos)
+        << result.err;
+}
+
 TEST_F(Distributed, DryRunTimesTheStepsOfEachProcess) {
     const ProgramResult result = start(3, {"--dry-run"}, "dry");
     EXPECT_EQ(result.status, 0) << result.err;

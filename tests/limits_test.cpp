@@ -88,7 +88,7 @@ TEST(Limits, OfTheProcessAreInThePlan) {
         const ProgramResult result = run_program({"bash", "-c", plan});
         EXPECT_EQ(result.status, 1) << result.out;
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
-        EXPECT_NE(result.err.find("out of memory: -b 4 needs "), std::string::npos) << result.err;
+        EXPECT_NE(result.err.find("out of memory: -b 4 -r 1 needs "), std::string::npos) << result.err;
     }
 }
 

@@ -1,9 +1,7 @@
-// The plan of a run: the memory that is counted is the memory that is allocated, and an error suggests what
-// fits.
+// The plan of a run: the memory that is counted is the memory that is allocated.
 #include "llmc/run/run_plan.h"
 
 #include "tests/layer_test.h"
-#include "tests/message_of.h"
 
 static ModelConfig small() {
     return parse_descriptor("custom:layers=3,heads=2,channels=24,max_seq_len=32,vocab=67");
@@ -37,38 +35,6 @@ TEST(RunPlan, CountsWhatIsAllocated) {
         expect_counted_as_allocated<float>(pad.get());
         expect_counted_as_allocated<fp16>(pad.get());
     }
-}
-
-static MemoryNeed ten_per_sequence(int B) { return {100 + 10 * uint64_t(B), 10 * uint64_t(B), ""}; }
-
-TEST(RunPlan, LargestBatch) {
-    auto largest = [](uint64_t bytes, uint64_t piece) {
-        return largest_batch(ten_per_sequence, {bytes, piece, ""}, 16);
-    };
-    const uint64_t no_limit = ~uint64_t(0);
-    EXPECT_EQ(largest(109, no_limit), 0);
-    EXPECT_EQ(largest(110, no_limit), 1);
-    EXPECT_EQ(largest(100 + 10 * 777 + 9, no_limit), 777);
-    EXPECT_EQ(largest(100 + 10 * 777, 500), 50);
-    EXPECT_EQ(largest(no_limit, no_limit), (1 << 30) / 16);
-}
-
-TEST(RunPlan, AnErrorSuggestsWhatFits) {
-    const MemoryRoom room = {200, 1000, "the card"};
-    auto message = [&](int B, int total) {
-        return message_of([&] { check_memory(ten_per_sequence, room, B, 16, total); });
-    };
-    EXPECT_EQ(message(10, -1), "");
-    EXPECT_NE(message(20, -1).find("use -b 10 (with -d 320 "), std::string::npos) << message(20, -1);
-    EXPECT_NE(message(16, 16 * 32).find("use -b 8 (with -d 512 "), std::string::npos) << message(16, 16 * 32);
-    EXPECT_NE(message(16, -1).find("the card"), std::string::npos);
-    const MemoryRoom tight = {10, 1000, "the card"};
-    const std::string none = message_of([&] { check_memory(ten_per_sequence, tight, 2, 16, -1); });
-    EXPECT_NE(none.find("not even -b 1"), std::string::npos) << none;
-    const MemoryRoom pieces = {100000, 50, "the card"};
-    const std::string piece = message_of([&] { check_memory(ten_per_sequence, pieces, 8, 16, -1); });
-    EXPECT_NE(piece.find("one allocation"), std::string::npos) << piece;
-    EXPECT_NE(piece.find("-b 5"), std::string::npos) << piece;
 }
 
 TEST(RunPlan, HostMemoryIsKnown) {

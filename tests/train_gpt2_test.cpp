@@ -337,7 +337,7 @@ TEST(train_gpt2, out_of_memory_suggests_a_change) {
          "-b", "4", "-t", "32", "--device", "cpu"});
     EXPECT_EQ(result.status, 1);
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    EXPECT_NE(result.err.find("not even -b 1 fits: use a smaller -t or -e"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("not even one sequence fits: use a smaller model"), std::string::npos) << result.err;
 }
 
 // A terminal gets one status line, which is overwritten; `script` provides a terminal.

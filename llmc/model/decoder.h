@@ -57,7 +57,7 @@ struct Decoder {
 
 template <class Real>
 Decoder<Real>::Decoder(const GPT2<Real>& model, int capacity, int num_texts)
-    : g(model), T(capacity), memory(model.pad) {
+    : g(model), T(capacity), memory(model.pad, model.memory.use) {
     const ModelConfig& c = g.config;
     if (T < 1 || T > c.max_seq_len)
         fail("a text of %d tokens at a time: it must be from 1 to the model's max_seq_len %d", T,

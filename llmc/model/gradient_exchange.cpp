@@ -13,9 +13,13 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, const Ownership& tab
         stride += ceil_div(parameter_size(g.config, i), 64) * 64;
     }
     stride = ceil_div(stride, 4096) * 4096;  // whole pages
-    buffers = static_cast<Real*>(comm.allocate_shared(stride * comm.local_size * sizeof(Real), "gradients"));
     everything = linear_weights(0, g.config.num_layers);
     for (const TensorRange& range : other_ranges(g.config)) everything.push_back(range);
+    if (g.memory.use == MemoryUse::count) {
+        count_memory();
+        return;
+    }
+    buffers = static_cast<Real*>(comm.allocate_shared(stride * comm.local_size * sizeof(Real), "gradients"));
     for (const Shard& s : summed_shards(everything)) {
         if (!is_mine(s)) continue;
         own_sums.push_back({comm.num_nodes > 1 ? in_buffer(comm.local_rank, s) : gradients_of(s), s.count});
@@ -24,6 +28,16 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, const Ownership& tab
     import_buffers();
     allocate_gathered();
     if (weights_overlap()) exchange_weights();  // what the first forward pass gathers
+}
+
+// As if the launchpad imports the buffers. Its memory is theirs, too, unless the GPU is a discrete one.
+template <class Real>
+void GradientExchange<Real>::count_memory() {
+    on_launchpad = g.pad;
+    allocate_gathered();
+    on_launchpad = false;
+    if (!g.pad || g.pad->memory_mode() == MemoryMode::unified)
+        g.memory.count("exchange", stride * sizeof(Real));
 }
 
 // Lets the device read and write the buffers. If one process's device cannot import host memory, all
@@ -53,6 +67,7 @@ void GradientExchange<Real>::allocate_gathered() {
         for (const Shard& s : summed_shards(summed_during(layer))) n += comm.local_size * row_stride(s);
         most = std::max(most, n);
     }
+    g.memory.kind = "exchange";
     if (most) gathered = g.memory.template allocate<Real>(most, "gradients of other processes");
 }
 

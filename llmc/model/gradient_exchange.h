@@ -31,7 +31,7 @@ template <class Real>
 struct GradientExchange {
     // Allocates the shared memory, which the model's launchpad imports if it can. All processes call it, with
     // the same parameters. Error if there is not enough shared memory. All nodes must have the same number of
-    // processes.
+    // processes. A model that only counts memory: counts this process's, and can do nothing else.
     GradientExchange(GPT2<Real>& model, const Ownership& ownership, Communicator& job);
     GradientExchange(const GradientExchange&) = delete;
     ~GradientExchange();
@@ -88,6 +88,7 @@ struct GradientExchange {
         size_t stride;
     };
 
+    void count_memory();
     void import_buffers();
     void allocate_gathered();
     void copy(const Copies& copies);

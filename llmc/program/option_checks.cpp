@@ -38,6 +38,33 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
         set + "}");
 }
 
+uint64_t parse_size(const std::string& text) {
+    static const std::regex pattern("([0-9]+([.][0-9]+)?)([KMGT])(i?B)?", std::regex::icase);
+    std::smatch part;
+    if (text == "all") return 0;
+    if (text.size() > 32 || !std::regex_match(text, part, pattern))
+        fail("%s is not a size such as 8G or 900M, nor all", text.c_str());
+    const std::string units = "KMGT";
+    const size_t unit = units.find(char(toupper(part[3].str()[0])));
+    const double bytes = strtod(part[1].str().c_str(), nullptr) * double(uint64_t(1) << 10 * (unit + 1));
+    if (bytes < 1 << 20 || bytes > double(uint64_t(1) << 50))
+        fail("%s is not a size from 1M to 1024T", text.c_str());
+    return uint64_t(bytes);
+}
+
+CLI::Validator size_check() {
+    return CLI::Validator(
+        [](std::string& text) {
+            try {
+                parse_size(text);
+                return std::string();
+            } catch (const Error& error) {
+                return std::string(error.what());
+            }
+        },
+        "a size such as 8G, or all");
+}
+
 CLI::Validator home_path() {
     return CLI::Validator(
         [](std::string& path) {

@@ -61,6 +61,10 @@ inline CLI::Validator unsigned_number() {
         "at least 0");
 }
 
+// A number of bytes, such as 8G, 7.5G or 900M (1024^3 and 1024^2 bytes), at least 1M; 0 for "all".
+uint64_t parse_size(const std::string& text);  // Error if it is none
+CLI::Validator size_check();
+
 // A path. A ~ at its start, which a shell leaves in --output=~/x and in quotes, is the home folder.
 CLI::Validator home_path();
 

@@ -119,6 +119,11 @@ inline void print_hellaswag(const HellaSwagScore& score) {
            double(score.right) / double(score.examples));
 }
 
+// Tokens of the cache that a sample needs: training may have left little memory.
+inline int sample_capacity(const ModelConfig& config, int length) {
+    return std::min(length, config.max_seq_len - 1) + 1;
+}
+
 // Prints a text of `length` tokens, drawn with random numbers from coin_state; without a tokenizer, the
 // tokens' numbers. goes_on is called after each token: if it returns false, the text ends.
 template <class Real>
@@ -126,8 +131,7 @@ void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer,
                  const SamplerOptions& options, uint64_t& coin_state, const std::function<bool()>& goes_on) {
     const int vocab_size = tokenizer ? tokenizer->vocab_size() : g.config.vocab_size;  // without padding
     const int end_of_text = tokenizer ? tokenizer->end_of_text : vocab_size - 1;
-    // no larger than needed: training may have left little memory
-    Decoder<Real> decoder(g, std::min(length + 1, g.config.max_seq_len));
+    Decoder<Real> decoder(g, sample_capacity(g.config, length));
     TextStream text;
     std::vector<float> logits(g.config.vocab_size);
     printf("generating:\n---\n");

@@ -10,56 +10,27 @@
 
 static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
 
-MemoryRoom memory_room(const LaunchPad* pad) {
-    if (!pad) return {available_memory(), ~uint64_t(0), "this machine"};
-    MemoryRoom room = {pad->device().free_bytes, pad->limits().max_allocation, pad->device().name};
+// What drivers of GPUs and the launchpad take beside a run's allocations: kernels, command buffers, page
+// tables, the staging buffer.
+static uint64_t reserve(DeviceType type) { return type == DeviceType::software ? 32 << 20 : 256 << 20; }
+
+static uint64_t difference(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
+    MemoryRoom room = {available_memory(), ~uint64_t(0), "this machine", processes};
+    if (limit) room.bytes = std::min(room.bytes, limit);
+    if (!pad) return room;
+    const DeviceType type = pad->device().type;
+    uint64_t free = difference(pad->available_bytes(), reserve(type));
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
-    if (pad->device().type == DeviceType::integrated) room.bytes = std::max(room.bytes, available_memory());
-    if (pad->device().type == DeviceType::software) room.bytes = std::min(room.bytes, available_memory());
-    return room;
+    if (type == DeviceType::integrated) free = std::max(free, room.bytes);
+    if (type == DeviceType::software) free = std::min(free, room.bytes);
+    return {free, pad->limits().max_allocation, pad->device().name, processes};
 }
 
-int largest_batch(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T) {
-    int fits = 0, too_large = 1;
-    const int most = (1 << 30) / T;  // check_options() allows no more
-    while (too_large <= most && room.holds(need(too_large))) {
-        fits = too_large;
-        too_large *= 2;
-    }
-    too_large = std::min(too_large, most + 1);
-    while (too_large - fits > 1) {
-        const int middle = fits + (too_large - fits) / 2;
-        (room.holds(need(middle)) ? fits : too_large) = middle;
-    }
-    return fits;
-}
-
-void print_room(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T) {
-    const int most = largest_batch(need, room, T);
-    const std::string fits =
-        most > 0 ? format_string("the largest batch that fits is -b %d", most)
-                 : "not even one sequence fits: use a smaller -t or -e, -r 2, or --precision bf16";
-    print_line(stdout, "free memory on %s: %s; %s", room.where.c_str(), gib(room.bytes).c_str(),
-               fits.c_str());
-}
-
-void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int B, int T,
-                  int total_batch) {
-    const MemoryNeed needed = need(B);
-    if (room.holds(needed)) return;
-    int fits = largest_batch(need, room, T);
-    while (total_batch > 0 && fits > 1 && total_batch % (int64_t(fits) * T)) fits--;
-    const std::string missing =
-        needed.bytes > room.bytes
-            ? format_string("-b %d needs %s, and %s has %s free", B, gib(needed.bytes).c_str(),
-                            room.where.c_str(), gib(room.bytes).c_str())
-            : format_string("-b %d needs one allocation of %s, and %s allows at most %s", B,
-                            gib(needed.largest).c_str(), room.where.c_str(), gib(room.largest).c_str());
-    if (fits == 0)
-        fail("out of memory: %s; not even -b 1 fits: use a smaller -t or -e, -r 2, or --precision bf16",
-             missing.c_str());
-    fail("out of memory: %s; use -b %d (with -d %lld the steps stay the same), or -r 2, or --precision bf16",
-         missing.c_str(), fits, (long long)(total_batch > 0 ? total_batch : int64_t(B) * T));
+MemoryRoom room_of_device(uint64_t bytes) {
+    return {difference(bytes, reserve(DeviceType::discrete)), ~uint64_t(0),
+            format_string("a device of %s", gib(bytes).c_str())};
 }
 
 void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need) {

@@ -1,10 +1,10 @@
 // What a run takes, known before it starts: memory and operations, and the peak rate of the device.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <string>
 
-#include "llmc/model/gpt2.h"
+#include "llmc/model/gradient_exchange.h"
+#include "llmc/run/evaluate.h"
 
 struct Options;
 struct RunInputs;
@@ -22,9 +22,12 @@ struct TrainingShape {
     Recompute recompute;
     float dropout = 0;
     OptimizerShare share = {};
+    Communicator* job = nullptr;  // null: a single process
+    int sample_tokens = 0;        // of the samples that this process draws; 0: none
 };
 
-// What training takes; nothing is allocated.
+// The most that training takes at a time; nothing is allocated. Measuring the device's peak, before anything
+// is allocated, takes less or is left out.
 template <class Real>
 MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const TrainingShape& shape) {
     GPT2<Real> g(config, pad, MemoryUse::count);
@@ -34,29 +37,28 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
     if (pad && shape.share.kind == OptimizerKind::muon)
         g.memory.count("scratch",
                        pad->dry_run([&] { optimizer.update(pad, g.tensors()); }).scratch[int(Scratch::muon)]);
+    if (shape.job && shape.job->size > 1)
+        const GradientExchange<Real> exchange(g, optimizer.ownership, *shape.job);
+    if (shape.sample_tokens)
+        g.memory.count("samples",
+                       Decoder<Real>(g, sample_capacity(config, shape.sample_tokens)).memory.bytes);
     return {g.memory.bytes, g.memory.largest, g.memory.summary()};
 }
 
 struct MemoryRoom {
-    uint64_t bytes = 0;    // free memory of the device, or of the host; 0: unknown
+    uint64_t bytes = 0;    // free memory of the device, or of the host
     uint64_t largest = 0;  // possible single allocation
     std::string where;     // "llvmpipe", "this machine"
+    int processes = 1;     // that divide `bytes` among them
     bool holds(const MemoryNeed& need) const {
-        return (!bytes || need.bytes <= bytes) && need.largest <= largest;
+        return need.bytes <= bytes / uint64_t(processes) && need.largest <= largest;
     }
 };
-MemoryRoom memory_room(const LaunchPad* pad);
-
-// The largest batch of sequences of T tokens that fits; 0: not even 1.
-int largest_batch(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T);
-
-// Prints the free memory and the largest batch that fits.
-void print_room(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int T);
-
-// Throws Error, which says what to change, if a batch of B sequences of T tokens does not fit. total_batch:
-// -d, or -1.
-void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom& room, int B, int T,
-                  int total_batch);
+// Of a launchpad's device, or of the host, less what the driver needs. processes: that use this device.
+// limit: bytes of the host's memory, for the CPU; a launchpad has its own limit. 0: none.
+MemoryRoom memory_room(const LaunchPad* pad, int processes = 1, uint64_t limit = 0);
+// Of a GPU with so much memory of its own, which need not be there.
+MemoryRoom room_of_device(uint64_t bytes);
 
 // Prints the model, the data, the batch and the memory.
 void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need);

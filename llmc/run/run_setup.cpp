@@ -218,31 +218,39 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
                 "from its model with -e and another folder -o",
                 start.step, optimizer_name(kind));
     }
-    std::optional<DataLoader> val;
-    if (!o.val_data.empty()) val.emplace(o.val_data, o.global_batch(), o.sequence, config.vocab_size, false);
-    if (val) check_validations(o, *val, start);
     std::vector<HellaSwagExample> examples;
     if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
     if (!examples.empty()) make_hellaswag_rows(examples, o.sequence);  // an Error now, not after -v steps
-    std::optional<DataLoader> loader = open_training_data(o, config.vocab_size, start);
-    if (!data && loader && job.rank == 0)
-        warn_of_bytes(loader->all_shards().front().files, config.vocab_size);
-    const RunLength length = length_of(o, loader, start);
-    check_resume(o, start, length.max_steps);
-    if (o.warmup > length.max_steps && loader && job.rank == 0)
+    RunInputs inputs = {.model_path = model.path,
+                        .tokenizer = std::move(tokenizer),
+                        .made_with = data ? data : model.tokenizer,
+                        .data_names_tokenizer = data.has_value(),
+                        .start = std::move(start),
+                        .config = config,
+                        .val = std::nullopt,
+                        .examples = std::move(examples),
+                        .loader = std::nullopt,
+                        .length = {}};
+    if (!o.may_choose_batch()) open_data(o, inputs, job.rank == 0);
+    return inputs;
+}
+
+void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
+    const int vocab_size = inputs.config.vocab_size;
+    if (!o.val_data.empty())
+        inputs.val.emplace(o.val_data, o.global_batch(), o.sequence, vocab_size, false);
+    if (inputs.val) check_validations(o, *inputs.val, inputs.start);
+    inputs.loader = open_training_data(o, vocab_size, inputs.start);
+    if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)
+        warn_of_bytes(inputs.loader->all_shards().front().files, vocab_size);
+    inputs.length = length_of(o, inputs.loader, inputs.start);
+    const int max_steps = inputs.length.max_steps;
+    check_resume(o, inputs.start, max_steps);
+    if (o.warmup > max_steps && inputs.loader && is_first_process)
         warn(
             format_string("-u %d: the warm-up is longer than the run of %d steps, which never reaches the "
                           "learning rate of -l",
-                          o.warmup, length.max_steps));
-    return {.model_path = model.path,
-            .tokenizer = std::move(tokenizer),
-            .made_with = data ? data : model.tokenizer,
-            .start = std::move(start),
-            .config = config,
-            .val = std::move(val),
-            .examples = std::move(examples),
-            .loader = std::move(loader),
-            .length = length};
+                          o.warmup, max_steps));
 }
 
 // The room that the run's checkpoints need; a resumed run first deletes old ones.

@@ -35,6 +35,7 @@ struct RunInputs {
     std::string model_path;                       // of -e: a file, or a descriptor; unused if resumed
     std::optional<Tokenizer> tokenizer;           // none: samples are printed as token numbers
     std::optional<TokenizerInfo> made_with = {};  // the tokenizer of the training data; none: unknown
+    bool data_names_tokenizer = false;
     Start start;
     ModelConfig config;
     std::optional<DataLoader> val;
@@ -52,8 +53,11 @@ struct RunInputs {
 
 // Locks the output folder, unless this is a dry run, and opens everything that the options name. Prints notes
 // about the checkpoint. Throws Error if anything is missing, broken or does not fit the rest. All processes
-// of the job call it.
+// of the job call it. Leaves the data closed if -b is still to be chosen: then call open_data() after that.
 RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job);
+
+// Opens the training and validation data for batches of -b, and computes the length of the run.
+void open_data(const Options& o, RunInputs& inputs, bool is_first_process);
 
 // The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
 // that made the data, unless -e names a size.

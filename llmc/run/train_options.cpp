@@ -77,10 +77,26 @@ static void add_data_options(CLI::App& app, Options& o) {
         ->capture_default_str();
 }
 
+// At least 1; "auto" becomes 0.
+static CLI::Validator count_or_auto() {
+    return CLI::Validator(
+        [](std::string& text) {
+            if (text == "auto") {
+                text = "0";
+                return std::string();
+            }
+            const std::string problem = at_least(1)(text);
+            return problem.empty() ? problem : problem + ", or auto";
+        },
+        "at least 1, or auto");
+}
+
 static void add_training_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Training");
-    app.add_option("-b,--batch-size", o.batch, "sequences in a micro-batch (B), in each process")
-        ->check(at_least(1))
+    app.add_option("-b,--batch-size", o.batch,
+                   "sequences in a micro-batch (B), in each process; auto: the fastest -b, and -r unless it "
+                   "is given, with which the run fits in memory; -d stays")
+        ->transform(count_or_auto())
         ->capture_default_str();
     app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
         ->check(at_least(1))
@@ -238,6 +254,11 @@ static void add_device_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Device and memory");
     app.add_option("--device", o.device, "auto, cpu, gpu, a number from --list-devices, or part of a name")
         ->capture_default_str();
+    app.add_option("--device-memory", o.device_memory,
+                   "most of the device's memory that the run may take, such as 8G, or all; with --dry-run=memory, the "
+                   "memory of the device to plan for, which need not be there")
+        ->check(size_check())
+        ->capture_default_str();
     app.add_option("--threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
         ->check(between(0, 1024))
         ->configurable(false);
@@ -345,13 +366,13 @@ static void check_options(const Options& o) {
     if (o.train_data.empty() && !o.overfit && !o.dry_run)
         fail("no training data: give token shards with -i (prepare_data makes them from text)");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
-    const int64_t sequences = int64_t(o.batch) * o.num_processes;
+    const int64_t sequences = int64_t(std::max(1, o.batch)) * o.num_processes;
     if (sequences > (1 << 30) / o.sequence)
         fail("-b %lld times -t %d is more than 2^30 tokens", (long long)sequences, o.sequence);
-    const int micro = o.global_batch() * o.sequence;
+    const int micro = std::max(1, o.batch) * o.num_processes * o.sequence;
     if (o.total_batch != -1 && (o.total_batch <= 0 || o.total_batch % micro))
-        fail("-d %d is not a multiple of %s = %d", o.total_batch,
-             o.num_processes > 1 ? "B*T*processes" : "B*T", micro);
+        fail("-d %d is not a multiple of %s%s = %d", o.total_batch, o.batch ? "B*T" : "T",
+             o.num_processes > 1 ? "*processes" : "", micro);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
     if (o.patience && !o.validates()) fail("--patience counts validations: it needs -j and -v");
@@ -379,6 +400,8 @@ static std::string help_text(const CLI::App& app) {
     }
     return text;
 }
+
+uint64_t Options::device_bytes() const { return parse_size(device_memory); }
 
 std::string options_path(const std::string& output) { return output + "/options.toml"; }
 
@@ -614,6 +637,8 @@ bool parse_options(int argc, char** argv, Options& o) {
     if (o.start_over) o.resume = false;
     if (!names_hellaswag_file) choose_hellaswag_file(o);
     o.model_given = app.count("--model") > 0;
+    o.recompute_given = app.count("--recompute") > 0;
+    o.batch_given = app.count("--batch-size") > 0 && o.batch != 0;
     check_processes(o, llmc);
     check_options(o);
     if (asks_for_best && !o.saves_best())

@@ -14,12 +14,14 @@
 
 struct Options {
     std::string train_data, val_data, model, output, tokenizer, config;
+    std::string device_memory = "all";  // or a size such as 8G
     std::string device = "auto", scheduler = "cosine", precision = "fp32";
     std::string optimizer = "adamw";           // or muon
     std::vector<std::string> cpu_layer_names;  // as given
     std::set<Layer> cpu_layers;
     int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, or all cores
-    int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
+    int batch = 4;  // 0: auto
+    int sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
     float momentum = 0.95f;                              // of Muon
@@ -44,6 +46,8 @@ struct Options {
     std::string dry_run_of = "false";  // "true", "memory" or "false"
     bool dry_run = false;
     bool plans_memory_only() const { return dry_run_of == "memory"; }
+    // For a device that need not be there.
+    bool plans_device() const { return plans_memory_only() && device_bytes(); }
     bool overfit = false, list_devices = false, profile = false, master_weights = true, resume = false;
     bool start_over = false;
     bool resume_unverified = false;  // accept a checkpoint without the run_%08d.json that the run had
@@ -67,6 +71,11 @@ struct Options {
     bool saves_best() const { return keep_best && saves() && validates(); }
 
     bool model_given = false;        // -e was given, on the command line or in a file
+    bool recompute_given = false;    // -r was given
+    bool batch_given = false;        // -b was given, as a number
+    // Whether -b, and -r unless it was given, may be chosen so that the run fits: see fit.h.
+    bool may_choose_batch() const { return batch == 0 || (!batch_given && !recompute_given); }
+    uint64_t device_bytes() const;   // of --device-memory; 0: not given
     std::vector<std::string> notes;  // lines to print: options that have no effect or come from a file
     std::string given;               // every option that was given or read, a line each
     std::string effective;           // all options, in the format of --config, with absolute paths

@@ -1,0 +1,217 @@
+#include "llmc/run/fit.h"
+
+#include <algorithm>
+
+#include "llmc/base/error.h"
+#include "llmc/base/warning.h"
+#include "llmc/distributed/communicator.h"
+#include "llmc/run/train_options.h"
+
+static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
+
+static constexpr int max_tokens = 1 << 30;  // of a micro-batch in all processes: check_options()
+
+RunShape shape_of(const Options& o) { return {o.batch, o.sequence, Recompute(o.recompute)}; }
+
+bool MemoryCheck::fits(const RunShape& shape) const {
+    int64_t too_large = !fits_here(shape);
+    if (job) job->all_reduce_max(&too_large, 1);
+    return !too_large;
+}
+
+// --- the search ---
+
+// Estimated time per token, relative to large batches without recomputation.
+static double relative_time(const RunShape& shape) {
+    static constexpr double recomputation[] = {1, 1.01, 1.02, 1.25};
+    const double fixed_tokens = 512;  // a micro-batch takes as long as if it had so many tokens more
+    return recomputation[shape.recompute] * (1 + fixed_tokens / (double(shape.B) * shape.T));
+}
+
+// Ascending.
+static std::vector<int> divisors_of(int n, int most) {
+    std::vector<int> low, high;
+    for (int i = 1; i <= n / i; i++) {
+        if (n % i) continue;
+        if (i <= most) low.push_back(i);
+        if (i != n / i && n / i <= most) high.push_back(n / i);
+    }
+    low.insert(low.end(), high.rbegin(), high.rend());
+    return low;
+}
+
+// The largest of these ascending batches that fits; 0: none.
+static int largest_of(const MemoryCheck& memory, RunShape shape, const std::vector<int>& batches) {
+    size_t fits = 0, too_large = batches.size() + 1;  // counts of batches
+    while (too_large - fits > 1) {
+        const size_t middle = fits + (too_large - fits) / 2;
+        shape.B = batches[middle - 1];
+        (memory.fits(shape) ? fits : too_large) = middle;
+    }
+    return fits ? batches[fits - 1] : 0;
+}
+
+std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices) {
+    const std::vector<int> batches = divisors_of(choices.sequences, std::max(1, choices.most_batch));
+    std::optional<RunShape> best;
+    for (const Recompute recompute : choices.recompute) {
+        RunShape shape = {1, choices.T, recompute, choices.in_bf16, choices.no_master};
+        shape.B = largest_of(memory, shape, batches);
+        if (shape.B && (!best || relative_time(shape) < relative_time(*best))) best = shape;
+        if (shape.B == batches.back()) break;  // more recomputation only takes longer
+    }
+    return best;
+}
+
+int largest_batch(const MemoryCheck& memory, const Options& o) {
+    const int per_sequence = o.sequence * o.num_processes;
+    RunShape shape = shape_of(o);
+    if (o.total_batch > 0) {
+        const int sequences = o.total_batch / per_sequence;
+        return largest_of(memory, shape, divisors_of(sequences, sequences));
+    }
+    int fits = 0, too_large = max_tokens / per_sequence + 1;
+    for (shape.B = 1; shape.B < too_large;) {
+        (memory.fits(shape) ? fits : too_large) = shape.B;
+        const bool found_bound = too_large <= 2 * int64_t(fits);
+        shape.B = found_bound ? fits + (too_large - fits) / 2 : 2 * std::max(fits, 1);
+        if (too_large - fits <= 1) break;
+    }
+    return fits;
+}
+
+// --- the choice ---
+
+static std::vector<Recompute> from(int least) {
+    std::vector<Recompute> all;
+    for (int r = least; r <= RECOMPUTE_LAYERS; r++) all.push_back(Recompute(r));
+    return all;
+}
+
+// Sequences of a process in a step.
+static int sequences_of(const Options& o) {
+    if (o.total_batch > 0) return o.total_batch / (o.sequence * o.num_processes);
+    return o.batch ? o.batch : Options().batch;
+}
+
+// The options of a shape that differ from a run's, in one form for notes and for advice.
+static std::string options_of(const RunShape& shape, const Options& o) {
+    std::string text;
+    const auto add = [&](const std::string& option) { text += (text.empty() ? "" : " ") + option; };
+    if (shape.in_bf16 && o.precision != "bf16") add("--precision bf16");
+    if (shape.no_master && o.master_weights) add("-w 0");
+    if (shape.T != o.sequence) add(format_string("-t %d", shape.T));
+    if (shape.B != o.batch) add(format_string("-b %d", shape.B));
+    if (shape.recompute != o.recompute) add(format_string("-r %d", int(shape.recompute)));
+    const int total = sequences_of(o) * o.sequence * o.num_processes;
+    if (shape.B != o.batch && o.total_batch <= 0 && total % (shape.B * shape.T * o.num_processes) == 0)
+        add(format_string("-d %d", total));
+    return text;
+}
+
+// Writes the choice where a resumed run reads it.
+static void set_effective(std::string& effective, const std::string& name, int value) {
+    const size_t at = ("\n" + effective).find("\n" + name + "=");
+    if (at == std::string::npos) return;
+    const size_t end = effective.find('\n', at);
+    effective.replace(at, end - at, name + "=" + std::to_string(value));
+}
+
+static void apply(Options& o, const RunShape& shape) {
+    o.total_batch = sequences_of(o) * o.sequence * o.num_processes;
+    o.batch = shape.B;
+    o.recompute = shape.recompute;
+    set_effective(o.effective, "batch-size", o.batch);
+    set_effective(o.effective, "recompute", o.recompute);
+    set_effective(o.effective, "total-batch-size", o.total_batch);
+}
+
+void choose_fit(Options& o, const MemoryCheck& memory) {
+    const bool asked = o.batch == 0;
+    if (!asked && memory.fits(shape_of(o))) return;
+    std::vector<Recompute> recompute = from(asked ? RECOMPUTE_NOTHING : o.recompute);
+    if (o.recompute_given) recompute = {Recompute(o.recompute)};
+    const FitChoices choices = {.sequences = sequences_of(o),
+                                .most_batch = (1 << 16) / o.sequence,  // more is hardly faster
+                                .T = o.sequence,
+                                .recompute = recompute};
+    const RunShape least = {1, o.sequence, recompute.back()};  // check_memory() says what it lacks
+    const std::optional<RunShape> found = find_fit(memory, choices);
+    if (!found && !asked) return;
+    const RunShape shape = found.value_or(least);
+    if (found && asked)
+        print_line(stdout, "note: -b auto is -b %d -r %d, which fits; -d stays %d", shape.B,
+                   int(shape.recompute), choices.sequences * o.sequence * o.num_processes);
+    else if (found)
+        print_line(stdout, "note: -b %d -r %d do not fit in memory: the run uses %s; its steps stay the same",
+                   o.batch, o.recompute, options_of(shape, o).c_str());
+    apply(o, shape);
+}
+
+// --- messages ---
+
+static std::string missing(const MemoryCheck& memory, const RunShape& shape) {
+    const MemoryRoom& room = memory.room;
+    const MemoryNeed needed = memory.need(shape);
+    const std::string run = format_string("-b %d -r %d", shape.B, int(shape.recompute));
+    if (needed.largest > room.largest)
+        return format_string("%s needs one allocation of %s, and %s allows at most %s", run.c_str(),
+                             gib(needed.largest).c_str(), room.where.c_str(), gib(room.largest).c_str());
+    const std::string each =
+        room.processes > 1 ? format_string(" in each of %d processes", room.processes) : "";
+    return format_string("%s needs %s%s, and %s has %s free", run.c_str(), gib(needed.bytes).c_str(),
+                         each.c_str(), room.where.c_str(), gib(room.bytes).c_str());
+}
+
+// Half as many tokens, or fewer, of which one sequence fits.
+static std::optional<RunShape> find_shorter(const MemoryCheck& memory, const Options& o,
+                                            const FitChoices& choices) {
+    for (int T = o.sequence / 2; T >= 16; T /= 2) {
+        const RunShape shape = {1, T, RECOMPUTE_LAYERS, choices.in_bf16, choices.no_master};
+        const bool divides = o.total_batch <= 0 || o.total_batch % (T * o.num_processes) == 0;
+        if (divides && memory.fits(shape)) return shape;
+    }
+    return std::nullopt;
+}
+
+// Options with which the run fits.
+static std::string advice(const MemoryCheck& memory, const Options& o) {
+    const bool may_halve = o.precision == "fp32";
+    FitChoices choices = {.sequences = sequences_of(o),
+                          .most_batch = max_tokens,
+                          .T = o.sequence,
+                          .recompute = from(o.recompute)};
+    if (const auto shape = find_fit(memory, choices)) {
+        RunShape same = shape_of(o);
+        same.in_bf16 = true;
+        const bool fits_in_bf16 = may_halve && memory.fits(same);
+        return "use " + options_of(*shape, o) + (fits_in_bf16 ? ", or --precision bf16" : "");
+    }
+    choices.in_bf16 = may_halve;
+    for (const bool no_master : {false, true}) {
+        choices.no_master = no_master;
+        for (const auto& shape : {find_fit(memory, choices), find_shorter(memory, o, choices)})
+            if (shape) return "use " + options_of(*shape, o);
+    }
+    return "not even one sequence fits: use a smaller model (-e)";
+}
+
+void print_room(const MemoryCheck& memory, const Options& o) {
+    const int most = largest_batch(memory, o);
+    const std::string fits =
+        most > 0 ? format_string("the largest batch that fits is -b %d", most)
+                 : format_string("not even -b 1 fits with -r %d", o.recompute);
+    print_line(stdout, "free memory on %s: %s; %s", memory.room.where.c_str(), gib(memory.room.bytes).c_str(),
+               fits.c_str());
+}
+
+void check_memory(const MemoryCheck& memory, const Options& o) {
+    const RunShape shape = shape_of(o);
+    if (memory.fits(shape)) return;
+    const std::string what_to_do = advice(memory, o);
+    const auto refuse = [&] {
+        if (!memory.fits_here(shape))
+            fail("out of memory: %s; %s", missing(memory, shape).c_str(), what_to_do.c_str());
+    };
+    memory.job ? memory.job->agree(refuse) : refuse();
+}

@@ -1,0 +1,55 @@
+// Whether a run fits in memory, and options with which it does: -b and -r change a run's memory and time, but
+// not its steps.
+#pragma once
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "llmc/run/run_plan.h"
+
+struct Communicator;
+
+// Options that decide a run's memory.
+struct RunShape {
+    int B, T;  // batches of B sequences of T tokens in each process
+    Recompute recompute;
+    bool in_bf16 = false;    // instead of the run's own precision
+    bool no_master = false;  // without master weights
+};
+RunShape shape_of(const Options& o);
+
+// What runs need and what there is, in all processes of a job.
+struct MemoryCheck {
+    std::function<MemoryNeed(const RunShape&)> need;  // of this process
+    MemoryRoom room;
+    Communicator* job = nullptr;  // null: a single process
+
+    bool fits_here(const RunShape& shape) const { return room.holds(need(shape)); }
+    // In every process of the job, all of which call it.
+    bool fits(const RunShape& shape) const;
+};
+
+// Choices among which find_fit() takes the fastest that fits.
+struct FitChoices {
+    int sequences;   // of a process in a step: B divides it
+    int most_batch;  // larger B are not considered
+    int T;
+    std::vector<Recompute> recompute;
+    bool in_bf16 = false, no_master = false;  // as in RunShape
+};
+
+// The shape with the shortest estimated time per token; none: nothing fits. All processes call it.
+std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices);
+
+// The largest batch that the options allow and that fits; 0: not even 1. All processes call it.
+int largest_batch(const MemoryCheck& memory, const Options& o);
+
+// For -b auto, and for a run that chose neither -b nor -r and does not fit with the defaults: sets the
+// fastest -b, -r (unless it was given) and -d that fit, and prints them. All processes call it.
+void choose_fit(Options& o, const MemoryCheck& memory);
+
+// Prints the free memory and the largest batch that fits. All processes call it.
+void print_room(const MemoryCheck& memory, const Options& o);
+
+// Throws Error, which names options with which it would fit, if the run does not fit. All processes call it.
+void check_memory(const MemoryCheck& memory, const Options& o);

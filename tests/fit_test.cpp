@@ -1,0 +1,214 @@
+// Whether runs fit in memory: what is chosen fits, and what is advised is accepted.
+#include "llmc/run/fit.h"
+
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <sstream>
+
+#include "llmc/run/train_options.h"
+#include "tests/message_of.h"
+
+static Options parsed(const std::vector<std::string>& arguments, int processes = 1) {
+    std::vector<std::string> all = {"train_gpt2", "--dry-run=memory"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : all) argv.push_back(word.data());
+    Options o = {.num_processes = processes};
+    EXPECT_TRUE(parse_options(int(argv.size()), argv.data(), o));
+    return o;
+}
+
+static std::vector<std::string> words_of(const std::string& text) {
+    std::istringstream words(text);
+    return {std::istream_iterator<std::string>(words), {}};
+}
+
+// Like that of a model: a part for parameters, and one for activations, which recomputation makes smaller.
+static MemoryNeed model_need(const RunShape& s, bool is_fp32, bool master) {
+    const uint64_t activations[] = {100, 80, 60, 10};
+    const bool halves = s.in_bf16 || !is_fp32;
+    const uint64_t per_token = activations[s.recompute], tokens = uint64_t(s.B) * uint64_t(s.T);
+    const uint64_t parameters = 20000 * (halves ? (master && !s.no_master ? 16 : 12) : 16);
+    const uint64_t bytes = parameters + per_token * tokens * (halves ? 2 : 4);
+    return {bytes, per_token * tokens, ""};
+}
+
+static MemoryCheck check_of(const Options& o, uint64_t bytes, uint64_t largest = ~uint64_t(0)) {
+    return {[is_fp32 = o.precision == "fp32", master = o.master_weights](const RunShape& shape) {
+                return model_need(shape, is_fp32, master);
+            },
+            {bytes, largest, "the card", o.num_processes}};
+}
+
+static std::string message(const Options& o, uint64_t bytes, uint64_t largest = ~uint64_t(0)) {
+    return message_of([&] { check_memory(check_of(o, bytes, largest), o); });
+}
+
+// The options in a message: after "; use ", separated by ", or ".
+static std::vector<std::string> advices_in(const std::string& text) {
+    const size_t start = text.find("; use ");
+    if (start == std::string::npos) return {};
+    std::vector<std::string> advices;
+    std::string rest = text.substr(start + 6);
+    for (size_t end; (end = rest.find(", or ")) != std::string::npos; rest = rest.substr(end + 5))
+        advices.push_back(rest.substr(0, end));
+    advices.push_back(rest);
+    return advices;
+}
+
+struct Case {
+    std::vector<std::string> arguments;
+    int processes;
+};
+static const std::vector<Case> cases = {
+    {{"-b", "512", "-t", "64"}, 1},
+    {{"-b", "512", "-t", "64"}, 2},
+    {{"-b", "513", "-t", "64", "-d", "98496"}, 3},
+    {{"-b", "7", "-t", "96", "-r", "0"}, 1},
+    {{"-b", "64", "-t", "64", "-d", "524288"}, 4},
+    {{"-b", "64", "-t", "64", "-d", "524288", "--precision", "bf16"}, 1},
+    {{"-b", "64", "-t", "64", "-r", "3", "--precision", "fp16"}, 1},
+    {{"-b", "1", "-t", "1000", "-d", "3000", "-r", "2"}, 1},
+    {{"-b", "1", "-t", "1024", "-w", "0", "--precision", "bf16"}, 2},
+    {{"-b", "1048576", "-t", "1024"}, 1},
+    {{"-b", "1048576", "-t", "1"}, 1},
+    {{"-t", "64"}, 1},
+};
+static const std::vector<uint64_t> rooms = {1000,    200000,   300000,    330000,    400000,     500000,
+                                            1000000, 2000000, 10000000, 100000000, 1000000000, uint64_t(1) << 40};
+
+TEST(Fit, WhatIsAdvisedIsAccepted) {
+    int advised = 0, refused = 0;
+    for (const Case& c : cases)
+        for (const uint64_t room : rooms)
+            for (const uint64_t largest : {~uint64_t(0), room / 4, uint64_t(60000)}) {
+                const std::string problem = message(parsed(c.arguments, c.processes), room, largest);
+                refused += !problem.empty();
+                for (const std::string& advice : advices_in(problem)) {
+                    SCOPED_TRACE(problem);
+                    std::vector<std::string> again = c.arguments;
+                    for (const std::string& word : words_of(advice)) again.push_back(word);
+                    Options o;
+                    EXPECT_EQ(message_of([&] { o = parsed(again, c.processes); }), "");
+                    EXPECT_EQ(message(o, room, largest), "");
+                    advised++;
+                }
+            }
+    EXPECT_GT(advised, 100);
+    EXPECT_GT(refused, 150);
+}
+
+// A tight room, in which each message advises something else.
+TEST(Fit, AdviceKeepsTheStepsAndIsTheFastest) {
+    const auto advice = [](const std::vector<std::string>& arguments, uint64_t room) {
+        const std::string text = message(parsed(arguments), room);
+        const size_t start = text.find("; ");
+        return start == std::string::npos ? text : text.substr(start + 2);
+    };
+    EXPECT_EQ(advice({"-b", "16", "-t", "64"}, 700000), "");
+    EXPECT_EQ(advice({"-b", "16", "-t", "64"}, 600000), "use -r 2, or --precision bf16");
+    EXPECT_EQ(advice({"-b", "64", "-t", "64"}, 600000), "use -r 3");
+    EXPECT_EQ(advice({"-b", "64", "-t", "64"}, 400000), "use -b 16 -r 3 -d 4096");
+    EXPECT_EQ(advice({"-b", "16", "-t", "64", "-d", "4096"}, 330000), "use -b 2 -r 3");
+    EXPECT_EQ(advice({"-b", "64", "-t", "64"}, 321000), "use --precision bf16 -t 32 -b 1 -r 3 -d 4096");
+    EXPECT_EQ(advice({"-b", "64", "-t", "64", "--precision", "bf16"}, 260000), "use -w 0 -b 8 -r 3 -d 4096");
+    EXPECT_EQ(advice({"-b", "64", "-t", "64"}, 1000), "not even one sequence fits: use a smaller model (-e)");
+}
+
+TEST(Fit, NamesWhatIsMissing) {
+    const std::string bytes = message(parsed({"-b", "16", "-t", "64"}, 4), 4 * 500000);
+    EXPECT_NE(bytes.find("-b 16 -r 1 needs 0.0 GiB in each of 4 processes, and the card has 0.0 GiB free"),
+              std::string::npos)
+        << bytes;
+    const std::string piece = message(parsed({"-b", "16", "-t", "64"}), 1 << 30, 50000);
+    EXPECT_NE(piece.find("needs one allocation of "), std::string::npos) << piece;
+}
+
+TEST(Fit, ProcessesOfADeviceDivideItsMemory) {
+    EXPECT_EQ(message(parsed({"-b", "16", "-t", "64"}, 1), 700000), "");
+    EXPECT_NE(message(parsed({"-b", "16", "-t", "64"}, 2), 700000), "");
+    EXPECT_EQ(message(parsed({"-b", "16", "-t", "64"}, 2), 1400000), "");
+}
+
+// As run_plan's, with a need of 10 per sequence.
+static int largest(const std::vector<std::string>& arguments, uint64_t bytes, uint64_t piece, int processes) {
+    MemoryCheck memory;
+    memory.need = [](const RunShape& s) {
+        return MemoryNeed{100 + 10 * uint64_t(s.B), 10 * uint64_t(s.B), ""};
+    };
+    memory.room = {bytes, piece, "the card", 1};
+    return largest_batch(memory, parsed(arguments, processes));
+}
+
+TEST(Fit, LargestBatch) {
+    const uint64_t no_limit = ~uint64_t(0);
+    const std::vector<std::string> free = {"-t", "16"}, divisor = {"-t", "16", "-b", "1", "-d", "1600"};
+    EXPECT_EQ(largest(free, 109, no_limit, 1), 0);
+    EXPECT_EQ(largest(free, 110, no_limit, 1), 1);
+    EXPECT_EQ(largest(free, 120, no_limit, 1), 2);
+    EXPECT_EQ(largest(free, 100 + 10 * 777 + 9, no_limit, 1), 777);
+    EXPECT_EQ(largest(free, 100 + 10 * 777, 500, 1), 50);
+    EXPECT_EQ(largest(free, no_limit, no_limit, 1), (1 << 30) / 16);
+    EXPECT_EQ(largest(free, no_limit, no_limit, 3), (1 << 30) / 48);
+    EXPECT_EQ(largest(divisor, 109, no_limit, 1), 0);
+    EXPECT_EQ(largest(divisor, 499, no_limit, 1), 25);
+    EXPECT_EQ(largest(divisor, no_limit, no_limit, 1), 100);
+    EXPECT_EQ(largest(divisor, no_limit, no_limit, 4), 25);
+}
+
+// --- the choice ---
+
+TEST(Fit, ChoosesTheFastestThatFits) {
+    struct Chosen {
+        int batch, recompute, total;
+    };
+    const auto choice = [](const std::vector<std::string>& arguments, uint64_t room) {
+        Options o = parsed(arguments);
+        choose_fit(o, check_of(o, room));
+        EXPECT_EQ(message(o, room), "");
+        for (const auto& [name, value] :
+             std::vector<std::pair<std::string, int>>{{"batch-size", o.batch}, {"recompute", o.recompute}})
+            EXPECT_NE(("\n" + o.effective).find("\n" + name + "=" + std::to_string(value) + "\n"),
+                      std::string::npos)
+                << o.effective;
+        return std::vector<int>{o.batch, o.recompute, o.total_batch};
+    };
+    using Values = std::vector<int>;
+    const uint64_t much = uint64_t(1) << 40;
+    EXPECT_EQ(choice({"-t", "64"}, much), (Values{4, 1, -1}));
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto"}, much), (Values{4, 0, 256}));
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "524288"}, much), (Values{1024, 0, 524288}));
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "524288", "-r", "2"}, much), (Values{1024, 2, 524288}));
+    EXPECT_EQ(choice({"-t", "64"}, 350000), (Values{4, 3, 256}));
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400"}, 400000), (Values{25, 3, 6400}));
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400", "-r", "1"}, 400000), (Values{2, 1, 6400}));
+}
+
+TEST(Fit, LeavesWhatWasChosen) {
+    for (const std::vector<std::string>& given :
+         {std::vector<std::string>{"-b", "64"}, {"-r", "1"}, {"-b", "64", "-r", "1"}})
+        EXPECT_FALSE(parsed(given).may_choose_batch());
+    EXPECT_TRUE(parsed({}).may_choose_batch());
+    EXPECT_TRUE(parsed({"-b", "auto", "-r", "1"}).may_choose_batch());
+}
+
+// If nothing fits, the error is about the least that was tried.
+TEST(Fit, SaysWhatAutoLacks) {
+    Options o = parsed({"-t", "64", "-b", "auto", "--precision", "bf16", "-w", "0"});
+    choose_fit(o, check_of(o, 1000));
+    const std::string text = message(o, 1000);
+    EXPECT_NE(text.find("-b 1 -r 3 needs"), std::string::npos) << text;
+}
+
+TEST(Fit, ADeviceThatIsNotThere) {
+    const MemoryRoom room = room_of_device(uint64_t(8) << 30);
+    EXPECT_LT(room.bytes, uint64_t(8) << 30);
+    EXPECT_GT(room.bytes, uint64_t(7) << 30);
+    EXPECT_EQ(parsed({"--device-memory", "7.5G"}).device_bytes(), uint64_t(7680) << 20);
+    EXPECT_EQ(parsed({"--device-memory", "900MiB"}).device_bytes(), uint64_t(900) << 20);
+    EXPECT_EQ(parsed({"--device-memory", "2048k"}).device_bytes(), uint64_t(2) << 20);
+    EXPECT_EQ(parsed({"--device-memory", "all"}).device_bytes(), 0u);
+    for (const char* wrong : {"8", "8X", "", "-1G", "1e3G", "G", "0.5K", "1023K", "2000T", "8 G", "0x8G"})
+        EXPECT_NE(message_of([&] { parsed({"--device-memory", wrong}); }), "") << wrong;
+}
