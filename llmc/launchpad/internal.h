@@ -151,8 +151,6 @@ struct LaunchPadState {
     VkPhysicalDeviceMemoryProperties memory = {};
     VkDeviceSize import_alignment = 0;  // 0: host memory cannot be imported
     bool has_memory_budget = false;
-    bool has_sm_builtins = false,
-         has_amd_core_properties = false;  // extensions that tell the number of compute units
     uint32_t max_groups[3] = {};
     uint32_t max_subgroup = 0;
     bool pin_subgroup = false;    // the device can be told a subgroup size
