@@ -267,9 +267,10 @@ static void check_backward(const Case<Real>& c, LaunchPad& pad,
     const bool one_copy = pad.limits().fragment<Real>().in_place;  // else only software devices run version 3
     if (uses_tensor_cores(version) && (one_copy || pad.device().type == DeviceType::software))
         expect_kernel(pad, version.name, launch);
-    pad.begin_group();  // the launcher must order its own kernels
-    launch();
-    pad.end_group();
+    {
+        const ConcurrentGroup group(&pad);  // the launcher must order its own kernels
+        launch();
+    }
     const std::vector<float> sums = delta.values();
     if (skips_delta)
         EXPECT_TRUE(std::all_of(sums.begin(), sums.end(), [](float x) { return std::isnan(x); }));

@@ -522,12 +522,13 @@ TYPED_TEST(Matmul, MatrixTilesAreTunedOnce) {
     options.cache_directory = folder.path;
     {
         LaunchPad pad(options);
-        EXPECT_FALSE(pad.measured(name));
-        tune_gemm<Real>(pad, gemm);
-        EXPECT_TRUE(pad.measured(name));
+        EXPECT_FALSE(pad.tuned(name, nullptr));
+        pad.prepare({.untuned = {{name, [&] { return tile_code(tune_gemm<Real>(pad, gemm)); }}}});
+        pad.tune();
+        EXPECT_TRUE(pad.tuned(name, nullptr));
     }
     LaunchPad pad(options);
-    EXPECT_TRUE(pad.measured(name));
+    EXPECT_TRUE(pad.tuned(name, nullptr));
     const MatmulCase<Real> c({gemm.M, gemm.K, gemm.N});
     std::map<int, std::vector<float>> first;  // by k_groups
     for (const Tile tile : tensor_core_tiles<Real>(GemmLayout::nt)) {
@@ -540,5 +541,5 @@ TYPED_TEST(Matmul, MatrixTilesAreTunedOnce) {
     for (const auto& file : std::filesystem::directory_iterator(folder.path))
         if (file.path().extension() == ".measured") std::ofstream(file.path()) << "\x01\x02 no number";
     LaunchPad another(options);
-    EXPECT_FALSE(another.measured(name));
+    EXPECT_FALSE(another.tuned(name, nullptr));
 }

@@ -134,9 +134,10 @@ TYPED_TEST(Residual, FusedGpuMatchesCpu) {
         const FusedCase<Real> c(num_rows, C);
         auto check = [&](LaunchPad& pad, auto& version, int block) {
             const FusedArrays<Real> arrays(pad, c);
-            pad.begin_group();  // the launcher must order its own dispatches
-            version.launch(pad, arrays.params(), block);
-            pad.end_group();
+            {
+                const ConcurrentGroup group(&pad);  // the launcher must order its own dispatches
+                version.launch(pad, arrays.params(), block);
+            }
             EXPECT_EQ(arrays.residual.values(), c.residual);
             expect_close("normed", arrays.normed.values(), c.normed, tolerance<Real>());
             expect_close("mean", arrays.mean.values(), c.mean);

@@ -345,11 +345,12 @@ static void attention_backward3(LaunchPad& pad, const AttentionBackward<Real>& p
                                   .fused_delta = fused_delta};
     if (one_tile && tiling_fits<Real>(pad, dq_kernel, ONE_TILE_DQ, hs)) dq_kernel.tiling = ONE_TILE_DQ;
     if (!fused_delta) compute_delta<Real>(pad, args, hs);
-    pad.begin_group();
-    const bool done = dispatch_on_tensor_cores<Real>(pad, dkv_kernel, args, addresses) &&
-                      dispatch_on_tensor_cores<Real>(pad, dq_kernel, args, addresses);
-    pad.end_group();
-    if (!done) attention_backward2(pad, p, best_backward_block_size(pad));
+    const auto dispatch_both = [&] {
+        const ConcurrentGroup group(&pad);
+        return dispatch_on_tensor_cores<Real>(pad, dkv_kernel, args, addresses) &&
+               dispatch_on_tensor_cores<Real>(pad, dq_kernel, args, addresses);
+    };
+    if (!dispatch_both()) attention_backward2(pad, p, best_backward_block_size(pad));
 }
 
 template <class Real>

@@ -317,19 +317,19 @@ static void update_in_batches(const MuonKernels<Real, X>& kernels, size_t batch,
         const MuonMatrix<Real>* matrices = &p.matrices[first];
         const size_t count = std::min(batch, p.matrices.size() - first);
         MuonScratch<X> s(kernels.pad, size_t(p.rows), size_t(p.columns), count);
-        kernels.pad.begin_group();
-        for (size_t i = 0; i < count; i++) kernels.momentum(matrices[i], s.partials + i * chunks);
-        kernels.pad.barrier();
-        for (size_t i = 0; i < count; i++)
-            kernels.normalize(matrices[i], s.x + i * n, s.partials + i * chunks);
-        kernels.pad.end_group();
+        {
+            const ConcurrentGroup group(&kernels.pad);
+            for (size_t i = 0; i < count; i++) kernels.momentum(matrices[i], s.partials + i * chunks);
+            kernels.pad.barrier();
+            for (size_t i = 0; i < count; i++)
+                kernels.normalize(matrices[i], s.x + i * n, s.partials + i * chunks);
+        }
         for (int i = 0; i < NEWTON_SCHULZ_STEPS; i++) {
             step(s, int(count));
             std::swap(s.x, s.next);
         }
-        kernels.pad.begin_group();
+        const ConcurrentGroup group(&kernels.pad);
         for (size_t i = 0; i < count; i++) kernels.weights(matrices[i], s.x + i * n);
-        kernels.pad.end_group();
     }
 }
 
