@@ -79,6 +79,31 @@ TEST(Errors, OutOfMemory) {
     }
 }
 
+// The limit holds for everything together, and what is freed can be allocated again.
+TEST(Errors, LimitOfDeviceMemory) {
+    for (const auto& unlimited : test_pads()) {
+        SCOPED_TRACE(memory_mode_name(unlimited->memory_mode()));
+        const size_t mib = 1 << 20, limit = 64 * mib;
+        LaunchPadOptions options = test_options();
+        options.memory = unlimited->memory_mode();
+        options.device_memory = limit;
+        LaunchPad pad(options);
+        EXPECT_LE(pad.available_bytes(), limit);
+        // of a GPU, the driver itself takes a part
+        const size_t most = pad.available_bytes() / mib * mib;
+        ASSERT_GT(most, 4 * mib);
+        std::vector<void*> all;
+        for (size_t taken = 0; taken < most - 2 * mib; taken += mib) all.push_back(pad.allocate(mib, "a part"));
+        EXPECT_LE(pad.available_bytes(), 2 * mib);
+        EXPECT_GT(unlimited->available_bytes(), limit);
+        const std::string message = message_of([&] { pad.allocate(3 * mib, "one too many"); });
+        for (const char* part : {"out of device memory", "3.0 MiB asked for 'one too many'", "the limit of 64.0 MiB"})
+            EXPECT_NE(message.find(part), std::string::npos) << message;
+        for (void* p : all) pad.free(p);
+        pad.free(pad.allocate(3 * mib, "one that fits"));
+    }
+}
+
 // --- child processes: gtest restarts the program for each, so that Vulkan is not loaded yet ---
 
 // Prints the error of list_devices() and the device that "auto" chooses. Exits with status 3.

@@ -248,6 +248,25 @@ TEST(DryRun, TuneMeasuresEachChoiceOnce) {
     });
 }
 
+TEST(DryRun, TuneSkipsWhatMemoryIsTooSmallFor) {
+    for_each_mode([](LaunchPad& like) {
+        LaunchPadOptions options = fresh_options(like);
+        options.device_memory = 32 << 20;
+        LaunchPad pad(options);
+        pad.prepare(pad.dry_run([&] {
+            pad.note_untuned("a", [&] {
+                pad.free(pad.allocate(size_t(64) << 20, "operands"));
+                ADD_FAILURE() << "64 MiB of 32";
+            });
+            pad.note_untuned("b", [&] { pad.keep_measured("b", 1); });
+        }));
+        pad.tune();
+        EXPECT_EQ(pad.num_untuned(), 0);
+        EXPECT_FALSE(pad.measured("a"));
+        EXPECT_EQ(pad.measured("b"), 1);
+    });
+}
+
 // --- the pipeline cache ---
 
 struct CacheDirectory {

@@ -41,7 +41,7 @@ inline LaunchPadOptions test_options() {
 inline LaunchPads make_test_pads() {
     LaunchPads made;
     if (test_device() == "none") return made;
-    for (MemoryMode mode : {MemoryMode::unified, MemoryMode::mapped, MemoryMode::staged}) {
+    for (MemoryMode mode : {MemoryMode::unified, MemoryMode::staged}) {
         LaunchPadOptions options = test_options();
         options.memory = mode;
         try {

@@ -123,7 +123,7 @@ TEST_F(CooperativeMatrix, training_agrees_with_the_cpu_and_recomputation_is_bit_
     ASSERT_EQ(cpu.size(), 8u) << on_cpu.out;
     EXPECT_LT(cpu.back(), cpu.front() - 0.3);
     std::string first_model, first_optimizer;
-    for (const char* recompute : {"0", "1", "2"}) {
+    for (const char* recompute : {"0", "1", "2", "3"}) {
         const ProgramResult gpu = run("train_gpt2", options(device_option(), recompute));
         const std::vector<double> losses = printed_losses(gpu.out);
         ASSERT_EQ(losses.size(), 8u) << gpu.out << gpu.err;

@@ -11,7 +11,8 @@ static ModelConfig small() {
 
 template <class Real>
 static void expect_counted_as_allocated(LaunchPad* pad) {
-    for (Recompute recompute : {RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM})
+    for (Recompute recompute :
+         {RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM, RECOMPUTE_LAYERS})
         for (bool master : {false, true}) {
             const MemoryNeed need = memory_need<Real>(
                 small(), pad, {.master_weights = master, .B = 3, .T = 17, .recompute = recompute});

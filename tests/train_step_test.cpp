@@ -279,7 +279,7 @@ static double moved_loss(GPT2<float>& g, int tensor, const std::vector<float>& d
 
 // The gradient of each tensor against finite differences of the loss under the same masks.
 TEST(DropoutStep, GradientsMatchFiniteDifferences) {
-    for (const Recompute recompute : {RECOMPUTE_NOTHING, RECOMPUTE_GELU_AND_LAYERNORM}) {
+    for (const Recompute recompute : {RECOMPUTE_NOTHING, RECOMPUTE_GELU_AND_LAYERNORM, RECOMPUTE_LAYERS}) {
         const auto g = std::make_unique<GPT2<float>>(config, nullptr);
         g->dropout = dropout_rate;
         initialize_parameters(config, 42, parameter_writer(*g));

@@ -208,8 +208,6 @@ static const char* transfer_way(MemoryMode mode) {
     switch (mode) {
         case MemoryMode::unified:
             return "copied by the host, since host and device share memory";
-        case MemoryMode::mapped:
-            return "written through mapped device memory, read through a staging buffer";
         case MemoryMode::staged:
             return "through a staging buffer";
         default:

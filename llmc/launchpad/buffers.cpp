@@ -11,7 +11,7 @@ static const VkMemoryPropertyFlags NEAR = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 static const VkMemoryPropertyFlags VISIBLE =
     VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 static const VkMemoryPropertyFlags CACHED = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-static const size_t STAGING_BYTES = 16 << 20;
+static const size_t STAGING_BYTES = 16 << 20, LEAST_STAGING_BYTES = 64 << 10;
 static const uintptr_t DRY_RUN_ADDRESS = 1 << 16;  // of scratch memory in a dry run: aligned, and not null
 // Uploads of up to so many bytes are copied into the command buffer, so that the host need not wait: a batch
 // of 64 x 1024 tokens with its buckets takes 0.75 MiB.
@@ -24,78 +24,128 @@ static int find_memory_type(const LaunchPadState& s, uint32_t bits, VkMemoryProp
     return -1;
 }
 
+// Host-visible memory has no use on a discrete GPU: its driver may grant only a part of the device's memory
+// that way (NVIDIA's 40 of 80 GiB), and copies through a staging buffer take no longer.
 void choose_memory_mode(LaunchPadState& s) {
-    const int both = find_memory_type(s, ~0u, NEAR | VISIBLE);
+    const bool is_shared = find_memory_type(s, ~0u, NEAR | VISIBLE) >= 0;
     const bool one_memory = s.info.type == DeviceType::integrated || s.info.type == DeviceType::software;
     s.mode = s.options.memory;
-    if (s.mode == MemoryMode::automatic) {
-        const VkDeviceSize visible =
-            both < 0 ? 0 : s.memory.memoryHeaps[s.memory.memoryTypes[both].heapIndex].size;
-        if (one_memory && both >= 0) s.mode = MemoryMode::unified;
-        // without a resizable BAR the host can access a window of 256 MiB only
-        else
-            s.mode = visible >= s.info.memory_bytes / 10 * 9 ? MemoryMode::mapped : MemoryMode::staged;
-    }
-    if (s.mode != MemoryMode::staged && both < 0)
+    if (s.mode == MemoryMode::automatic)
+        s.mode = one_memory && is_shared ? MemoryMode::unified : MemoryMode::staged;
+    if (s.mode == MemoryMode::unified && !is_shared)
         fail("%s has no memory that both host and device see: use staged memory", s.info.name.c_str());
     if (s.mode == MemoryMode::unified && !one_memory)
         fail("%s has memory of its own: unified memory is for integrated and software devices",
              s.info.name.c_str());
 }
 
-static int memory_type_for(const LaunchPadState& s, uint32_t bits, BufferKind kind) {
-    std::vector<VkMemoryPropertyFlags> preferences;  // best first
+// The memory types for a kind of buffer, best first: an allocation that fails in one is tried in the next.
+// Types with further properties need features that are not enabled.
+static std::vector<uint32_t> memory_types_for(const LaunchPadState& s, uint32_t bits, BufferKind kind) {
+    std::vector<VkMemoryPropertyFlags> preferences;
     if (kind == BufferKind::device_only)
         preferences = {NEAR};
     else if (kind == BufferKind::readback)
         preferences = {VISIBLE | CACHED, VISIBLE};
-    else if (s.mode == MemoryMode::unified)
-        preferences = {NEAR | VISIBLE | CACHED, NEAR | VISIBLE};
-    else
-        preferences = {NEAR | VISIBLE};
+    else  // an integrated GPU's own heap may be a small part of the memory that it can use
+        preferences = {NEAR | VISIBLE | CACHED, NEAR | VISIBLE, VISIBLE};
+    std::vector<uint32_t> types;
     for (VkMemoryPropertyFlags wanted : preferences)
-        if (int type = find_memory_type(s, bits, wanted); type >= 0) return type;
-    fail("%s has no memory type for this kind of buffer", s.info.name.c_str());
+        for (uint32_t i = 0; i < s.memory.memoryTypeCount; i++) {
+            const VkMemoryPropertyFlags have = s.memory.memoryTypes[i].propertyFlags;
+            const bool suits = (bits >> i & 1) && (have & wanted) == wanted;
+            if (suits && !(have & ~(NEAR | VISIBLE | CACHED)) && std::ranges::count(types, i) == 0)
+                types.push_back(i);
+        }
+    if (types.empty()) fail("%s has no memory type for this kind of buffer", s.info.name.c_str());
+    return types;
 }
 
-static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
-    if (!s.has_memory_budget)
-        return format_string("the device has %.1f MiB", double(s.memory.memoryHeaps[heap].size) / (1 << 20));
+static bool is_on_device(const LaunchPadState& s, uint32_t heap) {
+    return s.memory.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
+}
+
+// What the driver grants of a heap, and how much of it this program uses. Software devices count what all
+// programs use.
+struct HeapBudget {
+    uint64_t granted, used;
+    uint64_t left() const { return granted > used ? granted - used : 0; }
+};
+static HeapBudget heap_budget(const LaunchPadState& s, uint32_t heap) {
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
     VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
                                                 &budget};
+    if (!s.has_memory_budget) return {s.memory.memoryHeaps[heap].size, s.device_bytes};
     s.vk.vkGetPhysicalDeviceMemoryProperties2(s.physical, &memory);
-    const double left = double(budget.heapBudget[heap]) - double(budget.heapUsage[heap]);
-    return format_string("about %.1f MiB are available", std::max(0.0, left) / (1 << 20));
+    return {std::min(budget.heapBudget[heap], s.memory.memoryHeaps[heap].size), budget.heapUsage[heap]};
+}
+
+// What LaunchPadOptions::device_memory leaves. On a GPU, the driver's own memory counts, too.
+static uint64_t left_of_limit(const LaunchPadState& s, uint32_t heap) {
+    if (!s.options.device_memory || !is_on_device(s, heap)) return ~uint64_t(0);
+    uint64_t used = s.device_bytes;
+    if (s.has_memory_budget && s.info.type != DeviceType::software)
+        used = std::max(used, heap_budget(s, heap).used);
+    return s.options.device_memory > used ? s.options.device_memory - used : 0;
+}
+
+uint64_t LaunchPad::available_bytes() const {
+    const LaunchPadState& s = *state;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
+        if (is_on_device(s, i))
+            most = std::max(most, std::min(heap_budget(s, i).left(), left_of_limit(s, i)));
+    return most;
+}
+
+static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
+    const auto mib = [](uint64_t bytes) { return double(bytes) / (1 << 20); };
+    const uint64_t left = left_of_limit(s, heap);
+    if (left < heap_budget(s, heap).left())
+        return format_string("the limit of %.1f MiB leaves %.1f MiB", mib(s.options.device_memory), mib(left));
+    if (!s.has_memory_budget)
+        return format_string("the device has %.1f MiB", mib(s.memory.memoryHeaps[heap].size));
+    return format_string("about %.1f MiB are available", mib(heap_budget(s, heap).left()));
 }
 
 [[noreturn]] static void out_of_memory(const LaunchPadState& s, double bytes, uint32_t type,
                                        const char* label) {
     const uint32_t heap = s.memory.memoryTypes[type].heapIndex;
-    fail(
+    throw OutOfDeviceMemory(format_string(
         "out of device memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
         "(one allocation holds at most %.1f MiB); use a smaller batch, sequence or model",
         s.info.name.c_str(), bytes / (1 << 20), label, double(s.allocated) / (1 << 20),
         available_memory(s, heap).c_str(),
-        double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20));
+        double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20)));
 }
 
-static VkDeviceMemory allocate_memory(LaunchPadState& s, VkDeviceSize bytes, uint32_t type, const void* next,
-                                      const char* label) {
+// Whether the type's heap, and the limit, can hold so many bytes. Imported memory is the host's.
+static bool has_room(const LaunchPadState& s, VkDeviceSize bytes, uint32_t type, BufferKind kind) {
+    const uint32_t heap = s.memory.memoryTypes[type].heapIndex;
+    return bytes <= s.memory.memoryHeaps[heap].size &&
+           (kind == BufferKind::imported || bytes <= left_of_limit(s, heap));
+}
+
+// Sets b.memory, of the first of these types that has `bytes`.
+static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
+                            const std::vector<uint32_t>& types, const void* next) {
     VkMemoryAllocateFlagsInfo flags = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, next};
     flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
     VkMemoryAllocateInfo info = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags};
     info.allocationSize = bytes;
-    info.memoryTypeIndex = type;
-    VkDeviceMemory memory = VK_NULL_HANDLE;
-    const bool too_large = bytes > s.memory.memoryHeaps[s.memory.memoryTypes[type].heapIndex].size;
-    const VkResult result =
-        too_large ? VK_ERROR_OUT_OF_DEVICE_MEMORY : s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
-    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
-        out_of_memory(s, double(bytes), type, label);
-    check_vulkan(result, "vkAllocateMemory");
-    return memory;
+    for (const uint32_t type : types) {
+        if (!has_room(s, bytes, type, b.kind)) continue;
+        info.memoryTypeIndex = type;
+        const VkResult result = s.vk.vkAllocateMemory(s.device, &info, nullptr, &b.memory);
+        if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) continue;
+        check_vulkan(result, "vkAllocateMemory");
+        const bool counts = b.kind != BufferKind::imported;
+        b.device_bytes = counts && is_on_device(s, s.memory.memoryTypes[type].heapIndex) ? bytes : 0;
+        s.device_bytes += b.device_bytes;
+        return;
+    }
+    out_of_memory(s, double(bytes), types.front(), b.label.c_str());
 }
 
 static VkBuffer create_vk_buffer(LaunchPadState& s, VkDeviceSize bytes, const void* next) {
@@ -130,7 +180,7 @@ static void* reserve_addresses(size_t bytes) {
 Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label) {
     // before the rounding below can overflow
     if (bytes > s.limits.max_allocation)
-        out_of_memory(s, double(bytes), uint32_t(memory_type_for(s, ~0u, kind)), label);
+        out_of_memory(s, double(bytes), memory_types_for(s, ~0u, kind).front(), label);
     Buffer b;
     b.bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
     b.kind = kind;
@@ -144,8 +194,7 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
         b.buffer = create_vk_buffer(s, b.bytes, nullptr);
         VkMemoryRequirements needs;
         s.vk.vkGetBufferMemoryRequirements(s.device, b.buffer, &needs);
-        const uint32_t type = uint32_t(memory_type_for(s, needs.memoryTypeBits, kind));
-        b.memory = allocate_memory(s, needs.size, type, nullptr, label);
+        allocate_memory(s, b, needs.size, memory_types_for(s, needs.memoryTypeBits, kind), nullptr);
         VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
         b.address = device_address(s, b.buffer);
         void* host = nullptr;
@@ -164,6 +213,7 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
 void destroy_buffer(LaunchPadState& s, Buffer& b) {
     if (b.buffer) s.vk.vkDestroyBuffer(s.device, b.buffer, nullptr);
     if (b.memory) s.vk.vkFreeMemory(s.device, b.memory, nullptr);  // unmaps as well
+    s.device_bytes -= b.device_bytes;
     if (b.kind == BufferKind::device_only && b.start) munmap(reinterpret_cast<void*>(b.start), b.bytes);
     b = Buffer();
 }
@@ -271,7 +321,7 @@ void LaunchPad::register_buffer(void* address, size_t bytes) {
         s.vk.vkGetBufferMemoryRequirements(s.device, b.buffer, &needs);
         const int memory_type = find_memory_type(s, properties.memoryTypeBits & needs.memoryTypeBits, 0);
         if (memory_type < 0) fail("%s cannot import memory at %p", s.info.name.c_str(), address);
-        b.memory = allocate_memory(s, span, uint32_t(memory_type), &import, "registered memory");
+        allocate_memory(s, b, span, {uint32_t(memory_type)}, &import);
         VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
         b.address = device_address(s, b.buffer) + b.offset;
     } catch (...) {
@@ -309,13 +359,15 @@ static void refuse_in_dry_run(const LaunchPadState& s, const char* what) {
     if (s.dry && !s.options.compile_only) fail("%s: a dry run transfers nothing", what);
 }
 
-static bool host_reads_well(const LaunchPadState& s, const Buffer& b) {
-    return b.kind == BufferKind::readback || b.kind == BufferKind::imported ||
-           (b.kind == BufferKind::host_visible && s.mode == MemoryMode::unified);
-}
-
+// Smaller if memory is short.
 static Buffer& staging_buffer(LaunchPadState& s) {
-    if (!s.staging.buffer) s.staging = create_buffer(s, STAGING_BYTES, BufferKind::readback, "staging");
+    for (size_t bytes = STAGING_BYTES; !s.staging.buffer; bytes /= 2) {
+        try {
+            s.staging = create_buffer(s, bytes, BufferKind::readback, "staging");
+        } catch (const OutOfDeviceMemory&) {
+            if (bytes <= LEAST_STAGING_BYTES) throw;
+        }
+    }
     return s.staging;
 }
 
@@ -344,8 +396,8 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
         return;
     }
     Buffer& staging = staging_buffer(s);
-    for (size_t i = 0; i < bytes; i += STAGING_BYTES) {
-        const size_t n = std::min(STAGING_BYTES, bytes - i);
+    for (size_t i = 0; i < bytes; i += staging.bytes) {
+        const size_t n = std::min(staging.bytes, bytes - i);
         commit(true);  // the previous piece has left the staging buffer
         memcpy(reinterpret_cast<void*>(staging.start), from + i, n);
         copy_region(s, b.buffer, offset + i, staging.buffer, 0, n);
@@ -360,7 +412,7 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     if (!bytes) return;
     if (s.dry) return void(memset(dst, 0, bytes));
     const Buffer& b = buffer_at(s, src, bytes, "download");
-    if (host_reads_well(s, b)) {
+    if (b.kind != BufferKind::device_only) {
         commit(true);
         memcpy(dst, src, bytes);
         return;
@@ -368,8 +420,8 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     // Pending work comes first: commit() would run it only after the first copy.
     finish_pending();
     Buffer& staging = staging_buffer(s);
-    for (size_t i = 0; i < bytes; i += STAGING_BYTES) {
-        const size_t n = std::min(STAGING_BYTES, bytes - i);
+    for (size_t i = 0; i < bytes; i += staging.bytes) {
+        const size_t n = std::min(staging.bytes, bytes - i);
         copy_region(s, staging.buffer, 0, b.buffer, offset_in(b, src) + i, n);
         commit(true);
         memcpy(static_cast<char*>(dst) + i, reinterpret_cast<void*>(staging.start), n);

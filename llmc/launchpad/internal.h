@@ -47,6 +47,7 @@ struct Buffer {
     VkDeviceMemory memory = VK_NULL_HANDLE;
     VkDeviceAddress address = 0;  // of `start`
     VkDeviceSize offset = 0;      // of `start` in `buffer`
+    VkDeviceSize device_bytes = 0;  // of `memory`, if it is the device's
     std::string label;
 };
 
@@ -159,6 +160,7 @@ struct LaunchPadState {
 
     std::map<uintptr_t, Buffer> buffers;  // by start: an ordered search finds the one that holds an address
     uint64_t allocated = 0;
+    uint64_t device_bytes = 0;  // of the device's memory in all buffers
     Buffer staging;
     ScratchSlot scratch[NUM_SCRATCH_SLOTS];
 

@@ -13,8 +13,6 @@ const char* memory_mode_name(MemoryMode mode) {
     switch (mode) {
         case MemoryMode::unified:
             return "unified";
-        case MemoryMode::mapped:
-            return "mapped";
         case MemoryMode::staged:
             return "staged";
         default:
@@ -183,6 +181,7 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     s.options.check_pointers |= environment_switch("LAUNCHPAD_CHECK_POINTERS");
     s.options.reverse_groups |= environment_switch("LAUNCHPAD_REVERSE_GROUPS");
     s.options.fp16_pieces |= environment_switch("LAUNCHPAD_FP16_PIECES");
+    if (environment_switch("LAUNCHPAD_STAGED")) s.options.memory = MemoryMode::staged;
     s.without_device = environment_switch("LAUNCHPAD_WITHOUT_DEVICE");
     s.options.compile_only |= s.without_device;
     s.capture_statistics = s.options.print_pipelines || s.options.compile_only;

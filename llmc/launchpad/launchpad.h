@@ -2,9 +2,8 @@
 //
 // Layers pass host pointers: allocate() returns an address that the host can hold, offset and store, and
 // at() turns any address inside such memory into the device address that a kernel takes. One code path serves
-// three kinds of memory:
+// two kinds of memory:
 //   unified  host and device see the same bytes (integrated GPUs, Apple, software devices); no copies
-//   mapped   device memory that the host can write over the bus but should not read: use download()
 //   staged   device memory behind host addresses that fault on access: use upload() and download()
 //
 // Commands run in the order in which they are given. dispatch(), fill(), copy() and upload() append to an
@@ -30,12 +29,14 @@
 #include "llmc/base/work.h"
 #include "llmc/launchpad/device.h"
 
-enum class MemoryMode { automatic, unified, mapped, staged };
+enum class MemoryMode { automatic, unified, staged };
 const char* memory_mode_name(MemoryMode mode);
 
 struct LaunchPadOptions {
     std::string device = "gpu";  // as choose_device() takes it; "auto" and "cpu" make no sense here
-    MemoryMode memory = MemoryMode::automatic;
+    MemoryMode memory = MemoryMode::automatic;  // LAUNCHPAD_STAGED=1: staged
+    // Bytes that all allocations together may take of the device's memory; 0: what there is.
+    uint64_t device_memory = 0;
     bool validation = false;  // Khronos validation layer; also LAUNCHPAD_VALIDATION=1
     // Prints the compiler's statistics of each kernel; also LAUNCHPAD_PRINT_PIPELINES=1
     bool print_pipelines = false;
@@ -128,6 +129,11 @@ struct Requirements {
     void add(const Requirements& other);
 };
 
+// Thrown by allocate(). Its message names the allocation, and what is in use and available.
+struct OutOfDeviceMemory : Error {
+    using Error::Error;
+};
+
 // Thrown once the driver has lost the device: this launchpad can only be destroyed.
 struct DeviceLost : Error {
     using Error::Error;
@@ -167,6 +173,8 @@ class LaunchPad {
     void register_buffer(void* address, size_t bytes);
     void unregister_buffer(void* address);
     uint64_t allocated_bytes() const;  // in live allocate() memory
+    // Of the device's memory, what allocations may still take, as far as the driver tells.
+    uint64_t available_bytes() const;
 
     // At least so many floats of a scratch slot, contents undefined; null for 0. A slot grows when it has to,
     // which prepare() avoids; memory that recordings use stays valid.
@@ -231,7 +239,8 @@ class LaunchPad {
     // Allocates the scratch memory of a dry run, and queues what it needs for tune() and compile(). Inside
     // another dry run, adds it to the result of that one.
     void prepare(const Requirements& needed);
-    // Measures the queued choices. `progress` is called before each one, as in compile().
+    // Measures the queued choices. `progress` is called before each one, as in compile(). A choice whose
+    // measurement finds too little memory stays the usual one.
     using ProgressCallback = std::function<void(int done, int total)>;
     void tune(const ProgressCallback& progress = nullptr);
     // Builds the queued kernels, which otherwise happens at their first use.

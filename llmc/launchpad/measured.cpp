@@ -74,8 +74,12 @@ void LaunchPad::tune(const ProgressCallback& progress) {
     for (int done = 0; !s.untuned.empty(); done++) {
         if (progress) progress(done, total);
         const auto next = s.untuned.extract(s.untuned.begin());
-        s.measured[next.key()] = next.mapped()();
-        store_measured(s);
+        try {
+            s.measured[next.key()] = next.mapped()();
+            store_measured(s);
+        } catch (const OutOfDeviceMemory&) {
+            // the choice stays the usual one
+        }
     }
     if (total) take_kernel_times();  // the measurements do not count
 }

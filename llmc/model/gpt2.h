@@ -28,7 +28,7 @@
 // ---------------------------------------------------------------------------------------------------------
 // The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
 // vocabulary, Vp with padding. Tensors that one layer fills and the backward pass needs are kept per layer;
-// the others are shared.
+// the others are shared. With RECOMPUTE_LAYERS, all layers share all but residual3.
 
 template <class Real>
 struct LayerActivations {
@@ -42,17 +42,21 @@ struct LayerActivations {
     Real* residual3;                                   // (B,T,C) after the layer
 };
 
-// Activations that the backward pass recomputes instead of keeping them: GELU, or GELU and both LayerNorms.
-// Results are bit-identical, except on cooperative matrices: in bf16, their epilogue rounds ties away from
-// zero, so that one value of GELU in 2^16 may differ in its last bit; in fp32, it computes GELU by a faster
-// formula, which rounds differently.
-enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM };
+// Activations that the backward pass recomputes instead of keeping them: GELU, GELU and both LayerNorms, or
+// whole layers, of which only residual3 is kept. Results are bit-identical, except on cooperative matrices if
+// GELU is recomputed alone: in bf16, their epilogue rounds ties away from zero, so that one value of GELU in
+// 2^16 may differ in its last bit; in fp32, it computes GELU by a faster formula, which rounds differently.
+// Whole layers repeat the kernels of the forward pass.
+enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM, RECOMPUTE_LAYERS };
 
 // What the backward pass does with the weight gradients of the linear layers, wte's among them: the first
 // micro-step overwrites them, so the largest buffers need no zeroing, and later ones accumulate. All other
 // gradients always accumulate. none: there is no backward pass.
 enum class Gradients { none, overwrite, accumulate };
 inline bool is_overwritten(int tensor) { return tensor == WTE || is_linear_weight(tensor); }
+
+// Whether a pass drops elements: in training only, not for validation or text.
+enum class Pass { evaluation, training };
 
 template <class Real>
 struct GPT2 {
@@ -99,6 +103,14 @@ struct GPT2 {
         return {.params = params, .grads = grads, .norm_and_scale = &stats->gradient_norm};
     }
 
+    // Whether the backward pass computes GELU from fch.
+    bool recomputes_gelu() const {
+        return recompute == RECOMPUTE_GELU || recompute == RECOMPUTE_GELU_AND_LAYERNORM;
+    }
+    bool drops(Pass pass) const { return pass == Pass::training && dropout > 0; }
+    // The residual stream before layer l.
+    const Real* layer_input(int l) const { return l ? layers[l - 1].residual3 : encoded; }
+
     // The launchpad that a layer runs on; null for the CPU.
     LaunchPad* on(Layer layer) const {
         if (!pad || !cpu_layers.contains(layer)) return pad;
@@ -122,24 +134,27 @@ inline int choose_logit_rows(int num_rows, size_t row_bytes) {
     return num_rows <= most ? num_rows : most >= 256 ? most / 256 * 256 : most;
 }
 
-// One layer's activations; `shared` has what all layers have in common.
+// One layer's activations; those in `shared` are not allocated.
 template <class Real>
 LayerActivations<Real> allocate_layer(Memory& memory, const LayerActivations<Real>& shared, size_t num_rows,
                                       size_t C, size_t NH) {
     LayerActivations<Real> a = shared;
-    a.ln1_mean = memory.allocate<float>(num_rows, "ln1_mean");
-    a.ln1_rstd = memory.allocate<float>(num_rows, "ln1_rstd");
-    if (!a.ln1) a.ln1 = memory.allocate<Real>(num_rows * C, "ln1");
-    a.qkv = memory.allocate<Real>(num_rows * 3 * C, "qkv");
-    a.atty = memory.allocate<Real>(num_rows * C, "atty");
-    a.lse = memory.allocate<float>(num_rows * NH, "lse");
-    a.residual2 = memory.allocate<Real>(num_rows * C, "residual2");
-    a.ln2_mean = memory.allocate<float>(num_rows, "ln2_mean");
-    a.ln2_rstd = memory.allocate<float>(num_rows, "ln2_rstd");
-    if (!a.ln2) a.ln2 = memory.allocate<Real>(num_rows * C, "ln2");
-    a.fch = memory.allocate<Real>(num_rows * 4 * C, "fch");
-    if (!a.fch_gelu) a.fch_gelu = memory.allocate<Real>(num_rows * 4 * C, "fch_gelu");
-    a.residual3 = memory.allocate<Real>(num_rows * C, "residual3");
+    auto allocate = [&]<class Element>(Element*& tensor, size_t count, const char* label) {
+        if (!tensor) tensor = memory.allocate<Element>(count, label);
+    };
+    allocate(a.ln1_mean, num_rows, "ln1_mean");
+    allocate(a.ln1_rstd, num_rows, "ln1_rstd");
+    allocate(a.ln1, num_rows * C, "ln1");
+    allocate(a.qkv, num_rows * 3 * C, "qkv");
+    allocate(a.atty, num_rows * C, "atty");
+    allocate(a.lse, num_rows * NH, "lse");
+    allocate(a.residual2, num_rows * C, "residual2");
+    allocate(a.ln2_mean, num_rows, "ln2_mean");
+    allocate(a.ln2_rstd, num_rows, "ln2_rstd");
+    allocate(a.ln2, num_rows * C, "ln2");
+    allocate(a.fch, num_rows * 4 * C, "fch");
+    allocate(a.fch_gelu, num_rows * 4 * C, "fch_gelu");
+    allocate(a.residual3, num_rows * C, "residual3");
     return a;
 }
 
@@ -202,11 +217,15 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
     g.targets = memory.allocate<int>(num_rows, "targets");
     g.encoded = memory.allocate<Real>(num_rows * C, "encoded");
     LayerActivations<Real> shared = {};
-    if (recompute >= RECOMPUTE_GELU) shared.fch_gelu = memory.allocate<Real>(num_rows * 4 * C, "fch_gelu");
-    if (recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+    if (g.recomputes_gelu()) shared.fch_gelu = memory.allocate<Real>(num_rows * 4 * C, "fch_gelu");
+    if (recompute == RECOMPUTE_GELU_AND_LAYERNORM)
         shared.ln1 = shared.ln2 = memory.allocate<Real>(num_rows * C, "ln1 and ln2");
-    for (int l = 0; l < c.num_layers; l++)
+    for (int l = 0; l < c.num_layers; l++) {
         g.layers.push_back(allocate_layer(memory, shared, num_rows, C, c.num_heads));
+        if (recompute != RECOMPUTE_LAYERS) continue;
+        shared = g.layers[0];
+        shared.residual3 = nullptr;
+    }
     g.branch = memory.allocate<Real>(num_rows * C, "branch");
     g.lnf = memory.allocate<Real>(num_rows * C, "lnf");
     g.lnf_mean = memory.allocate<float>(num_rows, "lnf_mean");
@@ -239,9 +258,6 @@ void gpt2_dropout(GPT2<Real>& g, Real* out, const Real* inp, uint32_t site, int 
         .n = size_t(num_rows) * g.config.channels});
 }
 
-// Whether a pass drops elements: in training only, not for validation or text.
-enum class Pass { evaluation, training };
-
 // The linear layers of a layer of the model, and their weights.
 enum { QKV, ATTPROJ, FC, FCPROJ };
 template <class Real>
@@ -251,44 +267,58 @@ std::vector<LinearWeight<Real>> linear_weights(const GPT2<Real>& g, int l) {
             {g.weight(FCPROJW, l), 4 * C, C}};
 }
 
+// Layer l from its normalized input, ln1, to fch_gelu, the input of its last linear layer. `packed`: the
+// weights, as matmul_pack_forward() returned them.
+template <class Real>
+void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
+                          const std::vector<const Real*>& packed) {
+    const int C = g.config.channels, NH = g.config.num_heads, num_rows = B * T;
+    const LayerActivations<Real>& a = g.layers[l];
+    matmul_forward<Real>(g.on(Layer::matmul), {
+        .out = a.qkv, .inp = a.ln1, .weight = g.weight(QKVW, l), .bias = g.weight(QKVB, l),
+        .num_rows = num_rows, .C = C, .OC = 3 * C, .use = {.packed = packed[QKV]}});
+    attention_forward<Real>(g.on(Layer::attention), {
+        .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
+    matmul_forward<Real>(g.on(Layer::matmul), {
+        .out = g.branch, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
+        .num_rows = num_rows, .C = C, .OC = C, .use = {.packed = packed[ATTPROJ]}});
+    if (g.drops(pass)) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_ATTENTION, l), num_rows);
+    fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
+        .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
+        .inp1 = g.layer_input(l), .inp2 = g.branch, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l),
+        .num_rows = num_rows, .C = C});
+    matmul_forward<Real>(g.on(Layer::matmul), {
+        .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l), .bias = g.weight(FCB, l),
+        .num_rows = num_rows, .C = C, .OC = 4 * C, .use = {.packed = packed[FC]}});
+}
+
+// ln1 of layer l from its input.
+template <class Real>
+void gpt2_forward_ln1(GPT2<Real>& g, int l, int num_rows) {
+    const LayerActivations<Real>& a = g.layers[l];
+    layernorm_forward<Real>(g.on(Layer::layernorm), {
+        .out = a.ln1, .mean = a.ln1_mean, .rstd = a.ln1_rstd, .inp = g.layer_input(l),
+        .weight = g.weight(LN1W, l), .bias = g.weight(LN1B, l), .num_rows = num_rows,
+        .C = g.config.channels});
+}
+
 // From g.encoded (B,T,C), whose dropout comes first, to the normalized output of the last layer, g.lnf.
 // `before_layer` is called before the commands of each layer.
 template <class Real>
 void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
                          const std::function<void(int layer)>& before_layer = nullptr) {
-    const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
-    const bool drops = pass == Pass::training && g.dropout > 0;
-    if (drops) gpt2_dropout(g, g.encoded, g.encoded, DROPOUT_EMBEDDING, num_rows);
-    const LayerActivations<Real>& first = g.layers[0];
-    layernorm_forward<Real>(g.on(Layer::layernorm), {
-        .out = first.ln1, .mean = first.ln1_mean, .rstd = first.ln1_rstd, .inp = g.encoded,
-        .weight = g.weight(LN1W), .bias = g.weight(LN1B), .num_rows = num_rows, .C = C});
-    const Real* residual = g.encoded;
+    const int C = g.config.channels, L = g.config.num_layers, num_rows = B * T;
+    if (g.drops(pass)) gpt2_dropout(g, g.encoded, g.encoded, DROPOUT_EMBEDDING, num_rows);
+    gpt2_forward_ln1(g, 0, num_rows);
     for (int l = 0; l < L; l++) {
         if (before_layer) before_layer(l);
         const LayerActivations<Real>& a = g.layers[l];
         const auto packed = matmul_pack_forward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
-        matmul_forward<Real>(g.on(Layer::matmul), {
-            .out = a.qkv, .inp = a.ln1, .weight = g.weight(QKVW, l), .bias = g.weight(QKVB, l),
-            .num_rows = num_rows, .C = C, .OC = 3 * C, .use = {.packed = packed[QKV]}});
-        attention_forward<Real>(g.on(Layer::attention), {
-            .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
-        matmul_forward<Real>(g.on(Layer::matmul), {
-            .out = g.branch, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
-            .num_rows = num_rows, .C = C, .OC = C, .use = {.packed = packed[ATTPROJ]}});
-        if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_ATTENTION, l), num_rows);
-        fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
-            .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
-            .inp1 = residual, .inp2 = g.branch, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l),
-            .num_rows = num_rows, .C = C});
-        matmul_forward<Real>(g.on(Layer::matmul), {
-            .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l),
-            .bias = g.weight(FCB, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
-            .use = {.packed = packed[FC]}});
+        gpt2_forward_to_gelu(g, l, B, T, pass, packed);
         matmul_forward<Real>(g.on(Layer::matmul), {
             .out = g.branch, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
             .num_rows = num_rows, .C = 4 * C, .OC = C, .use = {.packed = packed[FCPROJ]}});
-        if (drops) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_MLP, l), num_rows);
+        if (g.drops(pass)) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
         fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
@@ -297,7 +327,6 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
             .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, .inp1 = a.residual2, .inp2 = g.branch,
             .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
             .bias = last ? g.weight(LNFB) : g.weight(LN1B, l + 1), .num_rows = num_rows, .C = C});
-        residual = a.residual3;
     }
 }
 
@@ -343,6 +372,16 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
 }
 
 // ---------------------------------------------------------------------------------------------------------
+// Computes layer l's activations again, from its input; the rest of the layer is not needed.
+template <class Real>
+void gpt2_recompute_layer(GPT2<Real>& g, int l, int B, int T) {
+    std::vector<LinearWeight<Real>> weights = linear_weights(g, l);
+    weights.resize(FCPROJ);
+    const auto packed = matmul_pack_forward<Real>(g.on(Layer::matmul), B * T, weights);
+    gpt2_forward_ln1(g, l, B * T);
+    gpt2_forward_to_gelu(g, l, B, T, Pass::training, packed);
+}
+
 // The backward pass: after gpt2_forward and gpt2_head, which was given the same `gradients`, every
 // parameter's gradient is in g.grads, or has been added to what was there. g.dresidual is the gradient of the
 // residual stream, from the last layer down to the embeddings. With dropout, the forward pass was one of
@@ -352,20 +391,21 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
                    const std::function<void(int layer)>& after_layer = nullptr) {
     const bool accumulate = gradients == Gradients::accumulate;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
-    const bool drops = g.dropout > 0;
+    const bool drops = g.drops(Pass::training);
     layernorm_backward<Real>(g.on(Layer::layernorm), {
         .dinp = g.dresidual, .dweight = g.grad(LNFW), .dbias = g.grad(LNFB), .added = nullptr,
         .dout = g.dbranch, .inp = g.layers[L - 1].residual3, .weight = g.weight(LNFW), .mean = g.lnf_mean,
         .rstd = g.lnf_rstd, .num_rows = num_rows, .C = C});
     for (int l = L - 1; l >= 0; l--) {
         const LayerActivations<Real>& a = g.layers[l];
-        const Real* residual = l ? g.layers[l - 1].residual3 : g.encoded;
+        // the last layer's activations are still in memory
+        if (g.recompute == RECOMPUTE_LAYERS && l + 1 < L) gpt2_recompute_layer(g, l, B, T);
         const auto packed = matmul_pack_backward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
         // in the memory of activations that are not needed any more by then
         Real *dresidual2 = a.residual3, *dqkv = a.fch;
         // what the projections of MLP and attention get: the gradient, or that behind their dropout
         Real *dmlp = g.dresidual, *dattention = dresidual2;
-        if (g.recompute >= RECOMPUTE_GELU)
+        if (g.recomputes_gelu())
             gelu_forward<Real>(g.on(Layer::gelu), {
                 .out = a.fch_gelu, .inp = a.fch, .n = size_t(num_rows) * 4 * C});
         if (drops) {
@@ -376,7 +416,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
             .dinp = g.dwide, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
             .OC = C, .accumulate = accumulate, .use = {.packed = packed[FCPROJ]}});
-        if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
+        if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward<Real>(g.on(Layer::layernorm), {
                 .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = a.residual2,
                 .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l), .num_rows = num_rows, .C = C});
@@ -399,17 +439,14 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         attention_backward<Real>(g.on(Layer::attention), {
             .dqkv = dqkv, .delta = g.delta, .dout = g.dbranch, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
             .B = B, .T = T, .C = C, .NH = NH});
-        if (g.recompute >= RECOMPUTE_GELU_AND_LAYERNORM)
-            layernorm_forward<Real>(g.on(Layer::layernorm), {
-                .out = a.ln1, .mean = a.ln1_mean, .rstd = a.ln1_rstd, .inp = residual,
-                .weight = g.weight(LN1W, l), .bias = g.weight(LN1B, l), .num_rows = num_rows, .C = C});
+        if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM) gpt2_forward_ln1(g, l, num_rows);
         matmul_backward<Real>(g.on(Layer::matmul), {
             .dinp = g.dbranch, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
             .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
             .accumulate = accumulate, .use = {.packed = packed[QKV]}});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
-            .dout = g.dbranch, .inp = residual, .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
+            .dout = g.dbranch, .inp = g.layer_input(l), .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
             .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
         if (after_layer) after_layer(l);
     }

@@ -253,8 +253,9 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option(
            "-r,--recompute", o.recompute,
-           "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm")
-        ->check(between(0, 2))
+           "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm, "
+           "3: whole layers")
+        ->check(between(0, 3))
         ->capture_default_str();
     app.add_option("-z,--zero-stage", o.zero_stage,
                    "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), "
