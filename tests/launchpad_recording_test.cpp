@@ -214,7 +214,7 @@ TEST(Recording, ReplayAfterFree) {
         auto record = [&](auto commands) {
             float* freed = pad.allocate<float>(1, "freed");
             pad.at(freed, 1);
-            pad.dispatch("sum_losses1", {0}, {1},
+            pad.dispatch("sum_losses2", {0}, {1},
                          SumLossesArgs{pad.at(freed, 1), 0, 0, 0});  // an empty grid: not recorded
             pad.begin_recording();
             commands(freed);

@@ -58,14 +58,29 @@ void save_pipeline_cache(LaunchPadState& s) noexcept {
     }
 }
 
+static std::vector<const EmbeddedShader*>& shader_tables() {
+    static std::vector<const EmbeddedShader*> tables = {embedded_shaders};
+    return tables;
+}
+
+void add_shaders(const EmbeddedShader* table) {
+    std::vector<const EmbeddedShader*>& tables = shader_tables();
+    if (std::find(tables.begin(), tables.end(), table) == tables.end()) tables.push_back(table);
+}
+
+static const EmbeddedShader& find_shader(const std::string& kernel) {
+    for (const EmbeddedShader* shader : shader_tables())
+        for (; shader->name; shader++)
+            if (kernel == shader->name) return *shader;
+    fail("no kernel is named '%s': see shaders/", kernel.c_str());
+}
+
 VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
     if (auto found = s.modules.find(kernel); found != s.modules.end()) return found->second;
-    const EmbeddedShader* shader = embedded_shaders;
-    while (shader->name && kernel != shader->name) shader++;
-    if (!shader->name) fail("no kernel is named '%s': see shaders/", kernel.c_str());
+    const EmbeddedShader& shader = find_shader(kernel);
     VkShaderModuleCreateInfo info = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-    info.codeSize = size_t(shader->end - shader->code) * sizeof(uint32_t);
-    info.pCode = shader->code;
+    info.codeSize = size_t(shader.end - shader.code) * sizeof(uint32_t);
+    info.pCode = shader.code;
     VkShaderModule module;
     VK_CHECK(s.vk.vkCreateShaderModule(s.device, &info, nullptr, &module));
     return s.modules[kernel] = module;
