@@ -10,6 +10,7 @@
 #include <csignal>
 #include <optional>
 
+#include "llmc/base/ceil_div.h"
 #include "llmc/base/precision.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/export.h"
@@ -44,6 +45,9 @@ static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const C
     if (!o.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
+    if (o.offloads_optimizer() && !has_own_memory(pad.get()))
+        print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
+                   pad ? pad->device().name.c_str() : "the CPU");
     return pad;
 }
 
@@ -57,9 +61,10 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
                                   .T = o.sequence,
                                   .recompute = Recompute(o.recompute),
                                   .dropout = o.dropout,
-                                  .share = share});
+                                  .share = share,
+                                  .offload = o.offloads_optimizer()});
     };
-    const MemoryRoom room = memory_room(pad);
+    const MemoryRoom room = memory_room(pad, int(ceil_div(uint64_t(o.num_processes), uint64_t(o.num_nodes))));
     print_plan(o, inputs, need(o.batch));
     if (o.dry_run) print_room(need, room, o.sequence);
     check_memory(need, room, o.batch, o.sequence, o.total_batch);
@@ -79,7 +84,8 @@ static OptimizerOptions optimizer_options(const Options& o) {
             .epsilon = o.epsilon,
             .weight_decay = o.weight_decay,
             .momentum = o.momentum,
-            .muon_rate = o.muon_rate()};
+            .muon_rate = o.muon_rate(),
+            .offload = o.offloads_optimizer()};
 }
 
 // Loads parameters and moments.

@@ -83,7 +83,7 @@ TEST(AsyncCopies, NothingLeavesThemBehind) {
         const size_t n = 1 << 20, bytes = n * sizeof(float);
         const std::vector<float> values = random_values(n, 2);
         DeviceArray<float> x(pad, values), y(pad, n);
-        float* host = pad.allocate<float>(n, "host", Placement::readback);
+        float* host = pad.allocate<float>(n, "host", Placement::host);
         std::vector<float> registered(n);
         pad.register_buffer(registered.data(), bytes);
         const auto expect_copied = [&](const float* got) {

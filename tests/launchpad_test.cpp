@@ -162,7 +162,7 @@ TEST(Memory, RegisteredMemory) {
 
 TEST(Memory, ReadbackPlacement) {
     for_each_mode([](LaunchPad& pad) {
-        float* loss = pad.allocate<float>(16, "loss", Placement::readback);
+        float* loss = pad.allocate<float>(16, "loss", Placement::host);
         DeviceArray<float> values(pad, std::vector<float>(100, 0.5f));
         pad.fill(loss, 0, 64);
         add_to(pad, loss, values, 100);
@@ -344,7 +344,7 @@ TEST(Commands, ReversedGroups) {
 TEST(Commands, CommitAndWait) {
     for_each_mode([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f});
-        float* total = pad.allocate<float>(1, "total", Placement::readback);
+        float* total = pad.allocate<float>(1, "total", Placement::host);
         pad.fill(total, 0, 4);
         Ticket last = 0;
         for (int i = 0; i < 50; i++) {

@@ -2,6 +2,7 @@
 // fits.
 #include "llmc/run/run_plan.h"
 
+#include "llmc/files/optimizer_state.h"
 #include "tests/layer_test.h"
 #include "tests/message_of.h"
 
@@ -37,6 +38,49 @@ TEST(RunPlan, CountsWhatIsAllocated) {
         expect_counted_as_allocated<float>(pad.get());
         expect_counted_as_allocated<fp16>(pad.get());
     }
+}
+
+// Where the device has its own memory, the host's takes over moments and master weights, and nothing else.
+TEST(RunPlan, OffloadMovesTheOptimizersState) {
+    std::vector<LaunchPad*> places = {nullptr};
+    for (const auto& pad : test_pads()) places.push_back(pad.get());
+    for (LaunchPad* pad : places)
+        for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
+            SCOPED_TRACE(pad ? memory_mode_name(pad->memory_mode()) : "CPU");
+            TrainingShape shape = {.master_weights = true,
+                                   .B = 3,
+                                   .T = 17,
+                                   .recompute = RECOMPUTE_LAYERS,
+                                   .share = {.kind = kind}};
+            const MemoryNeed whole = memory_need<bf16>(small(), pad, shape);
+            shape.offload = true;
+            const MemoryNeed need = memory_need<bf16>(small(), pad, shape);
+            EXPECT_EQ(whole.host_bytes, 0u);
+            EXPECT_EQ(need.bytes + need.host_bytes, whole.bytes);
+            GPT2<bf16> g(small(), pad);
+            gpt2_allocate(g, 3, 17, true, RECOMPUTE_LAYERS);
+            const Optimizer<bf16> optimizer(small(), g.memory, {.master_weights = true, .offload = true},
+                                            shape.share);
+            EXPECT_EQ(need.host_bytes, g.memory.host_bytes);
+            EXPECT_EQ(need.host_bytes > 0, has_own_memory(pad));
+            if (!need.host_bytes) continue;
+            const uint64_t state = moment_bytes(small(), true, shape.share);
+            EXPECT_GE(need.host_bytes, state);
+            EXPECT_LT(need.host_bytes, state + 64 * 3 * NUM_PARAMETER_TENSORS);  // rounded up
+            EXPECT_NE(need.by_kind.find("MiB of host memory"), std::string::npos) << need.by_kind;
+        }
+}
+
+TEST(RunPlan, HostMemoryMustHoldWhatIsOffloaded) {
+    const uint64_t gib = uint64_t(1) << 30;
+    const auto need = [&](int) { return MemoryNeed{gib, gib, "", 3 * gib}; };
+    const auto message = [&](uint64_t host) {
+        return message_of([&] { check_memory(need, {8 * gib, gib, "the card", host}, 1, 16, -1); });
+    };
+    EXPECT_EQ(message(3 * gib), "");
+    EXPECT_NE(message(2 * gib).find("needs 3.0 GiB of this machine's memory"), std::string::npos)
+        << message(2 * gib);
+    EXPECT_EQ(largest_batch(need, {8 * gib, gib, "the card", 2 * gib}, 16), 0);
 }
 
 static MemoryNeed ten_per_sequence(int B) { return {100 + 10 * uint64_t(B), 10 * uint64_t(B), ""}; }

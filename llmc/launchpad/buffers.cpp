@@ -247,7 +247,7 @@ uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
 void* LaunchPad::allocate(size_t bytes, const char* label, Placement placement) {
     LaunchPadState& s = *state;
     BufferKind kind = s.mode == MemoryMode::staged ? BufferKind::device_only : BufferKind::host_visible;
-    if (placement == Placement::readback) kind = BufferKind::readback;
+    if (placement == Placement::host) kind = BufferKind::readback;
     Buffer b = create_buffer(s, bytes, kind, label);
     s.allocated += b.bytes;
     void* address = reinterpret_cast<void*>(b.start);

@@ -54,8 +54,9 @@ struct LaunchPadOptions {
     bool compile_only = false;
 };
 
-// Where memory lies: near the GPU, or in cached host memory, for results that the host reads often.
-enum class Placement { device, readback };
+// Where memory lies: near the GPU, or in cached host memory, for results that the host reads often, and for
+// what the GPU uses so seldom that it may read and write it over the bus.
+enum class Placement { device, host };
 
 // Scratch memory that layers share. A slot's contents last until the next layer that uses the slot.
 enum class Scratch { gemm, parameters, layernorm, norm, packed_weight, packed_weight_dinp, muon };

@@ -77,7 +77,7 @@ static void find_layout(LaunchPad& pad, FragmentShape& shape) {
     if (!shape || !components) return;
     const size_t n = size_t(lanes) * components;
     std::vector<float> accumulators(n), operands(n), converted(4);
-    float* indices = pad.allocate<float>(2 * n + converted.size(), "matrix layout", Placement::readback);
+    float* indices = pad.allocate<float>(2 * n + converted.size(), "matrix layout", Placement::host);
     pad.dispatch<Real>("matrix_layout", {1}, {lanes, shape.M, shape.N, shape.K},
                        MatrixLayoutArgs{.accumulators = pad.at(indices, n),
                                         .operands = pad.at(indices + n, n),

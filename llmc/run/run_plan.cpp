@@ -10,9 +10,10 @@
 
 static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
 
-MemoryRoom memory_room(const LaunchPad* pad) {
+MemoryRoom memory_room(const LaunchPad* pad, int processes) {
     if (!pad) return {available_memory(), ~uint64_t(0), "this machine"};
-    MemoryRoom room = {pad->device().free_bytes, pad->limits().max_allocation, pad->device().name};
+    MemoryRoom room = {pad->device().free_bytes, pad->limits().max_allocation, pad->device().name,
+                       available_memory() / uint64_t(processes)};
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
     if (pad->device().type == DeviceType::integrated) room.bytes = std::max(room.bytes, available_memory());
     if (pad->device().type == DeviceType::software) room.bytes = std::min(room.bytes, available_memory());
@@ -47,6 +48,11 @@ void check_memory(const std::function<MemoryNeed(int B)>& need, const MemoryRoom
                   int total_batch) {
     const MemoryNeed needed = need(B);
     if (room.holds(needed)) return;
+    if (!room.host_holds(needed))
+        fail(
+            "out of memory: --offload optimizer needs %s of this machine's memory in each process, and %s "
+            "are free for it: use a smaller -e, -w 0, --optimizer muon, or --offload none",
+            gib(needed.host_bytes).c_str(), gib(room.host_bytes).c_str());
     int fits = largest_batch(need, room, T);
     while (total_batch > 0 && fits > 1 && total_batch % (int64_t(fits) * T)) fits--;
     const std::string missing =

@@ -257,6 +257,11 @@ static void add_device_options(CLI::App& app, Options& o) {
            "3: whole layers")
         ->check(between(0, 3))
         ->capture_default_str();
+    app.add_option("--offload", o.offload,
+                   "optimizer: keep moments and master weights in the host's memory, which a GPU reads and "
+                   "writes over the bus once per step; none: in the GPU's memory")
+        ->check(one_of({"none", "optimizer"}))
+        ->capture_default_str();
     app.add_option("-z,--zero-stage", o.zero_stage,
                    "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), "
                    "whether 0 or 1")

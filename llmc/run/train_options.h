@@ -35,6 +35,7 @@ struct Options {
     bool keep_best = true;
     int log_every = 1;       // steps between lines in a pipe or a file
     int recompute = 1;       // RECOMPUTE_GELU
+    std::string offload = "none";  // or optimizer: its state lies in the host's memory
     int zero_stage = 1;      // 0 or 1: the optimizer's state is divided among the processes
     int ranks_per_node = 0;  // processes that share memory; 0: RANKS_PER_NODE, or all of a machine
     SamplerOptions sampler;
@@ -62,6 +63,7 @@ struct Options {
     float muon_rate() const {
         return muon_learning_rate > 0 && learning_rate > 0 ? muon_learning_rate / learning_rate : 1;
     }
+    bool offloads_optimizer() const { return offload == "optimizer"; }
     bool validates() const { return !val_data.empty() && val_every; }
     bool saves() const { return !output.empty() && checkpoint_every; }
     bool saves_best() const { return keep_best && saves() && validates(); }
