@@ -14,12 +14,15 @@
 
 struct Options {
     std::string train_data, val_data, model, output, tokenizer, config;
+    std::string text;                  // file or folder to train on, or "stories"; empty: -i and -j
+    std::vector<std::string> include;  // of a folder, names that match one of these patterns; empty: all
     std::string device = "auto", scheduler = "cosine", precision = "fp32";
     std::string optimizer = "adamw";           // or muon
     std::vector<std::string> cpu_layer_names;  // as given
     std::set<Layer> cpu_layers;
     int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, or all cores
     int batch = 4, sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
+    double epochs = 0;  // length of the run if max_steps is -1; 0: one
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
     float momentum = 0.95f;                              // of Muon
@@ -41,6 +44,7 @@ struct Options {
     SamplerOptions sampler;
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
     std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train
+    std::vector<std::string> plotted;  // folders of runs to plot; empty: train
     bool hellaswag = false;
     std::string dry_run_of = "false";  // "true", "memory" or "false"
     bool dry_run = false;
@@ -68,6 +72,7 @@ struct Options {
     bool saves() const { return !output.empty() && checkpoint_every; }
     bool saves_best() const { return keep_best && saves() && validates(); }
 
+    bool needs_tokens = false;       // of --text: -i does not yet say where they are
     bool model_given = false;        // -e was given, on the command line or in a file
     std::vector<std::string> notes;  // lines to print: options that have no effect or come from a file
     std::string given;               // every option that was given or read, a line each
@@ -86,6 +91,8 @@ std::string with_absolute_paths(const std::string& effective);
 // The file in a run's folder that holds its options.
 std::string options_path(const std::string& output);
 
-// Fills the options from the command line and the files. Returns false after printing --help or --version.
-// Throws Error, one line, if an option is unknown, a value is invalid or options contradict each other.
-bool parse_options(int argc, char** argv, Options& options);
+// Fills the options from the command line and the files, then from `chosen`, lines as in a file, which the
+// notes repeat. Returns false after printing --help or --version. Throws Error, one line, if an option is
+// unknown, a value is invalid or options contradict each other. If needs_tokens is set afterwards, the
+// options are not complete: prepare the tokens, and parse again.
+bool parse_options(int argc, char** argv, Options& options, const std::string& chosen = "");
