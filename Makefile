@@ -10,25 +10,27 @@ help:
 setup: ## install what is missing: packages with apt, newer shader tools in .tools/
 	@dev/setup.sh
 
-train: text ## train a small GPT-2 on a generated corpus; TEXT=file.txt: on your text; ARGS=options
+train: text ## train a small GPT-2 on a generated corpus; TEXT=file or folder: on yours; ARGS=options
 	@dev/setup.sh train
-	@$(call build_programs,train_gpt2 make_corpus prepare_data)
-	@dev/train.sh $(ARGS)
+	@$(call build_programs,$(programs))
+	@build/train_gpt2 --text "$${TEXT:-stories}" $(ARGS)
 
+# before a build of minutes
 text:
-	@dev/train.sh check
+	@case "$$TEXT" in "" | "~"*) ;; *) [ -r "$$TEXT" ] || \
+	{ echo "make train: TEXT: $$TEXT is not a readable file or folder" >&2; exit 1; } ;; esac
 
 build: setup ## build everything in build/
 	@$(call cmake_build,$(preset),build)
 
 install: ## install the programs as vulkan-gpt2-train, ... in PREFIX/bin; PREFIX=/usr/local
 	@dev/setup.sh train
-	@$(call build_programs,train_gpt2 generate eval make_corpus prepare_data)
+	@$(call build_programs,$(programs))
 	@cmake --install build --prefix $(PREFIX)
 
 package: ## build packages of the programs, build/vulkan-gpt2*.deb and .tar.gz
 	@dev/setup.sh
-	@$(call build_programs,train_gpt2 generate eval make_corpus prepare_data)
+	@$(call build_programs,$(programs))
 	@cd build && cpack
 
 test: setup ## build and run the tests: some minutes
@@ -88,6 +90,9 @@ preset = $(if $(CI),ci,release)
 # another one, then builds
 cmake_build = { { [ $(2)/build.ninja -nt CMakePresets.json ] && grep -qsx $(1) $(2)/preset; } || \
 	{ $(call configure,$(1),$(2)); }; } && cmake --build --preset $(1) $(if $(3),--target $(3))
+
+# what is installed
+programs = train_gpt2 generate eval make_corpus prepare_data
 
 # build_programs TARGETS: builds only these, in build/ as it is configured, else without tests and benchmarks
 build_programs = { [ build/build.ninja -nt CMakePresets.json ] || \

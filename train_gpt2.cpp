@@ -1,7 +1,9 @@
 // Trains GPT-2 on the CPU or on a Vulkan device:
 //
-//     train_gpt2 -i 'data/corpus/stories_train*.bin' -j 'data/corpus/stories_val*.bin' -e d6 -x 100
+//     train_gpt2 --text my.txt
+//     train_gpt2 -i 'data/my_train*.bin' -j 'data/my_val*.bin' -e d6 -x 100
 //
+// The first prepares the tokens and chooses the options of the second (llmc/text_run).
 // A run has three parts: open the inputs and the device (llmc/run/run_setup.h), plan memory and time
 // (llmc/run/run_plan.h), run the loop (llmc/run/train_loop.h). The model is llmc/model/gpt2.h, a training
 // step is llmc/model/train_step.h, the options are llmc/run/train_options.h.
@@ -10,6 +12,7 @@
 #include <csignal>
 #include <optional>
 
+#include "llmc/base/available_memory.h"
 #include "llmc/base/precision.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/export.h"
@@ -21,6 +24,9 @@
 #include "llmc/run/fit.h"
 #include "llmc/run/processes.h"
 #include "llmc/run/train_loop.h"
+#include "llmc/text_run/loss_plot.h"
+#include "llmc/text_run/recipe.h"
+#include "llmc/text_run/text_tokens.h"
 
 static void print_devices() {
     std::vector<DeviceInfo> devices;
@@ -46,6 +52,9 @@ static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const C
     if (!o.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
+    if (o.offloads_optimizer() && !has_own_memory(pad.get()))
+        print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
+                   pad ? pad->device().name.c_str() : "the CPU");
     return pad;
 }
 
@@ -65,14 +74,16 @@ static MemoryCheck memory_check(const Options& o, const ModelConfig& config, Lau
                                         .dropout = o.dropout,
                                         .share = share_of_process(o, job),
                                         .job = &job,
-                                        .sample_tokens = o.sample_every && job.rank == 0 ? o.sample_tokens : 0};
+                                        .sample_tokens = o.sample_every && job.rank == 0 ? o.sample_tokens : 0,
+                                        .offload = shape.offload,
+                                        .on_device = o.plans_device()};
         return shape.in_bf16 ? memory_need<bf16>(config, pad, training)
                              : memory_need<Real>(config, pad, training);
     };
-    const MemoryRoom room = o.plans_device()
-                                ? room_of_device(o.device_bytes())
-                                : memory_room(pad, processes_on_device(o, job, pad), o.device_bytes());
-    return {need, room, &job};
+    if (o.plans_device()) return {need, room_of_device(o.device_bytes()), &job, true};
+    MemoryRoom room = memory_room(pad, processes_on_device(o, job, pad), o.device_bytes());
+    room.host_bytes = available_memory() / uint64_t(job.machine_size);
+    return {need, room, &job, has_own_memory(pad)};
 }
 
 // Prints the plan and checks that it fits. Returns the device's peak rate; 0: not measured.
@@ -97,7 +108,8 @@ static OptimizerOptions optimizer_options(const Options& o) {
             .epsilon = o.epsilon,
             .weight_decay = o.weight_decay,
             .momentum = o.momentum,
-            .muon_rate = o.muon_rate()};
+            .muon_rate = o.muon_rate(),
+            .offload = o.offloads_optimizer()};
 }
 
 // Loads parameters and moments.
@@ -110,6 +122,18 @@ static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g, Optim
     else
         load_parameters(g, inputs.model_path, o.seed, &optimizer);
     phase.done();
+}
+
+// What a run on a text shows at its end, also after a signal.
+static void show_text_run(const Options& o, bool stopped) {
+    try {
+        plot_runs({o.output});
+    } catch (const Error& error) {
+        print_line(stdout, "note: there is no plot: %s", error.what());
+    }
+    if (!stopped && o.saves())
+        print_line(stdout, "generate -e %s \"Once\" continues a text with the %s model", o.output.c_str(),
+                   o.saves_best() ? "best" : "last");
 }
 
 // Runs the steps. Returns the exit status, which is nonzero if a signal stopped the run.
@@ -149,10 +173,11 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         print_profile(*g.pad);
     else if (o.profile)
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
+    if (job.rank == 0 && !o.text.empty()) show_text_run(o, run.stopping);
     if (!run.stopping) return 0;
-    printf("stopped by %s; %s\n", signal_name(run.stopping),
-           o.saves() ? "-y 1 resumes from here"
-                     : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
+    print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
+               o.saves() ? format_string("train_gpt2 -o %s -y 1 resumes from here", o.output.c_str()).c_str()
+                         : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 
@@ -202,6 +227,25 @@ static void export_model(const Options& o) {
     format == "hf" ? export_hugging_face(path, exported) : export_gguf(path, exported);
 }
 
+// Fills the options; for --text, first prepares the tokens, by which some options are chosen. Returns false
+// after --help or --version.
+static bool parse(int argc, char** argv, Options& options, Communicator& job) {
+    const Options before = options;
+    bool runs = false;
+    job.agree([&] { runs = parse_options(argc, argv, options); });
+    check_same_options(options, job);
+    if (!options.needs_tokens) return runs;
+    job.agree([&] {
+        if (job.rank == 0) prepare_text(options);
+    });
+    job.agree([&] {
+        const std::string chosen = choose_options(options, find_tokens(options));
+        options = before;
+        parse_options(argc, argv, options, chosen);
+    });
+    return true;
+}
+
 int main(int argc, char** argv) {
     start_program(argv);
     std::unique_ptr<Communicator> job;
@@ -209,15 +253,13 @@ int main(int argc, char** argv) {
         job = join_job();
         if (job->rank > 0 && !freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null");
         Options options = {.num_processes = job->size, .process_rank = job->rank};
-        bool runs = false;
-        job->agree([&] { runs = parse_options(argc, argv, options); });
-        check_same_options(options, *job);
-        if (!runs) return 0;
+        if (!parse(argc, argv, options, *job)) return 0;
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;
         if (options.threads) use_threads(options.threads);
         for (const std::string& note : options.notes) print_line(stdout, "note: %s", note.c_str());
         if (options.list_devices) return print_devices(), 0;
+        if (!options.plotted.empty()) return plot_runs(options.plotted), 0;
         if (!options.export_to.first.empty()) {
             job->agree([&] {
                 if (job->rank == 0) export_model(options);

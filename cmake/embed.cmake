@@ -1,19 +1,21 @@
-# Sets EMBEDDED_SHADERS to a C++ file that holds the SPIR-V files SPVS, as llmc/launchpad/shaders.h declares
-# them. The assembler copies each file, so a changed shader takes no time to embed.
-set(EMBEDDED_SHADERS ${CMAKE_CURRENT_BINARY_DIR}/embedded_shaders.cpp)
-set(arrays "")
-set(declarations "")
-set(table "")
-foreach(file ${SPVS})
-  get_filename_component(name ${file} NAME_WE)
-  string(APPEND arrays "    \".globl spirv_${name}, spirv_${name}_end\\n\"\n"
-    "    \"spirv_${name}: .incbin \\\"${file}\\\"\\nspirv_${name}_end:\\n\"\n")
-  foreach(symbol spirv_${name} spirv_${name}_end)
-    string(APPEND declarations "extern const uint32_t ${symbol}[] asm(\"${symbol}\");\n")
+# embed_shaders(TABLE SPVS) writes TABLE.cpp into the build folder: the SPIR-V files SPVS as the array TABLE, as
+# llmc/launchpad/shaders.h declares it. The assembler copies each file, so a changed shader takes no time to
+# embed.
+function(embed_shaders table spvs)
+  set(arrays "")
+  set(declarations "")
+  set(entries "")
+  foreach(file ${spvs})
+    get_filename_component(name ${file} NAME_WE)
+    string(APPEND arrays "    \".globl spirv_${name}, spirv_${name}_end\\n\"\n"
+      "    \"spirv_${name}: .incbin \\\"${file}\\\"\\nspirv_${name}_end:\\n\"\n")
+    foreach(symbol spirv_${name} spirv_${name}_end)
+      string(APPEND declarations "extern const uint32_t ${symbol}[] asm(\"${symbol}\");\n")
+    endforeach()
+    string(APPEND entries "    {\"${name}\", spirv_${name}, spirv_${name}_end},\n")
   endforeach()
-  string(APPEND table "    {\"${name}\", spirv_${name}, spirv_${name}_end},\n")
-endforeach()
-file(CONFIGURE OUTPUT ${EMBEDDED_SHADERS} CONTENT "#include \"llmc/launchpad/shaders.h\"
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${table}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "#include \"llmc/launchpad/shaders.h\"
 #ifdef __APPLE__
 asm(\".const_data\\n\"
 #else
@@ -22,8 +24,10 @@ asm(\".section .rodata\\n\"
     \".balign 4\\n\"
 @arrays@    \".text\\n\");
 @declarations@
-const EmbeddedShader embedded_shaders[] = {
-@table@    {nullptr, nullptr, nullptr},
+extern const EmbeddedShader @table@[];
+const EmbeddedShader @table@[] = {
+@entries@    {nullptr, nullptr, nullptr},
 };
 " @ONLY)
-set_source_files_properties(${EMBEDDED_SHADERS} PROPERTIES OBJECT_DEPENDS "${SPVS}")
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${spvs}")
+endfunction()

@@ -69,5 +69,5 @@ set(CPACK_COMPONENTS_ALL programs)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # which libraries the programs need
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan1, gnuplot-nox")  # the Vulkan loader is opened at run time
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan1")  # the Vulkan loader is opened at run time
 include(CPack)

@@ -1,5 +1,6 @@
-# Compiles every shader to SPIR-V for each storage type, validates and optimizes it. Appends the results, in
-# the build folder's shaders/, to SPVS.
+# compile_shaders(OUTPUT FOLDER BUILD_FOLDER) compiles every shader below FOLDER to SPIR-V for each storage
+# type, validates and optimizes it. OUTPUT receives the names of the results, in the build folder's
+# BUILD_FOLDER/.
 
 # dev/setup.sh installs newer tools in .tools/bin if the system's are too old; the glob then reconfigures.
 file(GLOB PRIVATE_TOOLS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/.tools/bin/*)
@@ -17,26 +18,30 @@ if(glslang_version VERSION_LESS 15.3)
     "run dev/setup.sh, or configure with -DWITH_SHADERS=OFF for a build that runs on the CPU only")
 endif()
 
-set(SPV ${CMAKE_CURRENT_BINARY_DIR}/shaders)
-file(MAKE_DIRECTORY ${SPV})
-file(GLOB_RECURSE SHADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shaders/*.comp)
-foreach(shader ${SHADERS})
-  get_filename_component(kernel ${shader} NAME_WE)
-  set(types fp32 bf16 fp16)
-  if(shader MATCHES "/cooperative_matrix/fp32/")
-    set(types fp32)
-  elseif(shader MATCHES "/cooperative_matrix/")  # their operands have 16 bits
-    set(types bf16 fp16)
-  endif()
-  foreach(type ${types})
-    set(name ${kernel}_${type})
-    string(TOUPPER REAL_${type} definition)
-    add_custom_command(OUTPUT ${SPV}/${name}.spv DEPENDS ${shader} DEPFILE ${SPV}/${name}.d
-      COMMAND ${GLSLANG} --quiet --target-env vulkan1.3 -D${definition} -I${PROJECT_SOURCE_DIR}/shaders
-        --depfile ${SPV}/${name}.d ${shader} -o ${SPV}/${name}.spv
-      COMMAND ${SPIRV_VAL} --target-env vulkan1.3 --scalar-block-layout ${SPV}/${name}.spv
-      COMMAND ${SPIRV_OPT} --target-env=vulkan1.3 -O ${SPV}/${name}.spv -o ${SPV}/${name}.spv
-      COMMENT "Compiling shader ${name}" VERBATIM)
-    list(APPEND SPVS ${SPV}/${name}.spv)
+function(compile_shaders output folder build_folder)
+  set(spvs)
+  set(to ${CMAKE_CURRENT_BINARY_DIR}/${build_folder})
+  file(MAKE_DIRECTORY ${to})
+  file(GLOB_RECURSE shaders CONFIGURE_DEPENDS ${folder}/*.comp)
+  foreach(shader ${shaders})
+    get_filename_component(kernel ${shader} NAME_WE)
+    set(types fp32 bf16 fp16)
+    if(shader MATCHES "/cooperative_matrix/fp32/")
+      set(types fp32)
+    elseif(shader MATCHES "/cooperative_matrix/")  # their operands have 16 bits
+      set(types bf16 fp16)
+    endif()
+    foreach(type ${types})
+      set(name ${kernel}_${type})
+      string(TOUPPER REAL_${type} definition)
+      add_custom_command(OUTPUT ${to}/${name}.spv DEPENDS ${shader} DEPFILE ${to}/${name}.d
+        COMMAND ${GLSLANG} --quiet --target-env vulkan1.3 -D${definition} -I${PROJECT_SOURCE_DIR}/shaders
+          --depfile ${to}/${name}.d ${shader} -o ${to}/${name}.spv
+        COMMAND ${SPIRV_VAL} --target-env vulkan1.3 --scalar-block-layout ${to}/${name}.spv
+        COMMAND ${SPIRV_OPT} --target-env=vulkan1.3 -O ${to}/${name}.spv -o ${to}/${name}.spv
+        COMMENT "Compiling shader ${name}" VERBATIM)
+      list(APPEND spvs ${to}/${name}.spv)
+    endforeach()
   endforeach()
-endforeach()
+  set(${output} "${spvs}" PARENT_SCOPE)
+endfunction()

@@ -7,294 +7,21 @@
 //     prepare_data hellaswag --tokenizer gpt2_tokenizer.bin --out hellaswag_val.bin hellaswag_val.jsonl
 // makes llm.c's HellaSwag file. --make-tokenizer makes gpt2_tokenizer.bin from the two files in which GPT-2's
 // vocabulary was published.
-#include <omp.h>
-
-#include <algorithm>
-#include <chrono>
-#include <exception>
-#include <filesystem>
-#include <set>
-
-#include "data/progress_bar.h"
-#include "data/shard_writer.h"
-#include "data/validation_draw.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
 #include "llmc/base/warning.h"
 #include "llmc/data/hellaswag.h"
-#include "llmc/data/text_reader.h"
-#include "llmc/data/token_file.h"
+#include "llmc/data/text_file.h"
 #include "llmc/data/tokenizer.h"
-#include "llmc/data/tokenizer_info.h"
+#include "llmc/prepare/preparation.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
 
-namespace fs = std::filesystem;
-
-struct Options {
-    std::vector<std::string> files;
-    std::string tokenizer = "bytes", out, name, split, field, files_from;
-    uint64_t val_tokens = 0, shard_tokens = 100000000, seed = 42;
-    double val_fraction = 0;
-    bool skip_bad_lines = false, special_tokens = false, as_text = false;
+struct Options : PreparationOptions {
     std::string make_tokenizer, vocab, encoder;
     std::string hellaswag;  // the JSONL file of the subcommand
 };
-
-// A document with more tokens is drawn for validation in pieces of so many.
-static const size_t piece_tokens = 8192;
-
-// Splits the stream of tokens: the first val_tokens, or the documents that are drawn, go to `val`, the others
-// to `train`.
-struct Preparation {
-    int end_of_text;
-    uint64_t val_tokens;
-    ShardWriter val, train;
-    ValidationDraw draw;
-    ShardWriter* drawn = nullptr;  // where the current document goes
-    size_t left_in_piece = 0;
-    int last_token = -1;
-    uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0;
-    std::string first_skipped = "";
-    int first_mark = -1;
-
-    void add_tokens(const uint16_t* tokens, size_t count) {
-        const bool repeats_end = count > 0 && last_token == end_of_text && tokens[0] == end_of_text;
-        tokens += repeats_end;
-        count -= repeats_end;
-        if (count == 0) return;
-        last_token = tokens[count - 1];
-        if (draw.fraction > 0) return draw_tokens(tokens, count);
-        const size_t for_val = size_t(std::min<uint64_t>(count, val_tokens - val.total));
-        val.add(tokens, for_val);
-        train.add(tokens + for_val, count - for_val);
-    }
-    void draw_tokens(const uint16_t* tokens, size_t count) {
-        const uint16_t end = uint16_t(end_of_text);
-        while (count > 0) {
-            const bool begins_document = tokens[0] == end;
-            if (begins_document || left_in_piece == 0) {
-                const ShardWriter* before = drawn;
-                drawn = draw.next() ? &val : &train;
-                left_in_piece = piece_tokens;
-                if (!begins_document && drawn != before) drawn->add(&end, 1);  // the text before is elsewhere
-            }
-            const size_t most = std::min(count, left_in_piece);
-            const size_t some = size_t(std::find(tokens + 1, tokens + most, end) - tokens);
-            drawn->add(tokens, some);
-            tokens += some;
-            count -= some;
-            left_in_piece -= some;
-        }
-    }
-    void add_block(const EncodedBlock& block) {
-        const uint16_t end = uint16_t(end_of_text);
-        if (block.begins_document && last_token != end) add_tokens(&end, 1);
-        add_tokens(block.tokens.data(), block.tokens.size());
-        bytes += block.text_bytes;
-        if (skipped_lines == 0) first_skipped = block.first_skipped;
-        skipped_lines += block.skipped_lines;
-        if (unused_marks == 0) first_mark = block.first_mark;
-        unused_marks += block.unused_marks;
-    }
-};
-
-// Tokenizes the blocks in parallel, with one tokenizer per thread, since a tokenizer is not thread-safe.
-// Throws the first error in the order of the blocks.
-static std::vector<EncodedBlock> encode_all(const std::vector<TextBlock>& blocks, const TextFormat& format,
-                                            std::vector<Tokenizer>& tokenizers) {
-    std::vector<EncodedBlock> encoded(blocks.size());
-    std::vector<std::exception_ptr> errors(blocks.size());
-#pragma omp parallel for schedule(dynamic) num_threads(int(tokenizers.size()))
-    for (size_t i = 0; i < blocks.size(); i++) {
-        try {
-            encoded[i] = encode_block(blocks[i], format, tokenizers[omp_get_thread_num()]);
-        } catch (...) {
-            errors[i] = std::current_exception();
-        }
-    }
-    for (const std::exception_ptr& error : errors)
-        if (error) std::rethrow_exception(error);
-    return encoded;
-}
-
-// Prints a note for each file that is not UTF-8. This is not an error: every byte has a token.
-static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, std::set<std::string>& noted) {
-    if (encoded.not_utf8 == std::string::npos || !noted.insert(block.path).second) return;
-    print_line(stderr,
-               "prepare_data: note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (iconv "
-               "converts other encodings)",
-               block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
-}
-
-static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
-    ProgressBar bar;
-    std::set<std::string> noted;
-    for (bool more = true; more;) {
-        std::vector<TextBlock> blocks;
-        while (more && blocks.size() < 32 * tokenizers.size()) {
-            TextBlock block;
-            more = reader.next(block);
-            if (more) blocks.push_back(std::move(block));
-        }
-        const std::vector<EncodedBlock> encoded = encode_all(blocks, reader.format, tokenizers);
-        for (size_t i = 0; i < blocks.size(); i++) {
-            note_encoding(blocks[i], encoded[i], noted);
-            work.add_block(encoded[i]);
-        }
-        bar.show(reader.bytes_read, reader.total_bytes);
-    }
-}
-
-// The shards of this name in the folder, also temporary ones that a killed run left.
-static std::vector<std::string> earlier_shards(const Options& options) {
-    std::vector<std::string> paths;
-    for (const std::string& file : names_in(options.out)) {
-        std::string_view rest = file;
-        for (const char* suffix : {".tmp", ".new"})
-            if (rest.ends_with(suffix)) rest.remove_suffix(4);
-        if (!rest.starts_with(options.name) || !rest.ends_with(".bin")) continue;
-        rest = rest.substr(options.name.size(), rest.size() - options.name.size() - 4);
-        if (!rest.starts_with("_train") && !rest.starts_with("_val")) continue;
-        rest.remove_prefix(rest.starts_with("_val") ? 4 : 6);
-        const bool numbered = rest.size() >= 7 && rest[0] == '_' &&
-                              rest.find_first_not_of("0123456789", 1) == std::string_view::npos;
-        if (rest.empty() || numbered) paths.push_back((fs::path(options.out) / file).string());
-    }
-    return paths;
-}
-
-// Deletes those that are not among the new ones, because a glob would mix them.
-static void remove_earlier_shards(const Options& options, const StagedShards& fresh) {
-    std::set<std::string> names;
-    for (const TokenShard& shard : fresh.shards) names.insert(shard.path);
-    for (const std::string& path : earlier_shards(options))
-        if (!names.count(path)) remove_file(path);
-}
-
-// Error if a file that this run will replace or delete is somebody else's, or an input.
-static void check_outputs(const Options& options, std::vector<std::string> inputs) {
-    const std::string prefix = (fs::path(options.out) / options.name).string();
-    if (!options.files_from.empty()) inputs.push_back(options.files_from);
-    for (const std::string& path : earlier_shards(options))
-        check_output(path, inputs, is_token_shard, Target::file);
-    check_output(
-        prefix + ".tmp", inputs, [](const std::string&) { return false; }, Target::file);  // the lock
-    check_output(prefix + ".json", inputs, is_sidecar, Target::file);
-    const bool is_again = file_exists(prefix + ".json");
-    const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
-    if (!is_same_file(prefix + ".tokenizer", options.tokenizer))  // which is then not written
-        check_output(prefix + ".tokenizer", inputs, is_copy, Target::file);
-}
-
-static void check_options(const Options& options) {
-    if (options.out.empty() || options.name.empty()) fail("--out DIR and --name NAME are needed");
-    if (options.name.find('/') != std::string::npos)
-        fail("--name %s: the name must not contain a slash", options.name.c_str());
-    if (options.shard_tokens < 1 || options.shard_tokens > max_shard_tokens)
-        fail("--shard-tokens is %llu, not in 1 to %llu", (unsigned long long)options.shard_tokens,
-             (unsigned long long)max_shard_tokens);
-    if (options.val_tokens > 0 && options.val_fraction > 0)
-        fail("--val-tokens and --val-fraction are both given: leave one out");
-    if (options.skip_bad_lines && options.field.empty())
-        fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
-}
-
-// All files to read, with the files in folders and of --files-from.
-static std::vector<std::string> find_files(const Options& options) {
-    std::vector<std::string> paths = options.files;
-    if (!options.files_from.empty()) {
-        const std::vector<std::string> listed = read_file_list(options.files_from);
-        paths.insert(paths.end(), listed.begin(), listed.end());
-    }
-    if (paths.empty()) fail("no text file is given (- is standard input)");
-    if (std::count(paths.begin(), paths.end(), "-") + (options.files_from == "-") > 1)
-        fail("standard input (-) is given twice: it can be read once");
-    const std::vector<std::string> files = files_below(paths);
-    for (const std::string& file : files) {
-        const bool compressed = file.ends_with(".gz") || file.ends_with(".zst");
-        std::string name = compressed ? file.substr(0, file.rfind('.')) : file;
-        std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return tolower(c); });
-        const bool is_jsonl = name.ends_with(".jsonl") || name.ends_with(".ndjson");
-        if (is_jsonl && options.field.empty() && !options.as_text)
-            fail("%s: name the field of the JSON objects that holds the text, as in --field text",
-                 file.c_str());
-    }
-    return files;
-}
-
-// Error if there is nothing to train on, or nothing of the validation text that was asked for.
-static void check_split(const Preparation& work, const Options& options, const std::string& first_file) {
-    if (work.bytes == 0) fail("%s has no text", first_file.c_str());
-    if (work.draw.fraction > 0 && (work.val.total < 2 || work.train.total < 2))  // an end of text alone
-        fail(
-            "--val-fraction %g draws %llu of %llu documents: give more text, --split-documents, or another "
-            "fraction",
-            options.val_fraction, (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen);
-    if (work.train.total == 0)
-        fail("--val-tokens %llu takes all %llu tokens of the text; none are left to train on",
-             (unsigned long long)options.val_tokens, (unsigned long long)work.val.total);
-}
-
-static void print_summary(const Preparation& work, const Tokenizer& tokenizer, double seconds) {
-    if (work.unused_marks > 0)
-        fprintf(
-            stderr, "prepare_data: note: the text has %llu mark%s such as %s, encoded as ordinary text; %s\n",
-            (unsigned long long)work.unused_marks, work.unused_marks == 1 ? "" : "s",
-            printable(tokenizer.decode(work.first_mark)).c_str(),
-            work.first_mark == work.end_of_text ? "--split-documents endoftext makes it the end of a document"
-                                                : "--special-tokens makes them tokens");
-    if (work.skipped_lines > 0)
-        print_line(stderr, "prepare_data: note: %llu bad line%s left out; the first: %s",
-                   (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
-                   work.first_skipped.c_str());
-    if (work.draw.fraction > 0)
-        printf("%llu of %llu documents, or pieces of %zu tokens, are for validation\n",
-               (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen, piece_tokens);
-    const uint64_t total = work.val.total + work.train.total;
-    printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
-           (unsigned long long)total, double(work.bytes) / double(total),
-           1e-6 * double(work.bytes) / seconds);
-}
-
-static void prepare(const Options& options) {
-    check_options(options);
-    const bool at_marks = options.split == "endoftext";
-    const TextFormat format = {.field = options.field,
-                               .split_at_blank_lines = options.split == "blank-line",
-                               .skip_bad_lines = options.skip_bad_lines,
-                               .found = options.special_tokens ? AddedTokens::all
-                                        : at_marks             ? AddedTokens::end_of_text
-                                                               : AddedTokens::none,
-                               .json_as_text = options.as_text};
-    const std::vector<std::string> files = find_files(options);
-    TextReader reader(files, format);
-    create_folders(options.out);
-    check_outputs(options, files);
-    const FileWriter lock((fs::path(options.out) / options.name).string());  // as long as it is not finished
-    const auto start = std::chrono::steady_clock::now();
-    const std::string& prefix = lock.path;
-    StagedShards staged;
-    std::vector<Tokenizer> tokenizers;
-    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(open_tokenizer(options.tokenizer));
-    reader.tokenizer = &tokenizers[0];
-    Preparation work = {tokenizers[0].end_of_text,
-                        options.val_tokens,
-                        {staged, prefix + "_val", options.shard_tokens},
-                        {staged, prefix + "_train", options.shard_tokens},
-                        ValidationDraw(options.val_fraction, options.seed)};
-    add_files(work, reader, tokenizers);
-    check_split(work, options, files[0]);
-    work.val.finish();
-    work.train.finish();
-    record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
-    staged.publish();
-    remove_earlier_shards(options, staged);
-    sync_folder(options.out);
-    print_summary(work, tokenizers[0],
-                  std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-}
 
 // Where to print what was written to `path`.
 static FILE* summary_of(const std::string& path) {
@@ -340,6 +67,9 @@ int main(int argc, char** argv) {
     line.add("FILE", options.files,
              "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input");
     line.add("--files-from", options.files_from, "read more names of files from this file, one per line");
+    line.add_repeated("--include", options.include,
+                      "of folders, read only the files whose names match this quoted pattern, such as "
+                      "'*.md'; may be repeated");
     line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
     line.add_choice(
         "--split-documents", options.split, {"blank-line", "endoftext"},
@@ -371,7 +101,7 @@ int main(int argc, char** argv) {
         if (hellaswag.given())
             prepare_hellaswag(options);
         else if (options.make_tokenizer.empty())
-            prepare(options);
+            prepare_tokens(options);
         else
             make_tokenizer(options);
     });

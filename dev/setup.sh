@@ -25,7 +25,6 @@ ninja-build              command  ninja
 make                     command  make
 spirv-tools              command  spirv-val
 glslang-tools            command  glslangValidator
-gnuplot-nox              command  gnuplot
 curl                     command  curl
 libvulkan-dev            header   vulkan/vulkan.h
 libpcre2-dev             header   pcre2.h
@@ -52,6 +51,7 @@ python3-yaml             file     /usr/lib/python3/dist-packages/yaml
 python3-packaging        file     /usr/lib/python3/dist-packages/packaging
 '
 test_needs='
+gnuplot-nox              command  gnuplot
 libgtest-dev             header   gtest/gtest.h
 libbenchmark-dev         header   benchmark/benchmark.h
 vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json

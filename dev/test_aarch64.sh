@@ -18,7 +18,7 @@ fail() {
 for tool in aarch64-linux-gnu-g++ qemu-aarch64; do
   command -v $tool > /dev/null || fail "no $tool: install g++-aarch64-linux-gnu and qemu-user"
 done
-for needed in build/{embedded_shaders.cpp,commit.h} /usr/src/googletest/googletest/src/gtest-all.cc; do
+for needed in build/{embedded_shaders.cpp,baseline_shaders.cpp,commit.h} /usr/src/googletest/googletest/src/gtest-all.cc; do
   [ -e $needed ] || fail "no $needed: run make, and install libgtest-dev"
 done
 # Only headers: files that need libraries for Arm (tokenizer, TensorBoard) are left out.
@@ -39,13 +39,14 @@ fused=$(sed -n '/^set_source_files_properties(llmc\/cpu\/gemm_kernels/,/PROPERTI
 [ -n "$fused" ] || fail "no list of the files with fused multiply-adds in CMakeLists.txt"
 export -f compile
 export out fused
-library=$(ls llmc/*/*.cpp | grep -vE 'tensorboard|tokenizer|text_(stream|reader)')
-sources=($library build/embedded_shaders.cpp tests/amx_emulator.cpp
+library=$(ls llmc/*/*.cpp dev/vulkan/baselines/*.cpp | grep -vE 'tensorboard|tokenizer|text_(stream|reader)')
+sources=($library build/{embedded,baseline}_shaders.cpp tests/amx_emulator.cpp
   /usr/src/googletest/googletest/src/gtest{-all,_main}.cc test_gpt2.cpp "${tests[@]/#/tests/}")
 rm -f $out/*.o  # of files that no longer exist
 printf '%s\n' "${sources[@]/%_test/_test.cpp}" | xargs -P "$(nproc)" -I{} bash -c 'compile {}'
 rm -f $out/libllmc.a
-aarch64-linux-gnu-ar rcs $out/libllmc.a $out/llmc_*.o $out/{build_embedded_shaders,tests_amx_emulator}.cpp.o
+aarch64-linux-gnu-ar rcs $out/libllmc.a $out/{llmc,dev_vulkan}_*.o \
+  $out/{build_embedded_shaders,build_baseline_shaders,tests_amx_emulator}.cpp.o
 link() {  # hides the linker's warnings about static programs
   aarch64-linux-gnu-g++ -static -fopenmp -o "$out/$1" "${@:2}" $out/libllmc.a -ldl -lpthread \
     2> $out/link.log || { cat $out/link.log; exit 1; }

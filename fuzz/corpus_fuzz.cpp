@@ -1,7 +1,7 @@
 // Stories as make_corpus --check reads them.
 #include <cmath>
 
-#include "data/corpus.h"
+#include "llmc/prepare/corpus.h"
 #include "fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

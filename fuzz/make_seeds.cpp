@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "data/corpus.h"
+#include "llmc/prepare/corpus.h"
 #include "dev/report/report_file.h"
 #include "fuzz/seeds.h"
 #include "llmc/base/error.h"

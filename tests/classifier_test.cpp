@@ -2,6 +2,7 @@
 // differences; the CPU and GPU versions of every storage type against the CPU version in fp32. The sum of the
 // losses.
 #include "llmc/layers/classifier.h"
+#include "dev/vulkan/baselines/baselines.h"
 
 #include <algorithm>
 
@@ -262,7 +263,8 @@ TEST(SumLosses, AddsUp) {
         std::vector<float> total = {7.0f};
         sum_losses_cpu({.total = total.data(), .losses = values.data(), .n = n, .scale = 0.5f});
         expect_close("total", total, {float(want)}, 1e-6);
-        for_each_version(sum_losses_versions(), [&](LaunchPad& pad, auto& version, int block_size) {
+        const auto versions = with_baselines(sum_losses_versions());
+        for_each_version(versions, [&](LaunchPad& pad, auto& version, int block_size) {
             DeviceArray<float> losses(pad, values), sum(pad, std::vector<float>{7.0f});
             version.launch(pad, {.total = sum, .losses = losses, .n = n, .scale = 0.5f}, block_size);
             expect_close("total", sum.values(), {float(want)}, 2e-6);

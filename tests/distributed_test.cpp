@@ -61,6 +61,19 @@ TEST_F(Distributed, ZeroStagesAreBitIdentical) {
         }
 }
 
+// On a device with memory of its own, each process keeps its part of the state in the host's.
+TEST_F(Distributed, OffloadingTheOptimizerIsBitIdentical) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+    setenv("LAUNCHPAD_STAGED", "1", 1);
+    for (const std::string offload : {"none", "optimizer"})
+        train(3, {"--device", device(), "--precision", "bf16", "-x", "4", "-n", "4", "-v", "0", "--offload",
+                  offload},
+              offload);
+    unsetenv("LAUNCHPAD_STAGED");
+    EXPECT_TRUE(model_after("none", 4) == model_after("optimizer", 4));
+    EXPECT_TRUE(moments_after("none", 4) == moments_after("optimizer", 4));
+}
+
 TEST_F(Distributed, ResumeIsBitIdentical) {
     const std::vector<std::string> options = {"-x", "10", "--dropout", "0.2"};
     train(3, with(options, {"-n", "10"}), "straight");

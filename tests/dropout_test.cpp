@@ -1,4 +1,5 @@
 // Dropout: the masks' statistics, the CPU version, and the GPU versions against it.
+#include "dev/vulkan/baselines/baselines.h"
 #include "llmc/layers/residual.h"
 
 #include <set>
@@ -93,7 +94,8 @@ TYPED_TEST(DropoutOf, ScalesOrDrops) {
         for (size_t i = 0; i < n; i++) want[i] = drops[i] ? 0.0f : values[i] * (1 / 0.75f);
         want = rounded<Real>(want);
         EXPECT_EQ(dropped<Real>(values, rate, 5), want);
-        for_each_version<Real>(dropout_versions<Real>(), [&](LaunchPad& pad, auto& version, int block) {
+        const auto versions = with_baselines(dropout_versions<Real>());
+        for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, int block) {
             DeviceArray<Real> inp(pad, values), out(pad, n + 1);
             DeviceArray<int> device_key(pad, {int(key[0]), int(key[1])});
             Dropout<Real> p = {.out = out,

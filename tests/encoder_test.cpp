@@ -1,6 +1,7 @@
 // Encoder: the buckets; the CPU versions against plain sums in double; the CPU and GPU versions of every
 // storage type against those in fp32.
 #include "llmc/layers/encoder.h"
+#include "dev/vulkan/baselines/baselines.h"
 
 #include "shaders/args.h"
 #include "tests/layer_test.h"
@@ -133,7 +134,7 @@ TYPED_TEST(Encoder, ForwardMatchesFloat) {
                            block_size);
             EXPECT_EQ(out.values(), rounded<Real>(c.out));
         };
-        for_each_version<Real>(encoder_forward_versions<Real>(), check);
+        for_each_version<Real>(with_baselines(encoder_forward_versions<Real>()), check);
     }
 }
 
@@ -211,7 +212,7 @@ TYPED_TEST(Encoder, UnalignedAddresses) {
             EXPECT_TRUE(std::isnan(got[shift - 1]));
             EXPECT_EQ(std::vector<float>(got.begin() + long(shift), got.end()), rounded<Real>(c.out));
         };
-        for_each_version<Real>(encoder_forward_versions<Real>(), check);
+        for_each_version<Real>(with_baselines(encoder_forward_versions<Real>()), check);
         for_each_version<Real>(encoder_backward_versions<Real>(),
                                [&](LaunchPad& pad, auto& version, int block_size) {
                                    check_backward<Real>(pad, version, block_size, s, c, shift);

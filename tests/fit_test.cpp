@@ -29,20 +29,26 @@ static MemoryNeed model_need(const RunShape& s, bool is_fp32, bool master) {
     const uint64_t activations[] = {100, 80, 60, 10};
     const bool halves = s.in_bf16 || !is_fp32;
     const uint64_t per_token = activations[s.recompute], tokens = uint64_t(s.B) * uint64_t(s.T);
-    const uint64_t parameters = 20000 * (halves ? (master && !s.no_master ? 16 : 12) : 16);
+    const uint64_t state = 20000 * (halves && master && !s.no_master ? 12 : 8);
+    const uint64_t parameters = 20000 * (halves ? 4 : 8);
     const uint64_t bytes = parameters + per_token * tokens * (halves ? 2 : 4);
-    return {bytes, per_token * tokens, ""};
+    return {s.offload ? bytes : bytes + state, per_token * tokens, "", s.offload ? state : 0};
 }
 
-static MemoryCheck check_of(const Options& o, uint64_t bytes, uint64_t largest = ~uint64_t(0)) {
+// host: bytes that can be offloaded to; 0: the device has no memory of its own.
+static MemoryCheck check_of(const Options& o, uint64_t bytes, uint64_t largest = ~uint64_t(0),
+                            uint64_t host = 0) {
     return {[is_fp32 = o.precision == "fp32", master = o.master_weights](const RunShape& shape) {
                 return model_need(shape, is_fp32, master);
             },
-            {bytes, largest, "the card", o.num_processes}};
+            {bytes, largest, "the card", o.num_processes, host},
+            nullptr,
+            host > 0};
 }
 
-static std::string message(const Options& o, uint64_t bytes, uint64_t largest = ~uint64_t(0)) {
-    return message_of([&] { check_memory(check_of(o, bytes, largest), o); });
+static std::string message(const Options& o, uint64_t bytes, uint64_t largest = ~uint64_t(0),
+                           uint64_t host = 0) {
+    return message_of([&] { check_memory(check_of(o, bytes, largest, host), o); });
 }
 
 // The options in a message: after "; use ", separated by ", or ".
@@ -74,6 +80,7 @@ static const std::vector<Case> cases = {
     {{"-b", "1048576", "-t", "1024"}, 1},
     {{"-b", "1048576", "-t", "1"}, 1},
     {{"-t", "64"}, 1},
+    {{"-b", "16", "-t", "64", "--offload", "optimizer"}, 1},
 };
 static const std::vector<uint64_t> rooms = {1000,    200000,   300000,    330000,    400000,     500000,
                                             1000000, 2000000, 10000000, 100000000, 1000000000, uint64_t(1) << 40};
@@ -82,8 +89,9 @@ TEST(Fit, WhatIsAdvisedIsAccepted) {
     int advised = 0, refused = 0;
     for (const Case& c : cases)
         for (const uint64_t room : rooms)
-            for (const uint64_t largest : {~uint64_t(0), room / 4, uint64_t(60000)}) {
-                const std::string problem = message(parsed(c.arguments, c.processes), room, largest);
+            for (const auto& [largest, host] : std::vector<std::pair<uint64_t, uint64_t>>{
+                     {~uint64_t(0), 0}, {room / 4, 0}, {60000, 0}, {room, 170000}, {room, 1000000}}) {
+                const std::string problem = message(parsed(c.arguments, c.processes), room, largest, host);
                 refused += !problem.empty();
                 for (const std::string& advice : advices_in(problem)) {
                     SCOPED_TRACE(problem);
@@ -91,7 +99,7 @@ TEST(Fit, WhatIsAdvisedIsAccepted) {
                     for (const std::string& word : words_of(advice)) again.push_back(word);
                     Options o;
                     EXPECT_EQ(message_of([&] { o = parsed(again, c.processes); }), "");
-                    EXPECT_EQ(message(o, room, largest), "");
+                    EXPECT_EQ(message(o, room, largest, host), "");
                     advised++;
                 }
             }
@@ -183,6 +191,25 @@ TEST(Fit, ChoosesTheFastestThatFits) {
     EXPECT_EQ(choice({"-t", "64"}, 350000), (Values{4, 3, 256}));
     EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400"}, 400000), (Values{25, 3, 6400}));
     EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400", "-r", "1"}, 400000), (Values{2, 1, 6400}));
+}
+
+TEST(Fit, OffloadsIfNothingElseFits) {
+    const auto choice = [](const std::vector<std::string>& more, uint64_t room, uint64_t host) {
+        std::vector<std::string> arguments = {"-t", "64", "--precision", "bf16", "-d", "4096", "-b", "auto"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        Options o = parsed(arguments);
+        choose_fit(o, check_of(o, room, ~uint64_t(0), host));
+        const bool fits = message(o, room, ~uint64_t(0), host).empty();
+        EXPECT_EQ(o.effective.find("offload=\"optimizer\"") != std::string::npos, o.offloads_optimizer());
+        return std::pair(fits, o.offload);
+    };
+    using Choice = std::pair<bool, std::string>;
+    EXPECT_EQ(choice({}, 330000, 1000000), Choice(true, "none"));
+    EXPECT_EQ(choice({}, 300000, 1000000), Choice(true, "optimizer"));
+    EXPECT_EQ(choice({}, 300000, 200000), Choice(false, "optimizer"));
+    EXPECT_EQ(choice({}, 300000, 0), Choice(false, "none"));
+    EXPECT_EQ(choice({"--offload", "none"}, 300000, 1000000), Choice(false, "none"));
+    EXPECT_EQ(choice({"--offload", "optimizer"}, 400000, 1000000), Choice(true, "optimizer"));
 }
 
 TEST(Fit, LeavesWhatWasChosen) {

@@ -2,6 +2,7 @@
 // versions of every storage type against the CPU version in fp32, and the results for NaN and for very large
 // values.
 #include "llmc/layers/gelu.h"
+#include "dev/vulkan/baselines/baselines.h"
 
 #include <algorithm>
 
@@ -62,17 +63,18 @@ TYPED_TEST(Gelu, ForwardMatchesFloat) {
         std::vector<Real> on_cpu(n, Real(NAN));
         gelu_forward_cpu<Real>({.out = on_cpu.data(), .inp = inp_values.data(), .n = n});
         EXPECT_EQ(to_floats(on_cpu), rounded<Real>(want));
-        for_each_version<Real>(
-            gelu_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
-                DeviceArray<Real> inp(pad, x), out(pad, n + 1);
-                version.launch(pad, {.out = out, .inp = inp, .n = n}, block_size);
-                std::vector<float> got = out.values();
-                EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
-                got.pop_back();
-                expect_close("out", got, want, tolerance<Real>(2e-6));
-                version.launch(pad, {.out = inp, .inp = inp, .n = n}, block_size);
-                expect_close("out in place of inp", inp.values(), want, tolerance<Real>(2e-6));
-            });
+        for_each_version<Real>(with_baselines(gelu_forward_versions<Real>()),
+                               [&](LaunchPad& pad, auto& version, int block_size) {
+                                   DeviceArray<Real> inp(pad, x), out(pad, n + 1);
+                                   version.launch(pad, {.out = out, .inp = inp, .n = n}, block_size);
+                                   std::vector<float> got = out.values();
+                                   EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
+                                   got.pop_back();
+                                   expect_close("out", got, want, tolerance<Real>(2e-6));
+                                   version.launch(pad, {.out = inp, .inp = inp, .n = n}, block_size);
+                                   expect_close("out in place of inp", inp.values(), want,
+                                                tolerance<Real>(2e-6));
+                               });
     }
 }
 
@@ -89,7 +91,8 @@ TYPED_TEST(Gelu, BackwardMatchesFloat) {
             {.dinp = on_cpu.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
         EXPECT_EQ(to_floats(on_cpu), rounded<Real>(want));
         for_each_version<Real>(
-            gelu_backward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+            with_baselines(gelu_backward_versions<Real>()),
+            [&](LaunchPad& pad, auto& version, int block_size) {
                 DeviceArray<Real> inp(pad, x), dout(pad, dy), dinp(pad, n + 1);
                 version.launch(pad, {.dinp = dinp, .inp = inp, .dout = dout, .n = n}, block_size);
                 std::vector<float> got = dinp.values();
@@ -132,8 +135,9 @@ TYPED_TEST(Gelu, Extremes) {
         {.dinp = dx.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
     const std::vector<float> inputs_used(x.begin(), x.end() - 1);
     check_extremes(inputs_used, to_floats(y), to_floats(dx));
-    const auto backward = gelu_backward_versions<Real>();
-    for_each_version<Real>(gelu_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+    const auto backward = with_baselines(gelu_backward_versions<Real>());
+    const auto forward = with_baselines(gelu_forward_versions<Real>());
+    for_each_version<Real>(forward, [&](LaunchPad& pad, auto& version, int block_size) {
         DeviceArray<Real> inp(pad, x), out(pad, x.size()), dout(pad, ones), dinp(pad, x.size());
         version.launch(pad, {.out = out, .inp = inp, .n = n}, block_size);
         for (const auto& b : backward) {

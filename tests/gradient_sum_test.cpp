@@ -1,6 +1,7 @@
 // Sums of gradients of several processes: the CPU version against sums in order, the GPU version
 // bit-identical to it.
 #include "llmc/layers/gradient_sum.h"
+#include "dev/vulkan/baselines/baselines.h"
 
 #include "tests/layer_test.h"
 
@@ -61,7 +62,8 @@ TYPED_TEST(GradientSumTest, CpuAddsInOrder) {
 
 TYPED_TEST(GradientSumTest, GpuIsBitIdentical) {
     using Real = TypeParam;
-    for_each_version<Real>(gradient_sum_versions<Real>(), [](LaunchPad& pad, auto& version, int block_size) {
+    const auto versions = with_baselines(gradient_sum_versions<Real>());
+    for_each_version<Real>(versions, [](LaunchPad& pad, auto& version, int block_size) {
         for (const SumShape& s : shapes) {
             const SumCase<Real> c(s);
             DeviceArray<Real> rows(pad, c.rows), own(pad, c.own), out(pad, s.n);

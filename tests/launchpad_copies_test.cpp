@@ -83,7 +83,7 @@ TEST(AsyncCopies, NothingLeavesThemBehind) {
         const size_t n = 1 << 20, bytes = n * sizeof(float);
         const std::vector<float> values = random_values(n, 2);
         DeviceArray<float> x(pad, values), y(pad, n);
-        float* host = pad.allocate<float>(n, "host", Placement::readback);
+        float* host = pad.allocate<float>(n, "host", Placement::host);
         std::vector<float> registered(n);
         pad.register_buffer(registered.data(), bytes);
         const auto expect_copied = [&](const float* got) {
@@ -175,9 +175,10 @@ TEST(AsyncCopies, Misuse) {
     for_each_order([](LaunchPad& pad) {
         DeviceArray<float> x(pad, std::vector<float>{1.0f}), y(pad, std::vector<float>{0.0f});
         const auto copy = [&] { pad.copy_async({whole(y, x)}); };
-        pad.begin_group();
-        expect_error("a group is open", copy);
-        pad.end_group();
+        {
+            const ConcurrentGroup group(&pad);
+            expect_error("a group is open", copy);
+        }
         expect_error("copy to", [&] { pad.copy_async({{y.data, x.data, 4}, {y + 16, x.data, 4}}); });
         const float on_the_stack = 0;
         expect_error("copy from", [&] { pad.copy_async({{y.data, &on_the_stack, 4}}); });

@@ -65,7 +65,7 @@ TEST(Errors, OutOfMemory) {
     for (const auto& pad : test_pads()) {
         SCOPED_TRACE(memory_mode_name(pad->memory_mode()));
         const int messages = validation_message_count();
-        for (Placement placement : {Placement::device, Placement::readback})
+        for (Placement placement : {Placement::device, Placement::host})
             for (size_t bytes : {size_t(1) << 40, SIZE_MAX / 2, SIZE_MAX}) {
                 const std::string message = message_of([&] { pad->allocate(bytes, "a giant", placement); });
                 EXPECT_NE(message.find("out of device memory"), std::string::npos) << message;

@@ -18,6 +18,19 @@ struct Progress {
 };
 using Calls = std::vector<std::pair<int, int>>;
 
+// Builds the queued kernels, and returns how many there were.
+static int count_compiled(LaunchPad& pad) {
+    Progress progress;
+    pad.compile(progress.callback());
+    return int(progress.calls.size());
+}
+
+static int count_tuned(LaunchPad& pad) {
+    Progress progress;
+    pad.tune(progress.callback());
+    return int(progress.calls.size());
+}
+
 // No command runs or allocates memory. What postponed commands need is included.
 TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
     for_each_mode([](LaunchPad& like) {
@@ -25,16 +38,15 @@ TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
         float* nowhere = reinterpret_cast<float*>(4096);  // not allocated
         const uint64_t allocated = pad.allocated_bytes();
-        EXPECT_FALSE(pad.dry_running());
         const Requirements needs = pad.dry_run([&] {
-            EXPECT_TRUE(pad.dry_running());
             add_to(pad, total, one, 1);
             add_to(pad, nowhere, one, 1);
-            pad.begin_group();
-            copy_vec4(pad, nowhere, nowhere, 5, 64);
-            copy_vec4(pad, nowhere, nowhere, 7, 32);
-            pad.barrier();
-            pad.end_group();
+            {
+                const ConcurrentGroup group(&pad);
+                copy_vec4(pad, nowhere, nowhere, 5, 64);
+                copy_vec4(pad, nowhere, nowhere, 7, 32);
+                pad.barrier();
+            }
             copy_vec4(pad, nowhere, nowhere, 9, 64);
             pad.fill(total, 0x3f800000, 4);
             pad.copy(total, one, 4);
@@ -50,10 +62,9 @@ TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
             pad.dispatch("peak_copy", {0}, {128}, PeakCopyArgs{});  // an empty grid needs no kernel
             pad.commit(true);
         });
-        EXPECT_FALSE(pad.dry_running());
         EXPECT_EQ(total.values()[0], 0.0f);
         EXPECT_EQ(pad.allocated_bytes(), allocated);
-        EXPECT_EQ(pad.num_uncompiled(), 0);
+        EXPECT_EQ(count_compiled(pad), 0);
 
         for (int slot = 0; slot < NUM_SCRATCH_SLOTS; slot++)
             EXPECT_EQ(needs.scratch[slot], slot == int(Scratch::gemm)   ? 400u
@@ -68,7 +79,7 @@ TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
         }
         std::sort(kernels.begin(), kernels.end());
         EXPECT_EQ(kernels, (std::vector<std::string>{"peak_copy_fp32 16", "peak_copy_fp32 32",
-                                                     "peak_copy_fp32 64", "sum_losses1_fp32 1"}));
+                                                     "peak_copy_fp32 64", "sum_losses2_fp32 1"}));
         EXPECT_TRUE(needs.untuned.empty());
     });
 }
@@ -87,18 +98,14 @@ TEST(DryRun, PrepareAllocatesAndCompileBuilds) {
         const Requirements needs = pad.dry_run(commands);
         pad.prepare(needs);
         const uint64_t allocated = pad.allocated_bytes();
-        EXPECT_EQ(pad.num_uncompiled(), 3);
-        EXPECT_EQ(pad.num_untuned(), 0);
-        pad.prepare(needs);
-        EXPECT_EQ(pad.num_uncompiled(), 3);
+        EXPECT_EQ(count_tuned(pad), 0);
+        pad.prepare(needs);  // nothing is queued twice
         Progress progress;
         pad.compile(progress.callback());
         EXPECT_EQ(progress.calls, (Calls{{0, 3}, {1, 3}, {2, 3}}));
-        EXPECT_EQ(pad.num_uncompiled(), 0);
+        EXPECT_EQ(count_compiled(pad), 0);
         pad.prepare(needs);  // everything has been built
-        EXPECT_EQ(pad.num_uncompiled(), 0);
-        pad.compile(progress.callback());
-        EXPECT_EQ(progress.calls.size(), 3u);
+        EXPECT_EQ(count_compiled(pad), 0);
         pad.compile();
 
         commands();
@@ -108,7 +115,7 @@ TEST(DryRun, PrepareAllocatesAndCompileBuilds) {
         // A kernel that has run is not built again.
         copy_vec4(pad, copied, values, 1000, 16);
         pad.prepare(pad.dry_run([&] { copy_vec4(pad, copied, values, 1000, 16); }));
-        EXPECT_EQ(pad.num_uncompiled(), 0);
+        EXPECT_EQ(count_compiled(pad), 0);
     });
 }
 
@@ -117,8 +124,7 @@ TEST(DryRun, CompileNamesAMissingKernel) {
         LaunchPad pad(fresh_options(like));
         pad.prepare(pad.dry_run([&] { pad.dispatch("peak_cpy", {1}, {64}, PeakCopyArgs{}); }));
         expect_error("no kernel is named 'peak_cpy_fp32'", [&] { pad.compile(); });
-        EXPECT_EQ(pad.num_uncompiled(), 0) << "the kernel is still queued";
-        pad.compile();
+        EXPECT_EQ(count_compiled(pad), 0) << "the kernel is still queued";
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
         add_to(pad, total, one, 1);
         EXPECT_EQ(total.values()[0], 1.0f);
@@ -136,17 +142,16 @@ TEST(DryRun, Misuse) {
             expect_error("begin_recording: a dry run", [&] { pad.begin_recording(); });
             expect_error("upload: a dry run", [&] { pad.upload(&value, &value, 4); });
             expect_error("download: a dry run", [&] { pad.download(&value, &value, 4); });
-            EXPECT_TRUE(pad.dry_running());
             ran = true;
         });
         EXPECT_TRUE(ran);
         pad.begin_recording();
         refused();
         pad.forget(pad.end_recording());
-        pad.begin_group();
-        refused();
-        pad.end_group();
-        EXPECT_FALSE(pad.dry_running());
+        {
+            const ConcurrentGroup group(&pad);
+            refused();
+        }
     });
 }
 
@@ -161,7 +166,19 @@ TEST(DryRun, CompileOnlyRecordsAndTransfersNothing) {
     pad.upload(there, &value, 4);
     pad.download(&value, there, 4);
     EXPECT_EQ(value, 0);
-    EXPECT_TRUE(pad.take_kernels().empty());
+    EXPECT_TRUE(pad.dry_run([] {}).kernels.empty());
+    // a dry run inside another adds to it what is prepared
+    const Requirements needs = pad.dry_run([&] {
+        pad.scratch(Scratch::norm, 7);
+        pad.prepare(pad.dry_run([&] {
+            pad.scratch(Scratch::norm, 5);
+            copy_vec4(pad, there, there, 1, 16);
+            pad.tuned("choice", [] { return 1; });
+        }));
+    });
+    EXPECT_EQ(needs.kernels.size(), 1u);
+    EXPECT_EQ(needs.untuned.size(), 1u);
+    EXPECT_EQ(needs.scratch_bytes(), 28u);
 }
 
 // Postponed commands run before a dry run. An error inside the dry run leaves nothing behind.
@@ -169,31 +186,27 @@ TEST(DryRun, ErrorsLeaveTheLaunchPadUsable) {
     for_each_mode([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
         const uint64_t allocated = pad.allocated_bytes();
-        const int uncompiled = pad.num_uncompiled(), untuned = pad.num_untuned();
         int runs = 0;
         pad.postpone(Scratch::norm, {}, [&] {
             runs++;
-            EXPECT_FALSE(pad.dry_running());
             add_to(pad, total, one, 1);
         });
         expect_error("stop here", [&] {
             pad.dry_run([&] {
                 EXPECT_EQ(runs, 1);
-                pad.begin_group();
+                const ConcurrentGroup group(&pad);
                 add_to(pad, total, one, 1, 100.0f);
                 pad.scratch(Scratch::gemm, 1 << 20);
-                pad.note_untuned("choice", [] { ADD_FAILURE(); });
+                pad.tuned("choice", []() -> int { throw Error("not called"); });
                 fail("stop here");
             });
         });
-        EXPECT_FALSE(pad.dry_running());
         EXPECT_EQ(pad.allocated_bytes(), allocated);
-        EXPECT_EQ(pad.num_uncompiled(), uncompiled);
-        EXPECT_EQ(pad.num_untuned(), untuned);
+        EXPECT_EQ(count_compiled(pad), 0);
+        EXPECT_EQ(count_tuned(pad), 0);
         add_to(pad, total, one, 1);
         EXPECT_EQ(total.values()[0], 2.0f);
         EXPECT_TRUE(pad.dry_run([] {}).kernels.empty());
-        expect_error("no group is open", [&] { pad.end_group(); });
     });
 }
 
@@ -207,33 +220,30 @@ TEST(DryRun, TuneMeasuresEachChoiceOnce) {
         std::vector<std::string> measured;
         auto measure = [&](const char* name) {
             measured.push_back(name);
-            EXPECT_FALSE(pad.dry_running());
             add_to(pad, total, one, 1);
-            pad.keep_measured(name, 64);
+            return 64;
         };
         const Requirements needs = pad.dry_run([&] {
-            pad.note_untuned("b", [&] { measure("b"); });
-            pad.note_untuned("a", [&] { measure("a"); });
-            pad.note_untuned("b", [] { ADD_FAILURE() << "noted already"; });
+            EXPECT_FALSE(pad.tuned("b", [&] { return measure("b"); }));
+            EXPECT_FALSE(pad.tuned("a", [&] { return measure("a"); }));
+            EXPECT_FALSE(pad.tuned("b", [&] { return measure("b, which is recorded already"); }));
         });
-        pad.note_untuned("c", [] { ADD_FAILURE() << "not in a dry run"; });
+        pad.tuned("c", [&] { return measure("c, not in a dry run"); });
         EXPECT_EQ(needs.untuned.size(), 2u);
-        EXPECT_EQ(pad.num_untuned(), 0);
+        EXPECT_EQ(count_tuned(pad), 0);
         pad.prepare(needs);
         pad.prepare(needs);
-        EXPECT_EQ(pad.num_untuned(), 2);
         EXPECT_TRUE(measured.empty());
-        EXPECT_FALSE(pad.measured("a"));
+        EXPECT_FALSE(pad.tuned("a", nullptr));
         Progress progress;
         pad.tune(progress.callback());
         EXPECT_EQ(measured, (std::vector<std::string>{"a", "b"}));
         EXPECT_EQ(progress.calls, (Calls{{0, 2}, {1, 2}}));
-        EXPECT_EQ(pad.num_untuned(), 0);
-        EXPECT_EQ(pad.measured("a"), 64);
-        EXPECT_TRUE(pad.kernel_times().empty());  // tuning does not count
-        pad.tune(progress.callback());
+        EXPECT_EQ(pad.tuned("a", nullptr), 64);
+        EXPECT_TRUE(pad.take_kernel_times().empty());  // tuning does not count
+        EXPECT_EQ(count_tuned(pad), 0);
+        EXPECT_TRUE(pad.dry_run([&] { pad.tuned("a", [&] { return measure("a"); }); }).untuned.empty());
         pad.tune();
-        EXPECT_EQ(progress.calls.size(), 2u);
         EXPECT_EQ(total.values()[0], 2.0f);
     });
 }
@@ -244,16 +254,16 @@ TEST(DryRun, TuneSkipsWhatMemoryIsTooSmallFor) {
         options.device_memory = 32 << 20;
         LaunchPad pad(options);
         pad.prepare(pad.dry_run([&] {
-            pad.note_untuned("a", [&] {
+            pad.tuned("a", [&] {
                 pad.free(pad.allocate(size_t(64) << 20, "operands"));
                 ADD_FAILURE() << "64 MiB of 32";
+                return 0;
             });
-            pad.note_untuned("b", [&] { pad.keep_measured("b", 1); });
+            pad.tuned("b", [] { return 1; });
         }));
         pad.tune();
-        EXPECT_EQ(pad.num_untuned(), 0);
-        EXPECT_FALSE(pad.measured("a"));
-        EXPECT_EQ(pad.measured("b"), 1);
+        EXPECT_FALSE(pad.tuned("a", nullptr));
+        EXPECT_EQ(pad.tuned("b", nullptr), 1);
     });
 }
 
@@ -287,16 +297,17 @@ TEST(PipelineCache, MeasurementsAreKeptBesideIt) {
     options.cache_directory = (cache.path / "deeper").string();
     {
         LaunchPad pad(options);
-        EXPECT_FALSE(pad.measured("choice/1"));
-        pad.keep_measured("choice/1", 64);
-        pad.keep_measured("choice/2", -1);
-        pad.keep_measured("choice/1", 128);
-        EXPECT_EQ(pad.measured("choice/1"), 128);
+        EXPECT_FALSE(pad.tuned("choice/1", nullptr));
+        pad.prepare({.untuned = {{"choice/1", [] { return 64; }}, {"choice/2", [] { return -1; }}}});
+        pad.tune();
+        pad.prepare({.untuned = {{"choice/1", [] { return 128; }}}});
+        pad.tune();
+        EXPECT_EQ(pad.tuned("choice/1", nullptr), 128);
     }
     LaunchPad again(options);
-    EXPECT_EQ(again.measured("choice/1"), 128);
-    EXPECT_EQ(again.measured("choice/2"), -1);
-    EXPECT_FALSE(again.measured("choice"));
+    EXPECT_EQ(again.tuned("choice/1", nullptr), 128);
+    EXPECT_EQ(again.tuned("choice/2", nullptr), -1);
+    EXPECT_FALSE(again.tuned("choice", nullptr));
 }
 
 TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {

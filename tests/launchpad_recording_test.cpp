@@ -30,15 +30,16 @@ TEST(Postponed, RunsBesideWhatFollows) {
         add_to(pad, a, one, 1);
         EXPECT_EQ(sum.runs, 1);
         sum.give();
-        pad.begin_group();
-        EXPECT_EQ(sum.runs, 2);
-        sum.give();
-        add_to(pad, a, one, 1);
-        EXPECT_EQ(sum.runs, 2);
-        pad.barrier();
-        EXPECT_EQ(sum.runs, 3);
-        sum.give();
-        pad.end_group();
+        {
+            const ConcurrentGroup group(&pad);
+            EXPECT_EQ(sum.runs, 2);
+            sum.give();
+            add_to(pad, a, one, 1);
+            EXPECT_EQ(sum.runs, 2);
+            pad.barrier();
+            EXPECT_EQ(sum.runs, 3);
+            sum.give();
+        }
         EXPECT_EQ(sum.runs, 3);
         EXPECT_EQ(sum.values.values()[1], 24.0f);  // downloads
         EXPECT_EQ(sum.runs, 4);
@@ -92,12 +93,13 @@ TEST(Postponed, UsesOfTheResultWaitInAGroup) {
         for (const bool started : {false, true}) {
             DeviceArray<float> read(pad, std::vector<float>{0.0f});
             WaitingSum sum(pad);
-            pad.begin_group();
-            sum.give();
-            pad.barrier();  // the copy of the partials
-            if (!started) sum.give();
-            add_to(pad, read, sum.values, 3);
-            pad.end_group();
+            {
+                const ConcurrentGroup group(&pad);
+                sum.give();
+                pad.barrier();  // the copy of the partials
+                if (!started) sum.give();
+                add_to(pad, read, sum.values, 3);
+            }
             EXPECT_EQ(read.values()[0], started ? 6.0f : 12.0f);
         }
     });
@@ -109,10 +111,11 @@ TEST(Postponed, TheSlotIsReadFirst) {
         for (const bool started : {false, true}) {
             WaitingSum sum(pad);
             sum.give();
-            pad.begin_group();  // starts it
-            if (!started) sum.give();
-            pad.fill(pad.scratch(Scratch::norm, 3), 0, 3 * sizeof(float));
-            pad.end_group();
+            {
+                const ConcurrentGroup group(&pad);  // starts it
+                if (!started) sum.give();
+                pad.fill(pad.scratch(Scratch::norm, 3), 0, 3 * sizeof(float));
+            }
             EXPECT_EQ(sum.values.values()[1], started ? 6.0f : 12.0f);
         }
     });
@@ -122,12 +125,13 @@ TEST(Postponed, TheSlotIsReadFirst) {
 TEST(Postponed, ResultsAreWrittenOneAfterTheOther) {
     for_each_mode([](LaunchPad& pad) {
         WaitingSum sum(pad);
-        pad.begin_group();
-        sum.give();
-        pad.postpone(Scratch::layernorm, {{sum.values, 3 * sizeof(float)}},
-                     [&] { add_to(pad, sum.sum(), sum.sum(), 1); });
-        EXPECT_EQ(sum.runs, 1);
-        pad.end_group();
+        {
+            const ConcurrentGroup group(&pad);
+            sum.give();
+            pad.postpone(Scratch::layernorm, {{sum.values, 3 * sizeof(float)}},
+                         [&] { add_to(pad, sum.sum(), sum.sum(), 1); });
+            EXPECT_EQ(sum.runs, 1);
+        }
         EXPECT_EQ(sum.values.values()[1], 12.0f);
     });
 }
@@ -210,7 +214,7 @@ TEST(Recording, ReplayAfterFree) {
         auto record = [&](auto commands) {
             float* freed = pad.allocate<float>(1, "freed");
             pad.at(freed, 1);
-            pad.dispatch("sum_losses1", {0}, {1},
+            pad.dispatch("sum_losses2", {0}, {1},
                          SumLossesArgs{pad.at(freed, 1), 0, 0, 0});  // an empty grid: not recorded
             pad.begin_recording();
             commands(freed);

@@ -1,4 +1,4 @@
-// Shared by the tests of the launchpad. They use two kernels: peak_copy copies n vec4, and sum_losses1 does
+// Shared by the tests of the launchpad. They use two kernels: peak_copy copies n vec4, and sum_losses2 does
 // total[0] += scale * sum(values).
 #pragma once
 #include "llmc/base/ceil_div.h"
@@ -30,7 +30,7 @@ void expect_error(const char* part, Action action) {
 
 inline void add_to(LaunchPad& pad, float* total, const float* values, int n, float scale = 1.0f) {
     const SumLossesArgs args = {pad.at(total, 1), pad.at(values, n), n, scale};
-    pad.dispatch("sum_losses1", {1}, {1}, args);
+    pad.dispatch("sum_losses2", {1}, {1}, args);
 }
 
 inline void copy_vec4(LaunchPad& pad, float* to, const float* from, int vec4s, uint32_t block) {

@@ -204,9 +204,10 @@ TYPED_TEST(Layernorm, BackwardGpuMatchesCpu) {
         SCOPED_TRACE(format_string("num_rows %d C %d", num_rows, C));
         auto check = [&, C = C](LaunchPad& pad, auto& version, int block) {
             const BackwardArrays<Real> arrays(pad, c);
-            pad.begin_group();  // the launcher must order its own dispatches
-            version.launch(pad, arrays.params(), block);
-            pad.end_group();
+            {
+                const ConcurrentGroup group(&pad);  // the launcher must order its own dispatches
+                version.launch(pad, arrays.params(), block);
+            }
             // A single channel has no variance: rstd is 316, and multiplies the rounding error of a
             // difference that is zero in exact arithmetic.
             expect_close("dinp", arrays.dinp.values(), c.dinp_after, tolerance<Real>(C == 1 ? 1e-3 : 1e-5));

@@ -17,14 +17,15 @@ static ProgramResult translate(const std::filesystem::path& module) {
 
 static bool has_spirv_cross() { return run_program({"sh", "-c", "command -v spirv-cross"}).status == 0; }
 
-// The folder of shaders/ that a module's source is in; none: the module is left over from an earlier build.
+// The folder that a module's source is in; none: the module is left over from an earlier build.
 static std::optional<std::string> folder_of(const std::string& module) {
     for (const char* folder :
-         {"", "probe", "cooperative_matrix", "cooperative_matrix/fp32", "probe/cooperative_matrix"})
+         {"shaders", "shaders/probe", "shaders/cooperative_matrix", "shaders/cooperative_matrix/fp32",
+          "shaders/probe/cooperative_matrix", "dev/vulkan/baselines"})
         for (const char* type : {"_fp32", "_bf16", "_fp16"}) {
             if (!module.ends_with(type)) continue;
             const std::string kernel = module.substr(0, module.size() - strlen(type));
-            const std::filesystem::path top = SOURCE_DIR "/shaders";
+            const std::filesystem::path top = SOURCE_DIR;
             if (std::filesystem::exists(top / folder / (kernel + ".comp"))) return folder;
         }
     return std::nullopt;
@@ -35,18 +36,21 @@ TEST(Metal, TranslatesEveryKernelWithoutCooperativeMatrices) {
         if (getenv("CI")) FAIL() << "this is CI, but spirv-cross is missing";
         GTEST_SKIP() << "no spirv-cross: run dev/setup.sh vendor-compilers";
     }
+    std::vector<std::filesystem::path> files;
+    for (const auto& folder : {modules, std::filesystem::path(BINARY_DIR "/baselines")})
+        for (const auto& file : std::filesystem::directory_iterator(folder)) files.push_back(file.path());
     int translated = 0, others = 0;
-    for (const auto& file : std::filesystem::directory_iterator(modules)) {
-        if (file.path().extension() != ".spv") continue;
-        const std::optional<std::string> folder = folder_of(file.path().stem().string());
+    for (const std::filesystem::path& file : files) {
+        if (file.extension() != ".spv") continue;
+        const std::optional<std::string> folder = folder_of(file.stem().string());
         if (!folder) continue;
         if (folder->find("cooperative_matrix") != std::string::npos) {
             others++;
             continue;
         }
-        const ProgramResult result = translate(file.path());
-        EXPECT_EQ(result.status, 0) << file.path().filename() << ": " << result.err;
-        EXPECT_NE(result.out.find("kernel void main0("), std::string::npos) << file.path().filename();
+        const ProgramResult result = translate(file);
+        EXPECT_EQ(result.status, 0) << file.filename() << ": " << result.err;
+        EXPECT_NE(result.out.find("kernel void main0("), std::string::npos) << file.filename();
         translated++;
     }
     EXPECT_GT(translated, 200);

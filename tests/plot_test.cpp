@@ -1,4 +1,7 @@
-// dev/plot.sh: plots of metrics.csv and of llm.c's main.log, for one run and for two, and error messages.
+// Plots of metrics.csv and of llm.c's main.log, for one run and for several: llmc/text_run/loss_plot.h and
+// train_gpt2 --plot.
+#include "llmc/text_run/loss_plot.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,9 +12,7 @@
 #include "llmc/run/log.h"
 #include "tests/run_program.h"
 
-static const std::string script = SOURCE_DIR "/dev/plot.sh";
-
-static bool have_gnuplot() { return run_program({"sh", "-c", "command -v gnuplot"}).status == 0; }
+static const std::string program = BINARY_DIR "/train_gpt2";
 
 static void write_run(const std::string& folder) {
     MainLog log;
@@ -22,105 +23,121 @@ static void write_run(const std::string& folder) {
     }
 }
 
+static std::ptrdiff_t count(const std::string& text, const std::string& pattern) {
+    const std::regex regex(pattern);
+    return std::distance(std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator());
+}
+
+// Heights in the picture of the labels beside an axis.
+static std::vector<double> heights_of_ticks(const std::string& svg) {
+    const std::regex label("<text x=\"51.0\" y=\"([0-9.]+)\" text-anchor=\"end\">");
+    std::vector<double> heights;
+    for (std::sregex_iterator at(svg.begin(), svg.end(), label), end; at != end; ++at)
+        heights.push_back(std::stod((*at)[1]));
+    return heights;
+}
+
 TEST(Plot, DrawsOneRunAndSeveral) {
-    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
     TemporaryFolder folder;
     write_run(folder / "a_1");
     write_run(folder / "it's b");
     std::filesystem::remove(folder / "it's b/metrics.csv");
-    const ProgramResult one = run_program({script, "--floor", "1.2", folder / "a_1"});
+    const ProgramResult one = run_program({program, "--plot", folder / "a_1"});
     EXPECT_EQ(one.status, 0) << one.err;
-    EXPECT_EQ(one.err, "");
-    EXPECT_NE(one.out.find("validation loss 2.0000, corpus entropy 1.2000: 0.8000"), std::string::npos)
-        << one.out;
+    EXPECT_EQ(one.out, "plot: " + folder / "a_1/loss.svg" + "\n");
     const std::string svg = read_whole_file(folder / "a_1/loss.svg");
-    for (const char* text :
-         {"loss (nats per token)", "learning rate", "gradient norm", "tokens per second", "corpus entropy"})
+    for (const char* text : {"loss (nats per token)", "learning rate", "gradient norm", "tokens per second",
+                             "validation", "best 2 at step 20"})
         EXPECT_NE(svg.find(text), std::string::npos) << text;
-    const ProgramResult two =
-        run_program({script, "--out", folder / "both.png", folder / "a_1", folder / "it's b"});
+    EXPECT_EQ(svg.find("corpus entropy"), std::string::npos);
+    const ProgramResult two = run_program({program, "--plot", folder / "a_1", folder / "it's b/"});
     EXPECT_EQ(two.status, 0) << two.err;
-    EXPECT_EQ(two.err, "");
-    EXPECT_EQ(read_whole_file(folder / "both.png").substr(1, 3), "PNG");
+    const std::string both = read_whole_file(folder / "comparison.svg");
+    EXPECT_NE(both.find(">it&#39;s b<"), std::string::npos) << both;
+    EXPECT_EQ(read_whole_file(folder / "a_1/loss.svg"), svg);
 }
 
-TEST(Plot, AComparisonHasAFileOfItsOwn) {
-    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
+// Training and validation differ in colour, and validation is drawn last.
+TEST(Plot, ValidationIsAboveTraining) {
     TemporaryFolder folder;
     write_run(folder / "a");
-    write_run(folder / "b");
-    ASSERT_EQ(run_program({script, folder / "a"}).status, 0);
-    const std::string own = read_whole_file(folder / "a/loss.svg");
-    ASSERT_EQ(run_program({script, folder / "a", folder / "b"}).status, 0);
-    EXPECT_EQ(read_whole_file(folder / "a/loss.svg"), own);
-    EXPECT_NE(read_whole_file(folder / "comparison.svg").find("b training"), std::string::npos);
+    const std::string svg = draw_runs({read_series(folder / "a")}, 1.25);
+    const std::regex curve("<path d=\"M[^\"]*\" stroke=\"(#[0-9A-F]{6})\" stroke-width=\"2\"");
+    std::vector<std::string> colours;
+    for (std::sregex_iterator at(svg.begin(), svg.end(), curve), end; at != end; ++at)
+        colours.push_back((*at)[1]);
+    EXPECT_EQ(colours, (std::vector<std::string>{"#666666", "#0072B2", "#D55E00"}));
+    EXPECT_NE(svg.find("corpus entropy"), std::string::npos);
 }
 
-TEST(Plot, HelpIsTheScriptsComment) {
-    const ProgramResult help = run_program({script, "--help"});
-    EXPECT_EQ(help.status, 0);
-    EXPECT_NE(help.out.find("dev/plot.sh [--floor NATS]"), std::string::npos) << help.out;
-    EXPECT_EQ(help.out.find('#'), std::string::npos) << help.out;
+// Only the lowest panel has labels at its steps, and labels beside an axis do not overlap.
+TEST(Plot, TicksFit) {
+    for (double last : {0.2, 2.0, 2.9, 9.0})
+        for (double scale : {1e-3, 1.0, 7e4}) {
+            RunSeries run;
+            for (int step = 0; step < 1000; step++)
+                run.training.push_back({step, scale * (3 + (last - 3) * step / 999)});
+            run.rate = run.norm = run.speed = run.training;
+            const std::string svg = draw_runs({run}, std::nullopt);
+            EXPECT_EQ(count(svg, "text-anchor=\"middle\">800<"), 1) << svg;
+            std::vector<double> heights = heights_of_ticks(svg);
+            std::sort(heights.begin(), heights.end());
+            EXPECT_GE(heights.size(), 10u);
+            for (size_t i = 1; i < heights.size(); i++) EXPECT_GE(heights[i] - heights[i - 1], 14);
+        }
 }
 
-// The panels share their axis of steps: the loss has a validation after the last step.
-TEST(Plot, PanelsEndAtTheSameStep) {
-    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
-    TemporaryFolder folder;
-    MainLog log;
-    log.open(folder / "a", -1);
-    for (int step = 0; step < 30; step++) log.log_train(step, {3 - 0.05f * float(step), 1e-3f, 1.0f, 1000});
-    log.log_val(30, 1.5f);
-    ASSERT_EQ(run_program({script, folder / "a"}).status, 0);
-    const std::string svg = read_whole_file(folder / "a/loss.svg");
-    const std::regex label("> *30<");
-    const auto panels_with_30 =
-        std::distance(std::sregex_iterator(svg.begin(), svg.end(), label), std::sregex_iterator());
-    EXPECT_EQ(panels_with_30, 4);
+// The best step's label stays inside the picture, wherever it is; a long run makes no large file.
+TEST(Plot, ALongRunStaysSmall) {
+    RunSeries run;
+    for (int step = 0; step < 100000; step++) run.training.push_back({step, 2 + step % 7});
+    for (int step : {0, 100000}) run.validation.push_back({step, 3 - 1e-5 * step});
+    run.rate = run.norm = run.speed = run.training;
+    const std::string svg = draw_runs({run}, std::nullopt);
+    EXPECT_LT(svg.size(), 120000u);
+    EXPECT_EQ(count(svg, "text-anchor=\"end\" [^>]*>best 2 at step 100000<"), 1);
 }
 
-// Lines damaged by a crash or an editor are skipped, without messages from gnuplot.
+TEST(Plot, HasOneValueOrNone) {
+    RunSeries run;
+    run.validation.push_back({0, 5.5});
+    const std::string svg = draw_runs({run}, std::nullopt);
+    EXPECT_EQ(count(svg, "nan|inf"), 0) << svg;
+    EXPECT_EQ(count(svg, "best 5.5 at step 0"), 1);
+}
+
+// Lines damaged by a crash or an editor are skipped.
 TEST(Plot, DamagedLinesAreSkipped) {
-    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
     TemporaryFolder folder;
     write_run(folder / "a");
     write_run(folder / "b");
     std::filesystem::remove(folder / "b/metrics.csv");
+    const RunSeries a = read_series(folder / "a"), b = read_series(folder / "b");
+    EXPECT_EQ(a.training.size(), 30u);
+    EXPECT_EQ(b.validation.size(), 3u);
     const std::string damaged = std::string(64, '\0') +
-                                "\n\xff\xfe,1\n,,,\nx,1,1,1,1,,1,\n31,1e,1.2.3,-,+,,0x1,\n" +
-                                "s:x trl:1\ns:31 trl:. lr:1.2.3 norm:-\ns:32 tel:--1\n33,";
+                                "\n\xff\xfe,1\n,,,\nx,1,1,1,1,,1,\n31,1e,1.2.3,-,+,,0x,\n" +
+                                "s:x trl:1\ns:31 trl:. lr:1.2.3 norm:-\ns:32 tel:--1\n:\n33,";
     for (const char* name : {"a/metrics.csv", "b/main.log"})
         std::ofstream(folder / name, std::ios::app) << damaged;
-    const ProgramResult plot =
-        run_program({script, "--floor", "1.2", "--out", folder / "ab.svg", folder / "a", folder / "b"});
-    EXPECT_EQ(plot.status, 0) << plot.err;
-    EXPECT_EQ(plot.err, "");
-    EXPECT_NE(plot.out.find("validation loss 2.0000, corpus entropy"), std::string::npos) << plot.out;
-    EXPECT_NE(read_whole_file(folder / "ab.svg").find("tokens per second"), std::string::npos);
+    EXPECT_EQ(read_series(folder / "a").training, a.training);
+    EXPECT_EQ(read_series(folder / "b").training, b.training);
+    EXPECT_EQ(read_series(folder / "b").validation, b.validation);
     std::ofstream(folder / "a/metrics.csv") << damaged;
-    const ProgramResult none = run_program({script, folder / "a"});
+    const ProgramResult none = run_program({program, "--plot", folder / "a"});
     EXPECT_EQ(none.status, 1);
-    EXPECT_EQ(none.err, "plot.sh: the logs in " + folder / "a" + " contain no losses\n");
+    EXPECT_EQ(none.err, "train_gpt2: the logs in " + folder / "a" + " contain no losses\n");
 }
 
-TEST(Plot, ErrorMessages) {
-    if (!have_gnuplot()) GTEST_SKIP() << "no gnuplot";
+TEST(Plot, ReplacesOnlyItsOwnPicture) {
     TemporaryFolder folder;
     write_run(folder / "a");
-    MainLog().open(folder / "empty", -1);
-    const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-        {{}, "usage"},
-        {{folder / "missing"}, "missing"},
-        {{folder / "empty"}, "no losses"},
-        {{"--out", folder / "a.pdf", folder / "a"}, ".svg or .png"},
-        {{"--floor", "low", folder / "a"}, "number"},
-        {{"--colour", "red", folder / "a"}, "--colour"}};
-    for (const auto& [arguments, says] : cases) {
-        std::vector<std::string> command = {script};
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        const ProgramResult result = run_program(command);
-        EXPECT_NE(result.status, 0) << says;
-        EXPECT_EQ(count_lines(result.err), 1) << result.err;
-        EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
-    }
+    write_whole_file(folder / "a/loss.svg", {"<svg>mine</svg>"});
+    const ProgramResult refused = run_program({program, "--plot", folder / "a"});
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+    EXPECT_EQ(read_whole_file(folder / "a/loss.svg"), "<svg>mine</svg>");
+    const ProgramResult missing = run_program({program, "--plot", folder / "missing"});
+    EXPECT_EQ(missing.status, 1);
+    EXPECT_NE(missing.err.find("no metrics.csv or main.log"), std::string::npos) << missing.err;
 }

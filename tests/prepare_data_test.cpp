@@ -399,9 +399,8 @@ TEST(prepare_data, skips_bad_lines_and_counts_them) {
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^two"));
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    EXPECT_EQ(result.err.rfind("prepare_data: note: 3 bad lines were left out; the first: " +
-                                   folder / "a.jsonl" + ": line 2 ",
-                               0),
+    EXPECT_EQ(result.err.rfind(
+                  "note: 3 bad lines were left out; the first: " + folder / "a.jsonl" + ": line 2 ", 0),
               0u)
         << result.err;
 }

@@ -1,6 +1,7 @@
 // Tests bf16 and fp16: converts all 65536 bit patterns to float and back, compares rounding with the two
 // nearest values, and compares the GPU's conversions with the CPU's.
 #include "llmc/base/real.h"
+#include "dev/vulkan/baselines/baselines.h"
 
 #include "llmc/layers/residual.h"
 #include "tests/layer_test.h"
@@ -121,7 +122,7 @@ TYPED_TEST(RealTest, GpuKeepsEveryPattern) {
                                  std::to_string(flushed));
         }
     };
-    for_each_version<Real>(residual_forward_versions<Real>(), check);
+    for_each_version<Real>(with_baselines(residual_forward_versions<Real>()), check);
 }
 
 // The GPU rounds sums that Real cannot represent as the CPU does: random ones, ties, and overflows.
@@ -140,10 +141,11 @@ TYPED_TEST(RealTest, GpuRoundsAlike) {
     std::vector<float> want(n);
     for (size_t i = 0; i < n; i++) want[i] = float(Real(a[i] + b[i]));
     EXPECT_EQ(want[1], INFINITY);
-    for_each_version<Real>(
-        residual_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
-            DeviceArray<Real> inp1(pad, a), inp2(pad, b), out(pad, n);
-            version.launch(pad, {.out = out, .inp1 = inp1, .inp2 = inp2, .n = n}, block_size);
-            EXPECT_EQ(out.values(), want);
-        });
+    for_each_version<Real>(with_baselines(residual_forward_versions<Real>()),
+                           [&](LaunchPad& pad, auto& version, int block_size) {
+                               DeviceArray<Real> inp1(pad, a), inp2(pad, b), out(pad, n);
+                               version.launch(pad, {.out = out, .inp1 = inp1, .inp2 = inp2, .n = n},
+                                              block_size);
+                               EXPECT_EQ(out.values(), want);
+                           });
 }

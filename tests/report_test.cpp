@@ -11,6 +11,7 @@
 #include "dev/report/page.h"
 #include "dev/report/plots.h"
 #include "llmc/base/file.h"
+#include "llmc/base/html.h"
 #include "tests/message_of.h"
 #include "tests/report_example.h"
 

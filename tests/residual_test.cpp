@@ -1,6 +1,7 @@
 // Residual, alone and fused with LayerNorm: the CPU versions against references, each GPU version against the
 // CPU version.
 #include "llmc/layers/residual.h"
+#include "dev/vulkan/baselines/baselines.h"
 
 #include "llmc/layers/layernorm.h"
 #include "tests/layer_test.h"
@@ -29,7 +30,7 @@ TYPED_TEST(Residual, Adds) {
         residual_forward_cpu<Real>({.out = out.data(), .inp1 = real_a.data(), .inp2 = real_b.data(), .n = n});
         EXPECT_EQ(to_floats(out), want);
         for_each_version<Real>(
-            residual_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block) {
+            with_baselines(residual_forward_versions<Real>()), [&](LaunchPad& pad, auto& version, int block) {
                 DeviceArray<Real> inp1(pad, a), inp2(pad, b), result(pad, n + 1);
                 version.launch(pad, {.out = result, .inp1 = inp1, .inp2 = inp2, .n = n}, block);
                 std::vector<float> got = result.values();
@@ -134,9 +135,10 @@ TYPED_TEST(Residual, FusedGpuMatchesCpu) {
         const FusedCase<Real> c(num_rows, C);
         auto check = [&](LaunchPad& pad, auto& version, int block) {
             const FusedArrays<Real> arrays(pad, c);
-            pad.begin_group();  // the launcher must order its own dispatches
-            version.launch(pad, arrays.params(), block);
-            pad.end_group();
+            {
+                const ConcurrentGroup group(&pad);  // the launcher must order its own dispatches
+                version.launch(pad, arrays.params(), block);
+            }
             EXPECT_EQ(arrays.residual.values(), c.residual);
             expect_close("normed", arrays.normed.values(), c.normed, tolerance<Real>());
             expect_close("mean", arrays.mean.values(), c.mean);
@@ -164,7 +166,7 @@ TYPED_TEST(Residual, UnalignedAddresses) {
         };
         for_each_version<Real>(fused_residual_layernorm_forward_versions<Real>(), check_fused);
         for_each_version<Real>(
-            residual_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block) {
+            with_baselines(residual_forward_versions<Real>()), [&](LaunchPad& pad, auto& version, int block) {
                 DeviceArray<Real> inp1(pad, shifted), inp2(pad, c.inp2), sum(pad, c.residual.size());
                 version.launch(pad, {.out = sum, .inp1 = inp1 + shift, .inp2 = inp2, .n = sum.size}, block);
                 EXPECT_EQ(sum.values(), c.residual);

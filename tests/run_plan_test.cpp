@@ -1,6 +1,7 @@
 // The plan of a run: the memory that is counted is the memory that is allocated.
 #include "llmc/run/run_plan.h"
 
+#include "llmc/files/optimizer_state.h"
 #include "tests/layer_test.h"
 
 static ModelConfig small() {
@@ -35,6 +36,37 @@ TEST(RunPlan, CountsWhatIsAllocated) {
         expect_counted_as_allocated<float>(pad.get());
         expect_counted_as_allocated<fp16>(pad.get());
     }
+}
+
+// Where the device has its own memory, the host's takes over moments and master weights, and nothing else.
+TEST(RunPlan, OffloadMovesTheOptimizersState) {
+    std::vector<LaunchPad*> places = {nullptr};
+    for (const auto& pad : test_pads()) places.push_back(pad.get());
+    for (LaunchPad* pad : places)
+        for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
+            SCOPED_TRACE(pad ? memory_mode_name(pad->memory_mode()) : "CPU");
+            TrainingShape shape = {.master_weights = true,
+                                   .B = 3,
+                                   .T = 17,
+                                   .recompute = RECOMPUTE_LAYERS,
+                                   .share = {.kind = kind}};
+            const MemoryNeed whole = memory_need<bf16>(small(), pad, shape);
+            shape.offload = true;
+            const MemoryNeed need = memory_need<bf16>(small(), pad, shape);
+            EXPECT_EQ(whole.host_bytes, 0u);
+            EXPECT_EQ(need.bytes + need.host_bytes, whole.bytes);
+            GPT2<bf16> g(small(), pad);
+            gpt2_allocate(g, 3, 17, true, RECOMPUTE_LAYERS);
+            const Optimizer<bf16> optimizer(small(), g.memory, {.master_weights = true, .offload = true},
+                                            shape.share);
+            EXPECT_EQ(need.host_bytes, g.memory.host_bytes);
+            EXPECT_EQ(need.host_bytes > 0, has_own_memory(pad));
+            if (!need.host_bytes) continue;
+            const uint64_t state = moment_bytes(small(), true, shape.share);
+            EXPECT_GE(need.host_bytes, state);
+            EXPECT_LT(need.host_bytes, state + 64 * 3 * NUM_PARAMETER_TENSORS);  // rounded up
+            EXPECT_NE(need.by_kind.find("MiB of host memory"), std::string::npos) << need.by_kind;
+        }
 }
 
 TEST(RunPlan, HostMemoryIsKnown) {

@@ -157,6 +157,44 @@ TEST(train_gpt2, recomputing_only_saves_memory) {
             }
 }
 
+// Each offloaded or not: the first half of a run, and the second, which resumes it. LAUNCHPAD_STAGED makes
+// the device one with memory of its own.
+static void check_offload(const Data& data, const std::string& where, const std::string& optimizer) {
+    const std::vector<std::string> options = {
+        "--device", where, "--optimizer", optimizer, "--precision", "bf16", "-x", "6", "-l", "0.01",
+        "-s",       "0",   "-v",          "0",       "-n",          "3",    "-r", "3"};
+    const ProgramResult whole = data.run(with(options, {"-o", data / "whole"}));
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    EXPECT_EQ(whole.out.find("host memory"), std::string::npos) << whole.out;
+    for (const char* first : {"none", "optimizer"}) {
+        const std::string folder = data / first;
+        const ProgramResult start = data.run(with(options, {"-o", folder, "--offload", first}));
+        ASSERT_EQ(start.status, 0) << start.err;
+        delete_checkpoint(folder, 6);
+        const std::string second = first == std::string("none") ? "optimizer" : "none";
+        const ProgramResult resumed =
+            data.run(with(options, {"-o", folder, "-y", "1", "--offload", second}));
+        ASSERT_EQ(resumed.status, 0) << resumed.err;
+        EXPECT_NE(resumed.out.find("at step 3"), std::string::npos) << resumed.out;
+        const std::string& offloaded = second == "none" ? start.out : resumed.out;
+        const std::string sign = where == "cpu" ? "--offload optimizer has no effect" : "MiB of host memory";
+        EXPECT_NE(offloaded.find(sign), std::string::npos) << offloaded;
+        for (auto path : {model_path, optimizer_path})
+            EXPECT_TRUE(read_whole_file(path(folder, 6)) == read_whole_file(path(data / "whole", 6)))
+                << "the files differ, offload first " << first;
+    }
+}
+
+TEST(train_gpt2, offloading_the_optimizer_is_bit_identical) {
+    setenv("LAUNCHPAD_STAGED", "1", 1);
+    for (const std::string& where : devices())
+        for (const char* optimizer : {"adamw", "muon"}) {
+            SCOPED_TRACE(std::string(optimizer) + " on " + where);
+            check_offload(Data(), where, optimizer);
+        }
+    unsetenv("LAUNCHPAD_STAGED");
+}
+
 // The model in the file as float, whatever its type there.
 static std::vector<float> all_weights(const std::string& path) {
     std::vector<float> weights;

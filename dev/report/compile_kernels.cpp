@@ -15,6 +15,7 @@
 
 #include "dev/report/every_kernel.h"
 #include "llmc/base/precision.h"
+#include "llmc/launchpad/compile_kernel.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
 
@@ -85,13 +86,11 @@ static Row compile(LaunchPad& pad, const std::string& key, const std::vector<uin
     snprintf(crash_message, sizeof(crash_message),
              "compile_kernels: %s (constants %s): the driver's compiler crashed on %s\n", name.c_str(),
              join(constants).c_str(), pad.device().name.c_str());
-    return {name, join(constants), false, pad.compile_kernel(key, constants)};
+    return {name, join(constants), false, compile_kernel(pad, key, constants)};
 }
 
-using Kernels = std::map<std::string, std::vector<uint32_t>>;
-
-static void compile_all(const CompileOptions& o, LaunchPad& pad, const Kernels& kernels,
-                        const Kernels& defaults, Totals& totals) {
+static void compile_all(const CompileOptions& o, LaunchPad& pad, const RequiredKernels& kernels,
+                        const RequiredKernels& defaults, Totals& totals) {
     for (const auto& [key, constants] : kernels) {
         if (key.find(o.kernels) == std::string::npos) continue;
         Row row = compile(pad, key, constants);
@@ -116,15 +115,16 @@ static const BatchShape SHAPES[] = {{4, 64}, {8, 1024}};
 template <class Real>
 static void compile_precision(const CompileOptions& o, LaunchPad& pad, const ModelConfig& config,
                               Totals& totals) {
+    Requirements by_default;
     for (BatchShape shape : SHAPES) {
         shape.T = std::min(shape.T, config.max_seq_len);
-        give_default_commands<Real>(pad, config, shape);
+        by_default.add(pad.dry_run([&] { give_default_commands<Real>(pad, config, shape); }));
     }
-    const Kernels defaults = pad.take_kernels();
+    const RequiredKernels& defaults = by_default.kernels;
     compile_all(o, pad, defaults, defaults, totals);
     if (o.default_only) return;
-    give_all_versions<Real>(pad, config, {4, std::min(1024, config.max_seq_len)});
-    Kernels others = pad.take_kernels();
+    const BatchShape shape = {4, std::min(1024, config.max_seq_len)};
+    RequiredKernels others = pad.dry_run([&] { give_all_versions<Real>(pad, config, shape); }).kernels;
     for (const auto& [key, constants] : defaults) others.erase(key);
     compile_all(o, pad, others, defaults, totals);
 }

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/generate/decode_attention.h"
 #include "llmc/generate/decode_linear.h"
@@ -83,7 +84,7 @@ static void give_matmul_versions(LaunchPad& pad, const std::vector<KernelVersion
                                         : is_tensor_core_gemm(name) ? fitting_tiles<Real>(pad, gemm)
                                                                     : version.configs;
         for (const Tile tile : tiles) {
-            const uint32_t block = version.name == versions[2].name && tile.m == 32 ? 256 : tile.m * tile.n;
+            const uint32_t block = name.ends_with('3') && tile.m == 32 ? 256 : tile.m * tile.n;
             if (tile.m > 16 || block <= pad.limits().max_block) version.launch(pad, params, tile);
         }
     }
@@ -94,16 +95,16 @@ static void give_matmul(VersionSizes<Real>& s, int C, int OC) {
     const size_t n = s.num_rows;
     Real *in = s.reals(n * C), *out = s.reals(n * OC), *weight = s.reals(size_t(C) * OC), *bias = s.reals(OC);
     give_matmul_versions<Real, MatmulForward<Real>>(
-        s.pad, matmul_forward_versions<Real>(),
+        s.pad, with_baselines(matmul_forward_versions<Real>()),
         {.out = out, .inp = in, .weight = weight, .bias = bias, .num_rows = s.num_rows, .C = C, .OC = OC},
         {GemmLayout::nt, s.num_rows, OC, C, EPILOGUE_BIAS});
     give_matmul_versions<Real, MatmulBackwardInput<Real>>(
-        s.pad, matmul_dinp_versions<Real>(),
+        s.pad, with_baselines(matmul_dinp_versions<Real>()),
         {.dinp = in, .dout = out, .weight = weight, .num_rows = s.num_rows, .C = C, .OC = OC},
         {GemmLayout::nn, s.num_rows, C, OC, EPILOGUE_NONE});
     for (const bool accumulate : {false, true})
         give_matmul_versions<Real, MatmulBackwardParameters<Real>>(
-            s.pad, matmul_dweight_versions<Real>(),
+            s.pad, with_baselines(matmul_dweight_versions<Real>()),
             {.dweight = weight,
              .dout = out,
              .inp = in,
@@ -112,7 +113,7 @@ static void give_matmul(VersionSizes<Real>& s, int C, int OC) {
              .OC = OC,
              .accumulate = accumulate},
             {GemmLayout::tn, OC, C, s.num_rows, accumulate ? EPILOGUE_ADD : EPILOGUE_NONE});
-    give_versions<MatmulDbias<Real>>(s.pad, matmul_dbias_versions<Real>(),
+    give_versions<MatmulDbias<Real>>(s.pad, with_baselines(matmul_dbias_versions<Real>()),
                                      {.dbias = bias, .dout = out, .num_rows = s.num_rows, .OC = OC});
     give_versions<MatvecForward<Real>>(
         s.pad, matvec_forward_versions<Real>(),
@@ -125,9 +126,9 @@ static void give_attention(VersionSizes<Real>& s) {
     Real *qkv = s.reals(3 * n), *dqkv = s.reals(3 * n), *out = s.reals(n), *dout = s.reals(n);
     float* lse = s.floats(size_t(s.num_rows) * s.NH);
     give_versions<AttentionForward<Real>>(
-        s.pad, attention_forward_versions<Real>(),
+        s.pad, with_baselines(attention_forward_versions<Real>()),
         {.out = out, .lse = lse, .qkv = qkv, .B = s.B, .T = s.T, .C = s.C, .NH = s.NH});
-    give_versions<AttentionBackward<Real>>(s.pad, attention_backward_versions<Real>(),
+    give_versions<AttentionBackward<Real>>(s.pad, with_baselines(attention_backward_versions<Real>()),
                                            {.dqkv = dqkv,
                                             .delta = s.floats(size_t(s.num_rows) * s.NH),
                                             .dout = dout,
@@ -170,7 +171,7 @@ static void give_layernorm(VersionSizes<Real>& s) {
                                             .rstd = rstd,
                                             .num_rows = s.num_rows,
                                             .C = s.C});
-    give_versions<ResidualForward<Real>>(s.pad, residual_forward_versions<Real>(),
+    give_versions<ResidualForward<Real>>(s.pad, with_baselines(residual_forward_versions<Real>()),
                                          {.out = out, .inp1 = in, .inp2 = other, .n = n});
     give_versions<FusedResidualLayerNormForward<Real>>(s.pad,
                                                        fused_residual_layernorm_forward_versions<Real>(),
@@ -190,13 +191,14 @@ template <class Real>
 static void give_elementwise(VersionSizes<Real>& s) {
     const size_t n = 4 * size_t(s.num_rows) * s.C;
     Real *in = s.reals(n), *out = s.reals(n);
-    give_versions<GeluForward<Real>>(s.pad, gelu_forward_versions<Real>(), {.out = out, .inp = in, .n = n});
-    give_versions<GeluBackward<Real>>(s.pad, gelu_backward_versions<Real>(),
+    give_versions<GeluForward<Real>>(s.pad, with_baselines(gelu_forward_versions<Real>()),
+                                     {.out = out, .inp = in, .n = n});
+    give_versions<GeluBackward<Real>>(s.pad, with_baselines(gelu_backward_versions<Real>()),
                                       {.dinp = out, .inp = in, .dout = s.reals(n), .n = n});
     const uint32_t* key = s.memory.template allocate<uint32_t>(2, "key");
-    give_versions<Dropout<Real>>(s.pad, dropout_versions<Real>(),
+    give_versions<Dropout<Real>>(s.pad, with_baselines(dropout_versions<Real>()),
                                  {.out = out, .inp = in, .key = key, .site = 1, .rate = 0.1f, .n = n});
-    give_versions<GradientSum<Real>>(s.pad, gradient_sum_versions<Real>(),
+    give_versions<GradientSum<Real>>(s.pad, with_baselines(gradient_sum_versions<Real>()),
                                      {.out = out,
                                       .inp = in,
                                       .own = s.reals(n / 4),
@@ -229,7 +231,7 @@ static void give_tokens(VersionSizes<Real>& s) {
     int* tokens = s.ints(n);
     const EncoderForward<Real> forward = {
         .out = rows, .inp = tokens, .wte = wte, .wpe = wpe, .B = s.B, .T = s.T, .C = s.C};
-    give_versions(s.pad, encoder_forward_versions<Real>(), forward);
+    give_versions(s.pad, with_baselines(encoder_forward_versions<Real>()), forward);
     const AdamWUpdate<Real> update = wte_update(s, V * C);
     give_versions(s.pad, adamw_update_versions<Real>(), update);
     give_versions<EncoderBackward<Real>>(s.pad, encoder_backward_versions<Real>(),
@@ -249,7 +251,7 @@ static void give_tokens(VersionSizes<Real>& s) {
                                           .V = s.config.vocab_size,
                                           .Vp = int(V),
                                           .write_gradients = true});
-    give_versions<SumLosses>(s.pad, sum_losses_versions(),
+    give_versions<SumLosses>(s.pad, with_baselines(sum_losses_versions()),
                              {.total = s.floats(1), .losses = s.floats(n), .n = s.num_rows, .scale = 1});
 }
 

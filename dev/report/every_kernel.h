@@ -1,5 +1,5 @@
-// The kernels of a model, without running them: on a launchpad with compile_only, these functions give the
-// commands of training, generating and the benchmarks, and LaunchPad::take_kernels() returns the kernels.
+// The kernels of a model, without running them: on a launchpad with compile_only, LaunchPad::dry_run() of
+// these functions, which append the commands of training, generating and the benchmarks, returns the kernels.
 #pragma once
 #include "llmc/launchpad/launchpad.h"
 #include "llmc/model/model_config.h"

@@ -38,12 +38,11 @@ LaunchCost launch_cost(LaunchPad& pad, LaunchWay way, int count, int repeats) {
         pad.dispatch("peak_launch", {1}, {block}, PeakFmaArgs{pad.at(p, block), 0});
     };
     auto launch_all = [&] {
-        if (is_grouped(way)) pad.begin_group();
+        const ConcurrentGroup group(is_grouped(way) ? &pad : nullptr);
         for (int i = 0; i < count; i++) {
             launch();
             if (way == LaunchWay::synchronous) pad.commit(true);
         }
-        if (is_grouped(way)) pad.end_group();
     };
     Recording* recording = nullptr;
     if (is_replayed(way)) {

@@ -9,28 +9,7 @@
 #include "dev/report/page_style.h"
 #include "dev/report/plots.h"
 #include "llmc/base/error.h"
-
-std::string escape_html(const std::string& text) {
-    std::string result;
-    for (char c : text) {
-        const bool control = uint8_t(c) < ' ' && c != '\n' && c != '\t';
-        if (c == '<')
-            result += "&lt;";
-        else if (c == '>')
-            result += "&gt;";
-        else if (c == '&')
-            result += "&amp;";
-        else if (c == '"')
-            result += "&quot;";
-        else if (c == '\'')
-            result += "&#39;";
-        else if (control)
-            result += "\xEF\xBF\xBD";
-        else
-            result += c;
-    }
-    return result;
-}
+#include "llmc/base/html.h"
 
 // <name attributes>text</name>. Escapes the text; name and attributes must not need it.
 static std::string tag(const std::string& name, const std::string& text, const std::string& attributes = "") {

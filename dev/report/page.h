@@ -5,9 +5,6 @@
 
 #include "dev/report/report_file.h"
 
-// Escapes text for HTML. Characters that XML cannot represent become U+FFFD.
-std::string escape_html(const std::string& text);
-
 // The page. If gnuplot is missing or fails, the page says so once and has tables only; `problem` receives the
 // message.
 std::string report_page(const Report& report, std::string& problem);

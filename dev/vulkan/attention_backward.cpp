@@ -1,6 +1,7 @@
 // Benchmark of attention_backward; bench.h says how to run it.
 #include "llmc/layers/attention.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 
 // Five T x T x hs GEMMs per head, half of whose work the causal mask removes. The GPU versions do seven,
@@ -18,7 +19,7 @@ static void register_gpu() {
                       : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}, {64, 1024, 768, 12}};
     for (const Shape s : shapes) {
         const size_t num_rows = size_t(s.B) * s.T, n = num_rows * s.C;
-        for (const auto& version : attention_backward_versions<Real>())
+        for (const auto& version : with_baselines(attention_backward_versions<Real>()))
             for (int block_size : version.configs)
                 bench_gpu(
                     format_string("%s/%s/%s/B:%d/T:%d/C:%d/NH:%d", version.name, real_name<Real>(),

@@ -1,6 +1,7 @@
 // Benchmark of encoder_forward: bench.h tells how to run it.
 #include "llmc/layers/encoder.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 #include "dev/vulkan/tokens.h"
 
@@ -11,7 +12,7 @@ static void register_gpu() {
     const int B = bench().small ? 4 : 64, T = bench().small ? 64 : 1024, C = 768;
     const size_t count = size_t(B) * T;
     const std::vector<int> tokens = word_like_tokens(count, V);
-    for (const auto& version : encoder_forward_versions<Real>())
+    for (const auto& version : with_baselines(encoder_forward_versions<Real>()))
         for (int block_size : version.configs)
             bench_gpu(format_string("%s/%s/%s/B:%d/T:%d/C:%d", version.name, real_name<Real>(),
                                     config_name(block_size).c_str(), B, T, C),

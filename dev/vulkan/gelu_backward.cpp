@@ -1,12 +1,13 @@
 // Benchmark of gelu_backward: bench.h tells how to run it.
 #include "llmc/layers/gelu.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 
 template <class Real>
 static void register_gpu() {
     const size_t n = size_t(bench().small ? 512 : 65536) * 3072;
-    for (const auto& version : gelu_backward_versions<Real>())
+    for (const auto& version : with_baselines(gelu_backward_versions<Real>()))
         for (int block_size : version.configs)
             bench_gpu(format_string("%s/%s/%s/n:%zu", version.name, real_name<Real>(),
                                     config_name(block_size).c_str(), n),

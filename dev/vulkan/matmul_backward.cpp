@@ -1,5 +1,6 @@
 // Benchmark of the three kernels of a linear layer's backward pass (dinp, dweight, dbias): see bench.h for
 // how to run it.
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/matmul.h"
@@ -22,7 +23,7 @@ template <class Real>
 static void register_shape(int num_rows, int C, int OC) {
     const size_t n = num_rows, c = C, oc = OC;
     const Work work = {.flops = 2.0 * num_rows * C * OC};
-    for (const auto& version : matmul_dinp_versions<Real>())
+    for (const auto& version : with_baselines(matmul_dinp_versions<Real>()))
         for (const Tile tile : version.configs) {
             if (is_skipped<Real>(version.name, num_rows)) continue;
             bench_gpu(name_of<Real>(version.name, tile, num_rows, C, OC), work, [=] {
@@ -35,7 +36,7 @@ static void register_shape(int num_rows, int C, int OC) {
                 return [=] { version.launch(*bench().pad, p, tile); };
             });
         }
-    for (const auto& version : matmul_dweight_versions<Real>())
+    for (const auto& version : with_baselines(matmul_dweight_versions<Real>()))
         for (const Tile tile : version.configs) {
             if (is_skipped<Real>(version.name, num_rows)) continue;
             bench_gpu(name_of<Real>(version.name, tile, num_rows, C, OC), work, [=] {
@@ -49,7 +50,7 @@ static void register_shape(int num_rows, int C, int OC) {
                 return [=] { version.launch(*bench().pad, p, tile); };
             });
         }
-    for (const auto& version : matmul_dbias_versions<Real>())
+    for (const auto& version : with_baselines(matmul_dbias_versions<Real>()))
         for (const int block_size : version.configs)
             bench_gpu(name_of<Real>(version.name, block_size, num_rows, C, OC),
                       memory_traffic<Real>(double(num_rows) * OC), [=] {

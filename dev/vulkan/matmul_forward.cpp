@@ -1,6 +1,7 @@
 // Benchmark of matmul_forward: see bench.h for how to run it.
 #include "llmc/layers/matmul.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 #include "llmc/gemm/tensor_core.h"
 
@@ -28,7 +29,7 @@ template <class Real>
 static void register_shape(int num_rows, int C, int OC) {
     const Work work = {.flops = 2.0 * num_rows * C * OC};
     const std::string shape = format_string("N:%d/C:%d/OC:%d", num_rows, C, OC);
-    for (const auto& version : matmul_forward_versions<Real>())
+    for (const auto& version : with_baselines(matmul_forward_versions<Real>()))
         for (const Tile tile : version.configs) {
             if (is_skipped<Real>(version.name, num_rows)) continue;
             bench_gpu(format_string("%s/%s/%s/%s", version.name, real_name<Real>(), config_name(tile).c_str(),

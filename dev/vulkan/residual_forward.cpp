@@ -1,12 +1,13 @@
 // Benchmark of residual_forward: bench.h tells how to run it.
 #include "llmc/layers/residual.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 
 template <class Real>
 static void register_gpu() {
     const size_t n = size_t(bench().small ? 512 : 65536) * 768;
-    for (const auto& version : residual_forward_versions<Real>())
+    for (const auto& version : with_baselines(residual_forward_versions<Real>()))
         for (int block : version.configs)
             bench_gpu(format_string("%s/%s/%s/n:%zu", version.name, real_name<Real>(),
                                     config_name(block).c_str(), n),

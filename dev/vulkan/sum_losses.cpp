@@ -1,12 +1,13 @@
 // Benchmark of sum_losses: bench.h tells how to run it.
 #include "llmc/layers/classifier.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 
 static void register_all() {
     const int n = bench().small ? 1024 : 65536;
     const Work work = {.bytes = 4.0 * n};
-    for (const auto& version : sum_losses_versions())
+    for (const auto& version : with_baselines(sum_losses_versions()))
         for (int block_size : version.configs)
             bench_gpu(format_string("%s/%s/n:%d", version.name, config_name(block_size).c_str(), n), work,
                       [=] {

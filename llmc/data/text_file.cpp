@@ -1,6 +1,7 @@
 // Reading, decompressing and refusing text files: see text_file.h.
 #include "llmc/data/text_file.h"
 
+#include <fnmatch.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -131,7 +132,8 @@ const char* not_text(std::string_view start) {
 }
 
 static void refuse_binary(const std::string& path, std::string_view start) {
-    if (const char* what = not_text(start)) fail("%s is not text: it is %s", path.c_str(), what);
+    if (const char* what = not_text(start))
+        throw NotText(printable(format_string("%s is not text: it is %s", path.c_str(), what)));
 }
 
 // pzstd begins with a frame of zstd that readers skip.
@@ -216,27 +218,61 @@ std::string read_text_file(const std::string& path, size_t limit) {
 
 // --- lists of files ---
 
-std::vector<std::string> files_below(const std::vector<std::string>& paths) {
+// All files below a folder, without hidden ones.
+static std::vector<std::string> files_in(const std::string& folder) {
     namespace fs = std::filesystem;
+    std::vector<std::string> found;
+    std::error_code error;
+    fs::recursive_directory_iterator entry(folder, error), end;
+    for (; !error && entry != end; entry.increment(error)) {
+        const bool hidden = entry->path().filename().string().starts_with('.');
+        std::error_code unreadable;  // such as a loop of symbolic links
+        if (hidden && entry->is_directory(unreadable)) entry.disable_recursion_pending();
+        if (!hidden && entry->is_regular_file(unreadable)) found.push_back(entry->path().string());
+    }
+    if (error) fail("cannot read the folder %s: %s", folder.c_str(), error.message().c_str());
+    if (found.empty()) fail("the folder %s has no file", folder.c_str());
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+// Whether the file's name, without its folder, matches one of the patterns.
+static bool is_included(const std::string& path, const std::vector<std::string>& patterns) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
+               return fnmatch(p.c_str(), name.c_str(), 0) == 0;
+           });
+}
+
+// Error if the file is not text: one of its first bytes is 0, as git tells binary files.
+static void check_text(const std::string& path) {
+    TextFile file(path);
+    std::string text(8000, '\1');
+    text.resize(file.read(text.data(), text.size()));
+    if (text.find('\0') != text.npos)
+        throw NotText(printable(path + " is not text: it has a byte of value 0"));
+}
+
+std::vector<std::string> files_below(const std::vector<std::string>& paths,
+                                     const std::vector<std::string>& include,
+                                     const std::function<void(const std::string& why)>& left_out) {
     std::vector<std::string> files;
     for (const std::string& path : paths) {
-        if (path == "-" || !fs::is_directory(path)) {
+        if (path == "-" || !std::filesystem::is_directory(path)) {
             files.push_back(path);
             continue;
         }
-        std::vector<std::string> found;
-        std::error_code error;
-        fs::recursive_directory_iterator entry(path, error), end;
-        for (; !error && entry != end; entry.increment(error)) {
-            const bool hidden = entry->path().filename().string().starts_with('.');
-            std::error_code unreadable;  // such as a loop of symbolic links
-            if (hidden && entry->is_directory(unreadable)) entry.disable_recursion_pending();
-            if (!hidden && entry->is_regular_file(unreadable)) found.push_back(entry->path().string());
-        }
-        if (error) fail("cannot read the folder %s: %s", path.c_str(), error.message().c_str());
-        if (found.empty()) fail("the folder %s has no file", path.c_str());
-        std::sort(found.begin(), found.end());
-        files.insert(files.end(), found.begin(), found.end());
+        const size_t before = files.size();
+        for (const std::string& file : files_in(path)) try {
+                if (!is_included(file, include)) continue;
+                check_text(file);
+                files.push_back(file);
+            } catch (const NotText& error) {
+                left_out(error.what());
+            }
+        if (files.size() == before)
+            fail("the folder %s has no text file%s", path.c_str(),
+                 include.empty() ? "" : " whose name --include matches");
     }
     return files;
 }

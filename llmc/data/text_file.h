@@ -3,6 +3,7 @@
 // such as UTF-16, archives and pictures, are refused by their signatures.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,11 @@
 #include "llmc/base/file.h"
 
 struct Decompressor;
+
+// A file is not text: a picture, an archive, another encoding.
+struct NotText : Error {
+    using Error::Error;
+};
 
 struct TextFile {
     std::string path;         // "standard input" for "-"
@@ -42,8 +48,11 @@ const char* not_text(std::string_view start);
 std::string read_text_file(const std::string& path, size_t limit = 32 << 20);
 
 // The files that prepare_data reads: a folder stands for all files below it, sorted, without hidden ones.
-// Error if a path is missing or a folder has no file.
-std::vector<std::string> files_below(const std::vector<std::string>& paths);
+// `include`: shell patterns for the names of files in folders; empty: all. Files in folders that are not text
+// are left out, and left_out() is told why. Error if a path is missing or a folder has no text file.
+std::vector<std::string> files_below(const std::vector<std::string>& paths,
+                                     const std::vector<std::string>& include,
+                                     const std::function<void(const std::string& why)>& left_out);
 
 // The paths in a file, one per line; "-" is standard input. Error if there is none.
 std::vector<std::string> read_file_list(const std::string& path);

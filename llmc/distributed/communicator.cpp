@@ -235,14 +235,6 @@ void* Communicator::allocate_shared(size_t bytes, const char* what) {
     return internals->regions.emplace_back(std::move(memory)).address;
 }
 
-void Communicator::free_shared(void* address) {
-    auto& regions = internals->regions;
-    const auto found = std::find_if(regions.begin(), regions.end(),
-                                    [&](const SharedMemory& region) { return region.address == address; });
-    if (found == regions.end()) fail("free_shared: %p is not shared memory", address);
-    regions.erase(found);
-}
-
 // --- the node's barrier ---
 
 void Communicator::open_node_barrier() {
@@ -288,26 +280,11 @@ static void copy_messages(const std::vector<Message>& sends, const std::vector<M
     }
 }
 
-Pending Communicator::begin_exchange(const std::vector<Message>& sends,
-                                     const std::vector<Message>& receives) {
+void Communicator::exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) {
     const auto send_parts = in_parts(sends, max_part, size),
                receive_parts = in_parts(receives, max_part, size);
-    if (size > 1) return {job->transport.begin_exchange(send_parts, receive_parts)};
-    copy_messages(sends, receives);
-    return {};
-}
-
-bool Communicator::is_done(Pending& pending) {
-    if (pending.requests && job->transport.done(*pending.requests)) pending.requests = nullptr;
-    return !pending.requests;
-}
-
-void Communicator::finish(Pending& pending) {
-    if (pending.requests) wait(*pending.requests);
-    pending.requests = nullptr;
-}
-
-void Communicator::exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) {
-    Pending pending = begin_exchange(sends, receives);
-    finish(pending);
+    if (size > 1)
+        wait(*job->transport.begin_exchange(send_parts, receive_parts));
+    else
+        copy_messages(sends, receives);
 }

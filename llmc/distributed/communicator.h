@@ -13,7 +13,7 @@
 #include <vector>
 
 // A message to or from a rank. A send only reads the data. Both sides state the same number of bytes; it may
-// be 0, and data null then. Messages between two ranks arrive in the order in which they were begun.
+// be 0, and data null then. Messages between two ranks arrive in the order in which they are listed.
 struct Message {
     int rank;
     void* data;
@@ -22,11 +22,6 @@ struct Message {
 
 struct Requests;  // of a transport
 struct SharedMemory;
-
-// Messages on their way. Their memory must stay alive, and the sends unchanged, until finish().
-struct Pending {
-    std::shared_ptr<Requests> requests;
-};
 
 struct Communicator {
     int rank = 0, size = 1;  // in the job
@@ -62,20 +57,15 @@ struct Communicator {
 
     // Memory that the ranks of a node share: zeroed, at another address in each process, aligned to 64 KiB
     // and a multiple of it long, so that any Vulkan device can import it. Collective among all ranks of the
-    // job. If a node has no space, every rank throws the same Error, which names `what`. Lives until
-    // free_shared(), which concerns this process alone, or as long as the communicator.
+    // job. If a node has no space, every rank throws the same Error, which names `what`. Lives as long as
+    // the communicator.
     void* allocate_shared(size_t bytes, const char* what);
-    void free_shared(void* address);
 
     // Waits for the other ranks of this node; orders their accesses to shared memory. Takes microseconds.
     void node_barrier();
 
-    // Sends and receives messages and waits for all of them. In begin_exchange(), nothing moves until
-    // is_done() or finish() is called now and then, since messages have no thread of their own.
+    // Sends and receives messages and waits for all of them.
     void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives);
-    Pending begin_exchange(const std::vector<Message>& sends, const std::vector<Message>& receives);
-    bool is_done(Pending& pending);
-    void finish(Pending& pending);
 
    private:
     struct Internals;

@@ -63,8 +63,8 @@ void read_model(const std::string& path, const WriteTensor& write) {
     });
 }
 
-static FileSeal write_sealed_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
-                                   bool in_bf16) {
+FileSeal write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
+                     bool in_bf16) {
     validate(config, path);
     int32_t header[header_ints] = {model_magic,        in_bf16 ? bf16_version : fp32_version,
                                    config.max_seq_len, config.vocab_size,
@@ -86,10 +86,6 @@ static FileSeal write_sealed_model(const std::string& path, const ModelConfig& c
         }
     });
     return file.finish();
-}
-
-void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read, bool in_bf16) {
-    write_sealed_model(path, config, read, in_bf16);
 }
 
 // --- run_%08d.json: {"checksum": ..., "content": {"files": ..., "run": ...}} ---
@@ -233,9 +229,9 @@ static void write_files(const std::string& dir, const Checkpoint& c, Communicato
     const OptimizerShare& share = c.optimizer.share;
     FileSeal model, state;
     together(job, [&] {
-        if (first) model = write_sealed_model(model_path(dir, step), c.config, c.read_tensor, c.in_bf16);
-        state = write_sealed_state(optimizer_part_path(dir, step, share.index), c.config, c.optimizer,
-                                   c.read_moment);
+        if (first) model = write_model(model_path(dir, step), c.config, c.read_tensor, c.in_bf16);
+        state = write_optimizer_state(optimizer_part_path(dir, step, share.index), c.config, c.optimizer,
+                                      c.read_moment);
     });
     const nlohmann::json states = gather_seals(state, share, job);
     together(job, [&] {

@@ -20,8 +20,8 @@ ModelConfig read_model_header(const std::string& path);
 void read_model(const std::string& path, const WriteTensor& write);
 
 // Writes version 5, rounded to nearest even, if in_bf16, else version 3.
-void write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
-                 bool in_bf16 = false);
+FileSeal write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
+                     bool in_bf16 = false);
 
 // File names of a checkpoint in directory dir.
 std::string model_path(const std::string& dir, int step);

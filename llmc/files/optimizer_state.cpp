@@ -157,8 +157,8 @@ static void write_indices(SealedWriter& file, const std::vector<int32_t>& values
     file.write(values.data(), count * sizeof(int32_t));
 }
 
-FileSeal write_sealed_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
-                            const ReadMoment& read) {
+FileSeal write_optimizer_state(const std::string& path, const ModelConfig& config,
+                               const OptimizerState& state, const ReadMoment& read) {
     const bool is_muon = state.share.kind == OptimizerKind::muon;
     int32_t header[header_ints] = {state_magic, is_muon ? muon_version : adamw_version};
     header[NUM_PROCESSES] = state.share.count;
@@ -189,9 +189,4 @@ FileSeal write_sealed_state(const std::string& path, const ModelConfig& config, 
         file.write(random, sizeof random);
     }
     return file.finish();
-}
-
-void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
-                           const ReadMoment& read) {
-    write_sealed_state(path, config, state, read);
 }

@@ -31,10 +31,8 @@ OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& 
 // `write`. Error, naming the tensor, if a value is NaN or infinite. Returns everything else.
 OptimizerState read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write);
 
-void write_optimizer_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
-                           const ReadMoment& read);
-FileSeal write_sealed_state(const std::string& path, const ModelConfig& config, const OptimizerState& state,
-                            const ReadMoment& read);
+FileSeal write_optimizer_state(const std::string& path, const ModelConfig& config,
+                               const OptimizerState& state, const ReadMoment& read);
 
 // Bytes that a part of the moments takes in its file.
 uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights, const OptimizerShare& share = {});

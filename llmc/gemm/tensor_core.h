@@ -93,13 +93,13 @@ template <class Real>
 std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& gemm, const GemmPlan& plan,
                                         bool may_split);
 
-// The name under which the fastest tile of a GEMM is kept, and the number that stands for a tile there. A
+// The name under which the fastest tile of a GEMM is stored, and the number that stands for a tile there. A
 // result that is added to shares the tile of one that is not.
 template <class Real>
 std::string tuning_name(const GemmShape& gemm);
 inline int tile_code(Tile tile) { return tile.m * 1000 + tile.n; }
 
-// Measures which tile is fastest for a GEMM and keeps it (LaunchPad::keep_measured). Needs memory for its
-// operands; takes a fraction of a second and as long as the driver takes to compile some five kernels.
+// Measures which tile is fastest for a GEMM, for LaunchPad::tune(). Needs memory for its operands; takes a
+// fraction of a second and as long as the driver takes to compile some five kernels.
 template <class Real>
-void tune_gemm(LaunchPad& pad, const GemmShape& gemm);
+Tile tune_gemm(LaunchPad& pad, const GemmShape& gemm);

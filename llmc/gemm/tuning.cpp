@@ -15,7 +15,7 @@ static std::unique_ptr<Element, std::function<void(Element*)>> make_operand(Laun
 }
 
 template <class Real>
-void tune_gemm(LaunchPad& pad, const GemmShape& gemm) {
+Tile tune_gemm(LaunchPad& pad, const GemmShape& gemm) {
     GemmPlan plan = plan_gemm<Real>(pad, gemm, std::nullopt, true);
     const size_t M = gemm.M, N = gemm.N, K = gemm.K;
     const auto out = make_operand<Real>(pad, M * N), other = make_operand<Real>(pad, M * N);
@@ -41,8 +41,8 @@ void tune_gemm(LaunchPad& pad, const GemmShape& gemm) {
         if (tile == usual) time *= 0.98;  // another tile must win by more than noise
         if (time < best_time) best = tile, best_time = time;
     }
-    pad.keep_measured(tuning_name<Real>(gemm), tile_code(best));
+    return best;
 }
 
-#define INSTANTIATE(Real) template void tune_gemm<Real>(LaunchPad&, const GemmShape&);
+#define INSTANTIATE(Real) template Tile tune_gemm<Real>(LaunchPad&, const GemmShape&);
 FOR_EACH_REAL(INSTANTIATE)

@@ -80,7 +80,7 @@ TextGenerator<Real>::TextGenerator(const GPT2<Real>& model, int capacity, int nu
     stream = memory.allocate<float>(rows * C, "residual stream");
     atty = memory.allocate<Real>(rows * C, "activations");
     wide = memory.allocate<Real>(rows * 4 * C, "activations");
-    draw = {.tokens = memory.allocate<int>(rows * (T + 1), "tokens", Placement::readback),
+    draw = {.tokens = memory.allocate<int>(rows * (T + 1), "tokens", Placement::host),
             .positions = memory.allocate<int>(rows, "positions"),
             .random_states = memory.allocate<uint64_t>(rows, "random numbers"),
             .seen = memory.allocate<int>(rows * seen_words(V), "tokens of the texts"),

@@ -127,13 +127,20 @@ static bool has_room(const LaunchPadState& s, VkDeviceSize bytes, uint32_t type,
            (kind == BufferKind::imported || bytes <= left_of_limit(s, heap));
 }
 
+// Lavapipe of Mesa 26.1 loads once more after the last pass of a loop, for no lane, where all lanes share the
+// address: one row further on, as a rule. Behind an allocation of its own there has to be memory, too.
+static VkDeviceSize with_memory_behind(const LaunchPadState& s, const Buffer& b, VkDeviceSize bytes) {
+    const bool reads_beyond = s.info.type == DeviceType::software && b.kind != BufferKind::imported;
+    return reads_beyond ? std::max(bytes, std::min(bytes + (64 << 10), s.limits.max_allocation)) : bytes;
+}
+
 // Sets b.memory, of the first of these types that has `bytes`.
 static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
                             const std::vector<uint32_t>& types, const void* next) {
     VkMemoryAllocateFlagsInfo flags = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, next};
     flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
     VkMemoryAllocateInfo info = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags};
-    info.allocationSize = bytes;
+    info.allocationSize = with_memory_behind(s, b, bytes);
     for (const uint32_t type : types) {
         if (!has_room(s, bytes, type, b.kind)) continue;
         info.memoryTypeIndex = type;
@@ -247,7 +254,7 @@ uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
 void* LaunchPad::allocate(size_t bytes, const char* label, Placement placement) {
     LaunchPadState& s = *state;
     BufferKind kind = s.mode == MemoryMode::staged ? BufferKind::device_only : BufferKind::host_visible;
-    if (placement == Placement::readback) kind = BufferKind::readback;
+    if (placement == Placement::host) kind = BufferKind::readback;
     Buffer b = create_buffer(s, bytes, kind, label);
     s.allocated += b.bytes;
     void* address = reinterpret_cast<void*>(b.start);

@@ -273,17 +273,11 @@ void LaunchPad::begin_group() {
     s.open_groups++;
 }
 
-void LaunchPad::end_group() {
-    if (state->dry) return;
-    if (!state->open_groups) fail("end_group: no group is open");
-    if (!--state->open_groups) release_held(*state);
-}
-
-void LaunchPad::leave_group() noexcept {
+void LaunchPad::end_group() noexcept {
     LaunchPadState& s = *state;
     if (s.dry || !s.open_groups) return;  // an error closes all groups
     try {
-        end_group();
+        if (!--s.open_groups) release_held(s);
     } catch (...) {
         s.failure = std::current_exception();
         s.held.clear();
@@ -457,16 +451,11 @@ double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
     return seconds_between(s, ticks[0], ticks[1]);
 }
 
-std::vector<KernelTime> LaunchPad::kernel_times() {
+std::vector<KernelTime> LaunchPad::take_kernel_times() {
     commit(true);
     std::vector<KernelTime> times;
-    for (const auto& [name, time] : state->times)
+    for (const auto& [name, time] : std::exchange(state->times, {}))
         times.push_back({name, time.calls, time.seconds, time.work});
     std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
     return times;
-}
-
-void LaunchPad::reset_kernel_times() {
-    commit(true);
-    state->times.clear();
 }

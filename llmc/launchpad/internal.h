@@ -152,8 +152,6 @@ struct LaunchPadState {
     VkPhysicalDeviceMemoryProperties memory = {};
     VkDeviceSize import_alignment = 0;  // 0: host memory cannot be imported
     bool has_memory_budget = false;
-    bool has_sm_builtins = false,
-         has_amd_core_properties = false;  // extensions that tell the number of compute units
     uint32_t max_groups[3] = {};
     uint32_t max_subgroup = 0;
     bool pin_subgroup = false;    // the device can be told a subgroup size
@@ -170,8 +168,8 @@ struct LaunchPadState {
     Requirements collected;       // with compile_only, which is a dry run without an end
     bool without_device = false;
     bool capture_statistics = false;  // of the driver's compiler
-    std::map<std::string, std::function<void()>> untuned;
-    std::map<std::string, std::vector<uint32_t>> uncompiled;
+    std::map<std::string, std::function<int()>> untuned;
+    RequiredKernels uncompiled;
 
     VkPipelineLayout layout = VK_NULL_HANDLE;
     VkPipelineCache cache = VK_NULL_HANDLE;
@@ -251,8 +249,11 @@ void submit_copies(LaunchPadState& s, VkCommandBuffer copies);
 void create_pipeline_cache(LaunchPadState& s);
 void save_pipeline_cache(LaunchPadState& s) noexcept;
 void read_measured(LaunchPadState& s);  // needs create_pipeline_cache()
-// Fills the named fields from k.statistics, whose names differ by driver.
-void name_statistics(CompiledKernel& k);
+VkShaderModule find_module(LaunchPadState& s, const std::string& kernel);
+VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
+                          VkPipelineCache cache);
+// The driver's statistics of a kernel: registers, shared memory and so on.
+std::map<std::string, double> read_statistics(const LaunchPadState& s, VkPipeline pipeline);
 std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> constants);
 // Builds it at first use. `kernel` names the shader and its storage type.
 const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,

@@ -1,4 +1,5 @@
-// Numbered versions of a layer's GPU kernels. Tests and benchmarks iterate over the tables of these.
+// Numbered versions of a layer's GPU kernels. Tests and benchmarks iterate over the tables of these, and over
+// the versions that no program launches: dev/vulkan/baselines/.
 #pragma once
 #include <string>
 #include <vector>

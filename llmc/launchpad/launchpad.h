@@ -8,7 +8,7 @@
 //
 // Commands run in the order in which they are given. dispatch(), fill(), copy() and upload() append to an
 // open command buffer and return at once; commit() submits it. Each command waits for those before it, except
-// inside a group (begin_group, end_group), whose dispatches and fills must be independent of each other.
+// inside a ConcurrentGroup, whose dispatches and fills must be independent of each other.
 //
 // Not thread-safe: one thread at a time. Every function throws Error (base/error.h) if it fails.
 #pragma once
@@ -44,19 +44,19 @@ struct LaunchPadOptions {
     // Starts the dispatches of a group last to first, and copy_async() when it is finished, so that a device
     // that runs everything in order exposes a missing wait; also LAUNCHPAD_REVERSE_GROUPS=1
     bool reverse_groups = false;
-    bool timestamps = false;  // measures each dispatch: kernel_times()
+    bool timestamps = false;  // measures each dispatch: take_kernel_times()
     bool in_place = true;     // false, for tests: FragmentShape::in_place is never set
     // For tests: sets Limits::fp16_pieces and splits_fp32; also LAUNCHPAD_FP16_PIECES=1
     bool fp16_pieces = false;
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
-    // Nothing is allocated or executed: commands only note their kernels, for take_kernels(). For drivers
-    // without their hardware, LAUNCHPAD_WITHOUT_DEVICE=1 sets it and has the layout of fragments assumed
-    // instead of probed.
+    // Nothing is allocated or executed, and everything is a dry run. For drivers without their hardware,
+    // LAUNCHPAD_WITHOUT_DEVICE=1 sets it and has the layout of fragments assumed instead of probed.
     bool compile_only = false;
 };
 
-// Where memory lies: near the GPU, or in cached host memory, for results that the host reads often.
-enum class Placement { device, readback };
+// Where memory lies: near the GPU, or in cached host memory, for results that the host reads often, and for
+// what the GPU uses so seldom that it may read and write it over the bus.
+enum class Placement { device, host };
 
 // Scratch memory that layers share. A slot's contents last until the next layer that uses the slot.
 enum class Scratch { gemm, parameters, layernorm, norm, packed_weight, packed_weight_dinp, muon };
@@ -117,25 +117,17 @@ struct MemoryRange {
     size_t bytes;
 };
 
+// Kernels to build: specialization constants, by a key that names kernel and constants.
+using RequiredKernels = std::map<std::string, std::vector<uint32_t>>;
+
 // What a command sequence needs, found by a dry run.
 struct Requirements {
-    size_t scratch[NUM_SCRATCH_SLOTS] = {};                // bytes of each slot
-    std::map<std::string, std::function<void()>> untuned;  // by name: measures a choice and keeps it
-    // Specialization constants, by a key that names kernel and constants
-    std::map<std::string, std::vector<uint32_t>> kernels;
+    size_t scratch[NUM_SCRATCH_SLOTS] = {};               // bytes of each slot
+    std::map<std::string, std::function<int()>> untuned;  // choices to measure, by name: see tuned()
+    RequiredKernels kernels;
 
     size_t scratch_bytes() const;
-};
-
-// A kernel as the driver's compiler reports it. Numbers that the driver does not tell are -1.
-struct CompiledKernel {
-    double seconds = 0;          // that the compiler took
-    uint32_t subgroup_size = 0;  // 0: not told
-    std::string error;           // the driver's message; empty: it compiled
-    double registers = -1, spills = -1, scratch_bytes = -1, shared_bytes = -1, code_bytes = -1;
-    // Occupancy: subgroups that the registers let run at a time on a SIMD unit
-    double subgroups_per_unit = -1;
-    std::map<std::string, double> statistics;  // all, under the driver's names
+    void add(const Requirements& other);
 };
 
 // Thrown by allocate(). Its message names the allocation, and what is in use and available.
@@ -207,7 +199,7 @@ class LaunchPad {
     // --- commands ---
     // Appends one kernel: the name of its shader file, built for a storage type (any, if it has no Reals),
     // its grid, its specialization constants (number 0 is the block size), its argument struct from
-    // shaders/args.h, and for kernel_times() its work.
+    // shaders/args.h, and for take_kernel_times() its work.
     template <class Real = float, class Args>
     void dispatch(std::string_view kernel, Groups groups, std::initializer_list<uint32_t> constants,
                   const Args& args, const Work& work = {}) {
@@ -215,12 +207,8 @@ class LaunchPad {
                       "push constants hold 128 bytes");
         dispatch_bytes(kernel, real_name<Real>(), groups, constants, &args, sizeof(Args), work);
     }
-    // Dispatches and fills up to end_group() may run concurrently. Groups nest: an inner group is part of the
-    // outer.
-    void begin_group();
-    void end_group();
-    void leave_group() noexcept;  // the same for destructors: the next command throws the error
-    void barrier();               // inside a group: what follows waits for what came before
+    // Inside a ConcurrentGroup: the commands that follow wait for the ones before.
+    void barrier();
     // Postpones `commands` past the next barrier, to overlap with the commands that follow it: for kernels
     // too small for a dispatch level of their own, such as the reduction of partial sums. They may read
     // `slot` and `results` and write only `results`. at(), scratch() and copies that concern this memory wait
@@ -249,37 +237,33 @@ class LaunchPad {
     // allocated. begin_recording(), upload() and download() are refused in a dry run; with compile_only,
     // upload() does nothing and download() gives zeros.
     Requirements dry_run(const std::function<void()>& commands);
-    bool dry_running() const;
-    // Allocates the scratch memory of a dry run, and queues what it needs for tune() and compile().
+    // Allocates the scratch memory of a dry run, and queues what it needs for tune() and compile(). Inside
+    // another dry run, adds it to the result of that one.
     void prepare(const Requirements& needed);
-    // Measures the queued choices on the device and keeps the fastest on disk. `progress` is called before
-    // each one. A choice whose measurement finds too little memory stays the usual one.
+    // Measures the queued choices. `progress` is called before each one, as in compile(). A choice whose
+    // measurement finds too little memory stays the usual one.
     using ProgressCallback = std::function<void(int done, int total)>;
     void tune(const ProgressCallback& progress = nullptr);
-    int num_untuned() const;
     // Builds the queued kernels, which otherwise happens at their first use.
     void compile(const ProgressCallback& progress = nullptr);
-    int num_uncompiled() const;
-    // With compile_only: the kernels of all commands since the last call, as Needs::kernels.
-    std::map<std::string, std::vector<uint32_t>> take_kernels();
-    // Builds a kernel of that map without any cache, and forgets it.
-    CompiledKernel compile_kernel(const std::string& key, const std::vector<uint32_t>& constants);
-    // In a dry run: notes a choice that was not measured on this device yet.
-    void note_untuned(const std::string& name, std::function<void()> measure);
-
-    // --- measurements of this device ---
-    // Numbers under names without spaces, kept on disk beside the pipeline cache, by device and driver; none
-    // if nothing was kept or the file cannot be read. A number that cannot be written is kept in memory only.
-    std::optional<int> measured(const std::string& name) const;
-    void keep_measured(const std::string& name, int value);
+    // The choice that tune() measured on this device under `name`, which has no spaces; none if it was not
+    // measured yet. A dry run then adds `measure` to its result: tune() calls it and stores what it returns
+    // in a file next to the pipeline cache, one per device and driver. If that cannot be written, the choice
+    // lasts as long as the launchpad.
+    std::optional<int> tuned(const std::string& name, std::function<int()> measure) const;
 
     // --- time ---
     // Seconds of GPU time between the start and the end of what `commands` appends; commits and waits.
     double gpu_seconds(const std::function<void()>& commands);
-    std::vector<KernelTime> kernel_times();  // since the last reset, most expensive first; waits for the GPU
-    void reset_kernel_times();
+    // With the option `timestamps`: the kernels that ran since the last call, most expensive first. Waits for
+    // the GPU.
+    std::vector<KernelTime> take_kernel_times();
 
    private:
+    friend struct ConcurrentGroup;
+    friend struct CompiledKernel compile_kernel(LaunchPad&, const std::string&, const std::vector<uint32_t>&);
+    void begin_group();
+    void end_group() noexcept;  // the next command throws its error
     void settle() noexcept;
     void append_postponed();
     void wait_for_postponed(const void* p, size_t bytes);
@@ -292,7 +276,8 @@ class LaunchPad {
     std::unique_ptr<struct LaunchPadState> state;
 };
 
-// The commands given during its lifetime form a group; pad null (CPU): nothing happens.
+// The dispatches and fills appended during its lifetime may run concurrently. Groups nest: an inner group is
+// part of the outer one. An error inside closes them all. `launchpad` null (CPU): nothing happens.
 struct ConcurrentGroup {
     LaunchPad* pad;
     explicit ConcurrentGroup(LaunchPad* launchpad) : pad(launchpad) {
@@ -300,6 +285,6 @@ struct ConcurrentGroup {
     }
     ConcurrentGroup(const ConcurrentGroup&) = delete;
     ~ConcurrentGroup() {
-        if (pad) pad->leave_group();
+        if (pad) pad->end_group();
     }
 };

@@ -1,7 +1,9 @@
 // LaunchPad's dry runs, and the measurements of a device: numbers by name, in a file beside the pipeline
 // cache (device_cache.h).
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <utility>
 
 #include "llmc/base/file.h"
 #include "llmc/launchpad/device_cache.h"
@@ -13,15 +15,13 @@ void read_measured(LaunchPadState& s) {
     s.measured = measured_in(read_cache_file(s.measured_file));
 }
 
-std::optional<int> LaunchPad::measured(const std::string& name) const {
-    const auto found = state->measured.find(name);
-    if (found == state->measured.end()) return std::nullopt;
-    return found->second;
+std::optional<int> LaunchPad::tuned(const std::string& name, std::function<int()> measure) const {
+    if (const auto found = state->measured.find(name); found != state->measured.end()) return found->second;
+    if (state->dry && measure) state->dry->untuned.try_emplace(name, std::move(measure));
+    return std::nullopt;
 }
 
-void LaunchPad::keep_measured(const std::string& name, int value) {
-    LaunchPadState& s = *state;
-    s.measured[name] = value;
+static void store_measured(LaunchPadState& s) {
     if (s.measured_file.empty()) return;
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(s.measured_file).parent_path(), ignored);
@@ -34,6 +34,12 @@ void LaunchPad::keep_measured(const std::string& name, int value) {
 
 size_t Requirements::scratch_bytes() const {
     return std::accumulate(std::begin(scratch), std::end(scratch), size_t(0));
+}
+
+void Requirements::add(const Requirements& other) {
+    for (int i = 0; i < NUM_SCRATCH_SLOTS; i++) scratch[i] = std::max(scratch[i], other.scratch[i]);
+    untuned.insert(other.untuned.begin(), other.untuned.end());
+    kernels.insert(other.kernels.begin(), other.kernels.end());
 }
 
 Requirements LaunchPad::dry_run(const std::function<void()>& commands) {
@@ -53,33 +59,27 @@ Requirements LaunchPad::dry_run(const std::function<void()>& commands) {
     return needed;
 }
 
-bool LaunchPad::dry_running() const { return state->dry; }
-
-void LaunchPad::note_untuned(const std::string& name, std::function<void()> measure) {
-    if (state->dry) state->dry->untuned.try_emplace(name, std::move(measure));
-}
-
 void LaunchPad::prepare(const Requirements& needed) {
     LaunchPadState& s = *state;
+    if (s.dry) return s.dry->add(needed);
     for (int i = 0; i < NUM_SCRATCH_SLOTS; i++) scratch(Scratch(i), needed.scratch[i] / sizeof(float));
     for (const auto& [name, measure] : needed.untuned) s.untuned.try_emplace(name, measure);
     for (const auto& [key, constants] : needed.kernels)
         if (!s.pipelines.contains(key)) s.uncompiled.try_emplace(key, constants);
 }
 
-int LaunchPad::num_untuned() const { return int(state->untuned.size()); }
-
 void LaunchPad::tune(const ProgressCallback& progress) {
     LaunchPadState& s = *state;
-    const int total = num_untuned();
+    const int total = int(s.untuned.size());
     for (int done = 0; !s.untuned.empty(); done++) {
         if (progress) progress(done, total);
         const auto next = s.untuned.extract(s.untuned.begin());
         try {
-            next.mapped()();
+            s.measured[next.key()] = next.mapped()();
+            store_measured(s);
         } catch (const OutOfDeviceMemory&) {
             // the choice stays the usual one
         }
     }
-    if (total) reset_kernel_times();
+    if (total) take_kernel_times();  // the measurements do not count
 }

@@ -14,19 +14,27 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/launchpad/launchpad.h"
 
+// Whether a device has memory of its own: Placement::host spares it.
+inline bool has_own_memory(const LaunchPad* pad) {
+    return pad && pad->memory_mode() != MemoryMode::unified;
+}
+
 // count: nothing is allocated, and pointers must not be dereferenced.
 enum class MemoryUse { allocate, count };
 
 struct Memory {
     LaunchPad* pad = nullptr;  // null: plain host memory
     std::vector<void*> owned;
-    size_t bytes = 0, largest = 0;  // of all allocations, of one
+    // Of all allocations; of those in the host's memory, if a GPU has its own, which `bytes` leaves out; of
+    // the largest one
+    size_t bytes = 0, host_bytes = 0, largest = 0;
     MemoryUse use = MemoryUse::allocate;
+    bool own_memory;  // of the device; a count may assume it
     const char* kind = "other";                         // of the next allocations
     std::vector<std::pair<const char*, size_t>> kinds;  // bytes of each, in order of appearance
 
     explicit Memory(LaunchPad* launchpad, MemoryUse memory_use = MemoryUse::allocate)
-        : pad(launchpad), use(memory_use) {}
+        : pad(launchpad), use(memory_use), own_memory(has_own_memory(launchpad)) {}
     Memory(const Memory&) = delete;
     ~Memory() {
         for (void* p : owned) pad ? pad->free(p) : std::free(p);
@@ -47,7 +55,10 @@ struct Memory {
                 double(size) / (1 << 20), label, double(bytes) / (1 << 20));
         if (use == MemoryUse::allocate) owned.push_back(p);
         largest = std::max(largest, size);
-        count_as(kind, size);
+        if (placement == Placement::host && own_memory)
+            host_bytes += size;
+        else
+            count_as(kind, size);
         return static_cast<Element*>(p);
     }
     // Adds memory that somebody else allocated to the totals.
@@ -97,12 +108,13 @@ struct Memory {
         std::copy(stored.begin(), stored.end(), dst);
     }
 
-    // Such as "20480.0 MiB: parameters 237.4, gradients 237.4, ..."
+    // Such as "20480.0 MiB: parameters 237.4, gradients 237.4, ...", and what is in the host's memory.
     std::string summary() const {
         std::string text = format_string("%.1f MiB", double(bytes) / (1 << 20));
         for (size_t i = 0; i < kinds.size(); i++)
             text += format_string("%s %s %.1f", i ? "," : ":", kinds[i].first,
                                   double(kinds[i].second) / (1 << 20));
+        if (host_bytes) text += format_string("; %.1f MiB of host memory", double(host_bytes) / (1 << 20));
         return text;
     }
 

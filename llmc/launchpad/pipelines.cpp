@@ -1,10 +1,7 @@
 // LaunchPad's pipelines: built once per kernel and specialization constants, and cached on disk.
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <utility>
 
-#include "llmc/base/clock.h"
 #include "llmc/base/file.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
@@ -61,21 +58,35 @@ void save_pipeline_cache(LaunchPadState& s) noexcept {
     }
 }
 
-static VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
+static std::vector<const EmbeddedShader*>& shader_tables() {
+    static std::vector<const EmbeddedShader*> tables = {embedded_shaders};
+    return tables;
+}
+
+void add_shaders(const EmbeddedShader* table) {
+    std::vector<const EmbeddedShader*>& tables = shader_tables();
+    if (std::find(tables.begin(), tables.end(), table) == tables.end()) tables.push_back(table);
+}
+
+static const EmbeddedShader& find_shader(const std::string& kernel) {
+    for (const EmbeddedShader* shader : shader_tables())
+        for (; shader->name; shader++)
+            if (kernel == shader->name) return *shader;
+    fail("no kernel is named '%s': see shaders/", kernel.c_str());
+}
+
+VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
     if (auto found = s.modules.find(kernel); found != s.modules.end()) return found->second;
-    const EmbeddedShader* shader = embedded_shaders;
-    while (shader->name && kernel != shader->name) shader++;
-    if (!shader->name) fail("no kernel is named '%s': see shaders/", kernel.c_str());
+    const EmbeddedShader& shader = find_shader(kernel);
     VkShaderModuleCreateInfo info = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-    info.codeSize = size_t(shader->end - shader->code) * sizeof(uint32_t);
-    info.pCode = shader->code;
+    info.codeSize = size_t(shader.end - shader.code) * sizeof(uint32_t);
+    info.pCode = shader.code;
     VkShaderModule module;
     VK_CHECK(s.vk.vkCreateShaderModule(s.device, &info, nullptr, &module));
     return s.modules[kernel] = module;
 }
 
-// The driver's statistics of a kernel: registers, shared memory and so on.
-static std::map<std::string, double> read_statistics(const LaunchPadState& s, VkPipeline pipeline) {
+std::map<std::string, double> read_statistics(const LaunchPadState& s, VkPipeline pipeline) {
     std::map<std::string, double> read;
     VkPipelineExecutableInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, 0};
     uint32_t count = 0;
@@ -98,8 +109,8 @@ static void print_statistics(const LaunchPadState& s, const std::string& kernel,
     fprintf(stderr, "\n");
 }
 
-static VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel,
-                                 std::span<const uint32_t> constants, VkPipelineCache cache) {
+VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
+                          VkPipelineCache cache) {
     const uint32_t block = constants.empty() ? 0 : constants[0];
     if (!block || block > s.limits.max_block)
         fail("%s: a block of %u invocations is not possible on %s (1 to %u)", kernel.c_str(), block,
@@ -145,72 +156,12 @@ const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
     return found->second;  // stays where it is: an unordered_map does not move its elements
 }
 
-int LaunchPad::num_uncompiled() const { return int(state->uncompiled.size()); }
-
 void LaunchPad::compile(const ProgressCallback& progress) {
     LaunchPadState& s = *state;
-    const int total = num_uncompiled();
+    const int total = int(s.uncompiled.size());
     for (int done = 0; !s.uncompiled.empty(); done++) {
         if (progress) progress(done, total);
         const auto next = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
         find_pipeline(s, next.key().substr(0, next.key().find('\0')), next.mapped());
     }
-}
-
-std::map<std::string, std::vector<uint32_t>> LaunchPad::take_kernels() {
-    LaunchPadState& s = *state;
-    std::map<std::string, std::vector<uint32_t>> kernels = std::exchange(s.collected.kernels, {});
-    kernels.merge(s.uncompiled);
-    s.uncompiled.clear();
-    return kernels;
-}
-
-// The first of these names that the driver's statistics have; -1: none.
-static double find_statistic(const std::map<std::string, double>& statistics,
-                             std::initializer_list<const char*> names) {
-    for (const char* name : names)
-        if (const auto known = statistics.find(name); known != statistics.end()) return known->second;
-    return -1;
-}
-
-// In each list: the names of RADV, ANV, NVIDIA's driver and NVK, as far as they have one of their own.
-// "Code Size", "SLM Size" and no spills: NVK up to Mesa 25.0.
-void name_statistics(CompiledKernel& k) {
-    k.registers =
-        find_statistic(k.statistics, {"VGPRs", "Max live registers", "Register Count", "Number of GPRs"});
-    k.spills = find_statistic(k.statistics, {"Spilled VGPRs", "Spill Count", "Spills to memory"});
-    k.scratch_bytes = find_statistic(
-        k.statistics, {"Scratch size", "Scratch Memory Size", "Local Memory Size", "SLM Size", "SLM size"});
-    k.shared_bytes =
-        find_statistic(k.statistics, {"LDS size", "Workgroup Memory Size", "Shared Memory Size"});
-    k.code_bytes = find_statistic(k.statistics, {"Code size", "Binary Size", "Code Size"});
-    k.subgroups_per_unit = find_statistic(k.statistics, {"Subgroups per SIMD", "Occupancy"});
-    const double warps_per_sm = find_statistic(k.statistics, {"Max warps/SM"});
-    if (warps_per_sm > 0) k.subgroups_per_unit = warps_per_sm / 4;  // an SM has four SIMD units
-}
-
-CompiledKernel LaunchPad::compile_kernel(const std::string& key, const std::vector<uint32_t>& constants) {
-    LaunchPadState& s = *state;
-    CompiledKernel k;
-    VkPipeline pipeline = VK_NULL_HANDLE;
-    try {
-        find_module(s, key.substr(0, key.find('\0')));
-        const double start = now();
-        pipeline = build_pipeline(s, key.substr(0, key.find('\0')), constants, VK_NULL_HANDLE);
-        k.seconds = now() - start;
-    } catch (const Error& error) {
-        k.error = error.what();
-        return k;
-    }
-    if (s.capture_statistics) {
-        k.statistics = read_statistics(s, pipeline);
-        VkPipelineInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, nullptr, pipeline};
-        VkPipelineExecutablePropertiesKHR properties = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR};
-        uint32_t count = 1;
-        s.vk.vkGetPipelineExecutablePropertiesKHR(s.device, &info, &count, &properties);
-        if (count) k.subgroup_size = properties.subgroupSize;
-    }
-    name_statistics(k);
-    s.vk.vkDestroyPipeline(s.device, pipeline, nullptr);
-    return k;
 }

@@ -9,3 +9,7 @@ struct EmbeddedShader {
     const uint32_t* end;
 };
 extern const EmbeddedShader embedded_shaders[];
+
+// Adds the shaders of a table made like embedded_shaders, for kernels of other libraries. Call it before a
+// LaunchPad first launches one of them; not thread-safe. A table that is added again changes nothing.
+void add_shaders(const EmbeddedShader* table);

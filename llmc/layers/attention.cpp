@@ -74,14 +74,6 @@ static int best_backward_block_size(const LaunchPad& pad) {
 }
 
 template <class Real>
-static void attention_forward1(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
-    const uint32_t hs = attention_head_size(p.C, p.NH);
-    const AttentionForwardArgs args = forward_args(pad, p);
-    pad.dispatch<Real>("attention_forward1", {ceil_div(uint64_t(p.B) * p.NH * p.T, block_size)},
-                       {uint32_t(block_size), hs}, args, score_work(args, 2));
-}
-
-template <class Real>
 static void attention_forward2(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
     const uint32_t hs = attention_head_size(p.C, p.NH);
     const AttentionForwardArgs args = forward_args(pad, p);
@@ -253,7 +245,6 @@ static void attention_forward4(LaunchPad& pad, const AttentionForward<Real>& p, 
 template <class Real>
 std::vector<KernelVersion<AttentionForward<Real>>> attention_forward_versions() {
     return {
-        {"attention_forward1", "one invocation per query", attention_forward1<Real>, {32, 128}},
         {"attention_forward2",
          "tiles of 64 queries x 64 keys, accumulators in registers",
          attention_forward2<Real>,
@@ -300,17 +291,6 @@ static void compute_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uin
 }
 
 template <class Real>
-static void attention_backward1(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
-    const uint32_t hs = attention_head_size(p.C, p.NH), block = block_size;
-    const AttentionBackwardArgs args = backward_args(pad, p);
-    const Groups groups = {ceil_div(uint64_t(p.B) * p.NH * p.T, block)};
-    compute_delta<Real>(pad, args, hs);
-    const ConcurrentGroup group(&pad);
-    pad.dispatch<Real>("attention_backward1_dkv", groups, {block, hs}, args, score_work(args, 4));
-    pad.dispatch<Real>("attention_backward1_dq", groups, {block, hs}, args, score_work(args, 3));
-}
-
-template <class Real>
 static void attention_backward2(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
     const uint32_t hs = attention_head_size(p.C, p.NH), block = block_size;
     const AttentionBackwardArgs args = backward_args(pad, p);
@@ -345,20 +325,17 @@ static void attention_backward3(LaunchPad& pad, const AttentionBackward<Real>& p
                                   .fused_delta = fused_delta};
     if (one_tile && tiling_fits<Real>(pad, dq_kernel, ONE_TILE_DQ, hs)) dq_kernel.tiling = ONE_TILE_DQ;
     if (!fused_delta) compute_delta<Real>(pad, args, hs);
-    pad.begin_group();
-    const bool done = dispatch_on_tensor_cores<Real>(pad, dkv_kernel, args, addresses) &&
-                      dispatch_on_tensor_cores<Real>(pad, dq_kernel, args, addresses);
-    pad.end_group();
-    if (!done) attention_backward2(pad, p, best_backward_block_size(pad));
+    const auto dispatch_both = [&] {
+        const ConcurrentGroup group(&pad);
+        return dispatch_on_tensor_cores<Real>(pad, dkv_kernel, args, addresses) &&
+               dispatch_on_tensor_cores<Real>(pad, dq_kernel, args, addresses);
+    };
+    if (!dispatch_both()) attention_backward2(pad, p, best_backward_block_size(pad));
 }
 
 template <class Real>
 std::vector<KernelVersion<AttentionBackward<Real>>> attention_backward_versions() {
     return {
-        {"attention_backward1",
-         "one invocation per key for dk and dv, one per query for dq",
-         attention_backward1<Real>,
-         {32, 128}},
         {"attention_backward2",
          "tiles of 64 queries x 64 keys, accumulators in registers",
          attention_backward2<Real>,

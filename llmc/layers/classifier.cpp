@@ -208,17 +208,12 @@ static SumLossesArgs sum_args(LaunchPad& pad, const SumLosses& p) {
     return {.total = pad.at(p.total, 1), .losses = pad.at(p.losses, p.n), .n = p.n, .scale = p.scale};
 }
 
-static void sum_losses1(LaunchPad& pad, const SumLosses& p, int block_size) {
-    pad.dispatch("sum_losses1", {1}, {uint32_t(block_size)}, sum_args(pad, p), memory_traffic<float>(p.n));
-}
-
 static void sum_losses2(LaunchPad& pad, const SumLosses& p, int block_size) {
     pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, sum_args(pad, p), memory_traffic<float>(p.n));
 }
 
 std::vector<KernelVersion<SumLosses>> sum_losses_versions() {
     return {
-        {"sum_losses1", "one invocation", sum_losses1, {1}},
         {"sum_losses2", "one workgroup", sum_losses2, {1024, 64, 256}},
     };
 }

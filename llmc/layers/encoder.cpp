@@ -118,13 +118,6 @@ static EncoderForwardArgs forward_args(LaunchPad& pad, const EncoderForward<Real
 }
 
 template <class Real>
-static void encoder_forward1(LaunchPad& pad, const EncoderForward<Real>& p, int block_size) {
-    const EncoderForwardArgs args = forward_args(pad, p);
-    pad.dispatch<Real>("encoder_forward1", {ceil_div(uint64_t(args.num_rows) * p.C, block_size)},
-                       {uint32_t(block_size)}, args, memory_traffic<Real>(2.0 * args.num_rows * p.C));
-}
-
-template <class Real>
 static void encoder_forward2(LaunchPad& pad, const EncoderForward<Real>& p, int block_size) {
     const EncoderForwardArgs args = forward_args(pad, p);
     const uint32_t width = wide_pack_width<Real>(p.C, {args.outp, args.wte, args.wpe});
@@ -184,7 +177,6 @@ static void encoder_backward2(LaunchPad& pad, const EncoderBackward<Real>& p, in
 template <class Real>
 std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions() {
     return {
-        {"encoder_forward1", "one invocation per element", encoder_forward1<Real>, {256, 64, 128, 512}},
         {"encoder_forward2",
          "one workgroup per position, 16-byte accesses",
          encoder_forward2<Real>,

@@ -86,12 +86,6 @@ static GeluForwardArgs forward_args(LaunchPad& pad, const GeluForward<Real>& p) 
 }
 
 template <class Real>
-static void gelu_forward1(LaunchPad& pad, const GeluForward<Real>& p, int block_size) {
-    pad.dispatch<Real>("gelu_forward1", {ceil_div(p.n, block_size)}, {uint32_t(block_size)},
-                       forward_args(pad, p), memory_traffic<Real>(2.0 * double(p.n)));
-}
-
-template <class Real>
 static void gelu_forward2(LaunchPad& pad, const GeluForward<Real>& p, int block_size) {
     const GeluForwardArgs args = forward_args(pad, p);
     const uint32_t width = wide_pack_width<Real>(0, {args.outp, args.inp});
@@ -105,12 +99,6 @@ static GeluBackwardArgs backward_args(LaunchPad& pad, const GeluBackward<Real>& 
 }
 
 template <class Real>
-static void gelu_backward1(LaunchPad& pad, const GeluBackward<Real>& p, int block_size) {
-    pad.dispatch<Real>("gelu_backward1", {ceil_div(p.n, block_size)}, {uint32_t(block_size)},
-                       backward_args(pad, p), memory_traffic<Real>(3.0 * double(p.n)));
-}
-
-template <class Real>
 static void gelu_backward2(LaunchPad& pad, const GeluBackward<Real>& p, int block_size) {
     const GeluBackwardArgs args = backward_args(pad, p);
     const uint32_t width = wide_pack_width<Real>(0, {args.dinp, args.inp, args.dout});
@@ -121,7 +109,6 @@ static void gelu_backward2(LaunchPad& pad, const GeluBackward<Real>& p, int bloc
 template <class Real>
 std::vector<KernelVersion<GeluForward<Real>>> gelu_forward_versions() {
     return {
-        {"gelu_forward1", "one invocation per element", gelu_forward1<Real>, {256, 64, 128, 512}},
         {"gelu_forward2", "16-byte accesses", gelu_forward2<Real>, {256, 64, 128, 512}},
     };
 }
@@ -129,7 +116,6 @@ std::vector<KernelVersion<GeluForward<Real>>> gelu_forward_versions() {
 template <class Real>
 std::vector<KernelVersion<GeluBackward<Real>>> gelu_backward_versions() {
     return {
-        {"gelu_backward1", "one invocation per element", gelu_backward1<Real>, {256, 64, 128, 512}},
         {"gelu_backward2", "16-byte accesses", gelu_backward2<Real>, {256, 64, 128, 512}},
     };
 }

@@ -91,12 +91,13 @@ static void launch(LaunchPad& pad, int version, const GlobalNorm<Real>& p, int c
     const size_t all_chunks = count_chunks(p.gradients);
     float* const scratch = all_chunks ? pad.scratch(Scratch::norm, all_chunks) : nullptr;
     float* partials = scratch;
-    pad.begin_group();  // the slices are independent of each other
-    for (const GradientSlice<Real>& slice : p.gradients) {
-        if (slice.n) sum_chunks(pad, version, slice, partials, config);
-        partials += ceil_div(slice.n, CHUNK);
+    {
+        const ConcurrentGroup group(&pad);  // the slices are independent of each other
+        for (const GradientSlice<Real>& slice : p.gradients) {
+            if (slice.n) sum_chunks(pad, version, slice, partials, config);
+            partials += ceil_div(slice.n, CHUNK);
+        }
     }
-    pad.end_group();
     const GlobalNormFinishArgs args = {.norm_and_scale = pad.at(p.norm_and_scale, 2),
                                        .partials = pad.at(scratch, all_chunks),
                                        .loss = pad.at(p.loss, 1),

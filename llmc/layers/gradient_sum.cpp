@@ -26,15 +26,8 @@ void gradient_sum_cpu(const GradientSum<Real>& p) {
     }
 }
 
-// A kernel, and the number of workgroups that it runs with; 0: one invocation per pack.
-struct Launch {
-    const char* kernel;
-    int block_size;
-    uint64_t workgroups;
-};
-
 template <class Real>
-static void launch(LaunchPad& pad, const GradientSum<Real>& p, const Launch& how) {
+static void gradient_sum2(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
     if (!p.n) return;
     const GradientSumArgs args = {.outp = pad.at(p.out, p.n),
                                   .copy = pad.at(p.copy, p.n),
@@ -45,26 +38,15 @@ static void launch(LaunchPad& pad, const GradientSum<Real>& p, const Launch& how
                                   .count = p.count,
                                   .own_index = p.own_index};
     const uint32_t width = wide_pack_width<Real>(p.stride, {args.outp, args.copy, args.inp, args.own});
-    const uint64_t all = ceil_div(p.n, uint64_t(how.block_size) * width);
-    pad.dispatch<Real>(how.kernel, {how.workgroups ? std::min(all, how.workgroups) : all},
-                       {uint32_t(how.block_size), width, p.copy != nullptr}, args,
-                       memory_traffic<Real>(double(p.n) * (p.count + 1 + (p.copy != nullptr))));
-}
-
-template <class Real>
-static void gradient_sum1(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
-    launch(pad, p, {"gradient_sum1", block_size, 0});
-}
-
-template <class Real>
-static void gradient_sum2(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
-    launch(pad, p, {"gradient_sum2", block_size, 1024});
+    const uint64_t most = 1024, groups = std::min(ceil_div(p.n, uint64_t(block_size) * width), most);
+    const bool has_copy = p.copy != nullptr;
+    pad.dispatch<Real>("gradient_sum2", {groups}, {uint32_t(block_size), width, has_copy}, args,
+                       memory_traffic<Real>(double(p.n) * (p.count + 1 + has_copy)));
 }
 
 template <class Real>
 std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions() {
-    return {{"gradient_sum1", "one invocation per 16 bytes", gradient_sum1<Real>, {256, 64, 128, 512}},
-            {"gradient_sum2", "at most 1024 workgroups, in loops", gradient_sum2<Real>, {256, 64, 128, 512}}};
+    return {{"gradient_sum2", "at most 1024 workgroups, in loops", gradient_sum2<Real>, {256, 64, 128, 512}}};
 }
 
 template <class Real>

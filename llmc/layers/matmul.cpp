@@ -170,7 +170,6 @@ static void matmul_dinp6(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Til
 
 // --- tables ---
 
-static const char* const VERSION2 = "tiles through shared memory";
 static const char* const VERSION3 = "16 x 8 elements per invocation, 16-byte loads, next tile prefetched";
 static const char* const VERSION6 =
     "cooperative matrices; packs the weight and loads it without shared memory";
@@ -180,11 +179,6 @@ static const char* const VERSION4 = "16 x 8 elements per invocation, no shared m
 template <class Real>
 std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions() {
     std::vector<KernelVersion<MatmulForward<Real>, Tile>> versions = {
-        {"matmul_forward1",
-         "one invocation per element",
-         matmul_forward1<Real>,
-         {{1, 128}, {1, 64}, {1, 256}}},
-        {"matmul_forward2", VERSION2, matmul_forward2<Real>, {{16, 16}, {8, 8}}},
         {"matmul_forward3",
          VERSION3,
          matmul_forward3<Real>,
@@ -205,8 +199,6 @@ std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions() 
 template <class Real>
 std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> matmul_dinp_versions() {
     std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> versions = {
-        {"matmul_dinp1", "one invocation per element", matmul_dinp1<Real>, {{1, 128}, {1, 64}, {1, 256}}},
-        {"matmul_dinp2", VERSION2, matmul_dinp2<Real>, {{16, 16}, {8, 8}}},
         {"matmul_dinp3",
          VERSION3,
          matmul_dinp3<Real>,
@@ -228,11 +220,6 @@ template <class Real>
 std::vector<KernelVersion<MatmulBackwardParameters<Real>, Tile>> matmul_dweight_versions() {
     const bool fp32 = std::is_same_v<Real, float>;
     return {
-        {"matmul_dweight1",
-         "one invocation per element",
-         matmul_dweight1<Real>,
-         {{1, 128}, {1, 64}, {1, 256}}},
-        {"matmul_dweight2", VERSION2, matmul_dweight2<Real>, {{16, 16}, {8, 8}}},
         {"matmul_dweight3", VERSION3, matmul_dweight3<Real>, {LARGE_TILE3, MEDIUM_TILE3, FRUGAL_TILE3}},
         {"matmul_dweight4", VERSION4, matmul_dweight4<Real>, {{16, 64}, {16, 256}}},
         {fp32 ? "matmul7_tn" : "matmul5_tn", fp32 ? VERSION7 : "cooperative matrices, split-K",
@@ -243,7 +230,6 @@ std::vector<KernelVersion<MatmulBackwardParameters<Real>, Tile>> matmul_dweight_
 template <class Real>
 std::vector<KernelVersion<MatmulDbias<Real>>> matmul_dbias_versions() {
     return {
-        {"matmul_dbias1", "one invocation per column", matmul_dbias1<Real>, {64, 128}},
         {"matmul_dbias2",
          "rows split, reduced by a second kernel",
          matmul_dbias2<Real>,

@@ -1,4 +1,4 @@
-// GEMMs without cooperative matrices, versions 1 to 4, and the bias gradients.
+// GEMMs without cooperative matrices, versions 3 and 4, and the bias gradients.
 #include "llmc/layers/matmul_simt.h"
 
 #include <algorithm>
@@ -68,55 +68,7 @@ void reduce_partials(LaunchPad& pad, Real* out, const float* partials, size_t n,
                        {.bytes = double(n) * (4.0 * splits + (accumulate ? 2.0 : 1.0) * sizeof(Real))});
 }
 
-// --- versions 1 and 2: one invocation per element; tiles through shared memory ---
-
-// Version 1 names its block size as the width of a tile of one row.
-static uint32_t block_of(Tile tile) { return uint32_t(tile.m * tile.n); }
-
-template <class Real>
-void matmul_forward1(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_forward1", {ceil_div(uint64_t(p.num_rows) * p.OC, block_of(tile))},
-                       {block_of(tile)}, forward_args(pad, p), gemm_work(p));
-}
-
-template <class Real>
-void matmul_dinp1(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dinp1", {ceil_div(uint64_t(p.num_rows) * p.C, block_of(tile))},
-                       {block_of(tile)}, dinp_args(pad, p), gemm_work(p));
-}
-
-template <class Real>
-void matmul_dweight1(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dweight1", {ceil_div(uint64_t(p.OC) * p.C, block_of(tile))}, {block_of(tile)},
-                       dweight_args<Real>(pad, p, nullptr, {1, p.num_rows}), gemm_work(p));
-}
-
-template <class Real>
-void matmul_dbias1(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size) {
-    pad.dispatch<Real>("matmul_dbias1", {ceil_div(p.OC, block_size)}, {uint32_t(block_size)},
-                       dbias_args<Real>(pad, p, nullptr, {1, p.num_rows}),
-                       memory_traffic<Real>(double(p.num_rows) * p.OC));
-}
-
 static Groups grid2(Tile tile, int M, int N) { return {ceil_div(M, tile.m) * ceil_div(N, tile.n)}; }
-
-template <class Real>
-void matmul_forward2(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_forward2", grid2(tile, p.num_rows, p.OC), {block_of(tile), uint32_t(tile.m)},
-                       forward_args(pad, p), gemm_work(p));
-}
-
-template <class Real>
-void matmul_dinp2(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dinp2", grid2(tile, p.num_rows, p.C), {block_of(tile), uint32_t(tile.m)},
-                       dinp_args(pad, p), gemm_work(p));
-}
-
-template <class Real>
-void matmul_dweight2(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dweight2", grid2(tile, p.OC, p.C), {block_of(tile), uint32_t(tile.m)},
-                       dweight_args<Real>(pad, p, nullptr, {1, p.num_rows}), gemm_work(p));
-}
 
 // --- version 3: register blocking and prefetching ---
 
@@ -297,20 +249,13 @@ void matmul_dbias2(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size) {
 
 #define INSTANTIATE(Real)                                                                                 \
     template void reduce_partials(LaunchPad&, Real*, const float*, size_t, int, bool);                    \
-    template void matmul_forward1(LaunchPad&, const MatmulForward<Real>&, Tile);                          \
-    template void matmul_forward2(LaunchPad&, const MatmulForward<Real>&, Tile);                          \
     template void matmul_forward3(LaunchPad&, const MatmulForward<Real>&, Tile);                          \
     template void matmul_forward4(LaunchPad&, const MatmulForward<Real>&, Tile);                          \
-    template void matmul_dinp1(LaunchPad&, const MatmulBackwardInput<Real>&, Tile);                       \
-    template void matmul_dinp2(LaunchPad&, const MatmulBackwardInput<Real>&, Tile);                       \
     template void matmul_dinp3(LaunchPad&, const MatmulBackwardInput<Real>&, Tile);                       \
     template void matmul_dinp4(LaunchPad&, const MatmulBackwardInput<Real>&, Tile);                       \
-    template void matmul_dweight1(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);               \
-    template void matmul_dweight2(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);               \
     template void matmul_dweight3(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);               \
     template void matmul_dweight4(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);               \
     template RowSplits dweight_partials(LaunchPad&, const MatmulBackwardParameters<Real>&, float*, Tile); \
-    template void matmul_dbias1(LaunchPad&, const MatmulDbias<Real>&, int);                               \
     template void matmul_dbias2(LaunchPad&, const MatmulDbias<Real>&, int);                               \
     template RowSplits dbias_splits<Real>(int, int, int);                                                 \
     template size_t dbias_floats<Real>(int, int, int);                                                    \

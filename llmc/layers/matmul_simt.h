@@ -19,22 +19,6 @@ struct RowSplits {
 template <class Real>
 void reduce_partials(LaunchPad& pad, Real* out, const float* partials, size_t n, int splits, bool accumulate);
 
-// --- versions 1 and 2: one invocation per element; tiles through shared memory ---
-
-// Version 1 names its block size as the width of a tile of one row.
-template <class Real>
-void matmul_forward1(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile);
-template <class Real>
-void matmul_dinp1(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile);
-template <class Real>
-void matmul_dweight1(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile);
-template <class Real>
-void matmul_forward2(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile);
-template <class Real>
-void matmul_dinp2(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile);
-template <class Real>
-void matmul_dweight2(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile);
-
 // --- version 3: register blocking and prefetching ---
 
 constexpr Tile LARGE_TILE3 = {128, 128}, MEDIUM_TILE3 = {64, 64}, SMALL_TILE3 = {32, 64};
@@ -74,8 +58,6 @@ void matmul_dweight4(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Ti
 
 constexpr int DBIAS_BLOCK = 256;
 
-template <class Real>
-void matmul_dbias1(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size);
 template <class Real>
 void matmul_dbias2(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size);
 

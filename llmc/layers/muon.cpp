@@ -41,7 +41,7 @@ static Work update_work(const MuonUpdate<Real>& p) {
     return {.flops = double(p.matrices.size()) * NEWTON_SCHULZ_STEPS * n * n * (3 * longer + n)};
 }
 
-// --- the CPU version: one matrix after the other, in fp32; any number of threads, the same bits ---
+// --- the CPU version, in fp32; any number of threads, the same bits ---
 
 static const size_t CHUNK = 16384;  // elements that a thread takes at a time
 
@@ -216,11 +216,18 @@ void muon_update_cpu(const MuonUpdate<Real>& p) {
     if (norm_and_scale && (!std::isfinite(norm_and_scale[0]) || norm_and_scale[1] == 0)) return;
     const float scale = norm_and_scale ? norm_and_scale[1] : 1.0f;
     const size_t rows = size_t(p.rows), columns = size_t(p.columns);
-    Workspace workspace(rows, columns);
-    for (const MuonMatrix<Real>& matrix : p.matrices) {
-        start(workspace.x.data(), matrix, rows * columns, *p.step, scale);
-        orthogonalize(workspace, rows, columns);
-        update_weights(p, matrix, workspace.x.data());
+    // Small matrices take a thread each, since their GEMMs are too short for several threads. Loops within
+    // then run on that thread.
+    const bool thread_each = rows * columns <= size_t(1) << 18;
+#pragma omp parallel if (thread_each)
+    {
+        Workspace workspace(rows, columns);
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < p.matrices.size(); i++) {
+            start(workspace.x.data(), p.matrices[i], rows * columns, *p.step, scale);
+            orthogonalize(workspace, rows, columns);
+            update_weights(p, p.matrices[i], workspace.x.data());
+        }
     }
 }
 
@@ -317,19 +324,19 @@ static void update_in_batches(const MuonKernels<Real, X>& kernels, size_t batch,
         const MuonMatrix<Real>* matrices = &p.matrices[first];
         const size_t count = std::min(batch, p.matrices.size() - first);
         MuonScratch<X> s(kernels.pad, size_t(p.rows), size_t(p.columns), count);
-        kernels.pad.begin_group();
-        for (size_t i = 0; i < count; i++) kernels.momentum(matrices[i], s.partials + i * chunks);
-        kernels.pad.barrier();
-        for (size_t i = 0; i < count; i++)
-            kernels.normalize(matrices[i], s.x + i * n, s.partials + i * chunks);
-        kernels.pad.end_group();
+        {
+            const ConcurrentGroup group(&kernels.pad);
+            for (size_t i = 0; i < count; i++) kernels.momentum(matrices[i], s.partials + i * chunks);
+            kernels.pad.barrier();
+            for (size_t i = 0; i < count; i++)
+                kernels.normalize(matrices[i], s.x + i * n, s.partials + i * chunks);
+        }
         for (int i = 0; i < NEWTON_SCHULZ_STEPS; i++) {
             step(s, int(count));
             std::swap(s.x, s.next);
         }
-        kernels.pad.begin_group();
+        const ConcurrentGroup group(&kernels.pad);
         for (size_t i = 0; i < count; i++) kernels.weights(matrices[i], s.x + i * n);
-        kernels.pad.end_group();
     }
 }
 

@@ -54,12 +54,6 @@ static ResidualForwardArgs residual_args(LaunchPad& pad, const ResidualForward<R
 }
 
 template <class Real>
-static void residual_forward1(LaunchPad& pad, const ResidualForward<Real>& p, int block_size) {
-    pad.dispatch<Real>("residual_forward1", {ceil_div(p.n, block_size)}, {uint32_t(block_size)},
-                       residual_args(pad, p), memory_traffic<Real>(3.0 * double(p.n)));
-}
-
-template <class Real>
 static void residual_forward2(LaunchPad& pad, const ResidualForward<Real>& p, int block_size) {
     const ResidualForwardArgs args = residual_args(pad, p);
     const uint32_t width = wide_pack_width<Real>(0, {args.outp, args.inp1, args.inp2});
@@ -119,7 +113,6 @@ static void fused_residual_layernorm_forward2(LaunchPad& pad, const FusedResidua
 template <class Real>
 std::vector<KernelVersion<ResidualForward<Real>>> residual_forward_versions() {
     return {
-        {"residual_forward1", "one invocation per element", residual_forward1<Real>, {256, 64, 128, 512}},
         {"residual_forward2", "16-byte accesses", residual_forward2<Real>, {256, 64, 128, 512}},
     };
 }
@@ -224,12 +217,6 @@ static DropoutArgs dropout_args(LaunchPad& pad, const Dropout<Real>& p) {
 }
 
 template <class Real>
-static void dropout1(LaunchPad& pad, const Dropout<Real>& p, int block_size) {
-    pad.dispatch<Real>("dropout1", {ceil_div(p.n, block_size)}, {uint32_t(block_size)}, dropout_args(pad, p),
-                       dropout_work(p));
-}
-
-template <class Real>
 static void dropout2(LaunchPad& pad, const Dropout<Real>& p, int block_size) {
     const DropoutArgs args = dropout_args(pad, p);
     const uint32_t width = wide_pack_width<Real>(0, {args.outp, args.inp});
@@ -240,7 +227,6 @@ static void dropout2(LaunchPad& pad, const Dropout<Real>& p, int block_size) {
 template <class Real>
 std::vector<KernelVersion<Dropout<Real>>> dropout_versions() {
     return {
-        {"dropout1", "one invocation per element", dropout1<Real>, {256, 64, 128, 512}},
         {"dropout2", "16-byte accesses", dropout2<Real>, {256, 64, 128, 512}},
     };
 }

@@ -123,9 +123,8 @@ Spread copy_rate(LaunchPad& pad, size_t bytes, bool overlapped, int repeats) {
     const PeakCopyArgs args = {pad.at(to, n), pad.at(from, n), int(n / 4)};
     const int together = overlapped ? 16 : 1;
     auto copy = [&] {
-        pad.begin_group();
+        const ConcurrentGroup group(&pad);
         for (int i = 0; i < together; i++) pad.dispatch("peak_copy", {ceil_div(n / 4, 256)}, {256}, args);
-        pad.end_group();
     };
     warm_up(pad, copy, is_software(pad) ? 0 : 0.05);
     return repeated(repeats, 1.0, [&] {

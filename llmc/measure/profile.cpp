@@ -6,7 +6,7 @@
 #include "llmc/measure/peak.h"
 
 void print_profile(LaunchPad& pad) {
-    const std::vector<KernelTime> times = pad.kernel_times();
+    const std::vector<KernelTime> times = pad.take_kernel_times();
     Peaks peaks;
     try {
         peaks = measure_peaks(pad);

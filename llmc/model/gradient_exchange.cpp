@@ -36,7 +36,9 @@ void GradientExchange<Real>::count_memory() {
     on_launchpad = g.pad;
     allocate_gathered();
     on_launchpad = false;
-    if (!g.pad || g.pad->memory_mode() == MemoryMode::unified)
+    if (g.memory.own_memory)
+        g.memory.host_bytes += stride * sizeof(Real);
+    else
         g.memory.count("exchange", stride * sizeof(Real));
 }
 

@@ -15,14 +15,15 @@ Optimizer<Real>::Optimizer(const ModelConfig& c, Memory& model_memory, const Opt
     memory.kind = "optimizer";
     size_t counts[NUM_PARAMETER_TENSORS] = {};
     for (const Shard& s : ownership.owned_by(share.index)) counts[s.tensor] += s.count;
+    const Placement placement = options.offload ? Placement::host : Placement::device;
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         const size_t n = counts[i];
         if (options.master_weights && sizeof(Real) == 2)
-            master[i] = memory.allocate<float>(n, "master weights");
-        m[i] = memory.allocate<float>(n, "the optimizer's first moments");
+            master[i] = memory.allocate<float>(n, "master weights", placement);
+        m[i] = memory.allocate<float>(n, "the optimizer's first moments", placement);
         memory.zero(m[i], n);
         if (by_muon(i)) continue;
-        v[i] = memory.allocate<float>(n, "the optimizer's second moments");
+        v[i] = memory.allocate<float>(n, "the optimizer's second moments", placement);
         memory.zero(v[i], n);
     }
     if (share.kind == OptimizerKind::muon)

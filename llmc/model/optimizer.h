@@ -13,6 +13,7 @@ struct OptimizerOptions {
     bool decay_all = false;  // all tensors decay, with AdamW
     float momentum = 0.95f;  // of Muon
     float muon_rate = 1;     // Muon's learning rate, as a multiple of AdamW's
+    bool offload = false;    // keep the state in the host's memory; a GPU reads and writes it over the bus
 };
 
 // The parameters and their gradients, each tensor at the address of its first element.

@@ -74,12 +74,6 @@ Ownership ownership_of(const ModelConfig& config, OptimizerKind kind, int num_pr
                                                             : divide_elements(config, num_processes);
 }
 
-size_t count_elements(const std::vector<Shard>& shards) {
-    size_t n = 0;
-    for (const Shard& s : shards) n += s.count;
-    return n;
-}
-
 std::vector<TensorRange> linear_weight_ranges(const ModelConfig& config, int first, int end) {
     std::vector<TensorRange> ranges;
     for (int layer = first; layer < end; layer++)

@@ -45,8 +45,6 @@ struct Ownership {
 // empty. Muon: the weights of a linear layer have one owner, so that each process has about the same work.
 Ownership ownership_of(const ModelConfig& config, OptimizerKind kind, int num_processes);
 
-size_t count_elements(const std::vector<Shard>& shards);
-
 bool is_linear_weight(int tensor);
 
 // The weights of the linear layers of the model's layers `first` to before `end`; and all other tensors.

@@ -51,7 +51,7 @@ struct StepRunner {
     Phase first_micro, later_micro, last_micro, norm, apply;
     Phase* being_recorded = nullptr;
     // Two slots, for the stats of consecutive steps
-    StepStats* readback = g.memory.template allocate<StepStats>(2, "readback", Placement::readback);
+    StepStats* readback = g.memory.template allocate<StepStats>(2, "readback", Placement::host);
 
    private:
     bool records() const { return g.pad && g.cpu_layers.empty(); }

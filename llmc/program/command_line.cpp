@@ -30,6 +30,12 @@ void CommandLine::add(const char* name, std::vector<std::string>& values, const 
     app->add_option(name, values, help);
 }
 
+void CommandLine::add_repeated(const char* name, std::vector<std::string>& values, const char* help) {
+    app->add_option(name, values, help)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void CommandLine::add(const char* name, uint64_t& count, const char* help) {
     app->add_option(name, count, help)->check(unsigned_number());
 }

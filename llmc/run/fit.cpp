@@ -11,7 +11,12 @@ static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double
 
 static constexpr int max_tokens = 1 << 30;  // of a micro-batch in all processes: check_options()
 
-RunShape shape_of(const Options& o) { return {o.batch, o.sequence, Recompute(o.recompute)}; }
+RunShape shape_of(const Options& o) {
+    return {.B = o.batch,
+            .T = o.sequence,
+            .recompute = Recompute(o.recompute),
+            .offload = o.offloads_optimizer()};
+}
 
 bool MemoryCheck::fits(const RunShape& shape) const {
     int64_t too_large = !fits_here(shape);
@@ -51,16 +56,32 @@ static int largest_of(const MemoryCheck& memory, RunShape shape, const std::vect
     return fits ? batches[fits - 1] : 0;
 }
 
-std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices) {
+static RunShape with(const FitChoices& choices, int B, Recompute recompute, bool offload) {
+    return {.B = B,
+            .T = choices.T,
+            .recompute = recompute,
+            .in_bf16 = choices.in_bf16,
+            .no_master = choices.no_master,
+            .offload = offload};
+}
+
+static std::optional<RunShape> find_with_offload(const MemoryCheck& memory, const FitChoices& choices,
+                                                 bool offload) {
     const std::vector<int> batches = divisors_of(choices.sequences, std::max(1, choices.most_batch));
     std::optional<RunShape> best;
     for (const Recompute recompute : choices.recompute) {
-        RunShape shape = {1, choices.T, recompute, choices.in_bf16, choices.no_master};
+        RunShape shape = with(choices, 1, recompute, offload);
         shape.B = largest_of(memory, shape, batches);
         if (shape.B && (!best || relative_time(shape) < relative_time(*best))) best = shape;
         if (shape.B == batches.back()) break;  // more recomputation only takes longer
     }
     return best;
+}
+
+std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices) {
+    for (const bool offload : choices.offload)
+        if (const auto shape = find_with_offload(memory, choices, offload)) return shape;
+    return std::nullopt;
 }
 
 int largest_batch(const MemoryCheck& memory, const Options& o) {
@@ -94,6 +115,10 @@ static int sequences_of(const Options& o) {
     return o.batch ? o.batch : Options().batch;
 }
 
+static std::vector<bool> offload_choices(const MemoryCheck& memory) {
+    return memory.own_memory ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
 // The options of a shape that differ from a run's, in one form for notes and for advice.
 static std::string options_of(const RunShape& shape, const Options& o) {
     std::string text;
@@ -103,6 +128,7 @@ static std::string options_of(const RunShape& shape, const Options& o) {
     if (shape.T != o.sequence) add(format_string("-t %d", shape.T));
     if (shape.B != o.batch) add(format_string("-b %d", shape.B));
     if (shape.recompute != o.recompute) add(format_string("-r %d", int(shape.recompute)));
+    if (shape.offload != o.offloads_optimizer()) add(shape.offload ? "--offload optimizer" : "--offload none");
     const int total = sequences_of(o) * o.sequence * o.num_processes;
     if (shape.B != o.batch && o.total_batch <= 0 && total % (shape.B * shape.T * o.num_processes) == 0)
         add(format_string("-d %d", total));
@@ -110,20 +136,22 @@ static std::string options_of(const RunShape& shape, const Options& o) {
 }
 
 // Writes the choice where a resumed run reads it.
-static void set_effective(std::string& effective, const std::string& name, int value) {
+static void set_effective(std::string& effective, const std::string& name, const std::string& value) {
     const size_t at = ("\n" + effective).find("\n" + name + "=");
     if (at == std::string::npos) return;
     const size_t end = effective.find('\n', at);
-    effective.replace(at, end - at, name + "=" + std::to_string(value));
+    effective.replace(at, end - at, name + "=" + value);
 }
 
 static void apply(Options& o, const RunShape& shape) {
     o.total_batch = sequences_of(o) * o.sequence * o.num_processes;
     o.batch = shape.B;
     o.recompute = shape.recompute;
-    set_effective(o.effective, "batch-size", o.batch);
-    set_effective(o.effective, "recompute", o.recompute);
-    set_effective(o.effective, "total-batch-size", o.total_batch);
+    o.offload = shape.offload ? "optimizer" : "none";
+    set_effective(o.effective, "batch-size", std::to_string(o.batch));
+    set_effective(o.effective, "recompute", std::to_string(o.recompute));
+    set_effective(o.effective, "total-batch-size", std::to_string(o.total_batch));
+    set_effective(o.effective, "offload", '"' + o.offload + '"');
 }
 
 void choose_fit(Options& o, const MemoryCheck& memory) {
@@ -131,17 +159,21 @@ void choose_fit(Options& o, const MemoryCheck& memory) {
     if (!asked && memory.fits(shape_of(o))) return;
     std::vector<Recompute> recompute = from(asked ? RECOMPUTE_NOTHING : o.recompute);
     if (o.recompute_given) recompute = {Recompute(o.recompute)};
-    const FitChoices choices = {.sequences = sequences_of(o),
-                                .most_batch = (1 << 16) / o.sequence,  // more is hardly faster
-                                .T = o.sequence,
-                                .recompute = recompute};
-    const RunShape least = {1, o.sequence, recompute.back()};  // check_memory() says what it lacks
+    FitChoices choices = {.sequences = sequences_of(o),
+                          .most_batch = (1 << 16) / o.sequence,  // more is hardly faster
+                          .T = o.sequence,
+                          .recompute = recompute,
+                          .offload = offload_choices(memory)};
+    if (o.offload_given) choices.offload = {o.offloads_optimizer()};
+    // check_memory() says what it lacks
+    const RunShape least = with(choices, 1, recompute.back(), choices.offload.back());
     const std::optional<RunShape> found = find_fit(memory, choices);
     if (!found && !asked) return;
     const RunShape shape = found.value_or(least);
     if (found && asked)
-        print_line(stdout, "note: -b auto is -b %d -r %d, which fits; -d stays %d", shape.B,
-                   int(shape.recompute), choices.sequences * o.sequence * o.num_processes);
+        print_line(stdout, "note: -b auto is -b %d -r %d%s, which fits; -d stays %d", shape.B,
+                   int(shape.recompute), shape.offload ? " --offload optimizer" : "",
+                   choices.sequences * o.sequence * o.num_processes);
     else if (found)
         print_line(stdout, "note: -b %d -r %d do not fit in memory: the run uses %s; its steps stay the same",
                    o.batch, o.recompute, options_of(shape, o).c_str());
@@ -157,6 +189,9 @@ static std::string missing(const MemoryCheck& memory, const RunShape& shape) {
     if (needed.largest > room.largest)
         return format_string("%s needs one allocation of %s, and %s allows at most %s", run.c_str(),
                              gib(needed.largest).c_str(), room.where.c_str(), gib(room.largest).c_str());
+    if (!room.host_holds(needed))
+        return format_string("%s needs %s of the host's memory in each process, and %s are free for it",
+                             run.c_str(), gib(needed.host_bytes).c_str(), gib(room.host_bytes).c_str());
     const std::string each =
         room.processes > 1 ? format_string(" in each of %d processes", room.processes) : "";
     return format_string("%s needs %s%s, and %s has %s free", run.c_str(), gib(needed.bytes).c_str(),
@@ -167,7 +202,8 @@ static std::string missing(const MemoryCheck& memory, const RunShape& shape) {
 static std::optional<RunShape> find_shorter(const MemoryCheck& memory, const Options& o,
                                             const FitChoices& choices) {
     for (int T = o.sequence / 2; T >= 16; T /= 2) {
-        const RunShape shape = {1, T, RECOMPUTE_LAYERS, choices.in_bf16, choices.no_master};
+        RunShape shape = with(choices, 1, RECOMPUTE_LAYERS, choices.offload.back());
+        shape.T = T;
         const bool divides = o.total_batch <= 0 || o.total_batch % (T * o.num_processes) == 0;
         if (divides && memory.fits(shape)) return shape;
     }
@@ -180,7 +216,8 @@ static std::string advice(const MemoryCheck& memory, const Options& o) {
     FitChoices choices = {.sequences = sequences_of(o),
                           .most_batch = max_tokens,
                           .T = o.sequence,
-                          .recompute = from(o.recompute)};
+                          .recompute = from(o.recompute),
+                          .offload = offload_choices(memory)};
     if (const auto shape = find_fit(memory, choices)) {
         RunShape same = shape_of(o);
         same.in_bf16 = true;

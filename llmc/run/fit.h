@@ -1,5 +1,5 @@
-// Whether a run fits in memory, and options with which it does: -b and -r change a run's memory and time, but
-// not its steps.
+// Whether a run fits in memory, and options with which it does: -b, -r and --offload change a run's memory and
+// time, but not its steps.
 #pragma once
 #include <functional>
 #include <optional>
@@ -15,6 +15,7 @@ struct RunShape {
     Recompute recompute;
     bool in_bf16 = false;    // instead of the run's own precision
     bool no_master = false;  // without master weights
+    bool offload = false;    // of the optimizer's state
 };
 RunShape shape_of(const Options& o);
 
@@ -23,6 +24,7 @@ struct MemoryCheck {
     std::function<MemoryNeed(const RunShape&)> need;  // of this process
     MemoryRoom room;
     Communicator* job = nullptr;  // null: a single process
+    bool own_memory = false;      // of the device, so that offloading helps
 
     bool fits_here(const RunShape& shape) const { return room.holds(need(shape)); }
     // In every process of the job, all of which call it.
@@ -36,6 +38,7 @@ struct FitChoices {
     int T;
     std::vector<Recompute> recompute;
     bool in_bf16 = false, no_master = false;  // as in RunShape
+    std::vector<bool> offload = {false};      // in this order: the first with which a shape fits
 };
 
 // The shape with the shortest estimated time per token; none: nothing fits. All processes call it.
@@ -45,7 +48,7 @@ std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& ch
 int largest_batch(const MemoryCheck& memory, const Options& o);
 
 // For -b auto, and for a run that chose neither -b nor -r and does not fit with the defaults: sets the
-// fastest -b, -r (unless it was given) and -d that fit, and prints them. All processes call it.
+// fastest -b, -r and --offload (unless they were given) and -d that fit, and prints them. All processes call it.
 void choose_fit(Options& o, const MemoryCheck& memory);
 
 // Prints the free memory and the largest batch that fits. All processes call it.

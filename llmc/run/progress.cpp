@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
@@ -72,13 +73,22 @@ void Phase::done() {
     if (!on_terminal() && seconds > 1) printf("%s: done in %.1f s\n", name.c_str(), seconds);
 }
 
+// Shows a phase from the first call of the progress callback on: without one, there was nothing to do.
+template <class Action>
+static void show_phase(const char* name, Action action) {
+    std::optional<Phase> phase;
+    action([&](int done, int total) {
+        if (phase)
+            phase->update(count_text(done, total));
+        else
+            phase.emplace(name, count_text(done, total));
+    });
+    if (phase) phase->done();
+}
+
 static void tune(LaunchPad& pad) {
-    const int count = pad.num_untuned();
-    if (count == 0) return;
-    Phase phase("tuning GEMM tiles", count_text(0, count));
     try {
-        pad.tune([&](int done, int total) { phase.update(count_text(done, total)); });
-        phase.done();
+        show_phase("tuning GEMM tiles", [&](const auto& progress) { pad.tune(progress); });
     } catch (const DeviceLost&) {
         throw;
     } catch (const Error& error) {
@@ -89,11 +99,7 @@ static void tune(LaunchPad& pad) {
 
 void prepare_kernels(LaunchPad& pad) {
     tune(pad);
-    const int count = pad.num_uncompiled();
-    if (count == 0) return;
-    Phase phase("compiling kernels", count_text(0, count));
-    pad.compile([&](int done, int total) { phase.update(count_text(done, total)); });
-    phase.done();
+    show_phase("compiling kernels", [&](const auto& progress) { pad.compile(progress); });
 }
 
 // --- steps ---

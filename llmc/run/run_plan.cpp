@@ -73,7 +73,7 @@ double peak_rate(LaunchPad* pad) {
         return std::max(cpu_fma_rate(0.5), is_bf16 && !pad ? cpu_bf16_rate(0.5) : 0.0);
     try {
         const Peaks peaks = measure_peaks(*pad);
-        pad->reset_kernel_times();  // --profile shows the run's kernels only
+        pad->take_kernel_times();  // --profile shows the run's kernels only
         const double matrix_rate = is_bf16 ? peaks.bf16_matrix_rate : is_fp16 ? peaks.fp16_matrix_rate : 0;
         return std::max(matrix_rate, peaks.fma_rate);
     } catch (const Error&) {  // not enough memory

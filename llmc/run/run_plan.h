@@ -13,6 +13,8 @@ struct MemoryNeed {
     uint64_t bytes = 0;
     uint64_t largest = 0;  // single allocation
     std::string by_kind;   // such as "2048.0 MiB: parameters 237.4, ..."
+    // Of the host's memory, in each process of a machine, if the device has its own
+    uint64_t host_bytes = 0;
 };
 
 // What decides the memory of a run beside its model: batches of (B,T).
@@ -24,6 +26,8 @@ struct TrainingShape {
     OptimizerShare share = {};
     Communicator* job = nullptr;  // null: a single process
     int sample_tokens = 0;        // of the samples that this process draws; 0: none
+    bool offload = false;  // of the optimizer's state
+    bool on_device = false;  // as if on a GPU with memory of its own
 };
 
 // The most that training takes at a time; nothing is allocated. Measuring the device's peak, before anything
@@ -31,9 +35,11 @@ struct TrainingShape {
 template <class Real>
 MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const TrainingShape& shape) {
     GPT2<Real> g(config, pad, MemoryUse::count);
+    g.memory.own_memory |= shape.on_device;
     g.dropout = shape.dropout;
     gpt2_allocate(g, shape.B, shape.T, true, shape.recompute);
-    const Optimizer<Real> optimizer(config, g.memory, {.master_weights = shape.master_weights}, shape.share);
+    const Optimizer<Real> optimizer(
+        config, g.memory, {.master_weights = shape.master_weights, .offload = shape.offload}, shape.share);
     if (pad && shape.share.kind == OptimizerKind::muon)
         g.memory.count("scratch",
                        pad->dry_run([&] { optimizer.update(pad, g.tensors()); }).scratch[int(Scratch::muon)]);
@@ -42,7 +48,7 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
     if (shape.sample_tokens)
         g.memory.count("samples",
                        Decoder<Real>(g, sample_capacity(config, shape.sample_tokens)).memory.bytes);
-    return {g.memory.bytes, g.memory.largest, g.memory.summary()};
+    return {g.memory.bytes, g.memory.largest, g.memory.summary(), g.memory.host_bytes};
 }
 
 struct MemoryRoom {
@@ -50,8 +56,10 @@ struct MemoryRoom {
     uint64_t largest = 0;  // possible single allocation
     std::string where;     // "llvmpipe", "this machine"
     int processes = 1;     // that divide `bytes` among them
+    uint64_t host_bytes = ~uint64_t(0);  // free memory of the host for each process, beside a GPU's own
+    bool host_holds(const MemoryNeed& need) const { return need.host_bytes <= host_bytes; }
     bool holds(const MemoryNeed& need) const {
-        return need.bytes <= bytes / uint64_t(processes) && need.largest <= largest;
+        return need.bytes <= bytes / uint64_t(processes) && need.largest <= largest && host_holds(need);
     }
 };
 // Of a launchpad's device, or of the host, less what the driver needs. processes: that use this device.

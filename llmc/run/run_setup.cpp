@@ -170,11 +170,12 @@ static RunLength length_of(const Options& o, const std::optional<DataLoader>& lo
     const int micro_batch = o.global_batch() * o.sequence;
     const int micro_steps = o.total_batch == -1 ? 1 : o.total_batch / micro_batch;
     const uint64_t batches = loader ? loader->num_batches() : 0;
-    const uint64_t epoch = std::clamp<uint64_t>(batches / uint64_t(micro_steps), 1, 1 << 30);
+    const double epochs = o.epochs > 0 ? o.epochs : 1;
+    const double steps = std::clamp(epochs * double(batches / uint64_t(micro_steps)), 1.0, double(1 << 30));
     return {.micro_steps = micro_steps,
             .tokens_per_step = micro_steps * micro_batch,
             .first_step = start.step,
-            .max_steps = o.max_steps >= 0 ? o.max_steps : int(epoch)};
+            .max_steps = o.max_steps >= 0 ? o.max_steps : int(steps)};
 }
 
 // --- the tokenizer ---

@@ -58,6 +58,16 @@ static void add_data_options(CLI::App& app, Options& o) {
         ->transform(home_path());
     app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form")
         ->transform(home_path());
+    app.add_option("--text", o.text,
+                   "instead of -i and -j: train on this text file or folder, or on 'stories', a generated "
+                   "corpus; tokens, model and all options that are not given follow from the text, -o is "
+                   "runs/NAME-text, and the end is a sample and a plot of the loss")
+        ->transform(home_path());
+    app.add_option("--include", o.include,
+                   "with --text FOLDER: read only files whose names match this quoted pattern, such as "
+                   "'*.md'; may be repeated")
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app.add_option(
            "-e,--model", o.model,
            "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
@@ -106,8 +116,11 @@ static void add_training_options(CLI::App& app, Options& o) {
            "tokens per step, a multiple of B*T: gradients are accumulated over micro-batches (-1: B*T)")
         ->check(at_least(-1))
         ->capture_default_str();
-    app.add_option("-x,--max-steps", o.max_steps, "number of steps (-1: one epoch)")
+    app.add_option("-x,--max-steps", o.max_steps, "number of steps (-1: as --epochs says)")
         ->check(at_least(-1))
+        ->capture_default_str();
+    app.add_option("--epochs", o.epochs, "instead of -x: passes over the training data, such as 2.5 (0: one)")
+        ->check(between(0, 1e6))
         ->capture_default_str();
     app.add_option("-k,--lr-scheduler", o.scheduler,
                    "learning rate schedule: cosine, linear, constant or wsd")
@@ -243,6 +256,12 @@ static void add_output_options(CLI::App& app, Options& o) {
         ->transform(home_path())
         ->type_name("hf DIR | gguf FILE")
         ->configurable(false);
+    app.add_option("--plot", o.plotted,
+                   "draw the loss of the runs in these folders, then exit: to loss.svg in the folder, or, of "
+                   "several, to comparison.svg beside the first")
+        ->transform(home_path())
+        ->type_name("FOLDER...")
+        ->configurable(false);
     app.add_option("--config", o.config,
                    "read options from this TOML file; the command line takes precedence; its relative paths "
                    "are relative to the file")
@@ -277,6 +296,11 @@ static void add_device_options(CLI::App& app, Options& o) {
            "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm, "
            "3: whole layers")
         ->check(between(0, 3))
+        ->capture_default_str();
+    app.add_option("--offload", o.offload,
+                   "optimizer: keep moments and master weights in the host's memory, which a GPU reads and "
+                   "writes over the bus once per step; none: in the GPU's memory")
+        ->check(one_of({"none", "optimizer"}))
         ->capture_default_str();
     app.add_option("-z,--zero-stage", o.zero_stage,
                    "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), "
@@ -364,7 +388,7 @@ static void check_options(const Options& o) {
         fail("--export writes the model of -e: name a run's folder or a model's file, as in -e runs/my");
     if (!o.export_to.first.empty()) return;
     if (o.train_data.empty() && !o.overfit && !o.dry_run)
-        fail("no training data: give token shards with -i (prepare_data makes them from text)");
+        fail("no training data: give a text with --text, or token shards with -i");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
     const int64_t sequences = int64_t(std::max(1, o.batch)) * o.num_processes;
     if (sequences > (1 << 30) / o.sequence)
@@ -424,11 +448,12 @@ std::vector<std::string> changed_options(const std::string& before, const std::s
 }
 
 // Options whose values are paths. A model may also be a descriptor, a tokenizer "bytes".
-static const std::set<std::string> path_options = {"train-data", "val-data",       "model",
+static const std::set<std::string> path_options = {"train-data", "val-data",       "model", "text",
                                                    "tokenizer",  "hellaswag-file", "output"};
 static bool is_path(const std::string& option, const std::string& value) {
     if (value.empty() || !path_options.count(option)) return false;
     if (option == "model") return names_model_file(value) || value.find('/') != std::string::npos;
+    if (option == "text") return value != "stories";
     return option != "tokenizer" || value != "bytes";
 }
 
@@ -536,10 +561,39 @@ static void take_options(CLI::App& app, const std::string& text, const std::stri
     }
 }
 
+// Where a run on a text goes if -o does not say.
+static void choose_folder(CLI::App& app, const Options& o) {
+    if (o.text.empty() || app.count("--output")) return;
+    const std::filesystem::path text =
+        (std::filesystem::absolute(o.text) / "").lexically_normal().parent_path();
+    std::string name = o.text == "stories" ? o.text : text.stem().string() + "-text";
+    for (char& c : name)
+        if (!isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
+    take_options(app, "output = 'runs/" + name + "'\n", "--text");
+}
+
+// Of -x and --epochs, the one of the command line wins over the other of a file.
+static void choose_length(Options& o, bool names_steps, bool names_epochs) {
+    if (names_steps && names_epochs) fail("-x and --epochs both say how long the run is: leave one out");
+    if (names_steps) o.epochs = 0;
+    if (names_epochs) o.max_steps = -1;
+}
+
+// Takes the options of `chosen` that nothing gives, and notes them.
+static void take_chosen(CLI::App& app, Options& o, const std::string& chosen) {
+    std::string list;
+    for (const OptionLine& line : parse_option_lines(chosen, "--text"))
+        if (!app.count("--" + line.name) && !is_pattern(line.name))
+            list += " --" + line.name + " " + line.values[0];
+    take_options(app, chosen, "--text");
+    o.notes.push_back("chosen for this text, unless another is given:" + list);
+}
+
 // Takes options that the command line does not give from --config, then from the options.toml of the run to
 // resume, then from the newest checkpoint.
 static void read_saved_options(CLI::App& app, Options& o) {
     if (!o.config.empty()) take_options(app, read_text_file(o.config, 1 << 20), o.config);
+    choose_folder(app, o);
     if (!o.resume || o.output.empty()) return;
     const std::string path = options_path(o.output);
     const bool has_file = file_exists(path);
@@ -620,7 +674,7 @@ static std::string given_options(const CLI::App& app) {
     return text;
 }
 
-bool parse_options(int argc, char** argv, Options& o) {
+bool parse_options(int argc, char** argv, Options& o, const std::string& chosen) {
     LlmcOnly llmc;
     CLI::App app("Trains GPT-2 on the CPU or on any Vulkan device.", "train_gpt2");
     fill_in_defaults(o);
@@ -628,17 +682,26 @@ bool parse_options(int argc, char** argv, Options& o) {
     const bool runs = parse_command_line(app, argc, argv);
     o.given = runs ? given_options(app) : "--help or --version\n";
     if (!runs) return false;
-    if (o.list_devices) return true;
+    if (o.list_devices || !o.plotted.empty()) return true;
     const bool names_hellaswag_file = app.count("--hellaswag-file") > 0;
     const bool asks_for_best = app.count("--keep-best") > 0 && o.keep_best;
+    const bool names_steps = app.count("--max-steps") > 0, names_epochs = app.count("--epochs") > 0;
+    if (!o.text.empty() && app.count("--train-data") + app.count("--val-data") > 0)
+        fail("--text prepares the tokens: leave out -i and -j");
     read_saved_options(app, o);
+    o.needs_tokens =
+        !o.text.empty() && !app.count("--train-data") && o.export_to.first.empty() && chosen.empty();
+    if (!chosen.empty()) take_chosen(app, o, chosen);
+    choose_length(o, names_steps, names_epochs);
     o.given = given_options(app);
     o.dry_run = o.dry_run_of != "false";
     if (o.start_over) o.resume = false;
     if (!names_hellaswag_file) choose_hellaswag_file(o);
     o.model_given = app.count("--model") > 0;
     o.recompute_given = app.count("--recompute") > 0;
+    o.offload_given = app.count("--offload") > 0;
     o.batch_given = app.count("--batch-size") > 0 && o.batch != 0;
+    if (o.needs_tokens) return true;
     check_processes(o, llmc);
     check_options(o);
     if (asks_for_best && !o.saves_best())

@@ -1,13 +1,13 @@
 // The grammar of the corpus: see corpus.h. StoryPen writes or reads text; Teller's functions are the rules of
 // the grammar.
-#include "data/corpus.h"
+#include "llmc/prepare/corpus.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "data/corpus_words.h"
 #include "llmc/base/error.h"
+#include "llmc/prepare/corpus_words.h"
 
 struct Alternative {
     std::string text;

@@ -1,0 +1,43 @@
+// Kernel versions that no program launches: the plain port of each layer to the GPU, and the first tiled
+// GEMMs. Tests and benchmarks compare the layers' versions with them, whose reasons they show step by step.
+// Their shaders are in this folder, and programs do not embed them.
+#pragma once
+#include "llmc/layers/attention.h"
+#include "llmc/layers/classifier.h"
+#include "llmc/layers/encoder.h"
+#include "llmc/layers/gelu.h"
+#include "llmc/layers/gradient_sum.h"
+#include "llmc/layers/matmul.h"
+#include "llmc/layers/residual.h"
+
+template <class Params, class Config = int>
+using Versions = std::vector<KernelVersion<Params, Config>>;
+
+// The table `versions` of a layer, after the layer's baselines. A test or benchmark that shall cover all
+// versions iterates over the result.
+Versions<SumLosses> with_baselines(Versions<SumLosses> versions);
+template <class Real>
+Versions<AttentionForward<Real>> with_baselines(Versions<AttentionForward<Real>> versions);
+template <class Real>
+Versions<AttentionBackward<Real>> with_baselines(Versions<AttentionBackward<Real>> versions);
+template <class Real>
+Versions<Dropout<Real>> with_baselines(Versions<Dropout<Real>> versions);
+template <class Real>
+Versions<EncoderForward<Real>> with_baselines(Versions<EncoderForward<Real>> versions);
+template <class Real>
+Versions<GeluForward<Real>> with_baselines(Versions<GeluForward<Real>> versions);
+template <class Real>
+Versions<GeluBackward<Real>> with_baselines(Versions<GeluBackward<Real>> versions);
+template <class Real>
+Versions<GradientSum<Real>> with_baselines(Versions<GradientSum<Real>> versions);
+template <class Real>
+Versions<MatmulForward<Real>, Tile> with_baselines(Versions<MatmulForward<Real>, Tile> versions);
+template <class Real>
+Versions<MatmulBackwardInput<Real>, Tile> with_baselines(Versions<MatmulBackwardInput<Real>, Tile> versions);
+template <class Real>
+Versions<MatmulBackwardParameters<Real>, Tile> with_baselines(
+    Versions<MatmulBackwardParameters<Real>, Tile> versions);
+template <class Real>
+Versions<MatmulDbias<Real>> with_baselines(Versions<MatmulDbias<Real>> versions);
+template <class Real>
+Versions<ResidualForward<Real>> with_baselines(Versions<ResidualForward<Real>> versions);

@@ -1,0 +1,29 @@
+// The plot of one or several runs, as an SVG picture: loss, learning rate, gradient norm and speed over the
+// steps.
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Values by step, in the order of the log.
+using Series = std::vector<std::pair<double, double>>;
+
+struct RunSeries {
+    std::string name;  // in the legend, if there are several runs
+    Series training, validation, rate, norm, speed;
+};
+
+// The values in the metrics.csv of a run's folder, or in a main.log of llm.c, which has no speed. Damaged
+// lines and values that are not finite are skipped. Error if there are no losses.
+RunSeries read_series(const std::string& folder);
+
+// The picture. floor: a loss below which no model gets, drawn as a line.
+std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> floor);
+
+// The entropy of the validation data of a run, in nats per token, if the data is make_corpus's.
+std::optional<double> corpus_entropy(const std::string& folder);
+
+// Draws loss.svg in the folder of the run, or, of several runs, comparison.svg beside the first folder, and
+// prints its name. Error if a folder has no losses, or if the file there is none of this program's.
+void plot_runs(const std::vector<std::string>& folders);

@@ -1,0 +1,88 @@
+// Options chosen from the size of a text: see recipe.h. docs/experiments.md has the measurements.
+#include "llmc/text_run/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "llmc/base/error.h"
+#include "llmc/files/model_source.h"
+#include "llmc/run/train_options.h"
+
+// What the number of tokens decides.
+struct Recipe {
+    std::string model, optimizer;
+    int batch, sequence, steps, warmup;
+    double learning_rate, final_fraction, dropout;
+};
+
+static bool is_given(const Options& o, const std::string& name) {
+    return ("\n" + o.given).find("\n--" + name + " ") != std::string::npos;
+}
+
+// Steps of a run of so many epochs, at most `most`; -x and --epochs take precedence.
+static int count_steps(const Options& o, const Recipe& r, uint64_t tokens, double epochs, int most) {
+    if (is_given(o, "max-steps") && o.max_steps > 0) return o.max_steps;
+    const int sequence = is_given(o, "sequence-length") ? o.sequence : r.sequence;
+    const int batch = is_given(o, "batch-size") ? o.batch : r.batch;
+    const double per_step = o.total_batch > 0 ? o.total_batch : double(batch) * sequence * o.num_processes;
+    const bool chosen = o.epochs <= 0;
+    const double steps = (chosen ? epochs : o.epochs) * double(tokens) / per_step;
+    return int(std::clamp(steps, 1.0, chosen ? double(most) : 1e9));
+}
+
+// A small new model. The shorter the text, the more often it is read, until the validation loss rises.
+static Recipe for_new_model(const Options& o, uint64_t tokens) {
+    Recipe r = {.model = "custom:layers=3,heads=2,channels=96,max_seq_len=256",
+                .optimizer = "muon",
+                .batch = 8,
+                .sequence = 256,
+                .learning_rate = 0.005,
+                .final_fraction = 0.05};
+    if (o.model_given) {  // a wider model needs a lower learning rate
+        const ModelConfig config = read_shape(find_model(o.model));
+        r.sequence = std::min(r.sequence, config.max_seq_len);
+        r.learning_rate *= std::sqrt(96.0 / config.channels);
+    }
+    r.steps = count_steps(o, r, tokens, 20, 3200);
+    r.warmup = std::min(100, r.steps / 10);
+    return r;
+}
+
+// A model that is trained already.
+static Recipe for_finetuning(const Options& o, uint64_t tokens) {
+    Recipe r = {.model = o.model,
+                .optimizer = "adamw",
+                .batch = 4,
+                .sequence = std::min(1024, read_shape(find_model(o.model)).max_seq_len),
+                .learning_rate = 3e-5,
+                .final_fraction = 0.1};
+    r.steps = count_steps(o, r, tokens, 3, 1000);
+    r.warmup = r.steps / 20;
+    return r;
+}
+
+// A text as a value: whichever quotes it does not contain.
+static std::string quoted(const std::string& text) {
+    const char quote = text.find('\'') == std::string::npos ? '\'' : '"';
+    if (text.find(quote) != std::string::npos)
+        fail("%s: a path with both kinds of quotes cannot be used", text.c_str());
+    return quote + text + quote;
+}
+
+std::string choose_options(const Options& o, const TextTokens& tokens) {
+    const bool finetunes = o.model_given && names_model_file(o.model);
+    const Recipe r =
+        finetunes ? for_finetuning(o, tokens.train_tokens) : for_new_model(o, tokens.train_tokens);
+    std::string lines = "train-data = " + quoted(tokens.train) + "\nval-data = " + quoted(tokens.val) + "\n" +
+                        "model = " + quoted(r.model) + "\n";
+    lines += format_string("optimizer = '%s'\nbatch-size = %d\nsequence-length = %d\n", r.optimizer.c_str(),
+                           r.batch, r.sequence);
+    if (o.epochs <= 0) lines += format_string("max-steps = %d\n", r.steps);
+    lines += format_string("learning-rate = %.3g\nwarmup-steps = %d\nfinal-lr-fraction = %g\ndropout = %g\n",
+                           r.learning_rate, r.warmup, r.final_fraction, r.dropout);
+    const int val_every = std::clamp(r.steps / 16, 1, 250);
+    return lines + format_string(
+                       "val-every = %d\nval-batches = -1\npatience = 5\nsample-every = %d\n"
+                       "sample-tokens = 600\n",
+                       val_every, std::max(1, r.steps));
+}

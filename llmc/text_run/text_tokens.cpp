@@ -1,0 +1,140 @@
+// Preparing the tokens of a text for a run: see text_tokens.h.
+#include "llmc/text_run/text_tokens.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "llmc/base/checksum.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/warning.h"
+#include "llmc/data/text_file.h"
+#include "llmc/data/token_file.h"
+#include "llmc/files/model_source.h"
+#include "llmc/prepare/corpus_file.h"
+#include "llmc/prepare/preparation.h"
+#include "llmc/program/version.h"
+#include "llmc/run/run_folder.h"
+#include "llmc/run/train_options.h"
+
+static const uint64_t least_bytes = 20000;  // of a text: less has too few different sequences
+
+static bool is_stories(const Options& o) { return o.text == "stories"; }
+
+static std::string folder_of(const Options& o) { return o.output + "/tokens"; }
+
+static const char* name_of(const Options& o) { return is_stories(o) ? "stories" : "text"; }
+
+// The tokenizer of --tokenizer, else of the model to finetune, else bytes.
+static std::string tokenizer_name(const Options& o) {
+    if (!o.tokenizer.empty()) return o.tokenizer;
+    if (!o.model_given || !names_model_file(o.model)) return "bytes";
+    const ModelSource model = find_model(o.model);
+    const auto tokenizer = tokenizer_for("", model, read_shape(model).vocab_size, model.tokenizer);
+    if (!tokenizer) fail("-e %s: its tokenizer is not known: name it with --tokenizer", o.model.c_str());
+    return tokenizer->name;
+}
+
+static uint64_t size_of_file(const std::string& path) {
+    const File file = open_to_read(path);
+    return size_of(file, path);
+}
+
+// A tenth of the text for validation, at least two batches. A token of GPT-2's is about four bytes.
+static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
+    return tokens_are_bytes ? std::clamp<uint64_t>(bytes / 10, 4200, 32768)
+                            : std::clamp<uint64_t>(bytes / 40, 1200, 32768);
+}
+
+static bool is_compressed(const std::string& path) { return path.ends_with(".gz") || path.ends_with(".zst"); }
+
+static uint64_t check_size(const std::string& text, const std::vector<std::string>& files) {
+    uint64_t bytes = 0;
+    for (const std::string& file : files) {
+        TextFile refuses_what_is_not_text(file);
+        bytes += size_of_file(file);
+    }
+    if (bytes < least_bytes && std::none_of(files.begin(), files.end(), is_compressed))
+        fail("--text %s has %llu bytes; training needs at least %llu", text.c_str(),
+             (unsigned long long)bytes, (unsigned long long)least_bytes);
+    return bytes;
+}
+
+// What decides the tokens: the names, sizes and times of all files, and the options.
+static std::string description(const PreparationOptions& p, const std::vector<std::string>& files) {
+    std::string text = p.tokenizer + "\n" + p.split + "\n" + std::to_string(p.val_tokens) + "\n";
+    for (const std::string& path : files) {
+        const FileVersion version = version_of(open_to_read(path), path);
+        text += std::filesystem::absolute(path).lexically_normal().string() +
+                format_string("\n%llu %lld\n", (unsigned long long)version.size, (long long)version.written);
+    }
+    return checksum_of(text);
+}
+
+// Whether the tokens that `made_of` describes are there.
+static bool are_there(const Options& o, const std::string& stamp, const std::string& made_of) {
+    if (!file_exists(stamp) || read_whole_file(stamp, 1 << 16) != made_of) return false;
+    try {
+        find_tokens(o);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+// Writes tokens, and the stamp that says what they were made of last, so that an interrupted preparation is
+// repeated.
+static void prepare(const PreparationOptions& options, const std::string& stamp, const std::string& made_of) {
+    remove_file(stamp);
+    prepare_tokens(options);
+    write_whole_file(stamp, {made_of});
+}
+
+// Prepares the generated corpus; another version of this program may write another one.
+static void prepare_stories(const Options& o, PreparationOptions p, const std::string& stamp) {
+    const std::string made_of = version_text("stories") + "\n" + p.tokenizer;
+    if (are_there(o, stamp, made_of)) return;
+    remove_file(stamp);
+    const std::string text = p.out + "/stories.txt";
+    p.files = {text};
+    p.val_tokens = write_corpus(
+        {.out = text, .tokenizer = p.tokenizer, .bytes = 8000000, .seed = 1, .val_tokens = 32768});
+    prepare(p, stamp, made_of);
+}
+
+void prepare_text(const Options& o) {
+    PreparationOptions p = {.include = o.include, .split = "blank-line"};
+    p.tokenizer = tokenizer_name(o);
+    p.out = folder_of(o);
+    p.name = name_of(o);
+    p.files = {o.text};
+    FoundText found;
+    if (!is_stories(o)) {  // before anything is written
+        found = find_text(p);
+        p.val_tokens = validation_share(check_size(o.text, found.files), p.tokenizer == "bytes");
+    }
+    RunFolder lock;
+    lock.open(o.output);
+    create_folders(p.out);
+    const std::string stamp = p.out + "/" + p.name + ".made_of";
+    if (is_stories(o)) return prepare_stories(o, p, stamp);
+    const std::string made_of = description(p, found.files);
+    if (are_there(o, stamp, made_of))
+        print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
+    else
+        prepare(p, stamp, made_of);
+}
+
+static uint64_t count_tokens(const std::string& pattern) {
+    uint64_t tokens = 0;
+    for (const TokenShard& shard : open_token_shards(pattern)) tokens += shard.tokens;
+    return tokens;
+}
+
+TextTokens find_tokens(const Options& o) {
+    const std::string prefix = escaped_pattern(folder_of(o)) + "/" + name_of(o);
+    TextTokens found = {prefix + "_train*.bin", prefix + "_val*.bin"};
+    found.train_tokens = count_tokens(found.train);
+    found.val_tokens = count_tokens(found.val);
+    return found;
+}

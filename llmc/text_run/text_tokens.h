@@ -1,0 +1,18 @@
+// The tokens of train_gpt2 --text, in the folder `tokens` of the run.
+#pragma once
+#include <cstdint>
+#include <string>
+
+struct Options;
+
+struct TextTokens {
+    std::string train, val;  // patterns, as -i and -j take them
+    uint64_t train_tokens = 0, val_tokens = 0;
+};
+
+// Prepares the tokens of o.text, unless they are there and the text has not changed. Error if the text is
+// missing, too short, or not text.
+void prepare_text(const Options& o);
+
+// The prepared tokens. Error if they are missing.
+TextTokens find_tokens(const Options& o);

@@ -1,0 +1,178 @@
+// train_gpt2 --text: from a text or a folder to a trained model, a sample and a plot.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "llmc/base/file.h"
+#include "llmc/run/train_options.h"
+#include "llmc/text_run/recipe.h"
+#include "tests/tiny_run.h"
+
+using Words = std::vector<std::string>;
+
+static bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+// A folder with a text of 24 kB, in which the programs run.
+struct TextRun : ::testing::Test {
+    TemporaryFolder folder;
+    const std::string shape = "custom:layers=1,heads=2,channels=16,max_seq_len=32";
+
+    void SetUp() override { write_text("my.txt", 1000); }
+    void write_text(const std::string& name, int lines) const {
+        std::string text;
+        for (int i = 0; i < lines; i++)
+            text += "once upon a time, line " + std::to_string(i) + (i % 20 == 19 ? "\n\n" : "\n");
+        write_whole_file(folder / name, {text});
+    }
+    Words command(const Words& options) const {
+        return with({"env", "-C", folder.path, program, "--device", "cpu"}, options);
+    }
+    Words small(const std::string& text, const Words& options) const {
+        return command(with({"--text", text, "-e", shape, "-x", "4", "-g", "20"}, options));
+    }
+    ProgramResult train(const std::string& text, const Words& options = {}) const {
+        const ProgramResult run = run_program(small(text, options));
+        EXPECT_EQ(run.status, 0) << run.err << run.out;
+        return run;
+    }
+    void expect_refused(const Words& options, const std::string& says) const {
+        const ProgramResult result = run_program(command(options));
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_TRUE(contains(result.err, says)) << result.err;
+    }
+};
+
+TEST_F(TextRun, EndsWithAModelASampleAndAPlot) {
+    const ProgramResult run = train("my.txt");
+    for (const char* part :
+         {"chosen for this text, unless another is given: --optimizer ", " --batch-size 8 ",
+          "generating:", "best ", "plot: runs/my-text/loss.svg\n", "generate -e runs/my-text"})
+        EXPECT_TRUE(contains(run.out, part)) << part << "\n" << run.out;
+    EXPECT_EQ(run.err, "");
+    EXPECT_TRUE(contains(read_whole_file(folder / "runs/my-text/loss.svg"), "best "));
+    const ProgramResult text = run_program({"env", "-C", folder.path, BINARY_DIR "/generate", "--device",
+                                            "cpu", "-n", "5", "-e", "runs/my-text", "once"});
+    EXPECT_EQ(text.status, 0) << text.err;
+    EXPECT_TRUE(text.out.starts_with("once")) << text.out;
+}
+
+TEST_F(TextRun, TokensAreMadeAgainWhenTheTextHasChanged) {
+    const std::string tokens = folder / "runs/my-text/tokens/text_train.bin";
+    train("my.txt");
+    const std::string before = read_whole_file(tokens);
+    const ProgramResult again = train("./my.txt");
+    EXPECT_TRUE(contains(again.out, "the text has not changed")) << again.out;
+    EXPECT_TRUE(contains(again.out, "earlier_1")) << again.out;
+    write_text("my.txt", 1001);
+    const ProgramResult changed = train("my.txt");
+    EXPECT_FALSE(contains(changed.out, "the text has not changed")) << changed.out;
+    EXPECT_NE(read_whole_file(tokens), before);
+    std::filesystem::remove(tokens);
+    EXPECT_FALSE(contains(train("my.txt").out, "the text has not changed"));
+}
+
+TEST_F(TextRun, GivenOptionsTakePrecedence) {
+    const ProgramResult run =
+        run_program(command({"--text", "my.txt", "-e", shape, "--epochs", "0.5", "-b", "16", "-t", "32",
+                             "--optimizer", "adamw", "-o", "elsewhere", "-s", "0"}));
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(contains(run.out, "16 x 32 = 512 tokens per step, 2")) << run.out;  // 0.5 * 25 kB / 512
+    EXPECT_FALSE(contains(run.out, "--optimizer")) << run.out;
+    EXPECT_FALSE(contains(run.out, "--max-steps")) << run.out;
+    EXPECT_FALSE(contains(run.out, "generating:")) << run.out;
+    EXPECT_TRUE(file_exists(folder / "elsewhere/loss.svg"));
+    EXPECT_FALSE(file_exists(folder / "runs"));
+}
+
+TEST_F(TextRun, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
+    write_whole_file(folder / "short.txt", {"too short"});
+    write_whole_file(folder / "picture.png", {"\x89PNG" + std::string(30000, 'x')});
+    std::filesystem::create_directories(folder / "empty");
+    expect_refused({"--text", "missing.txt"}, "missing.txt");
+    expect_refused({"--text", "short.txt"}, "short.txt has 9 bytes; training needs at least 20000");
+    expect_refused({"--text", "picture.png"}, "picture.png is not text: it is a picture");
+    expect_refused({"--text", "empty"}, "the folder empty has no file");
+    expect_refused({"--text", "my.txt", "-i", "x.bin"}, "leave out -i and -j");
+    expect_refused({"--text", "my.txt", "-x", "3", "--epochs", "2"}, "leave one out");
+    EXPECT_FALSE(file_exists(folder / "runs"));
+}
+
+TEST_F(TextRun, AFolderIsAText) {
+    std::filesystem::create_directories(folder / "notes/old");
+    for (const char* name : {"notes/a.md", "notes/old/b.md", "notes/c.txt"}) write_text(name, 500);
+    write_whole_file(folder / "notes/picture.png", {"\x89PNG and more"});
+    write_whole_file(folder / "notes/sound", {std::string("ID3") + '\0' + std::string(9000, 'x')});
+    const ProgramResult all = train("notes/");
+    EXPECT_TRUE(contains(all.err, "note: 2 files were left out of folders; the first: notes/picture.png"))
+        << all.err;
+    EXPECT_TRUE(file_exists(folder / "runs/notes-text/loss.svg")) << all.out;
+    const ProgramResult some = train("notes", {"--include", "*.md", "-o", "some"});
+    EXPECT_EQ(some.err, "");
+    const auto size = [&](const std::string& run) {
+        return std::filesystem::file_size(folder / (run + "/tokens/text_train.bin"));
+    };
+    EXPECT_LT(size("some"), size("runs/notes-text"));
+    EXPECT_TRUE(contains(train("notes", {"--include", "*.md", "-o", "some"}).out, "has not changed"));
+    expect_refused({"--text", "notes", "--include", "*.tex"}, "no text file whose name --include matches");
+}
+
+TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
+    const ProgramResult stopped =
+        run_program(small("my.txt", {"-x", "100000", "-v", "10"}), {SIGINT, "step   20/"});
+    EXPECT_EQ(stopped.status, 128 + SIGINT) << stopped.err;
+    EXPECT_TRUE(contains(stopped.out, "plot: runs/my-text/loss.svg\n")) << stopped.out;
+    EXPECT_TRUE(contains(stopped.out, "stopped by SIGINT; train_gpt2 -o runs/my-text -y 1 resumes from here"))
+        << stopped.out;
+    const std::string before = read_whole_file(folder / "runs/my-text/loss.svg");
+    std::filesystem::remove(folder / "my.txt");  // its tokens are there
+    const ProgramResult resumed =
+        run_program(command({"-o", "runs/my-text", "-y", "1", "--patience", "1", "-l", "0"}));
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_TRUE(contains(resumed.out, "plot: runs/my-text/loss.svg\n")) << resumed.out;
+    EXPECT_NE(read_whole_file(folder / "runs/my-text/loss.svg"), before);
+}
+
+TEST_F(TextRun, StoriesShowTheirEntropy) {
+    const ProgramResult run = train("stories", {"-x", "1"});
+    EXPECT_TRUE(contains(run.out, ", corpus entropy 0.1443: ")) << run.out;
+    EXPECT_TRUE(contains(read_whole_file(folder / "runs/stories/loss.svg"), "corpus entropy"));
+}
+
+// A model that is trained already keeps its tokenizer and gets a low learning rate.
+TEST_F(TextRun, FinetunesATrainedModel) {
+    train("my.txt");
+    write_text("other.txt", 1200);
+    const ProgramResult tuned =
+        run_program(command({"--text", "other.txt", "-e", "runs/my-text", "-x", "2"}));
+    EXPECT_EQ(tuned.status, 0) << tuned.err;
+    EXPECT_TRUE(contains(tuned.out, "--optimizer adamw --batch-size 4 --sequence-length 32 ")) << tuned.out;
+    EXPECT_TRUE(contains(tuned.out, "--learning-rate 3e-05")) << tuned.out;
+}
+
+static int chosen_steps(const Options& o, uint64_t tokens) {
+    const std::string lines = choose_options(o, {"train.bin", "val.bin", tokens, tokens / 10});
+    const std::string name = "max-steps = ";
+    const size_t at = lines.find(name);
+    return at == lines.npos ? -1 : std::stoi(lines.substr(at + name.size()));
+}
+
+TEST(Recipe, StepsFollowFromTheTextAndTheBatch) {
+    Options o;
+    int before = 0;
+    for (uint64_t tokens = 18000; tokens < 1000000; tokens *= 2) {
+        const int steps = chosen_steps(o, tokens);
+        EXPECT_GT(steps, before) << tokens;
+        before = steps;
+    }
+    EXPECT_EQ(chosen_steps(o, 100000000), chosen_steps(o, 10000000));
+    Options wide;
+    wide.batch = 32;
+    wide.given = "--batch-size 32\n";
+    EXPECT_NEAR(chosen_steps(wide, 100000), chosen_steps(o, 100000) / 4.0, 1);
+    Options epochs;
+    epochs.epochs = 2;
+    EXPECT_EQ(chosen_steps(epochs, 100000), -1);  // --epochs says it
+}
