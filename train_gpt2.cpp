@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "llmc/base/precision.h"
+#include "llmc/base/signals.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/export.h"
 #include "llmc/launchpad/open_device.h"
@@ -18,6 +19,7 @@
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/estimate.h"
+#include "llmc/run/model_checkpoint.h"
 #include "llmc/run/processes.h"
 #include "llmc/run/train_loop.h"
 
