@@ -14,6 +14,7 @@
 
 #include "llmc/base/available_memory.h"
 #include "llmc/base/precision.h"
+#include "llmc/base/signals.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/export.h"
 #include "llmc/launchpad/open_device.h"
@@ -22,6 +23,7 @@
 #include "llmc/program/start_program.h"
 #include "llmc/run/estimate.h"
 #include "llmc/run/fit.h"
+#include "llmc/run/model_checkpoint.h"
 #include "llmc/run/processes.h"
 #include "llmc/run/train_loop.h"
 #include "llmc/text_run/loss_plot.h"
