@@ -30,10 +30,9 @@ static int count_steps(const Options& o, const Recipe& r, uint64_t tokens, doubl
     return int(std::clamp(steps, 1.0, chosen ? double(most) : 1e9));
 }
 
-// The shorter the text, the more of the activations are dropped: 0.3 for 20 kB, 0.2 for 120 kB, 0.08 for 1
-// MB.
+// The shorter the text, the more of the activations are dropped: 0.3 for 20 kB, 0.2 for 120 kB, 0 from 1 MB.
 static double choose_dropout(uint64_t tokens) {
-    const double rate = 0.3 - 0.12 * std::log10(double(tokens) / 16000);
+    const double rate = 0.2 * std::log10(1e6 / double(tokens));
     return std::round(100 * std::clamp(rate, 0.0, 0.3)) / 100;
 }
 
@@ -92,7 +91,7 @@ std::string choose_options(const Options& o, const TextTokens& tokens) {
     if (o.epochs <= 0) lines += format_string("max-steps = %d\n", r.steps);
     lines += format_string("learning-rate = %.3g\nwarmup-steps = %d\nfinal-lr-fraction = %g\ndropout = %g\n",
                            r.learning_rate, r.warmup, r.final_fraction, r.dropout);
-    const int val_every = std::clamp(r.steps / 16, 1, 250);
+    const int val_every = std::clamp((r.steps + 15) / 16, 1, 250);
     const bool validates = !is_given(o, "val-every") || o.val_every > 0;
     return lines + format_string(
                        "val-every = %d\nval-batches = -1\npatience = %d\nsample-every = %d\n"
