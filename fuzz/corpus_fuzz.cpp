@@ -1,8 +1,8 @@
 // Stories as make_corpus --check reads them.
 #include <cmath>
 
-#include "llmc/prepare/corpus.h"
 #include "fuzz/fuzz.h"
+#include "llmc/prepare/corpus.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view all = text_of(data, size);

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "llmc/prepare/corpus.h"
 #include "dev/report/report_file.h"
 #include "fuzz/seeds.h"
 #include "llmc/base/error.h"
@@ -17,6 +16,7 @@
 #include "llmc/data/token_file.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/files/hugging_face.h"
+#include "llmc/prepare/corpus.h"
 #include "llmc/run/train_options.h"
 
 static std::string folder;
@@ -143,13 +143,14 @@ static void make_runs() {
     write_whole_file(
         seed("tokenizer_info_fuzz", "file"),
         {R"({"name": "gpt2_tokenizer.bin", "vocab_size": 50257, "xxh3": "0", "file": "my.tokenizer"})"});
-    write_whole_file(seed("run_folder_fuzz", "log"),
-                     {"s:0 tel:10.9877\ns:0 trl:10.9877 lr:0.000300 norm:1.23\ns:7 eval:0.2999\n"});
-    write_whole_file(
-        seed("run_folder_fuzz", "metrics"),
-        {"step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,"
-         "tokens\n",
-         "0,,,,,,10.9876804,,0.1,0\n0,10.9876804,0.0003,1.25,1234,outlier,,,0.2,64\n"});
+    const std::string log = "s:0 tel:10.9877\ns:0 trl:10.9877 lr:0.000300 norm:1.23\ns:7 eval:0.2999\n";
+    const std::string metrics =
+        "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens\n"
+        "0,,,,,,10.9876804,,0.1,0\n0,10.9876804,0.0003,1.25,1234,outlier,,,0.2,64\n";
+    write_whole_file(seed("run_folder_fuzz", "log"), {log});
+    write_whole_file(seed("run_folder_fuzz", "metrics"), {metrics});
+    write_whole_file(seed("plot_fuzz", "log"), {"0", log});
+    write_whole_file(seed("plot_fuzz", "metrics"), {"1", metrics});
     Options options;
     std::string arguments[] = {"train_gpt2", "-i", "a.bin", "-e", "d12", "-o", "run", "-n", "500"};
     std::vector<char*> argv;

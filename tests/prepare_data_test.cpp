@@ -389,6 +389,28 @@ TEST(prepare_data, standard_input_folders_and_lists) {
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^three"));
 }
 
+// Of folders, pictures and other binaries are left out and counted; a file that is named is refused.
+TEST(prepare_data, folders_may_hold_files_that_are_not_text) {
+    TemporaryFolder folder, texts;
+    std::filesystem::create_directories(texts / "b");
+    write_whole_file(texts / "a.md", {"one"});
+    write_whole_file(texts / "b/c.txt", {"two"});
+    write_whole_file(texts / "b/picture.png", {"\x89PNG\r\n\x1a\n"});
+    write_whole_file(texts / "b/sound", {std::string("ID3") + '\0' + std::string(9000, 'x')});
+    const ProgramResult all = prepare(folder, {texts.path});
+    ASSERT_EQ(all.status, 0) << all.err;
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^two"));
+    EXPECT_EQ(all.err, "note: 2 files were left out of folders; the first: " + texts / "b/picture.png" +
+                           " is not text: it is a picture\n");
+    const ProgramResult some = prepare(folder, {"--include", "*.md", "--include", "*.tex", texts.path});
+    EXPECT_EQ(some.status, 0) << some.err;
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one"));
+    EXPECT_EQ(some.err, "");
+    for (const std::vector<std::string>& none :
+         std::vector<std::vector<std::string>>{{texts / "b/picture.png"}, {"--include", "*.tex", texts.path}})
+        EXPECT_EQ(prepare(folder, none).status, 1);
+}
+
 TEST(prepare_data, skips_bad_lines_and_counts_them) {
     TemporaryFolder folder;
     write_whole_file(folder / "a.jsonl", {R"({"text": "one"})", "\nnot JSON\n", R"({"text": 5})", "\n{}\n",

@@ -77,7 +77,7 @@ TEST_F(TextRun, TokensAreMadeAgainWhenTheTextHasChanged) {
 TEST_F(TextRun, GivenOptionsTakePrecedence) {
     const ProgramResult run =
         run_program(command({"--text", "my.txt", "-e", shape, "--epochs", "0.5", "-b", "16", "-t", "32",
-                             "--optimizer", "adamw", "-o", "elsewhere", "-s", "0"}));
+                             "--optimizer", "adamw", "-o", "elsewhere", "-s", "0", "-v", "0"}));
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_TRUE(contains(run.out, "16 x 32 = 512 tokens per step, 2")) << run.out;  // 0.5 * 25 kB / 512
     EXPECT_FALSE(contains(run.out, "--optimizer")) << run.out;
@@ -120,8 +120,8 @@ TEST_F(TextRun, AFolderIsAText) {
 }
 
 TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
-    const ProgramResult stopped =
-        run_program(small("my.txt", {"-x", "100000", "-v", "10"}), {SIGINT, "step   20/"});
+    const ProgramResult stopped = run_program(
+        small("my.txt", {"-x", "100000", "-v", "10", "--patience", "0"}), {SIGINT, "at step 20 |"});
     EXPECT_EQ(stopped.status, 128 + SIGINT) << stopped.err;
     EXPECT_TRUE(contains(stopped.out, "plot: runs/my-text/loss.svg\n")) << stopped.out;
     EXPECT_TRUE(contains(stopped.out, "stopped by SIGINT; train_gpt2 -o runs/my-text -y 1 resumes from here"))
@@ -152,17 +152,29 @@ TEST_F(TextRun, FinetunesATrainedModel) {
     EXPECT_TRUE(contains(tuned.out, "--learning-rate 3e-05")) << tuned.out;
 }
 
-static int chosen_steps(const Options& o, uint64_t tokens) {
+static double chosen(const std::string& name, const Options& o, uint64_t tokens) {
     const std::string lines = choose_options(o, {"train.bin", "val.bin", tokens, tokens / 10});
-    const std::string name = "max-steps = ";
-    const size_t at = lines.find(name);
-    return at == lines.npos ? -1 : std::stoi(lines.substr(at + name.size()));
+    const size_t at = lines.find("\n" + name + " = ");
+    return at == lines.npos ? -1 : std::stod(lines.substr(at + name.size() + 4));
+}
+
+static int chosen_steps(const Options& o, uint64_t tokens) { return int(chosen("max-steps", o, tokens)); }
+
+TEST(Recipe, DropoutFallsWithTheTextsSize) {
+    EXPECT_EQ(chosen("dropout", {}, 16000), 0.3);
+    double before = 0.31;
+    for (uint64_t tokens = 40000; tokens < 1000000; tokens *= 4) {
+        const double dropout = chosen("dropout", {}, tokens);
+        EXPECT_LT(dropout, before) << tokens;
+        before = dropout;
+    }
+    EXPECT_EQ(chosen("dropout", {}, 1000000), 0);
 }
 
 TEST(Recipe, StepsFollowFromTheTextAndTheBatch) {
     Options o;
     int before = 0;
-    for (uint64_t tokens = 18000; tokens < 1000000; tokens *= 2) {
+    for (uint64_t tokens = 16000; tokens < 150000; tokens *= 2) {
         const int steps = chosen_steps(o, tokens);
         EXPECT_GT(steps, before) << tokens;
         before = steps;

@@ -160,3 +160,14 @@ TEST(train_gpt2, validation_loss_does_not_depend_on_the_batch_size) {
     const double one = val_loss("1");
     for (const char* B : {"3", "7", "19"}) EXPECT_NEAR(val_loss(B), one, 2e-6) << B;
 }
+
+// -m counts batches, whose size depends on -b: the plan says how many tokens these are.
+TEST(train_gpt2, the_plan_says_what_a_validation_reads) {
+    Data data;
+    const ProgramResult some = data.run({"-x", "0", "-m", "2", "-s", "0", "--device", "cpu"});
+    EXPECT_NE(some.out.find("700 validation tokens, of which a validation reads 102 (-m 2; -m -1: all"),
+              std::string::npos)
+        << some.out;
+    const ProgramResult all = data.run({"-x", "0", "-m", "-1", "-s", "0", "--device", "cpu"});
+    EXPECT_NE(all.out.find("700 validation tokens\n"), std::string::npos) << all.out;
+}

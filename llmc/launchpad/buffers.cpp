@@ -131,7 +131,7 @@ static bool has_room(const LaunchPadState& s, VkDeviceSize bytes, uint32_t type,
 // address: one row further on, as a rule. Behind an allocation of its own there has to be memory, too.
 static VkDeviceSize with_memory_behind(const LaunchPadState& s, const Buffer& b, VkDeviceSize bytes) {
     const bool reads_beyond = s.info.type == DeviceType::software && b.kind != BufferKind::imported;
-    return reads_beyond ? std::max(bytes, std::min(bytes + (64 << 10), s.limits.max_allocation)) : bytes;
+    return reads_beyond ? std::max(bytes, std::min(bytes + (1 << 20), s.limits.max_allocation)) : bytes;
 }
 
 // Sets b.memory, of the first of these types that has `bytes`.

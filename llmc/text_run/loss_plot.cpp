@@ -18,15 +18,16 @@
 
 // --- the logs ---
 
+// A number that can be drawn.
 static std::optional<double> number(const std::string& text) {
     char* end = nullptr;
     const double value = strtod(text.c_str(), &end);
-    if (text.empty() || *end || !std::isfinite(value)) return std::nullopt;
-    return value;
+    if (text.empty() || *end || !(std::fabs(value) < 1e30)) return std::nullopt;
+    return std::fabs(value) < 1e-30 ? 0 : value;  // a logarithmic axis has no room for smaller ones
 }
 
 static void add(Series& series, const std::optional<double>& step, const std::string& value) {
-    if (const auto y = number(value); step && y) series.push_back({*step, *y});
+    if (const auto y = number(value); step && *step >= 0 && y) series.push_back({*step, *y});
 }
 
 static void read_metrics_line(RunSeries& run, const std::string& line) {
@@ -57,15 +58,20 @@ static void read_log_line(RunSeries& run, const std::string& line) {
     }
 }
 
+RunSeries parse_series(const std::string& log, bool is_metrics) {
+    RunSeries run;
+    std::istringstream lines(log);
+    for (std::string line; std::getline(lines, line);)
+        is_metrics ? read_metrics_line(run, line) : read_log_line(run, line);
+    return run;
+}
+
 RunSeries read_series(const std::string& folder) {
     const std::string metrics = folder + "/metrics.csv", log = folder + "/main.log";
     const bool has_metrics = file_exists(metrics);
     if (!has_metrics && !file_exists(log)) fail("there is no metrics.csv or main.log in %s", folder.c_str());
-    RunSeries run;
+    RunSeries run = parse_series(read_whole_file(has_metrics ? metrics : log), has_metrics);
     run.name = std::filesystem::path(folder + "/").lexically_normal().parent_path().filename().string();
-    std::istringstream lines(read_whole_file(has_metrics ? metrics : log));
-    for (std::string line; std::getline(lines, line);)
-        has_metrics ? read_metrics_line(run, line) : read_log_line(run, line);
     if (run.training.empty() && run.validation.empty())
         fail("the logs in %s contain no losses", folder.c_str());
     return run;
@@ -88,7 +94,7 @@ struct Axis {
 static std::string tick_text(double value) {
     if (value >= 1e6) return format_string("%.3gM", value / 1e6);
     if (value >= 1e4) return format_string("%.3gk", value / 1e3);
-    return format_string("%.3g", value);
+    return format_string("%.5g", value);
 }
 
 // Multiples of 1, 2 or 5 times a power of ten, at least `distance` apart in the picture.
@@ -100,7 +106,7 @@ static std::vector<double> linear_ticks(const Axis& axis, double distance) {
         if (factor * power >= least) step = factor * power;
     std::vector<double> ticks;
     for (double k = std::ceil(axis.low / step - 1e-9); k * step <= axis.high * (1 + 1e-9); k++)
-        ticks.push_back(k * step);
+        ticks.push_back(k * step + 0.0);  // not -0
     return ticks;
 }
 
@@ -121,7 +127,7 @@ static std::vector<double> log_ticks(const Axis& axis, double distance) {
 
 // --- drawing ---
 
-static const double width = 600, left = 56, right = 588;
+static const double width = 600, left = 56, right = 576;
 static const char* const grey = "#666666";
 static const char* const training_blue = "#0072B2";
 static const char* const validation_red = "#D55E00";
@@ -139,13 +145,14 @@ static std::string line_at(double x1, double y1, double x2, double y2, const std
 
 // Mean over about a sixtieth of the points on both sides.
 static Series smoothed(const Series& series) {
-    const ptrdiff_t half = ptrdiff_t(series.size() / 120), last = ptrdiff_t(series.size()) - 1;
+    std::vector<double> sums = {0};
+    for (const auto& [step, value] : series) sums.push_back(sums.back() + value);
+    const size_t half = series.size() / 120;
     Series means;
-    for (ptrdiff_t i = 0; i <= last; i++) {
-        const ptrdiff_t reach = std::min({half, i, last - i});
-        double sum = 0;
-        for (ptrdiff_t k = i - reach; k <= i + reach; k++) sum += series[size_t(k)].second;
-        means.push_back({series[size_t(i)].first, sum / double(2 * reach + 1)});
+    for (size_t i = 0; i < series.size(); i++) {
+        const size_t reach = std::min({half, i, series.size() - 1 - i}), first = i - reach,
+                     end = i + reach + 1;
+        means.push_back({series[i].first, (sums[end] - sums[first]) / double(end - first)});
     }
     return means;
 }
@@ -230,8 +237,7 @@ static std::string mark_best(const RunSeries& run, const Axis& x, const Axis& y)
                "stroke-width=\"2\"/>\n",
                at, level, validation_red) +
            text_at(at, level - 12,
-                   format_string("text-anchor=\"%s\" fill=\"%s\" font-weight=\"bold\" class=\"halo\"", anchor,
-                                 "#A34700"),
+                   format_string("text-anchor=\"%s\" font-weight=\"bold\" class=\"best\"", anchor),
                    format_string("best %.4g at step %.0f", best->second, best->first));
 }
 
@@ -239,7 +245,7 @@ static std::string mark_best(const RunSeries& run, const Axis& x, const Axis& y)
 static std::string legend(const std::vector<std::pair<std::string, std::string>>& names_and_colours,
                           double y) {
     std::string svg;
-    double x = right;
+    double x = width - 12;
     for (size_t i = names_and_colours.size(); i-- > 0;) {
         const auto& [name, colour] = names_and_colours[i];
         svg += text_at(x, y, "text-anchor=\"end\"", name);
@@ -302,7 +308,10 @@ static std::string small_panel(const std::vector<RunSeries>& runs, Series RunSer
     const bool log = series == &RunSeries::norm, is_last = series == &RunSeries::speed;
     const Axis y = value_axis(all, log, top, top + 72);
     std::string svg = frame(x, y, title, is_last);
-    for (size_t i = 0; i < runs.size(); i++) svg += curve(*all[i], x, y, stroke(colour_of(i), 1.5));
+    for (size_t i = 0; i < runs.size(); i++) {
+        if (runs.size() == 1) svg += curve(*all[i], x, y, stroke(colour_of(i), 1, 0.3));
+        svg += curve(smoothed(*all[i]), x, y, stroke(colour_of(i), 1.5));
+    }
     return svg;
 }
 
@@ -316,7 +325,7 @@ std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> 
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"600\" height=\"640\" viewBox=\"0 0 600 640\" "
         "font-family=\"sans-serif\" font-size=\"12.5\">\n<title>Loss of a run of vulkan-gpt2</title>\n"
         "<style>path{fill:none;stroke-linejoin:round}text{fill:#222222}"
-        ".halo{paint-order:stroke;stroke:#ffffff;stroke-width:4px}</style>\n"
+        ".best{fill:#A34700;paint-order:stroke;stroke:#ffffff;stroke-width:4px}</style>\n"
         "<rect width=\"600\" height=\"640\" fill=\"#ffffff\"/>\n";
     svg += loss_panel(runs, floor, x);
     svg += small_panel(runs, &RunSeries::rate, x, "learning rate", 322);

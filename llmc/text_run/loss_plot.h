@@ -14,8 +14,11 @@ struct RunSeries {
     Series training, validation, rate, norm, speed;
 };
 
-// The values in the metrics.csv of a run's folder, or in a main.log of llm.c, which has no speed. Damaged
-// lines and values that are not finite are skipped. Error if there are no losses.
+// The values in the text of a metrics.csv, or of a main.log of llm.c, which has no speed. Damaged lines and
+// values that are not finite are skipped.
+RunSeries parse_series(const std::string& log, bool is_metrics);
+
+// The same from a run's folder, with its name. Error if there are no losses.
 RunSeries read_series(const std::string& folder);
 
 // The picture. floor: a loss below which no model gets, drawn as a line.
