@@ -23,8 +23,8 @@
 #include "llmc/program/command_line.h"
 #include "llmc/program/line_editor.h"
 #include "llmc/program/option_checks.h"
+#include "llmc/program/sampler_options.h"
 #include "llmc/program/start_program.h"
-#include "llmc/run/sampler_options.h"
 #include "llmc/run/trained_model.h"
 
 struct GenerateOptions {

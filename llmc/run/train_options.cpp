@@ -15,10 +15,10 @@
 #include "llmc/files/stored_type.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
+#include "llmc/program/sampler_options.h"
 #include "llmc/program/version.h"
 #include "llmc/run/option_lines.h"
 #include "llmc/run/run_folder.h"
-#include "llmc/run/sampler_options.h"
 
 // llm.c's two-letter flags. The parser would read them as a one-letter flag and its value.
 struct LlmcName {
