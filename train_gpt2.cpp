@@ -21,7 +21,7 @@
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/estimate.h"
-#include "llmc/run/fit.h"
+#include "llmc/plan/fit.h"
 #include "llmc/run/processes.h"
 #include "llmc/run/train_loop.h"
 #include "llmc/text_run/loss_plot.h"
