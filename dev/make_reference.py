@@ -71,7 +71,7 @@ def draw_parameters(config, seed, random_all):
             elif name.startswith("ln"):
                 draw(params[name], 0.2, 1.0)
             else:
-                params[name] *= 5
+                params[name] *= 5 * math.sqrt(min(1, 48 / config["channels"]))  # sums as large at any width
     return params
 
 

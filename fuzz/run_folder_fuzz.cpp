@@ -7,7 +7,7 @@
 #include "fuzz/seeds.h"
 #include "llmc/base/checksum.h"
 #include "llmc/base/json.h"
-#include "llmc/run/log_lines.h"
+#include "llmc/run/run_folder.h"
 #include "llmc/run/run_state.h"
 #include "llmc/run/train_options.h"
 

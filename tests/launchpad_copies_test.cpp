@@ -158,16 +158,15 @@ TEST(AsyncCopies, Replays) {
     });
 }
 
-// Copies that are submitted late expose a command that does not wait for them.
-TEST(AsyncCopies, LateCopiesExposeAMissingWait) {
+// Copies that are submitted late expose a command that writes a source before finish_copies().
+TEST(AsyncCopies, LateCopiesExposeAWrittenSource) {
     for_each_mode([](LaunchPad& pad) {
         if (pad.device().type != DeviceType::software) return;
         DeviceArray<float> x(pad, std::vector<float>{1.0f}), y(pad, std::vector<float>{0.0f});
-        DeviceArray<float> total(pad, std::vector<float>{0.0f});
+        DeviceArray<float> one(pad, std::vector<float>{1.0f});
         pad.copy_async({whole(y, x)});
-        add_to(pad, total, y, 1);
-        EXPECT_EQ(total.values()[0], 0.0f);
-        EXPECT_EQ(y.values()[0], 1.0f);
+        add_to(pad, x, one, 1);
+        EXPECT_EQ(y.values()[0], 2.0f);
     });
 }
 
@@ -180,6 +179,11 @@ TEST(AsyncCopies, Misuse) {
             expect_error("a group is open", copy);
         }
         expect_error("copy to", [&] { pad.copy_async({{y.data, x.data, 4}, {y + 16, x.data, 4}}); });
+        copy();
+        expect_error("call finish_copies() first", [&] { pad.at(y.data, 1); });
+        expect_error("call finish_copies() first", [&] { pad.fill(y, 0, 4); });
+        pad.finish_copies();
+        pad.fill(y, 0, 4);
         const float on_the_stack = 0;
         expect_error("copy from", [&] { pad.copy_async({{y.data, &on_the_stack, 4}}); });
         EXPECT_EQ(y.values()[0], 0.0f);

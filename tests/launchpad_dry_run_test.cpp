@@ -187,7 +187,7 @@ TEST(DryRun, ErrorsLeaveTheLaunchPadUsable) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
         const uint64_t allocated = pad.allocated_bytes();
         int runs = 0;
-        pad.postpone(Scratch::norm, {}, [&] {
+        pad.postpone(Scratch::norm, {{total, 4}, {one, 4}}, [&] {
             runs++;
             add_to(pad, total, one, 1);
         });
@@ -308,6 +308,7 @@ TEST(PipelineCache, MeasurementsAreKeptBesideIt) {
     EXPECT_EQ(again.tuned("choice/1", nullptr), 128);
     EXPECT_EQ(again.tuned("choice/2", nullptr), -1);
     EXPECT_FALSE(again.tuned("choice", nullptr));
+    expect_error("has a space", [&] { again.tuned("choice 1", nullptr); });
 }
 
 TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {

@@ -21,7 +21,7 @@ struct WaitingSum {
 
 // The next command outside of groups waits for what came before, and so does a group's first one; in a group,
 // a barrier does.
-TEST(Postponed, RunsBesideWhatFollows) {
+TEST(Postponed, OverlapsWithWhatFollows) {
     for_each_mode([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), a(pad, std::vector<float>{0.0f});
         WaitingSum sum(pad);
@@ -136,6 +136,19 @@ TEST(Postponed, ResultsAreWrittenOneAfterTheOther) {
     });
 }
 
+// It may use no memory that postpone() was not told of. The error leaves nothing behind.
+TEST(Postponed, UsesOnlyItsMemory) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
+        pad.postpone(Scratch::norm, {{total, 4}}, [&] { add_to(pad, total, one, 1); });
+        expect_error("postpone() was not told of", [&] { pad.commit(); });
+        add_to(pad, total, one, 1);
+        EXPECT_EQ(total.values()[0], 1.0f);
+        pad.postpone(Scratch::norm, {{total, 4}, {one, 4}}, [&] { add_to(pad, total, one, 1); });
+        EXPECT_EQ(total.values()[0], 2.0f);
+    });
+}
+
 // end_recording() records what is left.
 TEST(Postponed, IsRecorded) {
     for_each_mode([](LaunchPad& pad) {
@@ -198,7 +211,15 @@ TEST(Recording, Misuse) {
         expect_error("replay cannot be recorded", [&] { pad.replay(first); });
         expect_error("open already", [&] { pad.begin_recording(); });
         add_to(pad, total, one, 1, 5.0f);
+        {
+            const ConcurrentGroup group(&pad);
+            expect_error("end_recording: a group is open", [&] { pad.end_recording(); });
+        }
         Recording* second = pad.end_recording();
+        {
+            const ConcurrentGroup group(&pad);
+            expect_error("begin_recording: a group is open", [&] { pad.begin_recording(); });
+        }
         pad.replay(second);
         pad.replay(first);
         EXPECT_EQ(total.values()[0], 6.0f);

@@ -8,7 +8,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/run/log_lines.h"
+#include "llmc/run/run_folder.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 

@@ -10,6 +10,7 @@
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/residual.h"
 #include "tests/matmul_case.h"
+#include "tests/message_of.h"
 #include "tests/run_program.h"
 
 // For tensor cores, multiples of 8: the middle of a fragment and of a tile, filled tiles, one row, a little
@@ -546,4 +547,31 @@ TYPED_TEST(Matmul, MatrixTilesAreTunedOnce) {
         if (file.path().extension() == ".measured") std::ofstream(file.path()) << "\x01\x02 no number";
     LaunchPad another(options);
     EXPECT_FALSE(another.tuned(name, nullptr));
+}
+
+// Without a tile that fits for each direction of a layer, tensor cores are not used. No commands run, so the
+// device need not have any.
+TYPED_TEST(Matmul, MatrixNeedsATileThatFits) {
+    using Real = TypeParam;
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    LaunchPad pad(test_options());
+    Limits& limits = const_cast<Limits&>(pad.limits());
+    limits.bf16_fragment = limits.fp16_fragment = {.M = 16, .N = 16, .K = 16, .in_place = true};
+    limits.splits_fp32 = true;
+    limits.subgroup_size = 32;
+    limits.max_block = 1024;
+    for (const uint32_t shared : {1u << 10, 12u << 10, 48u << 10, 100u << 10}) {
+        limits.shared_bytes = shared;
+        bool all = true;
+        for (const GemmLayout layout : {GemmLayout::nt, GemmLayout::nn, GemmLayout::tn}) {
+            const bool has = has_tile<Real>(pad, layout);
+            const std::string error = message_of([&] {
+                plan_gemm<Real>(pad, {layout, 300, 136, 72, EPILOGUE_NONE}, std::nullopt, true);
+            });
+            EXPECT_EQ(error.find("has no tile for a GEMM") == std::string::npos, has) << error;
+            all = all && has;
+        }
+        EXPECT_EQ(on_tensor_cores<Real>(pad, 64, 64), all) << shared;
+        EXPECT_EQ(all, shared > (12u << 10)) << shared;
+    }
 }

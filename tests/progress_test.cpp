@@ -71,3 +71,20 @@ TEST(Progress, TheFirstStepCountsOnlyUntilThereIsAnother) {
     EXPECT_GT(rates[1], 20000);  // 100,000 on an idle machine
     EXPECT_GT(rates[2], 20000);
 }
+
+// A short file prints nothing, a long one how much of it is done.
+TEST(Progress, LargeFilesShowHowMuchIsDone) {
+    const uint64_t gib = uint64_t(1) << 30;
+    EXPECT_EQ(bytes_text(gib / 2, 18 * gib), "0.5 of 18.0 GiB");
+    EXPECT_EQ(bytes_text(3 * gib, 2 * gib), "2.0 of 2.0 GiB");
+    EXPECT_EQ(bytes_text(gib, 0), "1.0 GiB");
+    ByteProgress progress("writing the checkpoint", 3 * gib);
+    testing::internal::CaptureStdout();
+    progress.add(gib);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+    testing::internal::CaptureStdout();
+    progress.add(gib);
+    const std::string shown = testing::internal::GetCapturedStdout();
+    EXPECT_NE(shown.find("writing the checkpoint (2.0 of 3.0 GiB)"), std::string::npos) << shown;
+}

@@ -6,8 +6,10 @@
 #include <set>
 
 #include "llmc/gemm/tensor_core.h"
+#include "llmc/model/gradient_exchange.h"
 #include "llmc/model/initialize.h"
 #include "tests/layer_test.h"
+#include "tests/message_of.h"
 
 static const ModelConfig config = {19, 53, 128, 2, 3, 24};
 static const ModelConfig wide_vocabulary = {19, 601, 640, 3, 3, 24};  // wte has more than two layers' weights
@@ -438,4 +440,23 @@ TEST(Update, OnlyMatricesAndEmbeddingsDecay) {
             for (const float value : read(tensor)) ASSERT_EQ(value, want) << parameter_info[tensor].name;
         }
     }
+}
+
+// The exchange refuses a layer before which the processes should have synchronized.
+TEST(TrainStep, ExchangeNeedsItsSynchronization) {
+    const ModelConfig four_layers = {19, 53, 128, 4, 3, 24};
+    const auto job = join_job();
+    job->form_nodes();
+    auto g = make_model<float>(nullptr, four_layers);
+    GradientExchange<float> exchange(*g, ownership_of(four_layers, OptimizerKind::adamw, 1), *job);
+    ASSERT_EQ(exchange.synchronization_layer(), 1);
+    const std::string refusal = "gradient exchange: synchronize() comes before the call for layer 1";
+    for (const bool synchronizes : {true, false}) {
+        for (int layer = 3; layer > 1; layer--) exchange.after_layer(layer);
+        if (synchronizes) exchange.synchronize();
+        EXPECT_EQ(message_of([&] { exchange.after_layer(1); }), synchronizes ? "" : refusal);
+    }
+    for (const int layer : {1, 2})
+        EXPECT_EQ(exchange.synchronizes_before(layer),
+                  message_of([&] { exchange.before_layer(layer); }) != "");
 }

@@ -116,7 +116,8 @@ static nlohmann::json read_run_file(const std::string& path) {
     return file["content"];
 }
 
-static void check_seal(const std::string& path, const nlohmann::json& seal) {
+static void check_seal(const std::string& path, const nlohmann::json& seal,
+                       const BytesRead& progress = nullptr) {
     File file = open_to_read(path);
     const uint64_t bytes = seal.at("bytes"), size = size_of(file, path);
     if (size != bytes)
@@ -129,6 +130,7 @@ static void check_seal(const std::string& path, const nlohmann::json& seal) {
         read_exactly(file, path, piece.data(), count);
         sum.add(piece.data(), count);
         left -= count;
+        if (progress) progress(count);
     }
     if (seal.at("xxh3") != sum.text())
         fail("%s is damaged: its checksum does not match its content", path.c_str());
@@ -397,18 +399,19 @@ static void read_states(const std::string& dir, int step,
     }
 }
 
-std::string check_checkpoint(const std::string& dir, int step, Unverified unverified) {
+std::string check_checkpoint(const std::string& dir, int step, Unverified unverified,
+                             const BytesRead& progress) {
     const std::string model = model_path(dir, step), path = run_path(dir, step);
     std::string run;
     if (file_exists(path)) {
         try {
             const nlohmann::json content = read_run_file(path);
             const nlohmann::json& files = content.at("files");
-            check_seal(model, files.at("model"));
-            if (files.contains("state")) check_seal(optimizer_path(dir, step), files["state"]);
+            check_seal(model, files.at("model"), progress);
+            if (files.contains("state")) check_seal(optimizer_path(dir, step), files["state"], progress);
             int part = 0;
             for (const nlohmann::json& seal : files.value("states", nlohmann::json::array()))
-                check_seal(optimizer_part_path(dir, step, part++), seal);
+                check_seal(optimizer_part_path(dir, step, part++), seal, progress);
             run = json_text(content.at("run"));
         } catch (const nlohmann::json::exception&) {
             fail("%s was not written by this program", path.c_str());
@@ -446,8 +449,9 @@ static FoundCheckpoint find_latest(const std::string& dir,
     }
 }
 
-FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified) {
-    return find_latest(dir, [&](int step) { return check_checkpoint(dir, step, unverified); });
+FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified,
+                                       const BytesRead& progress) {
+    return find_latest(dir, [&](int step) { return check_checkpoint(dir, step, unverified, progress); });
 }
 
 FoundCheckpoint find_latest_model(const std::string& dir) {

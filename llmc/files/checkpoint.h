@@ -76,10 +76,14 @@ std::vector<int> list_checkpoints_without_done(const std::string& dir);
 // their checksums, damage may go unnoticed.
 enum class Unverified { refuse, accept };
 
+// Called with the number of bytes that were just read.
+using BytesRead = std::function<void(uint64_t bytes)>;
+
 // Verifies the checkpoint's files against their checksums. Without run_%08d.json, which llm.c does not write,
 // it checks headers and lengths only. Error, naming the file, on the first problem. Returns the text of the
 // run's JSON object, empty if there is none.
-std::string check_checkpoint(const std::string& dir, int step, Unverified unverified = Unverified::refuse);
+std::string check_checkpoint(const std::string& dir, int step, Unverified unverified = Unverified::refuse,
+                             const BytesRead& progress = nullptr);
 
 // Passes the moments of all parts of the optimizer's state to `write`, as read_moments() does. Error if the
 // parts do not belong together.
@@ -98,7 +102,8 @@ struct FoundCheckpoint {
     std::string run;                  // as check_checkpoint() returns it
     std::vector<std::string> broken;  // one line per newer, broken checkpoint: its step and what is wrong
 };
-FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified = Unverified::refuse);
+FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified = Unverified::refuse,
+                                       const BytesRead& progress = nullptr);
 
 // The newest checkpoint whose model is intact, whatever the optimizer's state.
 FoundCheckpoint find_latest_model(const std::string& dir);

@@ -99,7 +99,8 @@ FragmentShape gemm_fragment(const LaunchPad& pad) {
 
 template <class Real>
 bool fits_tensor_cores(const LaunchPad& pad, int C, int OC) {
-    return gemm_fragment<Real>(pad) && C % 8 == 0 && OC % 8 == 0;
+    return gemm_fragment<Real>(pad) && C % 8 == 0 && OC % 8 == 0 && has_tile<Real>(pad, GemmLayout::nt) &&
+           has_tile<Real>(pad, GemmLayout::nn) && has_tile<Real>(pad, GemmLayout::tn);
 }
 
 template <class Real>
@@ -154,7 +155,7 @@ static uint32_t operand_chunks(uint32_t lines, uint32_t line_elements, uint32_t 
 }
 
 // Bytes of shared memory: the operands; later the accumulators that k_groups hand over; then the strips of
-// results. Beside them, the bias.
+// results. The bias lies behind them.
 template <class Real>
 static uint32_t shared_bytes(const GemmShape& g, const TileSizes& t, FragmentShape f, bool partial) {
     const uint32_t pieces = std::is_same_v<Real, float> ? 3 : 1;
@@ -222,8 +223,10 @@ static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shap
 template <class Real>
 bool has_tile(const LaunchPad& pad, GemmLayout layout) {
     const GemmShape any = {.layout = layout, .M = 1, .N = 8, .K = 8, .epilogue = EPILOGUE_NONE};
-    return std::ranges::any_of(shapes_of<Real>(layout),
-                               [&](const TileShape& shape) { return fits<Real>(pad, any, shape, false); });
+    const bool may_split = layout != GemmLayout::packed;
+    return std::ranges::any_of(shapes_of<Real>(layout), [&](const TileShape& shape) {
+        return fits<Real>(pad, any, shape, may_split);
+    });
 }
 
 template <class Real>
@@ -273,6 +276,9 @@ GemmPlan plan_gemm(LaunchPad& pad, const GemmShape& gemm, std::optional<Tile> ti
             if (time < best_time) best = plan, best_time = time;
         }
     }
+    if (!best.splits)
+        fail("%s has no tile for a GEMM of %d x %d x %d on tensor cores: ask has_tile() first",
+             pad.device().name.c_str(), gemm.M, gemm.N, gemm.K);
     if (!tile && gemm.batch == 1 && !gemm.symmetric)
         best.tile = measured_tile<Real>(pad, gemm, best, may_split);
     return best;

@@ -1,6 +1,6 @@
-// GEMMs on cooperative matrices (shaders/matmul5.glsl, matmul6.comp; for fp32 matmul7.glsl): choice of tile
-// and split-K, and launch.
-// Layers use them through layers/matmul.h.
+// GEMMs on cooperative matrices: plan_gemm() chooses tile and split-K, GemmLaunch runs the kernel. The
+// kernels are shaders/matmul5.glsl, matmul6.comp and, for fp32, matmul7.glsl. Layers use them through
+// layers/matmul.h.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -15,9 +15,8 @@
 // pack_weights() has packed, for out and dinp.
 enum class GemmLayout { nt, nn, tn, packed };
 
-// out (M,N) = A B, summed over K.
-// A batch of such GEMMs is one launch; its operands and results lie one after the other. GEMMs of a batch and
-// those with a symmetric result do not split K.
+// out (M,N) = A B, summed over K. A batch of such GEMMs is one launch, and its operands and results lie one
+// after the other. GEMMs of a batch and those with a symmetric result do not split K.
 struct GemmShape {
     GemmLayout layout;
     int M, N, K;
@@ -32,11 +31,13 @@ struct GemmPlan {
     int splits, split_k;
 };
 
-// The fragments of a GEMM's operands; of fp32, the fragments of its pieces. Zeros: the device has none.
+// The fragments of a GEMM's operands; for fp32, of the 16-bit pieces of its operands. Zeros: the device has
+// none.
 template <class Real>
 FragmentShape gemm_fragment(const LaunchPad& pad);
 
-// Whether the device has these fragments, and C and OC are multiples of 8, as the kernels need.
+// Whether the device has these fragments and a tile for each direction of a linear layer, and C and OC are
+// multiples of 8, as the kernels need.
 template <class Real>
 bool fits_tensor_cores(const LaunchPad& pad, int C, int OC);
 // Whether training uses them: fp32 only where that is faster (Limits::splits_fp32).
@@ -53,7 +54,7 @@ inline bool is_tensor_core_gemm(std::string_view kernel) {
     return kernel.starts_with("matmul5") || kernel.starts_with("matmul6") || kernel.starts_with("matmul7");
 }
 
-// Whether the device can run any of them.
+// Whether the device can run a tile of this layout; without one, plan_gemm() is an error.
 template <class Real>
 bool has_tile(const LaunchPad& pad, GemmLayout layout);
 

@@ -246,7 +246,7 @@ uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
     if (!p) return 0;
     if (state->dry) return uintptr_t(p);
     const Buffer& b = buffer_at(*state, p, bytes, "kernel argument");
-    wait_for_postponed(p, bytes);
+    prepare_use(p, bytes);
     if (state->options.check_pointers) state->touched.push_back({uintptr_t(p), bytes});
     return b.address + (uintptr_t(p) - b.start);
 }
@@ -384,7 +384,7 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
     refuse_in_dry_run(s, "upload");
     if (!bytes || s.dry) return;
     const Buffer& b = buffer_at(s, dst, bytes, "upload");
-    wait_for_postponed(dst, bytes);
+    prepare_use(dst, bytes);
     const VkDeviceSize offset = offset_in(b, dst);
     const char* from = static_cast<const char*>(src);
     if (bytes <= INLINE_UPLOAD && bytes % 4 == 0 &&
@@ -443,8 +443,8 @@ void LaunchPad::copy(void* dst, const void* src, size_t bytes) {
     if (!bytes || state->dry) return;
     const Buffer& to = buffer_at(*state, dst, bytes, "copy to");
     const Buffer& from = buffer_at(*state, src, bytes, "copy from");
-    wait_for_postponed(dst, bytes);
-    wait_for_postponed(src, bytes);
+    prepare_use(dst, bytes);
+    prepare_use(src, bytes);
     record_pointer(*state, dst, bytes);
     record_pointer(*state, src, bytes);
     copy_region(*state, to.buffer, offset_in(to, dst), from.buffer, offset_in(from, src), bytes);
@@ -454,7 +454,7 @@ void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {
     LaunchPadState& s = *state;
     if (!bytes || s.dry) return;
     const Buffer& b = buffer_at(s, dst, bytes, "fill");
-    wait_for_postponed(dst, bytes);
+    prepare_use(dst, bytes);
     if (offset_in(b, dst) % 4 || bytes % 4) fail("fill: address and size must be multiples of 4 bytes");
     record_pointer(s, dst, bytes);
     if (!s.open_groups) memory_barrier(s);

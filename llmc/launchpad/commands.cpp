@@ -220,6 +220,7 @@ static void abandon(LaunchPadState& s) noexcept {
     s.dirty = false;
     s.open_groups = 0;
     s.held_copies.clear();
+    s.copy_destinations.clear();
     s.copying = false;
     s.awaited_copies = 0;
     if (s.recording) destroy_recording(s, *s.recording);
@@ -368,6 +369,7 @@ void LaunchPad::begin_recording() {
     LaunchPadState& s = *state;
     if (s.recording) fail("begin_recording: a recording is open already");
     if (s.dry) fail("begin_recording: a dry run records nothing");
+    if (s.open_groups) fail("begin_recording: a group is open");
     commit(false);
     s.touched.clear();
     s.recording = std::make_unique<Recording>();
@@ -377,6 +379,7 @@ Recording* LaunchPad::end_recording() {
     LaunchPadState& s = *state;
     throw_failure(s);
     if (!s.recording) fail("end_recording: no recording is open");
+    if (s.open_groups) fail("end_recording: a group is open");
     finish_pending();
     submit_open(s);
     s.awaited_copies = 0;  // replay() sets it

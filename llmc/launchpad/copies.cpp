@@ -64,8 +64,8 @@ void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
     std::vector<BufferCopy> copies;
     for (const auto& [dst, src, bytes] : ranges) {
         if (!bytes) continue;
-        wait_for_postponed(dst, bytes);
-        wait_for_postponed(src, bytes);
+        prepare_use(dst, bytes);
+        prepare_use(src, bytes);
         const Buffer& to = buffer_at(s, dst, bytes, "copy to");
         const Buffer& from = buffer_at(s, src, bytes, "copy from");
         record_pointer(s, dst, bytes);
@@ -73,6 +73,8 @@ void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
         copies.push_back({from.buffer, to.buffer, {offset_in(from, src), offset_in(to, dst), bytes}});
     }
     if (copies.empty()) return;
+    for (const auto& [dst, src, bytes] : ranges)
+        if (bytes) s.copy_destinations.push_back({uintptr_t(dst), bytes});
     if (s.options.reverse_groups)
         s.held_copies = std::move(copies);
     else
@@ -81,6 +83,7 @@ void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
 
 void LaunchPad::finish_copies() {
     LaunchPadState& s = *state;
+    s.copy_destinations.clear();
     if (!s.held_copies.empty()) start(s, std::exchange(s.held_copies, {}));
     if (!s.copying) return;
     submit_open(s);  // what was given before need not wait

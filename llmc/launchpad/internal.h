@@ -191,18 +191,20 @@ struct LaunchPadState {
     uint64_t last_copies = 0;             // number of the last ones submitted
     std::deque<SubmittedCopies> copies_in_flight;
     std::vector<VkCommandBuffer> idle_copies;
-    bool copying = false;                  // copies were submitted or recorded since finish_copies()
-    uint64_t awaited_copies = 0;           // by the command buffer that is opened next; 0: none
-    std::vector<BufferCopy> held_copies;   // where groups are reversed: submitted by finish_copies()
-    std::unique_ptr<Recording> recording;  // between begin_recording and end_recording
+    bool copying = false;                         // copies were submitted or recorded since finish_copies()
+    std::vector<AddressRange> copy_destinations;  // until finish_copies()
+    uint64_t awaited_copies = 0;                  // by the command buffer that is opened next; 0: none
+    std::vector<BufferCopy> held_copies;          // where groups are reversed: submitted by finish_copies()
+    std::unique_ptr<Recording> recording;         // between begin_recording and end_recording
     VkPipeline bound = VK_NULL_HANDLE;
-    bool dirty = false;                        // something ran since the last barrier
-    int open_groups = 0;                       // one inside the other
-    std::vector<Dispatch> held;                // of the open group, where groups are reversed
-    std::vector<PostponedCommands> postponed;  // until after the next barrier
-    std::vector<PostponedCommands> started;    // since the last barrier: their results need another one
-    std::exception_ptr failure;                // of a destructor; the next command throws it
-    bool lost = false;                         // the device
+    bool dirty = false;                            // something ran since the last barrier
+    int open_groups = 0;                           // one inside the other
+    std::vector<Dispatch> held;                    // of the open group, where groups are reversed
+    std::vector<PostponedCommands> postponed;      // until after the next barrier
+    std::vector<PostponedCommands> started;        // since the last barrier: their results need another one
+    const PostponedCommands* appending = nullptr;  // the ones whose commands are being appended
+    std::exception_ptr failure;                    // of a destructor; the next command throws it
+    bool lost = false;                             // the device
     std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
     std::map<std::string, KernelTime> times;
 

@@ -1,5 +1,11 @@
 // LaunchPad: the one object through which layers run GPU kernels.
 //
+//     LaunchPad pad;                                         // opens the first GPU
+//     float* x = pad.allocate<float>(n, "x");
+//     pad.upload(x, values, n * sizeof(float));
+//     pad.dispatch("gelu_forward2", {groups}, {block_size}, GeluForwardArgs{pad.at(x, n), ...});
+//     pad.download(values, x, n * sizeof(float));            // waits for the kernel
+//
 // Layers pass host pointers: allocate() returns an address that the host can hold, offset and store, and
 // at() turns any address inside such memory into the device address that a kernel takes. One code path serves
 // two kinds of memory:
@@ -7,8 +13,12 @@
 //   staged   device memory behind host addresses that fault on access: use upload() and download()
 //
 // Commands run in the order in which they are given. dispatch(), fill(), copy() and upload() append to an
-// open command buffer and return at once; commit() submits it. Each command waits for those before it, except
-// inside a ConcurrentGroup, whose dispatches and fills must be independent of each other.
+// open command buffer and return at once; commit() submits it. A barrier before each command makes it wait
+// for those before it, except inside a ConcurrentGroup, whose dispatches and fills must be independent of
+// each other. Two more kinds of command overlap with later ones: postpone() and copy_async().
+//
+// A training step is the same commands every time, so they are recorded once and replayed. A dry run of the
+// commands tells before the first step what they need: scratch memory, kernels to compile, GEMMs to tune.
 //
 // Not thread-safe: one thread at a time. Every function throws Error (base/error.h) if it fails.
 #pragma once
@@ -140,7 +150,7 @@ struct DeviceLost : Error {
     using Error::Error;
 };
 
-using Ticket = uint64_t;  // stands for everything submitted up to some point
+using Ticket = uint64_t;  // of commit(): stands for everything submitted so far
 struct Recording;         // commands recorded once, to be replayed
 
 // Between two GPU-visible addresses.
@@ -210,14 +220,15 @@ class LaunchPad {
     // Inside a ConcurrentGroup: the commands that follow wait for the ones before.
     void barrier();
     // Postpones `commands` past the next barrier, to overlap with the commands that follow it: for kernels
-    // too small for a dispatch level of their own, such as the reduction of partial sums. They may read
-    // `slot` and `results` and write only `results`. at(), scratch() and copies that concern this memory wait
-    // for them; commit() and end_recording() append the rest.
+    // too small to run alone between two barriers, such as the reduction of partial sums. They may read
+    // `slot` and `results` and write only `results`; at() fails there for other memory. Commands that use
+    // this memory wait for them: at(), scratch() and copies see to that. commit() and end_recording() append
+    // those that are still postponed.
     void postpone(Scratch slot, const std::vector<MemoryRange>& results, std::function<void()> commands);
     // Copies that overlap with the commands that follow, on the device's copy engines if it has a queue for
     // them: they take no SMs. They wait for the commands and copies before them. Until finish_copies(), the
-    // commands that follow must neither write a source nor use a destination; later commands see the copies.
-    // Each call first finishes the copies of the call before, and so do commit(), download() and
+    // commands that follow must not write a source, and using a destination is an error; later commands see
+    // the copies. Each call first finishes the copies of the call before, and so do commit(), download() and
     // end_recording(). Error inside a group.
     void copy_async(const std::vector<CopyRange>& copies);
     void finish_copies();
@@ -225,8 +236,8 @@ class LaunchPad {
     Ticket commit(bool wait_for_it = false);  // submits what was appended
     void wait(Ticket ticket);
 
-    // Commands given between these two are recorded instead of run; upload() and download() are refused
-    // there.
+    // Commands given between these two are recorded instead of run. Errors there: upload(), download(), a
+    // group that is open at either.
     void begin_recording();
     Recording* end_recording();
     void replay(Recording* recording);  // like giving its commands again; may be called any number of times
@@ -266,7 +277,7 @@ class LaunchPad {
     void end_group() noexcept;  // the next command throws its error
     void settle() noexcept;
     void append_postponed();
-    void wait_for_postponed(const void* p, size_t bytes);
+    void prepare_use(const void* p, size_t bytes);
     void finish_postponed();
     void finish_pending();  // all that was given and not appended yet
     uint64_t address_of(const void* p, size_t bytes);

@@ -16,6 +16,7 @@ void read_measured(LaunchPadState& s) {
 }
 
 std::optional<int> LaunchPad::tuned(const std::string& name, std::function<int()> measure) const {
+    if (name.find_first_of(" \n") != std::string::npos) fail("tuned: '%s' has a space", name.c_str());
     if (const auto found = state->measured.find(name); found != state->measured.end()) return found->second;
     if (state->dry && measure) state->dry->untuned.try_emplace(name, std::move(measure));
     return std::nullopt;

@@ -22,13 +22,27 @@ void LaunchPad::postpone(Scratch slot, const std::vector<MemoryRange>& results,
     state->postponed.push_back({slot, results, std::move(commands)});
 }
 
-// While it lives, no command begins a dispatch level.
+// While it lives, no command waits for the one before.
 struct OpenGroup {
     LaunchPadState& s;
     explicit OpenGroup(LaunchPadState& launchpad) : s(launchpad) { s.open_groups++; }
     OpenGroup(const OpenGroup&) = delete;
-    ~OpenGroup() { s.open_groups -= s.open_groups > 0; }  // an error closes all groups
+    ~OpenGroup() {
+        s.open_groups -= s.open_groups > 0;  // an error closes all groups
+        s.appending = nullptr;
+    }
 };
+
+// A postponed command may use only the memory that postpone() was told of, for which other commands wait.
+static void check_use(const LaunchPadState& s, const void* p, size_t bytes) {
+    const auto holds = [&](const MemoryRange& r) {
+        const auto *start = static_cast<const char*>(r.start), *first = static_cast<const char*>(p);
+        return first >= start && first + bytes <= start + r.bytes;
+    };
+    const ScratchSlot& slot = s.scratch[size_t(s.appending->slot)];
+    if (!holds({slot.memory, slot.bytes}) && std::ranges::none_of(s.appending->results, holds))
+        fail("a postponed command uses %zu bytes at %p, which postpone() was not told of", bytes, p);
+}
 
 // Appends them; the last command was a barrier.
 void LaunchPad::append_postponed() {
@@ -38,7 +52,10 @@ void LaunchPad::append_postponed() {
     std::vector<AddressRange> touched = std::exchange(s.touched, {});  // of the dispatch that follows them
     {
         const OpenGroup group(s);  // they overlap with each other and with the commands that follow
-        for (const PostponedCommands& next : now) next.commands();
+        for (const PostponedCommands& next : now) {
+            s.appending = &next;
+            next.commands();
+        }
     }
     s.started = std::move(now);
     s.touched = std::move(touched);
@@ -50,7 +67,12 @@ void LaunchPad::finish_postponed() {
 }
 
 // The next command uses this memory: lets it wait for postponed commands that write it.
-void LaunchPad::wait_for_postponed(const void* p, size_t bytes) {
+void LaunchPad::prepare_use(const void* p, size_t bytes) {
+    if (state->appending) check_use(*state, p, bytes);
+    for (const AddressRange& r : state->copy_destinations)
+        if (r.start < uintptr_t(p) + bytes && uintptr_t(p) < r.start + r.bytes)
+            fail("%zu bytes at %p are used while copy_async() writes them: call finish_copies() first", bytes,
+                 p);
     if (any_writes(state->postponed, p, bytes)) barrier();
     if (any_writes(state->started, p, bytes)) barrier();
 }

@@ -250,20 +250,22 @@ static void check_version3(const LaunchPad& pad, int K) {
 }
 
 // Starts a GEMM whose result, in `out`, the next layer reads. The reduction of split-K partial sums is
-// postponed, so that it overlaps with the reductions of other GEMMs in the same group.
+// postponed, so that it overlaps with the reductions of other GEMMs in the same group. It also reads or
+// writes `pre`, which has the size of the result, unless that is null.
 template <class Real>
-static void start_gemm(LaunchPad& pad, const GemmLaunch<Real>& launch, const Real* out) {
+static void start_gemm(LaunchPad& pad, const GemmLaunch<Real>& launch, const Real* out, const Real* pre) {
     launch.start(pad);
     if (launch.plan.splits == 1) return;
     const size_t bytes = size_t(launch.gemm.M) * launch.gemm.N * sizeof(Real);
-    pad.postpone(Scratch::gemm, {{out, bytes}}, [launch, &pad] { launch.finish(pad); });
+    pad.postpone(Scratch::gemm, {{out, bytes}, {pre, pre ? bytes : 0}},
+                 [launch, &pad] { launch.finish(pad); });
 }
 
 template <class Real>
 static void forward_on_tensor_cores(LaunchPad& pad, const MatmulForward<Real>& p) {
     const bool packs = packing_pays<Real>(pad, std::max(p.num_rows, p.use.total_rows), p.C, p.OC);
     const Real* packed = packs ? pack_for_forward(pad, p) : nullptr;
-    start_gemm<Real>(pad, plan_forward(pad, p, {}, true, packed), p.out);
+    start_gemm<Real>(pad, plan_forward(pad, p, {}, true, packed), p.out, p.pre);
 }
 
 template <class Real>
@@ -289,7 +291,7 @@ template <class Real>
 static void dinp_on_tensor_cores(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
     const bool packs = packing_pays<Real>(pad, std::max(p.num_rows, p.use.total_rows), p.OC, p.C);
     const Real* packed = packs ? pack_for_dinp(pad, p) : nullptr;
-    start_gemm<Real>(pad, plan_dinp(pad, p, {}, true, packed), p.dinp);
+    start_gemm<Real>(pad, plan_dinp(pad, p, {}, true, packed), p.dinp, p.pre);
 }
 
 template <class Real>

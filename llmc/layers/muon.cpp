@@ -389,14 +389,9 @@ static void muon_update1(LaunchPad& pad, const MuonUpdate<Real>& p, int block_si
 
 // X is bf16. Tests run without a device that has such fragments: there fp16 stands in, as for the pieces of
 // fp32 values.
-template <class X>
-static bool has_gemms(const LaunchPad& pad, int rows, int columns) {
-    return fits_tensor_cores<X>(pad, rows, columns) && has_tile<X>(pad, GemmLayout::nt) &&
-           has_tile<X>(pad, GemmLayout::nn) && has_tile<X>(pad, GemmLayout::tn);
-}
 bool muon_on_tensor_cores(const LaunchPad& pad, int rows, int columns) {
-    return pad.limits().fp16_pieces ? has_gemms<fp16>(pad, rows, columns)
-                                    : has_gemms<bf16>(pad, rows, columns);
+    return pad.limits().fp16_pieces ? fits_tensor_cores<fp16>(pad, rows, columns)
+                                    : fits_tensor_cores<bf16>(pad, rows, columns);
 }
 
 template <class X>

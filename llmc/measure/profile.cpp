@@ -10,6 +10,8 @@ void print_profile(LaunchPad& pad) {
     Peaks peaks;
     try {
         peaks = measure_peaks(pad);
+    } catch (const DeviceLost&) {
+        throw;
     } catch (const Error& error) {  // the model leaves too little memory
         printf("could not measure the device's peaks: %s\n", error.what());
     }

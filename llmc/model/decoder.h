@@ -20,12 +20,12 @@ struct Decoder {
     int text = 0;
     std::vector<int> tokens;  // those in the cache
     Memory memory;
-    int* inputs;                              // (T) tokens, for the kernels
-    std::vector<Real*> qkv;                   // (texts,T,3C) of each layer: the cache
-    Real *residual, *normed, *atty, *branch;  // (T,C) of the rows that are computed together
-    Real *wide, *wide_gelu;                   // (T,4C)
-    float *mean, *rstd, *lse;                 // (T), (T), (NH,T)
-    Real* logits;                             // (texts,Vp) of the token after the last
+    int* inputs;                            // (T) tokens, for the kernels
+    std::vector<Real*> qkv;                 // (texts,T,3C) of each layer: the cache
+    Real *residual, *normed, *atty, *proj;  // (T,C) of the rows that are computed together
+    Real *wide, *wide_gelu;                 // (T,4C)
+    float *mean, *rstd, *lse;               // (T), (T), (NH,T)
+    Real* logits;                           // (texts,Vp) of the token after the last
 
     Decoder(const GPT2<Real>& model, int capacity, int num_texts = 1);
     Decoder(const Decoder&) = delete;
@@ -69,7 +69,7 @@ Decoder<Real>::Decoder(const GPT2<Real>& model, int capacity, int num_texts)
         qkv.push_back(memory.allocate<Real>(num_texts * rows * 3 * C, "cache"));
     memory.kind = "activations";
     inputs = memory.allocate<int>(rows, "inputs");
-    for (Real** p : {&residual, &normed, &atty, &branch}) *p = memory.allocate<Real>(rows * C, "activations");
+    for (Real** p : {&residual, &normed, &atty, &proj}) *p = memory.allocate<Real>(rows * C, "activations");
     for (Real** p : {&wide, &wide_gelu}) *p = memory.allocate<Real>(rows * 4 * C, "activations");
     mean = memory.allocate<float>(rows, "mean");
     rstd = memory.allocate<float>(rows, "rstd");
@@ -105,7 +105,7 @@ void Decoder<Real>::attend(int l, int first, int num_rows) {
             g.pad, {.out = atty, .qkv = cache(l), .first = first, .num_rows = num_rows, .C = C, .NH = NH});
 }
 
-// residual += branch; normed = LayerNorm of it
+// residual += proj; normed = LayerNorm of it
 template <class Real>
 void Decoder<Real>::residual_layernorm(const Real* weight, const Real* bias, int num_rows) {
     fused_residual_layernorm_forward<Real>(g.pad, {.residual = residual,
@@ -113,7 +113,7 @@ void Decoder<Real>::residual_layernorm(const Real* weight, const Real* bias, int
                                                    .mean = mean,
                                                    .rstd = rstd,
                                                    .inp1 = residual,
-                                                   .inp2 = branch,
+                                                   .inp2 = proj,
                                                    .weight = weight,
                                                    .bias = bias,
                                                    .num_rows = num_rows,
@@ -143,11 +143,11 @@ void Decoder<Real>::run(int num_rows, int num_new) {
     for (int l = 0; l < L; l++) {
         linear(cache(l) + size_t(first) * 3 * C, normed, {QKVW, QKVB, l, C, 3 * C}, num_rows);
         attend(l, first, num_rows);
-        linear(branch, atty, {ATTPROJW, ATTPROJB, l, C, C}, num_rows);
+        linear(proj, atty, {ATTPROJW, ATTPROJB, l, C, C}, num_rows);
         residual_layernorm(g.weight(LN2W, l), g.weight(LN2B, l), num_rows);
         linear(wide, normed, {FCW, FCB, l, C, 4 * C}, num_rows);
         gelu_forward<Real>(g.pad, {.out = wide_gelu, .inp = wide, .n = size_t(num_rows) * 4 * C});
-        linear(branch, wide_gelu, {FCPROJW, FCPROJB, l, 4 * C, C}, num_rows);
+        linear(proj, wide_gelu, {FCPROJW, FCPROJB, l, 4 * C, C}, num_rows);
         const bool last = l + 1 == L;
         residual_layernorm(last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
                            last ? g.weight(LNFB) : g.weight(LN1B, l + 1), num_rows);

@@ -77,15 +77,15 @@ struct GPT2 {
     int *inputs = nullptr, *targets = nullptr, *buckets = nullptr;
     Real* encoded = nullptr;  // (B,T,C)
     std::vector<LayerActivations<Real>> layers;
-    Real* branch = nullptr;  // (B,T,C) what a layer adds to the residual stream
+    Real* proj = nullptr;  // (B,T,C) output of attproj or fcproj, which the residual stream adds
     Real* lnf = nullptr;
     float *lnf_mean = nullptr, *lnf_rstd = nullptr;
     int logit_rows = 0;       // rows of logits that are in memory at a time
     Real* logits = nullptr;   // (logit_rows, Vp); becomes their gradient
     float* losses = nullptr;  // (B,T)
-    // (B,T,C), (B,T,C), (B,T,4C): gradients of activations, in the memory of lnf, branch and logits, which
-    // the backward pass does not need any more
-    Real *dresidual = nullptr, *dbranch = nullptr, *dwide = nullptr;
+    // (B,T,C), (B,T,C), (B,T,4C): gradients of the residual stream, of a linear layer's input and of fch, in
+    // the memory of lnf, proj and logits, which the backward pass does not need any more
+    Real *dresidual = nullptr, *dinp = nullptr, *dfch = nullptr;
     float* delta = nullptr;           // (B,NH,T) scratch of the attention's backward pass
     StepStats* stats = nullptr;       // (1) of the current step
     Real* ddropped = nullptr;         // (B,T,C) gradient behind an MLP's dropout; null without dropout
@@ -187,8 +187,8 @@ void allocate_for_training(GPT2<Real>& g) {
     memory.kind = "gradients";
     allocate_gradients(g);
     g.dresidual = g.lnf;
-    g.dbranch = g.branch;
-    g.dwide = g.logits;
+    g.dinp = g.proj;
+    g.dfch = g.logits;
     memory.kind = "scratch";
     const int num_rows = g.B * g.T;
     g.buckets = memory.allocate<int>(encoder_bucket_ints(num_rows), "buckets");
@@ -226,7 +226,7 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
         shared = g.layers[0];
         shared.residual3 = nullptr;
     }
-    g.branch = memory.allocate<Real>(num_rows * C, "branch");
+    g.proj = memory.allocate<Real>(num_rows * C, "proj");
     g.lnf = memory.allocate<Real>(num_rows * C, "lnf");
     g.lnf_mean = memory.allocate<float>(num_rows, "lnf_mean");
     g.lnf_rstd = memory.allocate<float>(num_rows, "lnf_rstd");
@@ -280,12 +280,12 @@ void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
     attention_forward<Real>(g.on(Layer::attention), {
         .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
     matmul_forward<Real>(g.on(Layer::matmul), {
-        .out = g.branch, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
+        .out = g.proj, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
         .num_rows = num_rows, .C = C, .OC = C, .use = {.packed = packed[ATTPROJ]}});
-    if (g.drops(pass)) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_ATTENTION, l), num_rows);
+    if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_ATTENTION, l), num_rows);
     fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
         .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
-        .inp1 = g.layer_input(l), .inp2 = g.branch, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l),
+        .inp1 = g.layer_input(l), .inp2 = g.proj, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l),
         .num_rows = num_rows, .C = C});
     matmul_forward<Real>(g.on(Layer::matmul), {
         .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l), .bias = g.weight(FCB, l),
@@ -316,15 +316,15 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
         const auto packed = matmul_pack_forward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
         gpt2_forward_to_gelu(g, l, B, T, pass, packed);
         matmul_forward<Real>(g.on(Layer::matmul), {
-            .out = g.branch, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
+            .out = g.proj, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
             .num_rows = num_rows, .C = 4 * C, .OC = C, .use = {.packed = packed[FCPROJ]}});
-        if (g.drops(pass)) gpt2_dropout(g, g.branch, g.branch, dropout_site(DROPOUT_MLP, l), num_rows);
+        if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
         fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
             .residual = a.residual3, .normed = last ? g.lnf : g.layers[l + 1].ln1,
             .mean = last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
-            .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, .inp1 = a.residual2, .inp2 = g.branch,
+            .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, .inp1 = a.residual2, .inp2 = g.proj,
             .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
             .bias = last ? g.weight(LNFB) : g.weight(LN1B, l + 1), .num_rows = num_rows, .C = C});
     }
@@ -342,7 +342,7 @@ void gpt2_forward(GPT2<Real>& g, int B, int T, Pass pass = Pass::evaluation,
 
 // Logits, losses and, unless `gradients` is none, the gradients of the head, in chunks of rows, so that never
 // all logits are in memory. Adds loss_scale * sum of losses to g.stats->loss. Gradients are of that sum
-// times g.gradient_scale: lnf's go into g.dbranch, and wte's. `inspect` sees each chunk's logits (num_rows,
+// times g.gradient_scale: lnf's go into g.dinp, and wte's. `inspect` sees each chunk's logits (num_rows,
 // Vp) before they become gradients.
 template <class Real>
 void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradients,
@@ -363,7 +363,7 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
             .write_gradients = training});
         if (training)
             matmul_backward<Real>(g.on(Layer::matmul), {
-                .dinp = g.dbranch + size_t(first) * C, .dweight = g.grad(WTE), .dout = g.logits, .inp = lnf,
+                .dinp = g.dinp + size_t(first) * C, .dweight = g.grad(WTE), .dout = g.logits, .inp = lnf,
                 .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
                 .accumulate = first > 0 || gradients == Gradients::accumulate, .use = use});
     }
@@ -394,7 +394,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
     const bool drops = g.drops(Pass::training);
     layernorm_backward<Real>(g.on(Layer::layernorm), {
         .dinp = g.dresidual, .dweight = g.grad(LNFW), .dbias = g.grad(LNFB), .added = nullptr,
-        .dout = g.dbranch, .inp = g.layers[L - 1].residual3, .weight = g.weight(LNFW), .mean = g.lnf_mean,
+        .dout = g.dinp, .inp = g.layers[L - 1].residual3, .weight = g.weight(LNFW), .mean = g.lnf_mean,
         .rstd = g.lnf_rstd, .num_rows = num_rows, .C = C});
     for (int l = L - 1; l >= 0; l--) {
         const LayerActivations<Real>& a = g.layers[l];
@@ -413,7 +413,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
             gpt2_dropout(g, dmlp, g.dresidual, dropout_site(DROPOUT_MLP, l), num_rows);
         }
         matmul_backward<Real>(g.on(Layer::matmul), {
-            .dinp = g.dwide, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
+            .dinp = g.dfch, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
             .OC = C, .accumulate = accumulate, .use = {.packed = packed[FCPROJ]}});
         if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM)
@@ -421,32 +421,32 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
                 .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = a.residual2,
                 .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l), .num_rows = num_rows, .C = C});
         matmul_backward<Real>(g.on(Layer::matmul), {
-            .dinp = g.dbranch, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dwide,
+            .dinp = g.dinp, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dfch,
             .inp = a.ln2, .weight = g.weight(FCW, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
             .accumulate = accumulate, .use = {.packed = packed[FC]}});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
-            .dout = g.dbranch, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
+            .dout = g.dinp, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
             .rstd = a.ln2_rstd, .num_rows = num_rows, .C = C});
         if (drops) {
             dattention = dqkv + size_t(num_rows) * 3 * C;  // also in a.fch
             gpt2_dropout(g, dattention, dresidual2, dropout_site(DROPOUT_ATTENTION, l), num_rows);
         }
         matmul_backward<Real>(g.on(Layer::matmul), {
-            .dinp = g.dbranch, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
+            .dinp = g.dinp, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
             .dout = dattention, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
             .OC = C, .accumulate = accumulate, .use = {.packed = packed[ATTPROJ]}});
         attention_backward<Real>(g.on(Layer::attention), {
-            .dqkv = dqkv, .delta = g.delta, .dout = g.dbranch, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
+            .dqkv = dqkv, .delta = g.delta, .dout = g.dinp, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
             .B = B, .T = T, .C = C, .NH = NH});
         if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM) gpt2_forward_ln1(g, l, num_rows);
         matmul_backward<Real>(g.on(Layer::matmul), {
-            .dinp = g.dbranch, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
+            .dinp = g.dinp, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
             .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
             .accumulate = accumulate, .use = {.packed = packed[QKV]}});
         layernorm_backward<Real>(g.on(Layer::layernorm), {
             .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
-            .dout = g.dbranch, .inp = g.layer_input(l), .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
+            .dout = g.dinp, .inp = g.layer_input(l), .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
             .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
         if (after_layer) after_layer(l);
     }

@@ -8,6 +8,10 @@
 template <class Real>
 GradientExchange<Real>::GradientExchange(GPT2<Real>& model, const Ownership& table, Communicator& job)
     : g(model), ownership(table), comm(job) {
+    for (int node = 0; node < comm.num_nodes; node++)
+        if (comm.first_ranks[node + 1] - comm.first_ranks[node] != comm.local_size)
+            fail("all nodes need the same number of processes: %d here, %d on node %d", comm.local_size,
+                 comm.first_ranks[node + 1] - comm.first_ranks[node], node);
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) {
         offsets[i] = stride;
         stride += ceil_div(parameter_size(g.config, i), 64) * 64;
@@ -58,7 +62,7 @@ void GradientExchange<Real>::import_buffers() {
     if (without && std::exchange(on_launchpad, false)) g.pad->unregister_buffer(buffers);
 }
 
-static size_t row_stride(const Shard& s) { return ceil_div(s.count, 64) * 64; }
+static size_t padded_count(const Shard& s) { return ceil_div(s.count, 64) * 64; }
 
 // For the layer during which most is summed.
 template <class Real>
@@ -66,7 +70,7 @@ void GradientExchange<Real>::allocate_gathered() {
     size_t most = 0;
     for (int layer = 1; on_launchpad && layer <= synchronization_layer(); layer++) {
         size_t n = 0;
-        for (const Shard& s : summed_shards(summed_during(layer))) n += comm.local_size * row_stride(s);
+        for (const Shard& s : summed_shards(summed_during(layer))) n += comm.local_size * padded_count(s);
         most = std::max(most, n);
     }
     g.memory.kind = "exchange";
@@ -82,6 +86,14 @@ template <class Real>
 void GradientExchange<Real>::synchronize() {
     if (g.pad) g.pad->commit(true);
     comm.node_barrier();
+    synchronized = true;
+}
+
+// Called for each layer: whether the processes synchronized since the call for the layer before.
+template <class Real>
+void GradientExchange<Real>::check_synchronized(bool needed, int layer) {
+    if (!std::exchange(synchronized, false) && needed)
+        fail("gradient exchange: synchronize() comes before the call for layer %d", layer);
 }
 
 // --- shards and copies ---
@@ -151,8 +163,8 @@ std::vector<typename GradientExchange<Real>::GatheredShard> GradientExchange<Rea
     std::vector<GatheredShard> all;
     Real* at = gathered;
     for (const Shard& s : summed_shards(ranges)) {
-        all.push_back({.shard = s, .rows = at, .stride = row_stride(s)});
-        at += comm.local_size * row_stride(s);
+        all.push_back({.shard = s, .gradients = at, .stride = padded_count(s)});
+        at += comm.local_size * padded_count(s);
     }
     return all;
 }
@@ -160,10 +172,10 @@ std::vector<typename GradientExchange<Real>::GatheredShard> GradientExchange<Rea
 template <class Real>
 void GradientExchange<Real>::add_gradient_gathers(Copies& copies,
                                                   const std::vector<TensorRange>& ranges) const {
-    for (const auto& [shard, rows, row_elements] : gathered_shards(ranges))
+    for (const auto& [shard, gathered_gradients, padded] : gathered_shards(ranges))
         for (int rank = 0; rank < comm.local_size; rank++)
             if (rank != comm.local_rank)
-                copies.push_back({rows + rank * row_elements, in_buffer(rank, shard), shard.count});
+                copies.push_back({gathered_gradients + rank * padded, in_buffer(rank, shard), shard.count});
 }
 
 // Sums that go to other nodes, or are summed with theirs.
@@ -196,6 +208,7 @@ std::vector<TensorRange> GradientExchange<Real>::summed_during(int layer) const 
 // next ones start.
 template <class Real>
 void GradientExchange<Real>::after_layer(int layer) {
+    check_synchronized(layer == synchronization_layer(), layer);
     if (!overlaps()) return;
     Copies copies;
     add_gradient_stores(copies, linear_weights(layer + 1, layer + 2));
@@ -215,12 +228,12 @@ void GradientExchange<Real>::sum_gathered(const std::vector<TensorRange>& ranges
     if (ranges.empty()) return;
     g.pad->finish_copies();
     const ConcurrentGroup group(g.pad);
-    for (const auto& [shard, rows, row_elements] : gathered_shards(ranges))
+    for (const auto& [shard, gathered_gradients, padded] : gathered_shards(ranges))
         gradient_sum(g.pad, GradientSum<Real>{.out = gradients_of(shard),
-                                              .inp = rows,
+                                              .inp = gathered_gradients,
                                               .own = gradients_of(shard),
                                               .n = shard.count,
-                                              .stride = row_elements,
+                                              .stride = padded,
                                               .count = comm.local_size,
                                               .own_index = comm.local_rank});
 }
@@ -361,6 +374,7 @@ bool GradientExchange<Real>::synchronizes_before(int layer) const {
 // copy() first finishes the copies of the layer before, among them this layer's weights.
 template <class Real>
 void GradientExchange<Real>::before_layer(int layer) {
+    check_synchronized(synchronizes_before(layer), layer);
     Copies copies;
     if (layer == 0) add_weight_stores(copies, linear_weights(end_first_layers(), middle_layer()));
     if (layer == 1) add_weight_stores(copies, linear_weights(middle_layer(), g.config.num_layers));

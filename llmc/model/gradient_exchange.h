@@ -81,14 +81,15 @@ struct GradientExchange {
         size_t n;
     };
     using Copies = std::vector<Copy>;
-    // Gradients of a shard in memory of the device, one row for each process of the node.
+    // The gradients of a shard from all processes of the node, (local_size, stride), in memory of the device.
     struct GatheredShard {
         Shard shard;
-        Real* rows;
+        Real* gradients;
         size_t stride;
     };
 
     void count_memory();
+    void check_synchronized(bool needed, int layer);
     void import_buffers();
     void allocate_gathered();
     void copy(const Copies& copies);
@@ -140,7 +141,8 @@ struct GradientExchange {
     size_t stride = 0;                      // elements of a buffer
     Real* buffers = nullptr;                // (local_size, stride), shared
     bool on_launchpad = false;              // the launchpad reads and writes the buffers
-    Real* gathered = nullptr;               // on the device: the rows of GatheredShard
+    bool synchronized = false;              // since the last call for a layer
+    Real* gathered = nullptr;               // on the device: the memory of GatheredShard
     std::vector<TensorRange> everything;
     std::vector<GradientSlice<Real>> own_sums;  // to compute the norm: the sums that this process owns
     std::vector<Real> incoming;                 // sums of other nodes

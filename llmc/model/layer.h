@@ -1,4 +1,4 @@
-// The layers of the model by name, for options that single one out.
+// The layers of the model by name, for options that single one out. adamw is the optimizer, whichever it is.
 #pragma once
 #include <optional>
 #include <string>

@@ -9,15 +9,16 @@
 #include "llmc/run/run_plan.h"
 #include "llmc/run/run_setup.h"
 
-// Mean seconds of one micro-batch, forward, backward and update, at a learning rate of 0.
+// Mean seconds of a step of so many micro-batches, at a learning rate of 0.
 template <class Real>
-double micro_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
-                          std::optional<DataLoader>& loader) {
+double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
+                         std::optional<DataLoader>& loader, int micro_steps) {
     StepRunner<Real> runner = {
-        .g = g, .optimizer = optimizer, .B = o.batch, .T = o.sequence, .micro_steps = 1};
+        .g = g, .optimizer = optimizer, .B = o.batch, .T = o.sequence, .micro_steps = micro_steps};
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
-    const Phase phase("timing a few training steps");
+    const Phase phase(format_string("timing a few training steps of %d micro-batch%s", micro_steps,
+                                    micro_steps == 1 ? "" : "es"));
     auto seconds_of = [&](int step) {
         const double start = now();
         const Ticket ticket = runner.run(step, 0, [&](int* in, int* out) {
@@ -35,6 +36,16 @@ double micro_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& opti
     double total = 0;
     while (steps < 10 && total < 2) total += seconds_of(++steps);
     return total / steps;
+}
+
+// Seconds of a step of the run. The update, which takes long with --offload, comes once in a step.
+template <class Real>
+double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer, RunInputs& inputs) {
+    const int n = inputs.length.micro_steps;
+    const double one = mean_step_seconds(o, g, optimizer, inputs.loader, 1);
+    if (n == 1 || one >= 60) return one * n;
+    const double two = mean_step_seconds(o, g, optimizer, inputs.loader, 2);
+    return one + std::max(two - one, 0.0) * (n - 1);
 }
 
 inline std::string epochs_text(const std::optional<DataLoader>& loader, double tokens) {
@@ -55,7 +66,7 @@ void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     printf("operations: %.4g per token, %.4g per step", flops, flops * tokens);
     if (has_length) printf(", %.4g in total", flops * tokens * steps);
     printf("\n");
-    const double seconds = micro_step_seconds(o, g, optimizer, inputs.loader) * length.micro_steps;
+    const double seconds = step_seconds(o, g, optimizer, inputs);
     printf("time: about %.4g s per step, %.0f tokens/s%s\n", seconds, tokens / seconds,
            has_length
                ? (", " + duration(seconds * steps) + " in total, without validation and samples").c_str()

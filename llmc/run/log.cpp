@@ -9,7 +9,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/warning.h"
-#include "llmc/run/log_lines.h"
+#include "llmc/run/run_folder.h"
 
 static const char* metrics_header =
     "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens\n";

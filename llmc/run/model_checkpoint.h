@@ -8,16 +8,23 @@
 #include "llmc/files/model_file.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/initialize.h"
+#include "llmc/run/progress.h"
 #include "llmc/run/run_state.h"
 
 // The parameters of `model`, as -e gives it: from its file, or random ones if it is a descriptor.
 template <class Real>
 void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
                      const Optimizer<Real>* optimizer = nullptr) {
+    ByteProgress progress("loading the parameters", num_parameters(g.config) * sizeof(float));
+    const WriteTensor write = parameter_writer(g, optimizer),
+                      write_and_show = [&](int tensor, size_t offset, const float* values, size_t count) {
+                          write(tensor, offset, values, count);
+                          progress.add(count * sizeof(float));
+                      };
     if (is_model_file(model))
-        read_model_file(model, parameter_writer(g, optimizer));
+        read_model_file(model, write_and_show);
     else
-        initialize_parameters(g.config, seed, parameter_writer(g, optimizer));
+        initialize_parameters(g.config, seed, write_and_show);
 }
 
 // Parameters and moments of a checkpoint of any precision, with or without master weights. If `precision`,
@@ -27,11 +34,13 @@ template <class Real>
 void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder, int step,
                      const std::string& precision) {
     const bool same_precision = precision == real_name<Real>();
-    read_model_file(model_path(folder, step), parameter_writer(g, &optimizer));
+    load_parameters(g, model_path(folder, step), 0, &optimizer);
+    ByteProgress progress("loading the optimizer's state");
     auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
         optimizer.store(moment, {tensor, offset, count}, values);
         if (moment == MASTER_WEIGHTS && !same_precision)
             g.memory.upload_floats(g.params[tensor] + offset, values, count);
+        progress.add(count * sizeof(float));
     };
     read_all_moments(folder, step, g.config, write_moment);
 }
@@ -42,16 +51,26 @@ void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std:
 template <class Real>
 void save_checkpoint(const GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder,
                      const OptimizerState& present, const RunState& run, Communicator& job) {
+    OptimizerState state = present;
+    state.share = optimizer.share;
+    const uint64_t weight_bytes = std::is_same_v<Real, bf16> ? sizeof(bf16) : sizeof(float);
+    ByteProgress progress("writing the checkpoint",
+                          num_parameters(g.config) * weight_bytes +
+                              moment_bytes(g.config, state.use_master_weights, state.share));
+    const ReadTensor read_parameter = parameter_reader(g),
+                     read_tensor = [&](int tensor, size_t offset, float* values, size_t count) {
+                         read_parameter(tensor, offset, values, count);
+                         progress.add(count * weight_bytes);
+                     };
     const ReadMoment read_moment = [&](Moment moment, int tensor, size_t offset, float* values,
                                        size_t count) {
         optimizer.load(moment, {tensor, offset, count}, values);
+        progress.add(count * sizeof(float));
     };
-    OptimizerState state = present;
-    state.share = optimizer.share;
     write_checkpoint(folder,
                      {.config = g.config,
                       .optimizer = state,
-                      .read_tensor = parameter_reader(g),
+                      .read_tensor = read_tensor,
                       .read_moment = read_moment,
                       .in_bf16 = std::is_same_v<Real, bf16>,
                       .run = run_state_to_json(run)},

@@ -86,6 +86,20 @@ static void show_phase(const char* name, Action action) {
     if (phase) phase->done();
 }
 
+std::string bytes_text(uint64_t done, uint64_t total) {
+    const double gib = 1 << 30;
+    if (!total) return format_string("%.1f GiB", double(done) / gib);
+    return format_string("%.1f of %.1f GiB", double(std::min(done, total)) / gib, double(total) / gib);
+}
+
+void ByteProgress::add(uint64_t bytes) {
+    done += bytes;
+    if (phase)
+        phase->update(bytes_text(done, total));
+    else if (Clock::now() - start > std::chrono::seconds(2))
+        phase.emplace(name, bytes_text(done, total));
+}
+
 static void tune(LaunchPad& pad) {
     try {
         show_phase("tuning GEMM tiles", [&](const auto& progress) { pad.tune(progress); });

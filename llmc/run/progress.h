@@ -4,6 +4,7 @@
 #pragma once
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "llmc/run/log.h"
@@ -40,6 +41,23 @@ struct Phase {
 
 // "3 of 25"
 std::string count_text(int done, int total);
+
+// Work on large files. A Phase shows how much is done, once it takes more than two seconds.
+struct ByteProgress {
+    // total: bytes; 0: unknown
+    explicit ByteProgress(std::string work, uint64_t bytes = 0) : name(std::move(work)), total(bytes) {}
+    void add(uint64_t bytes);
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    std::string name;
+    uint64_t total, done = 0;
+    Clock::time_point start = Clock::now();
+    std::optional<Phase> phase;
+};
+
+// "1.5 of 17.4 GiB", or "1.5 GiB" if the total is 0
+std::string bytes_text(uint64_t done, uint64_t total);
 
 // Tunes the GEMM tiles for this device, unless that was done before, and compiles the kernels that the model
 // needs. Tuning only affects speed, so a failure of it is printed and not an error.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -189,4 +190,16 @@ void check_room_for_run(const std::string& folder, uint64_t bytes, int count, in
             "note: %s has room for %llu more checkpoints of %.1f MiB, and this run needs room for %d; %s",
             folder.c_str(), (unsigned long long)(room / bytes), double(bytes) / (1 << 20), most,
             keep == 0 ? "-nk keeps only the newest" : "free some space");
+}
+
+std::string lines_before(std::string_view text, std::string_view before, char after, int step) {
+    std::string kept;
+    for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+        const std::string_view line = text.substr(0, end + 1);
+        if (!line.starts_with(before)) continue;
+        int number;
+        const auto [next, error] = std::from_chars(line.data() + before.size(), line.data() + end, number);
+        if (error == std::errc() && *next == after && number >= 0 && number < step) kept += line;
+    }
+    return kept;
 }

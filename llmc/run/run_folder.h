@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "llmc/base/file.h"
@@ -72,3 +73,8 @@ SavedOptions options_of_checkpoint(const std::string& folder);
 // them starts. Error if there is none for the first; a note if there is none for all of the `keep` (0: all)
 // that stay.
 void check_room_for_run(const std::string& folder, uint64_t bytes, int count, int keep);
+
+// The lines of a log (log.h) whose step is less than `step`: a resumed run keeps them. A line starts with
+// `before`, the step and `after`. Other lines are dropped, and so is a last line without a newline, which a
+// crash cut short.
+std::string lines_before(std::string_view text, std::string_view before, char after, int step);

@@ -76,6 +76,8 @@ double peak_rate(LaunchPad* pad) {
         pad->take_kernel_times();  // --profile shows the run's kernels only
         const double matrix_rate = is_bf16 ? peaks.bf16_matrix_rate : is_fp16 ? peaks.fp16_matrix_rate : 0;
         return std::max(matrix_rate, peaks.fma_rate);
+    } catch (const DeviceLost&) {
+        throw;
     } catch (const Error&) {  // not enough memory
         return 0;
     }

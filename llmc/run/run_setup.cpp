@@ -12,6 +12,7 @@
 #include "llmc/base/warning.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/model_file.h"
+#include "llmc/run/progress.h"
 
 // --- the model ---
 
@@ -53,10 +54,12 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
 static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communicator& job) {
     const bool first = job.rank == 0, holds = !o.output.empty() && !o.dry_run;
     FoundCheckpoint found;
+    ByteProgress progress("verifying the checkpoint");
     if (first && holds) folder.open(o.output);
     if (first && o.resume)
         found =
-            find_latest_checkpoint(o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse);
+            find_latest_checkpoint(o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse,
+                                   [&](uint64_t bytes) { progress.add(bytes); });
     job.broadcast(&found.step, sizeof found.step, 0);
     found.run = job.gather(found.run).front();
     if (!first && holds) folder.join(o.output);

@@ -1,0 +1,293 @@
+#include "llmc/run/train_loop.h"
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "llmc/base/signals.h"
+#include "llmc/base/warning.h"
+#include "llmc/data/saved_shards.h"
+#include "llmc/run/evaluate.h"
+#include "llmc/run/model_checkpoint.h"
+
+template <class Real>
+void Run<Real>::loop() {
+    judge.loss_limit = options.skip_loss;
+    judge.norm_limit = options.skip_gradient;
+    if (skips_outliers())
+        runner.accept = [&](const StepStats& stats) {
+            verdict = judge.judge(stats.loss, stats.gradient_norm, stats.gradient_scale);
+            return verdict.applied();
+        };
+    progress.restart_clock();
+    try {
+        for (int step = inputs.start.step; advance(step);) step++;
+    } catch (const DeviceLost& lost) {
+        fail("%s; %s", lost.what(), where_to_resume().c_str());
+    }
+    progress.print_summary(judge);
+    if (validations.last_step >= 0) report_best();
+}
+
+// Does what is due before the step, then starts it. Returns false if the run ends before it.
+template <class Real>
+bool Run<Real>::advance(int step) {
+    look_for_signals();
+    if (pauses(step)) {
+        runner.gather_weights();
+        report_pending();
+        stop_if_diverged();
+        pause(step);
+        progress.restart_clock();
+    }
+    if (ends(step) || stopping) return false;
+    start_step(step);
+    stop_if_diverged();
+    return true;
+}
+
+template <class Real>
+bool Run<Real>::look_for_signals() {
+    int64_t signals[] = {stop_signal(), take_save_request()};  // to any process
+    job.all_reduce_max(signals, 2);
+    stopping = int(signals[0]);
+    if (signals[1] && !options.saves())
+        printf("note: SIGUSR1 saves nothing, since %s\n", why_nothing_is_saved(options));
+    else if (signals[1])
+        saving = true;
+    return !stopping;
+}
+
+// The next batch of this process.
+template <class Real>
+typename Run<Real>::Batch Run<Real>::read_batch() {
+    if (options.overfit) inputs.loader->reset();
+    const int tokens = options.batch * options.sequence;
+    Batch batch = {inputs.loader->position(), std::vector<int>(tokens), std::vector<int>(tokens)};
+    next_batch_slice(*inputs.loader, batch.inputs.data(), batch.targets.data(), tokens, job.rank, job.size);
+    return batch;
+}
+
+// Starts a step. While it runs, the host reports the one before, and reads the next one's first batch if the
+// processes of a job will wait for each other.
+template <class Real>
+void Run<Real>::start_step(int step) {
+    runner.on_micro_step = nullptr;
+    if (step == inputs.start.step) runner.on_micro_step = [=, this](int i) { show_first_step(step, i); };
+    runner.on_submitted = nullptr;
+    if (job.size > 1)
+        runner.on_submitted = [=, this] {
+            report_pending();
+            if (step + 1 < inputs.length.max_steps) read_ahead = read_batch();
+        };
+    const DataPosition begin = position();
+    Ticket ticket = 0;
+    try {
+        ticket = runner.run(step, learning_rate(scheduler, step), [&](int* batch, int* targets) {
+            const Batch next = read_ahead ? *std::exchange(read_ahead, {}) : read_batch();
+            std::copy(next.inputs.begin(), next.inputs.end(), batch);
+            std::copy(next.targets.begin(), next.targets.end(), targets);
+        });
+    } catch (const DeviceLost&) {
+        throw;
+    } catch (const std::exception& error) {
+        save_and_fail(step, begin, error);
+    }
+    report_pending();
+    pending = Pending{step, ticket};
+    const bool has_run = !g.pad || skips_outliers();   // the host has waited for it
+    if (has_run || options.profile) report_pending();  // a profile times every step by itself
+}
+
+template <class Real>
+void Run<Real>::show_first_step(int step, int micro_step) {
+    const std::string detail = "micro-batch " + count_text(micro_step + 1, runner.micro_steps);
+    if (first_step)
+        first_step->update(detail);
+    else
+        first_step.emplace(format_string("step %d", step + 1), detail);
+}
+
+template <class Real>
+void Run<Real>::report_pending() {
+    if (!pending) return;
+    const auto [step, ticket] = *pending;
+    pending.reset();
+    const StepStats& stats = runner.stats(step, ticket);
+    if (!skips_outliers()) verdict = judge.judge(stats.loss, stats.gradient_norm, stats.gradient_scale);
+    first_step.reset();
+    progress.report(step, stats.loss, stats.gradient_norm, learning_rate(scheduler, step), verdict);
+}
+
+// What is saved knows of the validation, so that a run that resumes does not repeat it. The rest it repeats.
+template <class Real>
+void Run<Real>::pause(int step) {
+    clear_status_line();
+    const bool is_best = !stopping && validates(step) && validate(step);
+    if (const auto reason = reason_to_save(step, is_best)) save(step, position(), *reason);
+    saving = false;  // a signal that comes from here on is for the next step
+    if (!stopping && runs_hellaswag(step)) run_hellaswag(step);
+    if (!stopping && samples(step)) sample();
+    if (stopping && saved != step && options.saves()) save(step, position(), WrittenFor::signal);
+}
+
+template <class Real>
+std::optional<WrittenFor> Run<Real>::reason_to_save(int step, bool is_best) const {
+    if (stopping) return std::nullopt;
+    if (is_on_schedule(step) && !is_saved(step)) return WrittenFor::schedule;
+    if (is_best && options.saves_best() && !is_saved(step)) return WrittenFor::best;
+    if (saving && saved != step) return WrittenFor::signal;
+    return std::nullopt;
+}
+
+template <class Real>
+void Run<Real>::save(int step, const DataPosition& position, WrittenFor reason) {
+    OptimizerState state = inputs.start.optimizer;  // with llm.c's random state if llm.c began the run
+    state.step = step;
+    state.use_master_weights = optimizer.master[0];
+    state.data = position;
+    // An undisturbed run does not write for a signal, and its later checkpoints must not differ.
+    const int last_healthy = reason != WrittenFor::signal && judge.is_healthy(step) ? step : healthy;
+    if (writes())
+        save_checkpoint(g, optimizer, options.output, state,
+                        {.precision = real_name<Real>(),
+                         .seed = options.seed,
+                         .shards = shards_of(*inputs.loader),
+                         .chunk_tokens = state.data.sample_tokens,
+                         .token_in_sample = state.data.token_in_sample,
+                         .coin_state = coin_state,
+                         .options = options.effective,
+                         .tokenizer = tokenizer,
+                         .scaling = runner.scaling,
+                         .judge = judge,
+                         .healthy_checkpoint = last_healthy,
+                         .validations = validations,
+                         .written_for = reason,
+                         .tokens = inputs.tokens_before(step)},
+                        job);
+    saved = step;
+    healthy = last_healthy;
+    extra.erase(step);
+    if (reason != WrittenFor::schedule) extra[step] = reason;
+    if (job.rank > 0) return;
+    prune_checkpoints(options.output, {.newest = step,
+                                       .keep = options.keep_checkpoints,
+                                       .major = options.major_checkpoint_every,
+                                       .healthy = healthy,
+                                       .best = options.keep_best ? validations.best_step : -1,
+                                       .extra = extra});
+}
+
+// A run of skipped updates does not recover by itself: the parameters have left the region that trains.
+template <class Real>
+void Run<Real>::stop_if_diverged() const {
+    if (!options.max_not_finite || judge.not_finite_in_a_row < options.max_not_finite) return;
+    std::string advice = "start again with a lower learning rate (-l) or a longer warm-up (-u)";
+    if (healthy >= 0)
+        advice = format_string("%sresume with -y 1 and a lower learning rate (-l) from step %d",
+                               saved > healthy ? "delete the later checkpoints and " : "", healthy);
+    fail(
+        "the run has diverged: the last %d updates were skipped, since their loss or gradient was not "
+        "finite; %s",
+        judge.not_finite_in_a_row, advice.c_str());
+}
+
+template <class Real>
+std::string Run<Real>::where_to_resume() const {
+    if (!options.saves()) return format_string("nothing was saved, since %s", why_nothing_is_saved(options));
+    if (saved < 0) return "there is no checkpoint yet (-n sets how often one is written)";
+    return format_string("the steps after %d are lost, and -y 1 resumes from there", saved);
+}
+
+// Ends the run after an error in `step`, which began at `position`; first saves the steps before it, if that
+// is still possible.
+template <class Real>
+void Run<Real>::save_and_fail(int step, const DataPosition& position, const std::exception& error) {
+    const std::string message = message_for(error);
+    // other processes wait for this one, and cannot write their parts
+    if (optimizer.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
+    if (!options.saves() || job.rank > 0 || step <= std::max(saved, inputs.start.step)) throw Error(message);
+    try {
+        report_pending();
+        save(step, position, WrittenFor::signal);
+    } catch (const std::exception&) {
+        fail("%s; %s", message.c_str(), where_to_resume().c_str());
+    }
+    fail("%s; the steps before this were saved: -y 1 resumes from step %d", message.c_str(), step);
+}
+
+template <class Real>
+bool Run<Real>::validate(int step) {
+    const bool again = was_validated(step);
+    const std::optional<float> loss = again ? float(validations.last_loss) : measure_loss(step);
+    if (!loss) return false;  // stopped
+    // random weights are not worth keeping
+    const bool may_be_best = step > 0 || is_model_file(inputs.model_path);
+    const bool is_best = !again && validations.add(step, *loss, may_be_best);
+    report_validation();
+    if (std::isfinite(*loss)) log.log_val(step, *loss);
+    return is_best;
+}
+
+template <class Real>
+std::optional<float> Run<Real>::measure_loss(int step) {
+    std::optional<Phase> phase;
+    const bool before_first_step = step == inputs.start.step;  // a log is told of later ones by their losses
+    if (before_first_step || on_terminal()) phase.emplace("validating");
+    return validation_loss(g, *inputs.val, options.batch, options.sequence, options.val_batches, job,
+                           [&](int done, int total) {
+                               if (phase) phase->update("batch " + count_text(done, total));
+                               return look_for_signals();
+                           });
+}
+
+// Begins as llm.c's line does.
+template <class Real>
+void Run<Real>::report_validation() const {
+    const Validations& v = validations;
+    printf("val loss %f at step %d", v.last_loss, v.last_step);
+    if (!judge.losses.values.empty()) printf(" | training loss %f", judge.losses.values.back());
+    if (v.best_step >= 0) printf(" | best %f at step %d", v.best_loss, v.best_step);
+    printf("\n");
+    if (!std::isfinite(v.last_loss))
+        printf("note: this validation loss is not finite: it is not logged, and its step is not the best\n");
+}
+
+template <class Real>
+void Run<Real>::report_best() const {
+    const Validations& v = validations;
+    if (out_of_patience())
+        printf("the run ends after %d validations without a better one (--patience)\n", v.since_best);
+    if (v.best_step < 0)
+        printf("validation loss: none was finite after the first step; last %.4f\n", v.last_loss);
+    else
+        printf("validation loss: best %.4f at step %d, %s; last %.4f\n", v.best_loss, v.best_step,
+               options.saves_best() ? "saved" : "not saved", v.last_loss);
+}
+
+// An accuracy that is no result must not end the run.
+template <class Real>
+void Run<Real>::run_hellaswag(int step) {
+    const auto score = score_hellaswag(g, inputs.examples, job, [&] { return look_for_signals(); });
+    if (!score) return;  // stopped
+    try {
+        print_hellaswag(*score);
+        log.log_eval(step, float(score->right) / float(score->examples));
+    } catch (const Error& error) {
+        print_line(stdout, "note: %s", error.what());
+    }
+}
+
+// The first process draws the text. A sample that a signal ends is drawn again by the resumed run.
+template <class Real>
+void Run<Real>::sample() {
+    const auto goes_on = [&] { return look_for_signals(); };
+    uint64_t coins = coin_state;
+    if (job.rank == 0)
+        sample_text(g, inputs.tokenizer, options.sample_tokens, options.sampler, coins, goes_on);
+    for (int i = 0; job.rank > 0 && i < options.sample_tokens && goes_on();) i++;
+    if (!stopping) coin_state = coins;
+}
+
+#define INSTANTIATE(Real) template struct Run<Real>;
+FOR_EACH_REAL(INSTANTIATE)
