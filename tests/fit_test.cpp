@@ -1,13 +1,15 @@
 // Whether runs fit in memory: what is chosen fits, and what is advised is accepted.
-#include "llmc/run/fit.h"
+#include "llmc/plan/fit.h"
 
 #include <gtest/gtest.h>
 
 #include <iterator>
 #include <sstream>
 
+#include "llmc/base/file.h"
 #include "llmc/run/train_options.h"
 #include "tests/message_of.h"
+#include "tests/run_program.h"
 
 static Options parsed(const std::vector<std::string>& arguments, int processes = 1) {
     std::vector<std::string> all = {"train_gpt2", "--dry-run=memory"};
@@ -82,8 +84,8 @@ static const std::vector<Case> cases = {
     {{"-t", "64"}, 1},
     {{"-b", "16", "-t", "64", "--offload", "optimizer"}, 1},
 };
-static const std::vector<uint64_t> rooms = {1000,    200000,   300000,    330000,    400000,     500000,
-                                            1000000, 2000000, 10000000, 100000000, 1000000000, uint64_t(1) << 40};
+static const std::vector<uint64_t> rooms = {1000,   200000,  300000,  330000,   400000,    500000,
+                                            700000, 1000000, 2000000, 10000000, 100000000, uint64_t(1) << 40};
 
 TEST(Fit, WhatIsAdvisedIsAccepted) {
     int advised = 0, refused = 0;
@@ -226,6 +228,19 @@ TEST(Fit, SaysWhatAutoLacks) {
     choose_fit(o, check_of(o, 1000));
     const std::string text = message(o, 1000);
     EXPECT_NE(text.find("-b 1 -r 3 needs"), std::string::npos) << text;
+}
+
+// README's table is what its command prints.
+TEST(Fit, TheTableOfReadme) {
+    const std::string readme = read_whole_file(SOURCE_DIR "/README.md");
+    const ProgramResult result =
+        run_program({"env", "BUILD=" BINARY_DIR, SOURCE_DIR "/dev/what_fits.sh", "6", "8", "24"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    std::istringstream lines(result.out);
+    int count = 0;
+    for (std::string line; std::getline(lines, line); count++)
+        EXPECT_NE(readme.find("\n" + line + "\n"), std::string::npos) << line;
+    EXPECT_EQ(count, 5);
 }
 
 TEST(Fit, ADeviceThatIsNotThere) {

@@ -198,6 +198,65 @@ TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
         << message;
 }
 
+// A device of so many MiB, of which the host sees a part, for the length of the object.
+struct SmallDevice {
+    SmallDevice(int mib, int visible_mib) {
+        setenv("VULKAN_MEMORY", format_string("%d:%d", mib, visible_mib).c_str(), 1);
+    }
+    ~SmallDevice() { unsetenv("VULKAN_MEMORY"); }
+};
+
+// What the host sees is too small for the model, and at last too small for the usual staging buffer: the rest
+// lies in memory of the device alone, and everything else is as without a limit.
+TEST(VulkanFaults, TrainsWithLittleMemoryThatTheHostSees) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    const std::string model = "custom:layers=2,heads=2,channels=256,max_seq_len=32,vocab=67";
+    const std::vector<std::string> options = {"-x", "3",        "-v",     "2", "-m",       "1", "-s", "0",
+                                              "-e", model,      "-b",     "3", "-t",       "17"};
+    const auto train = [&](const std::string& output) {
+        std::vector<std::string> command = {program, "-i", driver.train, "-j", driver.val};
+        const ProgramResult result =
+            run_program(with(with(command, options), {"--device", device(), "-o", driver / output}));
+        EXPECT_EQ(result.status, 0) << result.err;
+    };
+    setenv("LAUNCHPAD_STAGED", "1", 1);
+    train("unlimited");
+    for (const int visible : {32, 2}) {
+        const SmallDevice small(256, visible);
+        train("limited");
+        EXPECT_EQ(driver.calls().fired, visible == 2);
+        expect_same_files(driver / "unlimited", driver / "limited", 3);
+        if (HasFailure()) break;
+    }
+    unsetenv("LAUNCHPAD_STAGED");
+}
+
+// One line each, whether the plan or an allocation finds that memory is short, in either mode.
+TEST(VulkanFaults, TooLittleMemoryOfTheDeviceIsOneLine) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    const std::string model = "custom:layers=2,heads=2,channels=256,max_seq_len=32,vocab=67";
+    for (const bool staged : {false, true}) {
+        setenv("LAUNCHPAD_STAGED", staged ? "1" : "0", 1);
+        for (const int mib : {1, 4, 12, 20}) {  // at the start; parameters; gradients; the optimizer's state
+            SCOPED_TRACE(format_string("%d MiB, staged %d", mib, staged));
+            const SmallDevice small(mib, 64);
+            const ProgramResult result =
+                driver.run({"-x", "2", "-v", "0", "-s", "0", "-e", model, "--device", device()});
+            expect_one_line(result, "train_gpt2");
+            EXPECT_NE(result.err.find("out of device memory on "), std::string::npos) << result.err;
+            EXPECT_TRUE(driver.calls().fired);
+        }
+        const ProgramResult planned = driver.run(
+            {"-x", "2", "-e", "custom:layers=12,heads=12,channels=768,max_seq_len=32,vocab=67",
+             "--device-memory", "900M", "-b", "2", "-t", "32", "--device", device()});
+        expect_one_line(planned, "train_gpt2");
+        EXPECT_NE(planned.err.find("out of memory: -b 2 "), std::string::npos) << planned.err;
+    }
+    unsetenv("LAUNCHPAD_STAGED");
+}
+
 // The calls to fail in eval and generate: three of some functions, or all.
 static std::set<long> some_calls(const std::string& function, long count) {
     std::set<long> calls;

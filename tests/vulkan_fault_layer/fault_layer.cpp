@@ -2,9 +2,12 @@
 //     VULKAN_FAULT=vkQueueSubmit2:3:-4    the third call returns VkResult -4, VK_ERROR_DEVICE_LOST
 //     VULKAN_FAULT_LOG=FILE               at exit, a line per function with its number of calls is written
 //                                         to FILE, and "fired" if the fault happened
+//     VULKAN_MEMORY=64:16                 the device has 64 MiB, of which the host sees 16: allocations beyond
+//                                         that fail, as on a discrete GPU
 // Without VULKAN_FAULT, it only counts. The failing call does not reach the driver. After
 // VK_ERROR_DEVICE_LOST, every later call that a lost device fails returns it, too; the real device is idle by
 // then, so that the program may free its memory.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -91,12 +94,43 @@ struct Counts {
 };
 static Counts counts;
 
+// The memory of VULKAN_MEMORY. Of the driver's memory types, which must be one, it makes two: one that only the
+// device sees comes first. Both are the driver's.
+struct LimitedMemory {
+    uint64_t device = 0, visible = 0;  // MiB; 0: no limit
+    uint64_t used = 0, visible_used = 0;
+    struct Allocation {
+        uint64_t bytes;
+        bool is_visible;
+    };
+    std::map<VkDeviceMemory, Allocation> allocations;
+
+    LimitedMemory() {
+        const char* text = getenv("VULKAN_MEMORY");
+        unsigned long of_device = 0, of_host = 0;
+        if (!text || sscanf(text, "%lu:%lu", &of_device, &of_host) != 2) return;
+        device = of_device << 20;
+        visible = of_host << 20;
+    }
+    bool holds(const Allocation& a) const {
+        return used + a.bytes <= device && (!a.is_visible || visible_used + a.bytes <= visible);
+    }
+    void add(const Allocation& a, int64_t sign) {
+        used += uint64_t(sign) * a.bytes;
+        if (a.is_visible) visible_used += uint64_t(sign) * a.bytes;
+    }
+};
+static LimitedMemory limited;
+
 // The next layer's functions, by the loader's table, to which every dispatchable handle begins with a
 // pointer.
 struct Next {
     PFN_vkGetInstanceProcAddr instance_address = nullptr;
     PFN_vkGetDeviceProcAddr device_address = nullptr;
     VkDevice device = VK_NULL_HANDLE;
+    PFN_vkFreeMemory free_memory = nullptr;
+    PFN_vkGetBufferMemoryRequirements buffer_requirements = nullptr;
+    PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties = nullptr;
     std::array<PFN_vkVoidFunction, NUM_FUNCTIONS> functions = {};
 };
 static std::map<void*, Next> next_of;
@@ -170,6 +204,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     INSTANCE_FUNCTIONS(FIND)
 #undef FIND
     next.functions[vkCreateDevice_] = next.instance_address(*instance, "vkCreateDevice");
+    next.memory_properties = PFN_vkGetPhysicalDeviceMemoryProperties2(
+        next.instance_address(*instance, "vkGetPhysicalDeviceMemoryProperties2"));
     const std::lock_guard<std::mutex> lock(mutex);
     next_of[key_of(*instance)] = next;
     return result;
@@ -191,13 +227,70 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     DEVICE_FUNCTIONS(FIND)
 #undef FIND
     next.device = *device;
+    next.free_memory = PFN_vkFreeMemory(next.device_address(*device, "vkFreeMemory"));
+    next.buffer_requirements = PFN_vkGetBufferMemoryRequirements(
+        next.device_address(*device, "vkGetBufferMemoryRequirements"));
     const std::lock_guard<std::mutex> lock(mutex);
     next_of[key_of(*device)] = next;
     return result;
 }
 
+static VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice physical,
+                                                        VkPhysicalDeviceMemoryProperties2* properties) {
+    find_next(physical).memory_properties(physical, properties);
+    VkPhysicalDeviceMemoryProperties& p = properties->memoryProperties;
+    p.memoryTypeCount = 2;
+    p.memoryTypes[1] = p.memoryTypes[0];
+    p.memoryTypes[0].propertyFlags = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+}
+
+static VKAPI_ATTR void VKAPI_CALL get_buffer_requirements(VkDevice device, VkBuffer buffer,
+                                                          VkMemoryRequirements* needs) {
+    find_next(device).buffer_requirements(device, buffer, needs);
+    needs->memoryTypeBits = 3;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkMemoryAllocateInfo* info,
+                                                      const VkAllocationCallbacks* allocator,
+                                                      VkDeviceMemory* memory) {
+    const LimitedMemory::Allocation asked = {info->allocationSize, info->memoryTypeIndex == 1};
+    if (!limited.holds(asked)) {
+        counts.fired = true;
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+    VkMemoryAllocateInfo of_driver = *info;
+    of_driver.memoryTypeIndex = 0;
+    using Allocate = Interceptor<vkAllocateMemory_, PFN_vkAllocateMemory>;
+    const VkResult result = Allocate::call(device, &of_driver, allocator, memory);
+    if (result != VK_SUCCESS) return result;
+    limited.add(asked, 1);
+    limited.allocations[*memory] = asked;
+    return result;
+}
+
+static VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice device, VkDeviceMemory memory,
+                                              const VkAllocationCallbacks* allocator) {
+    if (const auto found = limited.allocations.find(memory); found != limited.allocations.end()) {
+        limited.add(found->second, -1);
+        limited.allocations.erase(found);
+    }
+    find_next(device).free_memory(device, memory, allocator);
+}
+
+// Where memory is limited; null: the function does not concern it.
+static PFN_vkVoidFunction find_for_memory(const char* name) {
+    if (!limited.device) return nullptr;
+    if (!strcmp(name, "vkGetPhysicalDeviceMemoryProperties2"))
+        return PFN_vkVoidFunction(get_memory_properties);
+    if (!strcmp(name, "vkGetBufferMemoryRequirements")) return PFN_vkVoidFunction(get_buffer_requirements);
+    if (!strcmp(name, "vkAllocateMemory")) return PFN_vkVoidFunction(allocate_memory);
+    if (!strcmp(name, "vkFreeMemory")) return PFN_vkVoidFunction(free_memory);
+    return nullptr;
+}
+
 // The layer's version of a function; null where it has none.
 static PFN_vkVoidFunction find_own(const char* name) {
+    if (const PFN_vkVoidFunction of_memory = find_for_memory(name)) return of_memory;
 #define FIND(function) \
     if (!strcmp(name, #function)) return PFN_vkVoidFunction(&Interceptor<function##_, PFN_##function>::call);
     INSTANCE_FUNCTIONS(FIND)

@@ -1,5 +1,5 @@
-// Whether a run fits in memory, and options with which it does: -b, -r and --offload change a run's memory and
-// time, but not its steps.
+// Whether a run fits in memory, and options with which it does: -b, -r and --offload change a run's memory
+// and time, but not its steps.
 #pragma once
 #include <functional>
 #include <optional>
@@ -48,7 +48,8 @@ std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& ch
 int largest_batch(const MemoryCheck& memory, const Options& o);
 
 // For -b auto, and for a run that chose neither -b nor -r and does not fit with the defaults: sets the
-// fastest -b, -r and --offload (unless they were given) and -d that fit, and prints them. All processes call it.
+// fastest -b that fits, with -r and --offload (unless they were given) and -d, and prints them. All processes
+// call it.
 void choose_fit(Options& o, const MemoryCheck& memory);
 
 // Prints the free memory and the largest batch that fits. All processes call it.

@@ -1,4 +1,4 @@
-#include "llmc/run/fit.h"
+#include "llmc/plan/fit.h"
 
 #include <algorithm>
 
@@ -128,7 +128,8 @@ static std::string options_of(const RunShape& shape, const Options& o) {
     if (shape.T != o.sequence) add(format_string("-t %d", shape.T));
     if (shape.B != o.batch) add(format_string("-b %d", shape.B));
     if (shape.recompute != o.recompute) add(format_string("-r %d", int(shape.recompute)));
-    if (shape.offload != o.offloads_optimizer()) add(shape.offload ? "--offload optimizer" : "--offload none");
+    if (shape.offload != o.offloads_optimizer())
+        add(shape.offload ? "--offload optimizer" : "--offload none");
     const int total = sequences_of(o) * o.sequence * o.num_processes;
     if (shape.B != o.batch && o.total_batch <= 0 && total % (shape.B * shape.T * o.num_processes) == 0)
         add(format_string("-d %d", total));
