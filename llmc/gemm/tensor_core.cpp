@@ -251,7 +251,7 @@ static Tile measured_tile(LaunchPad& pad, const GemmShape& g, const GemmPlan& pl
     if (tiles.size() < 2) return plan.tile;
     const std::optional<int> code = pad.measured(tuning_name<Real>(g));
     if (!code) {
-        if (pad.device().type != DeviceType::software)
+        if (!pad.limits().compiles_slowly)
             pad.note_untuned(tuning_name<Real>(g), [&pad, g] { tune_gemm<Real>(pad, g); });
         return plan.tile;
     }
