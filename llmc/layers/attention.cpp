@@ -90,7 +90,7 @@ static FragmentShape usable_fragment(const LaunchPad& pad) {
 
 template <class Real>
 bool attention_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
-    // An odd number of fragments along K gives NaN on an H200, for a reason not found yet.
+    // An odd number of fragments along K gave NaN on an H200: such heads take version 2.
     const FragmentShape shape = usable_fragment<Real>(pad);
     return shape && attention_head_size(C, NH) % 16 == 0 && attention_head_size(C, NH) % (2 * shape.K) == 0;
 }
