@@ -1,6 +1,5 @@
-# embed_shaders(TABLE SPVS) writes TABLE.cpp into the build folder: the SPIR-V files SPVS as the array TABLE, as
-# llmc/launchpad/shaders.h declares it. The assembler copies each file, so a changed shader takes no time to
-# embed.
+# embed_shaders(TABLE SPVS) writes TABLE.cpp into the build folder: the SPIR-V files SPVS as the array TABLE,
+# as llmc/launchpad/shaders.h declares it. The assembler copies each file, so embedding takes no time.
 function(embed_shaders table spvs)
   set(arrays "")
   set(declarations "")

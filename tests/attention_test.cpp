@@ -323,7 +323,7 @@ template <class Real>
 static bool worth_running_tensor_cores(const LaunchPad& pad, int block_size, Shape s) {
     if (!attention_on_tensor_cores<Real>(pad, s.C, s.NH)) return false;
     if (pad.device().type != DeviceType::software) return true;
-    return (block_size >= 128 && s.T == 17) || (block_size == 64 && s.T == 65);
+    return (block_size == 128 && s.T == 17) || (block_size == 64 && s.T == 65);
 }
 
 TYPED_TEST(AttentionGpu, MatrixForwardMatchesCpu) {
@@ -339,6 +339,43 @@ TYPED_TEST(AttentionGpu, MatrixForwardMatchesCpu) {
             };
             for_each_version<Real>(attention_forward_versions<Real>(), check);
         }
+}
+
+// On a device that compiles slowly, a workgroup of block size 256 has fewer queries than a tile has keys.
+TYPED_TEST(AttentionGpu, MatrixForwardOfFewQueries) {
+    using Real = TypeParam;
+    if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    LaunchPad& pad = *test_pads()[0];
+    const int hs = 2 * int(std::max(8u, pad.limits().fragment<Real>().K));  // the fewest channels
+    const Case<Real> c({1, 41, hs, 1}, 1.0f);
+    const int messages = validation_message_count();
+    for (const auto& version : attention_forward_versions<Real>())
+        if (uses_tensor_cores(version)) check_forward<Real>(c, pad, version, 256, 1e-5);
+    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+}
+
+// Heads with an odd number of fragments along K take version 2 whatever version is launched.
+TYPED_TEST(AttentionGpu, MatrixRefusesAnOddNumberOfFragments) {
+    using Real = TypeParam;
+    if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";
+    LaunchPad& pad = *test_pads()[0];
+    const int K = int(pad.limits().fragment<Real>().K);
+    int refused = 0;
+    for (int hs = 8; hs <= 128; hs += 8) {
+        SCOPED_TRACE(format_string("heads of %d channels", hs));
+        const bool runs = hs % 16 == 0 && hs % K == 0 && hs / K % 2 == 0;
+        EXPECT_EQ(attention_on_tensor_cores<Real>(pad, hs, 1), runs);
+        if (runs) continue;
+        refused++;
+        const Case<Real> c({1, 1, hs, 1}, 1.0f);
+        DeviceArray<Real> qkv(pad, c.qkv), out(pad, c.out.size());
+        DeviceArray<float> lse(pad, c.lse.size());
+        for (const auto& version : attention_forward_versions<Real>())
+            expect_kernel(pad, "attention_forward2", [&] {
+                version.launch(pad, forward_params<Real>(c.s, out, lse, qkv), version.configs[0]);
+            });
+    }
+    EXPECT_GT(refused, 0);
 }
 
 // The probability of a query's only key is 1, so the first row of out is bit-identical to v's.

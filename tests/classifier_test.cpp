@@ -126,7 +126,8 @@ TYPED_TEST(FusedClassifierTyped, MatchesFloat) {
         EXPECT_EQ(cpu_losses, c.losses);
         EXPECT_EQ(to_floats(on_cpu), rounded<Real>(c.gradients));
         for_each_version<Real>(
-            fused_classifier_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+            with_baselines(fused_classifier_versions<Real>()),
+            [&](LaunchPad& pad, auto& version, int block_size) {
                 DeviceArray<Real> logits(pad, c.logits);
                 DeviceArray<float> losses(pad, shape.num_rows);
                 DeviceArray<int> targets(pad, c.targets);
@@ -154,15 +155,16 @@ TYPED_TEST(FusedClassifierTyped, FindsTheLargestLogit) {
         std::vector<float> logits(shape.Vp, 0.0f);
         logits[size_t(largest)] = 200;  // exp(200) overflows
         const int target = 7;
-        for_each_version<Real>(
-            fused_classifier_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
-                DeviceArray<Real> values(pad, logits);
-                DeviceArray<float> loss(pad, 1);
-                DeviceArray<int> targets(pad, std::vector<int>{target});
-                version.launch(pad, params<Real>(shape, values, loss, targets, true), block_size);
-                EXPECT_FLOAT_EQ(loss.values()[0], 200) << largest;
-                EXPECT_FLOAT_EQ(values.values()[size_t(largest)], DLOSS) << largest;
-            });
+        for_each_version<Real>(with_baselines(fused_classifier_versions<Real>()),
+                               [&](LaunchPad& pad, auto& version, int block_size) {
+                                   DeviceArray<Real> values(pad, logits);
+                                   DeviceArray<float> loss(pad, 1);
+                                   DeviceArray<int> targets(pad, std::vector<int>{target});
+                                   version.launch(pad, params<Real>(shape, values, loss, targets, true),
+                                                  block_size);
+                                   EXPECT_FLOAT_EQ(loss.values()[0], 200) << largest;
+                                   EXPECT_FLOAT_EQ(values.values()[size_t(largest)], DLOSS) << largest;
+                               });
     }
 }
 
@@ -172,7 +174,8 @@ TYPED_TEST(FusedClassifierTyped, UnalignedLogits) {
     const ClassifierCase<Real> c(shape);
     for (size_t shift : {1, 4})
         for_each_version<Real>(
-            fused_classifier_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+            with_baselines(fused_classifier_versions<Real>()),
+            [&](LaunchPad& pad, auto& version, int block_size) {
                 std::vector<float> shifted(shift, 7.0f);
                 shifted.insert(shifted.end(), c.logits.begin(), c.logits.end());
                 DeviceArray<Real> logits(pad, shifted);
@@ -241,7 +244,7 @@ TYPED_TEST(FusedClassifierTyped, ExtremeLogits) {
     p.losses = losses.data();
     fused_classifier_cpu(p);
     check(losses, to_floats(gradients));
-    for_each_version<Real>(fused_classifier_versions<Real>(),
+    for_each_version<Real>(with_baselines(fused_classifier_versions<Real>()),
                            [&](LaunchPad& pad, auto& version, int block_size) {
                                DeviceArray<Real> device_logits(pad, logits);
                                DeviceArray<float> device_losses(pad, num_rows);

@@ -171,7 +171,7 @@ TYPED_TEST(Encoder, BackwardMatchesFloat) {
                                     .C = s.C});
         EXPECT_EQ(to_floats(dwte_cpu), rounded<Real>(c.dwte_after));
         EXPECT_EQ(to_floats(dwpe_cpu), rounded<Real>(c.dwpe_after));
-        for_each_version<Real>(encoder_backward_versions<Real>(),
+        for_each_version<Real>(with_baselines(encoder_backward_versions<Real>()),
                                [&](LaunchPad& pad, auto& version, int block_size) {
                                    check_backward<Real>(pad, version, block_size, s, c);
                                });
@@ -189,7 +189,7 @@ TYPED_TEST(Encoder, BackwardManyBuckets) {
         Case<Real> c(s);
         for (size_t i = 0; i < c.inp.size(); i++) c.inp[i] = int(i) % s.V;
         c.run_backward(s);
-        for_each_version<Real>(encoder_backward_versions<Real>(),
+        for_each_version<Real>(with_baselines(encoder_backward_versions<Real>()),
                                [&](LaunchPad& pad, auto& version, int block_size) {
                                    check_backward<Real>(pad, version, block_size, s, c);
                                });
@@ -213,7 +213,7 @@ TYPED_TEST(Encoder, UnalignedAddresses) {
             EXPECT_EQ(std::vector<float>(got.begin() + long(shift), got.end()), rounded<Real>(c.out));
         };
         for_each_version<Real>(with_baselines(encoder_forward_versions<Real>()), check);
-        for_each_version<Real>(encoder_backward_versions<Real>(),
+        for_each_version<Real>(with_baselines(encoder_backward_versions<Real>()),
                                [&](LaunchPad& pad, auto& version, int block_size) {
                                    check_backward<Real>(pad, version, block_size, s, c, shift);
                                });

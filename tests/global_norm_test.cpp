@@ -1,5 +1,6 @@
 // The global gradient norm and the clip factor: the CPU version and every GPU version against sums in double.
 #include "llmc/layers/global_norm.h"
+#include "dev/vulkan/baselines/baselines.h"
 
 #include "tests/layer_test.h"
 
@@ -100,7 +101,7 @@ TYPED_TEST(GlobalNormTyped, MatchesDouble) {
         }
         const std::vector<float> want = expected_norm(slices, 1.0);
         for (size_t shift : {0, 1, 4})
-            for_each_version<Real>(global_norm_versions<Real>(),
+            for_each_version<Real>(with_baselines(global_norm_versions<Real>()),
                                    [&](LaunchPad& pad, auto& version, int block_size) {
                                        const Launch<Real> launch = {pad, version, block_size, shift};
                                        expect_relative(launch.norm(slices, 1.0f), want, 1e-6);
@@ -119,7 +120,7 @@ TYPED_TEST(GlobalNormTyped, ClipsOnlyAbove) {
             const Launch<Real> launch = {pad, version, block_size};
             expect_close("norm and scale", launch.norm(slices, limit), want, 1e-6);
         };
-        for_each_version<Real>(global_norm_versions<Real>(), check);
+        for_each_version<Real>(with_baselines(global_norm_versions<Real>()), check);
     }
 }
 
@@ -132,7 +133,7 @@ TYPED_TEST(GlobalNormTyped, GradientsThatAreNotFinite) {
         EXPECT_FALSE(std::isfinite(got[0]));
         EXPECT_EQ(got[1], 0.0f);
         for_each_version<Real>(
-            global_norm_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+            with_baselines(global_norm_versions<Real>()), [&](LaunchPad& pad, auto& version, int block_size) {
                 const std::vector<float> result = Launch<Real>{pad, version, block_size}.norm(slices, 1.0f);
                 EXPECT_FALSE(std::isfinite(result[0])) << result[0];
                 EXPECT_EQ(result[1], 0.0f);
@@ -150,7 +151,7 @@ TYPED_TEST(GlobalNormTyped, LossThatIsNotFinite) {
         const std::vector<float> want = {5.0f, std::isfinite(loss) ? 0.2f : 0.0f};
         EXPECT_EQ(cpu_norm<Real>(slices, 1.0f, 1.0f, &loss), want);
         for_each_version<Real>(
-            global_norm_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+            with_baselines(global_norm_versions<Real>()), [&](LaunchPad& pad, auto& version, int block_size) {
                 DeviceArray<float> device_loss(pad, std::vector<float>{loss});
                 const Launch<Real> launch = {pad, version, block_size};
                 expect_close("norm and scale", launch.norm(slices, 1.0f, 1.0f, device_loss), want, 1e-6);
@@ -165,7 +166,7 @@ TYPED_TEST(GlobalNormTyped, ZerosAndNoGradients) {
         const std::vector<float> want = {0.0f, 1.0f};
         EXPECT_EQ(cpu_norm<Real>(slices, 1.0f), want);
         for_each_version<Real>(
-            global_norm_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+            with_baselines(global_norm_versions<Real>()), [&](LaunchPad& pad, auto& version, int block_size) {
                 EXPECT_EQ((Launch<Real>{pad, version, block_size}.norm(slices, 1.0f)), want);
             });
     }
@@ -177,11 +178,12 @@ TYPED_TEST(GlobalNormTyped, ManyElements) {
     const std::vector<std::vector<float>> slices = {std::vector<float>(3000001, float(Real(0.1f)))};
     const std::vector<float> want = expected_norm(slices, 0);
     EXPECT_TRUE(std::abs(cpu_norm<Real>(slices, 0)[0] / want[0] - 1) < 2e-7);
-    for_each_version<Real>(global_norm_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
-        if (block_size != version.configs[0]) return;
-        const float got = Launch<Real>{pad, version, block_size}.norm(slices, 0)[0];
-        EXPECT_TRUE(std::abs(got / want[0] - 1) < 1e-6) << got << " " << want[0];
-    });
+    for_each_version<Real>(with_baselines(global_norm_versions<Real>()),
+                           [&](LaunchPad& pad, auto& version, int block_size) {
+                               if (block_size != version.configs[0]) return;
+                               const float got = Launch<Real>{pad, version, block_size}.norm(slices, 0)[0];
+                               EXPECT_TRUE(std::abs(got / want[0] - 1) < 1e-6) << got << " " << want[0];
+                           });
 }
 
 // Loss scaling has made the gradients 1024 times too large: norm and limit refer to the true gradients.
@@ -197,7 +199,7 @@ TYPED_TEST(GlobalNormTyped, LossScaling) {
         auto check = [&](const std::vector<float>& got) { expect_relative(got, want, 1e-6); };
         check(cpu_norm<Real>(slices, max_norm, unscale));
         for_each_version<Real>(
-            global_norm_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+            with_baselines(global_norm_versions<Real>()), [&](LaunchPad& pad, auto& version, int block_size) {
                 check(Launch<Real>{pad, version, block_size}.norm(slices, max_norm, unscale));
             });
         for (const auto& pad : test_pads()) {

@@ -1,6 +1,7 @@
 // LayerNorm: the CPU versions against references in double (backward: finite differences), each GPU version
 // against the CPU version.
 #include "llmc/layers/layernorm.h"
+#include "dev/vulkan/baselines/baselines.h"
 
 #include <functional>
 
@@ -84,7 +85,7 @@ TYPED_TEST(Layernorm, ForwardGpuMatchesCpu) {
             expect_close("mean", mean.values(), c.mean);
             expect_close("rstd", rstd.values(), c.rstd);
         };
-        for_each_version<Real>(layernorm_forward_versions<Real>(), check);
+        for_each_version<Real>(with_baselines(layernorm_forward_versions<Real>()), check);
     }
 }
 
@@ -228,24 +229,25 @@ TYPED_TEST(Layernorm, UnalignedForward) {
     using Real = TypeParam;
     const int num_rows = 5, C = 12;
     const ForwardCase<Real> c(num_rows, C);
-    for_each_version<Real>(layernorm_forward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block) {
-        DeviceArray<Real> inp(pad, shifted(c.inp)), out(pad, c.out.size() + 1);
-        DeviceArray<float> mean(pad, num_rows), rstd(pad, num_rows);
-        DeviceArray<Real> weight(pad, c.weight), bias(pad, c.bias);
-        version.launch(pad,
-                       {.out = out + 1,
-                        .mean = mean,
-                        .rstd = rstd,
-                        .inp = inp + 1,
-                        .weight = weight,
-                        .bias = bias,
-                        .num_rows = num_rows,
-                        .C = C},
-                       block);
-        const std::vector<float> got = out.values();
-        EXPECT_TRUE(std::isnan(got[0]));
-        expect_close("out", {got.begin() + 1, got.end()}, c.out, tolerance<Real>());
-    });
+    for_each_version<Real>(with_baselines(layernorm_forward_versions<Real>()),
+                           [&](LaunchPad& pad, auto& version, int block) {
+                               DeviceArray<Real> inp(pad, shifted(c.inp)), out(pad, c.out.size() + 1);
+                               DeviceArray<float> mean(pad, num_rows), rstd(pad, num_rows);
+                               DeviceArray<Real> weight(pad, c.weight), bias(pad, c.bias);
+                               version.launch(pad,
+                                              {.out = out + 1,
+                                               .mean = mean,
+                                               .rstd = rstd,
+                                               .inp = inp + 1,
+                                               .weight = weight,
+                                               .bias = bias,
+                                               .num_rows = num_rows,
+                                               .C = C},
+                                              block);
+                               const std::vector<float> got = out.values();
+                               EXPECT_TRUE(std::isnan(got[0]));
+                               expect_close("out", {got.begin() + 1, got.end()}, c.out, tolerance<Real>());
+                           });
 }
 
 TYPED_TEST(Layernorm, UnalignedBackwardInPlace) {

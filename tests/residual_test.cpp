@@ -144,7 +144,7 @@ TYPED_TEST(Residual, FusedGpuMatchesCpu) {
             expect_close("mean", arrays.mean.values(), c.mean);
             expect_close("rstd", arrays.rstd.values(), c.rstd);
         };
-        for_each_version<Real>(fused_residual_layernorm_forward_versions<Real>(), check);
+        for_each_version<Real>(with_baselines(fused_residual_layernorm_forward_versions<Real>()), check);
     }
 }
 
@@ -164,7 +164,8 @@ TYPED_TEST(Residual, UnalignedAddresses) {
             EXPECT_EQ(arrays.residual.values(), c.residual);
             expect_close("normed", arrays.normed.values(), c.normed, tolerance<Real>());
         };
-        for_each_version<Real>(fused_residual_layernorm_forward_versions<Real>(), check_fused);
+        for_each_version<Real>(with_baselines(fused_residual_layernorm_forward_versions<Real>()),
+                               check_fused);
         for_each_version<Real>(
             with_baselines(residual_forward_versions<Real>()), [&](LaunchPad& pad, auto& version, int block) {
                 DeviceArray<Real> inp1(pad, shifted), inp2(pad, c.inp2), sum(pad, c.residual.size());

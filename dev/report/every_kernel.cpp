@@ -150,7 +150,7 @@ static void give_layernorm(VersionSizes<Real>& s) {
     Real *in = s.reals(n), *out = s.reals(n), *other = s.reals(n), *weight = s.reals(s.C),
          *bias = s.reals(s.C);
     float *mean = s.floats(s.num_rows), *rstd = s.floats(s.num_rows);
-    give_versions<LayerNormForward<Real>>(s.pad, layernorm_forward_versions<Real>(),
+    give_versions<LayerNormForward<Real>>(s.pad, with_baselines(layernorm_forward_versions<Real>()),
                                           {.out = out,
                                            .mean = mean,
                                            .rstd = rstd,
@@ -173,18 +173,18 @@ static void give_layernorm(VersionSizes<Real>& s) {
                                             .C = s.C});
     give_versions<ResidualForward<Real>>(s.pad, with_baselines(residual_forward_versions<Real>()),
                                          {.out = out, .inp1 = in, .inp2 = other, .n = n});
-    give_versions<FusedResidualLayerNormForward<Real>>(s.pad,
-                                                       fused_residual_layernorm_forward_versions<Real>(),
-                                                       {.residual = out,
-                                                        .normed = s.reals(n),
-                                                        .mean = mean,
-                                                        .rstd = rstd,
-                                                        .inp1 = in,
-                                                        .inp2 = other,
-                                                        .weight = weight,
-                                                        .bias = bias,
-                                                        .num_rows = s.num_rows,
-                                                        .C = s.C});
+    give_versions<FusedResidualLayerNormForward<Real>>(
+        s.pad, with_baselines(fused_residual_layernorm_forward_versions<Real>()),
+        {.residual = out,
+         .normed = s.reals(n),
+         .mean = mean,
+         .rstd = rstd,
+         .inp1 = in,
+         .inp2 = other,
+         .weight = weight,
+         .bias = bias,
+         .num_rows = s.num_rows,
+         .C = s.C});
 }
 
 template <class Real>
@@ -207,7 +207,7 @@ static void give_elementwise(VersionSizes<Real>& s) {
                                       .count = 4,
                                       .own_index = 0});
     const std::vector<GradientSlice<Real>> gradients = {{in, n}};
-    give_versions<GlobalNorm<Real>>(s.pad, global_norm_versions<Real>(),
+    give_versions<GlobalNorm<Real>>(s.pad, with_baselines(global_norm_versions<Real>()),
                                     {.norm_and_scale = s.floats(2), .gradients = gradients, .max_norm = 1});
 }
 
@@ -234,7 +234,7 @@ static void give_tokens(VersionSizes<Real>& s) {
     give_versions(s.pad, with_baselines(encoder_forward_versions<Real>()), forward);
     const AdamWUpdate<Real> update = wte_update(s, V * C);
     give_versions(s.pad, adamw_update_versions<Real>(), update);
-    give_versions<EncoderBackward<Real>>(s.pad, encoder_backward_versions<Real>(),
+    give_versions<EncoderBackward<Real>>(s.pad, with_baselines(encoder_backward_versions<Real>()),
                                          {.dwte = wte,
                                           .dwpe = wpe,
                                           .dout = rows,
@@ -242,7 +242,7 @@ static void give_tokens(VersionSizes<Real>& s) {
                                           .B = s.B,
                                           .T = s.T,
                                           .C = s.C});
-    give_versions<FusedClassifier<Real>>(s.pad, fused_classifier_versions<Real>(),
+    give_versions<FusedClassifier<Real>>(s.pad, with_baselines(fused_classifier_versions<Real>()),
                                          {.logits = s.reals(n * V),
                                           .losses = s.floats(n),
                                           .targets = tokens,

@@ -1,6 +1,7 @@
 // Benchmark of encoder_backward: bench.h tells how to run it.
 #include "llmc/layers/encoder.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 #include "dev/vulkan/tokens.h"
 
@@ -16,7 +17,7 @@ static void register_gpu() {
     // dout is read for each of the two gradients; the rows of these are read and written
     const Work work = {.bytes = double(sizeof(Real)) * C *
                                 (2.0 * double(count) + 2.0 * bucket_values[0] + 2.0 * T)};
-    for (const auto& version : encoder_backward_versions<Real>())
+    for (const auto& version : with_baselines(encoder_backward_versions<Real>()))
         for (int block_size : version.configs)
             bench_gpu(format_string("%s/%s/%s/B:%d/T:%d/C:%d", version.name, real_name<Real>(),
                                     config_name(block_size).c_str(), B, T, C),

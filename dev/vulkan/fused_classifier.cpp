@@ -2,6 +2,7 @@
 // gradients of the previous run as its logits, which costs the same.
 #include "llmc/layers/classifier.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 
 static const int V = 50257, Vp = 50304;
@@ -11,7 +12,7 @@ static void register_gpu() {
     const int num_rows = bench().small ? 64 : 4096;
     const size_t n = size_t(num_rows) * Vp;
     const Work work = {.bytes = 2.0 * sizeof(Real) * double(n)};
-    for (const auto& version : fused_classifier_versions<Real>())
+    for (const auto& version : with_baselines(fused_classifier_versions<Real>()))
         for (int block_size : version.configs)
             bench_gpu(format_string("%s/%s/%s/N:%d/V:%d", version.name, real_name<Real>(),
                                     config_name(block_size).c_str(), num_rows, V),

@@ -1,6 +1,7 @@
 // Benchmark of fused_residual_layernorm_forward: bench.h tells how to run it.
 #include "llmc/layers/residual.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 
 template <class Real>
@@ -22,7 +23,7 @@ template <class Real>
 static void register_gpu() {
     const int num_rows = bench().small ? 512 : 65536;
     for (int C : {768, 1600})
-        for (const auto& version : fused_residual_layernorm_forward_versions<Real>())
+        for (const auto& version : with_baselines(fused_residual_layernorm_forward_versions<Real>()))
             for (int block : version.configs)
                 bench_gpu(format_string("%s/%s/%s/N:%d/C:%d", version.name, real_name<Real>(),
                                         config_name(block).c_str(), num_rows, C),

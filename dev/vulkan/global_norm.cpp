@@ -2,6 +2,7 @@
 // tells how to run it.
 #include "llmc/layers/global_norm.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 
 template <class Real>
@@ -15,7 +16,7 @@ static void register_gpu() {
     size_t total = 0;
     for (size_t n : sizes) total += n;
     const Work work = {.bytes = double(sizeof(Real)) * double(total)};
-    for (const auto& version : global_norm_versions<Real>())
+    for (const auto& version : with_baselines(global_norm_versions<Real>()))
         for (int block_size : version.configs)
             bench_gpu(
                 format_string("%s/%s/%s/n:%zu", version.name, real_name<Real>(),

@@ -1,6 +1,7 @@
 // Benchmark of layernorm_forward: bench.h tells how to run it.
 #include "llmc/layers/layernorm.h"
 
+#include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 
 template <class Real>
@@ -19,7 +20,7 @@ static LayerNormForward<Real> make_params(int num_rows, int C) {
 template <class Real>
 static void register_gpu() {
     const int num_rows = bench().small ? 512 : 65536, C = 768;
-    for (const auto& version : layernorm_forward_versions<Real>())
+    for (const auto& version : with_baselines(layernorm_forward_versions<Real>()))
         for (int block : version.configs)
             bench_gpu(format_string("%s/%s/%s/N:%d/C:%d", version.name, real_name<Real>(),
                                     config_name(block).c_str(), num_rows, C),

@@ -82,13 +82,15 @@ bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType ty
     // The invocations of a subgroup divide registers among them: in the smallest subgroup, each has most.
     // That is also the size that Intel's cooperative matrices need.
     limits.subgroup_size = pin ? vulkan13.minSubgroupSize : vulkan11.subgroupSize;
-    limits.few_registers = limits.subgroup_size < 32 && type != DeviceType::software;
+    limits.compiles_slowly = type == DeviceType::software;
+    limits.few_registers = limits.subgroup_size < 32 && !limits.compiles_slowly;
     limits.max_block = std::min(have.maxComputeWorkGroupInvocations, have.maxComputeWorkGroupSize[0]);
     if (pin)
         limits.max_block =
             std::min(limits.max_block, vulkan13.maxComputeWorkgroupSubgroups * limits.subgroup_size);
     limits.shared_bytes = have.maxComputeSharedMemorySize;
-    if (type == DeviceType::software) limits.max_iterations = 65535;
+    limits.barrier_block = std::min(limits.compiles_slowly ? 64u : 1024u, limits.max_block);
+    if (limits.compiles_slowly) limits.max_iterations = 65535;
     return pin;
 }
 
@@ -250,11 +252,11 @@ static std::string names_of(const std::vector<DeviceInfo>& devices) {
 
 static DeviceChoice choose_hardware(const std::vector<DeviceInfo>& devices) {
     for (const DeviceInfo& device : devices)
-        if (device.type != DeviceType::software && device.missing.empty())
+        if (device.is_gpu() && device.missing.empty())
             return {device, format_string("it is the first usable %s", device_type_name(device.type))};
     std::string reason = "no GPU was found";
     for (const DeviceInfo& device : devices) {
-        if (device.type == DeviceType::software)
+        if (!device.is_gpu())
             reason = format_string("the only Vulkan device is a software one (--device %d to use it)",
                                    device.index);
         else

@@ -20,6 +20,8 @@ struct DeviceInfo {
     std::string missing;      // the features that the kernels need and it lacks; empty: usable
     // Of a usable device: what decides which kernels training takes, lines for people. list_devices() only.
     std::vector<std::string> features;
+
+    bool is_gpu() const { return type != DeviceType::software; }
 };
 
 // All Vulkan devices, in a fixed order: discrete, integrated, virtual, software. Throws Error if Vulkan is

@@ -17,10 +17,5 @@ struct KernelVersion {
     std::vector<Config> configs;  // the default first
 };
 
-// Whether to launch a version for software devices, whose invocations loop `iterations` times in total.
-inline bool takes_software_version(const LaunchPad& pad, uint64_t iterations) {
-    return pad.device().type == DeviceType::software && iterations <= pad.limits().max_iterations;
-}
-
 // How tests and benchmarks print a config: "block:256".
 inline std::string config_name(int block_size) { return format_string("block:%d", block_size); }

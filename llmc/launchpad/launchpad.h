@@ -97,6 +97,13 @@ struct Limits {
     uint32_t max_block = 0;      // invocations in a workgroup
     // Of all loops of an invocation together. Mesa's software devices end the loops after 65,535, silently.
     uint32_t max_iterations = ~0u;
+    // Invocations in a workgroup whose barriers are cheap, at most 1024: 64 on a software device, where a
+    // barrier switches among all invocations.
+    uint32_t barrier_block = 0;
+    // Of a software device, on which CI trains: its compiler takes seconds for a large unrolled kernel. It
+    // takes the kernels of GPUs with three exceptions: GEMMs without tensor cores are version 4, GEMMs on
+    // tensor cores are not tuned, and attention's tiles are as small as possible.
+    bool compiles_slowly = false;
     // Whether an invocation has about 128 registers instead of 255. Vulkan does not tell: assumed of GPUs
     // with subgroups of fewer than 32 invocations, which have the registers of SIMD threads (Intel).
     bool few_registers = false;

@@ -58,12 +58,9 @@ static AttentionBackwardArgs backward_args(LaunchPad& pad, const AttentionBackwa
             p.NH};
 }
 
-// The block size of version 2. A GPU needs the registers of 128 invocations. A software device keeps
-// registers in memory anyway, and fewer invocations with more accumulators each load less (1.4 times as fast
-// on lavapipe). Where registers are few, more invocations hold fewer accumulators each.
+// The block size of version 2. Where registers are few, more invocations hold fewer accumulators each.
 static int best_block_size(const LaunchPad& pad) {
-    if (pad.limits().few_registers) return 256;
-    return pad.device().type == DeviceType::software ? 64 : 128;
+    return pad.limits().few_registers ? 256 : int(std::min(128u, pad.limits().barrier_block));
 }
 
 // The backward pass has twice the accumulators: 256 invocations spill 8 registers on Intel's devices, 512
@@ -93,7 +90,7 @@ static FragmentShape usable_fragment(const LaunchPad& pad) {
 
 template <class Real>
 bool attention_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
-    // An odd number of fragments along K gives NaN on an H200, for a reason not found yet.
+    // An odd number of fragments along K gave NaN on an H200: such heads take version 2.
     const FragmentShape shape = usable_fragment<Real>(pad);
     return shape && attention_head_size(C, NH) % 16 == 0 && attention_head_size(C, NH) % (2 * shape.K) == 0;
 }
@@ -103,13 +100,12 @@ bool attention_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
 static const int FUSED_DELTA_MAX_T = 64;
 
 // Version 3 of the backward pass needs accumulators that can serve as operands. With two copies in registers
-// it spills 66 to 163 of them on RDNA 3, SGPRs included, and version 2 none. A software device keeps
-// registers in memory.
+// it spills 66 to 163 of them on RDNA 3, SGPRs included, and version 2 none. Software devices, which keep
+// registers in memory, take it so that CI trains with what other GPUs run.
 template <class Real>
 static bool backward_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
     const bool one_copy = pad.limits().fragment<Real>().in_place;
-    return attention_on_tensor_cores<Real>(pad, C, NH) &&
-           (one_copy || pad.device().type == DeviceType::software);
+    return attention_on_tensor_cores<Real>(pad, C, NH) && (one_copy || pad.limits().compiles_slowly);
 }
 
 template <class Real>
@@ -124,39 +120,32 @@ struct Tiling {
     uint32_t block, fragments, tile_rows, chunk;
 };
 
-// A software device spends its time compiling the unrolled GEMMs, so its tiles are as small as possible. For
-// tests, its tilings at block size 64 have a single subgroup with two row fragments.
-static const Tiling SOFTWARE_TILING = {64, 1, 8, 8};
-
 // The tilings for a block size. Block size 128 has the fastest ones on an H200 (docs/experiments.md): three
-// workgroups of the forward and dkv kernels, or two of dq, fit on an SM. In the forward kernel, chunk equals
-// tile_rows.
-static Tiling forward_tiling(const LaunchPad& pad, int block_size) {
-    const bool software = pad.device().type == DeviceType::software;
-    if (block_size == 64) return software ? Tiling{8, 2, 16, 16} : Tiling{64, 2, 32, 32};
-    if (software) return SOFTWARE_TILING;
-    return {uint32_t(block_size), 1, 32, 32};
-}
-// For version 4: two workgroups fit on an SM.
-static Tiling forward4_tiling(const LaunchPad& pad, int block_size) {
-    if (pad.device().type == DeviceType::software) return forward_tiling(pad, block_size);
-    if (block_size == 256) return {256, 1, 32, 32};
-    return {uint32_t(block_size), 2, 16, 16};
-}
-struct BackwardTilings {
-    Tiling dkv, dq;
+// workgroups of the forward and dkv kernels, or two of dq and of version 4 with block size 256, fit on an SM.
+// In the forward kernels, chunk equals tile_rows.
+struct Tilings {
+    Tiling forward, forward4, dkv, dq;
 };
-static BackwardTilings backward_tilings(const LaunchPad& pad, int block_size) {
-    const bool software = pad.device().type == DeviceType::software;
-    if (block_size == 64 && software) return {{8, 2, 8, 8}, {8, 2, 8, 8}};
-    if (block_size == 64) return {{64, 2, 16, 16}, {64, 2, 32, 16}};
-    if (software) return {SOFTWARE_TILING, SOFTWARE_TILING};
-    if (block_size == 256) return {{256, 1, 32, 32}, {256, 1, 32, 32}};
-    return {{128, 1, 16, 16}, {128, 2, 32, 16}};
+static Tilings gpu_tilings(int block_size) {
+    if (block_size == 64) return {{64, 2, 32, 32}, {64, 2, 16, 16}, {64, 2, 16, 16}, {64, 2, 32, 16}};
+    if (block_size == 256) return {{256, 1, 32, 32}, {256, 1, 32, 32}, {256, 1, 32, 32}, {256, 1, 32, 32}};
+    return {{128, 1, 32, 32}, {128, 2, 16, 16}, {128, 1, 16, 16}, {128, 2, 32, 16}};
 }
-// For dq with sequences up to ONE_TILE_MAX_T (0: none): a single tile holds all keys. It takes most of the
-// shared memory, but a short sequence has few workgroups that could share an SM. With heads of 64 channels on
-// an H200 (d12, B=4, T=64) a step takes 3.07 ms instead of 3.11 ms.
+// As small as possible, for a device that compiles slowly. For tests, block size 64 has two row fragments,
+// and block size 256 has fewer queries in a workgroup than keys in a tile.
+static Tilings small_tilings(int block_size) {
+    const Tiling smallest = {64, 1, 8, 8};
+    if (block_size == 64) return {{8, 2, 16, 16}, {8, 2, 16, 16}, {8, 2, 8, 8}, {8, 2, 8, 8}};
+    if (block_size == 256) return {{8, 1, 16, 16}, {8, 1, 16, 16}, smallest, smallest};
+    return {smallest, smallest, smallest, smallest};
+}
+static Tilings tilings(const LaunchPad& pad, int block_size) {
+    return pad.limits().compiles_slowly ? small_tilings(block_size) : gpu_tilings(block_size);
+}
+
+// For dq with sequences up to ONE_TILE_MAX_T (0: none) and the default tiling of a GPU: a single tile holds
+// all keys. It takes most of the shared memory, but a short sequence has few workgroups that could share an
+// SM. With heads of 64 channels on an H200 (d12, B=4, T=64) a step takes 3.07 ms instead of 3.11 ms.
 static const Tiling ONE_TILE_DQ = {128, 1, 64, 32};
 static const int ONE_TILE_MAX_T = 64;
 
@@ -229,7 +218,7 @@ static void attention_forward3(LaunchPad& pad, const AttentionForward<Real>& p, 
                              .gemms = 2,
                              .tiles = 2,
                              .staging_parts = 1,
-                             .tiling = forward_tiling(pad, block_size)});
+                             .tiling = tilings(pad, block_size).forward});
 }
 
 template <class Real>
@@ -239,7 +228,7 @@ static void attention_forward4(LaunchPad& pad, const AttentionForward<Real>& p, 
                              .gemms = 2,
                              .tiles = 4,
                              .staging_parts = 1,
-                             .tiling = forward4_tiling(pad, block_size)});
+                             .tiling = tilings(pad, block_size).forward4});
 }
 
 template <class Real>
@@ -306,22 +295,21 @@ template <class Real>
 static void attention_backward3(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
     const AttentionBackwardArgs args = backward_args(pad, p);
     const uint32_t hs = attention_head_size(p.C, p.NH);
-    const auto [dkv, dq] = backward_tilings(pad, block_size);
-    const bool one_tile =
-        p.T <= ONE_TILE_MAX_T && hs <= 64 && block_size == 128 && pad.device().type != DeviceType::software;
+    const Tilings tiling = tilings(pad, block_size);
+    const bool one_tile = p.T <= ONE_TILE_MAX_T && hs <= 64 && tiling.dq.block == 128;
     const std::initializer_list<uint64_t> addresses = {args.dqkv, args.dout, args.qkv};
     const bool fused_delta = attention_skips_delta<Real>(pad, p.T, p.C, p.NH) && args.outp % 16 == 0;
     const TensorCoreKernel dkv_kernel = {.name = "attention_backward3_dkv",
                                          .gemms = 4,
                                          .tiles = 4,
                                          .staging_parts = 2,
-                                         .tiling = dkv,
+                                         .tiling = tiling.dkv,
                                          .fused_delta = fused_delta};
     TensorCoreKernel dq_kernel = {.name = "attention_backward3_dq",
                                   .gemms = 3,
                                   .tiles = 4,
                                   .staging_parts = 1,
-                                  .tiling = dq,
+                                  .tiling = tiling.dq,
                                   .fused_delta = fused_delta};
     if (one_tile && tiling_fits<Real>(pad, dq_kernel, ONE_TILE_DQ, hs)) dq_kernel.tiling = ONE_TILE_DQ;
     if (!fused_delta) compute_delta<Real>(pad, args, hs);

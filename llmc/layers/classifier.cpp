@@ -159,12 +159,6 @@ static FusedClassifierArgs classifier_args(LaunchPad& pad, const FusedClassifier
 }
 
 template <class Real>
-static void fused_classifier1(LaunchPad& pad, const FusedClassifier<Real>& p, int block_size) {
-    pad.dispatch<Real>("fused_classifier1", {ceil_div(p.num_rows, block_size)}, {uint32_t(block_size)},
-                       classifier_args(pad, p), classifier_work(p));
-}
-
-template <class Real>
 static void fused_classifier2(LaunchPad& pad, const FusedClassifier<Real>& p, int block_size) {
     pad.dispatch<Real>("fused_classifier2", {uint64_t(p.num_rows)}, {uint32_t(block_size)},
                        classifier_args(pad, p), classifier_work(p));
@@ -182,7 +176,6 @@ static void fused_classifier3(LaunchPad& pad, const FusedClassifier<Real>& p, in
 template <class Real>
 std::vector<KernelVersion<FusedClassifier<Real>>> fused_classifier_versions() {
     return {
-        {"fused_classifier1", "one invocation per row", fused_classifier1<Real>, {8, 32, 128}},
         {"fused_classifier2",
          "one workgroup per row, online softmax",
          fused_classifier2<Real>,
@@ -194,8 +187,7 @@ std::vector<KernelVersion<FusedClassifier<Real>>> fused_classifier_versions() {
 template <class Real>
 void fused_classifier(LaunchPad* pad, const FusedClassifier<Real>& p) {
     if (!pad) return fused_classifier_cpu(p);
-    if (takes_software_version(*pad, 3 * ceil_div(p.Vp, 8))) return fused_classifier1(*pad, p, 8);
-    fused_classifier3(*pad, p, int(std::min(512u, pad->limits().max_block)));
+    fused_classifier3(*pad, p, int(std::min(512u, pad->limits().barrier_block)));
 }
 
 void sum_losses_cpu(const SumLosses& p) {
@@ -220,8 +212,7 @@ std::vector<KernelVersion<SumLosses>> sum_losses_versions() {
 
 void sum_losses(LaunchPad* pad, const SumLosses& p) {
     if (!pad) return sum_losses_cpu(p);
-    const uint32_t block_size = pad->device().type == DeviceType::software ? 64 : 1024;
-    sum_losses2(*pad, p, int(std::min(block_size, pad->limits().max_block)));
+    sum_losses2(*pad, p, int(pad->limits().barrier_block));
 }
 
 #define INSTANTIATE(Real)                                                                   \

@@ -146,15 +146,6 @@ static void backward_position(LaunchPad& pad, const EncoderBackwardArgs& args, u
                        memory_traffic<Real>((args.B + 2.0) * args.T * args.C));
 }
 
-template <class Real>
-static void encoder_backward1(LaunchPad& pad, const EncoderBackward<Real>& p, int config) {
-    const EncoderBackwardArgs args = backward_args(pad, p);
-    const uint32_t block_size = uint32_t(config);
-    pad.dispatch<Real>("encoder_backward1", {ceil_div(uint64_t(args.grid_buckets) * args.C, block_size)},
-                       {block_size}, args);
-    backward_position<Real>(pad, args, 1, block_size);
-}
-
 // Buckets that the grids of version 2 cover at once. The host side of the launch does not know how many
 // buckets there are: these fill a large GPU, and the workgroups beyond the last bucket cost nothing.
 static const int SHORT_BUCKETS = 8192, LONG_BUCKETS = 256;
@@ -187,10 +178,6 @@ std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions() {
 template <class Real>
 std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions() {
     return {
-        {"encoder_backward1",
-         "one invocation per channel of a token",
-         encoder_backward1<Real>,
-         {256, 32, 64, 128}},
         {"encoder_backward2",
          "16-byte accesses, long buckets split over workgroups",
          encoder_backward2<Real>,
@@ -207,10 +194,7 @@ void encoder_forward(LaunchPad* pad, const EncoderForward<Real>& p) {
 template <class Real>
 void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p) {
     if (!pad) return encoder_backward_cpu(p);
-    // version 2 needs barriers, which are slow on software devices
-    const uint64_t longest_bucket = uint64_t(p.B) * uint64_t(p.T);
-    if (takes_software_version(*pad, longest_bucket)) return encoder_backward1(*pad, p, 128);
-    encoder_backward2(*pad, p, 256);
+    encoder_backward2(*pad, p, int(std::min(256u, pad->limits().barrier_block)));
 }
 
 #define INSTANTIATE(Real)                                                                   \

@@ -79,8 +79,6 @@ static void sum_chunks(LaunchPad& pad, int version, const GradientSlice<Real>& s
     const Work work = memory_traffic<Real>(double(slice.n));
     if (version == 3 && width > 1)
         pad.dispatch<Real>("global_norm3", {chunks}, {block_size, width, CHUNK}, args, work);
-    else if (version == 1)
-        pad.dispatch<Real>("global_norm1", {ceil_div(chunks, block_size)}, {block_size, CHUNK}, args, work);
     else
         pad.dispatch<Real>("global_norm2", {chunks}, {block_size, CHUNK}, args, work);
 }
@@ -104,14 +102,7 @@ static void launch(LaunchPad& pad, int version, const GlobalNorm<Real>& p, int c
                                        .n = int(all_chunks),
                                        .max_norm = p.max_norm,
                                        .unscale = p.unscale};
-    const bool barriers_are_cheap = pad.device().type != DeviceType::software;
-    const uint32_t finish_block = barriers_are_cheap ? std::min(1024u, pad.limits().max_block) : 64u;
-    pad.dispatch<Real>("global_norm_finish", {1}, {finish_block}, args);
-}
-
-template <class Real>
-static void global_norm1(LaunchPad& pad, const GlobalNorm<Real>& p, int block_size) {
-    launch(pad, 1, p, block_size);
+    pad.dispatch<Real>("global_norm_finish", {1}, {pad.limits().barrier_block}, args);
 }
 
 template <class Real>
@@ -127,7 +118,6 @@ static void global_norm3(LaunchPad& pad, const GlobalNorm<Real>& p, int block_si
 template <class Real>
 std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions() {
     return {
-        {"global_norm1", "one invocation per chunk of 16384 elements", global_norm1<Real>, {32, 8, 128}},
         {"global_norm2", "one workgroup per chunk", global_norm2<Real>, {256, 64, 512, 1024}},
         {"global_norm3", "16-byte accesses", global_norm3<Real>, {256, 64, 512, 1024}},
     };
@@ -136,9 +126,7 @@ std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions() {
 template <class Real>
 void global_norm(LaunchPad* pad, const GlobalNorm<Real>& p) {
     if (!pad) return global_norm_cpu(p);
-    // version 1 needs no barriers: 28 ms on a software device, where version 3 takes 38 ms
-    if (pad->device().type == DeviceType::software) return global_norm1(*pad, p, 8);
-    global_norm3(*pad, p, 256);
+    global_norm3(*pad, p, int(std::min(256u, pad->limits().barrier_block)));
 }
 
 #define INSTANTIATE(Real)                                                         \

@@ -162,12 +162,6 @@ static LayernormForwardArgs forward_args(LaunchPad& pad, const LayerNormForward<
 }
 
 template <class Real>
-static void layernorm_forward1(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
-    pad.dispatch<Real>("layernorm_forward1", {ceil_div(p.num_rows, block_size)}, {uint32_t(block_size)},
-                       forward_args(pad, p), memory_traffic<Real>(2.0 * p.num_rows * p.C));
-}
-
-template <class Real>
 static void layernorm_forward2(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
     pad.dispatch<Real>("layernorm_forward2", {uint64_t(p.num_rows)}, {uint32_t(block_size)},
                        forward_args(pad, p), memory_traffic<Real>(2.0 * p.num_rows * p.C));
@@ -224,9 +218,7 @@ static void use_scratch(LaunchPad& pad, LayernormBackwardArgs& args) {
 }
 
 // Invocations of a workgroup that sums 32 columns: a multiple of 32.
-static uint32_t column_sum_block(const LaunchPad& pad) {
-    return std::min(1024u, pad.limits().max_block / 32 * 32);
-}
+static uint32_t column_sum_block(const LaunchPad& pad) { return pad.limits().barrier_block / 32 * 32; }
 
 // dweight and dbias += the workgroups' sums in scratch.
 template <class Real>
@@ -292,7 +284,6 @@ static void layernorm_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p
 template <class Real>
 std::vector<KernelVersion<LayerNormForward<Real>>> layernorm_forward_versions() {
     return {
-        {"layernorm_forward1", "one invocation per row", layernorm_forward1<Real>, {32, 64, 128, 256}},
         {"layernorm_forward2",
          "one workgroup per row, sums over subgroups",
          layernorm_forward2<Real>,
@@ -325,8 +316,6 @@ std::vector<KernelVersion<LayerNormBackward<Real>>> layernorm_backward_versions(
 template <class Real>
 void layernorm_forward(LaunchPad* pad, const LayerNormForward<Real>& p) {
     if (!pad) return layernorm_forward_cpu(p);
-    if (pad->device().type == DeviceType::software)  // computes one row in each lane of a SIMD unit
-        return layernorm_forward1(*pad, p, 64);
     layernorm_forward3(*pad, p, 128);
 }
 
@@ -341,8 +330,6 @@ template <class Real>
 void layernorm_backward(LaunchPad* pad, const LayerNormBackward<Real>& p) {
     if (!pad) return layernorm_backward_cpu(p);
     const ConcurrentGroup group(pad);
-    if (takes_software_version(*pad, p.num_rows))  // a barrier costs more than reading the rows twice
-        return layernorm_backward1(*pad, p, 64);
     layernorm_backward3(*pad, p, backward3_block<Real>(p.C));
 }
 

@@ -241,6 +241,12 @@ std::vector<KernelVersion<MatmulDbias<Real>>> matmul_dbias_versions() {
 
 static const Tile TILE4 = {16, 64};
 
+// Whether version 4 takes the place of version 3 for sums of K terms. Version 3 is compiled for every C and
+// OC, which takes a software device seconds each.
+static bool takes_version4(const LaunchPad& pad, int K) {
+    return pad.limits().compiles_slowly && uint32_t(K) <= pad.limits().max_iterations;
+}
+
 // Throws Error if the loop of version 3, which has an iteration for 8 terms of a sum, is too long.
 static void check_version3(const LaunchPad& pad, int K) {
     const uint32_t most = pad.limits().max_iterations;
@@ -276,7 +282,7 @@ void matmul_forward(LaunchPad* pad, const MatmulForward<Real>& p) {
     gemm.pre = nullptr;
     if (!pad)
         matmul_forward_cpu(gemm);
-    else if (takes_software_version(*pad, p.C))
+    else if (takes_version4(*pad, p.C))
         matmul_forward4(*pad, gemm, TILE4);
     else {
         check_version3(*pad, p.C);
@@ -301,7 +307,7 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
     gemm.pre = nullptr;
     if (!pad)
         matmul_dinp_cpu(gemm);
-    else if (takes_software_version(*pad, p.OC))
+    else if (takes_version4(*pad, p.OC))
         matmul_dinp4(*pad, gemm, TILE4);
     else {
         check_version3(*pad, p.OC);
@@ -315,7 +321,7 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
 template <class Real>
 static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParameters<Real>& p) {
     const bool tensor_cores = on_tensor_cores<Real>(pad, p.C, p.OC);
-    const bool version4 = !tensor_cores && takes_software_version(pad, p.num_rows);
+    const bool version4 = !tensor_cores && takes_version4(pad, p.num_rows);
     const size_t size = size_t(p.OC) * p.C;
     const MatmulDbias<Real> dbias = {p.dbias, p.dout, p.num_rows, p.OC};
     const Tile tile = choose_dweight_tile3(pad, p.num_rows, p.C, p.OC);

@@ -79,14 +79,6 @@ static FusedResidualLayernormForwardArgs fused_args(LaunchPad& pad,
 }
 
 template <class Real>
-static void fused_residual_layernorm_forward1(LaunchPad& pad, const FusedResidualLayerNormForward<Real>& p,
-                                              int block_size) {
-    pad.dispatch<Real>("fused_residual_layernorm_forward1", {ceil_div(p.num_rows, block_size)},
-                       {uint32_t(block_size)}, fused_args(pad, p),
-                       memory_traffic<Real>(4.0 * p.num_rows * p.C));
-}
-
-template <class Real>
 static void fused_residual_layernorm_forward2(LaunchPad& pad, const FusedResidualLayerNormForward<Real>& p,
                                               int block_size) {
     const FusedResidualLayernormForwardArgs args = fused_args(pad, p);
@@ -120,10 +112,6 @@ std::vector<KernelVersion<ResidualForward<Real>>> residual_forward_versions() {
 template <class Real>
 std::vector<KernelVersion<FusedResidualLayerNormForward<Real>>> fused_residual_layernorm_forward_versions() {
     return {
-        {"fused_residual_layernorm_forward1",
-         "one invocation per row",
-         fused_residual_layernorm_forward1<Real>,
-         {32, 64, 128, 256}},
         {"fused_residual_layernorm_forward2",
          "one subgroup per row, which stays in registers",
          fused_residual_layernorm_forward2<Real>,
@@ -140,8 +128,6 @@ void residual_forward(LaunchPad* pad, const ResidualForward<Real>& p) {
 template <class Real>
 void fused_residual_layernorm_forward(LaunchPad* pad, const FusedResidualLayerNormForward<Real>& p) {
     if (!pad) return fused_residual_layernorm_forward_cpu(p);
-    if (pad->device().type == DeviceType::software)  // computes one row in each lane of a SIMD unit
-        return fused_residual_layernorm_forward1(*pad, p, 64);
     // few rows spread over all SMs of a large GPU with one subgroup per workgroup
     fused_residual_layernorm_forward2(*pad, p, p.num_rows <= 1024 ? 32 : 128);
 }

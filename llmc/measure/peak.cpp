@@ -39,7 +39,7 @@ Spread repeated(int repeats, double seconds, const std::function<double()>& meas
     return spread_of(std::move(values));
 }
 
-static bool is_software(const LaunchPad& pad) { return pad.device().type == DeviceType::software; }
+static bool is_software(const LaunchPad& pad) { return !pad.device().is_gpu(); }
 
 // A kernel whose workgroups are independent.
 struct GroupLoad {

@@ -17,7 +17,7 @@ static std::vector<DeviceInfo> usable_gpus() {
     std::vector<DeviceInfo> gpus;
     try {
         for (const DeviceInfo& device : list_devices())
-            if (device.type != DeviceType::software && device.missing.empty()) gpus.push_back(device);
+            if (device.is_gpu() && device.missing.empty()) gpus.push_back(device);
     } catch (const Error&) {
         // no Vulkan: no GPUs
     }

@@ -69,7 +69,7 @@ double flops_per_token(const ModelConfig& c, int T) {
 template <class Real>
 double peak_rate(LaunchPad* pad) {
     const bool is_bf16 = std::is_same_v<Real, bf16>, is_fp16 = std::is_same_v<Real, fp16>;
-    if (!pad || pad->device().type == DeviceType::software)
+    if (!pad || !pad->device().is_gpu())
         return std::max(cpu_fma_rate(0.5), is_bf16 && !pad ? cpu_bf16_rate(0.5) : 0.0);
     try {
         const Peaks peaks = measure_peaks(*pad);

@@ -122,8 +122,10 @@ void main() {
     store_tile(TILE_SIZE, values);
     prefetch_clamped(key, TILE_ROWS);
     barrier();
-    attend(key, value, row, 0, first, false);
-    attend(key, value, row, first, min(first + queries, T), true);
+    // In whole tiles, since a workgroup may have fewer queries than a tile has keys.
+    const uint unmasked = first / TILE_ROWS * TILE_ROWS;
+    attend(key, value, row, 0, unmasked, false);
+    attend(key, value, row, unmasked, min(first + queries, T), true);
     finish(float_row(args.lse, group / tiles, T), row, T);
     barrier();  // store_owned_rows() reuses the memory of the tiles
     store_owned_rows(outputs, HeadRows(real_row(args.outp, b * T, C), C / 8, head, T), row);

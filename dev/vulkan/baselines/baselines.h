@@ -6,7 +6,9 @@
 #include "llmc/layers/classifier.h"
 #include "llmc/layers/encoder.h"
 #include "llmc/layers/gelu.h"
+#include "llmc/layers/global_norm.h"
 #include "llmc/layers/gradient_sum.h"
+#include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"
 #include "llmc/layers/residual.h"
 
@@ -25,11 +27,22 @@ Versions<Dropout<Real>> with_baselines(Versions<Dropout<Real>> versions);
 template <class Real>
 Versions<EncoderForward<Real>> with_baselines(Versions<EncoderForward<Real>> versions);
 template <class Real>
+Versions<EncoderBackward<Real>> with_baselines(Versions<EncoderBackward<Real>> versions);
+template <class Real>
+Versions<FusedClassifier<Real>> with_baselines(Versions<FusedClassifier<Real>> versions);
+template <class Real>
+Versions<FusedResidualLayerNormForward<Real>> with_baselines(
+    Versions<FusedResidualLayerNormForward<Real>> versions);
+template <class Real>
 Versions<GeluForward<Real>> with_baselines(Versions<GeluForward<Real>> versions);
 template <class Real>
 Versions<GeluBackward<Real>> with_baselines(Versions<GeluBackward<Real>> versions);
 template <class Real>
+Versions<GlobalNorm<Real>> with_baselines(Versions<GlobalNorm<Real>> versions);
+template <class Real>
 Versions<GradientSum<Real>> with_baselines(Versions<GradientSum<Real>> versions);
+template <class Real>
+Versions<LayerNormForward<Real>> with_baselines(Versions<LayerNormForward<Real>> versions);
 template <class Real>
 Versions<MatmulForward<Real>, Tile> with_baselines(Versions<MatmulForward<Real>, Tile> versions);
 template <class Real>

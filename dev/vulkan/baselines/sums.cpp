@@ -37,5 +37,42 @@ Versions<GradientSum<Real>> with_baselines(Versions<GradientSum<Real>> versions)
         versions);
 }
 
-#define INSTANTIATE(Real) template Versions<GradientSum<Real>> with_baselines(Versions<GradientSum<Real>>);
+// One invocation sums the squares of CHUNK elements.
+template <class Real>
+static void global_norm1(LaunchPad& pad, const GlobalNorm<Real>& p, int block_size) {
+    const uint32_t CHUNK = 16384;
+    size_t all_chunks = 0;
+    for (const GradientSlice<Real>& slice : p.gradients) all_chunks += ceil_div(slice.n, CHUNK);
+    float* const scratch = all_chunks ? pad.scratch(Scratch::norm, all_chunks) : nullptr;
+    float* partials = scratch;
+    pad.begin_group();  // the slices are independent of each other
+    for (const GradientSlice<Real>& slice : p.gradients) {
+        const size_t chunks = ceil_div(slice.n, CHUNK);
+        if (!chunks) continue;
+        const GlobalNormArgs args = {
+            .partials = pad.at(partials, chunks), .grads = pad.at(slice.data, slice.n), .n = slice.n};
+        pad.dispatch<Real>("global_norm1", {ceil_div(chunks, block_size)}, {uint32_t(block_size), CHUNK},
+                           args, memory_traffic<Real>(double(slice.n)));
+        partials += chunks;
+    }
+    pad.end_group();
+    const GlobalNormFinishArgs args = {.norm_and_scale = pad.at(p.norm_and_scale, 2),
+                                       .partials = pad.at(scratch, all_chunks),
+                                       .loss = pad.at(p.loss, 1),
+                                       .n = int(all_chunks),
+                                       .max_norm = p.max_norm,
+                                       .unscale = p.unscale};
+    pad.dispatch<Real>("global_norm_finish", {1}, {64}, args);
+}
+
+template <class Real>
+Versions<GlobalNorm<Real>> with_baselines(Versions<GlobalNorm<Real>> versions) {
+    return join<GlobalNorm<Real>, int>(
+        {{"global_norm1", "one invocation per chunk of 16384 elements", global_norm1<Real>, {32, 8, 128}}},
+        versions);
+}
+
+#define INSTANTIATE(Real)                                                           \
+    template Versions<GlobalNorm<Real>> with_baselines(Versions<GlobalNorm<Real>>); \
+    template Versions<GradientSum<Real>> with_baselines(Versions<GradientSum<Real>>);
 FOR_EACH_REAL(INSTANTIATE)
