@@ -184,6 +184,8 @@ TEST(Recipe, StepsFollowFromTheTextAndTheBatch) {
     wide.batch = 32;
     wide.given = "--batch-size 32\n";
     EXPECT_NEAR(chosen_steps(wide, 100000), chosen_steps(o, 100000) / 4.0, 1);
+    wide.batch = 0;  // not known yet
+    EXPECT_EQ(chosen_steps(wide, 100000), chosen_steps(o, 100000));
     Options epochs;
     epochs.epochs = 2;
     EXPECT_EQ(chosen_steps(epochs, 100000), -1);  // --epochs says it

@@ -23,7 +23,7 @@ static bool is_given(const Options& o, const std::string& name) {
 static int count_steps(const Options& o, const Recipe& r, uint64_t tokens, double epochs, int most) {
     if (is_given(o, "max-steps") && o.max_steps > 0) return o.max_steps;
     const int sequence = is_given(o, "sequence-length") ? o.sequence : r.sequence;
-    const int batch = is_given(o, "batch-size") ? o.batch : r.batch;
+    const int batch = is_given(o, "batch-size") && o.batch > 0 ? o.batch : r.batch;
     const double per_step = o.total_batch > 0 ? o.total_batch : double(batch) * sequence * o.num_processes;
     const bool chosen = o.epochs <= 0;
     const double steps = (chosen ? epochs : o.epochs) * double(tokens) / per_step;
