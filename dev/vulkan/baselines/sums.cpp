@@ -45,17 +45,18 @@ static void global_norm1(LaunchPad& pad, const GlobalNorm<Real>& p, int block_si
     for (const GradientSlice<Real>& slice : p.gradients) all_chunks += ceil_div(slice.n, CHUNK);
     float* const scratch = all_chunks ? pad.scratch(Scratch::norm, all_chunks) : nullptr;
     float* partials = scratch;
-    pad.begin_group();  // the slices are independent of each other
-    for (const GradientSlice<Real>& slice : p.gradients) {
-        const size_t chunks = ceil_div(slice.n, CHUNK);
-        if (!chunks) continue;
-        const GlobalNormArgs args = {
-            .partials = pad.at(partials, chunks), .grads = pad.at(slice.data, slice.n), .n = slice.n};
-        pad.dispatch<Real>("global_norm1", {ceil_div(chunks, block_size)}, {uint32_t(block_size), CHUNK},
-                           args, memory_traffic<Real>(double(slice.n)));
-        partials += chunks;
+    {
+        const ConcurrentGroup group(&pad);  // the slices are independent of each other
+        for (const GradientSlice<Real>& slice : p.gradients) {
+            const size_t chunks = ceil_div(slice.n, CHUNK);
+            if (!chunks) continue;
+            const GlobalNormArgs args = {
+                .partials = pad.at(partials, chunks), .grads = pad.at(slice.data, slice.n), .n = slice.n};
+            pad.dispatch<Real>("global_norm1", {ceil_div(chunks, block_size)}, {uint32_t(block_size), CHUNK},
+                               args, memory_traffic<Real>(double(slice.n)));
+            partials += chunks;
+        }
     }
-    pad.end_group();
     const GlobalNormFinishArgs args = {.norm_and_scale = pad.at(p.norm_and_scale, 2),
                                        .partials = pad.at(scratch, all_chunks),
                                        .loss = pad.at(p.loss, 1),
