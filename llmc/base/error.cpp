@@ -79,8 +79,7 @@ std::string printable(std::string_view text) {
 
 std::string message_for(const std::exception& error) {
     if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::length_error*>(&error))
-        return "out of memory: use a smaller batch or model, or raise the limit if there is one (ulimit -v, "
-               "-d)";
+        return out_of_memory_message;
     const auto* system = dynamic_cast<const std::system_error*>(&error);
     if (system && system->code() == std::errc::resource_unavailable_try_again)
         return "no thread could be started: use fewer threads (OMP_NUM_THREADS), or raise the limits of "

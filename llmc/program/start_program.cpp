@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,8 @@ int report_error(const char* program, const std::exception& error) {
     if (!thrown) abort();
     try {
         std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {  // there may be no memory for a std::string either
+        fprintf(stderr, "%s: %s\n", program_name.c_str(), out_of_memory_message);
     } catch (const std::exception& error) {
         report_error(program_name.c_str(), error);
     } catch (...) {
