@@ -119,10 +119,12 @@ template <class Real>
 static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer) {
     const Start& start = inputs.start;
     Phase phase("loading the parameters");
+    uint64_t loaded = 0;
+    const ShowBytes show = [&](uint64_t bytes) { phase.update(bytes_text(loaded += bytes, 0)); };
     if (start.resumed)
-        load_checkpoint(g, optimizer, o.output, start.step, start.state.precision);
+        load_checkpoint(g, optimizer, o.output, start.step, start.state.precision, show);
     else
-        load_parameters(g, inputs.model_path, o.seed, &optimizer);
+        load_parameters(g, inputs.model_path, o.seed, &optimizer, show);
     phase.done();
 }
 
@@ -261,7 +263,12 @@ int main(int argc, char** argv) {
         if (options.threads) use_threads(options.threads);
         for (const std::string& note : options.notes) print_line(stdout, "note: %s", note.c_str());
         if (options.list_devices) return print_devices(), 0;
-        if (!options.plotted.empty()) return plot_runs(options.plotted), 0;
+        if (!options.plotted.empty()) {
+            plot_runs(options.plotted, options.plot_over == "steps"    ? PlotOver::steps
+                                       : options.plot_over == "tokens" ? PlotOver::tokens
+                                                                       : PlotOver::seconds);
+            return 0;
+        }
         if (!options.export_to.first.empty()) {
             job->agree([&] {
                 if (job->rank == 0) export_model(options);

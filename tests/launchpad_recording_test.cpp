@@ -136,12 +136,12 @@ TEST(Postponed, ResultsAreWrittenOneAfterTheOther) {
     });
 }
 
-// It may use no memory that postpone() was not told of. The error leaves nothing behind.
+// It may use no memory that postpone() was not given. The error leaves nothing behind.
 TEST(Postponed, UsesOnlyItsMemory) {
     for_each_mode([](LaunchPad& pad) {
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
         pad.postpone(Scratch::norm, {{total, 4}}, [&] { add_to(pad, total, one, 1); });
-        expect_error("postpone() was not told of", [&] { pad.commit(); });
+        expect_error("postpone() was not given", [&] { pad.commit(); });
         add_to(pad, total, one, 1);
         EXPECT_EQ(total.values()[0], 1.0f);
         pad.postpone(Scratch::norm, {{total, 4}, {one, 4}}, [&] { add_to(pad, total, one, 1); });

@@ -57,6 +57,34 @@ TEST(Plot, DrawsOneRunAndSeveral) {
     EXPECT_EQ(read_whole_file(folder / "a_1/loss.svg"), svg);
 }
 
+TEST(Plot, OverTokensAndSeconds) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "metrics.csv",
+                     {"step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,"
+                      "seconds,tokens\n0,4,0.1,1,100,,,,1.5,64\n1,3,0.1,1,100,,2.5,,2.5,128\n"});
+    const std::string run = folder.path;
+    EXPECT_EQ(read_series(run, PlotOver::tokens).training, (Series{{64, 4}, {128, 3}}));
+    EXPECT_EQ(read_series(run, PlotOver::seconds).validation, (Series{{2.5, 2.5}}));
+    const ProgramResult drawn = run_program({program, "--plot", run, "--plot-over", "seconds"});
+    EXPECT_EQ(drawn.status, 0) << drawn.err;
+    EXPECT_NE(read_whole_file(folder / "loss_over_seconds.svg").find(">seconds<"), std::string::npos);
+    std::filesystem::remove(folder / "metrics.csv");
+    write_whole_file(folder / "main.log", {"s:0 trl:4.0 lr:0.1 norm:1.0\n"});
+    EXPECT_EQ(run_program({program, "--plot", run, "--plot-over", "tokens"}).status, 1);
+}
+
+// Folders that have no name of their own.
+TEST(Plot, OfTheFoldersAbove) {
+    TemporaryFolder folder;
+    std::filesystem::create_directory(folder / "run");
+    std::filesystem::create_directory(folder / "run/below");
+    write_run(folder / "run");
+    const ProgramResult drawn = run_program({"env", "-C", folder / "run/below", program, "--plot", ".."});
+    EXPECT_EQ(drawn.status, 0) << drawn.err;
+    EXPECT_TRUE(std::filesystem::exists(folder / "run/loss.svg")) << drawn.out;
+    EXPECT_FALSE(std::filesystem::exists(folder / "run/below/loss.svg"));
+}
+
 // Training and validation differ in colour, and validation is drawn last.
 TEST(Plot, ValidationIsAboveTraining) {
     TemporaryFolder folder;

@@ -49,7 +49,7 @@ std::string read_text_file(const std::string& path, size_t limit = 32 << 20);
 
 // The files that prepare_data reads: a folder stands for all files below it, sorted, without hidden ones.
 // `include`: shell patterns for the names of files in folders; empty: all. Files in folders that are not text
-// are left out, and left_out() is told why. Error if a path is missing or a folder has no text file.
+// are left out, and left_out() gets the reason. Error if a path is missing or a folder has no text file.
 std::vector<std::string> files_below(const std::vector<std::string>& paths,
                                      const std::vector<std::string>& include,
                                      const std::function<void(const std::string& why)>& left_out);

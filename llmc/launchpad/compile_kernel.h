@@ -7,10 +7,10 @@
 
 #include "llmc/launchpad/launchpad.h"
 
-// Numbers that the driver does not tell are -1.
+// Numbers that the driver does not report are -1.
 struct CompiledKernel {
     double seconds = 0;          // that the compiler took
-    uint32_t subgroup_size = 0;  // 0: not told
+    uint32_t subgroup_size = 0;  // 0: not reported
     std::string error;           // the driver's message; empty: it compiled
     double registers = -1, spills = -1, scratch_bytes = -1, shared_bytes = -1, code_bytes = -1;
     // Occupancy: subgroups that the registers let run at a time on a SIMD unit

@@ -33,7 +33,7 @@ struct OpenGroup {
     }
 };
 
-// A postponed command may use only the memory that postpone() was told of, for which other commands wait.
+// A postponed command may use only the memory that postpone() was given, for which other commands wait.
 static void check_use(const LaunchPadState& s, const void* p, size_t bytes) {
     const auto holds = [&](const MemoryRange& r) {
         const auto *start = static_cast<const char*>(r.start), *first = static_cast<const char*>(p);
@@ -41,7 +41,7 @@ static void check_use(const LaunchPadState& s, const void* p, size_t bytes) {
     };
     const ScratchSlot& slot = s.scratch[size_t(s.appending->slot)];
     if (!holds({slot.memory, slot.bytes}) && std::ranges::none_of(s.appending->results, holds))
-        fail("a postponed command uses %zu bytes at %p, which postpone() was not told of", bytes, p);
+        fail("a postponed command uses %zu bytes at %p, which postpone() was not given", bytes, p);
 }
 
 // Appends them; the last command was a barrier.

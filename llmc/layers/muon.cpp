@@ -41,7 +41,7 @@ static Work update_work(const MuonUpdate<Real>& p) {
     return {.flops = double(p.matrices.size()) * NEWTON_SCHULZ_STEPS * n * n * (3 * longer + n)};
 }
 
-// --- the CPU version, in fp32; any number of threads, the same bits ---
+// --- the CPU version, in fp32; bit-identical for any number of threads ---
 
 static const size_t CHUNK = 16384;  // elements that a thread takes at a time
 

@@ -1,6 +1,7 @@
 // A GPT2 from and to files, wherever its memory is.
 #pragma once
 #include <cstdio>
+#include <functional>
 #include <string>
 
 #include "llmc/base/warning.h"
@@ -11,15 +12,17 @@
 #include "llmc/run/progress.h"
 #include "llmc/run/run_state.h"
 
+// Called with the bytes of each part that was loaded.
+using ShowBytes = std::function<void(uint64_t bytes)>;
+
 // The parameters of `model`, as -e gives it: from its file, or random ones if it is a descriptor.
 template <class Real>
 void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
-                     const Optimizer<Real>* optimizer = nullptr) {
-    ByteProgress progress("loading the parameters", num_parameters(g.config) * sizeof(float));
+                     const Optimizer<Real>* optimizer = nullptr, const ShowBytes& show = nullptr) {
     const WriteTensor write = parameter_writer(g, optimizer),
                       write_and_show = [&](int tensor, size_t offset, const float* values, size_t count) {
                           write(tensor, offset, values, count);
-                          progress.add(count * sizeof(float));
+                          if (show) show(count * sizeof(float));
                       };
     if (is_model_file(model))
         read_model_file(model, write_and_show);
@@ -32,15 +35,14 @@ void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
 // the unrounded weights.
 template <class Real>
 void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder, int step,
-                     const std::string& precision) {
+                     const std::string& precision, const ShowBytes& show = nullptr) {
     const bool same_precision = precision == real_name<Real>();
-    load_parameters(g, model_path(folder, step), 0, &optimizer);
-    ByteProgress progress("loading the optimizer's state");
+    load_parameters(g, model_path(folder, step), 0, &optimizer, show);
     auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
         optimizer.store(moment, {tensor, offset, count}, values);
         if (moment == MASTER_WEIGHTS && !same_precision)
             g.memory.upload_floats(g.params[tensor] + offset, values, count);
-        progress.add(count * sizeof(float));
+        if (show) show(count * sizeof(float));
     };
     read_all_moments(folder, step, g.config, write_moment);
 }

@@ -262,6 +262,11 @@ static void add_output_options(CLI::App& app, Options& o) {
         ->transform(home_path())
         ->type_name("FOLDER...")
         ->configurable(false);
+    app.add_option("--plot-over", o.plot_over,
+                   "the horizontal axis of --plot: steps, or tokens or seconds of training")
+        ->check(CLI::IsMember({"steps", "tokens", "seconds"}))
+        ->type_name("AXIS")
+        ->configurable(false);
     app.add_option("--config", o.config,
                    "read options from this TOML file; the command line takes precedence; its relative paths "
                    "are relative to the file")

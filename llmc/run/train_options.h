@@ -47,6 +47,7 @@ struct Options {
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
     std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train
     std::vector<std::string> plotted;  // folders of runs to plot; empty: train
+    std::string plot_over = "steps";   // or tokens, seconds
     bool hellaswag = false;
     std::string dry_run_of = "false";  // "true", "memory" or "false"
     bool dry_run = false;

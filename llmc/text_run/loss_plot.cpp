@@ -26,21 +26,21 @@ static std::optional<double> number(const std::string& text) {
     return std::fabs(value) < 1e-30 ? 0 : value;  // a logarithmic axis has no room for smaller ones
 }
 
-static void add(Series& series, const std::optional<double>& step, const std::string& value) {
-    if (const auto y = number(value); step && *step >= 0 && y) series.push_back({*step, *y});
+static void add(Series& series, const std::optional<double>& at, const std::string& value) {
+    if (const auto y = number(value); at && *at >= 0 && y) series.push_back({*at, *y});
 }
 
-static void read_metrics_line(RunSeries& run, const std::string& line) {
+static void read_metrics_line(RunSeries& run, const std::string& line, PlotOver over) {
     std::vector<std::string> fields;
     std::istringstream text(line);
     for (std::string field; std::getline(text, field, ',');) fields.push_back(field);
-    fields.resize(std::max<size_t>(fields.size(), 7));
-    const auto step = number(fields[0]);
-    add(run.training, step, fields[1]);
-    add(run.rate, step, fields[2]);
-    add(run.norm, step, fields[3]);
-    add(run.speed, step, fields[4]);
-    add(run.validation, step, fields[6]);
+    fields.resize(std::max<size_t>(fields.size(), 10));
+    const auto at = number(fields[over == PlotOver::steps ? 0 : over == PlotOver::seconds ? 8 : 9]);
+    add(run.training, at, fields[1]);
+    add(run.rate, at, fields[2]);
+    add(run.norm, at, fields[3]);
+    add(run.speed, at, fields[4]);
+    add(run.validation, at, fields[6]);
 }
 
 // A line of llm.c's main.log, such as "s:20 trl:4.123456 lr:0.000300 norm:1.23".
@@ -58,20 +58,27 @@ static void read_log_line(RunSeries& run, const std::string& line) {
     }
 }
 
-RunSeries parse_series(const std::string& log, bool is_metrics) {
+RunSeries parse_series(const std::string& log, bool is_metrics, PlotOver over) {
     RunSeries run;
     std::istringstream lines(log);
     for (std::string line; std::getline(lines, line);)
-        is_metrics ? read_metrics_line(run, line) : read_log_line(run, line);
+        is_metrics ? read_metrics_line(run, line, over) : read_log_line(run, line);
     return run;
 }
 
-RunSeries read_series(const std::string& folder) {
+// Also of "." and "..", which have no name.
+static std::filesystem::path absolute_folder(const std::string& folder) {
+    return std::filesystem::absolute(folder + "/").lexically_normal().parent_path();
+}
+
+RunSeries read_series(const std::string& folder, PlotOver over) {
     const std::string metrics = folder + "/metrics.csv", log = folder + "/main.log";
     const bool has_metrics = file_exists(metrics);
     if (!has_metrics && !file_exists(log)) fail("there is no metrics.csv or main.log in %s", folder.c_str());
-    RunSeries run = parse_series(read_whole_file(has_metrics ? metrics : log), has_metrics);
-    run.name = std::filesystem::path(folder + "/").lexically_normal().parent_path().filename().string();
+    if (!has_metrics && over != PlotOver::steps)
+        fail("%s has no metrics.csv, and so only steps: leave out --plot-over", folder.c_str());
+    RunSeries run = parse_series(read_whole_file(has_metrics ? metrics : log), has_metrics, over);
+    run.name = absolute_folder(folder).filename().string();
     if (run.training.empty() && run.validation.empty())
         fail("the logs in %s contain no losses", folder.c_str());
     return run;
@@ -227,7 +234,7 @@ static const std::pair<double, double>* best_of(const RunSeries& run) {
 }
 
 // A ring around the best validation, with its loss and step above it, inside the picture.
-static std::string mark_best(const RunSeries& run, const Axis& x, const Axis& y) {
+static std::string mark_best(const RunSeries& run, const Axis& x, const Axis& y, PlotOver over) {
     const auto* best = best_of(run);
     if (!best) return "";
     const double at = x.at(best->first), level = y.at(best->second);
@@ -238,7 +245,9 @@ static std::string mark_best(const RunSeries& run, const Axis& x, const Axis& y)
                at, level, validation_red) +
            text_at(at, level - 12,
                    format_string("text-anchor=\"%s\" font-weight=\"bold\" class=\"best\"", anchor),
-                   format_string("best %.4g at step %.0f", best->second, best->first));
+                   over == PlotOver::steps
+                       ? format_string("best %.4g at step %.0f", best->second, best->first)
+                       : format_string("best %.4g", best->second));
 }
 
 // Entries of the legend from right to left, above the panel.
@@ -262,11 +271,11 @@ static std::string stroke(const std::string& colour, double line_width, double o
 }
 
 // One run: training pale and smoothed, validation above it in another colour, the best step marked.
-static std::string loss_of_one(const RunSeries& run, const Axis& x, const Axis& y) {
+static std::string loss_of_one(const RunSeries& run, const Axis& x, const Axis& y, PlotOver over) {
     return curve(run.training, x, y, stroke(training_blue, 1, 0.3)) +
            curve(smoothed(run.training), x, y, stroke(training_blue, 2)) +
            curve(run.validation, x, y, stroke(validation_red, 2)) +
-           dots(run.validation, x, y, validation_red) + mark_best(run, x, y);
+           dots(run.validation, x, y, validation_red) + mark_best(run, x, y, over);
 }
 
 static std::string colour_of(size_t run) { return run_colours[run % std::size(run_colours)]; }
@@ -282,8 +291,8 @@ static std::string loss_of_several(const std::vector<RunSeries>& runs, const Axi
     return svg;
 }
 
-static std::string loss_panel(const std::vector<RunSeries>& runs, std::optional<double> floor,
-                              const Axis& x) {
+static std::string loss_panel(const std::vector<RunSeries>& runs, std::optional<double> floor, const Axis& x,
+                              PlotOver over) {
     std::vector<Series> floors;
     if (floor) floors.push_back({{x.low, *floor}, {x.high, *floor}});
     std::vector<const Series*> all;
@@ -297,7 +306,7 @@ static std::string loss_panel(const std::vector<RunSeries>& runs, std::optional<
     if (floor) names.push_back({"corpus entropy", grey});
     for (const Series& series : floors)
         svg += curve(series, x, y, stroke(grey, 2) + " stroke-dasharray=\"6 4\"");
-    svg += runs.size() == 1 ? loss_of_one(runs[0], x, y) : loss_of_several(runs, x, y);
+    svg += runs.size() == 1 ? loss_of_one(runs[0], x, y, over) : loss_of_several(runs, x, y);
     return svg + legend(names, 20);
 }
 
@@ -315,7 +324,11 @@ static std::string small_panel(const std::vector<RunSeries>& runs, Series RunSer
     return svg;
 }
 
-std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> floor) {
+static const char* name_of(PlotOver over) {
+    return over == PlotOver::steps ? "step" : over == PlotOver::tokens ? "tokens" : "seconds";
+}
+
+std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> floor, PlotOver over) {
     double last = 1;
     for (const RunSeries& run : runs)
         for (const Series* series : {&run.training, &run.validation})
@@ -327,11 +340,11 @@ std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> 
         "<style>path{fill:none;stroke-linejoin:round}text{fill:#222222}"
         ".best{fill:#A34700;paint-order:stroke;stroke:#ffffff;stroke-width:4px}</style>\n"
         "<rect width=\"600\" height=\"640\" fill=\"#ffffff\"/>\n";
-    svg += loss_panel(runs, floor, x);
+    svg += loss_panel(runs, floor, x, over);
     svg += small_panel(runs, &RunSeries::rate, x, "learning rate", 322);
     svg += small_panel(runs, &RunSeries::norm, x, "gradient norm", 424);
     svg += small_panel(runs, &RunSeries::speed, x, "tokens per second", 526);
-    return svg + text_at((left + right) / 2, 634, "text-anchor=\"middle\"", "step") + "</svg>\n";
+    return svg + text_at((left + right) / 2, 634, "text-anchor=\"middle\"", name_of(over)) + "</svg>\n";
 }
 
 // --- the file ---
@@ -363,19 +376,20 @@ static void print_distance(const RunSeries& run, double floor) {
                floor, best->second - floor);
 }
 
-void plot_runs(const std::vector<std::string>& folders) {
+void plot_runs(const std::vector<std::string>& folders, PlotOver over) {
     std::vector<RunSeries> runs;
     std::vector<std::string> logs;
     for (const std::string& folder : folders) {
-        runs.push_back(read_series(folder));
+        runs.push_back(read_series(folder, over));
         logs.insert(logs.end(), {folder + "/metrics.csv", folder + "/main.log"});
     }
-    const auto first = std::filesystem::path(folders[0] + "/").lexically_normal().parent_path();
-    const auto path = folders.size() == 1 ? first / "loss.svg" : first.parent_path() / "comparison.svg";
-    const std::string picture = path.string();
+    const auto first = absolute_folder(folders[0]);
+    const std::string axis = over == PlotOver::steps ? "" : std::string("_over_") + name_of(over);
+    const auto path = folders.size() == 1 ? first / "loss" : first.parent_path() / "comparison";
+    const std::string picture = path.string() + axis + ".svg";
     check_output(picture, logs, is_plot, Target::file);
     const std::optional<double> floor = corpus_entropy(folders[0]);
-    write_whole_file(picture, {draw_runs(runs, floor)});
+    write_whole_file(picture, {draw_runs(runs, floor, over)});
     if (floor && runs.size() == 1) print_distance(runs[0], *floor);
     print_line(stdout, "plot: %s", picture.c_str());
 }

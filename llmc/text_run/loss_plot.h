@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
-// Values by step, in the order of the log.
+// The horizontal axis: steps, or the tokens or the seconds that a run had trained for.
+enum class PlotOver { steps, tokens, seconds };
+
+// Values by step, tokens or seconds, in the order of the log.
 using Series = std::vector<std::pair<double, double>>;
 
 struct RunSeries {
@@ -15,18 +18,20 @@ struct RunSeries {
 };
 
 // The values in the text of a metrics.csv, or of a main.log of llm.c, which has no speed. Damaged lines and
-// values that are not finite are skipped.
-RunSeries parse_series(const std::string& log, bool is_metrics);
+// values that are not finite are skipped. main.log has steps only.
+RunSeries parse_series(const std::string& log, bool is_metrics, PlotOver over = PlotOver::steps);
 
 // The same from a run's folder, with its name. Error if there are no losses.
-RunSeries read_series(const std::string& folder);
+RunSeries read_series(const std::string& folder, PlotOver over = PlotOver::steps);
 
 // The picture. floor: a loss below which no model gets, drawn as a line.
-std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> floor);
+std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> floor,
+                      PlotOver over = PlotOver::steps);
 
 // The entropy of the validation data of a run, in nats per token, if the data is make_corpus's.
 std::optional<double> corpus_entropy(const std::string& folder);
 
-// Draws loss.svg in the folder of the run, or, of several runs, comparison.svg beside the first folder, and
-// prints its name. Error if a folder has no losses, or if the file there is none of this program's.
-void plot_runs(const std::vector<std::string>& folders);
+// Draws loss.svg in the folder of the run, or, of several runs, comparison.svg beside the first folder (over
+// tokens: loss_over_tokens.svg, ...), and prints its name. Error if a folder has no losses, or if the file
+// there is none of this program's.
+void plot_runs(const std::vector<std::string>& folders, PlotOver over = PlotOver::steps);

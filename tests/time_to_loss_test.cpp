@@ -1,0 +1,60 @@
+// dev/time_to_loss.sh: recipes are compared by the steps and seconds to a loss, and bad input changes
+// nothing.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "llmc/base/file.h"
+#include "tests/tiny_run.h"
+
+static ProgramResult compare(const Data& data, const std::string& recipes, const std::string& options = "") {
+    write_whole_file(data / "recipes", {recipes});
+    return run_program({"bash", "-c",
+                        "cd " + data.path +
+                            " && " SOURCE_DIR "/dev/time_to_loss.sh --build " BINARY_DIR " --out out " +
+                            options + " recipes -i train.bin -j val.bin -e " + tiny +
+                            " -b 2 -t 8 -x 9 -v 3 -m 2 --device cpu"});
+}
+
+TEST(TimeToLoss, ComparesRecipes) {
+    const Data data;
+    const ProgramResult result =
+        compare(data, "# two\nslow -l 1e-5\n\nfast --optimizer muon -l 1e-2  # muon\n");
+    ASSERT_EQ(result.status, 0) << result.err;
+    const std::regex slow(R"(\| slow \| ([\d.]+) \| [\d.]+ \| 9 \| 144 \| [\d.]+ \| 1 \|)"),
+        fast(R"(\| fast \| ([\d.]+) \| [\d.]+ \| \d+ \| \d+ \| [\d.]+ \| [\d.]+ \|)");
+    std::smatch of_slow, of_fast;
+    ASSERT_TRUE(std::regex_search(result.out, of_slow, slow)) << result.out;
+    ASSERT_TRUE(std::regex_search(result.out, of_fast, fast)) << result.out;
+    EXPECT_LT(std::stod(of_fast[1]), std::stod(of_slow[1]));
+    for (const char* name : {"table.md", "comparison_over_tokens.svg", "comparison_over_seconds.svg"})
+        EXPECT_TRUE(std::filesystem::exists(data / ("out/" + std::string(name)))) << name;
+    const ProgramResult again = compare(data, "slow -l 1e-5\n");
+    EXPECT_EQ(again.status, 1);
+    EXPECT_EQ(again.err, "time_to_loss.sh: out/slow exists: move it, or choose another --out\n");
+}
+
+TEST(TimeToLoss, ALossThatNoRunReaches) {
+    const Data data;
+    const ProgramResult result = compare(data, "slow -l 1e-5\n", "--target 0.01");
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("| never | | | |"), std::string::npos) << result.out;
+}
+
+TEST(TimeToLoss, BadInputIsOneLine) {
+    for (const auto& [recipes, options] :
+         std::vector<std::pair<std::string, std::string>>{{"../out -l 1\n", ""},
+                                                          {"a -l 1\na -l 2\n", ""},
+                                                          {"# none\n", ""},
+                                                          {"a -l x\n", ""},
+                                                          {"a\n", "--target x"},
+                                                          {"a\n", "--unknown 1"}}) {
+        SCOPED_TRACE(recipes + options);
+        const Data data;
+        const ProgramResult result = compare(data, recipes, options);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_EQ(result.err.rfind("time_to_loss.sh: ", 0), 0u) << result.err;
+        EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    }
+}
