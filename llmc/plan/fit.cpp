@@ -136,23 +136,15 @@ static std::string options_of(const RunShape& shape, const Options& o) {
     return text;
 }
 
-// Writes the choice where a resumed run reads it.
-static void set_effective(std::string& effective, const std::string& name, const std::string& value) {
-    const size_t at = ("\n" + effective).find("\n" + name + "=");
-    if (at == std::string::npos) return;
-    const size_t end = effective.find('\n', at);
-    effective.replace(at, end - at, name + "=" + value);
-}
-
 static void apply(Options& o, const RunShape& shape) {
     o.total_batch = sequences_of(o) * o.sequence * o.num_processes;
     o.batch = shape.B;
     o.recompute = shape.recompute;
     o.offload = shape.offload ? "optimizer" : "none";
-    set_effective(o.effective, "batch-size", std::to_string(o.batch));
-    set_effective(o.effective, "recompute", std::to_string(o.recompute));
-    set_effective(o.effective, "total-batch-size", std::to_string(o.total_batch));
-    set_effective(o.effective, "offload", '"' + o.offload + '"');
+    set_effective(o, "batch-size", std::to_string(o.batch));
+    set_effective(o, "recompute", std::to_string(o.recompute));
+    set_effective(o, "total-batch-size", std::to_string(o.total_batch));
+    set_effective(o, "offload", '"' + o.offload + '"');
 }
 
 void choose_fit(Options& o, const MemoryCheck& memory) {

@@ -447,6 +447,13 @@ std::vector<std::string> changed_options(const std::string& before, const std::s
     return lines;
 }
 
+void set_effective(Options& o, const std::string& name, const std::string& value) {
+    const size_t at = ("\n" + o.effective).find("\n" + name + "=");
+    if (at == std::string::npos) return;
+    const size_t end = o.effective.find('\n', at);
+    o.effective.replace(at, end - at, name + "=" + value);
+}
+
 // Options whose values are paths. A model may also be a descriptor, a tokenizer "bytes".
 static const std::set<std::string> path_options = {"train-data", "val-data",       "model", "text",
                                                    "tokenizer",  "hellaswag-file", "output"};
@@ -709,5 +716,7 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
     o.effective = with_absolute_paths(app.config_to_str(true, false));
+    if (names_steps) set_effective(o, "epochs", "0");  // as choose_length() did
+    if (names_epochs) set_effective(o, "max-steps", "-1");
     return true;
 }
