@@ -135,6 +135,34 @@ TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
     EXPECT_NE(read_whole_file(folder / "runs/my-text/loss.svg"), before);
 }
 
+// The tokens of a run are those of its own text.
+TEST_F(TextRun, AResumedRunRefusesAnotherText) {
+    for (const char* name : {"notes", "plain"}) std::filesystem::create_directories(folder / name);
+    for (const char* name : {"other.txt", "notes/a.md", "notes/b.txt"}) write_text(name, 1200);
+    train("my.txt", {"-o", "a"});
+    train("notes", {"-o", "b", "--include", "*.md"});
+    write_whole_file(folder / "plain/options.toml", {"train-data=\"x.bin\"\n"});
+    const std::string before = read_whole_file(folder / "a/options.toml");
+    const Words a = {"-o", "a", "-y", "1"}, b = {"-o", "b", "-y", "1"}, plain = {"-o", "plain", "-y", "1"};
+    expect_refused(with(a, {"--text", "other.txt"}), "--text other.txt: the run in a trains on ");
+    expect_refused(with(a, {"--text", "stories"}), "--text stories: the run in a trains on ");
+    expect_refused(with(a, {"--text", "other.txt", "--start-over"}), "--text other.txt: the run in a trains");
+    expect_refused(with(a, {"--include", "*.txt"}), "--include: the run in a reads all files");
+    expect_refused(with(b, {"--include", "*.txt"}), "--include: the run in b reads files named '*.md'");
+    expect_refused(with(b, {"--include", "*.md", "--include", "*.txt"}), "--include: the run in b");
+    expect_refused(with(plain, {"--text", "my.txt"}), "--text my.txt: the run in plain trains on no text");
+    EXPECT_EQ(read_whole_file(folder / "a/options.toml"), before);
+    for (const char* same : {"my.txt", "./notes/../my.txt"}) {
+        const ProgramResult resumed = run_program(command(with(a, {"--text", same, "-x", "5"})));
+        EXPECT_EQ(resumed.status, 0) << resumed.err;
+    }
+    for (const char* same : {"notes", "./notes/"}) {
+        const ProgramResult resumed =
+            run_program(command(with(b, {"--text", same, "--include", "*.md", "-x", "5"})));
+        EXPECT_EQ(resumed.status, 0) << resumed.err;
+    }
+}
+
 TEST_F(TextRun, StoriesShowTheirEntropy) {
     const ProgramResult run = train("stories", {"-x", "1"});
     EXPECT_TRUE(contains(run.out, ", corpus entropy 0.1443: ")) << run.out;

@@ -568,11 +568,16 @@ static void take_options(CLI::App& app, const std::string& text, const std::stri
     }
 }
 
+// A text's path without "." and "..", and without a slash at its end. Unchanged: "stories", which is no path.
+static std::filesystem::path whole_path(const std::string& text) {
+    if (text.empty() || text == "stories") return text;
+    return (std::filesystem::absolute(text) / "").lexically_normal().parent_path();
+}
+
 // Where a run on a text goes if -o does not say.
 static void choose_folder(CLI::App& app, const Options& o) {
     if (o.text.empty() || app.count("--output")) return;
-    const std::filesystem::path text =
-        (std::filesystem::absolute(o.text) / "").lexically_normal().parent_path();
+    const std::filesystem::path text = whole_path(o.text);
     std::string name = o.text == "stories" ? o.text : text.stem().string() + "-text";
     for (char& c : name)
         if (!isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
@@ -596,6 +601,29 @@ static void take_chosen(CLI::App& app, Options& o, const std::string& chosen) {
     o.notes.push_back("chosen for this text, unless another is given:" + list);
 }
 
+static std::vector<std::string> values_in(const std::vector<OptionLine>& lines, const std::string& name) {
+    std::vector<std::string> values;
+    for (const OptionLine& line : lines)
+        if (line.name == name) values = line.values;
+    std::erase(values, "");  // how a file writes an empty list
+    return values;
+}
+
+// A resumed run reads the tokens that are in its folder, whatever text is given: they must be that text's.
+static void refuse_other_text(const CLI::App& app, const Options& o, const std::vector<OptionLine>& saved) {
+    const std::vector<std::string> texts = values_in(saved, "text"), include = values_in(saved, "include");
+    const char* what_to_do = "leave it out, or start a new run in another folder";
+    const std::string text = texts.empty() ? "" : texts[0];
+    if (app.count("--text") && whole_path(o.text) != whole_path(text))
+        fail("--text %s: the run in %s trains on %s; %s", o.text.c_str(), o.output.c_str(),
+             text.empty() ? "no text" : text.c_str(), what_to_do);
+    std::string names;
+    for (const std::string& pattern : include) names += " '" + pattern + "'";
+    if (app.count("--include") && values_in({{0, "include", o.include}}, "include") != include)
+        fail("--include: the run in %s reads %s%s; %s", o.output.c_str(),
+             include.empty() ? "all files" : "files named", names.c_str(), what_to_do);
+}
+
 // Takes options that the command line does not give from --config, then from the options.toml of the run to
 // resume, then from the newest checkpoint.
 static void read_saved_options(CLI::App& app, Options& o) {
@@ -604,11 +632,15 @@ static void read_saved_options(CLI::App& app, Options& o) {
     if (!o.resume || o.output.empty()) return;
     const std::string path = options_path(o.output);
     const bool has_file = file_exists(path);
-    if (has_file) take_options(app, read_whole_file(path, 1 << 20), path);
-    const SavedOptions saved = options_of_checkpoint(o.output);
-    if (!saved.text.empty()) take_options(app, saved.text, saved.path);
-    if (has_file || !saved.text.empty())
-        o.notes.push_back("options that are not given come from " + (has_file ? path : saved.path));
+    SavedOptions from_file;
+    if (has_file) from_file = {read_whole_file(path, 1 << 20), path};
+    const SavedOptions of_checkpoint = options_of_checkpoint(o.output);
+    const SavedOptions& first = has_file ? from_file : of_checkpoint;
+    if (first.path.empty()) return;
+    refuse_other_text(app, o, parse_option_lines(first.text, first.path));
+    for (const SavedOptions& saved : {from_file, of_checkpoint})
+        if (!saved.text.empty()) take_options(app, saved.text, saved.path);
+    o.notes.push_back("options that are not given come from " + first.path);
 }
 
 static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
