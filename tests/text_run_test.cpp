@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "llmc/base/file.h"
+#include "llmc/data/tokenizer.h"
 #include "llmc/run/train_options.h"
 #include "llmc/text_run/recipe.h"
 #include "tests/tiny_run.h"
@@ -180,6 +181,22 @@ TEST_F(TextRun, FinetunesATrainedModel) {
     EXPECT_TRUE(contains(tuned.out, "--learning-rate 3e-05")) << tuned.out;
 }
 
+// Its sequences and batches are longer than the validation tokens of a short text.
+TEST_F(TextRun, FinetunesAModelOfLongSequences) {
+    Tokenizer letters;
+    for (int i = 0; i < 256; i++) letters.tokens.push_back(std::string(1, char(i)));
+    letters.tokens.push_back("<|endoftext|>");
+    letters.end_of_text = 256;
+    write_tokenizer(letters, folder / "letters.bin");
+    const ProgramResult first = run_program(
+        command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024", "-x", "1",
+                 "-t", "16", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"}));
+    ASSERT_EQ(first.status, 0) << first.err;
+    const ProgramResult tuned = run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));
+    EXPECT_EQ(tuned.status, 0) << tuned.err;
+    EXPECT_TRUE(contains(tuned.out, " --batch-size 1 --sequence-length 1024 ")) << tuned.out;
+}
+
 static double chosen(const std::string& name, const Options& o, uint64_t tokens) {
     const std::string lines = choose_options(o, {"train.bin", "val.bin", tokens, tokens / 10});
     const size_t at = lines.find("\n" + name + " = ");
@@ -217,4 +234,30 @@ TEST(Recipe, StepsFollowFromTheTextAndTheBatch) {
     Options epochs;
     epochs.epochs = 2;
     EXPECT_EQ(chosen_steps(epochs, 100000), -1);  // --epochs says it
+}
+
+// A batch needs B*T tokens, and one more, in all processes, of the training and of the validation data.
+TEST(Recipe, ABatchIsNotLongerThanTheData) {
+    struct Shape {
+        int batch, sequence;
+        bool operator==(const Shape&) const = default;
+    };
+    const auto shape = [](const Options& o, uint64_t train, uint64_t val) {
+        const std::string lines = choose_options(o, {"train.bin", "val.bin", train, val});
+        Shape found = {};
+        sscanf(lines.c_str() + lines.find("batch-size"), "batch-size = %d\nsequence-length = %d",
+               &found.batch, &found.sequence);
+        return found;
+    };
+    const uint64_t many = 1000000;
+    EXPECT_EQ(shape({}, many, 2049), (Shape{8, 256}));
+    EXPECT_EQ(shape({}, many, 2048), (Shape{4, 256}));
+    EXPECT_EQ(shape({}, 1000, many), (Shape{2, 256}));
+    EXPECT_EQ(shape({}, 257, many), (Shape{1, 256}));
+    EXPECT_EQ(shape({}, many, 256), (Shape{1, 128}));
+    EXPECT_EQ(shape({.num_processes = 4}, many, 4200), (Shape{4, 256}));
+    EXPECT_EQ(shape({.num_processes = 4}, many, 1000), (Shape{1, 128}));
+    EXPECT_EQ(shape({.sequence = 512, .given = "--sequence-length 512\n"}, many, 2049), (Shape{4, 512}));
+    EXPECT_EQ(shape({.batch = 16, .given = "--batch-size 16\n"}, many, 2049), (Shape{16, 128}));
+    EXPECT_EQ(shape({.total_batch = 512, .given = "--total-batch-size 512\n"}, many, many), (Shape{2, 256}));
 }
