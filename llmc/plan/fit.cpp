@@ -147,13 +147,21 @@ static void apply(Options& o, const RunShape& shape) {
     set_effective(o, "offload", '"' + o.offload + '"');
 }
 
-void choose_fit(Options& o, const MemoryCheck& memory) {
+// The largest B to consider: more than 2^16 tokens are hardly faster, and the data holds a batch of all
+// processes and one more token.
+static int most_batch(const Options& o, uint64_t tokens) {
+    const uint64_t per_sequence = uint64_t(o.sequence) * uint64_t(o.num_processes);
+    const uint64_t of_data = (std::max<uint64_t>(tokens, 1) - 1) / per_sequence;
+    return int(std::min<uint64_t>((1 << 16) / o.sequence, of_data));
+}
+
+void choose_fit(Options& o, const MemoryCheck& memory, uint64_t tokens) {
     const bool asked = o.batch == 0;
     if (!asked && memory.fits(shape_of(o))) return;
     std::vector<Recompute> recompute = from(asked ? RECOMPUTE_NOTHING : o.recompute);
     if (o.recompute_given) recompute = {Recompute(o.recompute)};
     FitChoices choices = {.sequences = sequences_of(o),
-                          .most_batch = (1 << 16) / o.sequence,  // more is hardly faster
+                          .most_batch = most_batch(o, tokens),
                           .T = o.sequence,
                           .recompute = recompute,
                           .offload = offload_choices(memory)};

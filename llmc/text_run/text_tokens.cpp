@@ -125,12 +125,6 @@ void prepare_text(const Options& o) {
         prepare(p, stamp, made_of);
 }
 
-static uint64_t count_tokens(const std::string& pattern) {
-    uint64_t tokens = 0;
-    for (const TokenShard& shard : open_token_shards(pattern)) tokens += shard.tokens;
-    return tokens;
-}
-
 TextTokens find_tokens(const Options& o) {
     const std::string prefix = escaped_pattern(folder_of(o)) + "/" + name_of(o);
     TextTokens found = {prefix + "_train*.bin", prefix + "_val*.bin"};
