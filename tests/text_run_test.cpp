@@ -181,6 +181,19 @@ TEST_F(TextRun, FinetunesATrainedModel) {
     EXPECT_TRUE(contains(tuned.out, "--learning-rate 3e-05")) << tuned.out;
 }
 
+// The batch that fits in memory is not larger than the validation data.
+TEST_F(TextRun, AutoTakesABatchThatTheDataHolds) {
+    const ProgramResult run = run_program(command(
+        {"--text", "my.txt", "-e", shape, "-b", "auto", "-d", "65536", "-x", "1", "-s", "0"}));
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(contains(run.out, "note: -b auto is -b 128 -r ")) << run.out;  // 4200 / 32, divides 2048
+    const ProgramResult fewer =
+        run_program(command({"--text", "my.txt", "-e", shape, "-b", "auto", "-x", "1", "-s", "0"}));
+    EXPECT_EQ(fewer.status, 0) << fewer.err;
+    EXPECT_TRUE(contains(fewer.out, "note: -b auto is -b 8 -r ")) << fewer.out;
+    EXPECT_TRUE(contains(fewer.out, "; -d stays 256")) << fewer.out;
+}
+
 // Its sequences and batches are longer than the validation tokens of a short text.
 TEST_F(TextRun, FinetunesAModelOfLongSequences) {
     Tokenizer letters;
@@ -260,4 +273,15 @@ TEST(Recipe, ABatchIsNotLongerThanTheData) {
     EXPECT_EQ(shape({.sequence = 512, .given = "--sequence-length 512\n"}, many, 2049), (Shape{4, 512}));
     EXPECT_EQ(shape({.batch = 16, .given = "--batch-size 16\n"}, many, 2049), (Shape{16, 128}));
     EXPECT_EQ(shape({.total_batch = 512, .given = "--total-batch-size 512\n"}, many, many), (Shape{2, 256}));
+}
+
+// -b auto keeps the tokens of a step.
+TEST(Recipe, AutoKeepsTheTokensOfAStep) {
+    const Options automatic = {.batch = 0, .num_processes = 2, .given = "--batch-size auto\n"};
+    EXPECT_EQ(chosen("total-batch-size", automatic, 1000000), 8 * 256 * 2);
+    EXPECT_EQ(chosen("total-batch-size", {}, 1000000), -1);
+    Options total = automatic;
+    total.total_batch = 1024;
+    total.given += "--total-batch-size 1024\n";
+    EXPECT_EQ(chosen("total-batch-size", total, 1000000), -1);
 }

@@ -105,6 +105,8 @@ std::string choose_options(const Options& o, const TextTokens& tokens) {
                         "model = " + quoted(r.model) + "\n";
     lines += format_string("optimizer = '%s'\nbatch-size = %d\nsequence-length = %d\n", r.optimizer.c_str(),
                            r.batch, r.sequence);
+    if (o.batch == 0 && !is_given(o, "total-batch-size"))  // -b auto keeps the tokens of a step
+        lines += format_string("total-batch-size = %lld\n", (long long)tokens_of_batch(o, r));
     if (o.epochs <= 0) lines += format_string("max-steps = %d\n", r.steps);
     lines += format_string("learning-rate = %.3g\nwarmup-steps = %d\nfinal-lr-fraction = %g\ndropout = %g\n",
                            r.learning_rate, r.warmup, r.final_fraction, r.dropout);
