@@ -104,8 +104,9 @@ static CLI::Validator count_or_auto() {
 static void add_training_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Training");
     app.add_option("-b,--batch-size", o.batch,
-                   "sequences in a micro-batch (B), in each process; auto: the fastest -b, and -r unless it "
-                   "is given, with which the run fits in memory; -d stays")
+                   "sequences in a micro-batch (B), in each process; auto: the fastest -b, with -r and "
+                   "--offload unless they are given, with which the run fits in memory; -d stays. A run that "
+                   "gives neither -b nor -r, and does not fit, gets the same")
         ->transform(count_or_auto())
         ->capture_default_str();
     app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
