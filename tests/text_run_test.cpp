@@ -205,7 +205,8 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
         command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024", "-x", "1",
                  "-t", "16", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"}));
     ASSERT_EQ(first.status, 0) << first.err;
-    const ProgramResult tuned = run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));
+    const ProgramResult tuned =
+        run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));
     EXPECT_EQ(tuned.status, 0) << tuned.err;
     EXPECT_TRUE(contains(tuned.out, " --batch-size 1 --sequence-length 1024 ")) << tuned.out;
 }
