@@ -194,7 +194,7 @@ static int train(Options o, Communicator& job) {
     const auto pad = open_training_device(o, job);
     const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad.get(), job);
     if (o.may_choose_batch()) {
-        choose_fit(o, memory);
+        choose_fit(o, memory, fewest_tokens(o));
         open_data(o, inputs, job.rank == 0);
     }
     check_agreement(o, inputs, job);

@@ -11,6 +11,8 @@
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
+static const uint64_t no_limit = ~uint64_t(0);
+
 static Options parsed(const std::vector<std::string>& arguments, int processes = 1) {
     std::vector<std::string> all = {"train_gpt2", "--dry-run=memory"};
     all.insert(all.end(), arguments.begin(), arguments.end());
@@ -152,7 +154,6 @@ static int largest(const std::vector<std::string>& arguments, uint64_t bytes, ui
 }
 
 TEST(Fit, LargestBatch) {
-    const uint64_t no_limit = ~uint64_t(0);
     const std::vector<std::string> free = {"-t", "16"}, divisor = {"-t", "16", "-b", "1", "-d", "1600"};
     EXPECT_EQ(largest(free, 109, no_limit, 1), 0);
     EXPECT_EQ(largest(free, 110, no_limit, 1), 1);
@@ -173,9 +174,10 @@ TEST(Fit, ChoosesTheFastestThatFits) {
     struct Chosen {
         int batch, recompute, total;
     };
-    const auto choice = [](const std::vector<std::string>& arguments, uint64_t room) {
+    const auto choice = [](const std::vector<std::string>& arguments, uint64_t room,
+                           uint64_t tokens = no_limit) {
         Options o = parsed(arguments);
-        choose_fit(o, check_of(o, room));
+        choose_fit(o, check_of(o, room), tokens);
         EXPECT_EQ(message(o, room), "");
         for (const auto& [name, value] :
              std::vector<std::pair<std::string, int>>{{"batch-size", o.batch}, {"recompute", o.recompute}})
@@ -193,6 +195,11 @@ TEST(Fit, ChoosesTheFastestThatFits) {
     EXPECT_EQ(choice({"-t", "64"}, 350000), (Values{4, 3, 256}));
     EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400"}, 400000), (Values{25, 3, 6400}));
     EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400", "-r", "1"}, 400000), (Values{2, 1, 6400}));
+    // a batch needs B*T tokens and one more
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400"}, much, 3201), (Values{50, 0, 6400}));
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400"}, much, 3200), (Values{25, 0, 6400}));
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400"}, much, 64), (Values{1, 0, 6400}));
+    EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400"}, much, 0), (Values{1, 0, 6400}));
 }
 
 TEST(Fit, OffloadsIfNothingElseFits) {
@@ -200,7 +207,7 @@ TEST(Fit, OffloadsIfNothingElseFits) {
         std::vector<std::string> arguments = {"-t", "64", "--precision", "bf16", "-d", "4096", "-b", "auto"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         Options o = parsed(arguments);
-        choose_fit(o, check_of(o, room, ~uint64_t(0), host));
+        choose_fit(o, check_of(o, room, ~uint64_t(0), host), no_limit);
         const bool fits = message(o, room, ~uint64_t(0), host).empty();
         EXPECT_EQ(o.effective.find("offload=\"optimizer\"") != std::string::npos, o.offloads_optimizer());
         return std::pair(fits, o.offload);
@@ -225,7 +232,7 @@ TEST(Fit, LeavesWhatWasChosen) {
 // If nothing fits, the error is about the least that was tried.
 TEST(Fit, SaysWhatAutoLacks) {
     Options o = parsed({"-t", "64", "-b", "auto", "--precision", "bf16", "-w", "0"});
-    choose_fit(o, check_of(o, 1000));
+    choose_fit(o, check_of(o, 1000), no_limit);
     const std::string text = message(o, 1000);
     EXPECT_NE(text.find("-b 1 -r 3 needs"), std::string::npos) << text;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "llmc/base/file.h"
+#include "llmc/data/tokenizer.h"
 #include "llmc/run/train_options.h"
 #include "llmc/text_run/recipe.h"
 #include "tests/tiny_run.h"
@@ -135,6 +136,34 @@ TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
     EXPECT_NE(read_whole_file(folder / "runs/my-text/loss.svg"), before);
 }
 
+// The tokens of a run are those of its own text.
+TEST_F(TextRun, AResumedRunRefusesAnotherText) {
+    for (const char* name : {"notes", "plain"}) std::filesystem::create_directories(folder / name);
+    for (const char* name : {"other.txt", "notes/a.md", "notes/b.txt"}) write_text(name, 1200);
+    train("my.txt", {"-o", "a"});
+    train("notes", {"-o", "b", "--include", "*.md"});
+    write_whole_file(folder / "plain/options.toml", {"train-data=\"x.bin\"\n"});
+    const std::string before = read_whole_file(folder / "a/options.toml");
+    const Words a = {"-o", "a", "-y", "1"}, b = {"-o", "b", "-y", "1"}, plain = {"-o", "plain", "-y", "1"};
+    expect_refused(with(a, {"--text", "other.txt"}), "--text other.txt: the run in a trains on ");
+    expect_refused(with(a, {"--text", "stories"}), "--text stories: the run in a trains on ");
+    expect_refused(with(a, {"--text", "other.txt", "--start-over"}), "--text other.txt: the run in a trains");
+    expect_refused(with(a, {"--include", "*.txt"}), "--include: the run in a reads all files");
+    expect_refused(with(b, {"--include", "*.txt"}), "--include: the run in b reads files named '*.md'");
+    expect_refused(with(b, {"--include", "*.md", "--include", "*.txt"}), "--include: the run in b");
+    expect_refused(with(plain, {"--text", "my.txt"}), "--text my.txt: the run in plain trains on no text");
+    EXPECT_EQ(read_whole_file(folder / "a/options.toml"), before);
+    for (const char* same : {"my.txt", "./notes/../my.txt"}) {
+        const ProgramResult resumed = run_program(command(with(a, {"--text", same, "-x", "5"})));
+        EXPECT_EQ(resumed.status, 0) << resumed.err;
+    }
+    for (const char* same : {"notes", "./notes/"}) {
+        const ProgramResult resumed =
+            run_program(command(with(b, {"--text", same, "--include", "*.md", "-x", "5"})));
+        EXPECT_EQ(resumed.status, 0) << resumed.err;
+    }
+}
+
 TEST_F(TextRun, StoriesShowTheirEntropy) {
     const ProgramResult run = train("stories", {"-x", "1"});
     EXPECT_TRUE(contains(run.out, ", corpus entropy 0.1443: ")) << run.out;
@@ -150,6 +179,36 @@ TEST_F(TextRun, FinetunesATrainedModel) {
     EXPECT_EQ(tuned.status, 0) << tuned.err;
     EXPECT_TRUE(contains(tuned.out, "--optimizer adamw --batch-size 4 --sequence-length 32 ")) << tuned.out;
     EXPECT_TRUE(contains(tuned.out, "--learning-rate 3e-05")) << tuned.out;
+}
+
+// The batch that fits in memory is not larger than the validation data.
+TEST_F(TextRun, AutoTakesABatchThatTheDataHolds) {
+    const ProgramResult run = run_program(command(
+        {"--text", "my.txt", "-e", shape, "-b", "auto", "-d", "65536", "-x", "1", "-s", "0"}));
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(contains(run.out, "note: -b auto is -b 128 -r ")) << run.out;  // 4200 / 32, divides 2048
+    const ProgramResult fewer =
+        run_program(command({"--text", "my.txt", "-e", shape, "-b", "auto", "-x", "1", "-s", "0"}));
+    EXPECT_EQ(fewer.status, 0) << fewer.err;
+    EXPECT_TRUE(contains(fewer.out, "note: -b auto is -b 8 -r ")) << fewer.out;
+    EXPECT_TRUE(contains(fewer.out, "; -d stays 256")) << fewer.out;
+}
+
+// Its sequences and batches are longer than the validation tokens of a short text.
+TEST_F(TextRun, FinetunesAModelOfLongSequences) {
+    Tokenizer letters;
+    for (int i = 0; i < 256; i++) letters.tokens.push_back(std::string(1, char(i)));
+    letters.tokens.push_back("<|endoftext|>");
+    letters.end_of_text = 256;
+    write_tokenizer(letters, folder / "letters.bin");
+    const ProgramResult first = run_program(
+        command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024", "-x", "1",
+                 "-t", "16", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"}));
+    ASSERT_EQ(first.status, 0) << first.err;
+    const ProgramResult tuned =
+        run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));
+    EXPECT_EQ(tuned.status, 0) << tuned.err;
+    EXPECT_TRUE(contains(tuned.out, " --batch-size 1 --sequence-length 1024 ")) << tuned.out;
 }
 
 static double chosen(const std::string& name, const Options& o, uint64_t tokens) {
@@ -189,4 +248,41 @@ TEST(Recipe, StepsFollowFromTheTextAndTheBatch) {
     Options epochs;
     epochs.epochs = 2;
     EXPECT_EQ(chosen_steps(epochs, 100000), -1);  // --epochs says it
+}
+
+// A batch needs B*T tokens, and one more, in all processes, of the training and of the validation data.
+TEST(Recipe, ABatchIsNotLongerThanTheData) {
+    struct Shape {
+        int batch, sequence;
+        bool operator==(const Shape&) const = default;
+    };
+    const auto shape = [](const Options& o, uint64_t train, uint64_t val) {
+        const std::string lines = choose_options(o, {"train.bin", "val.bin", train, val});
+        Shape found = {};
+        sscanf(lines.c_str() + lines.find("batch-size"), "batch-size = %d\nsequence-length = %d",
+               &found.batch, &found.sequence);
+        return found;
+    };
+    const uint64_t many = 1000000;
+    EXPECT_EQ(shape({}, many, 2049), (Shape{8, 256}));
+    EXPECT_EQ(shape({}, many, 2048), (Shape{4, 256}));
+    EXPECT_EQ(shape({}, 1000, many), (Shape{2, 256}));
+    EXPECT_EQ(shape({}, 257, many), (Shape{1, 256}));
+    EXPECT_EQ(shape({}, many, 256), (Shape{1, 128}));
+    EXPECT_EQ(shape({.num_processes = 4}, many, 4200), (Shape{4, 256}));
+    EXPECT_EQ(shape({.num_processes = 4}, many, 1000), (Shape{1, 128}));
+    EXPECT_EQ(shape({.sequence = 512, .given = "--sequence-length 512\n"}, many, 2049), (Shape{4, 512}));
+    EXPECT_EQ(shape({.batch = 16, .given = "--batch-size 16\n"}, many, 2049), (Shape{16, 128}));
+    EXPECT_EQ(shape({.total_batch = 512, .given = "--total-batch-size 512\n"}, many, many), (Shape{2, 256}));
+}
+
+// -b auto keeps the tokens of a step.
+TEST(Recipe, AutoKeepsTheTokensOfAStep) {
+    const Options automatic = {.batch = 0, .num_processes = 2, .given = "--batch-size auto\n"};
+    EXPECT_EQ(chosen("total-batch-size", automatic, 1000000), 8 * 256 * 2);
+    EXPECT_EQ(chosen("total-batch-size", {}, 1000000), -1);
+    Options total = automatic;
+    total.total_batch = 1024;
+    total.given += "--total-batch-size 1024\n";
+    EXPECT_EQ(chosen("total-batch-size", total, 1000000), -1);
 }

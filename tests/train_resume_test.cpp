@@ -363,6 +363,22 @@ TEST(Resume, AcceptsTheseChanges) {
     }
 }
 
+// Of -x and --epochs, a resumed run keeps the one that was given last.
+TEST(Resume, KeepsTheLengthThatWasGivenLast) {
+    Data data;
+    const std::string a = data / "a";
+    expect_ok(data.run({"-x", "6", "-s", "0", "--device", "cpu", "-o", a}));
+    expect_ok(resume(a, {"--epochs", "0.2"}));  // of 78 batches
+    const ProgramResult epochs = resume(a);
+    expect_ok(epochs);
+    EXPECT_NE(epochs.out.find("note: all 15 steps are already done"), std::string::npos) << epochs.out;
+    expect_ok(resume(a, {"-x", "17"}));
+    const ProgramResult steps = resume(a);
+    expect_ok(steps);
+    EXPECT_NE(steps.out.find("note: all 17 steps are already done"), std::string::npos) << steps.out;
+    EXPECT_NE(read_whole_file(options_path(a)).find("\nepochs=0\n"), std::string::npos);
+}
+
 // A change of precision loses nothing that it can keep: 16 bits with master weights become fp32 without
 // rounding.
 TEST(Resume, AnotherPrecisionStartsFromTheUnroundedWeights) {

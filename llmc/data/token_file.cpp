@@ -75,6 +75,12 @@ std::vector<TokenShard> open_token_shards(const std::string& pattern) {
     return shards;
 }
 
+uint64_t count_tokens(const std::string& pattern) {
+    uint64_t tokens = 0;
+    for (const TokenShard& shard : open_token_shards(pattern)) tokens += shard.tokens;
+    return tokens;
+}
+
 void check_tokens(const TokenShard& shard, uint64_t first, std::span<const uint16_t> tokens, int vocab_size) {
     for (size_t i = 0; i < tokens.size(); i++)
         if (tokens[i] >= vocab_size)

@@ -30,6 +30,9 @@ TokenShard open_token_shard(const std::string& path);
 // its preparation (tokenizer_info.h). Error if there is none.
 std::vector<TokenShard> open_token_shards(const std::string& pattern);
 
+// Tokens in all shards that match the pattern. Errors as of open_token_shards().
+uint64_t count_tokens(const std::string& pattern);
+
 // Reads tokens [first, first + count) of the shard into out. Error if the shard does not have them all, or if
 // the file has been written or replaced since it was opened and its checksum is another.
 void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16_t* out);

@@ -136,32 +136,32 @@ static std::string options_of(const RunShape& shape, const Options& o) {
     return text;
 }
 
-// Writes the choice where a resumed run reads it.
-static void set_effective(std::string& effective, const std::string& name, const std::string& value) {
-    const size_t at = ("\n" + effective).find("\n" + name + "=");
-    if (at == std::string::npos) return;
-    const size_t end = effective.find('\n', at);
-    effective.replace(at, end - at, name + "=" + value);
-}
-
 static void apply(Options& o, const RunShape& shape) {
     o.total_batch = sequences_of(o) * o.sequence * o.num_processes;
     o.batch = shape.B;
     o.recompute = shape.recompute;
     o.offload = shape.offload ? "optimizer" : "none";
-    set_effective(o.effective, "batch-size", std::to_string(o.batch));
-    set_effective(o.effective, "recompute", std::to_string(o.recompute));
-    set_effective(o.effective, "total-batch-size", std::to_string(o.total_batch));
-    set_effective(o.effective, "offload", '"' + o.offload + '"');
+    set_effective(o, "batch-size", std::to_string(o.batch));
+    set_effective(o, "recompute", std::to_string(o.recompute));
+    set_effective(o, "total-batch-size", std::to_string(o.total_batch));
+    set_effective(o, "offload", '"' + o.offload + '"');
 }
 
-void choose_fit(Options& o, const MemoryCheck& memory) {
+// The largest B to consider: more than 2^16 tokens are hardly faster, and the data holds a batch of all
+// processes and one more token.
+static int most_batch(const Options& o, uint64_t tokens) {
+    const uint64_t per_sequence = uint64_t(o.sequence) * uint64_t(o.num_processes);
+    const uint64_t of_data = (std::max<uint64_t>(tokens, 1) - 1) / per_sequence;
+    return int(std::min<uint64_t>((1 << 16) / o.sequence, of_data));
+}
+
+void choose_fit(Options& o, const MemoryCheck& memory, uint64_t tokens) {
     const bool asked = o.batch == 0;
     if (!asked && memory.fits(shape_of(o))) return;
     std::vector<Recompute> recompute = from(asked ? RECOMPUTE_NOTHING : o.recompute);
     if (o.recompute_given) recompute = {Recompute(o.recompute)};
     FitChoices choices = {.sequences = sequences_of(o),
-                          .most_batch = (1 << 16) / o.sequence,  // more is hardly faster
+                          .most_batch = most_batch(o, tokens),
                           .T = o.sequence,
                           .recompute = recompute,
                           .offload = offload_choices(memory)};

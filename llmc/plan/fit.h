@@ -49,8 +49,8 @@ int largest_batch(const MemoryCheck& memory, const Options& o);
 
 // For -b auto, and for a run that chose neither -b nor -r and does not fit with the defaults: sets the
 // fastest -b that fits, with -r and --offload (unless they were given) and -d, and prints them. All processes
-// call it.
-void choose_fit(Options& o, const MemoryCheck& memory);
+// call it. A batch reads less than `tokens`, which the data has.
+void choose_fit(Options& o, const MemoryCheck& memory, uint64_t tokens);
 
 // Prints the free memory and the largest batch that fits. All processes call it.
 void print_room(const MemoryCheck& memory, const Options& o);

@@ -146,6 +146,13 @@ static std::optional<DataLoader> open_training_data(const Options& o, int vocab_
     return loader;
 }
 
+uint64_t fewest_tokens(const Options& o) {
+    uint64_t fewest = std::numeric_limits<uint64_t>::max();
+    for (const std::string& data : {o.overfit ? "" : o.train_data, o.val_data})
+        if (!data.empty()) fewest = std::min(fewest, count_tokens(data));
+    return fewest;
+}
+
 uint64_t validation_tokens(const Options& o, const DataLoader& val) {
     const uint64_t per_batch = uint64_t(o.global_batch()) * uint64_t(o.sequence);
     const uint64_t most = o.val_batches < 0 ? val.num_batches() : uint64_t(o.val_batches);

@@ -56,6 +56,10 @@ struct RunInputs {
 // of the job call it. Leaves the data closed if -b is still to be chosen: then call open_data() after that.
 RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job);
 
+// Tokens in the training or the validation data, whichever has fewer, of the run's data that is named. Reads
+// the headers only. Error if a pattern matches no shard.
+uint64_t fewest_tokens(const Options& o);
+
 // Opens the training and validation data for batches of -b, and computes the length of the run.
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process);
 

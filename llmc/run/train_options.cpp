@@ -104,8 +104,9 @@ static CLI::Validator count_or_auto() {
 static void add_training_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Training");
     app.add_option("-b,--batch-size", o.batch,
-                   "sequences in a micro-batch (B), in each process; auto: the fastest -b, and -r unless it "
-                   "is given, with which the run fits in memory; -d stays")
+                   "sequences in a micro-batch (B), in each process; auto: the fastest -b, with -r and "
+                   "--offload unless they are given, with which the run fits in memory; -d stays. A run that "
+                   "gives neither -b nor -r, and does not fit, gets the same")
         ->transform(count_or_auto())
         ->capture_default_str();
     app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
@@ -452,6 +453,13 @@ std::vector<std::string> changed_options(const std::string& before, const std::s
     return lines;
 }
 
+void set_effective(Options& o, const std::string& name, const std::string& value) {
+    const size_t at = ("\n" + o.effective).find("\n" + name + "=");
+    if (at == std::string::npos) return;
+    const size_t end = o.effective.find('\n', at);
+    o.effective.replace(at, end - at, name + "=" + value);
+}
+
 // Options whose values are paths. A model may also be a descriptor, a tokenizer "bytes".
 static const std::set<std::string> path_options = {"train-data", "val-data",       "model", "text",
                                                    "tokenizer",  "hellaswag-file", "output"};
@@ -566,11 +574,16 @@ static void take_options(CLI::App& app, const std::string& text, const std::stri
     }
 }
 
+// A text's path without "." and "..", and without a slash at its end. Unchanged: "stories", which is no path.
+static std::filesystem::path whole_path(const std::string& text) {
+    if (text.empty() || text == "stories") return text;
+    return (std::filesystem::absolute(text) / "").lexically_normal().parent_path();
+}
+
 // Where a run on a text goes if -o does not say.
 static void choose_folder(CLI::App& app, const Options& o) {
     if (o.text.empty() || app.count("--output")) return;
-    const std::filesystem::path text =
-        (std::filesystem::absolute(o.text) / "").lexically_normal().parent_path();
+    const std::filesystem::path text = whole_path(o.text);
     std::string name = o.text == "stories" ? o.text : text.stem().string() + "-text";
     for (char& c : name)
         if (!isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
@@ -594,6 +607,29 @@ static void take_chosen(CLI::App& app, Options& o, const std::string& chosen) {
     o.notes.push_back("chosen for this text, unless another is given:" + list);
 }
 
+static std::vector<std::string> values_in(const std::vector<OptionLine>& lines, const std::string& name) {
+    std::vector<std::string> values;
+    for (const OptionLine& line : lines)
+        if (line.name == name) values = line.values;
+    std::erase(values, "");  // how a file writes an empty list
+    return values;
+}
+
+// A resumed run reads the tokens that are in its folder, whatever text is given: they must be that text's.
+static void refuse_other_text(const CLI::App& app, const Options& o, const std::vector<OptionLine>& saved) {
+    const std::vector<std::string> texts = values_in(saved, "text"), include = values_in(saved, "include");
+    const char* what_to_do = "leave it out, or start a new run in another folder";
+    const std::string text = texts.empty() ? "" : texts[0];
+    if (app.count("--text") && whole_path(o.text) != whole_path(text))
+        fail("--text %s: the run in %s trains on %s; %s", o.text.c_str(), o.output.c_str(),
+             text.empty() ? "no text" : text.c_str(), what_to_do);
+    std::string names;
+    for (const std::string& pattern : include) names += " '" + pattern + "'";
+    if (app.count("--include") && values_in({{0, "include", o.include}}, "include") != include)
+        fail("--include: the run in %s reads %s%s; %s", o.output.c_str(),
+             include.empty() ? "all files" : "files named", names.c_str(), what_to_do);
+}
+
 // Takes options that the command line does not give from --config, then from the options.toml of the run to
 // resume, then from the newest checkpoint.
 static void read_saved_options(CLI::App& app, Options& o) {
@@ -602,11 +638,15 @@ static void read_saved_options(CLI::App& app, Options& o) {
     if (!o.resume || o.output.empty()) return;
     const std::string path = options_path(o.output);
     const bool has_file = file_exists(path);
-    if (has_file) take_options(app, read_whole_file(path, 1 << 20), path);
-    const SavedOptions saved = options_of_checkpoint(o.output);
-    if (!saved.text.empty()) take_options(app, saved.text, saved.path);
-    if (has_file || !saved.text.empty())
-        o.notes.push_back("options that are not given come from " + (has_file ? path : saved.path));
+    SavedOptions from_file;
+    if (has_file) from_file = {read_whole_file(path, 1 << 20), path};
+    const SavedOptions of_checkpoint = options_of_checkpoint(o.output);
+    const SavedOptions& first = has_file ? from_file : of_checkpoint;
+    if (first.path.empty()) return;
+    refuse_other_text(app, o, parse_option_lines(first.text, first.path));
+    for (const SavedOptions& saved : {from_file, of_checkpoint})
+        if (!saved.text.empty()) take_options(app, saved.text, saved.path);
+    o.notes.push_back("options that are not given come from " + first.path);
 }
 
 static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
@@ -714,5 +754,7 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
     o.effective = with_absolute_paths(app.config_to_str(true, false));
+    if (names_steps) set_effective(o, "epochs", "0");  // as choose_length() did
+    if (names_epochs) set_effective(o, "max-steps", "-1");
     return true;
 }

@@ -99,6 +99,9 @@ std::vector<std::string> changed_options(const std::string& before, const std::s
 // The options with absolute paths instead of those relative to the current folder.
 std::string with_absolute_paths(const std::string& effective);
 
+// Writes another value of an option where a resumed run reads it, in o.effective.
+void set_effective(Options& o, const std::string& name, const std::string& value);
+
 // The file in a run's folder that holds its options.
 std::string options_path(const std::string& output);
 

@@ -19,12 +19,27 @@ static bool is_given(const Options& o, const std::string& name) {
     return ("\n" + o.given).find("\n--" + name + " ") != std::string::npos;
 }
 
+static int64_t tokens_of_batch(const Options& o, const Recipe& r) {
+    return int64_t(r.batch) * r.sequence * o.num_processes;
+}
+
+// Takes -b and -t if they are given. Otherwise halves them until the training and the validation data each
+// hold a batch, which reads one token more than it advances by, and until -d is a multiple of B*T.
+static void fit_batch(const Options& o, const TextTokens& tokens, Recipe& r) {
+    const int64_t most = int64_t(std::min(tokens.train_tokens, tokens.val_tokens)) - 1;
+    const bool batch_is_free = !is_given(o, "batch-size") || o.batch == 0;
+    const bool sequence_is_free = !is_given(o, "sequence-length");
+    if (!batch_is_free) r.batch = o.batch;
+    if (!sequence_is_free) r.sequence = o.sequence;
+    const auto divides = [&] { return o.total_batch <= 0 || o.total_batch % tokens_of_batch(o, r) == 0; };
+    while (batch_is_free && r.batch > 1 && (tokens_of_batch(o, r) > most || !divides())) r.batch /= 2;
+    while (sequence_is_free && r.sequence > 1 && tokens_of_batch(o, r) > most) r.sequence /= 2;
+}
+
 // Steps of a run of so many epochs, at most `most`; -x and --epochs take precedence.
 static int count_steps(const Options& o, const Recipe& r, uint64_t tokens, double epochs, int most) {
     if (is_given(o, "max-steps") && o.max_steps > 0) return o.max_steps;
-    const int sequence = is_given(o, "sequence-length") ? o.sequence : r.sequence;
-    const int batch = is_given(o, "batch-size") && o.batch > 0 ? o.batch : r.batch;
-    const double per_step = o.total_batch > 0 ? o.total_batch : double(batch) * sequence * o.num_processes;
+    const double per_step = o.total_batch > 0 ? o.total_batch : double(tokens_of_batch(o, r));
     const bool chosen = o.epochs <= 0;
     const double steps = (chosen ? epochs : o.epochs) * double(tokens) / per_step;
     return int(std::clamp(steps, 1.0, chosen ? double(most) : 1e9));
@@ -41,7 +56,8 @@ static double choose_dropout(uint64_t tokens) {
 static double choose_epochs(uint64_t tokens) { return 15 * std::pow(double(tokens) / 16000, 0.45); }
 
 // A small new model.
-static Recipe for_new_model(const Options& o, uint64_t tokens) {
+static Recipe for_new_model(const Options& o, const TextTokens& data) {
+    const uint64_t tokens = data.train_tokens;
     Recipe r = {.model = "custom:layers=3,heads=2,channels=96,max_seq_len=256",
                 .optimizer = "muon",
                 .batch = 8,
@@ -53,6 +69,7 @@ static Recipe for_new_model(const Options& o, uint64_t tokens) {
         r.sequence = std::min(r.sequence, config.max_seq_len);
         r.learning_rate *= std::sqrt(96.0 / config.channels);
     }
+    fit_batch(o, data, r);
     r.steps = count_steps(o, r, tokens, choose_epochs(tokens), 3000);
     r.warmup = std::min(100, r.steps / 10);
     r.dropout = choose_dropout(tokens);
@@ -60,14 +77,15 @@ static Recipe for_new_model(const Options& o, uint64_t tokens) {
 }
 
 // A model that is trained already.
-static Recipe for_finetuning(const Options& o, uint64_t tokens) {
+static Recipe for_finetuning(const Options& o, const TextTokens& data) {
     Recipe r = {.model = o.model,
                 .optimizer = "adamw",
                 .batch = 4,
                 .sequence = std::min(1024, read_shape(find_model(o.model)).max_seq_len),
                 .learning_rate = 3e-5,
                 .final_fraction = 0.1};
-    r.steps = count_steps(o, r, tokens, 3, 1000);
+    fit_batch(o, data, r);
+    r.steps = count_steps(o, r, data.train_tokens, 3, 1000);
     r.warmup = r.steps / 20;
     return r;
 }
@@ -82,12 +100,13 @@ static std::string quoted(const std::string& text) {
 
 std::string choose_options(const Options& o, const TextTokens& tokens) {
     const bool finetunes = o.model_given && names_model_file(o.model);
-    const Recipe r =
-        finetunes ? for_finetuning(o, tokens.train_tokens) : for_new_model(o, tokens.train_tokens);
+    const Recipe r = finetunes ? for_finetuning(o, tokens) : for_new_model(o, tokens);
     std::string lines = "train-data = " + quoted(tokens.train) + "\nval-data = " + quoted(tokens.val) + "\n" +
                         "model = " + quoted(r.model) + "\n";
     lines += format_string("optimizer = '%s'\nbatch-size = %d\nsequence-length = %d\n", r.optimizer.c_str(),
                            r.batch, r.sequence);
+    if (o.batch == 0 && !is_given(o, "total-batch-size"))  // -b auto keeps the tokens of a step
+        lines += format_string("total-batch-size = %lld\n", (long long)tokens_of_batch(o, r));
     if (o.epochs <= 0) lines += format_string("max-steps = %d\n", r.steps);
     lines += format_string("learning-rate = %.3g\nwarmup-steps = %d\nfinal-lr-fraction = %g\ndropout = %g\n",
                            r.learning_rate, r.warmup, r.final_fraction, r.dropout);

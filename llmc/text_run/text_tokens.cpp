@@ -40,7 +40,7 @@ static uint64_t size_of_file(const std::string& path) {
     return size_of(file, path);
 }
 
-// A tenth of the text for validation, at least two batches. A token of GPT-2's is about four bytes.
+// A tenth of the text for validation, and of a short text more. A token of GPT-2's is about four bytes.
 static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
     return tokens_are_bytes ? std::clamp<uint64_t>(bytes / 10, 4200, 32768)
                             : std::clamp<uint64_t>(bytes / 40, 1200, 32768);
@@ -123,12 +123,6 @@ void prepare_text(const Options& o) {
         print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
     else
         prepare(p, stamp, made_of);
-}
-
-static uint64_t count_tokens(const std::string& pattern) {
-    uint64_t tokens = 0;
-    for (const TokenShard& shard : open_token_shards(pattern)) tokens += shard.tokens;
-    return tokens;
 }
 
 TextTokens find_tokens(const Options& o) {
