@@ -144,9 +144,11 @@ static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
     for (const uint32_t type : types) {
         if (!has_room(s, bytes, type, b.kind)) continue;
         info.memoryTypeIndex = type;
-        const VkResult result = s.vk.vkAllocateMemory(s.device, &info, nullptr, &b.memory);
+        VkDeviceMemory memory;  // undefined after a failure
+        const VkResult result = s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
         if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) continue;
         check_vulkan(result, "vkAllocateMemory");
+        b.memory = memory;
         const bool counts = b.kind != BufferKind::imported;
         b.device_bytes = counts && is_on_device(s, s.memory.memoryTypes[type].heapIndex) ? bytes : 0;
         s.device_bytes += b.device_bytes;
