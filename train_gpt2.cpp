@@ -12,7 +12,6 @@
 #include <csignal>
 #include <optional>
 
-#include "llmc/base/available_memory.h"
 #include "llmc/base/precision.h"
 #include "llmc/base/signals.h"
 #include "llmc/base/warning.h"
@@ -84,7 +83,7 @@ static MemoryCheck memory_check(const Options& o, const ModelConfig& config, Lau
     };
     if (o.plans_device()) return {need, room_of_device(o.device_bytes()), &job, true};
     MemoryRoom room = memory_room(pad, processes_on_device(o, job, pad), o.device_bytes());
-    room.host_bytes = available_memory() / uint64_t(job.machine_size);
+    room.host_bytes = host_room(pad, job.machine_size);
     return {need, room, &job, has_own_memory(pad)};
 }
 

@@ -65,7 +65,8 @@ struct LaunchPadOptions {
 };
 
 // Where memory lies: near the GPU, or in cached host memory, for results that the host reads often, and for
-// what the GPU uses so seldom that it may read and write it over the bus.
+// what the GPU uses so seldom that it may read and write it over the bus. A device with memory of its own
+// never lends it for `host`.
 enum class Placement { device, host };
 
 // Scratch memory that layers share. A slot's contents last until the next layer that uses the slot.
@@ -193,6 +194,8 @@ class LaunchPad {
     uint64_t allocated_bytes() const;  // in live allocate() memory
     // Of the device's memory, what allocations may still take, as far as the driver tells.
     uint64_t available_bytes() const;
+    // The same of the host's memory that the driver grants; 0: all memory is the device's.
+    uint64_t available_host_bytes() const;
 
     // At least so many floats of a scratch slot, contents undefined; null for 0. A slot grows when it has to,
     // which prepare() avoids; memory that recordings use stays valid.

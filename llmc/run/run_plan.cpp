@@ -28,6 +28,11 @@ MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
     return {free, pad->limits().max_allocation, pad->device().name, processes};
 }
 
+uint64_t host_room(const LaunchPad* pad, int processes) {
+    const uint64_t granted = pad ? pad->available_host_bytes() : 0;
+    return std::min(available_memory(), granted ? granted : ~uint64_t(0)) / uint64_t(processes);
+}
+
 MemoryRoom room_of_device(uint64_t bytes) {
     return {difference(bytes, reserve(DeviceType::discrete)), ~uint64_t(0),
             format_string("a device of %s", gib(bytes).c_str())};

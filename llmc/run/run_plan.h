@@ -65,6 +65,9 @@ struct MemoryRoom {
 // Of a launchpad's device, or of the host, less what the driver needs. processes: that use this device.
 // limit: bytes of the host's memory, for the CPU; a launchpad has its own limit. 0: none.
 MemoryRoom memory_room(const LaunchPad* pad, int processes = 1, uint64_t limit = 0);
+// Bytes of the host's memory that each of so many processes of a machine may use, beside a GPU's own: the
+// driver may grant less than there is.
+uint64_t host_room(const LaunchPad* pad, int processes);
 // Of a GPU with so much memory of its own, which need not be there.
 MemoryRoom room_of_device(uint64_t bytes);
 
