@@ -46,10 +46,15 @@ static void print_devices() {
     printf("cpu: %d thread%s\n", threads, threads == 1 ? "" : "s");
 }
 
+// How many processes of a machine use the same device as this one. --device auto gives each a GPU of its own.
+static int processes_on_device(const Options& o, const Communicator& job) {
+    return o.device == "auto" ? 1 : job.machine_size;
+}
+
 // Opens the device of --device; null is the CPU.
 static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
-    auto pad = open_device(device_of_process(o, job),
-                           {.device_memory = o.plans_device() ? 0 : o.device_bytes(), .timestamps = o.profile});
+    const uint64_t limit = o.plans_device() ? 0 : o.device_bytes() / uint64_t(processes_on_device(o, job));
+    auto pad = open_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
     if (!o.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
@@ -57,11 +62,6 @@ static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const C
         print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
                    pad ? pad->device().name.c_str() : "the CPU");
     return pad;
-}
-
-// How many processes of the job use the same device, or the CPU, as this one.
-static int processes_on_device(const Options& o, const Communicator& job, const LaunchPad* pad) {
-    return pad && o.device == "auto" ? 1 : job.machine_size;
 }
 
 template <class Real>
@@ -82,7 +82,8 @@ static MemoryCheck memory_check(const Options& o, const ModelConfig& config, Lau
                              : memory_need<Real>(config, pad, training);
     };
     if (o.plans_device()) return {need, room_of_device(o.device_bytes()), &job, true};
-    MemoryRoom room = memory_room(pad, processes_on_device(o, job, pad), o.device_bytes());
+    const int processes = pad ? processes_on_device(o, job) : job.machine_size;
+    MemoryRoom room = memory_room(pad, processes, o.device_bytes());
     room.host_bytes = host_room(pad, job.machine_size);
     return {need, room, &job, has_own_memory(pad)};
 }

@@ -69,6 +69,26 @@ TEST(RunPlan, OffloadMovesTheOptimizersState) {
         }
 }
 
+// The limit of a launchpad is that of one process.
+TEST(RunPlan, ProcessesOnADeviceDivideItsMemory) {
+    for (const auto& like : test_pads()) {
+        const uint64_t mib = 1 << 20;
+        LaunchPadOptions options = test_options();
+        options.memory = like->memory_mode();
+        options.device_memory = 600 * mib;
+        const LaunchPad pad(options);
+        const MemoryRoom one = memory_room(&pad, 1, 600 * mib), three = memory_room(&pad, 3, 1800 * mib);
+        EXPECT_LE(one.bytes, 600 * mib);
+        EXPECT_GT(one.bytes, 200 * mib);
+        EXPECT_NEAR(double(three.bytes) / 3, double(one.bytes), double(mib));
+        EXPECT_GT(host_room(&pad, 3), uint64_t(0));
+        EXPECT_LE(host_room(&pad, 3), host_room(&pad, 1));
+        if (const uint64_t granted = pad.available_host_bytes()) {
+            EXPECT_LE(host_room(&pad, 1), granted);
+        }
+    }
+}
+
 TEST(RunPlan, HostMemoryIsKnown) {
     const MemoryRoom room = memory_room(nullptr);
     EXPECT_GT(room.bytes, uint64_t(64) << 20);

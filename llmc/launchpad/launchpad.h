@@ -192,8 +192,9 @@ class LaunchPad {
     void register_buffer(void* address, size_t bytes);
     void unregister_buffer(void* address);
     uint64_t allocated_bytes() const;  // in live allocate() memory
-    // Of the device's memory, what allocations may still take, as far as the driver tells.
-    uint64_t available_bytes() const;
+    // Of the device's memory, what allocations may still take, as far as the driver tells, if so many
+    // processes share it.
+    uint64_t available_bytes(int processes = 1) const;
     // The same of the host's memory that the driver grants; 0: all memory is the device's.
     uint64_t available_host_bytes() const;
 

@@ -21,7 +21,8 @@ MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
     if (limit) room.bytes = std::min(room.bytes, limit);
     if (!pad) return room;
     const DeviceType type = pad->device().type;
-    uint64_t free = difference(pad->available_bytes(), reserve(type));
+    const uint64_t of_each = difference(pad->available_bytes(processes), reserve(type));
+    uint64_t free = of_each * uint64_t(processes);
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
     if (type == DeviceType::integrated) free = std::max(free, room.bytes);
     if (type == DeviceType::software) free = std::min(free, room.bytes);

@@ -63,7 +63,7 @@ struct MemoryRoom {
     }
 };
 // Of a launchpad's device, or of the host, less what the driver needs. processes: that use this device.
-// limit: bytes of the host's memory, for the CPU; a launchpad has its own limit. 0: none.
+// limit: bytes of the host's memory, for the CPU; a launchpad has its own limit, for one process. 0: none.
 MemoryRoom memory_room(const LaunchPad* pad, int processes = 1, uint64_t limit = 0);
 // Bytes of the host's memory that each of so many processes of a machine may use, beside a GPU's own: the
 // driver may grant less than there is.
