@@ -1,7 +1,10 @@
 // The plan of a run: the memory that is counted is the memory that is allocated.
 #include "llmc/run/run_plan.h"
 
+#include <omp.h>
+
 #include "llmc/files/optimizer_state.h"
+#include "llmc/layers/muon.h"
 #include "tests/layer_test.h"
 
 static ModelConfig small() {
@@ -67,6 +70,20 @@ TEST(RunPlan, OffloadMovesTheOptimizersState) {
             EXPECT_LT(need.host_bytes, state + 64 * 3 * NUM_PARAMETER_TENSORS);  // rounded up
             EXPECT_NE(need.by_kind.find("MiB of host memory"), std::string::npos) << need.by_kind;
         }
+}
+
+// On the CPU, Muon's matrices of up to 2^18 elements take a thread each.
+TEST(RunPlan, CountsTheWorkspaceOfMuon) {
+    const TrainingShape shape = {.master_weights = true,
+                                 .B = 3,
+                                 .T = 17,
+                                 .recompute = RECOMPUTE_GELU,
+                                 .share = {.kind = OptimizerKind::muon}};
+    const MemoryNeed need = memory_need<bf16>(small(), nullptr, shape);
+    EXPECT_NE(need.by_kind.find(", scratch "), std::string::npos) << need.by_kind;
+    const size_t threads = size_t(omp_get_max_threads());
+    EXPECT_EQ(muon_workspace_bytes(300, 100), threads * 2 * (300 * 100 + 100 * 100) * sizeof(float));
+    EXPECT_EQ(muon_workspace_bytes(1000, 3000), 2 * (3000000 + 1000000) * sizeof(float));
 }
 
 // The limit of a launchpad is that of one process.

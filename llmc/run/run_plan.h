@@ -43,6 +43,7 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
     if (pad && shape.share.kind == OptimizerKind::muon)
         g.memory.count("scratch",
                        pad->dry_run([&] { optimizer.update(pad, g.tensors()); }).scratch[int(Scratch::muon)]);
+    if (!pad && !shape.on_device) g.memory.count("scratch", optimizer.workspace_bytes());
     if (shape.job && shape.job->size > 1)
         const GradientExchange<Real> exchange(g, optimizer.ownership, *shape.job);
     if (shape.sample_tokens)
