@@ -25,8 +25,7 @@ TEST(ChooseDevice, Requests) {
     ASSERT_FALSE(devices.empty());
     for (size_t i = 0; i < devices.size(); i++) {
         EXPECT_EQ(devices[i].index, int(i));
-        EXPECT_GT(devices[i].free_bytes, 0u);
-        EXPECT_LE(devices[i].free_bytes, devices[i].memory_bytes);
+        EXPECT_GT(devices[i].memory_bytes, 0u);
     }
     EXPECT_FALSE(choose_device("cpu").device);
     const bool hardware = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& device) {
