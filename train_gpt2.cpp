@@ -92,6 +92,8 @@ static MemoryCheck memory_check(const Options& o, const ModelConfig& config, Lau
 template <class Real>
 static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, const MemoryCheck& memory) {
     print_plan(o, inputs, memory.need(shape_of(o)));
+    if (o.plans_device() && !pad)
+        print_line(stdout, "note: the plan leaves out the scratch memory of the GPU's kernels");
     if (o.dry_run) print_room(memory, o);
     check_memory(memory, o);
     // measuring a CPU keeps all cores busy for half a second: worth it for a plan, not for every run
