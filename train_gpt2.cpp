@@ -55,7 +55,7 @@ static int processes_on_device(const Options& o, const Communicator& job) {
 static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
     const uint64_t limit = o.plans_device() ? 0 : o.device_bytes() / uint64_t(processes_on_device(o, job));
     auto pad = open_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
-    if (!o.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
+    if (!o.cpu_layers.empty() && has_own_memory(pad.get()))
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))

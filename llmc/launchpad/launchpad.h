@@ -102,8 +102,10 @@ struct Limits {
     // barrier switches among all invocations.
     uint32_t barrier_block = 0;
     // Of a software device, on which CI trains: its compiler takes seconds for a large unrolled kernel. It
-    // takes the kernels of GPUs with three exceptions: GEMMs without tensor cores are version 4, GEMMs on
-    // tensor cores are not tuned, and attention's tiles are as small as possible.
+    // takes the kernels of GPUs with these exceptions: GEMMs without tensor cores are version 4, GEMMs on
+    // tensor cores are not tuned, attention's tiles are as small as possible, its backward pass on tensor
+    // cores needs no FragmentShape::in_place, barrier_block is 64, max_iterations is bounded, and
+    // few_registers is never set.
     bool compiles_slowly = false;
     // Whether an invocation has about 128 registers instead of 255. Vulkan does not tell: assumed of GPUs
     // with subgroups of fewer than 32 invocations, which have the registers of SIMD threads (Intel).

@@ -8,7 +8,7 @@
 #include "llmc/measure/peak_cpu.h"
 #include "llmc/run/run_setup.h"
 
-static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
+std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
 
 // What drivers of GPUs and the launchpad take beside a run's allocations: kernels, command buffers, page
 // tables, the staging buffer.
