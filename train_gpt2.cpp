@@ -12,7 +12,6 @@
 #include <csignal>
 #include <optional>
 
-#include "llmc/base/available_memory.h"
 #include "llmc/base/precision.h"
 #include "llmc/base/signals.h"
 #include "llmc/base/warning.h"
@@ -47,22 +46,22 @@ static void print_devices() {
     printf("cpu: %d thread%s\n", threads, threads == 1 ? "" : "s");
 }
 
+// How many processes of a machine use the same device as this one. --device auto gives each a GPU of its own.
+static int processes_on_device(const Options& o, const Communicator& job) {
+    return o.device == "auto" ? 1 : job.machine_size;
+}
+
 // Opens the device of --device; null is the CPU.
 static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
-    auto pad = open_device(device_of_process(o, job),
-                           {.device_memory = o.plans_device() ? 0 : o.device_bytes(), .timestamps = o.profile});
-    if (!o.cpu_layers.empty() && pad && pad->memory_mode() != MemoryMode::unified)
+    const uint64_t limit = o.plans_device() ? 0 : o.device_bytes() / uint64_t(processes_on_device(o, job));
+    auto pad = open_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
+    if (!o.cpu_layers.empty() && has_own_memory(pad.get()))
         fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
              pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))
         print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
                    pad ? pad->device().name.c_str() : "the CPU");
     return pad;
-}
-
-// How many processes of the job use the same device, or the CPU, as this one.
-static int processes_on_device(const Options& o, const Communicator& job, const LaunchPad* pad) {
-    return pad && o.device == "auto" ? 1 : job.machine_size;
 }
 
 template <class Real>
@@ -83,8 +82,9 @@ static MemoryCheck memory_check(const Options& o, const ModelConfig& config, Lau
                              : memory_need<Real>(config, pad, training);
     };
     if (o.plans_device()) return {need, room_of_device(o.device_bytes()), &job, true};
-    MemoryRoom room = memory_room(pad, processes_on_device(o, job, pad), o.device_bytes());
-    room.host_bytes = available_memory() / uint64_t(job.machine_size);
+    const int processes = pad ? processes_on_device(o, job) : job.machine_size;
+    MemoryRoom room = memory_room(pad, processes, o.device_bytes());
+    room.host_bytes = host_room(pad, job.machine_size);
     return {need, room, &job, has_own_memory(pad)};
 }
 
@@ -92,6 +92,8 @@ static MemoryCheck memory_check(const Options& o, const ModelConfig& config, Lau
 template <class Real>
 static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, const MemoryCheck& memory) {
     print_plan(o, inputs, memory.need(shape_of(o)));
+    if (o.plans_device() && !pad)
+        print_line(stdout, "note: the plan leaves out the scratch memory of the GPU's kernels");
     if (o.dry_run) print_room(memory, o);
     check_memory(memory, o);
     // measuring a CPU keeps all cores busy for half a second: worth it for a plan, not for every run

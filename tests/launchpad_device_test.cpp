@@ -25,8 +25,7 @@ TEST(ChooseDevice, Requests) {
     ASSERT_FALSE(devices.empty());
     for (size_t i = 0; i < devices.size(); i++) {
         EXPECT_EQ(devices[i].index, int(i));
-        EXPECT_GT(devices[i].free_bytes, 0u);
-        EXPECT_LE(devices[i].free_bytes, devices[i].memory_bytes);
+        EXPECT_GT(devices[i].memory_bytes, 0u);
     }
     EXPECT_FALSE(choose_device("cpu").device);
     const bool hardware = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& device) {
@@ -68,7 +67,11 @@ TEST(Errors, OutOfMemory) {
         for (Placement placement : {Placement::device, Placement::host})
             for (size_t bytes : {size_t(1) << 40, SIZE_MAX / 2, SIZE_MAX}) {
                 const std::string message = message_of([&] { pad->allocate(bytes, "a giant", placement); });
-                EXPECT_NE(message.find("out of device memory"), std::string::npos) << message;
+                const bool on_host = pad->available_host_bytes() && placement == Placement::host &&
+                                     pad->memory_mode() == MemoryMode::staged;
+                const char* start = on_host ? "out of host memory on " : "out of device memory on ";
+                EXPECT_EQ(message.find(start), 0u) << message;
+                EXPECT_TRUE(!on_host || message.find("--offload none") != std::string::npos) << message;
                 EXPECT_NE(message.find(pad->device().name), std::string::npos) << message;
                 EXPECT_NE(message.find("a giant"), std::string::npos) << message;
                 const bool names_size = message.find("1048576.0 MiB asked") != std::string::npos;
@@ -77,6 +80,34 @@ TEST(Errors, OutOfMemory) {
         EXPECT_EQ(validation_message_count(), messages);
         pad->free(pad->allocate(1000, "small"));  // the launchpad remains usable
     }
+}
+
+// A GPU with 8 GiB of its own, a part of which the host sees, beside memory of the host: write-combined, and
+// cached.
+static void add_memory(LaunchPadState& s) {
+    const VkMemoryPropertyFlags near = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+                                visible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                          VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+                                cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+    s.memory.memoryHeapCount = 2;
+    s.memory.memoryHeaps[0] = {VkDeviceSize(8) << 30, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
+    s.memory.memoryHeaps[1] = {VkDeviceSize(4) << 30, 0};
+    s.memory.memoryTypeCount = 4;
+    s.memory.memoryTypes[0] = {near, 0};
+    s.memory.memoryTypes[1] = {visible, 1};
+    s.memory.memoryTypes[2] = {visible | cached, 1};
+    s.memory.memoryTypes[3] = {near | visible, 0};
+}
+
+TEST(MemoryTypes, OfAGpuWithItsOwnMemory) {
+    LaunchPadState s;
+    add_memory(s);
+    using Types = std::vector<uint32_t>;
+    EXPECT_EQ(memory_types_for(s, ~0u, BufferKind::device_only), Types({0, 3}));
+    EXPECT_EQ(memory_types_for(s, ~0u, BufferKind::host_visible), Types({3, 2, 1}));
+    EXPECT_EQ(memory_types_for(s, ~0u, BufferKind::readback), Types({2, 1, 3}));
+    EXPECT_EQ(memory_types_for(s, ~0u, BufferKind::host), Types({2, 1}));  // never the GPU's
+    EXPECT_EQ(memory_types_for(s, 1 << 3, BufferKind::host), Types({3}));  // there is no other
 }
 
 // The limit holds for everything together, and what is freed can be allocated again.

@@ -1,7 +1,10 @@
 // The plan of a run: the memory that is counted is the memory that is allocated.
 #include "llmc/run/run_plan.h"
 
+#include <omp.h>
+
 #include "llmc/files/optimizer_state.h"
+#include "llmc/layers/muon.h"
 #include "tests/layer_test.h"
 
 static ModelConfig small() {
@@ -67,6 +70,40 @@ TEST(RunPlan, OffloadMovesTheOptimizersState) {
             EXPECT_LT(need.host_bytes, state + 64 * 3 * NUM_PARAMETER_TENSORS);  // rounded up
             EXPECT_NE(need.by_kind.find("MiB of host memory"), std::string::npos) << need.by_kind;
         }
+}
+
+// On the CPU, Muon's matrices of up to 2^18 elements take a thread each.
+TEST(RunPlan, CountsTheWorkspaceOfMuon) {
+    const TrainingShape shape = {.master_weights = true,
+                                 .B = 3,
+                                 .T = 17,
+                                 .recompute = RECOMPUTE_GELU,
+                                 .share = {.kind = OptimizerKind::muon}};
+    const MemoryNeed need = memory_need<bf16>(small(), nullptr, shape);
+    EXPECT_NE(need.by_kind.find(", scratch "), std::string::npos) << need.by_kind;
+    const size_t threads = size_t(omp_get_max_threads());
+    EXPECT_EQ(muon_workspace_bytes(300, 100), threads * 2 * (300 * 100 + 100 * 100) * sizeof(float));
+    EXPECT_EQ(muon_workspace_bytes(1000, 3000), 2 * (3000000 + 1000000) * sizeof(float));
+}
+
+// The limit of a launchpad is that of one process.
+TEST(RunPlan, ProcessesOnADeviceDivideItsMemory) {
+    for (const auto& like : test_pads()) {
+        const uint64_t mib = 1 << 20;
+        LaunchPadOptions options = test_options();
+        options.memory = like->memory_mode();
+        options.device_memory = 600 * mib;
+        const LaunchPad pad(options);
+        const MemoryRoom one = memory_room(&pad, 1, 600 * mib), three = memory_room(&pad, 3, 1800 * mib);
+        EXPECT_LE(one.bytes, 600 * mib);
+        EXPECT_GT(one.bytes, 200 * mib);
+        EXPECT_NEAR(double(three.bytes) / 3, double(one.bytes), double(mib));
+        EXPECT_GT(host_room(&pad, 3), uint64_t(0));
+        EXPECT_LE(host_room(&pad, 3), host_room(&pad, 1));
+        if (const uint64_t granted = pad.available_host_bytes()) {
+            EXPECT_LE(host_room(&pad, 1), granted);
+        }
+    }
 }
 
 TEST(RunPlan, HostMemoryIsKnown) {

@@ -39,30 +39,40 @@ void choose_memory_mode(LaunchPadState& s) {
              s.info.name.c_str());
 }
 
-// The memory types for a kind of buffer, best first: an allocation that fails in one is tried in the next.
+static bool is_on_device(const LaunchPadState& s, uint32_t heap) {
+    return s.memory.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
+}
+
+static bool type_is_on_device(const LaunchPadState& s, uint32_t type) {
+    return is_on_device(s, s.memory.memoryTypes[type].heapIndex);
+}
+
+static std::vector<VkMemoryPropertyFlags> preferences_for(BufferKind kind) {
+    if (kind == BufferKind::device_only) return {NEAR};
+    if (kind != BufferKind::host_visible) return {VISIBLE | CACHED, VISIBLE};
+    // an integrated GPU's own heap may be a small part of the memory that it can use
+    return {NEAR | VISIBLE | CACHED, NEAR | VISIBLE, VISIBLE | CACHED, VISIBLE};
+}
+
 // Types with further properties need features that are not enabled.
-static std::vector<uint32_t> memory_types_for(const LaunchPadState& s, uint32_t bits, BufferKind kind) {
-    std::vector<VkMemoryPropertyFlags> preferences;
-    if (kind == BufferKind::device_only)
-        preferences = {NEAR};
-    else if (kind == BufferKind::readback)
-        preferences = {VISIBLE | CACHED, VISIBLE};
-    else  // an integrated GPU's own heap may be a small part of the memory that it can use
-        preferences = {NEAR | VISIBLE | CACHED, NEAR | VISIBLE, VISIBLE};
+std::vector<uint32_t> memory_types_for(const LaunchPadState& s, uint32_t bits, BufferKind kind) {
     std::vector<uint32_t> types;
-    for (VkMemoryPropertyFlags wanted : preferences)
+    for (VkMemoryPropertyFlags wanted : preferences_for(kind))
         for (uint32_t i = 0; i < s.memory.memoryTypeCount; i++) {
             const VkMemoryPropertyFlags have = s.memory.memoryTypes[i].propertyFlags;
             const bool suits = (bits >> i & 1) && (have & wanted) == wanted;
             if (suits && !(have & ~(NEAR | VISIBLE | CACHED)) && std::ranges::count(types, i) == 0)
                 types.push_back(i);
         }
+    const auto on_device = [&s](uint32_t type) { return type_is_on_device(s, type); };
+    // a software device has no other memory than "its own"
+    if (kind == BufferKind::host && !std::ranges::all_of(types, on_device)) std::erase_if(types, on_device);
     if (types.empty()) fail("%s has no memory type for this kind of buffer", s.info.name.c_str());
     return types;
 }
 
-static bool is_on_device(const LaunchPadState& s, uint32_t heap) {
-    return s.memory.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
+static uint64_t used_bytes(const LaunchPadState& s, uint32_t heap) {
+    return is_on_device(s, heap) ? s.device_bytes : s.host_bytes;
 }
 
 // What the driver grants of a heap, and how much of it this program uses. Software devices count what all
@@ -76,7 +86,7 @@ static HeapBudget heap_budget(const LaunchPadState& s, uint32_t heap) {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
     VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
                                                 &budget};
-    if (!s.has_memory_budget) return {s.memory.memoryHeaps[heap].size, s.device_bytes};
+    if (!s.has_memory_budget) return {s.memory.memoryHeaps[heap].size, used_bytes(s, heap)};
     s.vk.vkGetPhysicalDeviceMemoryProperties2(s.physical, &memory);
     return {std::min(budget.heapBudget[heap], s.memory.memoryHeaps[heap].size), budget.heapUsage[heap]};
 }
@@ -90,12 +100,21 @@ static uint64_t left_of_limit(const LaunchPadState& s, uint32_t heap) {
     return s.options.device_memory > used ? s.options.device_memory - used : 0;
 }
 
-uint64_t LaunchPad::available_bytes() const {
+uint64_t LaunchPad::available_bytes(int processes) const {
     const LaunchPadState& s = *state;
     uint64_t most = 0;
     for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
         if (is_on_device(s, i))
-            most = std::max(most, std::min(heap_budget(s, i).left(), left_of_limit(s, i)));
+            most = std::max(most,
+                            std::min(heap_budget(s, i).left() / uint64_t(processes), left_of_limit(s, i)));
+    return most;
+}
+
+uint64_t LaunchPad::available_host_bytes() const {
+    const LaunchPadState& s = *state;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
+        if (!is_on_device(s, i)) most = std::max(most, heap_budget(s, i).left());
     return most;
 }
 
@@ -112,12 +131,14 @@ static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
 [[noreturn]] static void out_of_memory(const LaunchPadState& s, double bytes, uint32_t type,
                                        const char* label) {
     const uint32_t heap = s.memory.memoryTypes[type].heapIndex;
+    const bool on_device = is_on_device(s, heap);
     throw OutOfDeviceMemory(format_string(
-        "out of device memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
-        "(one allocation holds at most %.1f MiB); use a smaller batch, sequence or model",
-        s.info.name.c_str(), bytes / (1 << 20), label, double(s.allocated) / (1 << 20),
-        available_memory(s, heap).c_str(),
-        double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20)));
+        "out of %s memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
+        "(one allocation holds at most %.1f MiB); use a smaller %s",
+        on_device ? "device" : "host", s.info.name.c_str(), bytes / (1 << 20), label,
+        double(used_bytes(s, heap)) / (1 << 20), available_memory(s, heap).c_str(),
+        double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20),
+        on_device ? "batch, sequence or model" : "model, or --offload none"));
 }
 
 // Whether the type's heap, and the limit, can hold so many bytes. Imported memory is the host's.
@@ -144,12 +165,15 @@ static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
     for (const uint32_t type : types) {
         if (!has_room(s, bytes, type, b.kind)) continue;
         info.memoryTypeIndex = type;
-        const VkResult result = s.vk.vkAllocateMemory(s.device, &info, nullptr, &b.memory);
+        VkDeviceMemory memory;  // undefined after a failure
+        const VkResult result = s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
         if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) continue;
         check_vulkan(result, "vkAllocateMemory");
-        const bool counts = b.kind != BufferKind::imported;
-        b.device_bytes = counts && is_on_device(s, s.memory.memoryTypes[type].heapIndex) ? bytes : 0;
+        b.memory = memory;
+        if (b.kind != BufferKind::imported)
+            (type_is_on_device(s, type) ? b.device_bytes : b.host_bytes) = bytes;
         s.device_bytes += b.device_bytes;
+        s.host_bytes += b.host_bytes;
         return;
     }
     out_of_memory(s, double(bytes), types.front(), b.label.c_str());
@@ -221,6 +245,7 @@ void destroy_buffer(LaunchPadState& s, Buffer& b) {
     if (b.buffer) s.vk.vkDestroyBuffer(s.device, b.buffer, nullptr);
     if (b.memory) s.vk.vkFreeMemory(s.device, b.memory, nullptr);  // unmaps as well
     s.device_bytes -= b.device_bytes;
+    s.host_bytes -= b.host_bytes;
     if (b.kind == BufferKind::device_only && b.start) munmap(reinterpret_cast<void*>(b.start), b.bytes);
     b = Buffer();
 }
@@ -254,7 +279,8 @@ uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
 void* LaunchPad::allocate(size_t bytes, const char* label, Placement placement) {
     LaunchPadState& s = *state;
     BufferKind kind = s.mode == MemoryMode::staged ? BufferKind::device_only : BufferKind::host_visible;
-    if (placement == Placement::host) kind = BufferKind::readback;
+    if (placement == Placement::host)
+        kind = s.mode == MemoryMode::staged ? BufferKind::host : BufferKind::readback;
     Buffer b = create_buffer(s, bytes, kind, label);
     s.allocated += b.bytes;
     void* address = reinterpret_cast<void*>(b.start);

@@ -14,7 +14,9 @@ static void create_queries(LaunchPadState& s, Commands& c, uint32_t dispatches) 
     VkQueryPoolCreateInfo info = {VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     info.queryCount = c.query_capacity = 2 * dispatches;
-    VK_CHECK(s.vk.vkCreateQueryPool(s.device, &info, nullptr, &c.queries));
+    VkQueryPool queries;
+    VK_CHECK(s.vk.vkCreateQueryPool(s.device, &info, nullptr, &queries));
+    c.queries = queries;
 }
 
 VkCommandBuffer allocate_command_buffer(LaunchPadState& s, VkCommandPool pool) {

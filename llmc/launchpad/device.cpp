@@ -171,21 +171,16 @@ static std::string pci_address(const Vulkan& vk, VkPhysicalDevice physical) {
     return format_string("%04x:%02x:%02x.%x", pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction);
 }
 
-// The largest heap of the device's own, and what is free of it.
-static void find_memory(const Vulkan& vk, VkPhysicalDevice physical, DeviceInfo& info) {
-    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
-        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-    const bool told = has_extension(vk, physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-                                                told ? &budget : nullptr};
+// Bytes of the largest heap of the device's own.
+static uint64_t memory_of(const Vulkan& vk, VkPhysicalDevice physical) {
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
     vk.vkGetPhysicalDeviceMemoryProperties2(physical, &memory);
+    uint64_t most = 0;
     for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++) {
         const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
-        if (!(heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || heap.size <= info.memory_bytes) continue;
-        info.memory_bytes = info.free_bytes = heap.size;
-        const uint64_t ours = budget.heapBudget[i], used = budget.heapUsage[i];  // ours: with what is used
-        if (told && ours > used) info.free_bytes = std::min(heap.size, ours - used);
+        if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) most = std::max(most, heap.size);
     }
+    return most;
 }
 
 static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
@@ -200,7 +195,7 @@ static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
     info.driver = format_string("%s %s", driver.driverName, driver.driverInfo);
     info.api_version = format_string("%u.%u.%u", VK_API_VERSION_MAJOR(api), VK_API_VERSION_MINOR(api),
                                      VK_API_VERSION_PATCH(api));
-    find_memory(vk, physical, info);
+    info.memory_bytes = memory_of(vk, physical);
     info.pci = pci_address(vk, physical);
     info.missing = missing_on(vk, physical, api);
     return info;

@@ -15,9 +15,8 @@ struct DeviceInfo {
     std::string driver;         // name and version
     std::string api_version;    // "1.3.230"
     uint64_t memory_bytes = 0;  // of the largest device-local heap
-    uint64_t free_bytes = 0;  // of that heap, at the time of the query; all of it if the driver does not tell
-    std::string pci;          // PCI address, "0000:65:00.0"; empty if unknown
-    std::string missing;      // the features that the kernels need and it lacks; empty: usable
+    std::string pci;            // PCI address, "0000:65:00.0"; empty if unknown
+    std::string missing;        // the features that the kernels need and it lacks; empty: usable
     // Of a usable device: what decides which kernels training takes, lines for people. list_devices() only.
     std::vector<std::string> features;
 

@@ -37,7 +37,8 @@ struct PhysicalDevice {
 };
 std::vector<PhysicalDevice> physical_devices(const Vulkan& vk);  // in the order of list_devices()
 
-enum class BufferKind { host_visible, device_only, readback, imported };
+// host: of the host's memory alone, where the device has its own. readback: where the host reads fast
+enum class BufferKind { host_visible, device_only, host, readback, imported };
 
 struct Buffer {
     uintptr_t start = 0;  // host address; readable where kind is not device_only
@@ -47,7 +48,7 @@ struct Buffer {
     VkDeviceMemory memory = VK_NULL_HANDLE;
     VkDeviceAddress address = 0;  // of `start`
     VkDeviceSize offset = 0;      // of `start` in `buffer`
-    VkDeviceSize device_bytes = 0;  // of `memory`, if it is the device's
+    VkDeviceSize device_bytes = 0, host_bytes = 0;  // of `memory`, by the heap that it lies in
     std::string label;
 };
 
@@ -160,7 +161,7 @@ struct LaunchPadState {
 
     std::map<uintptr_t, Buffer> buffers;  // by start: an ordered search finds the one that holds an address
     uint64_t allocated = 0;
-    uint64_t device_bytes = 0;  // of the device's memory in all buffers
+    uint64_t device_bytes = 0, host_bytes = 0;  // of all buffers, by heap; without imported memory
     Buffer staging;
     ScratchSlot scratch[NUM_SCRATCH_SLOTS];
 
@@ -224,6 +225,9 @@ bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType ty
 bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name);
 // buffers.cpp
 void choose_memory_mode(LaunchPadState& s);
+// The memory types among `bits` for a kind of buffer, best first: an allocation that fails in one is tried in
+// the next.
+std::vector<uint32_t> memory_types_for(const LaunchPadState& s, uint32_t bits, BufferKind kind);
 Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label);
 void destroy_buffer(LaunchPadState& s, Buffer& buffer);
 const Buffer* find_buffer(const LaunchPadState& s, const void* p,

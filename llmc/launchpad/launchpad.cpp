@@ -132,7 +132,9 @@ static void create_device(LaunchPadState& s) {
     info.pQueueCreateInfos = queues;
     info.enabledExtensionCount = uint32_t(extensions.size());
     info.ppEnabledExtensionNames = extensions.data();
-    VK_CHECK(s.vk.vkCreateDevice(s.physical, &info, nullptr, &s.device));
+    VkDevice device;
+    VK_CHECK(s.vk.vkCreateDevice(s.physical, &info, nullptr, &device));
+    s.device = device;
     load_device_functions(s.vk, s.device);
     s.vk.vkGetDeviceQueue(s.device, s.queue_family, 0, &s.queue);
     s.vk.vkGetDeviceQueue(s.device, s.copy_family, 0, &s.copy_queue);
@@ -145,7 +147,9 @@ static void create_pipeline_layout(LaunchPadState& s) {
     VkPipelineLayoutCreateInfo layout = {VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
     layout.pushConstantRangeCount = 1;
     layout.pPushConstantRanges = &range;
-    VK_CHECK(s.vk.vkCreatePipelineLayout(s.device, &layout, nullptr, &s.layout));
+    VkPipelineLayout created;
+    VK_CHECK(s.vk.vkCreatePipelineLayout(s.device, &layout, nullptr, &created));
+    s.layout = created;
 }
 
 static VkCommandPool create_pool(LaunchPadState& s, uint32_t queue_family) {

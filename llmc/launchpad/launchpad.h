@@ -65,7 +65,8 @@ struct LaunchPadOptions {
 };
 
 // Where memory lies: near the GPU, or in cached host memory, for results that the host reads often, and for
-// what the GPU uses so seldom that it may read and write it over the bus.
+// what the GPU uses so seldom that it may read and write it over the bus. A device with memory of its own
+// never lends it for `host`.
 enum class Placement { device, host };
 
 // Scratch memory that layers share. A slot's contents last until the next layer that uses the slot.
@@ -101,8 +102,10 @@ struct Limits {
     // barrier switches among all invocations.
     uint32_t barrier_block = 0;
     // Of a software device, on which CI trains: its compiler takes seconds for a large unrolled kernel. It
-    // takes the kernels of GPUs with three exceptions: GEMMs without tensor cores are version 4, GEMMs on
-    // tensor cores are not tuned, and attention's tiles are as small as possible.
+    // takes the kernels of GPUs with these exceptions: GEMMs without tensor cores are version 4, GEMMs on
+    // tensor cores are not tuned, attention's tiles are as small as possible, its backward pass on tensor
+    // cores needs no FragmentShape::in_place, barrier_block is 64, max_iterations is bounded, and
+    // few_registers is never set.
     bool compiles_slowly = false;
     // Whether an invocation has about 128 registers instead of 255. Vulkan does not tell: assumed of GPUs
     // with subgroups of fewer than 32 invocations, which have the registers of SIMD threads (Intel).
@@ -191,8 +194,11 @@ class LaunchPad {
     void register_buffer(void* address, size_t bytes);
     void unregister_buffer(void* address);
     uint64_t allocated_bytes() const;  // in live allocate() memory
-    // Of the device's memory, what allocations may still take, as far as the driver tells.
-    uint64_t available_bytes() const;
+    // Of the device's memory, what allocations may still take, as far as the driver tells, if so many
+    // processes share it.
+    uint64_t available_bytes(int processes = 1) const;
+    // The same of the host's memory that the driver grants; 0: all memory is the device's.
+    uint64_t available_host_bytes() const;
 
     // At least so many floats of a scratch slot, contents undefined; null for 0. A slot grows when it has to,
     // which prepare() avoids; memory that recordings use stays valid.

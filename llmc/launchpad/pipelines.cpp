@@ -35,7 +35,9 @@ void create_pipeline_cache(LaunchPadState& s) {
     VkPipelineCacheCreateInfo info = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
     info.initialDataSize = bytes.size();
     info.pInitialData = bytes.data();
-    VK_CHECK(s.vk.vkCreatePipelineCache(s.device, &info, nullptr, &s.cache));
+    VkPipelineCache cache;
+    VK_CHECK(s.vk.vkCreatePipelineCache(s.device, &info, nullptr, &cache));
+    s.cache = cache;
 }
 
 static void write_pipeline_cache(LaunchPadState& s) {

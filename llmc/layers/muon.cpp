@@ -1,8 +1,12 @@
 // Muon: the CPU version, the GPU versions with their table, and the dispatcher that training calls.
 #include "llmc/layers/muon.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <numeric>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
@@ -72,19 +76,30 @@ SIMD_CLONES static double add_momentum(float* u, float* m, const fp16* grads, si
     return momentum_of(u, m, grads, n, s, scale);
 }
 
-// Updates m and sets x to the normalized Nesterov momentum. The chunks' sums are added in order.
+// Memory of a thread, contents undefined: each thread touches its own first.
+struct Workspace {
+    std::unique_ptr<float[]> x, next;       // (rows, columns)
+    std::unique_ptr<float[]> gram, square;  // (n, n) with n = min(rows, columns)
+    std::unique_ptr<double[]> sums;         // of each chunk
+    Workspace(size_t rows, size_t columns)
+        : x(new float[rows * columns]),
+          next(new float[rows * columns]),
+          gram(new float[std::min(rows, columns) * std::min(rows, columns)]),
+          square(new float[std::min(rows, columns) * std::min(rows, columns)]),
+          sums(new double[ceil_div(rows * columns, CHUNK)]) {}
+};
+
+// Updates m and sets w.x to the normalized Nesterov momentum. The chunks' sums are added in order.
 template <class Real>
-static void start(float* x, const MuonMatrix<Real>& matrix, size_t n, MuonStep s, float scale) {
-    std::vector<double> sums(ceil_div(n, CHUNK));
+static void start(Workspace& w, const MuonMatrix<Real>& matrix, size_t n, MuonStep s, float scale) {
 #pragma omp parallel for
     for (size_t i = 0; i < n; i += CHUNK)
-        sums[i / CHUNK] =
-            add_momentum(x + i, matrix.m + i, matrix.grads + i, std::min(CHUNK, n - i), s, scale);
-    double sum = 0;
-    for (double chunk : sums) sum += chunk;
+        w.sums[i / CHUNK] =
+            add_momentum(w.x.get() + i, matrix.m + i, matrix.grads + i, std::min(CHUNK, n - i), s, scale);
+    const double sum = std::accumulate(w.sums.get(), w.sums.get() + ceil_div(n, CHUNK), 0.0);
     const float factor = float(1 / std::max(std::sqrt(sum), double(MIN_NORM)));
 #pragma omp parallel for simd
-    for (size_t i = 0; i < n; i++) x[i] *= factor;
+    for (size_t i = 0; i < n; i++) w.x[i] *= factor;
 }
 
 // c (n, n), symmetric: copies the elements below the diagonal to those above, in blocks that stay in L1.
@@ -122,29 +137,29 @@ static void polynomial(float* s, const float* gram, const float* square, size_t 
     }
 }
 
-// Memory that the matrices of a call share.
-struct Workspace {
-    std::vector<float> x, next;       // (rows, columns)
-    std::vector<float> gram, square;  // (n, n) with n = min(rows, columns)
-    Workspace(size_t rows, size_t columns)
-        : x(rows * columns),
-          next(x.size()),
-          gram(std::min(rows, columns) * std::min(rows, columns)),
-          square(gram) {}
-};
+// Small matrices take a thread each, since their GEMMs are too short for several threads. Loops within then
+// run on that thread.
+static int num_workspaces(size_t rows, size_t columns) {
+    return rows * columns <= size_t(1) << 18 ? omp_get_max_threads() : 1;
+}
+
+size_t muon_workspace_bytes(int rows, int columns) {
+    const size_t n = size_t(std::min(rows, columns)), elements = size_t(rows) * size_t(columns);
+    return size_t(num_workspaces(size_t(rows), size_t(columns))) * 2 * (elements + n * n) * sizeof(float);
+}
 
 // Orthogonalizes w.x: each step computes s = a I + b A + c A^2 and multiplies x by it.
 static void orthogonalize(Workspace& w, size_t rows, size_t columns) {
     const bool tall = rows > columns;
     const size_t n = std::min(rows, columns);
     for (int step = 0; step < NEWTON_SCHULZ_STEPS; step++) {
-        gram_matrix(w.gram.data(), {.p = w.x.data(), .ld = columns, .transposed = tall}, n,
+        gram_matrix(w.gram.get(), {.p = w.x.get(), .ld = columns, .transposed = tall}, n,
                     std::max(rows, columns));
-        gram_matrix(w.square.data(), {.p = w.gram.data(), .ld = n, .transposed = true}, n, n);
-        polynomial(w.square.data(), w.gram.data(), w.square.data(), n);
-        const Operand<float> x = {.p = w.x.data(), .ld = columns, .transposed = !tall},
-                             s = {.p = w.square.data(), .ld = n, .transposed = tall};
-        gemm_cpu<float>({.c = {.p = w.next.data(), .ld = columns},
+        gram_matrix(w.square.get(), {.p = w.gram.get(), .ld = n, .transposed = true}, n, n);
+        polynomial(w.square.get(), w.gram.get(), w.square.get(), n);
+        const Operand<float> x = {.p = w.x.get(), .ld = columns, .transposed = !tall},
+                             s = {.p = w.square.get(), .ld = n, .transposed = tall};
+        gemm_cpu<float>({.c = {.p = w.next.get(), .ld = columns},
                          .a = tall ? x : s,
                          .b = tall ? s : x,
                          .M = rows,
@@ -216,18 +231,15 @@ void muon_update_cpu(const MuonUpdate<Real>& p) {
     if (norm_and_scale && (!std::isfinite(norm_and_scale[0]) || norm_and_scale[1] == 0)) return;
     const float scale = norm_and_scale ? norm_and_scale[1] : 1.0f;
     const size_t rows = size_t(p.rows), columns = size_t(p.columns);
-    // Small matrices take a thread each, since their GEMMs are too short for several threads. Loops within
-    // then run on that thread.
-    const bool thread_each = rows * columns <= size_t(1) << 18;
-#pragma omp parallel if (thread_each)
-    {
-        Workspace workspace(rows, columns);
-#pragma omp for schedule(dynamic)
-        for (size_t i = 0; i < p.matrices.size(); i++) {
-            start(workspace.x.data(), p.matrices[i], rows * columns, *p.step, scale);
-            orthogonalize(workspace, rows, columns);
-            update_weights(p, p.matrices[i], workspace.x.data());
-        }
+    // allocated here, since an exception must not leave a parallel region
+    std::vector<Workspace> workspaces;
+    for (int i = 0; i < num_workspaces(rows, columns); i++) workspaces.emplace_back(rows, columns);
+#pragma omp parallel for schedule(dynamic) if (workspaces.size() > 1)
+    for (size_t i = 0; i < p.matrices.size(); i++) {
+        Workspace& workspace = workspaces[size_t(omp_get_thread_num())];
+        start(workspace, p.matrices[i], rows * columns, *p.step, scale);
+        orthogonalize(workspace, rows, columns);
+        update_weights(p, p.matrices[i], workspace.x.get());
     }
 }
 

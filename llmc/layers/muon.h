@@ -52,6 +52,9 @@ void muon_update(LaunchPad* pad, const MuonUpdate<Real>& p);
 template <class Real>
 void muon_update_cpu(const MuonUpdate<Real>& p);
 
+// Bytes that muon_update_cpu() allocates.
+size_t muon_workspace_bytes(int rows, int columns);
+
 template <class Real>
 std::vector<KernelVersion<MuonUpdate<Real>>> muon_update_versions();
 

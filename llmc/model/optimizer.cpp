@@ -94,6 +94,17 @@ void Optimizer<Real>::update_matrices(LaunchPad* pad, const ParameterTensors<Rea
 }
 
 template <class Real>
+size_t Optimizer<Real>::workspace_bytes() const {
+    size_t most = 0;
+    for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
+        if (!by_muon(tensor)) continue;
+        const auto [rows, columns] = matrix_shape(config, tensor);
+        most = std::max(most, muon_workspace_bytes(rows, columns));
+    }
+    return most;
+}
+
+template <class Real>
 void Optimizer<Real>::update(LaunchPad* pad, const ParameterTensors<Real>& tensors,
                              const std::vector<TensorRange>& ranges) const {
     std::vector<Shard> matrices;

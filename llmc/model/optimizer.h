@@ -51,6 +51,9 @@ struct Optimizer {
                 const std::vector<TensorRange>& ranges) const;
     void update(LaunchPad* pad, const ParameterTensors<Real>& tensors) const;  // of all
 
+    // Bytes that update() takes on the CPU while it runs, at most.
+    size_t workspace_bytes() const;
+
     // Copies values, of which this process keeps those that it owns; nothing if there are no master weights.
     void store(Moment moment, const TensorRange& range, const float* values) const;
     // Copies values of elements that this process owns.

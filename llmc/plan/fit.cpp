@@ -7,8 +7,6 @@
 #include "llmc/distributed/communicator.h"
 #include "llmc/run/train_options.h"
 
-static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
-
 static constexpr int max_tokens = 1 << 30;  // of a micro-batch in all processes: check_options()
 
 RunShape shape_of(const Options& o) {

@@ -8,7 +8,7 @@
 #include "llmc/measure/peak_cpu.h"
 #include "llmc/run/run_setup.h"
 
-static std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
+std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
 
 // What drivers of GPUs and the launchpad take beside a run's allocations: kernels, command buffers, page
 // tables, the staging buffer.
@@ -21,11 +21,17 @@ MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
     if (limit) room.bytes = std::min(room.bytes, limit);
     if (!pad) return room;
     const DeviceType type = pad->device().type;
-    uint64_t free = difference(pad->available_bytes(), reserve(type));
+    const uint64_t of_each = difference(pad->available_bytes(processes), reserve(type));
+    uint64_t free = of_each * uint64_t(processes);
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
     if (type == DeviceType::integrated) free = std::max(free, room.bytes);
     if (type == DeviceType::software) free = std::min(free, room.bytes);
     return {free, pad->limits().max_allocation, pad->device().name, processes};
+}
+
+uint64_t host_room(const LaunchPad* pad, int processes) {
+    const uint64_t granted = pad ? pad->available_host_bytes() : 0;
+    return std::min(available_memory(), granted ? granted : ~uint64_t(0)) / uint64_t(processes);
 }
 
 MemoryRoom room_of_device(uint64_t bytes) {

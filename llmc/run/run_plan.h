@@ -43,6 +43,7 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
     if (pad && shape.share.kind == OptimizerKind::muon)
         g.memory.count("scratch",
                        pad->dry_run([&] { optimizer.update(pad, g.tensors()); }).scratch[int(Scratch::muon)]);
+    if (!pad && !shape.on_device) g.memory.count("scratch", optimizer.workspace_bytes());
     if (shape.job && shape.job->size > 1)
         const GradientExchange<Real> exchange(g, optimizer.ownership, *shape.job);
     if (shape.sample_tokens)
@@ -63,10 +64,15 @@ struct MemoryRoom {
     }
 };
 // Of a launchpad's device, or of the host, less what the driver needs. processes: that use this device.
-// limit: bytes of the host's memory, for the CPU; a launchpad has its own limit. 0: none.
+// limit: bytes of the host's memory, for the CPU; a launchpad has its own limit, for one process. 0: none.
 MemoryRoom memory_room(const LaunchPad* pad, int processes = 1, uint64_t limit = 0);
+// Bytes of the host's memory that each of so many processes of a machine may use, beside a GPU's own: the
+// driver may grant less than there is.
+uint64_t host_room(const LaunchPad* pad, int processes);
 // Of a GPU with so much memory of its own, which need not be there.
 MemoryRoom room_of_device(uint64_t bytes);
+
+std::string gib(uint64_t bytes);  // such as "8.0 GiB"
 
 // Prints the model, the data, the batch and the memory.
 void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need);

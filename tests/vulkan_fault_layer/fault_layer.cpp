@@ -16,6 +16,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <type_traits>
 
 #define VK_NO_PROTOTYPES
 #include <vulkan/vk_layer.h>
@@ -162,6 +163,15 @@ static VkResult count_call(int function) {
     return counts.fault.result;
 }
 
+// Vulkan leaves the output of a call that fails undefined: it becomes a handle that crashes the driver.
+// Pipelines are the exception: theirs are null.
+static void ruin(...) {}
+template <class Handle>
+    requires std::is_pointer_v<Handle> && (!std::is_const_v<Handle>)
+static void ruin(Handle* output) {
+    if (output) *output = std::is_same_v<Handle, VkPipeline> ? nullptr : reinterpret_cast<Handle>(0xbad0);
+}
+
 template <int function, class Type>
 struct Interceptor;
 template <int function, class Handle, class... Rest>
@@ -171,6 +181,7 @@ struct Interceptor<function, VkResult(VKAPI_PTR*)(Handle, Rest...)> {
         if (const VkResult fault = count_call(function); fault != VK_SUCCESS) {
             if (fault == VK_ERROR_DEVICE_LOST && next.device)
                 PFN_vkDeviceWaitIdle(next.functions[vkDeviceWaitIdle_])(next.device);
+            (ruin(rest), ...);
             return fault;
         }
         return reinterpret_cast<VkResult(VKAPI_PTR*)(Handle, Rest...)>(next.functions[function])(handle,
@@ -256,6 +267,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkM
     const LimitedMemory::Allocation asked = {info->allocationSize, info->memoryTypeIndex == 1};
     if (!limited.holds(asked)) {
         counts.fired = true;
+        ruin(memory);
         return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     }
     VkMemoryAllocateInfo of_driver = *info;
