@@ -138,7 +138,8 @@ static void show_text_run(const Options& o, bool stopped) {
         print_line(stdout, "note: there is no plot: %s", error.what());
     }
     if (!stopped && o.saves())
-        print_line(stdout, "generate -e %s \"Once\" continues a text with the %s model", o.output.c_str(),
+        print_line(stdout, "generate -e %s \"Once\" continues a text with the %s model",
+                   shell_word(o.output).c_str(),
                    o.saves_best() ? "best" : "last");
 }
 
@@ -182,7 +183,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
     if (job.rank == 0 && !o.text.empty()) show_text_run(o, run.stopping);
     if (!run.stopping) return 0;
     print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
-               o.saves() ? format_string("train_gpt2 -o %s -y 1 resumes from here", o.output.c_str()).c_str()
+               o.saves() ? format_string("train_gpt2 -o %s -y 1 resumes from here", shell_word(o.output).c_str()).c_str()
                          : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }

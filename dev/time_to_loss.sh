@@ -38,10 +38,11 @@ shift
 
 # All recipes are read, and their folders checked, before the first one trains.
 names=() options=()
-while read -r name rest; do
+while read -r name rest || [ -n "$name" ]; do
     [[ -z $name || $name = \#* ]] && continue
     [[ $name =~ ^[A-Za-z0-9._-]+$ && $name != .* ]] ||
         die "$recipes: '$name' is no name of letters, digits, '.', '_' and '-'"
+    [[ $name != *.@(md|log|txt|svg) ]] || die "$recipes: a name must not end in .md, .log, .txt or .svg, as $name does"
     [[ " ${names[*]-} " != *" $name "* ]] || die "$recipes: two recipes are named $name"
     [ ! -e "$out/$name" ] || die "$out/$name exists: move it, or choose another --out"
     names+=("$name") options+=("${rest%%#*}")

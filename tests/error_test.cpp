@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/message_of.h"
+#include "tests/run_program.h"
 
 TEST(Error, EscapesWhatATerminalInterprets) {
     EXPECT_EQ(printable("plain text, 'quoted' 100%"), "plain text, 'quoted' 100%");
@@ -32,6 +33,15 @@ TEST(Error, EscapesBytesThatAreNotUtf8) {
     EXPECT_EQ(printable("\xed\xbf\xbf"), "\\xed\\xbf\\xbf");           // the last one
     EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // past the last character
     EXPECT_EQ(printable("cut \xe6\xa8"), "cut \\xe6\\xa8");
+}
+
+// What a shell reads again is the path.
+TEST(Error, WordsOfAShell) {
+    EXPECT_EQ(shell_word("runs/my-text_1.2"), "runs/my-text_1.2");
+    for (const std::string path : {"my run", "it's", "q\"$(touch pwned)", "st*r?", "glob[1]", "a;b", "", "~x", "a\\b"}) {
+        const ProgramResult shell = run_program({"sh", "-c", "printf %s " + shell_word(path)});
+        EXPECT_EQ(shell.out, path);
+    }
 }
 
 TEST(Error, MessagesArePrintable) {

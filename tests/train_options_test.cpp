@@ -408,6 +408,23 @@ TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {
     EXPECT_EQ(count_lines(message), 1);
 }
 
+// What a run writes for its resume has every option, with the value that it has.
+TEST(TrainOptions, ARunsOptionsAreReadAgainUnchanged) {
+    TemporaryFolder folder;
+    const std::string file = folder / "options.toml";
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--no-keep-best"}, {"--keep-best"}, {"--tensorboard"}, {"-b", "auto"}}) {
+        std::vector<std::string> arguments = {"-i", "train.bin", "-j", "val.bin", "-o", folder / "run"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        const Options first = parse(arguments);
+        write_whole_file(file, {first.effective});
+        const Options second = parse({"--config", file});
+        EXPECT_EQ(second.effective, first.effective);
+        EXPECT_EQ(second.keep_best, first.keep_best);
+        EXPECT_EQ(first.keep_best, more != std::vector<std::string>{"--no-keep-best"});
+    }
+}
+
 TEST(TrainOptions, OtherTrainersNamesAreUnderstood) {
     const std::pair<const char*, const char*> names[] = {
         {"--lr", "--learning-rate"}, {"--lr-schedule", "--lr-scheduler"}, {"--steps", "--max-steps"},

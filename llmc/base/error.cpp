@@ -1,9 +1,12 @@
 // Formatting of messages: see error.h.
 #include "llmc/base/error.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <system_error>
 
@@ -75,6 +78,15 @@ std::string printable(std::string_view text) {
         text.remove_prefix(bytes);
     }
     return result;
+}
+
+std::string shell_word(const std::string& path) {
+    const auto is_plain = [](char c) { return isalnum(uint8_t(c)) || strchr("%+,-./:=@_", c); };
+    if (!path.empty() && std::all_of(path.begin(), path.end(), [&](char c) { return c && is_plain(c); }))
+        return path;
+    std::string word = "'";
+    for (const char c : path) word += c == '\'' ? "'\\''" : std::string(1, c);
+    return word + "'";
 }
 
 std::string message_for(const std::exception& error) {

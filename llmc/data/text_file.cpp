@@ -219,6 +219,13 @@ std::string read_text_file(const std::string& path, size_t limit) {
 // --- lists of files ---
 
 // All files below a folder, without hidden ones.
+// The folder of a run: its logs and its copies of texts are no texts to train on.
+static bool is_run(const std::filesystem::path& folder) {
+    std::error_code unreadable;
+    return std::filesystem::exists(folder / "options.toml", unreadable) &&
+           std::filesystem::exists(folder / "main.log", unreadable);
+}
+
 static std::vector<std::string> files_in(const std::string& folder) {
     namespace fs = std::filesystem;
     std::vector<std::string> found;
@@ -227,7 +234,7 @@ static std::vector<std::string> files_in(const std::string& folder) {
     for (; !error && entry != end; entry.increment(error)) {
         const bool hidden = entry->path().filename().string().starts_with('.');
         std::error_code unreadable;  // such as a loop of symbolic links
-        if (hidden && entry->is_directory(unreadable)) entry.disable_recursion_pending();
+        if (entry->is_directory(unreadable) && (hidden || is_run(entry->path()))) entry.disable_recursion_pending();
         if (!hidden && entry->is_regular_file(unreadable)) found.push_back(entry->path().string());
     }
     if (error) fail("cannot read the folder %s: %s", folder.c_str(), error.message().c_str());

@@ -47,7 +47,8 @@ const char* not_text(std::string_view start);
 // All of a text file. Error if it has more than `limit` bytes.
 std::string read_text_file(const std::string& path, size_t limit = 32 << 20);
 
-// The files that prepare_data reads: a folder stands for all files below it, sorted, without hidden ones.
+// The files that prepare_data reads: a folder stands for all files below it, sorted, without hidden ones
+// and those of runs.
 // `include`: shell patterns for the names of files in folders; empty: all. Files in folders that are not text
 // are left out, and left_out() gets the reason. Error if a path is missing or a folder has no text file.
 std::vector<std::string> files_below(const std::vector<std::string>& paths,

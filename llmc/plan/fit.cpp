@@ -117,19 +117,22 @@ static std::vector<bool> offload_choices(const MemoryCheck& memory) {
     return memory.own_memory ? std::vector<bool>{false, true} : std::vector<bool>{false};
 }
 
-// The options of a shape that differ from a run's, in one form for notes and for advice.
+// The options of a shape that are to be added to those that were given, in one form for notes and for advice.
+// What choose_fit() chose was not given.
 static std::string options_of(const RunShape& shape, const Options& o) {
     std::string text;
     const auto add = [&](const std::string& option) { text += (text.empty() ? "" : " ") + option; };
     if (shape.in_bf16 && o.precision != "bf16") add("--precision bf16");
     if (shape.no_master && o.master_weights) add("-w 0");
     if (shape.T != o.sequence) add(format_string("-t %d", shape.T));
-    if (shape.B != o.batch) add(format_string("-b %d", shape.B));
-    if (shape.recompute != o.recompute) add(format_string("-r %d", int(shape.recompute)));
-    if (shape.offload != o.offloads_optimizer())
+    const bool adds_batch = !o.batch_given || shape.B != o.batch;
+    if (adds_batch) add(format_string("-b %d", shape.B));
+    if (shape.recompute != (o.recompute_given ? o.recompute : Options().recompute))
+        add(format_string("-r %d", int(shape.recompute)));
+    if (shape.offload != (o.offload_given && o.offloads_optimizer()))
         add(shape.offload ? "--offload optimizer" : "--offload none");
     const int total = sequences_of(o) * o.sequence * o.num_processes;
-    if (shape.B != o.batch && o.total_batch <= 0 && total % (shape.B * shape.T * o.num_processes) == 0)
+    if (adds_batch && !o.total_given && total % (shape.B * shape.T * o.num_processes) == 0)
         add(format_string("-d %d", total));
     return text;
 }

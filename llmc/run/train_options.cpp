@@ -746,6 +746,7 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     o.recompute_given = app.count("--recompute") > 0;
     o.offload_given = app.count("--offload") > 0;
     o.batch_given = app.count("--batch-size") > 0 && o.batch != 0;
+    o.total_given = app.count("--total-batch-size") > 0;
     if (o.needs_tokens) return true;
     check_processes(o, llmc);
     check_options(o);
@@ -754,6 +755,7 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
     o.effective = with_absolute_paths(app.config_to_str(true, false));
+    set_effective(o, "keep-best", o.keep_best ? "true" : "false");  // which CLI11 writes as false unless given
     if (names_steps) set_effective(o, "epochs", "0");  // as choose_length() did
     if (names_epochs) set_effective(o, "max-steps", "-1");
     return true;

@@ -82,6 +82,7 @@ struct Options {
     bool recompute_given = false;    // -r was given
     bool batch_given = false;        // -b was given, as a number
     bool offload_given = false;      // --offload was given
+    bool total_given = false;        // -d was given
     // Whether -b, and -r unless it was given, may be chosen so that the run fits: see fit.h.
     bool may_choose_batch() const { return batch == 0 || (!batch_given && !recompute_given); }
     uint64_t device_bytes() const;   // of --device-memory; 0: not given
