@@ -215,6 +215,27 @@ TEST(TrainOptions, TheCommandLineWinsOverTheFileAndTheFileOverTheRunsOptions) {
               0);  // the run's options count only if it is resumed
 }
 
+// -x and --epochs exclude each other: the one that takes precedence deletes the other.
+TEST(TrainOptions, TheLengthOfAFileWinsOverTheRuns) {
+    TemporaryFolder folder;
+    const std::vector<std::string> resumed = {"-y", "1", "-o", folder.path, "--config", folder / "run.toml"};
+    const auto length = [&](const char* saved, const char* file, std::vector<std::string> more = {}) {
+        std::ofstream(options_path(folder.path)) << "train-data = \"saved\"\n" << saved;
+        std::ofstream(folder / "run.toml") << file;
+        more.insert(more.end(), resumed.begin(), resumed.end());
+        const Options o = parse(more);
+        std::ofstream(options_path(folder.path)) << o.effective;
+        const Options again = parse({"-y", "1", "-o", folder.path});
+        EXPECT_EQ(std::pair(again.max_steps, again.epochs), std::pair(o.max_steps, o.epochs));
+        return std::pair(o.max_steps, o.epochs);
+    };
+    EXPECT_EQ(length("max-steps = 6\n", "epochs = 2\n"), std::pair(-1, 2.0));
+    EXPECT_EQ(length("epochs = 2\n", "max-steps = 6\n"), std::pair(6, 0.0));
+    EXPECT_EQ(length("max-steps = 6\n", "max-steps = -1\nepochs = 0\n"), std::pair(-1, 0.0));
+    EXPECT_EQ(length("max-steps = 6\n", ""), std::pair(6, 0.0));
+    EXPECT_EQ(length("max-steps = 6\n", "max-steps = 7\n", {"--epochs", "2"}), std::pair(-1, 2.0));
+}
+
 TEST(TrainOptions, HelpNamesEveryFlag) {
     const ProgramResult help = run_program({BINARY_DIR "/train_gpt2", "--help"});
     EXPECT_EQ(help.status, 0);

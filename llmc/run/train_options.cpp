@@ -590,7 +590,7 @@ static void choose_folder(CLI::App& app, const Options& o) {
     take_options(app, "output = 'runs/" + name + "'\n", "--text");
 }
 
-// Of -x and --epochs, the one of the command line wins over the other of a file.
+// Of -x and --epochs, the one of the command line, or else of --config, wins over the other of the run.
 static void choose_length(Options& o, bool names_steps, bool names_epochs) {
     if (names_steps && names_epochs) fail("-x and --epochs both say how long the run is: leave one out");
     if (names_steps) o.epochs = 0;
@@ -630,10 +630,9 @@ static void refuse_other_text(const CLI::App& app, const Options& o, const std::
              include.empty() ? "all files" : "files named", names.c_str(), what_to_do);
 }
 
-// Takes options that the command line does not give from --config, then from the options.toml of the run to
-// resume, then from the newest checkpoint.
+// Takes options that neither the command line nor --config gives from the options.toml of the run to resume,
+// then from the newest checkpoint.
 static void read_saved_options(CLI::App& app, Options& o) {
-    if (!o.config.empty()) take_options(app, read_text_file(o.config, 1 << 20), o.config);
     choose_folder(app, o);
     if (!o.resume || o.output.empty()) return;
     const std::string path = options_path(o.output);
@@ -730,9 +729,14 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     if (o.list_devices || !o.plotted.empty()) return true;
     const bool names_hellaswag_file = app.count("--hellaswag-file") > 0;
     const bool asks_for_best = app.count("--keep-best") > 0 && o.keep_best;
-    const bool names_steps = app.count("--max-steps") > 0, names_epochs = app.count("--epochs") > 0;
+    bool names_steps = app.count("--max-steps") > 0, names_epochs = app.count("--epochs") > 0;
     if (!o.text.empty() && app.count("--train-data") + app.count("--val-data") > 0)
         fail("--text prepares the tokens: leave out -i and -j");
+    if (!o.config.empty()) take_options(app, read_text_file(o.config, 1 << 20), o.config);
+    if (!names_steps && !names_epochs) {
+        names_steps = o.max_steps >= 0;
+        names_epochs = !names_steps && o.epochs > 0;
+    }
     read_saved_options(app, o);
     o.needs_tokens =
         !o.text.empty() && !app.count("--train-data") && o.export_to.first.empty() && chosen.empty();
