@@ -200,8 +200,8 @@ TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
 
 // A device of so many MiB, of which the host sees a part, for the length of the object.
 struct SmallDevice {
-    SmallDevice(int mib, int visible_mib) {
-        setenv("VULKAN_MEMORY", format_string("%d:%d", mib, visible_mib).c_str(), 1);
+    SmallDevice(int mib, int visible_mib, const char* kind = "") {
+        setenv("VULKAN_MEMORY", format_string("%d:%d%s", mib, visible_mib, kind).c_str(), 1);
     }
     ~SmallDevice() { unsetenv("VULKAN_MEMORY"); }
 };
@@ -222,10 +222,10 @@ TEST(VulkanFaults, TrainsWithLittleMemoryThatTheHostSees) {
     };
     setenv("LAUNCHPAD_STAGED", "1", 1);
     train("unlimited");
-    for (const int visible : {32, 2}) {
+    for (const int visible : {32, 4}) {
         const SmallDevice small(256, visible);
         train("limited");
-        EXPECT_EQ(driver.calls().fired, visible == 2);
+        EXPECT_EQ(driver.calls().fired, visible == 4);
         expect_same_files(driver / "unlimited", driver / "limited", 3);
         if (HasFailure()) break;
     }
@@ -254,6 +254,25 @@ TEST(VulkanFaults, TooLittleMemoryOfTheDeviceIsOneLine) {
         expect_one_line(planned, "train_gpt2");
         EXPECT_NE(planned.err.find("out of memory: -b 2 "), std::string::npos) << planned.err;
     }
+    unsetenv("LAUNCHPAD_STAGED");
+}
+
+// The plan knows how much of the host's memory the driver grants: the state of 18 MiB fits
+// in 90, not in 16.
+TEST(VulkanFaults, OffloadsNoMoreThanTheDriverGrants) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    setenv("LAUNCHPAD_STAGED", "1", 1);
+    const auto train = [&](int host_mib) {
+        const SmallDevice small(256, host_mib, ":host");
+        return driver.run({"-x", "2", "-v", "0", "-s", "0", "--offload", "optimizer", "--device", device(),
+                           "-e", "custom:layers=3,heads=2,channels=256,max_seq_len=32,vocab=67"});
+    };
+    const ProgramResult fits = train(90), too_large = train(16);
+    EXPECT_EQ(fits.status, 0) << fits.err;
+    expect_one_line(too_large, "train_gpt2");
+    EXPECT_NE(too_large.err.find("of the host's memory in each process"), std::string::npos) << too_large.err;
+    EXPECT_NE(too_large.err.find("--offload none"), std::string::npos) << too_large.err;
     unsetenv("LAUNCHPAD_STAGED");
 }
 

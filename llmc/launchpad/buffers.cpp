@@ -105,8 +105,8 @@ uint64_t LaunchPad::available_bytes(int processes) const {
     uint64_t most = 0;
     for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
         if (is_on_device(s, i))
-            most = std::max(most,
-                            std::min(heap_budget(s, i).left() / uint64_t(processes), left_of_limit(s, i)));
+            most =
+                std::max(most, std::min(heap_budget(s, i).left() / uint64_t(processes), left_of_limit(s, i)));
     return most;
 }
 
@@ -122,7 +122,8 @@ static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
     const auto mib = [](uint64_t bytes) { return double(bytes) / (1 << 20); };
     const uint64_t left = left_of_limit(s, heap);
     if (left < heap_budget(s, heap).left())
-        return format_string("the limit of %.1f MiB leaves %.1f MiB", mib(s.options.device_memory), mib(left));
+        return format_string("the limit of %.1f MiB leaves %.1f MiB", mib(s.options.device_memory),
+                             mib(left));
     if (!s.has_memory_budget)
         return format_string("the device has %.1f MiB", mib(s.memory.memoryHeaps[heap].size));
     return format_string("about %.1f MiB are available", mib(heap_budget(s, heap).left()));
@@ -132,13 +133,13 @@ static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
                                        const char* label) {
     const uint32_t heap = s.memory.memoryTypes[type].heapIndex;
     const bool on_device = is_on_device(s, heap);
-    throw OutOfDeviceMemory(format_string(
-        "out of %s memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
-        "(one allocation holds at most %.1f MiB); use a smaller %s",
-        on_device ? "device" : "host", s.info.name.c_str(), bytes / (1 << 20), label,
-        double(used_bytes(s, heap)) / (1 << 20), available_memory(s, heap).c_str(),
-        double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20),
-        on_device ? "batch, sequence or model" : "model, or --offload none"));
+    throw OutOfDeviceMemory(
+        format_string("out of %s memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
+                      "(one allocation holds at most %.1f MiB); use a smaller %s",
+                      on_device ? "device" : "host", s.info.name.c_str(), bytes / (1 << 20), label,
+                      double(used_bytes(s, heap)) / (1 << 20), available_memory(s, heap).c_str(),
+                      double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20),
+                      on_device ? "batch, sequence or model" : "model, or --offload none"));
 }
 
 // Whether the type's heap, and the limit, can hold so many bytes. Imported memory is the host's.

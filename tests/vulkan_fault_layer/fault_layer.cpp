@@ -4,6 +4,7 @@
 //                                         to FILE, and "fired" if the fault happened
 //     VULKAN_MEMORY=64:16                 the device has 64 MiB, of which the host sees 16: allocations beyond
 //                                         that fail, as on a discrete GPU
+//     VULKAN_MEMORY=64:16:host            what the host sees is a heap of the host's, of 16 MiB
 // Without VULKAN_FAULT, it only counts. The failing call does not reach the driver. After
 // VK_ERROR_DEVICE_LOST, every later call that a lost device fails returns it, too; the real device is idle by
 // then, so that the program may free its memory.
@@ -100,6 +101,7 @@ static Counts counts;
 struct LimitedMemory {
     uint64_t device = 0, visible = 0;  // MiB; 0: no limit
     uint64_t used = 0, visible_used = 0;
+    bool has_host_heap = false;
     struct Allocation {
         uint64_t bytes;
         bool is_visible;
@@ -112,6 +114,7 @@ struct LimitedMemory {
         if (!text || sscanf(text, "%lu:%lu", &of_device, &of_host) != 2) return;
         device = of_device << 20;
         visible = of_host << 20;
+        has_host_heap = strstr(text, ":host");
     }
     bool holds(const Allocation& a) const {
         return used + a.bytes <= device && (!a.is_visible || visible_used + a.bytes <= visible);
@@ -253,6 +256,11 @@ static VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice physica
     p.memoryTypeCount = 2;
     p.memoryTypes[1] = p.memoryTypes[0];
     p.memoryTypes[0].propertyFlags = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    if (!limited.has_host_heap) return;
+    p.memoryHeapCount = 2;
+    p.memoryHeaps[1] = {limited.visible, 0};
+    p.memoryTypes[1].heapIndex = 1;
+    p.memoryTypes[1].propertyFlags &= ~VkMemoryPropertyFlags(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
 }
 
 static VKAPI_ATTR void VKAPI_CALL get_buffer_requirements(VkDevice device, VkBuffer buffer,
