@@ -68,16 +68,17 @@ template <class Real>
 static MemoryCheck memory_check(const Options& o, const ModelConfig& config, LaunchPad* pad,
                                 Communicator& job) {
     const auto need = [&o, &job, config, pad](const RunShape& shape) {
-        const TrainingShape training = {.master_weights = o.master_weights && !shape.no_master,
-                                        .B = shape.B,
-                                        .T = shape.T,
-                                        .recompute = shape.recompute,
-                                        .dropout = o.dropout,
-                                        .share = share_of_process(o, job),
-                                        .job = &job,
-                                        .sample_tokens = o.sample_every && job.rank == 0 ? o.sample_tokens : 0,
-                                        .offload = shape.offload,
-                                        .on_device = o.plans_device()};
+        const TrainingShape training = {
+            .master_weights = o.master_weights && !shape.no_master,
+            .B = shape.B,
+            .T = shape.T,
+            .recompute = shape.recompute,
+            .dropout = o.dropout,
+            .share = share_of_process(o, job),
+            .job = &job,
+            .sample_tokens = o.sample_every && job.rank == 0 ? o.sample_tokens : 0,
+            .offload = shape.offload,
+            .on_device = o.plans_device()};
         return shape.in_bf16 ? memory_need<bf16>(config, pad, training)
                              : memory_need<Real>(config, pad, training);
     };
@@ -139,8 +140,7 @@ static void show_text_run(const Options& o, bool stopped) {
     }
     if (!stopped && o.saves())
         print_line(stdout, "generate -e %s \"Once\" continues a text with the %s model",
-                   shell_word(o.output).c_str(),
-                   o.saves_best() ? "best" : "last");
+                   shell_word(o.output).c_str(), o.saves_best() ? "best" : "last");
 }
 
 // Runs the steps. Returns the exit status, which is nonzero if a signal stopped the run.
@@ -182,9 +182,11 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
     if (job.rank == 0 && !o.text.empty()) show_text_run(o, run.stopping);
     if (!run.stopping) return 0;
-    print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
-               o.saves() ? format_string("train_gpt2 -o %s -y 1 resumes from here", shell_word(o.output).c_str()).c_str()
-                         : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
+    print_line(
+        stdout, "stopped by %s; %s", signal_name(run.stopping),
+        o.saves()
+            ? format_string("train_gpt2 -o %s -y 1 resumes from here", shell_word(o.output).c_str()).c_str()
+            : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 

@@ -42,7 +42,7 @@ while read -r name rest || [ -n "$name" ]; do
     [[ -z $name || $name = \#* ]] && continue
     [[ $name =~ ^[A-Za-z0-9._-]+$ && $name != .* ]] ||
         die "$recipes: '$name' is no name of letters, digits, '.', '_' and '-'"
-    [[ $name != *.@(md|log|txt|svg) ]] || die "$recipes: a name must not end in .md, .log, .txt or .svg, as $name does"
+    [[ $name != *.@(md|log|txt|svg) ]] || die "$recipes: '$name' must not end in .md, .log, .txt or .svg"
     [[ " ${names[*]-} " != *" $name "* ]] || die "$recipes: two recipes are named $name"
     [ ! -e "$out/$name" ] || die "$out/$name exists: move it, or choose another --out"
     names+=("$name") options+=("${rest%%#*}")

@@ -37,8 +37,8 @@ void multiply(Operand a, Operand b, uint K) {
     uint64_t rows[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; r++) rows[r] = row_address(a, row + r);
     for (uint k = 0; k < K; k++) {
-        // Mesa 26.1 loads from addresses that all lanes share once more after the last pass, for no lane: they
-        // stay at the last element then, since what follows may be no memory of the program.
+        // Mesa 26.1 loads from addresses that all lanes share once more after the last pass, for no lane.
+        // They stay at the last element then: what follows may be no memory of the program.
         const uint64_t next = k + 1 < K ? REAL_BYTES : 0;
         float b_values[COLUMNS];
         [[unroll]] for (uint c = 0; c < COLUMNS; c++) {

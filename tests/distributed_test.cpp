@@ -66,8 +66,9 @@ TEST_F(Distributed, OffloadingTheOptimizerIsBitIdentical) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     setenv("LAUNCHPAD_STAGED", "1", 1);
     for (const std::string offload : {"none", "optimizer"})
-        train(3, {"--device", device(), "--precision", "bf16", "-x", "4", "-n", "4", "-v", "0", "--offload",
-                  offload},
+        train(3,
+              {"--device", device(), "--precision", "bf16", "-x", "4", "-n", "4", "-v", "0", "--offload",
+               offload},
               offload);
     unsetenv("LAUNCHPAD_STAGED");
     EXPECT_TRUE(model_after("none", 4) == model_after("optimizer", 4));

@@ -38,7 +38,8 @@ TEST(Error, EscapesBytesThatAreNotUtf8) {
 // What a shell reads again is the path.
 TEST(Error, WordsOfAShell) {
     EXPECT_EQ(shell_word("runs/my-text_1.2"), "runs/my-text_1.2");
-    for (const std::string path : {"my run", "it's", "q\"$(touch pwned)", "st*r?", "glob[1]", "a;b", "", "~x", "a\\b"}) {
+    for (const std::string path :
+         {"my run", "it's", "q\"$(touch pwned)", "st*r?", "glob[1]", "a;b", "", "~x", "a\\b"}) {
         const ProgramResult shell = run_program({"sh", "-c", "printf %s " + shell_word(path)});
         EXPECT_EQ(shell.out, path);
     }

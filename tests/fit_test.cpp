@@ -104,8 +104,7 @@ TEST(Fit, WhatIsAdvisedIsAccepted) {
         for (const uint64_t room : rooms)
             for (const auto& [largest, host] : std::vector<std::pair<uint64_t, uint64_t>>{
                      {~uint64_t(0), 0}, {room / 4, 0}, {60000, 0}, {room, 170000}, {room, 1000000}}) {
-                const std::string problem =
-                    problem_of(parsed(c.arguments, c.processes), room, largest, host);
+                const std::string problem = problem_of(parsed(c.arguments, c.processes), room, largest, host);
                 refused += !problem.empty();
                 for (const std::string& advice : advices_in(problem)) {
                     SCOPED_TRACE(problem);

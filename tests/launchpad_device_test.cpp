@@ -124,11 +124,13 @@ TEST(Errors, LimitOfDeviceMemory) {
         const size_t most = pad.available_bytes() / mib * mib;
         ASSERT_GT(most, 4 * mib);
         std::vector<void*> all;
-        for (size_t taken = 0; taken < most - 2 * mib; taken += mib) all.push_back(pad.allocate(mib, "a part"));
+        for (size_t taken = 0; taken < most - 2 * mib; taken += mib)
+            all.push_back(pad.allocate(mib, "a part"));
         EXPECT_LE(pad.available_bytes(), 2 * mib);
         EXPECT_GT(unlimited->available_bytes(), limit);
         const std::string message = message_of([&] { pad.allocate(3 * mib, "one too many"); });
-        for (const char* part : {"out of device memory", "3.0 MiB asked for 'one too many'", "the limit of 64.0 MiB"})
+        for (const char* part :
+             {"out of device memory", "3.0 MiB asked for 'one too many'", "the limit of 64.0 MiB"})
             EXPECT_NE(message.find(part), std::string::npos) << message;
         for (void* p : all) pad.free(p);
         pad.free(pad.allocate(3 * mib, "one that fits"));

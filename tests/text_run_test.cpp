@@ -118,6 +118,8 @@ TEST_F(TextRun, AFolderIsAText) {
     EXPECT_LT(size("some"), size("runs/notes-text"));
     EXPECT_TRUE(contains(train("notes", {"--include", "*.md", "-o", "some"}).out, "has not changed"));
     expect_refused({"--text", "notes", "--include", "*.tex"}, "no text file whose name --include matches");
+    train("notes", {"-o", "notes/run"});  // a run below its own text is no text
+    EXPECT_TRUE(contains(train("notes", {"-o", "notes/run"}).out, "has not changed"));
 }
 
 TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
@@ -183,8 +185,8 @@ TEST_F(TextRun, FinetunesATrainedModel) {
 
 // The batch that fits in memory is not larger than the validation data.
 TEST_F(TextRun, AutoTakesABatchThatTheDataHolds) {
-    const ProgramResult run = run_program(command(
-        {"--text", "my.txt", "-e", shape, "-b", "auto", "-d", "65536", "-x", "1", "-s", "0"}));
+    const ProgramResult run = run_program(
+        command({"--text", "my.txt", "-e", shape, "-b", "auto", "-d", "65536", "-x", "1", "-s", "0"}));
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_TRUE(contains(run.out, "note: -b auto is -b 128 -r ")) << run.out;  // 4200 / 32, divides 2048
     const ProgramResult fewer =
@@ -201,9 +203,9 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
     letters.tokens.push_back("<|endoftext|>");
     letters.end_of_text = 256;
     write_tokenizer(letters, folder / "letters.bin");
-    const ProgramResult first = run_program(
-        command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024", "-x", "1",
-                 "-t", "16", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"}));
+    const ProgramResult first =
+        run_program(command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024",
+                             "-x", "1", "-t", "16", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"}));
     ASSERT_EQ(first.status, 0) << first.err;
     const ProgramResult tuned =
         run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));

@@ -133,9 +133,16 @@ static void check_recomputation(const Data& data, const std::vector<std::string>
         SCOPED_TRACE(std::string("-r ") + recompute);
         const std::string folder = data / recompute;
         const ProgramResult result =
-            data.run(with({"-e", "custom:layers=6,heads=2,channels=24,max_seq_len=32,vocab=67", "-b", "20",
-                           "-d", "680", "-x",  "3", "-l", "0.01", "-s", "0", "-v", "2", "-n", "3", "-r",
-                           recompute, "-o", folder},
+            data.run(with({"-e", "custom:layers=6,heads=2,channels=24,max_seq_len=32,vocab=67",
+                           "-b", "20",
+                           "-d", "680",
+                           "-x", "3",
+                           "-l", "0.01",
+                           "-s", "0",
+                           "-v", "2",
+                           "-n", "3",
+                           "-r", recompute,
+                           "-o", folder},
                           options));
         ASSERT_EQ(result.status, 0) << result.err;
         for (auto path : {model_path, optimizer_path})
@@ -152,8 +159,8 @@ TEST(train_gpt2, recomputing_only_saves_memory) {
         for (const char* precision : {"fp32", "bf16"})
             for (const char* dropout : {"0", "0.2"}) {
                 SCOPED_TRACE(std::string(precision) + " on " + where + ", dropout " + dropout);
-                check_recomputation(
-                    Data(), {"--device", where, "--precision", precision, "--dropout", dropout});
+                check_recomputation(Data(),
+                                    {"--device", where, "--precision", precision, "--dropout", dropout});
             }
 }
 
@@ -161,8 +168,8 @@ TEST(train_gpt2, recomputing_only_saves_memory) {
 // the device one with memory of its own.
 static void check_offload(const Data& data, const std::string& where, const std::string& optimizer) {
     const std::vector<std::string> options = {
-        "--device", where, "--optimizer", optimizer, "--precision", "bf16", "-x", "6", "-l", "0.01",
-        "-s",       "0",   "-v",          "0",       "-n",          "3",    "-r", "3"};
+        "--device", where, "--optimizer", optimizer, "--precision", "bf16", "-x", "6",  "-l",
+        "0.01",     "-s",  "0",           "-v",      "0",           "-n",   "3",  "-r", "3"};
     const ProgramResult whole = data.run(with(options, {"-o", data / "whole"}));
     ASSERT_EQ(whole.status, 0) << whole.err;
     EXPECT_EQ(whole.out.find("host memory"), std::string::npos) << whole.out;
@@ -172,8 +179,7 @@ static void check_offload(const Data& data, const std::string& where, const std:
         ASSERT_EQ(start.status, 0) << start.err;
         delete_checkpoint(folder, 6);
         const std::string second = first == std::string("none") ? "optimizer" : "none";
-        const ProgramResult resumed =
-            data.run(with(options, {"-o", folder, "-y", "1", "--offload", second}));
+        const ProgramResult resumed = data.run(with(options, {"-o", folder, "-y", "1", "--offload", second}));
         ASSERT_EQ(resumed.status, 0) << resumed.err;
         EXPECT_NE(resumed.out.find("at step 3"), std::string::npos) << resumed.out;
         const std::string& offloaded = second == "none" ? start.out : resumed.out;
@@ -375,7 +381,8 @@ TEST(train_gpt2, out_of_memory_suggests_a_change) {
          "-b", "4", "-t", "32", "--device", "cpu"});
     EXPECT_EQ(result.status, 1);
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    EXPECT_NE(result.err.find("not even one sequence fits: use a smaller model"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("not even one sequence fits: use a smaller model"), std::string::npos)
+        << result.err;
 }
 
 // A terminal gets one status line, which is overwritten; `script` provides a terminal.

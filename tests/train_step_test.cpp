@@ -125,12 +125,11 @@ template <class Real>
 struct Trainee {
     const Run& run;
     std::unique_ptr<GPT2<Real>> g;
-    Optimizer<Real> optimizer{run.config,
-                              g->memory,
-                              {.master_weights = run.master_weights,
-                               .weight_decay = 0.1f,
-                               .offload = run.offload},
-                              {.kind = run.kind}};
+    Optimizer<Real> optimizer{
+        run.config,
+        g->memory,
+        {.master_weights = run.master_weights, .weight_decay = 0.1f, .offload = run.offload},
+        {.kind = run.kind}};
     std::vector<std::vector<float>> results;
 
     Trainee(LaunchPad* pad, const Run& r) : run(r), g(make_model<Real>(pad, r.config)) {
@@ -236,8 +235,7 @@ TYPED_TEST(TrainStep, OffloadingTheOptimizerIsBitIdentical) {
     std::vector<LaunchPad*> places = {nullptr};
     for (const auto& pad : test_pads()) places.push_back(pad.get());
     for (LaunchPad* pad : places)
-        for (Run run : {Run{config, true, 2, -1},
-                        Run{config, false, 1, 1},
+        for (Run run : {Run{config, true, 2, -1}, Run{config, false, 1, 1},
                         Run{config, true, 1, -1, OptimizerKind::muon}}) {
             SCOPED_TRACE(std::string(pad ? memory_mode_name(pad->memory_mode()) : "CPU") + ", " +
                          optimizer_name(run.kind));

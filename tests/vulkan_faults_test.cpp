@@ -212,8 +212,8 @@ TEST(VulkanFaults, TrainsWithLittleMemoryThatTheHostSees) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
     const std::string model = "custom:layers=2,heads=2,channels=256,max_seq_len=32,vocab=67";
-    const std::vector<std::string> options = {"-x", "3",        "-v",     "2", "-m",       "1", "-s", "0",
-                                              "-e", model,      "-b",     "3", "-t",       "17"};
+    const std::vector<std::string> options = {"-x", "3",  "-v",  "2",  "-m", "1",  "-s",
+                                              "0",  "-e", model, "-b", "3",  "-t", "17"};
     const auto train = [&](const std::string& output) {
         std::vector<std::string> command = {program, "-i", driver.train, "-j", driver.val};
         const ProgramResult result =
@@ -248,9 +248,9 @@ TEST(VulkanFaults, TooLittleMemoryOfTheDeviceIsOneLine) {
             EXPECT_NE(result.err.find("out of device memory on "), std::string::npos) << result.err;
             EXPECT_TRUE(driver.calls().fired);
         }
-        const ProgramResult planned = driver.run(
-            {"-x", "2", "-e", "custom:layers=12,heads=12,channels=768,max_seq_len=32,vocab=67",
-             "--device-memory", "900M", "-b", "2", "-t", "32", "--device", device()});
+        const ProgramResult planned =
+            driver.run({"-x", "2", "-e", "custom:layers=12,heads=12,channels=768,max_seq_len=32,vocab=67",
+                        "--device-memory", "900M", "-b", "2", "-t", "32", "--device", device()});
         expect_one_line(planned, "train_gpt2");
         EXPECT_NE(planned.err.find("out of memory: -b 2 "), std::string::npos) << planned.err;
     }

@@ -234,7 +234,8 @@ static std::vector<std::string> files_in(const std::string& folder) {
     for (; !error && entry != end; entry.increment(error)) {
         const bool hidden = entry->path().filename().string().starts_with('.');
         std::error_code unreadable;  // such as a loop of symbolic links
-        if (entry->is_directory(unreadable) && (hidden || is_run(entry->path()))) entry.disable_recursion_pending();
+        if (entry->is_directory(unreadable) && (hidden || is_run(entry->path())))
+            entry.disable_recursion_pending();
         if (!hidden && entry->is_regular_file(unreadable)) found.push_back(entry->path().string());
     }
     if (error) fail("cannot read the folder %s: %s", folder.c_str(), error.message().c_str());

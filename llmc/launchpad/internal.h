@@ -46,8 +46,8 @@ struct Buffer {
     BufferKind kind = BufferKind::host_visible;
     VkBuffer buffer = VK_NULL_HANDLE;
     VkDeviceMemory memory = VK_NULL_HANDLE;
-    VkDeviceAddress address = 0;  // of `start`
-    VkDeviceSize offset = 0;      // of `start` in `buffer`
+    VkDeviceAddress address = 0;                    // of `start`
+    VkDeviceSize offset = 0;                        // of `start` in `buffer`
     VkDeviceSize device_bytes = 0, host_bytes = 0;  // of `memory`, by the heap that it lies in
     std::string label;
 };

@@ -15,9 +15,7 @@
 #include "llmc/launchpad/launchpad.h"
 
 // Whether a device has memory of its own: Placement::host spares it.
-inline bool has_own_memory(const LaunchPad* pad) {
-    return pad && pad->memory_mode() != MemoryMode::unified;
-}
+inline bool has_own_memory(const LaunchPad* pad) { return pad && pad->memory_mode() != MemoryMode::unified; }
 
 // count: nothing is allocated, and pointers must not be dereferenced.
 enum class MemoryUse { allocate, count };
@@ -29,7 +27,7 @@ struct Memory {
     // the largest one
     size_t bytes = 0, host_bytes = 0, largest = 0;
     MemoryUse use = MemoryUse::allocate;
-    bool own_memory;  // of the device; a count may assume it
+    bool own_memory;                                    // of the device; a count may assume it
     const char* kind = "other";                         // of the next allocations
     std::vector<std::pair<const char*, size_t>> kinds;  // bytes of each, in order of appearance
 

@@ -20,7 +20,7 @@ template <class Real>
 void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
                      const Optimizer<Real>* optimizer = nullptr, const ShowBytes& show = nullptr) {
     const WriteTensor write = parameter_writer(g, optimizer),
-                      write_and_show = [&](int tensor, size_t offset, const float* values, size_t count) {
+                      write_and_show = [&](int tensor, size_t offset, const float*values, size_t count) {
                           write(tensor, offset, values, count);
                           if (show) show(count * sizeof(float));
                       };
@@ -60,7 +60,7 @@ void save_checkpoint(const GPT2<Real>& g, const Optimizer<Real>& optimizer, cons
                           num_parameters(g.config) * weight_bytes +
                               moment_bytes(g.config, state.use_master_weights, state.share));
     const ReadTensor read_parameter = parameter_reader(g),
-                     read_tensor = [&](int tensor, size_t offset, float* values, size_t count) {
+                     read_tensor = [&](int tensor, size_t offset, float*values, size_t count) {
                          read_parameter(tensor, offset, values, count);
                          progress.add(count * weight_bytes);
                      };

@@ -26,8 +26,8 @@ struct TrainingShape {
     OptimizerShare share = {};
     Communicator* job = nullptr;  // null: a single process
     int sample_tokens = 0;        // of the samples that this process draws; 0: none
-    bool offload = false;  // of the optimizer's state
-    bool on_device = false;  // as if on a GPU with memory of its own
+    bool offload = false;         // of the optimizer's state
+    bool on_device = false;       // as if on a GPU with memory of its own
 };
 
 // The most that training takes at a time; nothing is allocated. Measuring the device's peak, before anything
@@ -53,10 +53,10 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
 }
 
 struct MemoryRoom {
-    uint64_t bytes = 0;    // free memory of the device, or of the host
-    uint64_t largest = 0;  // possible single allocation
-    std::string where;     // "llvmpipe", "this machine"
-    int processes = 1;     // that divide `bytes` among them
+    uint64_t bytes = 0;                  // free memory of the device, or of the host
+    uint64_t largest = 0;                // possible single allocation
+    std::string where;                   // "llvmpipe", "this machine"
+    int processes = 1;                   // that divide `bytes` among them
     uint64_t host_bytes = ~uint64_t(0);  // free memory of the host for each process, beside a GPU's own
     bool host_holds(const MemoryNeed& need) const { return need.host_bytes <= host_bytes; }
     bool holds(const MemoryNeed& need) const {

@@ -248,8 +248,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
 
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
-    if (!o.val_data.empty())
-        inputs.val.emplace(o.val_data, o.global_batch(), o.sequence, vocab_size, false);
+    if (!o.val_data.empty()) inputs.val.emplace(o.val_data, o.global_batch(), o.sequence, vocab_size, false);
     if (inputs.val) check_validations(o, *inputs.val, inputs.start);
     inputs.loader = open_training_data(o, vocab_size, inputs.start);
     if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)

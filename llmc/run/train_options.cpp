@@ -280,7 +280,8 @@ static void add_device_options(CLI::App& app, Options& o) {
     app.add_option("--device", o.device, "auto, cpu, gpu, a number from --list-devices, or part of a name")
         ->capture_default_str();
     app.add_option("--device-memory", o.device_memory,
-                   "most of the device's memory that the run may take, such as 8G, or all; with --dry-run=memory, the "
+                   "most of the device's memory that the run may take, such as 8G, or all; with "
+                   "--dry-run=memory, the "
                    "memory of the device to plan for, which need not be there")
         ->check(size_check())
         ->capture_default_str();
@@ -759,7 +760,8 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
     o.effective = with_absolute_paths(app.config_to_str(true, false));
-    set_effective(o, "keep-best", o.keep_best ? "true" : "false");  // which CLI11 writes as false unless given
+    set_effective(o, "keep-best",
+                  o.keep_best ? "true" : "false");     // which CLI11 writes as false unless given
     if (names_steps) set_effective(o, "epochs", "0");  // as choose_length() did
     if (names_epochs) set_effective(o, "max-steps", "-1");
     return true;

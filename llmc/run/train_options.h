@@ -15,14 +15,14 @@
 struct Options {
     std::string train_data, val_data, model, output, tokenizer, config;
     std::string device_memory = "all";  // or a size such as 8G
-    std::string text;                  // file or folder to train on, or "stories"; empty: -i and -j
-    std::vector<std::string> include;  // of a folder, names that match one of these patterns; empty: all
+    std::string text;                   // file or folder to train on, or "stories"; empty: -i and -j
+    std::vector<std::string> include;   // of a folder, names that match one of these patterns; empty: all
     std::string device = "auto", scheduler = "cosine", precision = "fp32";
     std::string optimizer = "adamw";           // or muon
     std::vector<std::string> cpu_layer_names;  // as given
     std::set<Layer> cpu_layers;
     int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, or all cores
-    int batch = 4;  // 0: auto
+    int batch = 4;    // 0: auto
     int sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     double epochs = 0;  // length of the run if max_steps is -1; 0: one
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
@@ -38,11 +38,11 @@ struct Options {
     int checkpoint_every = -1;  // steps; -1: at the end only; 0: never
     int keep_checkpoints = 0, major_checkpoint_every = 0;
     bool keep_best = true;
-    int log_every = 1;       // steps between lines in a pipe or a file
-    int recompute = 1;       // RECOMPUTE_GELU
+    int log_every = 1;             // steps between lines in a pipe or a file
+    int recompute = 1;             // RECOMPUTE_GELU
     std::string offload = "none";  // or optimizer: its state lies in the host's memory
-    int zero_stage = 1;      // 0 or 1: the optimizer's state is divided among the processes
-    int ranks_per_node = 0;  // processes that share memory; 0: RANKS_PER_NODE, or all of a machine
+    int zero_stage = 1;            // 0 or 1: the optimizer's state is divided among the processes
+    int ranks_per_node = 0;        // processes that share memory; 0: RANKS_PER_NODE, or all of a machine
     SamplerOptions sampler;
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
     std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train
@@ -77,12 +77,12 @@ struct Options {
     bool saves() const { return !output.empty() && checkpoint_every; }
     bool saves_best() const { return keep_best && saves() && validates(); }
 
-    bool needs_tokens = false;       // of --text: -i does not yet say where they are
-    bool model_given = false;        // -e was given, on the command line or in a file
-    bool recompute_given = false;    // -r was given
-    bool batch_given = false;        // -b was given, as a number
-    bool offload_given = false;      // --offload was given
-    bool total_given = false;        // -d was given
+    bool needs_tokens = false;     // of --text: -i does not yet say where they are
+    bool model_given = false;      // -e was given, on the command line or in a file
+    bool recompute_given = false;  // -r was given
+    bool batch_given = false;      // -b was given, as a number
+    bool offload_given = false;    // --offload was given
+    bool total_given = false;      // -d was given
     // Whether -b, and -r unless it was given, may be chosen so that the run fits: see fit.h.
     bool may_choose_batch() const { return batch == 0 || (!batch_given && !recompute_given); }
     uint64_t device_bytes() const;   // of --device-memory; 0: not given

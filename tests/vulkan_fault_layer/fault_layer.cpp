@@ -2,7 +2,8 @@
 //     VULKAN_FAULT=vkQueueSubmit2:3:-4    the third call returns VkResult -4, VK_ERROR_DEVICE_LOST
 //     VULKAN_FAULT_LOG=FILE               at exit, a line per function with its number of calls is written
 //                                         to FILE, and "fired" if the fault happened
-//     VULKAN_MEMORY=64:16                 the device has 64 MiB, of which the host sees 16: allocations beyond
+//     VULKAN_MEMORY=64:16                 the device has 64 MiB, of which the host sees 16: allocations
+//     beyond
 //                                         that fail, as on a discrete GPU
 //     VULKAN_MEMORY=64:16:host            what the host sees is a heap of the host's, of 16 MiB
 // Without VULKAN_FAULT, it only counts. The failing call does not reach the driver. After
@@ -96,8 +97,8 @@ struct Counts {
 };
 static Counts counts;
 
-// The memory of VULKAN_MEMORY. Of the driver's memory types, which must be one, it makes two: one that only the
-// device sees comes first. Both are the driver's.
+// The memory of VULKAN_MEMORY. Of the driver's memory types, which must be one, it makes two: one that only
+// the device sees comes first. Both are the driver's.
 struct LimitedMemory {
     uint64_t device = 0, visible = 0;  // MiB; 0: no limit
     uint64_t used = 0, visible_used = 0;
@@ -170,8 +171,7 @@ static VkResult count_call(int function) {
 // Pipelines are the exception: theirs are null.
 static void ruin(...) {}
 template <class Handle>
-    requires std::is_pointer_v<Handle> && (!std::is_const_v<Handle>)
-static void ruin(Handle* output) {
+requires std::is_pointer_v<Handle> &&(!std::is_const_v<Handle>)static void ruin(Handle* output) {
     if (output) *output = std::is_same_v<Handle, VkPipeline> ? nullptr : reinterpret_cast<Handle>(0xbad0);
 }
 
@@ -242,8 +242,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
 #undef FIND
     next.device = *device;
     next.free_memory = PFN_vkFreeMemory(next.device_address(*device, "vkFreeMemory"));
-    next.buffer_requirements = PFN_vkGetBufferMemoryRequirements(
-        next.device_address(*device, "vkGetBufferMemoryRequirements"));
+    next.buffer_requirements =
+        PFN_vkGetBufferMemoryRequirements(next.device_address(*device, "vkGetBufferMemoryRequirements"));
     const std::lock_guard<std::mutex> lock(mutex);
     next_of[key_of(*device)] = next;
     return result;
