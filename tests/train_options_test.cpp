@@ -10,6 +10,7 @@
 
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/cpu/simd.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"

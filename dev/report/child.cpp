@@ -112,16 +112,6 @@ ChildResult run_child(std::vector<std::string> argv, double limit, const std::st
     return result;
 }
 
-static std::string shell_word(const std::string& word) {
-    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-        return isalnum(c) || c >= 0x80 || strchr("_-./=:,+@%", c);
-    });
-    if (plain) return word;
-    std::string quoted = "'";
-    for (char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-    return quoted + "'";
-}
-
 std::string command_text(const std::vector<std::string>& words) {
     std::string text;
     for (const std::string& word : words) {

@@ -81,9 +81,10 @@ std::string printable(std::string_view text) {
 }
 
 std::string shell_word(const std::string& path) {
-    const auto is_plain = [](char c) { return isalnum(uint8_t(c)) || strchr("%+,-./:=@_", c); };
-    if (!path.empty() && std::all_of(path.begin(), path.end(), [&](char c) { return c && is_plain(c); }))
-        return path;
+    const bool is_plain = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
+        return isalnum(c) || c >= 0x80 || (c && strchr("%+,-./:=@_", c));
+    });
+    if (is_plain) return path;
     std::string word = "'";
     for (const char c : path) word += c == '\'' ? "'\\''" : std::string(1, c);
     return word + "'";
