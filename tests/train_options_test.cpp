@@ -434,11 +434,8 @@ TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {
 TEST(TrainOptions, ARunsOptionsAreReadAgainUnchanged) {
     TemporaryFolder folder;
     const std::string file = folder / "options.toml";
-    for (const std::vector<std::string>& more : {std::vector<std::string>{},
-                                                 {"--no-keep-best"},
-                                                 {"--keep-best"},
-                                                 {"--tensorboard"},
-                                                 {"-b", "auto"}}) {
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--no-keep-best"}, {"--keep-best"}, {"--tensorboard"}}) {
         std::vector<std::string> arguments = {"-i", "train.bin", "-j", "val.bin", "-o", folder / "run"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         const Options first = parse(arguments);

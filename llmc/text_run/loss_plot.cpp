@@ -66,9 +66,12 @@ RunSeries parse_series(const std::string& log, bool is_metrics, PlotOver over) {
     return run;
 }
 
-// Also of "." and "..", which have no name.
-static std::filesystem::path absolute_folder(const std::string& folder) {
-    return std::filesystem::absolute(folder + "/").lexically_normal().parent_path();
+// A folder as given; an absolute path if its name is not in what was given, as in "..".
+static std::filesystem::path named_folder(const std::string& folder) {
+    const std::filesystem::path given = (std::filesystem::path(folder) / "").lexically_normal().parent_path();
+    const std::string name = given.filename().string();
+    if (!name.empty() && name != "." && name != "..") return given;
+    return (std::filesystem::absolute(folder) / "").lexically_normal().parent_path();
 }
 
 RunSeries read_series(const std::string& folder, PlotOver over) {
@@ -78,7 +81,7 @@ RunSeries read_series(const std::string& folder, PlotOver over) {
     if (!has_metrics && over != PlotOver::steps)
         fail("%s has no metrics.csv, and so only steps: leave out --plot-over", folder.c_str());
     RunSeries run = parse_series(read_whole_file(has_metrics ? metrics : log), has_metrics, over);
-    run.name = absolute_folder(folder).filename().string();
+    run.name = named_folder(folder).filename().string();
     if (run.training.empty() && run.validation.empty())
         fail("the logs in %s contain no losses", folder.c_str());
     return run;
@@ -383,7 +386,7 @@ void plot_runs(const std::vector<std::string>& folders, PlotOver over) {
         runs.push_back(read_series(folder, over));
         logs.insert(logs.end(), {folder + "/metrics.csv", folder + "/main.log"});
     }
-    const auto first = absolute_folder(folders[0]);
+    const auto first = named_folder(folders[0]);
     const std::string axis = over == PlotOver::steps ? "" : std::string("_over_") + name_of(over);
     const auto path = folders.size() == 1 ? first / "loss" : first.parent_path() / "comparison";
     const std::string picture = path.string() + axis + ".svg";
