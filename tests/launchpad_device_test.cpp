@@ -67,7 +67,7 @@ TEST(Errors, OutOfMemory) {
         for (Placement placement : {Placement::device, Placement::host})
             for (size_t bytes : {size_t(1) << 40, SIZE_MAX / 2, SIZE_MAX}) {
                 const std::string message = message_of([&] { pad->allocate(bytes, "a giant", placement); });
-                const bool on_host = pad->available_host_bytes() && placement == Placement::host &&
+                const bool on_host = pad->available_bytes(Placement::host) && placement == Placement::host &&
                                      pad->memory_mode() == MemoryMode::staged;
                 const char* start = on_host ? "out of host memory on " : "out of device memory on ";
                 EXPECT_EQ(message.find(start), 0u) << message;

@@ -100,7 +100,7 @@ TEST(RunPlan, ProcessesOnADeviceDivideItsMemory) {
         EXPECT_NEAR(double(three.bytes) / 3, double(one.bytes), double(mib));
         EXPECT_GT(host_room(&pad, 3), uint64_t(0));
         EXPECT_LE(host_room(&pad, 3), host_room(&pad, 1));
-        if (const uint64_t granted = pad.available_host_bytes()) {
+        if (const uint64_t granted = pad.available_bytes(Placement::host)) {
             EXPECT_LE(host_room(&pad, 1), granted);
         }
     }

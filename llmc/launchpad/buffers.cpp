@@ -100,21 +100,14 @@ static uint64_t left_of_limit(const LaunchPadState& s, uint32_t heap) {
     return s.options.device_memory > used ? s.options.device_memory - used : 0;
 }
 
-uint64_t LaunchPad::available_bytes(int processes) const {
+uint64_t LaunchPad::available_bytes(Placement placement, int processes) const {
     const LaunchPadState& s = *state;
+    const bool near = placement == Placement::device;
     uint64_t most = 0;
     for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
-        if (is_on_device(s, i))
+        if (is_on_device(s, i) == near)
             most =
                 std::max(most, std::min(heap_budget(s, i).left() / uint64_t(processes), left_of_limit(s, i)));
-    return most;
-}
-
-uint64_t LaunchPad::available_host_bytes() const {
-    const LaunchPadState& s = *state;
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
-        if (!is_on_device(s, i)) most = std::max(most, heap_budget(s, i).left());
     return most;
 }
 

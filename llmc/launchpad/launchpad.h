@@ -194,11 +194,9 @@ class LaunchPad {
     void register_buffer(void* address, size_t bytes);
     void unregister_buffer(void* address);
     uint64_t allocated_bytes() const;  // in live allocate() memory
-    // Of the device's memory, what allocations may still take, as far as the driver tells, if so many
-    // processes share it.
-    uint64_t available_bytes(int processes = 1) const;
-    // The same of the host's memory that the driver grants; 0: all memory is the device's.
-    uint64_t available_host_bytes() const;
+    // What allocations may still take of the device's memory, or of the host's that the driver grants, as far
+    // as the driver reports it, if so many processes share it. Of the host's, 0: all memory is the device's.
+    uint64_t available_bytes(Placement placement = Placement::device, int processes = 1) const;
 
     // At least so many floats of a scratch slot, contents undefined; null for 0. A slot grows when it has to,
     // which prepare() avoids; memory that recordings use stays valid.

@@ -21,7 +21,7 @@ MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
     if (limit) room.bytes = std::min(room.bytes, limit);
     if (!pad) return room;
     const DeviceType type = pad->device().type;
-    const uint64_t of_each = difference(pad->available_bytes(processes), reserve(type));
+    const uint64_t of_each = difference(pad->available_bytes(Placement::device, processes), reserve(type));
     uint64_t free = of_each * uint64_t(processes);
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
     if (type == DeviceType::integrated) free = std::max(free, room.bytes);
@@ -30,7 +30,7 @@ MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
 }
 
 uint64_t host_room(const LaunchPad* pad, int processes) {
-    const uint64_t granted = pad ? pad->available_host_bytes() : 0;
+    const uint64_t granted = pad ? pad->available_bytes(Placement::host) : 0;
     return std::min(available_memory(), granted ? granted : ~uint64_t(0)) / uint64_t(processes);
 }
 
