@@ -73,6 +73,12 @@ TEST(Plot, OverTokensAndSeconds) {
     EXPECT_EQ(run_program({program, "--plot", run, "--plot-over", "tokens"}).status, 1);
 }
 
+TEST(Plot, ALossOfZeroHasNoPlace) {
+    const std::string svg = draw_runs({parse_series("step\n5,,,,,,0\n6,,,,,,2\n", true)}, std::nullopt);
+    EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
+    EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
+}
+
 // Folders that have no name of their own.
 TEST(Plot, OfTheFoldersAbove) {
     TemporaryFolder folder;

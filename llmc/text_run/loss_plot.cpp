@@ -239,7 +239,7 @@ static const std::pair<double, double>* best_of(const RunSeries& run) {
 // A ring around the best validation, with its loss and step above it, inside the picture.
 static std::string mark_best(const RunSeries& run, const Axis& x, const Axis& y, PlotOver over) {
     const auto* best = best_of(run);
-    if (!best) return "";
+    if (!best || best->second <= 0) return "";  // 0 has no place on a logarithmic axis
     const double at = x.at(best->first), level = y.at(best->second);
     const char* anchor = at > 0.7 * right ? "end" : at < 0.3 * right ? "start" : "middle";
     return format_string(
