@@ -10,7 +10,7 @@
 
 std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
 
-// What drivers of GPUs and the launchpad take beside a run's allocations: kernels, command buffers, page
+// What drivers of GPUs and the launchpad take besides a run's allocations: kernels, command buffers, page
 // tables, the staging buffer.
 static uint64_t reserve(DeviceType type) { return type == DeviceType::software ? 32 << 20 : 256 << 20; }
 

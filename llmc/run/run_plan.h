@@ -17,7 +17,7 @@ struct MemoryNeed {
     uint64_t host_bytes = 0;
 };
 
-// What decides the memory of a run beside its model: batches of (B,T).
+// What decides the memory of a run besides its model: batches of (B,T).
 struct TrainingShape {
     bool master_weights;
     int B, T;
@@ -57,7 +57,7 @@ struct MemoryRoom {
     uint64_t largest = 0;                // possible single allocation
     std::string where;                   // "llvmpipe", "this machine"
     int processes = 1;                   // that divide `bytes` among them
-    uint64_t host_bytes = ~uint64_t(0);  // free memory of the host for each process, beside a GPU's own
+    uint64_t host_bytes = ~uint64_t(0);  // free memory of the host for each process, besides a GPU's own
     bool host_holds(const MemoryNeed& need) const { return need.host_bytes <= host_bytes; }
     bool holds(const MemoryNeed& need) const {
         return need.bytes <= bytes / uint64_t(processes) && need.largest <= largest && host_holds(need);
@@ -66,7 +66,7 @@ struct MemoryRoom {
 // Of a launchpad's device, or of the host, less what the driver needs. processes: that use this device.
 // limit: bytes of the host's memory, for the CPU; a launchpad has its own limit, for one process. 0: none.
 MemoryRoom memory_room(const LaunchPad* pad, int processes = 1, uint64_t limit = 0);
-// Bytes of the host's memory that each of so many processes of a machine may use, beside a GPU's own: the
+// Bytes of the host's memory that each of so many processes of a machine may use, besides a GPU's own: the
 // driver may grant less than there is.
 uint64_t host_room(const LaunchPad* pad, int processes);
 // Of a GPU with so much memory of its own, which need not be there.
