@@ -19,6 +19,7 @@
 #include "llmc/model/debug_state.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/optimizer.h"
+#include "llmc/os/os.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
@@ -148,8 +149,7 @@ static bool check_model(const TestOptions& o) {
 
 // The folder of the reference in the source tree: below the current folder, or beside the build folder.
 static std::filesystem::path reference_folder() {
-    std::error_code ignored;
-    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+    const std::filesystem::path program = program_path();
     for (const std::filesystem::path& root : {std::filesystem::path("."), program.parent_path() / ".."})
         if (std::filesystem::exists(root / "tests/reference/tiny.bin")) return root / "tests/reference";
     fail("tests/reference is not here: run from the project's folder, or give MODEL.bin and STATE.bin");

@@ -13,12 +13,12 @@
 #include <optional>
 
 #include "llmc/base/precision.h"
-#include "llmc/base/signals.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/export.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/measure/profile.h"
 #include "llmc/model/gradient_exchange.h"
+#include "llmc/os/signals.h"
 #include "llmc/plan/fit.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/estimate.h"

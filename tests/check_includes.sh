@@ -3,7 +3,7 @@
 # the folders below it in this list.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-levels=(text_run plan run program files generate model layers gemm measure launchpad cpu prepare data distributed base)
+levels=(text_run plan run program files generate model layers gemm measure launchpad cpu prepare data distributed base os)
 bad=0
 above=(data dev tests)
 for level in "${levels[@]}"; do

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "llmc/base/available_memory.h"
 #include "llmc/base/file.h"
+#include "llmc/os/available_memory.h"
 #include "tests/run_program.h"
 
 namespace fs = std::filesystem;

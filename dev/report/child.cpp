@@ -16,7 +16,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/signals.h"
+#include "llmc/os/signals.h"
 
 extern char** environ;
 

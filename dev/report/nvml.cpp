@@ -1,10 +1,10 @@
 // NVIDIA's management library, opened at run time: see nvml.h.
 #include "dev/report/nvml.h"
 
-#include <dlfcn.h>
-
 #include <cmath>
 #include <vector>
+
+#include "llmc/os/os.h"
 
 using Handle = struct NvmlDevice*;
 using Status = int;  // 0: success
@@ -22,7 +22,7 @@ struct Nvml {
     Status (*milliwatts)(Handle, unsigned*) = nullptr;
     bool ready = false;
 
-    explicit Nvml(const std::string& path) : library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    explicit Nvml(const std::string& path) : library(open_library(path.c_str())) {
         if (!library) return;
         find(init, "nvmlInit_v2");
         find(shutdown, "nvmlShutdown");
@@ -36,13 +36,13 @@ struct Nvml {
     }
     ~Nvml() {
         if (ready) shutdown();
-        if (library) dlclose(library);
+        if (library) close_library(library);
     }
     Nvml(const Nvml&) = delete;
 
     template <class Function>
     void find(Function& function, const char* symbol) {
-        function = reinterpret_cast<Function>(dlsym(library, symbol));
+        function = reinterpret_cast<Function>(find_in_library(library, symbol));
     }
     double joules(Handle gpu) const {
         unsigned long long used = 0;

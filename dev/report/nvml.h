@@ -6,6 +6,7 @@
 #include <string>
 
 #include "llmc/launchpad/device.h"
+#include "llmc/os/os.h"
 
 // The readings of one GPU; the functions return NaN if the library reports an error.
 struct NvmlGpu {
@@ -17,4 +18,4 @@ struct NvmlGpu {
 
 // The GPU at the Vulkan device's PCI address, or else the only one with the device's name. None if the
 // library or the GPU is missing, or several GPUs have the name.
-NvmlGpu find_nvml_gpu(const DeviceInfo& device, const std::string& library = "libnvidia-ml.so.1");
+NvmlGpu find_nvml_gpu(const DeviceInfo& device, const std::string& library = nvml_library);

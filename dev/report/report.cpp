@@ -19,9 +19,10 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
-#include "llmc/base/signals.h"
 #include "llmc/base/warning.h"
 #include "llmc/launchpad/device.h"
+#include "llmc/os/os.h"
+#include "llmc/os/signals.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
@@ -56,8 +57,8 @@ static std::string date_text() {
 // The folder of this program, which also holds the others; relative to the current folder if that is shorter.
 static std::string own_folder() {
     std::error_code error;
-    const fs::path own = fs::read_symlink("/proc/self/exe", error);
-    if (error) fail("cannot find the folder of this program in /proc/self/exe; give it with --programs");
+    const fs::path own = program_path();
+    if (own.empty()) fail("cannot find the folder of this program; give it with --programs");
     const std::string folder = own.parent_path(), relative = fs::relative(folder, error);
     return !error && relative.size() < folder.size() ? relative : folder;
 }
@@ -199,8 +200,8 @@ static void run_report(const Options& options, const std::string& command) {
     create_folders(options.out);
     const FileWriter lock(options.out + "/report");  // as long as it is not finished
     check_outputs(options, programs);
-    fs::remove(options.out + "/peak.json");  // of an earlier run: sections refer to this run's peaks
-    setenv("REPORT_PROGRESS", "1", 1);       // turns on ReportRun::progress()
+    fs::remove(options.out + "/peak.json");   // of an earlier run: sections refer to this run's peaks
+    set_environment("REPORT_PROGRESS", "1");  // turns on ReportRun::progress()
     catch_stop_signals();
     Report report = {date_text(), command, options.quick};
     std::string failed;

@@ -2,8 +2,6 @@
 #include "dev/report/results.h"
 
 #include <omp.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "llmc/base/output.h"
 #include "llmc/base/warning.h"
 #include "llmc/launchpad/open_device.h"
+#include "llmc/os/os.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
@@ -64,21 +63,21 @@ static std::vector<Fact> describe_gpu(const LaunchPad& pad) {
 }
 
 Machine describe_machine(const LaunchPad* pad) {
-    utsname kernel = {};
-    uname(&kernel);
+    const std::string kernel = system_name();
     std::string system = find_in_lines("/etc/os-release", "PRETTY_NAME");
-    if (system.empty()) system = kernel.sysname;
+    if (system.empty()) system = kernel;
     std::string cpu = find_in_lines("/proc/cpuinfo", "model name");
-    if (cpu.empty()) cpu = kernel.machine;  // on Arm cpuinfo has no name, and other systems have no cpuinfo
-    const uint64_t memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+    if (cpu.empty())
+        cpu = kernel.substr(kernel.rfind(' ') +
+                            1);  // on Arm cpuinfo has no name, and other systems have no cpuinfo
     Machine machine;
     if (pad) machine.gpu = describe_gpu(*pad);
     machine.host = {{"cpu", cpu},
                     {"cores", std::thread::hardware_concurrency()},
                     {"threads", omp_get_max_threads()},
-                    {"memory_bytes", memory},
+                    {"memory_bytes", physical_memory()},
                     {"system", system},
-                    {"kernel", format_string("%s %s %s", kernel.sysname, kernel.release, kernel.machine)},
+                    {"kernel", kernel},
                     {"compiler", compiler},
                     {"version", PROJECT_VERSION}};
     return machine;
@@ -88,7 +87,7 @@ Machine describe_machine(const LaunchPad* pad) {
 
 void ReportRun::progress(const std::string& what) const {
     // `report` sets the variable and shows the lines in its own status line
-    if (isatty(STDERR_FILENO) || getenv("REPORT_PROGRESS")) print_line(stderr, "%s", what.c_str());
+    if (is_terminal(stderr) || getenv("REPORT_PROGRESS")) print_line(stderr, "%s", what.c_str());
 }
 
 double ReportRun::seconds_left() const { return end - now(); }

@@ -23,14 +23,6 @@ struct FileError : Error {
     using Error::Error;
 };
 
-// Repeats a system call as long as signals interrupt it.
-template <class Call>
-auto retry(Call call) {
-    auto result = call();
-    while (result == -1 && errno == EINTR) result = call();
-    return result;
-}
-
 struct FileCloser {
     void operator()(FILE* file) const { fclose(file); }
 };
@@ -62,8 +54,6 @@ bool is_link(const std::string& path);
 
 // The path itself if it exists, else what it matches as a shell pattern (* ? [...]), sorted by name.
 std::vector<std::string> matching_paths(const std::string& pattern);
-// A pattern that matches this path only.
-std::string escaped_pattern(const std::string& path);
 
 // Whether both paths lead to one file, through links or under several names.
 bool is_same_file(const std::string& a, const std::string& b);
@@ -106,6 +96,9 @@ struct FileWriter {
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts,
                       Target target = Target::file);
 
+// Writes to a descriptor. Returns the number of bytes written; if some are missing, errno says why.
+size_t write_bytes(int descriptor, std::string_view bytes);
+
 // Appends to a file, which is created if it is missing; a link is not followed. Returns the number of bytes
 // written; if some are missing, errno says why.
 size_t append_to_file(const std::string& path, std::string_view bytes);
@@ -126,9 +119,6 @@ void sync_folder(const std::string& path);
 
 // The names in a folder, sorted; none if there is no such folder. Error if it cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
-
-// Bytes that may still be written to the folder's file system; ~0 if it does not say.
-uint64_t free_bytes(const std::string& folder);
 
 // While a folder is held, the functions of this header reach it and its files through a descriptor, not
 // through its path: if the folder is renamed, they follow it, and they never touch another folder that takes

@@ -1,12 +1,11 @@
 // Reading and tokenizing text files in blocks: see text_reader.h.
 #include "llmc/data/text_reader.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
+#include "llmc/os/files.h"
 
 static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
 
@@ -70,12 +69,12 @@ TextReader::TextReader(const std::vector<std::string>& files, const TextFormat& 
     : paths(files), format(text_format) {
     bool known = true;
     for (const std::string& path : paths) {
-        struct stat status = {};
-        const bool found = path != "-" && stat(path.c_str(), &status) == 0;
-        const bool regular = found && S_ISREG(status.st_mode);
-        if (path != "-" && (regular || !found || S_ISDIR(status.st_mode))) TextFile check(path);
+        FileStatus status;
+        const bool found = path != "-" && get_status(path, status);
+        const bool regular = found && status.kind == FileStatus::regular;
+        if (path != "-" && (regular || !found || status.kind == FileStatus::folder)) TextFile check(path);
         known = known && regular;
-        total_bytes += uint64_t(status.st_size);
+        total_bytes += status.size;
     }
     if (!known) total_bytes = 0;
 }

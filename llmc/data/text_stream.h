@@ -3,12 +3,12 @@
 // terminal, control characters, which could change its state, are shown escaped; pipes and files get every
 // byte.
 #pragma once
-#include <unistd.h>
-
 #include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "llmc/os/os.h"
 
 // Length of the longest prefix that does not end within a UTF-8 character. Each byte that is not UTF-8 counts
 // as a character.
@@ -19,8 +19,8 @@ std::string escape_controls(std::string_view text);
 
 struct TextStream {
     FILE* to = stdout;
-    std::string waiting = {};               // the start of a character
-    bool escape = isatty(fileno(to)) == 1;  // prints escape_controls() of the text
+    std::string waiting = {};       // the start of a character
+    bool escape = is_terminal(to);  // prints escape_controls() of the text
 
     // Prints all whole characters and flushes. Error if writing fails, as on a full disk or a closed pipe.
     void write(std::string_view bytes);

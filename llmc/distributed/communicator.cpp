@@ -2,8 +2,6 @@
 // added by each rank in the same order, so sums depend on nothing but the values.
 #include "llmc/distributed/communicator.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +9,7 @@
 #include <exception>
 #include <list>
 #include <optional>
+#include <thread>
 
 #include "llmc/base/error.h"
 #include "llmc/distributed/node_barrier.h"
@@ -38,9 +37,10 @@ static std::optional<Job> job;
     const bool prints = !other_rank_prints && (!job || !job->barrier || job->barrier->claim_abort());
     if (prints) fprintf(stderr, "%s\n", line.c_str());
     fflush(nullptr);
-    if (!prints) sleep(2);  // the other rank ends this process meanwhile
+    if (!prints)
+        std::this_thread::sleep_for(std::chrono::seconds(2));  // the other rank ends this process meanwhile
     if (job) job->transport.abort();
-    _exit(1);
+    std::_Exit(1);
 }
 
 void abort_job(const std::string& message) {

@@ -1,9 +1,11 @@
 // Memory that processes of one machine share: a file in /dev/shm that each of them maps. On Linux the file
 // has no name, so it is gone with the last process, however that ends. Elsewhere it is unlinked once all have
-// opened it, before it gets its size.
+// opened it, before it gets its size. Windows has jobs of one process only: all but map_private() is an
+// Error.
 #pragma once
 #include <cstddef>
 #include <string>
+#include <utility>
 
 struct SharedMemory {
     char* address = nullptr;
@@ -15,7 +17,10 @@ struct SharedMemory {
     SharedMemory() = default;
     ~SharedMemory();
     SharedMemory(SharedMemory&& other) noexcept { swap(other); }
-    SharedMemory& operator=(SharedMemory&& other) noexcept;
+    SharedMemory& operator=(SharedMemory&& other) noexcept {
+        swap(other);
+        return *this;
+    }
 
     // In this order: create() in one process, open() of its path in the others, unlink() and resize() in the
     // first, map() in each. Error on failure. resize() reserves the space, so that the processes can touch
@@ -32,6 +37,12 @@ struct SharedMemory {
     void close_file();
 
    private:
-    void swap(SharedMemory& other) noexcept;
+    void swap(SharedMemory& other) noexcept {
+        std::swap(address, other.address);
+        std::swap(bytes, other.bytes);
+        std::swap(file, other.file);
+        std::swap(path, other.path);
+        std::swap(named, other.named);
+    }
     bool map_aligned(size_t size);
 };

@@ -8,6 +8,7 @@
 #include "llmc/files/gguf.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/files/model_card.h"
+#include "llmc/os/files.h"
 
 namespace fs = std::filesystem;
 

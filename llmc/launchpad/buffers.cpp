@@ -1,11 +1,10 @@
 // LaunchPad's memory: choosing a mode, allocating, importing host memory, moving bytes.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "llmc/launchpad/internal.h"
+#include "llmc/os/os.h"
 
 static const VkMemoryPropertyFlags NEAR = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 static const VkMemoryPropertyFlags VISIBLE =
@@ -196,10 +195,10 @@ static VkDeviceAddress device_address(LaunchPadState& s, VkBuffer buffer) {
 }
 
 // A range of inaccessible addresses that stands for memory that only the device sees.
-static void* reserve_addresses(size_t bytes) {
-    void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) fail("no address space left for %.1f MiB", double(bytes) / (1 << 20));
-    return p;
+static uintptr_t reserve(size_t bytes) {
+    void* p = reserve_addresses(bytes);
+    if (!p) fail("no address space left for %.1f MiB", double(bytes) / (1 << 20));
+    return uintptr_t(p);
 }
 
 Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label) {
@@ -212,7 +211,7 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
     b.label = label;
     if (s.dry && s.options.compile_only) {  // an address, and no memory
         b.kind = BufferKind::device_only;
-        b.start = uintptr_t(reserve_addresses(b.bytes));
+        b.start = reserve(b.bytes);
         return b;
     }
     try {
@@ -223,11 +222,9 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
         VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
         b.address = device_address(s, b.buffer);
         void* host = nullptr;
-        if (kind == BufferKind::device_only)
-            host = reserve_addresses(b.bytes);
-        else
+        if (kind != BufferKind::device_only)
             VK_CHECK(s.vk.vkMapMemory(s.device, b.memory, 0, VK_WHOLE_SIZE, 0, &host));
-        b.start = uintptr_t(host);
+        b.start = host ? uintptr_t(host) : reserve(b.bytes);
     } catch (...) {
         destroy_buffer(s, b);
         throw;
@@ -240,7 +237,8 @@ void destroy_buffer(LaunchPadState& s, Buffer& b) {
     if (b.memory) s.vk.vkFreeMemory(s.device, b.memory, nullptr);  // unmaps as well
     s.device_bytes -= b.device_bytes;
     s.host_bytes -= b.host_bytes;
-    if (b.kind == BufferKind::device_only && b.start) munmap(reinterpret_cast<void*>(b.start), b.bytes);
+    if (b.kind == BufferKind::device_only && b.start)
+        release_addresses(reinterpret_cast<void*>(b.start), b.bytes);
     b = Buffer();
 }
 

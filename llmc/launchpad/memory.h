@@ -1,8 +1,6 @@
 // Memory of a program that runs on the CPU or on a launchpad, through one interface. Everything allocated
 // here is freed with the object.
 #pragma once
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +11,7 @@
 
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/launchpad/launchpad.h"
+#include "llmc/os/os.h"
 
 // Whether a device has memory of its own: Placement::host spares it.
 inline bool has_own_memory(const LaunchPad* pad) { return pad && pad->memory_mode() != MemoryMode::unified; }
@@ -35,7 +34,7 @@ struct Memory {
         : pad(launchpad), use(memory_use), own_memory(has_own_memory(launchpad)) {}
     Memory(const Memory&) = delete;
     ~Memory() {
-        for (void* p : owned) pad ? pad->free(p) : std::free(p);
+        for (void* p : owned) pad ? pad->free(p) : free_aligned(p);
     }
 
     // Contents are undefined. Throws Error, naming `label`, if there is not enough memory.
@@ -121,12 +120,10 @@ struct Memory {
     // turn, so that on NUMA machines the pages are spread over all nodes.
     static void* allocate_on_host(size_t size) {
         const size_t huge = 2 << 20, page = 4096;
-        if (size < 2 * huge) return std::aligned_alloc(64, size);
-        char* p = static_cast<char*>(std::aligned_alloc(huge, (size + huge - 1) / huge * huge));
+        if (size < 2 * huge) return allocate_aligned(64, size);
+        char* p = static_cast<char*>(allocate_aligned(huge, (size + huge - 1) / huge * huge));
         if (!p) return p;
-#if defined(MADV_HUGEPAGE)
-        madvise(p, size / huge * huge, MADV_HUGEPAGE);  // best effort
-#endif
+        ask_for_huge_pages(p, size / huge * huge);
 #pragma omp parallel for schedule(static, 1)
         for (size_t start = 0; start < size; start += huge)
             for (size_t i = start; i < std::min(size, start + huge); i += page) p[i] = 0;

@@ -6,14 +6,12 @@
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/shaders.h"
+#include "llmc/os/os.h"
 
 static std::filesystem::path cache_directory(const LaunchPadOptions& options) {
     if (!options.cache_directory.empty()) return options.cache_directory;
-    if (const char* cache = getenv("XDG_CACHE_HOME"); cache && *cache)
-        return std::filesystem::path(cache) / "vulkan_gpt2";
-    if (const char* home = getenv("HOME"); home && *home)
-        return std::filesystem::path(home) / ".cache" / "vulkan_gpt2";
-    return {};
+    const std::string cache = cache_folder();
+    return cache.empty() ? std::filesystem::path() : std::filesystem::path(cache) / "vulkan_gpt2";
 }
 
 // Cached pipelines are valid for one device and driver version, which the file name tells apart.

@@ -1,8 +1,6 @@
 // Loads Vulkan, creates instances, collects validation messages, checks results.
 #include "llmc/launchpad/vulkan.h"
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "llmc/launchpad/launchpad.h"
+#include "llmc/os/os.h"
 
 static std::atomic<int> validation_messages{0};
 
@@ -77,17 +76,12 @@ void check_vulkan(VkResult result, const char* call) {
 }
 
 static void* open_loader() {
-#ifdef __APPLE__
-    const char* names[] = {"libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"};
-#else
-    const char* names[] = {"libvulkan.so.1", "libvulkan.so"};
-#endif
-    for (const char* name : names)
-        if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+    for (const char* name : vulkan_loaders)
+        if (void* library = open_library(name)) return library;
     fail(
         "no Vulkan loader on this machine (%s was not found): install your GPU's driver and libvulkan1, or "
         "use --device cpu",
-        names[0]);
+        vulkan_loaders[0]);
 }
 
 static bool has_layer(PFN_vkGetInstanceProcAddr get, const char* wanted) {
@@ -164,7 +158,7 @@ Vulkan open_vulkan(bool validation) {
     static void* library = nullptr;  // stays loaded: drivers do not survive dlclose
     if (!library) library = open_loader();
     Vulkan vk;
-    vk.vkGetInstanceProcAddr = PFN_vkGetInstanceProcAddr(dlsym(library, "vkGetInstanceProcAddr"));
+    vk.vkGetInstanceProcAddr = PFN_vkGetInstanceProcAddr(find_in_library(library, "vkGetInstanceProcAddr"));
     if (!vk.vkGetInstanceProcAddr)
         fail("the Vulkan loader has no vkGetInstanceProcAddr: reinstall libvulkan1");
     auto version =

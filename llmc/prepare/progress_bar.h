@@ -1,16 +1,16 @@
 // A progress bar on standard error; prints nothing if that is not a terminal.
 #pragma once
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
+#include "llmc/os/os.h"
+
 struct ProgressBar {
     using Clock = std::chrono::steady_clock;
-    bool terminal = isatty(STDERR_FILENO);
+    bool terminal = is_terminal(stderr);
     Clock::time_point start = Clock::now(), last = start;
 
     // `done` of `total` bytes (0: unknown) are processed. Draws at most five times per second.

@@ -1,8 +1,6 @@
 // Reading typed lines: see line_editor.h.
 #include "llmc/program/line_editor.h"
 
-#include <unistd.h>
-
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +8,8 @@
 
 #if WITH_LIBEDIT
 #include <editline/readline.h>
+
+#include "llmc/os/os.h"
 
 static std::optional<std::string> edit_line(const char* prompt) {
     setlocale(LC_CTYPE, "");  // characters of several bytes
@@ -31,7 +31,7 @@ static std::optional<std::string> edit_line(const char* prompt) {
 #endif
 
 std::optional<std::string> read_typed_line(const char* prompt) {
-    if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
+    if (is_terminal(stdin) && is_terminal(stdout)) {
         const std::optional<std::string> typed = edit_line(prompt);
         if (!typed) putchar('\n');  // the shell's prompt begins on a new line
         return typed;

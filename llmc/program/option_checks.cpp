@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "llmc/cpu/simd.h"
+#include "llmc/os/os.h"
 
 CLI::Option* add_simd_option(CLI::App& app) {
     const CLI::Validator check(
         [](std::string& name) {
             const std::string problem = choose_simd_by_name(name);
-            if (problem.empty()) setenv("LLMC_SIMD", name.c_str(), 1);
+            if (problem.empty()) set_environment("LLMC_SIMD", name);
             return problem;
         },
         "");
@@ -68,9 +69,9 @@ CLI::Validator size_check() {
 CLI::Validator home_path() {
     return CLI::Validator(
         [](std::string& path) {
-            const char* home = getenv("HOME");
+            const std::string home = home_folder();
             if (path == "~" || path.starts_with("~/")) {
-                if (!home || !*home) return path + ": HOME is not set";
+                if (home.empty()) return path + ": HOME is not set";
                 path.replace(0, 1, home);
             }
             return std::string();

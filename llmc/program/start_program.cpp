@@ -1,35 +1,28 @@
 #include "llmc/program/start_program.h"
 
-#include <fcntl.h>
 #include <omp.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "llmc/base/error.h"
 #include "llmc/base/memory_reserve.h"
-#include "llmc/base/openmp_waiting.h"
+#include "llmc/os/openmp_waiting.h"
+#include "llmc/os/os.h"
 
 static std::string program_name;
 static bool error_reported = false;
-
-static void open_standard_descriptors() {
-    int opened = open("/dev/null", O_RDWR);
-    while (opened >= 0 && opened <= STDERR_FILENO) opened = open("/dev/null", O_RDWR);
-    if (opened > STDERR_FILENO) close(opened);
-}
 
 // As --threads allows. With more of them, OpenMP's table of the threads overflows the stack.
 static constexpr int most_threads = 1024;
@@ -88,7 +81,7 @@ static void check_output() {
     const std::string reason = errno ? std::string(": ") + strerror(errno) : "";
     fprintf(stderr, "%s: standard output could not be written%s; what it printed is incomplete\n",
             program_name.c_str(), reason.c_str());
-    _exit(1);
+    std::_Exit(1);
 }
 
 int report_error(const char* program, const std::exception& error) {
@@ -100,7 +93,9 @@ int report_error(const char* program, const std::exception& error) {
 // For exceptions that reach no main(): from a thread in a parallel region, when memory runs out there.
 [[noreturn]] static void end_with_one_line() {
     static std::atomic_flag is_ending;
-    while (is_ending.test_and_set()) pause();  // memory ran out in several threads: the first one reports it
+    while (is_ending.test_and_set())
+        std::this_thread::sleep_for(
+            std::chrono::hours(1));  // memory ran out in several threads: the first one reports it
     const std::exception_ptr thrown = std::current_exception();
     if (!thrown) abort();
     try {
@@ -113,17 +108,16 @@ int report_error(const char* program, const std::exception& error) {
         fprintf(stderr, "%s: an unknown exception\n", program_name.c_str());
     }
     fflush(stdout);
-    _exit(1);
+    std::_Exit(1);
 }
 
 void start_program(char** argv) {
-    open_standard_descriptors();
+    prepare_standard_streams();
     wait_briefly(argv);
     reserve_memory();
     const char* slash = strrchr(argv[0], '/');
     program_name = printable(slash ? slash + 1 : argv[0]);
     std::set_terminate(end_with_one_line);
-    std::signal(SIGXFSZ, SIG_IGN);
     setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     std::atexit(check_output);
     try {

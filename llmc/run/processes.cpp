@@ -1,7 +1,6 @@
 #include "llmc/run/processes.h"
 
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/model_file.h"
 #include "llmc/launchpad/device.h"
+#include "llmc/os/os.h"
 
 static std::vector<DeviceInfo> usable_gpus() {
     std::vector<DeviceInfo> gpus;
@@ -27,7 +27,7 @@ static std::vector<DeviceInfo> usable_gpus() {
 // Unless mpirun has bound the processes to cores of their own, or the user has said how many threads to use.
 static void take_share_of_cores(const Options& o, const Communicator& job) {
     const int cores = omp_get_num_procs();
-    if (o.threads || getenv("OMP_NUM_THREADS") || cores < sysconf(_SC_NPROCESSORS_ONLN)) return;
+    if (o.threads || getenv("OMP_NUM_THREADS") || cores < online_cpus()) return;
     omp_set_num_threads(std::max(1, cores / job.machine_size));
 }
 

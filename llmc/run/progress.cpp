@@ -1,8 +1,5 @@
 #include "llmc/run/progress.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +11,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
 #include "llmc/launchpad/launchpad.h"
+#include "llmc/os/os.h"
 
 std::string duration(double seconds) {
     const long s = std::lround(seconds);
@@ -22,21 +20,9 @@ std::string duration(double seconds) {
 
 // --- the status line ---
 
-bool on_terminal() {
-    const char* type = getenv("TERM");
-    // mpirun gives its processes terminals that control none of them, and may forward their output to a file.
-    const bool controlling = tcgetpgrp(STDOUT_FILENO) >= 0;
-    return controlling && type && *type && strcmp(type, "dumb") != 0;
-}
+bool on_terminal() { return columns_of_terminal() > 0; }
 
 static bool status_line_is_there = false;
-
-// Columns of the terminal; 0: standard output is no terminal.
-static size_t terminal_width() {
-    winsize size = {};
-    if (!on_terminal()) return 0;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 void clear_status_line() {
     if (!status_line_is_there) return;
@@ -47,7 +33,7 @@ void clear_status_line() {
 
 static void show_status_line(const std::string& text) {
     clear_status_line();
-    fputs(printable(text).substr(0, terminal_width() - 1).c_str(), stdout);
+    fputs(printable(text).substr(0, columns_of_terminal() - 1).c_str(), stdout);
     fflush(stdout);
     status_line_is_there = true;
 }

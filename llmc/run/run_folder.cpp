@@ -1,20 +1,18 @@
 #include "llmc/run/run_folder.h"
 
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <regex>
 #include <sstream>
+#include <thread>
 
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/os/files.h"
 #include "llmc/run/run_state.h"
 #include "llmc/run/tensorboard.h"
 
@@ -105,13 +103,10 @@ void remove_leftovers(const std::string& folder) {
 void RunFolder::open(const std::string& folder) {
     create_folders(folder);
     held.open(folder);
-    // A killed program keeps its lock until its memory is freed, which takes a second. A file system without
-    // locks gives another error; the folder is then used without one.
-    const auto taken = [&] {
-        return retry([&] { return flock(held.descriptor, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
-    };
-    for (int tenths = 0; tenths < 20 && taken(); tenths++) usleep(100000);
-    if (taken())
+    // A killed program keeps its lock until its memory is freed, which takes a second.
+    for (int tenths = 0; tenths < 20 && !lock_file(held.descriptor); tenths++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (!lock_file(held.descriptor))
         fail("-o %s: another train_gpt2 is using this folder; wait for it, or choose another folder",
              folder.c_str());
     finish_moving(folder);

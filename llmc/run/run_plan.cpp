@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "llmc/base/available_memory.h"
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
 #include "llmc/measure/peak_cpu.h"
+#include "llmc/os/available_memory.h"
 #include "llmc/run/run_setup.h"
 
 std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }

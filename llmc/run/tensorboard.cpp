@@ -2,14 +2,12 @@
 // tensorflow/core/lib/io/record_writer.cc of github.com/tensorflow/tensorflow.
 #include "llmc/run/tensorboard.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +15,8 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"  // asserts little-endian, which this format is, too
+#include "llmc/os/files.h"
+#include "llmc/os/os.h"
 #include "tensorboard.pb.h"
 
 using llmc::tensorboard::Event;
@@ -71,11 +71,10 @@ static Event event_at(int step) {
     return event;
 }
 
-static std::string host_name() {
-    char name[HOST_NAME_MAX + 1] = {};
-    gethostname(name, sizeof(name) - 1);
-    std::replace(name, name + sizeof(name), '/', '_');
-    return *name ? name : "localhost";
+static std::string host_in_a_name() {
+    std::string name = host_name();
+    std::replace(name.begin(), name.end(), '/', '_');
+    return name.empty() ? "localhost" : name;
 }
 
 // The present time in seconds, as the digits of a new file's name. Readers sort names as text, whatever their
@@ -100,11 +99,11 @@ void EventFile::open(const std::string& folder, int resume_step) {
     if (is_link(folder)) fail("%s is a link, which is not followed: remove it", folder.c_str());
     try {
         std::filesystem::create_directories(folder);
-        path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_name();
+        path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_in_a_name();
     } catch (const std::filesystem::filesystem_error& error) {
         fail("cannot write into directory %s: %s", folder.c_str(), error.code().message().c_str());
     }
-    file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    file = open_path(path, Access::append_new);
     if (file < 0) fail("cannot write %s: %s", path.c_str(), strerror(errno));
     Event first = event_at(0);
     first.set_file_version("brain.Event:2");  // since version 2, readers honour START
@@ -121,20 +120,16 @@ EventFile::~EventFile() {
 
 void EventFile::append(const std::string& event) const {
     const std::string record = tf_record(event);
-    size_t done = 0;
-    while (done < record.size()) {
-        const ssize_t count =
-            retry([&] { return ::write(file, record.data() + done, record.size() - done); });
-        if (count < 0) {
-            const int error = errno;
-            const off_t end = lseek(file, 0, SEEK_END);
-            if (done > 0 && end >= off_t(done) &&
-                retry([&] { return ftruncate(file, end - off_t(done)); }) != 0)
-                fail("%s ends in half an event: %s", path.c_str(), strerror(errno));
-            fail("cannot write %s: %s", path.c_str(), strerror(error));
-        }
-        done += size_t(count);
-    }
+    const size_t done = write_bytes(file, record);
+    if (done == record.size()) return;
+    const int error = errno;
+    const off_t end = lseek(file, 0, SEEK_END);
+    int cut = 0;
+    do
+        if (done > 0 && end >= off_t(done)) cut = ftruncate(file, end - off_t(done));
+    while (cut != 0 && errno == EINTR);
+    if (cut != 0) fail("%s ends in half an event: %s", path.c_str(), strerror(errno));
+    fail("cannot write %s: %s", path.c_str(), strerror(error));
 }
 
 void EventFile::write(int step, const std::vector<Scalar>& scalars) const {

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <utility>
 
-#include "llmc/base/signals.h"
 #include "llmc/base/warning.h"
 #include "llmc/data/saved_shards.h"
+#include "llmc/os/signals.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
 

@@ -13,6 +13,7 @@
 #include "llmc/data/text_file.h"
 #include "llmc/files/model_source.h"
 #include "llmc/files/stored_type.h"
+#include "llmc/os/files.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/sampler_options.h"

@@ -11,6 +11,7 @@
 #include "llmc/data/text_file.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/model_source.h"
+#include "llmc/os/files.h"
 #include "llmc/prepare/corpus_file.h"
 #include "llmc/prepare/preparation.h"
 #include "llmc/program/version.h"

@@ -12,10 +12,10 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
-#include <utility>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
+#include "llmc/os/os.h"
 
 // No Vulkan device needs more (limit of minImportedHostPointerAlignment).
 static constexpr size_t ALIGNMENT = 65536;
@@ -35,19 +35,6 @@ SharedMemory::~SharedMemory() {
     if (address) munmap(address, bytes);
     unlink();
     close_file();
-}
-
-SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
-    swap(other);
-    return *this;
-}
-
-void SharedMemory::swap(SharedMemory& other) noexcept {
-    std::swap(address, other.address);
-    std::swap(bytes, other.bytes);
-    std::swap(file, other.file);
-    std::swap(path, other.path);
-    std::swap(named, other.named);
 }
 
 void SharedMemory::create() {
@@ -97,15 +84,14 @@ void SharedMemory::resize(size_t size, const std::string& purpose) {
     const double available = known ? double(space.f_bavail) * double(space.f_frsize) : 0;
     int error = known && double(size) > available ? ENOSPC : reserve(file, size);
     if (!error) return;
-    char host[256] = "this machine";
-    gethostname(host, sizeof host - 1);
+    const std::string host = host_name();
     if (error != ENOSPC)
         fail("cannot get %s of memory in %s on %s for %s: %s", mib(double(size)).c_str(), folder().c_str(),
-             host, purpose.c_str(), strerror(error));
+             host.c_str(), purpose.c_str(), strerror(error));
     fail(
         "%s on %s has %s left, but %s needs %s: enlarge it (mount -o remount,size=..., docker: --shm-size) "
         "or remove files there",
-        folder().c_str(), host, mib(available).c_str(), purpose.c_str(), mib(double(size)).c_str());
+        folder().c_str(), host.c_str(), mib(available).c_str(), purpose.c_str(), mib(double(size)).c_str());
 }
 
 // Maps the file, or private memory without one, to an aligned address.

@@ -1,5 +1,5 @@
 // Signal handlers that only record what came: see signals.h.
-#include "llmc/base/signals.h"
+#include "llmc/os/signals.h"
 
 #include <csignal>
 #include <initializer_list>

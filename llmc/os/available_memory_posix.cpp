@@ -1,12 +1,13 @@
-#include "llmc/base/available_memory.h"
+#include "llmc/os/available_memory.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 #include <sstream>
+
+#include "llmc/os/os.h"
 
 static constexpr uint64_t unlimited = std::numeric_limits<uint64_t>::max();
 
@@ -102,8 +103,7 @@ static uint64_t room_in_limit(rlimit value, const char* used) {
 }
 
 uint64_t available_memory(const std::string& root) {
-    const uint64_t all = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
-    const uint64_t available = number_in("/proc/meminfo", "MemAvailable:", all / 1024) * 1024;
+    const uint64_t available = number_in("/proc/meminfo", "MemAvailable:", physical_memory() / 1024) * 1024;
     rlimit addresses = {RLIM_INFINITY, RLIM_INFINITY}, data = addresses;
     getrlimit(RLIMIT_AS, &addresses);
     getrlimit(RLIMIT_DATA, &data);

@@ -1,5 +1,5 @@
 // Sets GOMP_SPINCOUNT of GNU's OpenMP library: see openmp_waiting.h.
-#include "llmc/base/openmp_waiting.h"
+#include "llmc/os/openmp_waiting.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
+
+#include "llmc/os/os.h"
 
 // If threads are bound to places (OMP_PROC_BIND, GOMP_CPU_AFFINITY), OpenMP binds the first thread before
 // main() starts. A program executed from that thread would inherit its place as the only one. This restores
@@ -29,8 +31,7 @@ static void restore_affinity() {
 }
 
 void wait_briefly(char** argv) {
-    std::error_code none;
-    const auto self = std::filesystem::read_symlink("/proc/self/exe", none);
+    const std::filesystem::path self = program_path();
     if (self.filename() != std::filesystem::path(argv[0]).filename()) return;  // started by a loader
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
     if (setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;  // SPEED.md compares other values

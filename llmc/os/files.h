@@ -1,0 +1,63 @@
+// Files and folders as the operating system offers them, for llmc/base/file.h, which explains errors.
+// Functions that fail return -1 or false and set errno. Calls that a signal interrupts are repeated. Paths
+// are UTF-8.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+struct FileStatus {
+    enum Kind { regular, folder, link, other } kind = other;
+    uint64_t device = 0, number = 0;  // what tells the file from all others
+    uint64_t size = 0;                // bytes
+    int64_t written = 0;              // time in nanoseconds
+
+    bool is_same_file(const FileStatus& o) const { return device == o.device && number == o.number; }
+};
+
+enum class Links { follow, keep };
+bool get_status(const std::string& path, FileStatus& status, Links links = Links::follow);
+bool get_status(int descriptor, FileStatus& status);
+
+enum class Access {
+    read,
+    read_at_once,  // does not wait for the writer of a FIFO
+    read_itself,   // the same, and a link is an error
+    write,         // what exists already
+    create,        // a new file; an error if something of that name exists
+    append,        // not through a link; creates the file if it is missing
+    append_new,    // the same to a new file
+    folder,
+};
+
+// Returns a binary descriptor, for read(), write(), fdopen() and close(), which child processes do not
+// inherit.
+int open_path(const std::string& path, Access access);
+int duplicate(int descriptor);  // child processes do not inherit the copy either
+
+// Locks a file or folder for this open descriptor until it is closed. False: another program holds the lock.
+// A file system without locks counts as success.
+bool lock_file(int descriptor);
+
+// Also true if the file system cannot do it.
+bool flush_to_disk(int descriptor);
+
+bool rename_path(const std::string& from, const std::string& to);  // replaces `to` in one step
+bool unlink_path(const std::string& path);                         // removes a file or a link
+bool make_folder(const std::string& path);
+
+// Appends the folder's names, in no order.
+bool list_folder(const std::string& path, std::vector<std::string>& names);
+
+// Bytes that may still be written to the folder's file system; ~0 if it does not say.
+uint64_t free_bytes(const std::string& folder);
+
+// The paths that match a pattern of the shell (* ? [...]), sorted by name.
+std::vector<std::string> matching_pattern(const std::string& pattern);
+// A pattern that matches this path only.
+std::string escaped_pattern(const std::string& path);
+
+// From now on, the functions above reach this folder and its files through the descriptor that is returned,
+// even if the folder is renamed. One folder is held at a time.
+int hold_folder(const std::string& path);
+void release_folder(int descriptor);

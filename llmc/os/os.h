@@ -1,0 +1,54 @@
+// What operating systems offer beyond the standard library: os_posix.cpp, os_windows.cpp. No other code asks
+// which system it runs on. Further headers of this folder: files.h, signals.h, available_memory.h,
+// openmp_waiting.h.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+// --- the program ---
+
+// Opens descriptors 0 to 2 if they are closed, so that no file takes their place. A file that exceeds the
+// limit of `ulimit -f` then gives an error instead of a signal.
+void prepare_standard_streams();
+
+std::string program_path();  // of the file that is running; empty if unknown
+void set_environment(const char* name, const std::string& value);
+
+// --- the machine ---
+
+std::string host_name();     // empty if unknown
+std::string system_name();   // name, release and architecture, such as "Linux 6.1.0 x86_64"
+uint64_t physical_memory();  // bytes
+int online_cpus();           // of the machine, also those that this process may not use
+std::string home_folder();   // of the user; empty if unknown
+std::string cache_folder();  // of the user, for what programs can compute again; empty if unknown
+
+// --- memory ---
+
+// A range of inaccessible addresses; null if there is none.
+void* reserve_addresses(size_t bytes);
+void release_addresses(void* start, size_t bytes);
+
+// Null if there is not enough memory. `bytes` is a multiple of `alignment`, a power of 2.
+void* allocate_aligned(size_t alignment, size_t bytes);
+void free_aligned(void* memory);
+void ask_for_huge_pages(void* start, size_t bytes);  // best effort
+
+// --- libraries that are opened at run time ---
+
+void* open_library(const char* name);  // null if there is none
+void* find_in_library(void* library, const char* symbol);
+void close_library(void* library);
+extern const std::vector<const char*> vulkan_loaders;  // names to try in this order
+extern const char* const nvml_library;                 // NVIDIA's management library
+
+// --- the terminal ---
+
+bool is_terminal(FILE* stream);
+
+// Columns of the terminal if standard output is one that controls this program and obeys escape sequences;
+// else 0.
+size_t columns_of_terminal();
