@@ -13,6 +13,8 @@ const uint A_LINES_PER_LOAD = BLOCK / A_CHUNKS, B_LINES_PER_LOAD = BLOCK / B_CHU
 const uint A_LOADS = A_LINES / A_LINES_PER_LOAD, B_LOADS = B_LINES / B_LINES_PER_LOAD;
 const uint A_ADVANCE = TILE_K * (A_M_MAJOR ? M : 1) * REAL_BYTES;  // from one iteration to the next
 const uint B_ADVANCE = TILE_K * (B_N_MAJOR ? N : 1) * REAL_BYTES;
+// Whether tiles divide the operands.
+const bool FILLS_M = M % TILE_M == 0, FILLS_N = N % TILE_N == 0, FILLS_K = K % TILE_K == 0;
 const uint A_LAYOUT = A_M_MAJOR ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
 const uint B_LAYOUT = B_N_MAJOR ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
 
@@ -41,34 +43,38 @@ uvec2 first_load_b() {
                  gl_LocalInvocationID.x % B_CHUNKS);
 }
 
+// A column of chunks of an M-major or N-major operand that is `width` wide. Past its end, whose results are
+// not stored, a valid one.
+uint column_inside(uint chunk, uint width, bool fills) { return fills ? chunk : min(chunk, width / 8 - 1); }
+
 // The addresses of these loads for the iteration at k.
 #define FIRST_ADDRESS_A(p, k)                                                                           \
     (A_M_MAJOR                                                                                          \
-         ? chunk_address(operand(args.a, p, M * K), k + first_load_a().x, M, p.m / 8 + first_load_a().y) \
+         ? chunk_address(operand(args.a, p, M * K), k + first_load_a().x, M,                            \
+                         column_inside(p.m / 8 + first_load_a().y, M, FILLS_M))                         \
          : chunk_address(operand(args.a, p, M * K), p.m + first_load_a().x, K, k / 8 + first_load_a().y))
 #define FIRST_ADDRESS_B(p, k)                                                                           \
     (B_N_MAJOR                                                                                          \
-         ? chunk_address(operand(args.b, p, N * K), k + first_load_b().x, N, p.n / 8 + first_load_b().y) \
+         ? chunk_address(operand(args.b, p, N * K), k + first_load_b().x, N,                            \
+                         column_inside(p.n / 8 + first_load_b().y, N, FILLS_N))                         \
          : chunk_address(operand(args.b, p, N * K), p.n + first_load_b().x, K, k / 8 + first_load_b().y))
 
 // Prefetches the operands of the iteration at k into registers. a and b are the addresses of this
-// invocation's first loads; its other loads are at constant distances. Elements outside the operands are
-// zero.
+// invocation's first loads; its other loads are at constant distances. Elements past the end of K, and rows
+// past the end of K-major operands, are zero.
 void prefetch(uint64_t a, uint64_t b, Position p, uint k) {
     [[unroll]] for (uint i = 0; i < A_LOADS; i++) {
         const uint line = first_load_a().x + i * A_LINES_PER_LOAD, chunk = first_load_a().y;
-        const bool inside = A_M_MAJOR ? k + line < p.k_end && p.m / 8 + chunk < M / 8
-                                      : p.m + line < M && k / 8 + chunk < K / 8;
-        prefetched_a[i] = !GUARDED || inside
-                              ? LOAD_CHUNK(a, i * A_LINES_PER_LOAD * (A_M_MAJOR ? M : K) / 8)
-                              : PREFETCHED(0);
+        const bool inside = A_M_MAJOR ? FILLS_K || k + line < p.k_end
+                                      : (FILLS_M || p.m + line < M) && (FILLS_K || k / 8 + chunk < K / 8);
+        prefetched_a[i] =
+            inside ? LOAD_CHUNK(a, i * A_LINES_PER_LOAD * (A_M_MAJOR ? M : K) / 8) : PREFETCHED(0);
     }
     [[unroll]] for (uint i = 0; i < B_LOADS; i++) {
         const uint line = first_load_b().x + i * B_LINES_PER_LOAD, chunk = first_load_b().y;
-        const bool inside = B_N_MAJOR ? k + line < p.k_end && p.n / 8 + chunk < N / 8
-                                      : p.n + line < N && k / 8 + chunk < K / 8;
-        prefetched_b[i] = !GUARDED || inside
-                              ? LOAD_CHUNK(b, i * B_LINES_PER_LOAD * (B_N_MAJOR ? N : K) / 8)
-                              : PREFETCHED(0);
+        const bool inside = B_N_MAJOR ? FILLS_K || k + line < p.k_end
+                                      : (FILLS_N || p.n + line < N) && (FILLS_K || k / 8 + chunk < K / 8);
+        prefetched_b[i] =
+            inside ? LOAD_CHUNK(b, i * B_LINES_PER_LOAD * (B_N_MAJOR ? N : K) / 8) : PREFETCHED(0);
     }
 }

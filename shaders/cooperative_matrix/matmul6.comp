@@ -14,7 +14,7 @@
 #include "packed_weight.glsl"
 #include "matmul_tile.glsl"
 
-const uint STEPS_AHEAD = 4;  // divides STEPS
+const uint STEPS_AHEAD = STEPS / 2;  // more spill registers, fewer wait for memory
 
 // The tile of a in shared memory: lines of 16-byte chunks, padded by one chunk to avoid bank conflicts.
 const uint A_CHUNKS = TILE_K / 8, A_STRIDE = A_CHUNKS + 1, OPERANDS_SIZE = TILE_M * A_STRIDE;
