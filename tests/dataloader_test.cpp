@@ -63,28 +63,53 @@ TEST(DataLoader, InOrder) {
     EXPECT_EQ(next_firsts(exact, 24, 2), (std::vector<int>{0, 0}));
 }
 
-TEST(DataLoader, ShuffleCoversEverySampleOncePerEpoch) {
+// A shuffled loader draws sequences of T tokens.
+TEST(DataLoader, ShuffleCoversEverySequenceOncePerEpoch) {
     TemporaryFolder folder;
     write_counting(folder / "a.bin", 161);
-    write_counting(folder / "b.bin", 85, 1000);
+    write_counting(folder / "b.bin", 83, 1000);
     write_counting(folder / "c.bin", 41, 2000);
     DataLoader loader(folder / "*.bin", 2, 4, 3000, true), same(folder / "*.bin", 2, 4, 3000, true);
     std::vector<int> epochs[3];
-    EXPECT_EQ(loader.num_batches(), 20u + 10 + 5 + 1);  // 85 tokens leave 4 over
+    EXPECT_EQ(loader.num_batches(), 36u);  // 40 + 20 + 10 sequences, and b.bin leaves 2 tokens over
     for (auto& epoch : epochs) {
-        epoch = next_firsts(loader, 8, 35);
-        EXPECT_EQ(epoch, next_firsts(same, 8, 35));
+        for (int batch = 0; batch < 35; batch++) {
+            const std::vector<int> inputs = next_inputs(loader, 8);
+            EXPECT_EQ(inputs, next_inputs(same, 8));
+            for (int first : {0, 4}) {
+                EXPECT_EQ(std::vector<int>(inputs.begin() + first, inputs.begin() + first + 4),
+                          counting(inputs[size_t(first)], 4));
+                epoch.push_back(inputs[size_t(first)]);
+            }
+        }
         std::set<int> seen(epoch.begin(), epoch.end());
-        EXPECT_EQ(seen.size(), 20u + 10 + 5);
+        EXPECT_EQ(seen.size(), 40u + 20 + 10);
         EXPECT_EQ(*seen.begin(), 0);
-        EXPECT_EQ(*seen.rbegin(), 2032);
-        EXPECT_EQ(next_inputs(loader, 8), (std::vector<int>{1080, 1081, 1082, 1083, 0, 1, 2, 3}));
+        EXPECT_EQ(*seen.rbegin(), 2036);
+        EXPECT_EQ(next_inputs(loader, 8), (std::vector<int>{1080, 1081, 0, 1, 2, 3, 4, 5}));
         next_inputs(same, 8);
     }
     EXPECT_NE(epochs[0], epochs[1]);
     EXPECT_NE(epochs[1], epochs[2]);
     DataLoader other(folder / "*.bin", 2, 4, 3000, true, 43);
-    EXPECT_NE(next_firsts(other, 8, 35), epochs[0]);
+    EXPECT_NE(next_firsts(other, 8, 35), next_firsts(same, 8, 35));
+}
+
+// Whatever the batch size, the order of the sequences is the same.
+TEST(DataLoader, OrderIsThatOfEveryBatchSize) {
+    TemporaryFolder folder;
+    write_counting(folder / "a.bin", 193);
+    DataLoader one(folder / "a.bin", 1, 4, 3000, true);
+    std::vector<int> expected;
+    for (int i = 0; i < 48; i++)
+        for (int token : next_inputs(one, 4)) expected.push_back(token);
+    for (int B : {2, 3, 6, 16}) {
+        DataLoader loader(folder / "a.bin", B, 4, 3000, true);
+        std::vector<int> tokens;
+        for (int i = 0; i < 48 / B; i++)
+            for (int token : next_inputs(loader, 4 * B)) tokens.push_back(token);
+        EXPECT_EQ(tokens, expected) << B;
+    }
 }
 
 // For all sizes, every token except each shard's first is drawn as a target once per epoch, before any is
@@ -170,10 +195,11 @@ TEST(DataLoader, ShardsOverTwoGigabytes) {
     EXPECT_EQ(targets, (std::vector<int>{3, 4, 5, 1}));
 }
 
-TEST(DataLoader, OrderIsLlmcs) {
+// llm.c draws samples of B*T.
+TEST(DataLoader, OrderIsLlmcsForBatchesOfOne) {
     TemporaryFolder folder;
     write_counting(folder / "a.bin", 81);
-    DataLoader loader(folder / "a.bin", 2, 4, 1000, true);
+    DataLoader loader(folder / "a.bin", 1, 8, 1000, true);
     std::vector<int> expected = {1, 3, 9, 7, 6, 0, 8, 4, 5, 2};  // llm.c's permutation of 10, seed 42
     for (int& first : expected) first *= 8;
     EXPECT_EQ(next_firsts(loader, 8, 10), expected);
@@ -219,7 +245,7 @@ TEST(DataLoader, PositionsCountAsInLlmC) {
     write_counting(folder / "b.bin", 17, 100);
     const uint64_t expected[][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {0, 1}};
     for (bool shuffled : {false, true}) {
-        DataLoader loader(folder / (shuffled ? "a.bin" : "*.bin"), 2, 4, 1000, shuffled);
+        DataLoader loader(folder / (shuffled ? "a.bin" : "*.bin"), 1, 8, 1000, shuffled);
         for (int step = 0; step < (shuffled ? 4 : 7); step++) {
             EXPECT_EQ(loader.position().current_shard, expected[step][0]);
             EXPECT_EQ(loader.position().current_sample, expected[step][1]);
@@ -245,8 +271,8 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     EXPECT_THROW(loader.resume(ordered.position()), Error);
     EXPECT_THROW(ordered.resume(good), Error);
     DataLoader larger(folder / "a.bin", 4, 4, 3000, true);
-    DataPosition llmcs = good;  // llm.c's files do not store the tokens per sample
-    llmcs.sample_tokens = 0;
+    DataPosition llmcs = DataLoader(folder / "a.bin", 1, 8, 3000, true).position();
+    llmcs.sample_tokens = 0;  // which llm.c's files do not store: B*T
     EXPECT_NE(message_of([&] { larger.resume(llmcs); }).find("the same data files"), std::string::npos);
     DataLoader fresh(folder / "a.bin", 4, 4, 3000, true);
     EXPECT_EQ(next_firsts(larger, 16, 25), next_firsts(fresh, 16, 25));  // a refused position changes nothing
@@ -257,13 +283,13 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
         EXPECT_THROW(loader.resume(bad), Error);
     };
     refuses([](DataPosition& at) { at.current_shard = 1; });
-    refuses([](DataPosition& at) { at.current_sample = 21; });  // 20 is the shard's end
-    refuses([](DataPosition& at) { at.token_in_sample = 8; });
+    refuses([](DataPosition& at) { at.current_sample = 41; });  // 40 is the shard's end
+    refuses([](DataPosition& at) { at.token_in_sample = 4; });
     refuses([](DataPosition& at) { at.sample_tokens = 9; });
     refuses([](DataPosition& at) { at.sample_tokens = ~0ull; });
     refuses([](DataPosition& at) { at.shard_indices = {1}; });
     refuses([](DataPosition& at) { at.shard_indices = {}; });
-    refuses([](DataPosition& at) { at.intra_shard_indices[3] = 20; });
+    refuses([](DataPosition& at) { at.intra_shard_indices[3] = 40; });
     refuses([](DataPosition& at) { at.intra_shard_indices[3] = -1; });
     refuses([](DataPosition& at) { at.intra_shard_indices[3] = at.intra_shard_indices[4]; });
 }

@@ -1,6 +1,5 @@
-// The data loader. It draws samples in llm.c's order for one process: the same seed gives the same batches,
-// if every shard holds at least one batch, which llm.c requires. llm.c drops the leftover tokens of each
-// shard.
+// The data loader. Its permutations of a seed are llm.c's for one process. llm.c drops the leftover tokens of
+// each shard.
 #include "llmc/data/dataloader.h"
 
 #include <algorithm>
@@ -32,7 +31,9 @@ static std::vector<Shard> group_shards(const std::vector<TokenShard>& files, uin
 
 DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
                        uint64_t seed)
-    : batch_tokens(uint64_t(B) * T), vocab(vocab_size) {
+    : batch_tokens(uint64_t(B) * T),
+      sample_tokens(should_shuffle ? uint64_t(T) : batch_tokens),
+      vocab(vocab_size) {
     if (B < 1 || T < 1) fail("batch size (%d) and sequence length (%d) must be positive", B, T);
     shards = std::make_shared<std::vector<Shard>>(group_shards(open_token_shards(pattern), batch_tokens));
     uint64_t targets = 0;  // every token but each shard's first
@@ -58,6 +59,9 @@ uint64_t DataLoader::shard_number() const {
     return at.should_shuffle ? at.shard_indices[at.current_shard] : at.current_shard;
 }
 
+// Where a sample lies in its shard.
+uint64_t DataLoader::sample_at(uint64_t i) const { return at.should_shuffle ? at.intra_shard_indices[i] : i; }
+
 uint64_t DataLoader::num_samples() const { return (*shards)[shard_number()].num_samples(at.sample_tokens); }
 
 // Tokens at the end of a shard that do not fill a sample.
@@ -79,7 +83,7 @@ void DataLoader::reset() {
 
 void DataLoader::start_shard() {
     at.current_sample = at.token_in_sample = 0;
-    at.sample_tokens = batch_tokens;
+    at.sample_tokens = sample_tokens;
     if (!at.should_shuffle) return;
     at.intra_shard_indices.resize(num_samples());
     std::iota(at.intra_shard_indices.begin(), at.intra_shard_indices.end(), 0);
@@ -116,7 +120,7 @@ Piece DataLoader::take(uint64_t wanted) {
         at.current_shard++;
         start_shard();
     }
-    const uint64_t sample = at.should_shuffle ? at.intra_shard_indices[at.current_sample] : at.current_sample;
+    const uint64_t sample = sample_at(at.current_sample);
     const uint64_t count = std::min(wanted, at.sample_tokens - at.token_in_sample);
     const Piece piece = {shard_number(), sample * at.sample_tokens + at.token_in_sample, count};
     at.token_in_sample += count;
@@ -178,13 +182,15 @@ static Batch read_batch(DataLoader::Shards shards, std::vector<Piece> pieces, in
     return batch;
 }
 
-// Starts reading the batch after this one if it is the shard's next sample, which it nearly always is.
+// Starts reading the batch after this one if it consists of the shard's next samples, as nearly always.
 void DataLoader::prefetch() {
     prefetched_pieces.clear();
-    if (at.sample_tokens != batch_tokens || at.token_in_sample > 0 || at.current_sample >= num_samples())
+    const uint64_t count = batch_tokens / at.sample_tokens;
+    if (batch_tokens % at.sample_tokens || at.token_in_sample > 0 ||
+        at.current_sample + count > num_samples())
         return;
-    const uint64_t sample = at.should_shuffle ? at.intra_shard_indices[at.current_sample] : at.current_sample;
-    prefetched_pieces = {{shard_number(), sample * batch_tokens, batch_tokens}};
+    for (uint64_t i = at.current_sample; i < at.current_sample + count; i++)
+        prefetched_pieces.push_back({shard_number(), sample_at(i) * at.sample_tokens, at.sample_tokens});
     prefetched = std::async(std::launch::async, read_batch, shards, prefetched_pieces, vocab);
 }
 

@@ -1,10 +1,11 @@
-// Batches of tokens from llm.c's token shards, in order or shuffled as llm.c shuffles them, with a position
-// that can be saved and restored exactly. The next batch is prefetched while the program works on the last
-// one.
+// Batches of tokens from llm.c's token shards, in order or shuffled, with a position that can be saved and
+// restored exactly. The next batch is prefetched while the program works on the last one.
 //
-// A shard is drawn in samples of B*T tokens. The tokens left over at the end of each shard are drawn at the
-// end of the epoch, after the last shard, so an epoch draws every token. Its last batch is filled up with the
-// first tokens of the data.
+// A shard is drawn in samples: of B*T tokens if in order, of T if shuffled. So the sequences of a shuffled
+// batch come from all over the shard, and their order is the same for every B. (llm.c shuffles samples of
+// B*T, whose sequences are often of one document: docs/experiments.md.) The tokens left over at the end of
+// each shard are drawn at the end of the epoch, after the last shard, so an epoch draws every token. Its last
+// batch is filled up with the first tokens of the data.
 #pragma once
 #include <cstdint>
 #include <future>
@@ -61,6 +62,7 @@ struct DataLoader {
 
    private:
     uint64_t shard_number() const;
+    uint64_t sample_at(uint64_t i) const;
     uint64_t num_samples() const;
     uint64_t leftover_tokens() const;
     bool at_epoch_end() const;
@@ -72,7 +74,8 @@ struct DataLoader {
 
     Shards shards;
     uint64_t tokens = 0, batches = 0;
-    uint64_t batch_tokens;  // B*T
+    uint64_t batch_tokens;   // B*T
+    uint64_t sample_tokens;  // of the samples that are drawn: T if they are shuffled, otherwise B*T
     int vocab;
     DataPosition at;
     std::vector<Piece> prefetched_pieces;  // of the batch being prefetched; empty: none

@@ -12,8 +12,8 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/output.h"
 #include "llmc/base/json.h"
+#include "llmc/base/output.h"
 
 static const uint32_t tokenizer_magic = 20240328;
 static const size_t header_ints = 256;
