@@ -2,6 +2,7 @@
 #include "llmc/run/train_options.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -141,8 +142,10 @@ static void add_training_options(CLI::App& app, Options& o) {
     app.add_option("-c,--weight-decay", o.weight_decay, "weight decay of matrices and embeddings")
         ->check(between(0, 1000))
         ->capture_default_str();
-    app.add_option("--optimizer", o.optimizer,
-                   "adamw, or muon: Muon for the weights of attention and MLP, AdamW for everything else")
+    app.add_option(
+           "--optimizer", o.optimizer,
+           "adamw, or muon: Muon for the weights of attention and MLP, AdamW for everything else; for a "
+           "new model, its -l follows from the width (0.0036 for d12), -q and -c are 0.1, unless given")
         ->check(one_of({"adamw", "muon"}))
         ->capture_default_str();
     app.add_option("--muon-lr", o.muon_learning_rate, "Muon: peak learning rate; 0: as -l")
@@ -600,13 +603,24 @@ static void choose_length(Options& o, bool names_steps, bool names_epochs) {
 }
 
 // Takes the options of `chosen` that nothing gives, and notes them.
-static void take_chosen(CLI::App& app, Options& o, const std::string& chosen) {
+static void take_chosen(CLI::App& app, Options& o, const std::string& chosen, const std::string& what) {
     std::string list;
-    for (const OptionLine& line : parse_option_lines(chosen, "--text"))
+    for (const OptionLine& line : parse_option_lines(chosen, what))
         if (!app.count("--" + line.name) && !is_pattern(line.name))
             list += " --" + line.name + " " + line.values[0];
-    take_options(app, chosen, "--text");
-    o.notes.push_back("chosen for this text, unless another is given:" + list);
+    take_options(app, chosen, what);
+    if (!list.empty()) o.notes.push_back("chosen for " + what + ", unless another is given:" + list);
+}
+
+double default_muon_learning_rate(int channels) { return 3.6e-3 * std::pow(768.0 / channels, 0.16); }
+
+// What `--optimizer muon` alone trains a new model with.
+static void take_muon_defaults(CLI::App& app, Options& o) {
+    if (o.optimizer != "muon" || names_model_file(o.model)) return;
+    const double rate = default_muon_learning_rate(read_shape(find_model(o.model)).channels);
+    take_chosen(app, o,
+                format_string("learning-rate = %.3g\nfinal-lr-fraction = 0.1\nweight-decay = 0.1\n", rate),
+                "--optimizer muon");
 }
 
 static std::vector<std::string> values_in(const std::vector<OptionLine>& lines, const std::string& name) {
@@ -742,7 +756,10 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     read_saved_options(app, o);
     o.needs_tokens =
         !o.text.empty() && !app.count("--train-data") && o.export_to.first.empty() && chosen.empty();
-    if (!chosen.empty()) take_chosen(app, o, chosen);
+    if (!chosen.empty())
+        take_chosen(app, o, chosen, "this text");
+    else if (!o.needs_tokens && o.export_to.first.empty())
+        take_muon_defaults(app, o);
     choose_length(o, names_steps, names_epochs);
     o.given = given_options(app);
     o.dry_run = o.dry_run_of != "false";

@@ -91,6 +91,10 @@ struct Options {
     std::string effective;           // all options, in the format of --config, with absolute paths
 };
 
+// The peak learning rate that `--optimizer muon` takes for a new model of so many channels, through the tuned
+// ones for 96 (0.005) and 768 channels (0.0036): docs/experiments.md.
+double default_muon_learning_rate(int channels);
+
 // Why a run with these options saves nothing, as the end of a sentence; null: it saves.
 const char* why_nothing_is_saved(const Options& o);
 

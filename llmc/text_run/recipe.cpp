@@ -62,12 +62,12 @@ static Recipe for_new_model(const Options& o, const TextTokens& data) {
                 .optimizer = "muon",
                 .batch = 8,
                 .sequence = 256,
-                .learning_rate = 0.005,
+                .learning_rate = default_muon_learning_rate(96),
                 .final_fraction = 0.05};
-    if (o.model_given) {  // a wider model needs a lower learning rate
+    if (o.model_given) {
         const ModelConfig config = read_shape(find_model(o.model));
         r.sequence = std::min(r.sequence, config.max_seq_len);
-        r.learning_rate *= std::sqrt(96.0 / config.channels);
+        r.learning_rate = default_muon_learning_rate(config.channels);
     }
     fit_batch(o, data, r);
     r.steps = count_steps(o, r, tokens, choose_epochs(tokens), 3000);
