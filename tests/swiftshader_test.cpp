@@ -10,7 +10,7 @@ struct SwiftShader : OtherDevice {
 };
 
 // All tests but those of 16-bit types, the second and third of the storage types, and of tensor cores.
-static const std::string fp32 = "-*/1.*:*/2.*:*Matrix*";
+static const std::string fp32 = "-*/1.*:*/2.*:*Random/*:*Matrix*";
 
 struct SwiftShaderLayer : SwiftShader, testing::WithParamInterface<const char*> {};
 
