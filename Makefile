@@ -38,7 +38,7 @@ test: setup ## build and run the tests: some minutes
 	@ctest --preset release
 
 # Everything: the tests, those that need minutes or another Mesa, compiler or browser, sanitizers and fuzzers.
-check: test newer-mesa browser vendor-compilers build sanitize fuzz ## make test and all slower tests, too
+check: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz ## make test and more
 	@ctest --preset check
 
 fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each
@@ -48,6 +48,14 @@ fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECO
 # A software device with cooperative matrices. Without it, their tests are skipped, unless CI=1.
 newer-mesa: setup
 	@dev/setup.sh newer-mesa || { [ -z "$(CI)" ] && echo "make check: skips the tests of cooperative matrices"; }
+
+# A second implementation of Vulkan. Without it, its tests are skipped, unless CI=1.
+swiftshader: setup
+	@dev/setup.sh swiftshader || { [ -z "$(CI)" ] && echo "make check: skips the tests on SwiftShader"; }
+
+# A compiler for macOS. Without it, its test is skipped, unless CI=1.
+macos: setup
+	@dev/setup.sh macos || { [ -z "$(CI)" ] && echo "make check: does not compile for macOS"; }
 
 # The compilers of AMD and Intel, for compile_kernels_test; installed only in CI, where a failure is no error,
 # since they come from a newer Debian's archive.
@@ -98,5 +106,5 @@ programs = train_gpt2 generate eval make_corpus prepare_data
 build_programs = { [ build/build.ninja -nt CMakePresets.json ] || \
 	{ $(call configure,programs,build); }; } && cmake --build build --target $(1)
 
-.PHONY: help setup train text build install package test check fuzz newer-mesa browser vendor-compilers \
-	torture bench report sanitize debug format clean
+.PHONY: help setup train text build install package test check fuzz newer-mesa swiftshader macos browser \
+	vendor-compilers torture bench report sanitize debug format clean

@@ -6,9 +6,12 @@
 #   dev/setup.sh fuzz        also clang with libFuzzer, for fuzz/
 #   dev/setup.sh chromium    also Chromium, in which a test opens the report's page; only on Debian
 #   dev/setup.sh newer-mesa  also a newer Mesa in .tools/: .tools/bin/with-newer-mesa PROGRAM ARGS...
+#   dev/setup.sh swiftshader also Chromium's software device; only on Debian: .tools/bin/with-swiftshader
+#   dev/setup.sh macos       also a compiler for macOS: .tools/bin/macos-c++
 #   dev/setup.sh vendor-compilers  also the drivers of AMD and Intel, to compile kernels without their
 #                            devices: .tools/bin/with-device NAME PROGRAM ARGS...; x86-64 only
-# Without apt or a network, prints one line that names what is missing and exits with 1.
+# On macOS, names the packages of Homebrew that are missing. Without apt or a network, prints one line that
+# names what is missing and exits with 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -102,6 +105,17 @@ apt_install() {
     } >>"$log" 2>&1 </dev/null; then
         die "apt could not install $* (network? log: $log)"
     fi
+}
+
+# The packages of Homebrew, which are only named, since nobody has built on macOS yet. Its bash is 3.2.
+name_homebrew_packages() {
+    local package missing=''
+    have brew || die "install Homebrew, then run this again"
+    for package in cmake ninja glslang spirv-tools vulkan-headers vulkan-loader molten-vk pcre2 xxhash zstd \
+        nlohmann-json cli11 protobuf libomp googletest google-benchmark gnuplot; do
+        brew list --versions "$package" >/dev/null 2>&1 || missing="$missing $package"
+    done
+    [ -z "$missing" ] || die "packages are missing: brew install$missing"
 }
 
 # Prints the address of a Debian archive: on Debian the one that apt is configured with, in any format, so
@@ -244,6 +258,45 @@ exec "\$top/$ld" --library-path "\$top/${ld%/*}" "\$program" "\$@"
 END
 }
 
+# clang with the headers of macOS, from Python's package ziglang.
+macos_compiler() {
+    have python3 || die "python3 is missing"
+    rm -rf "$tools/zig"
+    if ! { python3 -m venv "$tools/zig" && "$tools/zig/bin/pip" install ziglang; } >>"$log" 2>&1; then
+        die "could not install Python's package ziglang in .tools/zig (python3-venv? network? log: $log)"
+    fi
+    write_script macos-c++ <<END
+#!/bin/sh
+# A C++ compiler for macOS on 64-bit Arm. Written by dev/setup.sh.
+top=\$(dirname "\$0")/../zig
+exec "\$top/bin/python" -m ziglang c++ -target aarch64-macos -fno-sanitize=undefined "\$@"
+END
+}
+
+# Chromium's software device, from its package, without the browser.
+swiftshader() {
+    local ID='' folder=$tools/swiftshader work=$tools/swiftshader.partial
+    . /etc/os-release
+    [ "$ID" = debian ] || die "SwiftShader is in a package of Debian (chromium-common), and this is $ID"
+    rm -rf "$work" "$folder"
+    mkdir -p "$work"
+    if ! (cd "$work" && { apt-get download chromium-common ||
+        { as_root apt-get update && apt-get download chromium-common; }; }) >>"$log" 2>&1 </dev/null; then
+        die "could not download chromium-common (network? log: $log)"
+    fi
+    dpkg-deb --fsys-tarfile "$work"/chromium-common_*.deb |
+        tar -x -C "$work" --strip-components=4 --wildcards '*/*vk_swiftshader*'
+    rm "$work"/*.deb
+    mv "$work" "$folder"
+    write_script with-swiftshader <<END
+#!/bin/sh
+# with-swiftshader PROGRAM ARGS...: runs PROGRAM on SwiftShader. Written by dev/setup.sh.
+VK_DRIVER_FILES=\$(cd "\$(dirname "\$0")/../swiftshader" && pwd)/vk_swiftshader_icd.json
+export VK_DRIVER_FILES VK_ICD_FILENAMES="\$VK_DRIVER_FILES"
+exec "\$@"
+END
+}
+
 # Builds Mesa's stand-in for the kernel driver of Intel's GPUs: a library to be preloaded.
 build_intel_shim() {
     local folder=$tools/vendors build=$tools/vendors/build
@@ -321,14 +374,19 @@ chromium_browser() {
 
 case ${1:-} in
     train) ;;
-    '' | chromium | fuzz | newer-mesa) needs+=$test_needs ;;
+    '' | chromium | fuzz | newer-mesa | swiftshader | macos) needs+=$test_needs ;;
     vendor-compilers) needs+=$vendor_needs ;;
-    *) die "unknown word $1; usage: dev/setup.sh [train | chromium | fuzz | newer-mesa | vendor-compilers]" ;;
+    *) die "unknown word $1; usage: dev/setup.sh [train | chromium | fuzz | newer-mesa | swiftshader |" \
+        "macos | vendor-compilers]" ;;
 esac
+if [ "$(uname)" = Darwin ]; then
+    name_homebrew_packages
+    exit
+fi
 mkdir -p "$tools"
-mapfile -t packages < <(missing_packages)
-if [ ${#packages[@]} -gt 0 ]; then
-    apt_install "${packages[@]}"
+packages=$(missing_packages)
+if [ -n "$packages" ]; then
+    apt_install $packages
 fi
 if [ ! -x "$tools/bin/glslang" ] &&
     ! version_at_least "$(glslang_version glslangValidator)" "$glslang_wanted"; then
@@ -342,6 +400,13 @@ if [ "${1:-}" = fuzz ]; then
 fi
 if [ "${1:-}" = newer-mesa ] && { [ ! -x "$tools/bin/with-newer-mesa" ] || [ ! -d "$tools/mesa" ]; }; then
     newer_mesa
+fi
+if [ "${1:-}" = swiftshader ] &&
+    { [ ! -x "$tools/bin/with-swiftshader" ] || [ ! -d "$tools/swiftshader" ]; }; then
+    swiftshader
+fi
+if [ "${1:-}" = macos ] && { [ ! -x "$tools/bin/macos-c++" ] || [ ! -d "$tools/zig" ]; }; then
+    macos_compiler
 fi
 if [ "${1:-}" = vendor-compilers ] &&
     { [ ! -x "$tools/bin/with-device" ] || [ ! -d "$tools/vendors" ]; }; then

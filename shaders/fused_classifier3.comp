@@ -11,14 +11,18 @@ layout(push_constant, scalar) uniform Push { FusedClassifierArgs args; };
 const uint IN_FLIGHT = 4;  // loads that an invocation has in flight
 const float LOG2E = 1.44269504, NONE = -3.4e38;  // NONE: below every logit
 
-// Over this invocation's columns: the maximum, and the sum of exp(x - largest).
+// Over this invocation's columns: the maximum, the sum of exp(x - largest), and the largest magnitudes' bits.
 float largest = NONE, sum = 0;
+uvec4 magnitudes = uvec4(0);
 
 // Adds the first `count` packs of x to the sum.
 void add(mat2x4 x[IN_FLIGHT], uint count) {
     vec4 maxima = x[0][0], exps = vec4(0);
     [[unroll]] for (uint j = 0; j < count; j++)
-        [[unroll]] for (uint k = 0; k < FOURS; k++) maxima = max(maxima, x[j][k]);
+        [[unroll]] for (uint k = 0; k < FOURS; k++) {
+            maxima = max(maxima, x[j][k]);
+            magnitudes = max(magnitudes, floatBitsToUint(x[j][k]) & MAGNITUDE_BITS);
+        }
     const float before = largest;
     largest = max(largest, max(max(maxima.x, maxima.y), max(maxima.z, maxima.w)));
     [[unroll]] for (uint j = 0; j < count; j++)
@@ -46,16 +50,18 @@ void main() {
         x[0] = mat2x4(vec4(load(logits, c), NONE, NONE, NONE), vec4(NONE));
         add(x, 1);
     }
+    if (any(greaterThan(magnitudes, uvec4(INFINITY_BITS)))) largest = infinity();  // NaN
     const float row_largest = block_max(largest);
+    const bool valid = is_finite(row_largest);
     const float row_sum = block_sum(sum * exp2((largest - row_largest) * LOG2E));
     // true in the invocation that overwrites the target's pack or column
     const bool has_target =
         first == (target < whole * WIDTH ? target / WIDTH : target - whole * WIDTH) % BLOCK;
     const float at_target = has_target ? load(logits, target) : 0;
-    if (has_target) args.losses.x[row] = log(row_sum) + row_largest - at_target;
+    if (has_target) args.losses.x[row] = valid ? log(row_sum) + row_largest - at_target : not_a_number();
     if (args.write_gradients == 0) return;
 
-    const float factor = args.dloss / row_sum;
+    const float factor = valid ? args.dloss / row_sum : not_a_number();
     // from the end of the row: the first pass read it last, so it is the most likely to be still cached
     for (uint c = whole * WIDTH + first; c < args.Vp; c += BLOCK)
         store(logits, c, c < V ? exp2((load(logits, c) - row_largest) * LOG2E) * factor : 0);

@@ -5,7 +5,6 @@
 // The type of what is orthogonalized, which is independent of the storage type.
 layout(constant_id = 2) const uint MUON_TYPE = 0;
 
-layout(buffer_reference, scalar, buffer_reference_align = 2) buffer Halves { uint16_t x[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Halves4 { uvec2 x[]; };
 
 // Packs of fp32 values, as load_pack() and store_pack() have them of Reals.
@@ -31,19 +30,17 @@ vec2 muon_unpack(uint u) {
     return vec2(uintBitsToFloat(u << 16), uintBitsToFloat(u & 0xffff0000u));
 }
 
-// Pack i of X from element `first` on, a multiple of WIDTH.
-uint64_t x_row(uint64_t x, uint64_t first) { return x + first * (MUON_TYPE == MUON_FP32 ? 4 : 2); }
+// Pack i of X from element `first` on, a multiple of WIDTH, which is 4 where X has 16 bits: no load of 16 bits,
+// which not every device has.
+uint64_t x_row(uint64_t x, uint64_t first) { return x + first * (MUON_TYPE == MUON_FP32 ? 4u : 2u); }
 vec4 load_x(uint64_t x, uint i) {
     if (MUON_TYPE == MUON_FP32) return load_floats(Floats(x), i);
-    if (WIDTH == 1) return vec4(muon_unpack(uint(Halves(x).x[i])).x, 0, 0, 0);
     const uvec2 u = Halves4(x).x[i];
     return vec4(muon_unpack(u.x), muon_unpack(u.y));
 }
 void store_x(uint64_t x, uint i, vec4 v) {
     if (MUON_TYPE == MUON_FP32)
         store_floats(Floats(x), i, v);
-    else if (WIDTH == 1)
-        Halves(x).x[i] = uint16_t(muon_pack(vec2(v.x, 0)));
     else
         Halves4(x).x[i] = uvec2(muon_pack(v.xy), muon_pack(v.zw));
 }

@@ -91,8 +91,12 @@ Reals real_row(Reals p, uint64_t row, uint width) { return Reals(uint64_t(p) + r
 Floats float_row(Floats p, uint64_t row, uint width) { return Floats(uint64_t(p) + row * width * 4); }
 Ints int_row(Ints p, uint64_t row, uint width) { return Ints(uint64_t(p) + row * width * 4); }
 
-// Neither NaN nor infinite. Tests the bits, because compilers may assume that isnan() is never true.
-bool is_finite(float v) { return (floatBitsToUint(v) & 0x7f800000u) != 0x7f800000u; }
+// No kernel declares SignedZeroInfNanPreserve, so compilers may assume that isnan() is never true, and
+// functions such as exp2() and max() may turn NaN into a number. These test and make the bits.
+const uint INFINITY_BITS = 0x7f800000u, MAGNITUDE_BITS = 0x7fffffffu;  // NaN's magnitude is above infinity
+bool is_finite(float v) { return (floatBitsToUint(v) & INFINITY_BITS) != INFINITY_BITS; }
+float infinity() { return uintBitsToFloat(INFINITY_BITS); }
+float not_a_number() { return uintBitsToFloat(0x7fc00000u); }
 
 // Reductions over the workgroup: every invocation calls them and gets the result. The order of the additions
 // is fixed, so results are bitwise reproducible on a device. A subgroup may be as small as one invocation.

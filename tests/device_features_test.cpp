@@ -4,20 +4,77 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
+#include "llmc/base/file.h"
+#include "llmc/launchpad/shaders.h"
 #include "tests/run_program.h"
 
 TEST(DeviceFeatures, AllMissingFeaturesAreNamed) {
     DeviceFeatures have;
-    have.request();  // all that kernels need
+    have.request(have);  // all that kernels need
     const Limits limits = {.max_block = 256, .shared_bytes = 24576};
     EXPECT_EQ(missing_features(have, true, limits), "");
     EXPECT_EQ(missing_features(have, true, {.max_block = 128, .shared_bytes = 16384}),
               "workgroups of 256, 24 KiB of shared memory");
-    have.vulkan11.storageBuffer16BitAccess = VK_FALSE;
-    EXPECT_EQ(missing_features(have, true, limits), "storageBuffer16BitAccess");
-    have.features2.features.shaderInt64 = have.vulkan13.computeFullSubgroups = VK_FALSE;
+    have.vulkan12.scalarBlockLayout = have.vulkan13.computeFullSubgroups = VK_FALSE;
     EXPECT_EQ(missing_features(have, false, limits),
-              "shaderInt64, storageBuffer16BitAccess, subgroup size control, subgroup arithmetic in compute");
+              "scalarBlockLayout, subgroup size control, subgroup arithmetic in compute");
+}
+
+// Calls f with each of the features that `features` has as booleans.
+template <class Function>
+static void for_each_feature(DeviceFeatures& features, Function f) {
+    auto visit = [&](auto& group, auto& first) {
+        for (VkBool32* b = &first; b != reinterpret_cast<VkBool32*>(&group + 1); b++) f(*b);
+    };
+    VkPhysicalDeviceFeatures& features10 = features.features2.features;
+    visit(features10, features10.robustBufferAccess);
+    visit(features.vulkan11, features.vulkan11.storageBuffer16BitAccess);
+    visit(features.vulkan12, features.vulkan12.samplerMirrorClampToEdge);
+    visit(features.vulkan13, features.vulkan13.robustImageAccess);
+}
+
+TEST(DeviceFeatures, WhatIsRequestedIsNamedWhereItIsMissing) {
+    const Limits limits = {.max_block = 256, .shared_bytes = 24576};
+    int requested = 0;
+    DeviceFeatures none, needed;
+    needed.request(none);
+    for_each_feature(needed, [&](VkBool32& feature) {
+        if (!feature) return;
+        requested++;
+        feature = VK_FALSE;
+        EXPECT_NE(missing_features(needed, true, limits), "");
+        feature = VK_TRUE;
+    });
+    EXPECT_EQ(requested, 7);
+}
+
+// What the shaders declare. Devices without 64-bit integers get other code; 16-bit types need 16-bit storage.
+TEST(DeviceFeatures, KernelsNeedNothingElse) {
+    const uint32_t shader = 1, int64 = 11, basic = 61, arithmetic = 63, storage16 = 4433, addresses = 5347,
+                   cooperative_matrix = 6022;
+    for (const EmbeddedShader* s = embedded_shaders; s->name; s++) {
+        std::set<uint32_t> needs;
+        for (const uint32_t* word = s->code + 5; word < s->end; word += *word >> 16)
+            if ((*word & 0xffff) == 17) needs.insert(word[1]);
+        if (needs.contains(cooperative_matrix)) continue;
+        for (uint32_t known : {shader, int64, basic, arithmetic, addresses}) needs.erase(known);
+        if (!std::string(s->name).ends_with("_fp32")) needs.erase(storage16);
+        EXPECT_TRUE(needs.empty()) << s->name << " needs SPIR-V capability " << *needs.begin();
+    }
+}
+
+TEST(DeviceFeatures, TheReadmeListsThemAll) {
+    std::string readme = read_whole_file(SOURCE_DIR "/README.md");
+    std::replace(readme.begin(), readme.end(), '\n', ' ');
+    const std::string all = missing_features(DeviceFeatures(), false, {});
+    const size_t last = all.rfind(", ");
+    EXPECT_NE(readme.find("A device needs Vulkan 1.3 with " + all.substr(0, last) + " and " +
+                          all.substr(last + 2) + "."),
+              std::string::npos)
+        << all;
 }
 
 static OptionalFeatures full() {
@@ -26,8 +83,8 @@ static OptionalFeatures full() {
     f.limits.max_block = 1024;
     f.limits.shared_bytes = 64 * 1024;
     f.limits.bf16_fragment = f.limits.fp16_fragment = {16, 8, 16};
-    f.has_matrix_extension = f.float16_arithmetic = f.memory_budget = f.host_memory_import =
-        f.compiler_statistics = true;
+    f.int64 = f.storage_16bit = f.has_matrix_extension = f.float16_arithmetic = f.memory_budget =
+        f.host_memory_import = f.compiler_statistics = true;
     f.matrix = {.fp16 = true, .bf16 = true, .extensions = {"VK_KHR_cooperative_matrix"}};
     return f;
 }
@@ -38,14 +95,18 @@ TEST(FeatureLines, OfADeviceWithEverything) {
     EXPECT_EQ(lines[0],
               "subgroups of 32 (the device has 32 to 64), workgroups of 1024, 64 KiB of shared memory");
     EXPECT_EQ(lines[1], "tensor cores: bf16 16x8x16, fp16 16x8x16");
-    EXPECT_EQ(lines[2], "has fp16 arithmetic, memory budget, import of host memory, compiler statistics");
+    EXPECT_EQ(lines[2],
+              "has 64-bit integers, 16-bit storage, fp16 arithmetic, memory budget, import of host memory, "
+              "compiler statistics");
 }
 
 TEST(FeatureLines, NameWhatIsLackingAndItsConsequence) {
     OptionalFeatures f = full();
-    f.float16_arithmetic = f.memory_budget = f.host_memory_import = f.compiler_statistics = false;
+    f.int64 = f.storage_16bit = f.float16_arithmetic = f.memory_budget = f.host_memory_import =
+        f.compiler_statistics = false;
     EXPECT_EQ(feature_lines(f)[2],
-              "lacks fp16 arithmetic (fp16 computes in fp32), memory budget (free memory is unknown), import "
+              "lacks 64-bit integers (kernels compute addresses in 32 bits), 16-bit storage (fp32 only), "
+              "fp16 arithmetic (fp16 computes in fp32), memory budget (free memory is unknown), import "
               "of host memory (several processes sum gradients on the CPU), compiler statistics "
               "(compile_kernels shows no registers)");
 }

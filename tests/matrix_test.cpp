@@ -3,56 +3,17 @@
 // programs on the device that LLMC_TEST_DEVICE names, under the validation layer. By default, that is the
 // software device that `dev/setup.sh newer-mesa` unpacks, with fragments of 8x8x8; the distribution's Mesa
 // has no cooperative matrices.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-
 #include "llmc/base/file.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/checkpoint.h"
-#include "tests/run_program.h"
+#include "tests/other_device.h"
 
-static const std::string newer_mesa = SOURCE_DIR "/.tools/bin/with-newer-mesa";
-
-static std::string environment(const char* name) {
-    const char* value = getenv(name);
-    return value ? value : "";
-}
-
-struct CooperativeMatrix : testing::Test {
-    std::string device = environment("LLMC_TEST_DEVICE");
-
-    void SetUp() override {
-        if (device == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: tests on Vulkan devices are disabled";
-        if (device.empty() && !std::filesystem::exists(newer_mesa)) {
-            if (!environment("CI").empty()) FAIL() << "this is CI, but dev/setup.sh newer-mesa was not run";
-            GTEST_SKIP() << "no device with cooperative matrices: run dev/setup.sh newer-mesa";
-        }
-        setenv("LAUNCHPAD_VALIDATION", "1", 1);
-        unsetenv("GTEST_TOTAL_SHARDS");  // of this program, not of the tests that it starts
-    }
-    // Runs a program of the build folder on the device. It must succeed without validation messages.
-    ProgramResult run(const std::string& program, const std::vector<std::string>& options) const {
-        std::vector<std::string> argv;
-        if (device.empty()) argv.push_back(newer_mesa);
-        argv.push_back(BINARY_DIR "/" + program);
-        argv.insert(argv.end(), options.begin(), options.end());
-        const ProgramResult result = run_program(argv);
-        EXPECT_EQ(result.status, 0) << program << "\n" << result.out << result.err;
-        EXPECT_EQ(result.err.find("validation:"), std::string::npos) << result.err;
-        return result;
-    }
+struct CooperativeMatrix : OtherDevice {
+    CooperativeMatrix() : OtherDevice("newer-mesa") {}
     // Runs the fp16 tests (index 2 of the storage types) whose names begin with Matrix.
     void run_tests(const std::string& program, const std::string& suite) const {
         expect_success(program, suite + "/2.Matrix*");
     }
-    // Some tests must match, and none may be skipped.
-    void expect_success(const std::string& program, const std::string& filter) const {
-        const ProgramResult result = run(program, {"--gtest_filter=" + filter});
-        EXPECT_NE(result.out.find("[       OK ]"), std::string::npos) << result.out;
-        EXPECT_EQ(result.out.find("SKIPPED"), std::string::npos) << result.out;
-    }
-    std::string device_option() const { return device.empty() ? "0" : device; }
 };
 
 TEST_F(CooperativeMatrix, gemms) { run_tests("matmul_test", "Matmul"); }

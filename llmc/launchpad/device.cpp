@@ -39,11 +39,11 @@ DeviceFeatures::DeviceFeatures() {
     vulkan12.pNext = &vulkan13;
 }
 
-void DeviceFeatures::request() {
-    features2.features.shaderInt64 = VK_TRUE;     // row offsets past 4 GiB
-    vulkan11.storageBuffer16BitAccess = VK_TRUE;  // bf16 and fp16 in memory
-    vulkan12.bufferDeviceAddress = VK_TRUE;       // kernels take pointers
-    vulkan12.scalarBlockLayout = VK_TRUE;         // argument blocks laid out as C++ structs
+void DeviceFeatures::request(const DeviceFeatures& have) {
+    features2.features.shaderInt64 = have.features2.features.shaderInt64;        // row offsets past 4 GiB
+    vulkan11.storageBuffer16BitAccess = have.vulkan11.storageBuffer16BitAccess;  // bf16 and fp16 in memory
+    vulkan12.bufferDeviceAddress = VK_TRUE;                                      // kernels take pointers
+    vulkan12.scalarBlockLayout = VK_TRUE;  // argument blocks laid out as C++ structs
     vulkan12.timelineSemaphore = VK_TRUE;
     vulkan13.synchronization2 = VK_TRUE;
     vulkan13.maintenance4 = VK_TRUE;  // workgroup size from a specialization constant

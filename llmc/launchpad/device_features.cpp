@@ -5,8 +5,6 @@
 std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmetic, const Limits& limits) {
     const bool subgroup_sizes = have.vulkan13.subgroupSizeControl && have.vulkan13.computeFullSubgroups;
     const std::pair<const char*, bool> needed[] = {
-        {"shaderInt64", have.features2.features.shaderInt64},
-        {"storageBuffer16BitAccess", have.vulkan11.storageBuffer16BitAccess},
         {"bufferDeviceAddress", have.vulkan12.bufferDeviceAddress},
         {"scalarBlockLayout", have.vulkan12.scalarBlockLayout},
         {"timelineSemaphore", have.vulkan12.timelineSemaphore},
@@ -33,6 +31,8 @@ OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physi
     choose_subgroups(vk, physical, type, found.limits);
     DeviceFeatures have, request;
     vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
+    found.int64 = have.features2.features.shaderInt64;
+    found.storage_16bit = have.vulkan11.storageBuffer16BitAccess;
     found.float16_arithmetic = have.vulkan12.shaderFloat16;
     found.has_matrix_extension = has_extension(vk, physical, "VK_KHR_cooperative_matrix");
     found.matrix = find_cooperative_matrix_support(vk, physical, request);
@@ -69,6 +69,8 @@ std::vector<std::string> feature_lines(const OptionalFeatures& f) {
         list += (list.empty() ? "" : ", ") + std::string(name);
         if (!there) list += std::string(" (") + consequence + ")";
     };
+    tell(f.int64, "64-bit integers", "kernels compute addresses in 32 bits");
+    tell(f.storage_16bit, "16-bit storage", "fp32 only");
     tell(f.float16_arithmetic, "fp16 arithmetic", "fp16 computes in fp32");
     tell(f.memory_budget, "memory budget", "free memory is unknown");
     tell(f.host_memory_import, "import of host memory", "several processes sum gradients on the CPU");

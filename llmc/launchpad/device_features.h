@@ -11,6 +11,8 @@ struct OptionalFeatures {
     Limits limits;                      // subgroup_size: the one that pipelines get
     bool has_matrix_extension = false;  // VK_KHR_cooperative_matrix
     CooperativeMatrixSupport matrix;    // what the kernels can use of it
+    bool int64 = false;                 // shaderInt64
+    bool storage_16bit = false;         // storageBuffer16BitAccess
     bool float16_arithmetic = false;    // shaderFloat16
     bool memory_budget = false;         // VK_EXT_memory_budget
     bool host_memory_import = false;    // VK_EXT_external_memory_host

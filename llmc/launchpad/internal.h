@@ -20,7 +20,7 @@ struct DeviceFeatures {
     BFloat16Features bfloat16;
     DeviceFeatures();
     DeviceFeatures(const DeviceFeatures&) = delete;  // the chain points into the object
-    void request();                                  // sets what all kernels need
+    void request(const DeviceFeatures& have);  // sets what all kernels need, and what they can do without
 };
 
 // What kernels on cooperative matrices need beyond what all kernels do.
@@ -155,7 +155,9 @@ struct LaunchPadState {
     bool has_memory_budget = false;
     uint32_t max_groups[3] = {};
     uint32_t max_subgroup = 0;
-    bool pin_subgroup = false;    // the device can be told a subgroup size
+    bool pin_subgroup = false;  // the device can be told a subgroup size
+    bool has_int64 = false;     // kernels need not be rewritten
+    bool has_16bit_storage = false;
     double timestamp_period = 0;  // seconds per tick
     uint64_t timestamp_mask = 0;
 

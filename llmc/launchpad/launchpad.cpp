@@ -109,8 +109,11 @@ static std::vector<const char*> choose_extensions(LaunchPadState& s) {
 }
 
 static void create_device(LaunchPadState& s) {
-    DeviceFeatures features;
-    features.request();
+    DeviceFeatures have, features;
+    s.vk.vkGetPhysicalDeviceFeatures2(s.physical, &have.features2);
+    features.request(have);
+    s.has_int64 = have.features2.features.shaderInt64;
+    s.has_16bit_storage = have.vulkan11.storageBuffer16BitAccess;
     const CooperativeMatrixSupport matrix = find_cooperative_matrix_support(s.vk, s.physical, features);
     std::vector<const char*> extensions = choose_extensions(s);
     extensions.insert(extensions.end(), matrix.extensions.begin(), matrix.extensions.end());

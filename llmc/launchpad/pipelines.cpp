@@ -6,6 +6,7 @@
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/shaders.h"
+#include "llmc/launchpad/without_int64.h"
 #include "llmc/os/os.h"
 
 static std::filesystem::path cache_directory(const LaunchPadOptions& options) {
@@ -78,9 +79,14 @@ static const EmbeddedShader& find_shader(const std::string& kernel) {
 VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
     if (auto found = s.modules.find(kernel); found != s.modules.end()) return found->second;
     const EmbeddedShader& shader = find_shader(kernel);
+    std::span<const uint32_t> code(shader.code, shader.end);
+    if (!s.has_16bit_storage && !kernel.ends_with("_fp32"))
+        fail("%s lacks storageBuffer16BitAccess, which bf16 and fp16 need: use fp32", s.info.name.c_str());
+    std::vector<uint32_t> rewritten;
+    if (!s.has_int64) code = rewritten = without_int64(code);
     VkShaderModuleCreateInfo info = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-    info.codeSize = size_t(shader.end - shader.code) * sizeof(uint32_t);
-    info.pCode = shader.code;
+    info.codeSize = code.size_bytes();
+    info.pCode = code.data();
     VkShaderModule module;
     VK_CHECK(s.vk.vkCreateShaderModule(s.device, &info, nullptr, &module));
     return s.modules[kernel] = module;

@@ -283,7 +283,9 @@ struct MuonKernels {
     size_t n() const { return size_t(p.rows) * size_t(p.columns); }
     size_t chunks() const { return ceil_div(n(), size_t(MUON_CHUNK)); }
     uint32_t width(uint64_t reals, uint64_t floats) const {
-        return std::min(pack_width<Real>(n(), {reals}), pack_width<float>(n(), {floats}));
+        const uint32_t width = std::min(pack_width<Real>(n(), {reals}), pack_width<float>(n(), {floats}));
+        if (sizeof(X) == 2 && width != 4) fail("muon: a matrix is not aligned to four elements");
+        return width;
     }
 
     void momentum(const MuonMatrix<Real>& matrix, const float* partials) const {

@@ -94,7 +94,18 @@ int open_path(const std::string& path, Access access) {
 
 int duplicate(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
 
+// What macOS names and does otherwise.
+#ifdef __APPLE__
+static timespec time_written(const struct stat& status) { return status.st_mtimespec; }
+// fsync() leaves the bytes in the disk's cache there; not every file system has the other one.
+static int flush(int descriptor) { return fcntl(descriptor, F_FULLFSYNC) == 0 ? 0 : fsync(descriptor); }
+#else
+static timespec time_written(const struct stat& status) { return status.st_mtim; }
+static int flush(int descriptor) { return fsync(descriptor); }
+#endif
+
 static FileStatus status_from(const struct stat& status) {
+    const timespec written = time_written(status);
     return {.kind = S_ISREG(status.st_mode)   ? FileStatus::regular
                     : S_ISDIR(status.st_mode) ? FileStatus::folder
                     : S_ISLNK(status.st_mode) ? FileStatus::link
@@ -102,7 +113,7 @@ static FileStatus status_from(const struct stat& status) {
             .device = uint64_t(status.st_dev),
             .number = uint64_t(status.st_ino),
             .size = uint64_t(status.st_size),
-            .written = int64_t(status.st_mtim.tv_sec) * 1000000000 + status.st_mtim.tv_nsec};
+            .written = int64_t(written.tv_sec) * 1000000000 + written.tv_nsec};
 }
 
 bool get_status(const std::string& path, FileStatus& status, Links links) {
@@ -126,7 +137,7 @@ bool lock_file(int descriptor) {
 }
 
 bool flush_to_disk(int descriptor) {
-    return retry([&] { return fsync(descriptor); }) == 0 || errno == EINVAL || errno == ENOTSUP ||
+    return retry([&] { return flush(descriptor); }) == 0 || errno == EINVAL || errno == ENOTSUP ||
            errno == ENOSYS || errno == EROFS;
 }
 
