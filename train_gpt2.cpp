@@ -236,22 +236,30 @@ static void export_model(const Options& o) {
     format == "hf" ? export_hugging_face(path, exported) : export_gguf(path, exported);
 }
 
-// Fills the options; for --text, first prepares the tokens, by which some options are chosen. Returns false
-// after --help or --version.
+// Fills the options; for --text, also those that are chosen by the number of tokens. First by the number that
+// is expected, so that wrong options are refused before anything is written; a dry run needs no more. Returns
+// false after --help or --version.
 static bool parse(int argc, char** argv, Options& options, Communicator& job) {
     const Options before = options;
     bool runs = false;
     job.agree([&] { runs = parse_options(argc, argv, options); });
     check_same_options(options, job);
     if (!options.needs_tokens) return runs;
-    job.agree([&] {
-        if (job.rank == 0) prepare_text(options);
-    });
-    job.agree([&] {
-        const std::string chosen = choose_options(options, find_tokens(options));
+    const Options given = options;
+    const auto choose = [&](const TextTokens& tokens) {
         options = before;
-        parse_options(argc, argv, options, chosen);
+        parse_options(argc, argv, options, choose_options(given, tokens));
+    };
+    job.agree([&] { choose(plan_tokens(given)); });
+    if (options.dry_run) {
+        options.train_data = options.val_data = "";
+        if (options.tokenizer.empty() && !names_model_file(options.model)) options.tokenizer = "bytes";
+        return true;
+    }
+    job.agree([&] {
+        if (job.rank == 0) prepare_text(given);
     });
+    job.agree([&] { choose(find_tokens(given)); });
     return true;
 }
 

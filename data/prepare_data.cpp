@@ -67,20 +67,8 @@ int main(int argc, char** argv) {
     line.add("FILE", options.files,
              "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input");
     line.add("--files-from", options.files_from, "read more names of files from this file, one per line");
-    line.add_repeated("--include", options.include,
-                      "of folders, read only the files whose names match this quoted pattern, such as "
-                      "'*.md'; may be repeated");
     line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
-    line.add_choice(
-        "--split-documents", options.split, {"blank-line", "endoftext"},
-        "blank-line: put end-of-text after every blank line, too; endoftext: the text <|endoftext|> "
-        "ends a document");
-    line.add_flag("--special-tokens", options.special_tokens,
-                  "the texts of the tokenizer's added tokens, such as <|endoftext|>, are these tokens");
-    line.add("--field", options.field, "the files are JSONL; this field of each object is a document");
-    line.add_flag("--skip-bad-lines", options.skip_bad_lines,
-                  "JSONL: leave out lines without this field, and count them");
-    line.add_flag("--as-text", options.as_text, "read JSONL as plain text");
+    add_text_options(*line.app, options);
     line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation (0)");
     line.add("--val-fraction", options.val_fraction, 0, 0.5,
              "instead: fraction of the documents, drawn from all of the text, for validation (0)");

@@ -6,6 +6,14 @@
 set -euo pipefail
 build=${BUILD:-build}
 sizes=${*:-6 8 12 16 24 80}
+refuse() {
+    echo "what_fits.sh: $1: dev/what_fits.sh [SIZE...], such as 6 8 12" >&2
+    exit 1
+}
+for size in $sizes; do
+    [[ $size =~ ^[1-9][0-9]{0,3}$ ]] || refuse "$size is not a size in GiB"
+done
+[ -x "$build/train_gpt2" ] || refuse "$build/train_gpt2 is missing; make build, or BUILD=... before it"
 
 # The options of -b auto for a model ($1) on a GPU of $2 GiB, as the cell of a table.
 cell() {

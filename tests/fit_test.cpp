@@ -139,7 +139,7 @@ TEST(Fit, AdviceKeepsTheStepsAndIsTheFastest) {
 
 TEST(Fit, NamesWhatIsMissing) {
     const std::string bytes = message(parsed({"-b", "16", "-t", "64"}, 4), 4 * 500000);
-    EXPECT_NE(bytes.find("-b 16 -r 1 needs 0.0 GiB in each of 4 processes, and the card has 0.0 GiB free"),
+    EXPECT_NE(bytes.find("-b 16 -r 1 needs 0.6 MiB in each of 4 processes, and the card has 1.9 MiB free"),
               std::string::npos)
         << bytes;
     const std::string piece = message(parsed({"-b", "16", "-t", "64"}), 1 << 30, 50000);
@@ -257,6 +257,13 @@ TEST(Fit, TheTableOfReadme) {
     for (std::string line; std::getline(lines, line); count++)
         EXPECT_NE(readme.find("\n" + line + "\n"), std::string::npos) << line;
     EXPECT_EQ(count, 5);
+    for (const char* wrong : {"8x", "-8", "0", "--help", "1.5"}) {
+        const ProgramResult refused =
+            run_program({"env", "BUILD=" BINARY_DIR, SOURCE_DIR "/dev/what_fits.sh", "8", wrong});
+        EXPECT_EQ(refused.status, 1) << wrong;
+        EXPECT_EQ(refused.out, "") << wrong;
+        EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+    }
 }
 
 TEST(Fit, ADeviceThatIsNotThere) {

@@ -1,6 +1,7 @@
 // The program prepare_data: it writes the expected shards, blocks and threads do not change the tokens, and
 // bad input gives one line and status 1.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <random>
 
@@ -330,8 +331,6 @@ TEST(prepare_data, refuses_files_that_are_not_text) {
     TemporaryFolder folder;
     const std::string zeros(300, '\0');
     const std::pair<std::string, const char*> cases[] = {
-        {std::string("\xff\xfet\0o\0", 6), "UTF-16"},
-        {std::string("\xfe\xff\0t\0o", 6), "UTF-16"},
         {std::string("\xff\xfe\0\0t\0\0\0", 8), "UTF-32"},
         {std::string("\0\0\xfe\xff\0\0\0t", 8), "UTF-32"},
         {std::string("w\0i\0t\0h\0o\0u\0t\0 \0a\0 \0m\0a\0r\0k\0", 28), "UTF-16 without a byte order mark"},
@@ -363,6 +362,48 @@ TEST(prepare_data, refuses_files_that_are_not_text) {
         EXPECT_EQ(refused.status, 1) << tool;
         EXPECT_NE(refused.err.find("compressed twice"), std::string::npos) << refused.err;
     }
+}
+
+// Text in UTF-16, as editors on Windows write it, has the tokens of the same text in UTF-8.
+TEST(prepare_data, reads_utf16) {
+    TemporaryFolder folder;
+    const std::u16string text = u"A line, \u00e9, \u20ac and \U0001f600\r\n";
+    const std::string in_utf8 = "A line, \u00e9, \u20ac and \U0001f600\r\n";
+    std::string expected;
+    std::u16string many = u"\ufeff";
+    for (int i = 0; i < 20000; i++, expected += in_utf8) many += text;
+    const auto bytes_of = [](const std::u16string& units, bool big_endian) {
+        std::string bytes;
+        for (const char16_t unit : units)
+            for (const int shift : {big_endian ? 8 : 0, big_endian ? 0 : 8}) bytes += char(unit >> shift);
+        return bytes;
+    };
+    write_whole_file(folder / "utf8", {expected});
+    ASSERT_EQ(prepare(folder, {folder / "utf8"}).status, 0);
+    const std::vector<uint16_t> tokens = read_shard(folder / "x_train.bin");
+    for (const bool big_endian : {false, true}) {
+        write_whole_file(folder / "utf16", {bytes_of(many, big_endian)});
+        const ProgramResult result = prepare(folder, {folder / "utf16"});
+        EXPECT_EQ(result.err, "");
+        EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens) << big_endian;
+        run_program({"gzip", "-kf", folder / "utf16"});
+        EXPECT_EQ(prepare(folder, {folder / "utf16.gz"}).status, 0);
+        EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens) << big_endian;
+        const std::string whole = bytes_of(many, big_endian);
+        for (const std::string& damaged :
+             {bytes_of(many + u'\xd83d', big_endian), bytes_of(many + u'\xde00', big_endian),
+              bytes_of(u"\ufeff\xd83d one", big_endian), whole.substr(0, whole.size() - 1)}) {
+            write_whole_file(folder / "utf16", {damaged});
+            EXPECT_NE(prepare(folder, {folder / "utf16"}).err.find("its UTF-16 is damaged near byte"),
+                      std::string::npos);
+        }
+    }
+    write_whole_file(folder / "wide.jsonl", {bytes_of(u"\ufeff{\"text\": \"one\"}\n", false)});
+    ASSERT_EQ(prepare(folder, {"--field", "text", folder / "wide.jsonl"}).status, 0);
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one"));
+    write_whole_file(folder / "list", {bytes_of(u"\ufeff", true), bytes_of(std::u16string(), true)});
+    EXPECT_NE(prepare(folder, {"--files-from", folder / "list"}).err.find("names no file"),
+              std::string::npos);
 }
 
 TEST(prepare_data, standard_input_folders_and_lists) {
@@ -397,18 +438,35 @@ TEST(prepare_data, folders_may_hold_files_that_are_not_text) {
     write_whole_file(texts / "b/c.txt", {"two"});
     write_whole_file(texts / "b/picture.png", {"\x89PNG\r\n\x1a\n"});
     write_whole_file(texts / "b/sound", {std::string("ID3") + '\0' + std::string(9000, 'x')});
+    const auto left_out = [](const std::string& what) {
+        return "note: " + what.substr(0, what.find(':')) +
+               " left out of folders; the first: " + what.substr(what.find(':') + 1) + "\n";
+    };
     const ProgramResult all = prepare(folder, {texts.path});
     ASSERT_EQ(all.status, 0) << all.err;
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^two"));
-    EXPECT_EQ(all.err, "note: 2 files were left out of folders; the first: " + texts / "b/picture.png" +
-                           " is not text: it is a picture\n");
+    EXPECT_EQ(all.err,
+              left_out("2 entries were:" + texts / "b/picture.png" + " is not text: it is a picture"));
+    std::filesystem::create_directories(texts / "b/.git");
+    std::filesystem::create_directory_symlink(texts / "b", texts / "again");
+    std::filesystem::create_symlink(texts / "nowhere", texts / "broken");
+    mkfifo((texts / "pipe").c_str(), 0600);
+    EXPECT_EQ(prepare(folder, {texts.path}).err,
+              left_out("6 entries were:" + texts / "b/picture.png" + " is not text: it is a picture"));
+    for (const char* name : {"b/picture.png", "b/sound", "broken", "pipe", "again"})
+        std::filesystem::remove(texts / name);
+    EXPECT_EQ(prepare(folder, {texts.path}).err, left_out("1 entry was:" + texts / "b/.git is hidden"));
+    std::filesystem::remove(texts / "b/.git");
     const ProgramResult some = prepare(folder, {"--include", "*.md", "--include", "*.tex", texts.path});
     EXPECT_EQ(some.status, 0) << some.err;
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one"));
     EXPECT_EQ(some.err, "");
     for (const std::vector<std::string>& none :
-         std::vector<std::vector<std::string>>{{texts / "b/picture.png"}, {"--include", "*.tex", texts.path}})
+         std::vector<std::vector<std::string>>{{texts / "b/none.png"}, {"--include", "*.tex", texts.path}})
         EXPECT_EQ(prepare(folder, none).status, 1);
+    EXPECT_NE(
+        prepare(folder, {"--include", "*.md", texts / "a.md"}).err.find("and " + texts / "a.md is none"),
+        std::string::npos);
 }
 
 TEST(prepare_data, skips_bad_lines_and_counts_them) {

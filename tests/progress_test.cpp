@@ -78,6 +78,8 @@ TEST(Progress, LargeFilesShowHowMuchIsDone) {
     EXPECT_EQ(bytes_text(gib / 2, 18 * gib), "0.5 of 18.0 GiB");
     EXPECT_EQ(bytes_text(3 * gib, 2 * gib), "2.0 of 2.0 GiB");
     EXPECT_EQ(bytes_text(gib, 0), "1.0 GiB");
+    EXPECT_EQ(bytes_text(3 << 20, 0), "3.0 MiB");
+    EXPECT_EQ(bytes_text(3 << 20, 60 << 20), "3.0 of 60.0 MiB");
     ByteProgress progress("writing the checkpoint", 3 * gib);
     testing::internal::CaptureStdout();
     progress.add(gib);

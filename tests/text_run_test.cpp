@@ -1,5 +1,6 @@
 // train_gpt2 --text: from a text or a folder to a trained model, a sample and a plot.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -75,6 +76,76 @@ TEST_F(TextRun, TokensAreMadeAgainWhenTheTextHasChanged) {
     EXPECT_FALSE(contains(train("my.txt").out, "the text has not changed"));
 }
 
+// A run keeps its tokens when the next one moves it aside, and finds them when its folder moves.
+TEST_F(TextRun, TokensBelongToTheRun) {
+    const Words into = {"-o", "run [1]"}, moved = {"-o", "moved"};
+    const auto resume = [&](const std::string& run) {
+        const ProgramResult resumed = run_program(command({"-o", run, "-y", "1", "-x", "5"}));
+        EXPECT_EQ(resumed.status, 0) << resumed.err;
+        EXPECT_TRUE(contains(resumed.out, "resuming " + run + " at step 4")) << resumed.out;
+        EXPECT_FALSE(contains(resumed.out, "train-data is ")) << resumed.out;
+    };
+    const auto tokens = [&](const std::string& run) {
+        return read_whole_file(folder / (run + "/tokens/text_train.bin"));
+    };
+    train("my.txt", into);
+    const std::string first = tokens("run [1]");
+    train("my.txt", into);  // on the same text
+    write_text("other.txt", 1200);
+    expect_refused({"--text", "other.txt", "-o", "run [1]", "-d", "1000"}, "-d 1000 is not a multiple");
+    EXPECT_EQ(tokens("run [1]"), first);
+    train("other.txt", into);
+    EXPECT_EQ(tokens("run [1]/earlier_1"), first);
+    EXPECT_EQ(tokens("run [1]/earlier_2"), first);
+    EXPECT_NE(tokens("run [1]"), first);
+    std::filesystem::rename(folder / "run [1]/earlier_1", folder / "moved");
+    for (const char* run : {"moved", "run [1]/earlier_2", "run [1]"}) resume(run);
+    std::filesystem::remove_all(folder / "moved/tokens");
+    expect_refused({"-o", "moved", "-y", "1", "-x", "6"}, "-i");
+}
+
+// A dry run writes nothing, and takes no longer for a longer text.
+TEST_F(TextRun, ADryRunWritesNothing) {
+    for (const char* dry : {"--dry-run", "--dry-run=memory"}) {
+        const ProgramResult run = run_program(command({"--text", "my.txt", "-e", shape, dry}));
+        EXPECT_EQ(run.status, 0) << run.err;
+        EXPECT_TRUE(contains(run.out, "8 x 32 = 256 tokens per step, 1")) << run.out;
+        EXPECT_TRUE(contains(run.out, "vocabulary 257")) << run.out;
+    }
+    EXPECT_FALSE(file_exists(folder / "runs"));
+}
+
+// What prepare_data reads, a run on a text reads, too.
+TEST_F(TextRun, DocumentsOfJsonlOrBetweenMarks) {
+    std::string lines, marked;
+    for (int i = 0; i < 1000; i++) {
+        lines += R"({"story": "once upon a time, )" + std::to_string(i) + "\"}\n";
+        marked += "once upon a time, " + std::to_string(i) + "<|endoftext|>";
+    }
+    write_whole_file(folder / "lines.ndjson", {lines});
+    write_whole_file(folder / "marked.txt", {marked});
+    const ProgramResult run = train("lines.ndjson", {"--field", "story", "-o", "lines"});
+    EXPECT_TRUE(contains(run.out, "20890 bytes, 21890 tokens")) << run.out;
+    train("marked.txt", {"--split-documents", "endoftext", "-o", "marked"});
+    const auto tokens = [&](const std::string& name) {
+        return read_whole_file(folder / (name + "/tokens/text_val.bin"));
+    };
+    EXPECT_EQ(tokens("lines"), tokens("marked"));
+    const ProgramResult plain = train("marked.txt", {"-o", "plain"});
+    EXPECT_TRUE(contains(plain.err, "--split-documents endoftext makes it the end of a document"))
+        << plain.err;
+}
+
+// A run that does not fit takes another batch, since -b was not given.
+TEST_F(TextRun, ABatchThatDoesNotFitIsHalved) {
+    const Words little = {"--device-memory", "6M", "-e",
+                          "custom:layers=2,heads=2,channels=64,max_seq_len=256"};
+    const ProgramResult run = train("my.txt", little);
+    EXPECT_TRUE(contains(run.out, "note: -b 8 -r 1 do not fit in memory: the run uses -b ")) << run.out;
+    EXPECT_TRUE(contains(run.out, " = 2048 tokens per step")) << run.out;
+    EXPECT_EQ(run_program(small("my.txt", with(little, {"-b", "8"}))).status, 1);
+}
+
 TEST_F(TextRun, GivenOptionsTakePrecedence) {
     const ProgramResult run =
         run_program(command({"--text", "my.txt", "-e", shape, "--epochs", "0.5", "-b", "16", "-t", "32",
@@ -91,11 +162,25 @@ TEST_F(TextRun, GivenOptionsTakePrecedence) {
 TEST_F(TextRun, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
     write_whole_file(folder / "short.txt", {"too short"});
     write_whole_file(folder / "picture.png", {"\x89PNG" + std::string(30000, 'x')});
+    write_whole_file(folder / "sound", {std::string("ID3") + '\0' + std::string(30000, 'x')});
+    write_whole_file(folder / "lines.jsonl", {R"({"text": "a"})"});
+    mkfifo((folder / "pipe").c_str(), 0600);
+    run_program({"sh", "-c", "gzip -c " + folder / "short.txt" + " > " + folder / "short.txt.gz"});
+    expect_refused({"--text", "sound"}, "sound is not text: it has a byte of value 0");
+    expect_refused({"--text", "lines.jsonl"}, "as in --field text");
+    expect_refused({"--text", "pipe"}, "pipe is a pipe or a device");
+    expect_refused({"--text", "short.txt.gz"}, "short.txt.gz has 9 bytes of text");
     std::filesystem::create_directories(folder / "empty");
     expect_refused({"--text", "missing.txt"}, "missing.txt");
-    expect_refused({"--text", "short.txt"}, "short.txt has 9 bytes; training needs at least 20000");
+    expect_refused({"--text", "short.txt"}, "short.txt has 9 bytes of text; training needs at least 20000");
     expect_refused({"--text", "picture.png"}, "picture.png is not text: it is a picture");
     expect_refused({"--text", "empty"}, "the folder empty has no file");
+    expect_refused({"--text", "-"}, "standard input");
+    expect_refused({"--text", "my.txt", "--include", "*.txt"},
+                   "--include chooses among the files of a folder");
+    expect_refused({"--text", "stories", "--include", "*"}, "--include '*' says how a text is read");
+    expect_refused({"-i", "x.bin", "--field", "text"}, "--field text says how a text is read");
+    expect_refused({"--text", "my.txt", "-d", "1000"}, "-d 1000 is not a multiple");
     expect_refused({"--text", "my.txt", "-i", "x.bin"}, "leave out -i and -j");
     expect_refused({"--text", "my.txt", "-x", "3", "--epochs", "2"}, "leave one out");
     EXPECT_FALSE(file_exists(folder / "runs"));
@@ -107,7 +192,7 @@ TEST_F(TextRun, AFolderIsAText) {
     write_whole_file(folder / "notes/picture.png", {"\x89PNG and more"});
     write_whole_file(folder / "notes/sound", {std::string("ID3") + '\0' + std::string(9000, 'x')});
     const ProgramResult all = train("notes/");
-    EXPECT_TRUE(contains(all.err, "note: 2 files were left out of folders; the first: notes/picture.png"))
+    EXPECT_TRUE(contains(all.err, "note: 2 entries were left out of folders; the first: notes/picture.png"))
         << all.err;
     EXPECT_TRUE(file_exists(folder / "runs/notes-text/loss.svg")) << all.out;
     const ProgramResult some = train("notes", {"--include", "*.md", "-o", "some"});
@@ -150,9 +235,13 @@ TEST_F(TextRun, AResumedRunRefusesAnotherText) {
     expect_refused(with(a, {"--text", "other.txt"}), "--text other.txt: the run in a trains on ");
     expect_refused(with(a, {"--text", "stories"}), "--text stories: the run in a trains on ");
     expect_refused(with(a, {"--text", "other.txt", "--start-over"}), "--text other.txt: the run in a trains");
-    expect_refused(with(a, {"--include", "*.txt"}), "--include: the run in a reads all files");
-    expect_refused(with(b, {"--include", "*.txt"}), "--include: the run in b reads files named '*.md'");
-    expect_refused(with(b, {"--include", "*.md", "--include", "*.txt"}), "--include: the run in b");
+    expect_refused(with(a, {"--include", "*.txt"}),
+                   "--include '*.txt': the tokens of the run in a were prepared with no --include");
+    expect_refused(with(b, {"--include", "*.txt"}), "in b were prepared with --include '*.md'");
+    expect_refused(with(b, {"--include", "*.md", "--include", "*.txt"}),
+                   "--include '*.md' --include '*.txt'");
+    expect_refused(with(a, {"--field", "text"}), "in a were prepared with no --field");
+    expect_refused(with(a, {"--as-text"}), "in a were prepared with no --as-text");
     expect_refused(with(plain, {"--text", "my.txt"}), "--text my.txt: the run in plain trains on no text");
     EXPECT_EQ(read_whole_file(folder / "a/options.toml"), before);
     for (const char* same : {"my.txt", "./notes/../my.txt"}) {

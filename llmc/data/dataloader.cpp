@@ -42,8 +42,10 @@ DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size,
         targets += shard.num_tokens - (shard.num_tokens > 0);
     }
     if (targets < batch_tokens) {
-        fail("'%s' holds %llu tokens, but a batch of %d x %d needs %llu; use a smaller batch or more text",
-             pattern.c_str(), (unsigned long long)tokens, B, T, (unsigned long long)batch_tokens + 1);
+        const bool one_fits = targets >= uint64_t(T);
+        fail("'%s' holds %llu tokens, but a batch of %d x %d needs %llu; use %s or more text",
+             pattern.c_str(), (unsigned long long)tokens, B, T, (unsigned long long)batch_tokens + 1,
+             one_fits ? "a smaller batch (-b)" : "shorter sequences (-t)");
     }
     batches = (targets + batch_tokens - 1) / batch_tokens;
     at.should_shuffle = should_shuffle;

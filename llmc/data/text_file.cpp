@@ -97,8 +97,6 @@ const char* not_text(std::string_view start) {
     static const Signature signatures[] = {
         {"\xff\xfe\0\0"sv, "UTF-32 (iconv -f UTF-32 -t UTF-8 converts it)"},
         {"\0\0\xfe\xff"sv, "UTF-32 (iconv -f UTF-32 -t UTF-8 converts it)"},
-        {"\xff\xfe"sv, "UTF-16 (iconv -f UTF-16 -t UTF-8 converts it)"},
-        {"\xfe\xff"sv, "UTF-16 (iconv -f UTF-16 -t UTF-8 converts it)"},
         {"\xfd"
          "7zXZ\0"sv,
          "compressed by xz (unpack it first: xz -d)"},
@@ -131,6 +129,10 @@ const char* not_text(std::string_view start) {
     return nullptr;
 }
 
+static bool is_utf32(std::string_view start) {
+    return start.size() >= 4 && start[2] == '\0' && start[3] == '\0';
+}
+
 static void refuse_binary(const std::string& path, std::string_view start) {
     if (const char* what = not_text(start))
         throw NotText(printable(format_string("%s is not text: it is %s", path.c_str(), what)));
@@ -139,6 +141,44 @@ static void refuse_binary(const std::string& path, std::string_view start) {
 // pzstd begins with a frame of zstd that readers skip.
 static bool has_skippable_frame(std::string_view start) {
     return start.size() >= 4 && (start[0] & 0xf0) == 0x50 && start.substr(1, 3) == "\x2a\x4d\x18";
+}
+
+// --- UTF-16 ---
+
+static void add_character(std::string& text, uint32_t c) {
+    const auto byte = [&](uint32_t value) { text += char(value); };
+    const auto rest = [&](int shift) { byte(0x80 | ((c >> shift) & 0x3f)); };
+    if (c < 0x80) return byte(c);
+    if (c < 0x800) return byte(0xc0 | (c >> 6)), rest(0);
+    if (c < 0x10000) return byte(0xe0 | (c >> 12)), rest(6), rest(0);
+    byte(0xf0 | (c >> 18)), rest(12), rest(6), rest(0);
+}
+
+// Takes UTF-16 off `units` and returns it as UTF-8. At most three bytes stay, the start of a character. None:
+// a surrogate without the other.
+static std::optional<std::string> take_utf16(std::string& units, bool big_endian) {
+    const auto unit = [&](size_t at) {
+        const uint32_t a = uint8_t(units[at]), b = uint8_t(units[at + 1]);
+        return big_endian ? a << 8 | b : b << 8 | a;
+    };
+    std::string text;
+    size_t at = 0;
+    for (; at + 2 <= units.size(); at += 2) {
+        uint32_t c = unit(at);
+        const bool is_first = c >> 10 == 0xd800 >> 10;
+        if (is_first && at + 4 > units.size()) break;
+        if (is_first) {
+            const uint32_t second = unit(at + 2);
+            if (second >> 10 != 0xdc00 >> 10) return std::nullopt;
+            c = 0x10000 + ((c & 0x3ff) << 10 | (second & 0x3ff));
+            at += 2;
+        } else if (c >> 10 == 0xdc00 >> 10) {
+            return std::nullopt;
+        }
+        add_character(text, c);
+    }
+    units.erase(0, at);
+    return text;
 }
 
 // --- the file ---
@@ -155,6 +195,12 @@ TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input
     if (decompressor) {
         start.assign(start_bytes, '\0');
         start.resize(read_text(start.data(), start.size()));
+    }
+    if (start.starts_with("\xfe\xff") || (start.starts_with("\xff\xfe") && !is_utf32(start))) {
+        encoding = start[0] == '\xff' ? Encoding::utf16_little : Encoding::utf16_big;
+        units = start.substr(2);
+        start.clear();
+        return;
     }
     refuse_binary(path, start);
     if (start.starts_with("\xef\xbb\xbf")) {
@@ -194,11 +240,33 @@ size_t TextFile::read_text(char* to, size_t size) {
     }
 }
 
+// The next part of a text in UTF-16, as UTF-8; empty at its end.
+std::string TextFile::convert_some() {
+    const size_t before = units.size();
+    units.resize(before + (1 << 16));
+    units.resize(before + read_text(&units[before], 1 << 16));
+    const bool ended = units.size() < before + (1 << 16);
+    const std::optional<std::string> text = take_utf16(units, encoding == Encoding::utf16_big);
+    if (!text || (ended && !units.empty()))
+        fail("%s: its UTF-16 is damaged near byte %llu", path.c_str(), (unsigned long long)bytes_read);
+    return *text;
+}
+
 size_t TextFile::read(char* to, size_t size) {
-    const size_t first = std::min(size, start.size());
-    memcpy(to, start.data(), first);
-    start.erase(0, first);
-    const size_t count = first + (first < size ? read_text(to + first, size - first) : 0);
+    size_t count = 0;
+    const auto take_start = [&] {
+        const size_t some = std::min(size - count, start.size());
+        memcpy(to + count, start.data(), some);
+        start.erase(0, some);
+        count += some;
+        return some > 0;
+    };
+    take_start();
+    if (encoding == Encoding::utf8) count += count < size ? read_text(to + count, size - count) : 0;
+    while (encoding != Encoding::utf8 && count < size) {
+        start = convert_some();
+        if (!take_start()) break;
+    }
     position += count;
     return count;
 }
@@ -218,7 +286,6 @@ std::string read_text_file(const std::string& path, size_t limit) {
 
 // --- lists of files ---
 
-// All files below a folder, without hidden ones.
 // The folder of a run: its logs and its copies of texts are no texts to train on.
 static bool is_run(const std::filesystem::path& folder) {
     std::error_code unreadable;
@@ -226,22 +293,33 @@ static bool is_run(const std::filesystem::path& folder) {
            std::filesystem::exists(folder / "main.log", unreadable);
 }
 
-static std::vector<std::string> files_in(const std::string& folder) {
+// Why an entry of a folder is not read; null: it is.
+static const char* why_left_out(const std::filesystem::directory_entry& entry) {
+    std::error_code unreadable;  // such as a loop of symbolic links
+    const bool is_folder = entry.is_directory(unreadable);
+    if (entry.path().filename().string().starts_with('.')) return "is hidden";
+    if (is_folder && entry.is_symlink(unreadable)) return "is a link to a folder";
+    if (is_folder && is_run(entry.path())) return "is the folder of a run";
+    return is_folder || entry.is_regular_file(unreadable) ? nullptr : "is neither a file nor a folder";
+}
+
+struct FolderList {
+    std::vector<std::string> files, left_out;  // the latter with reasons
+};
+
+static void list_folder(const std::filesystem::path& folder, FolderList& list) {
     namespace fs = std::filesystem;
-    std::vector<std::string> found;
     std::error_code error;
-    fs::recursive_directory_iterator entry(folder, error), end;
-    for (; !error && entry != end; entry.increment(error)) {
-        const bool hidden = entry->path().filename().string().starts_with('.');
-        std::error_code unreadable;  // such as a loop of symbolic links
-        if (entry->is_directory(unreadable) && (hidden || is_run(entry->path())))
-            entry.disable_recursion_pending();
-        if (!hidden && entry->is_regular_file(unreadable)) found.push_back(entry->path().string());
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+        std::error_code unreadable;
+        if (const char* why = why_left_out(*entry))
+            list.left_out.push_back(printable(entry->path().string() + " " + why));
+        else if (entry->is_directory(unreadable))
+            list_folder(entry->path(), list);
+        else
+            list.files.push_back(entry->path().string());
     }
     if (error) fail("cannot read the folder %s: %s", folder.c_str(), error.message().c_str());
-    if (found.empty()) fail("the folder %s has no file", folder.c_str());
-    std::sort(found.begin(), found.end());
-    return found;
 }
 
 // Whether the file's name, without its folder, matches one of the patterns.
@@ -252,36 +330,54 @@ static bool is_included(const std::string& path, const std::vector<std::string>&
            });
 }
 
-// Error if the file is not text: one of its first bytes is 0, as git tells binary files.
+void refuse_zeros(const std::string& path, std::string_view start) {
+    if (start.substr(0, 8000).find('\0') != start.npos)
+        throw NotText(printable(path + " is not text: it has a byte of value 0"));
+}
+
 static void check_text(const std::string& path) {
     TextFile file(path);
-    std::string text(8000, '\1');
+    std::string text(8000, '\0');
     text.resize(file.read(text.data(), text.size()));
-    if (text.find('\0') != text.npos)
-        throw NotText(printable(path + " is not text: it has a byte of value 0"));
+    refuse_zeros(path, text);
+}
+
+// The text files below a folder, sorted.
+static std::vector<std::string> texts_below(const std::string& folder,
+                                            const std::vector<std::string>& include,
+                                            const std::function<void(const std::string& why)>& left_out) {
+    FolderList list;
+    list_folder(folder, list);
+    if (list.files.empty()) fail("the folder %s has no file", folder.c_str());
+    std::sort(list.files.begin(), list.files.end());
+    std::vector<std::string> texts;
+    for (const std::string& file : list.files) try {
+            if (!is_included(file, include)) continue;
+            check_text(file);
+            texts.push_back(file);
+        } catch (const NotText& error) {
+            left_out(error.what());
+        }
+    if (texts.empty())
+        fail("the folder %s has no text file%s", folder.c_str(),
+             include.empty() ? "" : " whose name --include matches");
+    for (const std::string& why : list.left_out) left_out(why);
+    return texts;
 }
 
 std::vector<std::string> files_below(const std::vector<std::string>& paths,
                                      const std::vector<std::string>& include,
                                      const std::function<void(const std::string& why)>& left_out) {
     std::vector<std::string> files;
+    bool has_folder = false;
     for (const std::string& path : paths) {
-        if (path == "-" || !std::filesystem::is_directory(path)) {
-            files.push_back(path);
-            continue;
-        }
-        const size_t before = files.size();
-        for (const std::string& file : files_in(path)) try {
-                if (!is_included(file, include)) continue;
-                check_text(file);
-                files.push_back(file);
-            } catch (const NotText& error) {
-                left_out(error.what());
-            }
-        if (files.size() == before)
-            fail("the folder %s has no text file%s", path.c_str(),
-                 include.empty() ? "" : " whose name --include matches");
+        const bool is_folder = path != "-" && std::filesystem::is_directory(path);
+        has_folder |= is_folder;
+        const auto found = is_folder ? texts_below(path, include, left_out) : std::vector{path};
+        files.insert(files.end(), found.begin(), found.end());
     }
+    if (!include.empty() && !has_folder)
+        fail("--include chooses among the files of a folder, and %s is none", paths[0].c_str());
     return files;
 }
 

@@ -1,6 +1,7 @@
 // Reads a text file as a stream: plain, or compressed by gzip or zstd, which its first bytes tell; "-" is
-// standard input. A byte order mark of UTF-8 at the start is not part of the text. Files that are not text,
-// such as UTF-16, archives and pictures, are refused by their signatures.
+// standard input. A byte order mark at the start is not part of the text; one of UTF-16 has the text
+// converted to UTF-8. Files that are not text, such as archives and pictures, are refused by their
+// signatures.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -34,23 +35,31 @@ struct TextFile {
    private:
     size_t read_raw(char* to, size_t size);
     size_t read_text(char* to, size_t size);
+    std::string convert_some();
+
+    enum class Encoding { utf8, utf16_little, utf16_big };
 
     File file;
-    std::string start;                           // the first bytes of the file, then of the text
+    Encoding encoding = Encoding::utf8;
+    std::string units;  // of UTF-16, not yet converted
+    std::string start;  // the first bytes of the file, then the text that read() gives first
     std::unique_ptr<Decompressor> decompressor;  // null: plain text
 };
 
-// What a file that is not text is, by its first bytes, as in "UTF-16 (iconv -f UTF-16 -t UTF-8 converts it)".
+// What a file that is not text is, by its first bytes, as in "PDF (pdftotext extracts its text)".
 // Null: it may be text.
 const char* not_text(std::string_view start);
 
 // All of a text file. Error if it has more than `limit` bytes.
 std::string read_text_file(const std::string& path, size_t limit = 32 << 20);
 
-// The files that prepare_data reads: a folder stands for all files below it, sorted, without hidden ones
-// and those of runs.
-// `include`: shell patterns for the names of files in folders; empty: all. Files in folders that are not text
-// are left out, and left_out() gets the reason. Error if a path is missing or a folder has no text file.
+// Throws NotText if one of the first 8,000 bytes of a file is 0, as git tells binary files.
+void refuse_zeros(const std::string& path, std::string_view start);
+
+// The files that prepare_data reads: a folder stands for all files below it, sorted. `include`: shell
+// patterns for the names of files in folders; empty: all. Left out of folders are hidden files and folders,
+// links to folders, runs, and files that are not text; left_out() gets each of them with the reason. Error if
+// a folder cannot be read or has no text file, or if there is no folder for `include`.
 std::vector<std::string> files_below(const std::vector<std::string>& paths,
                                      const std::vector<std::string>& include,
                                      const std::function<void(const std::string& why)>& left_out);

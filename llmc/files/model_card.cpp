@@ -89,6 +89,7 @@ static std::string training_table(const KnownRun& run) {
     std::string table = "| | |\n|---|---|\n";
     table += row("steps", with_commas(run.step));
     table += row("tokens trained on", has_tokens ? with_commas(tokens->get<uint64_t>()) : "");
+    table += row("text", data_name(run, "text"));
     table += row("training data", data_name(run, "train-data"));
     table += row("tokens of the training data", data_tokens ? with_commas(data_tokens) : "");
     table += row("validation data", data_name(run, "val-data"));

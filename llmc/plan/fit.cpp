@@ -5,6 +5,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
 #include "llmc/distributed/communicator.h"
+#include "llmc/run/progress.h"
 #include "llmc/run/train_options.h"
 
 static constexpr int max_tokens = 1 << 30;  // of a micro-batch in all processes: check_options()

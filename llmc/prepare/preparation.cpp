@@ -4,9 +4,14 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <set>
 
 #include "llmc/base/error.h"
@@ -81,25 +86,6 @@ struct Preparation {
     }
 };
 
-// Tokenizes the blocks in parallel, with one tokenizer per thread, since a tokenizer is not thread-safe.
-// Throws the first error in the order of the blocks.
-static std::vector<EncodedBlock> encode_all(const std::vector<TextBlock>& blocks, const TextFormat& format,
-                                            std::vector<Tokenizer>& tokenizers) {
-    std::vector<EncodedBlock> encoded(blocks.size());
-    std::vector<std::exception_ptr> errors(blocks.size());
-#pragma omp parallel for schedule(dynamic) num_threads(int(tokenizers.size()))
-    for (size_t i = 0; i < blocks.size(); i++) {
-        try {
-            encoded[i] = encode_block(blocks[i], format, tokenizers[omp_get_thread_num()]);
-        } catch (...) {
-            errors[i] = std::current_exception();
-        }
-    }
-    for (const std::exception_ptr& error : errors)
-        if (error) std::rethrow_exception(error);
-    return encoded;
-}
-
 // Prints a note for each file that is not UTF-8. This is not an error: every byte has a token.
 static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, std::set<std::string>& noted) {
     if (encoded.not_utf8 == std::string::npos || !noted.insert(block.path).second) return;
@@ -109,23 +95,74 @@ static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, s
                block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
 }
 
+// Threads read blocks one at a time, tokenize them in parallel, and add their tokens one at a time, in the
+// order of the blocks. The first error in that order ends the work.
+struct BlockPipeline {
+    TextReader& reader;
+    std::mutex reading = {}, adding = {};
+    std::condition_variable added = {};
+    size_t blocks_read = 0, blocks_added = 0;
+    bool ended = false;
+    std::atomic<bool> failed = false;
+    std::exception_ptr error = nullptr;
+
+    struct Item {
+        size_t number = 0;
+        TextBlock block = {};
+        EncodedBlock encoded = {};
+        uint64_t bytes_read = 0;
+        std::exception_ptr error = nullptr;
+
+        void attempt(const std::function<void()>& action) {
+            if (!error) try {
+                    action();
+                } catch (...) {
+                    error = std::current_exception();
+                }
+        }
+    };
+    std::optional<Item> read() {
+        const std::lock_guard lock(reading);
+        if (ended || failed) return std::nullopt;
+        Item item = {.number = blocks_read};
+        bool more = false;
+        item.attempt([&] { more = reader.next(item.block); });
+        ended = !more;
+        if (ended && !item.error) return std::nullopt;
+        blocks_read++;
+        item.bytes_read = reader.bytes_read;
+        return item;
+    }
+    void add(Item& item, const std::function<void(const Item&)>& add_item) {
+        std::unique_lock lock(adding);
+        added.wait(lock, [&] { return blocks_added == item.number; });
+        if (!failed) item.attempt([&] { add_item(item); });
+        if (!failed && item.error) {
+            error = item.error;
+            failed = true;
+        }
+        blocks_added++;
+        added.notify_all();
+    }
+};
+
+// Each thread has a tokenizer, since a tokenizer is not thread-safe.
 static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
     ProgressBar bar;
     std::set<std::string> noted;
-    for (bool more = true; more;) {
-        std::vector<TextBlock> blocks;
-        while (more && blocks.size() < 32 * tokenizers.size()) {
-            TextBlock block;
-            more = reader.next(block);
-            if (more) blocks.push_back(std::move(block));
-        }
-        const std::vector<EncodedBlock> encoded = encode_all(blocks, reader.format, tokenizers);
-        for (size_t i = 0; i < blocks.size(); i++) {
-            note_encoding(blocks[i], encoded[i], noted);
-            work.add_block(encoded[i]);
-        }
-        bar.show(reader.bytes_read, reader.total_bytes);
+    BlockPipeline pipeline = {.reader = reader};
+#pragma omp parallel num_threads(int(tokenizers.size()))
+    while (auto item = pipeline.read()) {
+        item->attempt([&] {
+            item->encoded = encode_block(item->block, reader.format, tokenizers[omp_get_thread_num()]);
+        });
+        pipeline.add(*item, [&](const BlockPipeline::Item& next) {
+            note_encoding(next.block, next.encoded, noted);
+            work.add_block(next.encoded);
+            bar.show(next.bytes_read, reader.total_bytes);
+        });
     }
+    if (pipeline.error) std::rethrow_exception(pipeline.error);
 }
 
 // The shards of this name in the folder, also temporary ones that a killed run left.
@@ -211,8 +248,8 @@ FoundText find_text(const PreparationOptions& options) {
 
 static void note_left_out(const FoundText& found) {
     if (found.left_out)
-        print_line(stderr, "note: %llu file%s left out of folders; the first: %s",
-                   (unsigned long long)found.left_out, found.left_out == 1 ? " was" : "s were",
+        print_line(stderr, "note: %llu %s left out of folders; the first: %s",
+                   (unsigned long long)found.left_out, found.left_out == 1 ? "entry was" : "entries were",
                    found.first_left_out.c_str());
 }
 
@@ -226,8 +263,8 @@ static void check_split(const Preparation& work, const PreparationOptions& optio
             "fraction",
             options.val_fraction, (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen);
     if (work.train.total == 0)
-        fail("--val-tokens %llu takes all %llu tokens of the text; none are left to train on",
-             (unsigned long long)options.val_tokens, (unsigned long long)work.val.total);
+        fail("all %llu tokens of the text are among the first %llu, which are for validation: give more text",
+             (unsigned long long)work.val.total, (unsigned long long)options.val_tokens);
 }
 
 static void print_summary(const Preparation& work, const Tokenizer& tokenizer, double seconds) {

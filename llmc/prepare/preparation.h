@@ -5,18 +5,22 @@
 #include <string>
 #include <vector>
 
-struct PreparationOptions {
-    std::vector<std::string> files;    // texts, folders of them, or "-" for standard input
-    std::string files_from;            // a file with more names, one per line; empty: none
+// How files are read; train_gpt2 --text has these options, too.
+struct TextOptions {
     std::vector<std::string> include;  // shell patterns of names in folders; empty: all files
-    std::string tokenizer = "bytes";   // or a tokenizer's file
-    std::string out, name;             // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
-    std::string split;                 // "blank-line", "endoftext", or empty: a file is a document
+    std::string split = "auto";        // "blank-line", "endoftext" or "none": where else documents end
     std::string field;                 // the files are JSONL, whose field of this name holds the text
-    uint64_t val_tokens = 0;           // the first so many tokens are for validation
-    double val_fraction = 0;           // or this fraction of the documents, drawn with `seed`
-    uint64_t shard_tokens = 100000000, seed = 42;
     bool skip_bad_lines = false, special_tokens = false, as_text = false;
+};
+
+struct PreparationOptions : TextOptions {
+    std::vector<std::string> files;   // texts, folders of them, or "-" for standard input
+    std::string files_from;           // a file with more names, one per line; empty: none
+    std::string tokenizer = "bytes";  // or a tokenizer's file
+    std::string out, name;            // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
+    uint64_t val_tokens = 0;          // the first so many tokens are for validation
+    double val_fraction = 0;          // or this fraction of the documents, drawn with `seed`
+    uint64_t shard_tokens = 100000000, seed = 42;
 };
 
 // Writes the shards and NAME.json, which lists them, and prints a summary. The new shards replace earlier
@@ -24,8 +28,8 @@ struct PreparationOptions {
 // has no tokens; earlier shards are then unchanged.
 void prepare_tokens(const PreparationOptions& options);
 
-// The files that would be read, with those in folders and of --files-from. Files in folders that are not text
-// are left out. Error if a file is missing, or if there is none.
+// The files that would be read, with those in folders and of --files-from. What is no text in folders is left
+// out. Error if a folder has no text, or if no file is given.
 struct FoundText {
     std::vector<std::string> files;
     uint64_t left_out = 0;

@@ -11,6 +11,11 @@ namespace CLI {
 class App;
 }
 
+struct TextOptions;
+
+// The options that prepare_data and train_gpt2 --text have in common.
+void add_text_options(CLI::App& app, TextOptions& text);
+
 struct CommandLine {
     // Has --help, --version, which prints version_text(program), --threads and --simd.
     CommandLine(const char* program, const char* description);
@@ -18,8 +23,6 @@ struct CommandLine {
     // Options, and positional arguments if the name has no dashes. Counts must not be negative.
     void add(const char* name, std::string& value, const char* help);
     void add(const char* name, std::vector<std::string>& values, const char* help);
-    // An option with one value, which may be repeated.
-    void add_repeated(const char* name, std::vector<std::string>& values, const char* help);
     void add(const char* name, uint64_t& count, const char* help);
     void add(const char* name, double& value, double least, double most, const char* help);
     void add_flag(const char* name, bool& flag, const char* help);

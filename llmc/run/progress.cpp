@@ -72,10 +72,21 @@ static void show_phase(const char* name, Action action) {
     if (phase) phase->done();
 }
 
+// The unit for a size: GiB, or MiB for what would be 0.0 GiB.
+static std::pair<double, const char*> unit_of(uint64_t bytes) {
+    const double mib = 1 << 20, gib = 1 << 30;
+    return double(bytes) < 0.1 * gib ? std::pair(mib, "MiB") : std::pair(gib, "GiB");
+}
+
+std::string gib(uint64_t bytes) {
+    const auto [unit, name] = unit_of(bytes);
+    return format_string("%.1f %s", double(bytes) / unit, name);
+}
+
 std::string bytes_text(uint64_t done, uint64_t total) {
-    const double gib = 1 << 30;
-    if (!total) return format_string("%.1f GiB", double(done) / gib);
-    return format_string("%.1f of %.1f GiB", double(std::min(done, total)) / gib, double(total) / gib);
+    if (!total) return gib(done);
+    const auto [unit, name] = unit_of(total);
+    return format_string("%.1f of %.1f %s", double(std::min(done, total)) / unit, double(total) / unit, name);
 }
 
 void ByteProgress::add(uint64_t bytes) {
@@ -128,7 +139,7 @@ void Progress::show_status(int step, float loss, float norm, double rate) {
     std::string line = bar(double(step + 1) / max_steps, 20);
     line += format_string(" %d/%d ETA %s | loss %.4f | norm %.3f | %.0f tok/s", step + 1, max_steps,
                           time_left(step).c_str(), loss, norm, rate);
-    line += mfu_text(rate) + format_string(" | %.1f GiB", double(memory_bytes) / (1 << 30));
+    line += mfu_text(rate) + " | " + gib(memory_bytes);
     show_status_line(line);
     if (last_step) {  // the line stays
         printf("\n");

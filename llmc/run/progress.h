@@ -56,6 +56,9 @@ struct ByteProgress {
     std::optional<Phase> phase;
 };
 
+// "8.0 GiB", or "47.3 MiB" below 0.1 GiB.
+std::string gib(uint64_t bytes);
+
 // "1.5 of 17.4 GiB", or "1.5 GiB" if the total is 0
 std::string bytes_text(uint64_t done, uint64_t total);
 

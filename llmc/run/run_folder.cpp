@@ -33,10 +33,28 @@ static std::vector<std::string> files_of_a_run(const std::string& folder, const 
     return found;
 }
 
+// Gives the earlier run its tokens: as links, or as copies where a file system has no links.
+static void link_tokens(const std::string& folder, const std::string& to) {
+    namespace fs = std::filesystem;
+    const std::string from = folder + "/" + tokens_folder, into = to + "/" + tokens_folder;
+    if (!fs::is_directory(from) || is_link(from)) return;
+    create_folders(into);
+    for (const std::string& name : names_in(from)) {
+        const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
+        std::error_code error;
+        if (fs::exists(link) || !fs::is_regular_file(file)) continue;
+        fs::create_hard_link(file, link, error);
+        if (error) fs::copy_file(file, link, error);
+        if (error) fail("cannot copy %s to %s: %s", file.c_str(), link.c_str(), error.message().c_str());
+    }
+    sync_folder(into);
+}
+
 static void move_files(const std::string& folder, const std::string& to) {
     if (is_link(to))
         fail("%s is a link, and the files of an earlier run stay in their folder: remove it", to.c_str());
     create_folders(to);
+    link_tokens(folder, to);
     std::vector<std::string> names = files_of_a_run(folder, "");
     if (file_exists(folder + "/" + tensorboard_folder)) names.push_back(tensorboard_folder);
     for (const std::string& name : names) rename_file(folder + "/" + name, to + "/" + name);
@@ -45,15 +63,16 @@ static void move_files(const std::string& folder, const std::string& to) {
     sync_folder(folder);
 }
 
-std::string move_earlier_run(const std::string& folder) {
-    if (files_of_a_run(folder, "").empty()) return "";
+void move_earlier_run(const std::string& folder) {
+    if (files_of_a_run(folder, "").empty()) return;
     std::string name;
     for (int i = 1; name.empty() || file_exists(folder + "/" + name) || is_link(folder + "/" + name); i++)
         name = format_string("earlier_%d", i);
     write_whole_file(folder + "/" + moving_file, {name});
     sync_folder(folder);
     move_files(folder, folder + "/" + name);
-    return folder + "/" + name;
+    print_line(stdout, "note: %s held an earlier run, which is now in %s/%s; -y 1 resumes a run",
+               folder.c_str(), folder.c_str(), name.c_str());
 }
 
 // Moves the rest of an earlier run if a program was killed while it moved it.

@@ -25,10 +25,14 @@ struct RunFolder {
     HeldFolder held;
 };
 
-// Moves the files of an earlier run (logs, events, options, checkpoints; no other files) to a new subfolder.
-// Returns its path; "" if there were none. If the program is killed meanwhile, RunFolder::open() of the next
-// one moves the rest.
-std::string move_earlier_run(const std::string& folder);
+// The subfolder that holds the tokens of a text (train_gpt2 --text).
+inline constexpr const char* tokens_folder = "tokens";
+
+// Moves the files of an earlier run (logs, events, options, checkpoints; no other files) to a new subfolder,
+// if there are any, and prints a note. Tokens of a text are then in both folders, as links: the next run may
+// use them again, or replace its own. If the program is killed meanwhile, RunFolder::open() of the next one
+// moves the rest.
+void move_earlier_run(const std::string& folder);
 
 // The name of a file of a run that no complete checkpoint explains, in a folder without any; "": none. A run
 // that was killed before the first of its checkpoints, at step first_checkpoint, has left its options, and

@@ -6,9 +6,8 @@
 #include "llmc/base/warning.h"
 #include "llmc/measure/peak_cpu.h"
 #include "llmc/os/available_memory.h"
+#include "llmc/run/progress.h"
 #include "llmc/run/run_setup.h"
-
-std::string gib(uint64_t bytes) { return format_string("%.1f GiB", double(bytes) / (1 << 30)); }
 
 // What drivers of GPUs and the launchpad take besides a run's allocations: kernels, command buffers, page
 // tables, the staging buffer.

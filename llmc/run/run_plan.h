@@ -72,8 +72,6 @@ uint64_t host_room(const LaunchPad* pad, int processes);
 // Of a GPU with so much memory of its own, which need not be there.
 MemoryRoom room_of_device(uint64_t bytes);
 
-std::string gib(uint64_t bytes);  // such as "8.0 GiB"
-
 // Prints the model, the data, the batch and the memory.
 void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need);
 

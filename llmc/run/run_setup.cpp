@@ -294,15 +294,11 @@ static std::string options_before(const Options& o, const Start& start) {
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {
     const Start& start = inputs.start;
     if (o.output.empty()) return;
-    if (!o.resume) {
-        const std::string moved = move_earlier_run(o.output);
-        if (!moved.empty())
-            print_line(stdout, "note: %s held an earlier run, which is now in %s; -y 1 resumes a run",
-                       o.output.c_str(), moved.c_str());
-    }
+    if (!o.resume) move_earlier_run(o.output);
     make_room(o, inputs, share);
-    for (const std::string& line :
-         changed_options(with_absolute_paths(options_before(o, start)), o.effective))
+    const std::string folder = std::filesystem::absolute(o.output).string();
+    for (const std::string& line : changed_options(with_absolute_paths(options_before(o, start), folder),
+                                                   with_absolute_paths(o.effective, folder)))
         print_line(stdout, "note: %s", line.c_str());
     log.tokens_per_step = inputs.length.tokens_per_step;
     log.first_step = start.step;

@@ -65,11 +65,6 @@ static void add_data_options(CLI::App& app, Options& o) {
                    "corpus; tokens, model and all options that are not given follow from the text, -o is "
                    "runs/NAME-text, and the end is a sample and a plot of the loss")
         ->transform(home_path());
-    app.add_option("--include", o.include,
-                   "with --text FOLDER: read only files whose names match this quoted pattern, such as "
-                   "'*.md'; may be repeated")
-        ->allow_extra_args(false)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app.add_option(
            "-e,--model", o.model,
            "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
@@ -101,6 +96,11 @@ static CLI::Validator count_or_auto() {
             return problem.empty() ? problem : problem + ", or auto";
         },
         "at least 1, or auto");
+}
+
+static void add_options_of_text(CLI::App& app, Options& o) {
+    app.option_defaults()->group("With --text, how files are read");
+    add_text_options(app, o.of_text);
 }
 
 static void add_training_options(CLI::App& app, Options& o) {
@@ -465,6 +465,17 @@ void set_effective(Options& o, const std::string& name, const std::string& value
     o.effective.replace(at, end - at, name + "=" + value);
 }
 
+// Names the tokens of a text relative to the run's folder, which may move.
+static void name_tokens_in_folder(Options& o) {
+    namespace fs = std::filesystem;
+    const auto whole = [](const std::string& path) { return fs::absolute(path).lexically_normal(); };
+    const fs::path tokens = whole(escaped_pattern(o.output) + "/" + tokens_folder);
+    for (const auto& [name, value] : {std::pair("train-data", o.train_data), {"val-data", o.val_data}})
+        if (whole(value).parent_path() == tokens)
+            set_effective(o, name,
+                          format_string("\"%s/%s\"", tokens_folder, fs::path(value).filename().c_str()));
+}
+
 // Options whose values are paths. A model may also be a descriptor, a tokenizer "bytes".
 static const std::set<std::string> path_options = {"train-data", "val-data",       "model", "text",
                                                    "tokenizer",  "hellaswag-file", "output"};
@@ -485,15 +496,14 @@ static std::filesystem::path path_in(const std::filesystem::path& folder, const 
     return std::filesystem::path(escaped_pattern(folder.string())) / value;
 }
 
-std::string with_absolute_paths(const std::string& effective) {
+std::string with_absolute_paths(const std::string& effective, const std::string& folder) {
     std::istringstream lines(effective);
     std::string text;
     for (std::string line; std::getline(lines, line);) {
         const size_t at = line.find('=');
         if (at != std::string::npos && line.size() > at + 3 && line[at + 1] == line.back()) {  // quoted
             const std::string option = line.substr(0, at), value = line.substr(at + 2, line.size() - at - 3);
-            const std::string path =
-                path_in(std::filesystem::current_path(), option, value).lexically_normal().string();
+            const std::string path = path_in(folder, option, value).lexically_normal().string();
             // newer versions of CLI11 read a backslash in "..." as the start of an escape
             const char quote = path.find_first_of("\"\\") == std::string::npos ? '"' : '\'';
             if (is_path(option, value)) line = option + "=" + quote + path + quote;
@@ -631,19 +641,47 @@ static std::vector<std::string> values_in(const std::vector<OptionLine>& lines, 
     return values;
 }
 
+static const char* const text_options[] = {"include",        "field",          "split-documents",
+                                           "special-tokens", "skip-bad-lines", "as-text"};
+
+// As they would be given, such as " --include '*.md'".
+static std::string shown(const std::string& name, const std::vector<std::string>& values) {
+    std::string text;
+    for (const std::string& value : values) {
+        if (value == "false" || value == "auto") continue;  // the defaults
+        text += (text.empty() ? "--" : " --") + name + (value == "true" ? "" : " " + shell_word(value));
+    }
+    return text.empty() ? "no --" + name : text;
+}
+
+// Error if an option says how files are read, and there are none to read.
+static void refuse_text_options(const CLI::App& app, const Options& o) {
+    if (!o.text.empty() && o.text != "stories") return;
+    for (const std::string name : text_options) {
+        std::vector<std::string> values = app.get_option("--" + name)->results();
+        std::erase(values, "");
+        const std::string given = shown(name, values);
+        if (given.starts_with("--"))
+            fail("%s says how a text is read: name a file or folder with --text", given.c_str());
+    }
+}
+
 // A resumed run reads the tokens that are in its folder, whatever text is given: they must be that text's.
 static void refuse_other_text(const CLI::App& app, const Options& o, const std::vector<OptionLine>& saved) {
-    const std::vector<std::string> texts = values_in(saved, "text"), include = values_in(saved, "include");
+    const std::vector<std::string> texts = values_in(saved, "text");
     const char* what_to_do = "leave it out, or start a new run in another folder";
     const std::string text = texts.empty() ? "" : texts[0];
     if (app.count("--text") && whole_path(o.text) != whole_path(text))
         fail("--text %s: the run in %s trains on %s; %s", o.text.c_str(), o.output.c_str(),
              text.empty() ? "no text" : text.c_str(), what_to_do);
-    std::string names;
-    for (const std::string& pattern : include) names += " '" + pattern + "'";
-    if (app.count("--include") && values_in({{0, "include", o.include}}, "include") != include)
-        fail("--include: the run in %s reads %s%s; %s", o.output.c_str(),
-             include.empty() ? "all files" : "files named", names.c_str(), what_to_do);
+    for (const std::string name : text_options) {
+        if (!app.count("--" + name)) continue;
+        const std::string before = shown(name, values_in(saved, name));
+        const std::string given = shown(name, app.get_option("--" + name)->results());
+        if (given != before)
+            fail("%s: the tokens of the run in %s were prepared with %s; %s", given.c_str(), o.output.c_str(),
+                 before.c_str(), what_to_do);
+    }
 }
 
 // Takes options that neither the command line nor --config gives from the options.toml of the run to resume,
@@ -670,6 +708,7 @@ static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
     app.allow_config_extras(CLI::config_extras_mode::error);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
     add_data_options(app, o);
+    add_options_of_text(app, o);
     add_training_options(app, o);
     add_evaluation_options(app, o);
     add_output_options(app, o);
@@ -754,8 +793,11 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
         names_epochs = !names_steps && o.epochs > 0;
     }
     read_saved_options(app, o);
+    std::erase(o.of_text.include, "");  // how a file writes an empty list
+    refuse_text_options(app, o);
     o.needs_tokens =
         !o.text.empty() && !app.count("--train-data") && o.export_to.first.empty() && chosen.empty();
+    o.batch_given = app.count("--batch-size") > 0 && o.batch != 0;  // not as a text's size chooses it
     if (!chosen.empty())
         take_chosen(app, o, chosen, "this text");
     else if (!o.needs_tokens && o.export_to.first.empty())
@@ -768,7 +810,6 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     o.model_given = app.count("--model") > 0;
     o.recompute_given = app.count("--recompute") > 0;
     o.offload_given = app.count("--offload") > 0;
-    o.batch_given = app.count("--batch-size") > 0 && o.batch != 0;
     o.total_given = app.count("--total-batch-size") > 0;
     if (o.needs_tokens) return true;
     check_processes(o, llmc);
@@ -777,7 +818,9 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
         fail("--keep-best compares validation losses of checkpoints: it needs -o, -j, -v and -n");
     o.cpu_layers = parse_layers(o.cpu_layer_names);
     for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
-    o.effective = with_absolute_paths(app.config_to_str(true, false));
+    o.effective =
+        with_absolute_paths(app.config_to_str(true, false), std::filesystem::current_path().string());
+    if (!o.text.empty()) name_tokens_in_folder(o);
     set_effective(o, "keep-best",
                   o.keep_best ? "true" : "false");     // which CLI11 writes as false unless given
     if (names_steps) set_effective(o, "epochs", "0");  // as choose_length() did

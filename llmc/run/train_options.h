@@ -11,12 +11,13 @@
 #include "llmc/generate/sampler.h"
 #include "llmc/model/layer.h"
 #include "llmc/model/ownership.h"
+#include "llmc/prepare/preparation.h"
 
 struct Options {
     std::string train_data, val_data, model, output, tokenizer, config;
     std::string device_memory = "all";  // or a size such as 8G
     std::string text;                   // file or folder to train on, or "stories"; empty: -i and -j
-    std::vector<std::string> include;   // of a folder, names that match one of these patterns; empty: all
+    TextOptions of_text;
     std::string device = "auto", scheduler = "cosine", precision = "fp32";
     std::string optimizer = "adamw";           // or muon
     std::vector<std::string> cpu_layer_names;  // as given
@@ -101,8 +102,8 @@ const char* why_nothing_is_saved(const Options& o);
 // A line for each option that differs between two sets of effective options.
 std::vector<std::string> changed_options(const std::string& before, const std::string& now);
 
-// The options with absolute paths instead of those relative to the current folder.
-std::string with_absolute_paths(const std::string& effective);
+// The options with absolute paths instead of those relative to a folder.
+std::string with_absolute_paths(const std::string& effective, const std::string& folder);
 
 // Writes another value of an option where a resumed run reads it, in o.effective.
 void set_effective(Options& o, const std::string& name, const std::string& value);

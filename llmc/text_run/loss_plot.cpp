@@ -355,7 +355,9 @@ std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> 
 std::optional<double> corpus_entropy(const std::string& folder) {
     const std::string options = options_path(folder);
     if (!file_exists(options)) return std::nullopt;
-    for (const OptionLine& line : parse_option_lines(read_whole_file(options, 1 << 20), options)) {
+    const std::string text =
+        with_absolute_paths(read_whole_file(options, 1 << 20), std::filesystem::absolute(folder).string());
+    for (const OptionLine& line : parse_option_lines(text, options)) {
         if (line.name != "val-data") continue;
         for (const std::string& shard : matching_paths(line.values[0])) {
             const std::string numbers = sidecar_of(shard);

@@ -19,12 +19,18 @@
 #include "llmc/run/train_options.h"
 
 static const uint64_t least_bytes = 20000;  // of a text: less has too few different sequences
+static const uint64_t stories_bytes = 8000000, stories_val_tokens = 32768;
 
 static bool is_stories(const Options& o) { return o.text == "stories"; }
 
-static std::string folder_of(const Options& o) { return o.output + "/tokens"; }
+static std::string folder_of(const Options& o) { return o.output + "/" + tokens_folder; }
 
 static const char* name_of(const Options& o) { return is_stories(o) ? "stories" : "text"; }
+
+static TextTokens patterns_of(const Options& o) {
+    const std::string prefix = escaped_pattern(folder_of(o)) + "/" + name_of(o);
+    return {prefix + "_train*.bin", prefix + "_val*.bin"};
+}
 
 // The tokenizer of --tokenizer, else of the model to finetune, else bytes.
 static std::string tokenizer_name(const Options& o) {
@@ -36,34 +42,40 @@ static std::string tokenizer_name(const Options& o) {
     return tokenizer->name;
 }
 
-static uint64_t size_of_file(const std::string& path) {
-    const File file = open_to_read(path);
-    return size_of(file, path);
-}
-
 // A tenth of the text for validation, and of a short text more. A token of GPT-2's is about four bytes.
 static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
     return tokens_are_bytes ? std::clamp<uint64_t>(bytes / 10, 4200, 32768)
                             : std::clamp<uint64_t>(bytes / 40, 1200, 32768);
 }
 
-static bool is_compressed(const std::string& path) { return path.ends_with(".gz") || path.ends_with(".zst"); }
-
-static uint64_t check_size(const std::string& text, const std::vector<std::string>& files) {
+// Bytes of text in a file, decompressed. Error if it is no file, or not text.
+static uint64_t text_bytes(const std::string& path) {
+    if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
+        fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
+    TextFile file(path);
+    std::string part(1 << 20, '\0');
     uint64_t bytes = 0;
-    for (const std::string& file : files) {
-        TextFile refuses_what_is_not_text(file);
-        bytes += size_of_file(file);
+    while (const size_t count = file.read(part.data(), part.size())) {
+        if (bytes == 0) refuse_zeros(path, {part.data(), count});
+        bytes += count;
     }
-    if (bytes < least_bytes && std::none_of(files.begin(), files.end(), is_compressed))
-        fail("--text %s has %llu bytes; training needs at least %llu", text.c_str(),
+    return bytes;
+}
+
+static uint64_t text_bytes(const Options& o, const FoundText& found) {
+    uint64_t bytes = 0;
+    for (const std::string& file : found.files) bytes += text_bytes(file);
+    if (bytes < least_bytes)
+        fail("--text %s has %llu bytes of text; training needs at least %llu", o.text.c_str(),
              (unsigned long long)bytes, (unsigned long long)least_bytes);
     return bytes;
 }
 
 // What decides the tokens: the names, sizes and times of all files, and the options.
 static std::string description(const PreparationOptions& p, const std::vector<std::string>& files) {
-    std::string text = p.tokenizer + "\n" + p.split + "\n" + std::to_string(p.val_tokens) + "\n";
+    std::string text =
+        format_string("%s\n%s\n%s\n%llu %d %d %d\n", p.tokenizer.c_str(), p.split.c_str(), p.field.c_str(),
+                      (unsigned long long)p.val_tokens, p.skip_bad_lines, p.special_tokens, p.as_text);
     for (const std::string& path : files) {
         const FileVersion version = version_of(open_to_read(path), path);
         text += std::filesystem::absolute(path).lexically_normal().string() +
@@ -85,7 +97,9 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
 
 // Writes tokens, and the stamp that says what they were made of last, so that an interrupted preparation is
 // repeated.
-static void prepare(const PreparationOptions& options, const std::string& stamp, const std::string& made_of) {
+static void prepare(const Options& o, const PreparationOptions& options, const std::string& stamp,
+                    const std::string& made_of) {
+    if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
     remove_file(stamp);
     prepare_tokens(options);
     write_whole_file(stamp, {made_of});
@@ -98,21 +112,43 @@ static void prepare_stories(const Options& o, PreparationOptions p, const std::s
     remove_file(stamp);
     const std::string text = p.out + "/stories.txt";
     p.files = {text};
-    p.val_tokens = write_corpus(
-        {.out = text, .tokenizer = p.tokenizer, .bytes = 8000000, .seed = 1, .val_tokens = 32768});
-    prepare(p, stamp, made_of);
+    p.val_tokens = write_corpus({.out = text,
+                                 .tokenizer = p.tokenizer,
+                                 .bytes = stories_bytes,
+                                 .seed = 1,
+                                 .val_tokens = stories_val_tokens});
+    prepare(o, p, stamp, made_of);
 }
 
-void prepare_text(const Options& o) {
-    PreparationOptions p = {.include = o.include, .split = "blank-line"};
+// A blank line ends a document, except in JSONL.
+static PreparationOptions preparation_of(const Options& o) {
+    PreparationOptions p = {o.of_text};
+    if (p.split == "auto" && p.field.empty()) p.split = "blank-line";
     p.tokenizer = tokenizer_name(o);
     p.out = folder_of(o);
     p.name = name_of(o);
     p.files = {o.text};
+    return p;
+}
+
+TextTokens plan_tokens(const Options& o) {
+    if (o.text == "-") fail("--text -: standard input can be read once: save the text in a file");
+    const PreparationOptions p = preparation_of(o);
+    const bool are_bytes = p.tokenizer == "bytes";
+    const uint64_t bytes = is_stories(o) ? stories_bytes : text_bytes(o, find_text(p));
+    const uint64_t val = is_stories(o) ? stories_val_tokens : validation_share(bytes, are_bytes);
+    TextTokens planned = patterns_of(o);
+    planned.train_tokens = std::max(val, (are_bytes ? bytes : bytes / 4) - val);
+    planned.val_tokens = val;
+    return planned;
+}
+
+void prepare_text(const Options& o) {
+    PreparationOptions p = preparation_of(o);
     FoundText found;
-    if (!is_stories(o)) {  // before anything is written
+    if (!is_stories(o)) {
         found = find_text(p);
-        p.val_tokens = validation_share(check_size(o.text, found.files), p.tokenizer == "bytes");
+        p.val_tokens = validation_share(text_bytes(o, found), p.tokenizer == "bytes");
     }
     RunFolder lock;
     lock.open(o.output);
@@ -123,12 +159,11 @@ void prepare_text(const Options& o) {
     if (are_there(o, stamp, made_of))
         print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
     else
-        prepare(p, stamp, made_of);
+        prepare(o, p, stamp, made_of);
 }
 
 TextTokens find_tokens(const Options& o) {
-    const std::string prefix = escaped_pattern(folder_of(o)) + "/" + name_of(o);
-    TextTokens found = {prefix + "_train*.bin", prefix + "_val*.bin"};
+    TextTokens found = patterns_of(o);
     found.train_tokens = count_tokens(found.train);
     found.val_tokens = count_tokens(found.val);
     return found;

@@ -10,8 +10,12 @@ struct TextTokens {
     uint64_t train_tokens = 0, val_tokens = 0;
 };
 
-// Prepares the tokens of o.text, unless they are there and the text has not changed. Error if the text is
-// missing, too short, or not text.
+// About as many tokens as prepare_text() makes; writes nothing. Error if the text is missing, too short, or
+// not text.
+TextTokens plan_tokens(const Options& o);
+
+// Prepares the tokens of o.text, unless they are there and the text has not changed. An earlier run on
+// another text moves to a subfolder before.
 void prepare_text(const Options& o);
 
 // The prepared tokens. Error if they are missing.
