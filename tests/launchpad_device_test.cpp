@@ -186,12 +186,13 @@ struct RawDevice {
         VkDeviceQueueCreateInfo queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
         queue.queueCount = 1;
         queue.pQueuePriorities = &priority;
-        DeviceFeatures features;
-        features.request();
+        const VkPhysicalDevice physical = physical_devices(vk).at(0).handle;
+        DeviceFeatures have, features;
+        vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
+        features.request(have);
         VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
         info.queueCreateInfoCount = 1;
         info.pQueueCreateInfos = &queue;
-        const VkPhysicalDevice physical = physical_devices(vk).at(0).handle;
         VK_CHECK(vk.vkCreateDevice(physical, &info, nullptr, &device));
         load_device_functions(vk, device);
     }
