@@ -260,10 +260,10 @@ END
 
 # clang with the headers of macOS, from Python's package ziglang.
 macos_compiler() {
-    have python3 || die "python3 is missing"
+    { have python3 && python3 -c 'import ensurepip'; } 2>>"$log" || apt_install python3-venv
     rm -rf "$tools/zig"
     if ! { python3 -m venv "$tools/zig" && "$tools/zig/bin/pip" install ziglang; } >>"$log" 2>&1; then
-        die "could not install Python's package ziglang in .tools/zig (python3-venv? network? log: $log)"
+        die "could not install Python's package ziglang in .tools/zig (network? log: $log)"
     fi
     write_script macos-c++ <<END
 #!/bin/sh

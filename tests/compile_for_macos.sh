@@ -10,21 +10,22 @@ if [ ! -x "$compiler" ]; then
     [ -z "${CI:-}" ] || { echo "this is CI, but dev/setup.sh macos was not run" >&2; exit 1; }
     exit 77
 fi
-mkdir -p "$build/include"
+include=$(mktemp -d)  # outside of the source, which an installed library may not name
+trap 'rm -r "$include"' EXIT
 for name in vulkan vk_video nlohmann CLI google editline pcre2.h xxhash.h xxh3.h zlib.h zconf.h zstd.h \
     zstd_errors.h; do
     for path in /usr/include/$name /usr/include/*-linux-gnu/$name; do
-        [ ! -e "$path" ] || ln -sfn "$path" "$build/include/$name"
+        [ ! -e "$path" ] || ln -sfn "$path" "$include/$name"
     done
 done
 options=(-DCMAKE_SYSTEM_NAME=Darwin -DCMAKE_SYSTEM_PROCESSOR=arm64 -DCMAKE_CXX_COMPILER="$compiler"
     -DCMAKE_OSX_SYSROOT= -DCMAKE_BUILD_TYPE=Debug -DWARNINGS_AS_ERRORS=ON -DCCACHE=
-    -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DWITH_SHADERS=OFF -DWITH_TESTS=OFF -DBENCHMARK_INCLUDE=none)
+    -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DWITH_SHADERS=OFF -DWITH_TESTS=OFF -DBENCHMARK_INCLUDE=/none)
 for name in VULKAN CLI11 JSON XXHASH PCRE2 ZLIB ZSTD PROTOBUF EDIT; do
-    options+=("-D${name}_INCLUDE=$build/include")
+    options+=("-D${name}_INCLUDE=$include")
 done
 for name in PCRE2_LIBRARY ZLIB_LIBRARY ZSTD_LIBRARY PROTOBUF_LIBRARY EDIT_SHARED BENCHMARK_LIBRARY; do
-    options+=("-D$name=none")
+    options+=("-D$name=/none")
 done
 cmake -S "$source" -B "$build" -G Ninja "${options[@]}"
 mapfile -t objects < <(ninja -C "$build" -t targets all | sed -n 's/^\(.*\.o\): .*/\1/p' | grep -v /bench_)

@@ -9,8 +9,9 @@ struct SwiftShader : OtherDevice {
     SwiftShader() : OtherDevice("swiftshader") {}
 };
 
-// All tests but those of 16-bit types, the second and third of the storage types, and of tensor cores.
-static const std::string fp32 = "-*/1.*:*/2.*:*Random/*:*Matrix*";
+// All tests but those of 16-bit types, which are the second and third of the storage types or alone in a
+// suite such as AdamWRandom, those of tensor cores, and one that takes a minute for its many workgroups.
+static const std::string fp32 = "-*/1.*:*/2.*:*Random/*:*Matrix*:*GridsAreFolded";
 
 struct SwiftShaderLayer : SwiftShader, testing::WithParamInterface<const char*> {};
 
@@ -59,7 +60,7 @@ TEST_F(SwiftShader, training_and_texts_agree_with_the_cpu) {
             run("train_gpt2",
                 {"-i", data,   "-e",       "custom:layers=2,heads=2,channels=32,max_seq_len=32,vocab=257",
                  "-b", "2",    "-t",       "17",
-                 "-x", "20",   "-l",       "0.01",
+                 "-x", "20",   "-l",       "0.001",
                  "-s", "0",    "-n",       "20",
                  "-o", output, "--device", where});
         losses[i] = printed_losses(trained.out);
@@ -68,7 +69,7 @@ TEST_F(SwiftShader, training_and_texts_agree_with_the_cpu) {
     }
     ASSERT_EQ(losses[0].size(), 20u);
     ASSERT_EQ(losses[1].size(), 20u);
-    for (size_t i = 0; i < 20; i++) EXPECT_NEAR(losses[1][i], losses[0][i], 2e-5) << "step " << i;
+    for (size_t i = 0; i < 20; i++) EXPECT_NEAR(losses[1][i], losses[0][i], 5e-6) << "step " << i;
     EXPECT_FALSE(texts[0].empty());
     EXPECT_EQ(texts[1], texts[0]);
 }

@@ -181,6 +181,7 @@ class Rewriter {
                 return;
             case OpShiftLeftLogical:
             case OpShiftRightLogical:
+                if (!constants.contains(words[4])) break;
                 return join(shifted(halves(words[3]), op == OpShiftLeftLogical, constants.at(words[4])),
                             result);
             case OpExtInst: {
@@ -191,7 +192,7 @@ class Rewriter {
                 return;
             }
             default:
-                if (op >= OpIAdd && op <= OpUMod)
+                if (is_one_of(op, {OpIAdd, OpISub, OpIMul, OpUDiv, OpUMod}))
                     return join(arithmetic(op, halves(words[3]), halves(words[4])), result);
         }
         fail("kernels have SPIR-V instruction %u on 64-bit integers: add it to without_int64.cpp", op);
