@@ -223,10 +223,12 @@ static int open_in_place(const std::string& path) {
     return descriptor;
 }
 
-// The file to which a link leads; the path itself if it is none, or leads nowhere.
+// The file to which a link leads; the path itself if it is none. Error if it leads nowhere.
 static std::string target_of(const std::string& path) {
     char resolved[PATH_MAX];
-    return is_link(path) && realpath(path.c_str(), resolved) ? resolved : path;
+    if (!is_link(path)) return path;
+    if (!realpath(path.c_str(), resolved)) fail_file("cannot write", path, "it is a link that leads nowhere");
+    return resolved;
 }
 
 // Error if a file at this path would replace something that is no file.
@@ -248,8 +250,10 @@ static void remove_stale(const std::string& path) {
     const int descriptor = open_place(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const bool in_use = descriptor >= 0 && !locks(descriptor);
     const bool stale = descriptor < 0 || is_named(descriptor, path);
-    if (!in_use && stale) unlink_place(path);
+    const bool stays = !in_use && stale && unlink_place(path) != 0 && errno != ENOENT;
+    const int error = errno;
     if (descriptor >= 0) close(descriptor);
+    if (stays) fail_file("cannot remove", path, error);
     if (in_use)
         fail_file("cannot write", path, "another program is writing it: wait for it, or choose another name");
 }
