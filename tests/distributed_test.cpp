@@ -226,6 +226,52 @@ TEST_F(Distributed, RefusesOptionsThatDisagreeWithTheJob) {
     EXPECT_NE(odd_batch.err.find("B*T*processes"), std::string::npos) << odd_batch.err;
 }
 
+// Both processes have the same options, and see other contents under one path, which leads to the folder that
+// each of them works in.
+TEST_F(Distributed, RefusesProcessesThatSeeOtherFiles) {
+    const std::string first = folder("first"), second = folder("second"), seen = "/proc/self/cwd/";
+    for (const std::string& where : {first, second}) {
+        std::filesystem::create_directory(where);
+        write_tokens(where + "/train.bin", 3000, 67);
+        write_tokens(where + "/val.bin", 1000, 67);
+        write_model(where + "/model.bin", parse_descriptor(tiny),
+                    [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.01f); });
+    }
+    const std::vector<std::pair<std::string, std::string>> differences = {
+        {"train.bin", "training data"}, {"val.bin", "validation data"}, {"model.bin", "weights"}};
+    for (const auto& [name, what] : differences) {
+        std::string bytes = read_whole_file(second + "/" + name);
+        const std::string before = bytes;
+        bytes[bytes.size() - 4] ^= 1;
+        write_whole_file(second + "/" + name, {bytes});
+        const std::vector<std::string> train = {program,
+                                                "-i",
+                                                seen + "train.bin",
+                                                "-j",
+                                                seen + "val.bin",
+                                                "-e",
+                                                seen + "model.bin",
+                                                "-b",
+                                                "3",
+                                                "--hellaswag-file",
+                                                "/none",
+                                                "-t",
+                                                "17",
+                                                "-x",
+                                                "3",
+                                                "--device",
+                                                "cpu"};
+        std::vector<std::string> command = {"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "--oversubscribe"};
+        command = with(with(command, {"-np", "1", "-wdir", first}), train);
+        command = with(with(command, {":", "-np", "1", "-wdir", second}), train);
+        const ProgramResult result = run_program(command);
+        EXPECT_NE(result.status, 0) << name;
+        EXPECT_NE(result.err.find("this process has '" + what), std::string::npos) << result.err;
+        write_whole_file(second + "/" + name, {before});
+    }
+}
+
 // One process of two gets other options or data, by mpirun's colon.
 TEST_F(Distributed, RefusesProcessesThatDiffer) {
     const std::string other = data / "other.bin";

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "llmc/base/file.h"
+#include "llmc/data/hellaswag.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/model/initialize.h"
@@ -75,6 +76,36 @@ TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
                                                "cpu", "-s", "0", "-v", "0"}),
                             says);
         }
+}
+
+// Finite weights, whose logits overflow: no program takes such a loss for a result.
+TEST(Divergence, LossesThatOverflowAreNoResult) {
+    const Data data;
+    const std::string model = data / "large.bin", questions = data / "hellaswag.bin", run = data / "run";
+    write_model(model, parse_descriptor(tiny), [](int, size_t, float* values, size_t n) {
+        for (size_t i = 0; i < n; i++) values[i] = i % 2 ? 3e38f : -3e38f;
+    });
+    const HellaSwagExample example = {0, {1, 6, 11}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}};
+    write_hellaswag(questions, std::vector<HellaSwagExample>(5, example));
+    const std::string eval = BINARY_DIR "/eval";
+    const std::vector<std::string> evaluations[] = {{"-i", data.val, "eval: the loss is not finite"},
+                                                    {"--hellaswag", questions, "5 of 5 examples"}};
+    for (const std::vector<std::string>& e : evaluations) {
+        const ProgramResult result = run_program({eval, "-e", model, e[0], e[1], "--device", "cpu"});
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(result.out, "");
+        EXPECT_NE(result.err.find(e[2]), std::string::npos) << result.err;
+    }
+    const ProgramResult trained = run_program(
+        {program,   "-e",       model, "-i", data.train, "-j", data.val, "-b", "1",  "-t", "17",
+         "-x",      "4",        "-v",  "2",  "-s",       "0",  "-n",     "2",  "-h", "1",  "--hellaswag-file",
+         questions, "--device", "cpu", "-o", run});
+    EXPECT_EQ(trained.status, 0) << trained.err;
+    EXPECT_NE(trained.out.find("there is no accuracy"), std::string::npos) << trained.out;
+    EXPECT_NE(trained.out.find("none was finite"), std::string::npos) << trained.out;
+    EXPECT_EQ(trained.out.find("HellaSwag: 0/5"), std::string::npos) << trained.out;
+    for (const char* logged : {"tel:", "eval:"})
+        EXPECT_EQ(read_whole_file(run + "/main.log").find(logged), std::string::npos) << logged;
 }
 
 // Also in each of the types that such files have.

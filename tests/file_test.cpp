@@ -26,6 +26,8 @@ TEST(FileErrors, HaveTheTrueReason) {
     chmod((folder / "file").c_str(), 0400);
     mkdir((folder / "closed").c_str(), 0755);
     chmod((folder / "closed").c_str(), 0555);
+    for (const char* name : {"open", "open/a.tmp"}) mkdir((folder / name).c_str(), 0777);
+    chmod((folder / "open").c_str(), 0777);
     chmod(folder.path.c_str(), 0555);
     const std::string closed = folder / "closed", file = folder / "file";
     const struct {
@@ -38,6 +40,7 @@ TEST(FileErrors, HaveTheTrueReason) {
         {[&] { create_folders(file + "/a"); }, "/file: Not a directory"},
         {[&] { create_folders("/proc/none"); }, "/proc/none: No such file or directory"},  // as mkdir says
         {[&] { write_whole_file(closed + "/a", {"text"}); }, "/a.tmp: Permission denied"},
+        {[&] { write_whole_file(folder / "open/a", {"text"}); }, "/a.tmp: Is a directory"},
         {[&] { remove_file(file); }, "/file: Permission denied"},
         {[&] { rename_file(file, closed + "/a"); }, "/a: Permission denied"},
         {[&] { names_in(file); }, "/file: Not a directory"},

@@ -90,6 +90,9 @@ static std::vector<std::vector<std::string>> commands(const std::string& folder)
         {BINARY_DIR "/eval", "-e", folder + "/run", "-i", folder + "/x_train.bin", "-t", "16", "-m", "1",
          "--device", "cpu"},
         {BINARY_DIR "/eval", "-e", folder + "/run", "-i", folder + "/none", "--device", "cpu"},
+        {BINARY_DIR "/train_gpt2", "-e", folder + "/run", "--export", "hf", folder + "/hf"},
+        {BINARY_DIR "/train_gpt2", "-e", folder + "/run", "--export", "gguf", folder + "/model.gguf"},
+        {BINARY_DIR "/train_gpt2", "--plot", folder + "/run"},
         {BINARY_DIR "/generate", "-e", folder + "/none", "x"},
     };
 }

@@ -226,6 +226,9 @@ TEST(ResumeChecksums, AMissingRunFileNeedsAFlag) {
     EXPECT_NE(older.out.find("run_00000012.json is missing, which the run had"), std::string::npos)
         << older.out;
     EXPECT_NE(older.out.find("at step 8"), std::string::npos) << older.out;
+    for (const std::string& path : {run_path(a, 12), options_path(a)}) std::filesystem::remove(path);
+    const ProgramResult by_older_ones = resume(a);
+    EXPECT_NE(by_older_ones.out.find("which the run had"), std::string::npos) << by_older_ones.out;
     for (int step : {4, 8, 12}) std::filesystem::remove(run_path(a, step));
     expect_refusal(resume(a, {"-x", "16"}), "--resume-unverified");
     const ProgramResult accepted = resume(a, {"--resume-unverified", "-x", "16"});

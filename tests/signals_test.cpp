@@ -1,11 +1,12 @@
 // Signals to train_gpt2: some save and end the run, one saves and continues, and ignored ones stay ignored.
-// The checkpoints are bit-identical to an undisturbed run's.
+// The checkpoints are bit-identical to an undisturbed run's. A signal ends long work early.
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <filesystem>
 
 #include "llmc/base/file.h"
+#include "llmc/data/hellaswag.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
@@ -85,6 +86,49 @@ TEST_F(Signals, Sigusr1WithoutAFolderIsNoted) {
     const ProgramResult result = run_program(options, {SIGUSR1, "step   20/", 0});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.out.find("SIGUSR1 saves nothing"), std::string::npos) << result.out;
+}
+
+// Each kind of work would take minutes, and prints the text at its end.
+TEST_F(Signals, LongWorkEndsWithinAMicroBatchOrAToken) {
+    const std::string large = data / "large.bin", questions = data / "hellaswag.bin";
+    write_tokens(large, 30000000, 67);
+    const HellaSwagExample example = {0, {1, 6, 11}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}};
+    write_hellaswag(questions, std::vector<HellaSwagExample>(65535, example));
+    struct Work {
+        std::vector<std::string> options;
+        std::string begins, ends;
+    };
+    const Work all[] = {
+        {{"-d", "510000000"}, "micro-batch", "step    1/"},
+        {{"-j", large, "-v", "10"}, "validating", "val loss"},
+        {{"-j", data.val, "-v", "1", "-h", "1", "--hellaswag-file", questions}, "at step 1 ", "HellaSwag:"},
+        {{"-s", "1", "-g", "1000000"}, "generating:", "step    2/"}};
+    for (const Work& work : all) {
+        SCOPED_TRACE(work.begins);
+        const ProgramResult stopped =
+            run_program(with(command(data, run), work.options), {SIGTERM, work.begins, 0});
+        EXPECT_EQ(stopped.status, 128 + SIGTERM) << stopped.err;
+        EXPECT_NE(stopped.out.find(work.begins), std::string::npos) << stopped.out;
+        EXPECT_EQ(stopped.out.find(work.ends), std::string::npos) << stopped.out.substr(0, 1000);
+        EXPECT_NE(stopped.out.find("-y 1 resumes"), std::string::npos) << stopped.err;
+        EXPECT_LE(find_latest_checkpoint(run).step, 1);
+        std::filesystem::remove_all(run);
+    }
+}
+
+// Each step accumulates the gradients of 40 micro-batches, and an epoch ends within a step.
+TEST_F(Signals, AStepThatIsNotFinishedIsRepeated) {
+    const std::vector<std::string> options =
+        with(command(data, run), {"-d", std::to_string(40 * 3 * 17), "-x", "60", "-n", "60"});
+    ASSERT_EQ(run_program(with(options, {"-o", whole})).status, 0);
+    for (const char* step : {"step    1/", "step    7/", "step   30/"}) {
+        const ProgramResult stopped = run_program(options, {SIGTERM, step, 0});
+        EXPECT_EQ(stopped.status, 128 + SIGTERM) << stopped.err;
+        resume();
+        for (auto path : {model_path, optimizer_path})
+            EXPECT_TRUE(read_whole_file(path(whole, 60)) == read_whole_file(path(run, 60))) << step;
+        std::filesystem::remove_all(run);
+    }
 }
 
 // As nohup and background jobs of a shell without job control do.

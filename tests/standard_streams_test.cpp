@@ -117,6 +117,30 @@ TEST(Limits, OfMemoryGiveASentence) {
     EXPECT_GE(failed, 4);
 }
 
+// A limit of the data leaves the loader alone, and is met anywhere: also in a thread of a parallel region.
+TEST(Limits, OfDataGiveASentence) {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "the sanitizer takes more memory than any limit";
+#endif
+    Data data;
+    const std::string shape = "custom:layers=2,heads=2,channels=64,max_seq_len=32,vocab=257";
+    int failed = 0;
+    for (int kib = 1000; kib <= 48000; kib += 1000)
+        for (const std::string& command :
+             {"train_gpt2 -i train.bin -e " + shape + " -b 2 -t 32 -x 1 -s 1 -v 0 --device cpu",
+              "eval -e " + shape + " -i train.bin -m 2 --device cpu",
+              "generate -e " + shape + " -n 3 text"}) {
+            const ProgramResult result = run_shell(
+                data.path, "ulimit -d " + std::to_string(kib) + " && OMP_NUM_THREADS=2 $BIN/" + command);
+            if (result.status == 0) continue;
+            failed++;
+            const std::string name = command.substr(0, command.find(' '));
+            EXPECT_EQ(result.status, 1) << kib << " " << command << result.err;
+            EXPECT_NE(("\n" + result.err).rfind("\n" + name + ": "), std::string::npos) << result.err;
+        }
+    EXPECT_GE(failed, 4);
+}
+
 TEST(Limits, OfThreadsGiveASentence) {
     for (const std::string& command : commands()) {
         const ProgramResult result = run_shell("/", "OMP_NUM_THREADS=99999 " + command);

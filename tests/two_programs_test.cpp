@@ -166,6 +166,26 @@ TEST(TwoPrograms, OnlyOneMakesACorpusOfAName) {
     EXPECT_EQ(names_in(folder.path), std::vector<std::string>{});
 }
 
+TEST(TwoPrograms, OnlyOneExportsToAFolder) {
+    TemporaryFolder folder;
+    const std::vector<std::string> command = {BINARY_DIR "/train_gpt2",
+                                              "-e",
+                                              "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257",
+                                              "--export",
+                                              "hf",
+                                              folder / "hf"};
+    create_folders(folder / "hf");
+    {
+        const FileWriter other(folder / "hf/.export");  // as another export holds it
+        const ProgramResult result = run_program(command);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_NE(result.err.find("another program is writing it"), std::string::npos) << result.err;
+        EXPECT_EQ(names_in(folder / "hf"), std::vector<std::string>{".export.tmp"});
+    }
+    EXPECT_EQ(run_program(command).status, 0);
+    EXPECT_FALSE(fs::exists(folder / "hf/.export.tmp"));
+}
+
 TEST(TwoPrograms, OnlyOneReportWritesToAFolder) {
     if (!fs::exists(BINARY_DIR "/report")) GTEST_SKIP() << "built without the benchmarks";
     TemporaryFolder folder;

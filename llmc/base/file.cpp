@@ -151,11 +151,13 @@ static int open_in_place(const std::string& path) {
     return descriptor;
 }
 
-// The file to which a link leads; the path itself if it is none, or leads nowhere.
+// The file to which a link leads; the path itself if it is none. Error if it leads nowhere.
 static std::string target_of(const std::string& path) {
+    if (!is_link(path)) return path;
     std::error_code leads_nowhere;
     const std::string target = std::filesystem::canonical(path, leads_nowhere).string();
-    return is_link(path) && !leads_nowhere ? target : path;
+    if (leads_nowhere) fail_file("cannot write", path, "it is a link that leads nowhere");
+    return target;
 }
 
 // Error if a file at this path would replace something that is no file.
@@ -172,8 +174,10 @@ static void remove_stale(const std::string& path) {
     const int descriptor = open_path(path, Access::read_itself);
     const bool in_use = descriptor >= 0 && !lock_file(descriptor);
     const bool stale = descriptor < 0 || is_named(descriptor, path);
-    if (!in_use && stale) unlink_path(path);
+    const bool stays = !in_use && stale && unlink_path(path) != 0 && errno != ENOENT;
+    const int error = errno;
     if (descriptor >= 0) close(descriptor);
+    if (stays) fail_file("cannot remove", path, error);
     if (in_use)
         fail_file("cannot write", path, "another program is writing it: wait for it, or choose another name");
 }

@@ -56,6 +56,10 @@ class LineFloats {
    public:
     static constexpr size_t LINE = 64 / sizeof(float);  // floats in a cache line
 
+    // Where a thread's first object is created, glibc then allocates a few bytes, and aborts if it cannot:
+    // this throws std::bad_alloc before that.
+    LineFloats() { ::operator delete(::operator new(4096)); }
+
     // Ensures capacity for n floats and returns data(). Previous contents may be lost.
     float* at_least(size_t n) {
         if (memory.size() < n + LINE) memory.resize(n + LINE);

@@ -5,6 +5,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/warning.h"
 #include "llmc/files/gguf.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/files/model_card.h"
@@ -42,6 +43,7 @@ void check_export_folder(const std::string& folder) {
 void export_hugging_face(const std::string& folder, const ExportedModel& model) {
     check_export_folder(folder);
     create_folders(folder);
+    const FileWriter lock(folder + "/.export");  // never finished: the files of two exports must not mix
     const uint64_t bytes = stored_bytes(model.type, num_parameters(model.config));
     if (free_bytes(folder) < bytes)
         fail("no room for the model in %s: it takes %.1f MiB, and %.1f are free", folder.c_str(),
@@ -54,10 +56,11 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
     if (model.tokenizer) write_hugging_face_tokenizer(folder, *model.tokenizer, model.config.max_seq_len);
     write_hugging_face(folder, model.config, model.read, model.type,
                        model.tokenizer ? model.tokenizer->end_of_text : -1);
-    printf(
-        "wrote %s: model.safetensors, config.json, generation_config.json and README.md%s\n", folder.c_str(),
-        model.tokenizer ? ", and the tokenizer: tokenizer.json, vocab.json, merges.txt, tokenizer_config.json"
-                        : "; no tokenizer is known for it: name one with --tokenizer");
+    print_line(stdout, "wrote %s: model.safetensors, config.json, generation_config.json and README.md%s",
+               folder.c_str(),
+               model.tokenizer
+                   ? ", and the tokenizer: tokenizer.json, vocab.json, merges.txt, tokenizer_config.json"
+                   : "; no tokenizer is known for it: name one with --tokenizer");
 }
 
 void check_export_file(const std::string& path) {
@@ -75,9 +78,9 @@ void export_gguf(const std::string& path, const ExportedModel& model) {
     if (const fs::path folder = fs::path(path).parent_path(); !folder.empty()) create_folders(folder);
     const int replaced = write_gguf(
         path, {model.config, model.read, *model.tokenizer, fs::path(path).stem().string()}, model.type);
-    printf("wrote %s%s\n", path.c_str(),
-           replaced ? format_string("; %d matrices, whose rows are no multiple of %zu values, are fp16",
-                                    replaced, q8_0_block)
-                          .c_str()
-                    : "");
+    print_line(stdout, "wrote %s%s", path.c_str(),
+               replaced ? format_string("; %d matrices, whose rows are no multiple of %zu values, are fp16",
+                                        replaced, q8_0_block)
+                              .c_str()
+                        : "");
 }

@@ -20,12 +20,14 @@ static std::string kept_lines(const std::string& path, std::string_view before, 
     return lines_before(read_whole_file(path), before, after, resume_step);
 }
 
-// The seconds in the last line of a metrics.csv; 0: there are none.
+// The seconds in the last line of a metrics.csv; 0: there are none, or no run can have taken so long.
 static double last_seconds(const std::string& lines) {
     const size_t end = lines.find_last_not_of('\n') + 1, start = lines.rfind('\n', end - 1) + 1;
     const std::string line = lines.substr(start, end - start);
     const bool has_columns = std::count(line.begin(), line.end(), ',') == 9;
-    return has_columns ? strtod(line.c_str() + line.rfind(',', line.rfind(',') - 1) + 1, nullptr) : 0;
+    const double seconds =
+        has_columns ? strtod(line.c_str() + line.rfind(',', line.rfind(',') - 1) + 1, nullptr) : 0;
+    return seconds >= 0 && seconds < 1e12 ? seconds : 0;
 }
 
 std::string MainLog::time_and_tokens(int steps_done) const {

@@ -100,17 +100,21 @@ static std::string description(const Options& o, const RunInputs& inputs) {
     return text;
 }
 
+// The first line that the other text does not have; "nothing" if it has all.
+static std::string line_not_in(const std::string& text, const std::string& other) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+        if (("\n" + other).find("\n" + line + "\n") == std::string::npos) return line;
+    return "nothing";
+}
+
 // Throws Error in all processes if their texts are not the same.
 static void expect_same(const std::string& text, Communicator& job) {
     const std::vector<std::string> all = job.gather(text);
     job.agree([&] {
         if (all[job.rank] == all[0]) return;
-        std::istringstream own(all[job.rank]), first(all[0]);
-        std::string own_line, first_line;
-        do {
-            if (!std::getline(own, own_line)) own_line = "nothing";
-            if (!std::getline(first, first_line)) first_line = "nothing";
-        } while (own_line == first_line);
+        const std::string own_line = line_not_in(all[job.rank], all[0]),
+                          first_line = line_not_in(all[0], all[job.rank]);
         fail("this process has '%s', rank 0 has '%s': give all processes the same options and data",
              own_line.c_str(), first_line.c_str());
     });

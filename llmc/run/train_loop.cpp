@@ -29,6 +29,9 @@ void Run<Real>::loop() {
     if (validations.last_step >= 0) report_best();
 }
 
+// Ends a step between two micro-batches.
+struct Stopped : std::exception {};
+
 // Does what is due before the step, then starts it. Returns false if the run ends before it.
 template <class Real>
 bool Run<Real>::advance(int step) {
@@ -42,6 +45,7 @@ bool Run<Real>::advance(int step) {
     }
     if (ends(step) || stopping) return false;
     start_step(step);
+    if (stopping) return advance(step);  // the step was not finished
     stop_if_diverged();
     return true;
 }
@@ -69,7 +73,8 @@ typename Run<Real>::Batch Run<Real>::read_batch() {
 }
 
 // Starts a step. While it runs, the host reports the one before, and reads the next one's first batch if the
-// processes of a job will wait for each other.
+// processes of a job will wait for each other. A signal ends the step between two micro-batches: then the
+// parameters and the data are as before it.
 template <class Real>
 void Run<Real>::start_step(int step) {
     runner.on_micro_step = nullptr;
@@ -82,12 +87,16 @@ void Run<Real>::start_step(int step) {
         };
     const DataPosition begin = position();
     Ticket ticket = 0;
+    bool is_first = true;
     try {
         ticket = runner.run(step, learning_rate(scheduler, step), [&](int* batch, int* targets) {
+            if (!std::exchange(is_first, false) && !look_for_signals()) throw Stopped();
             const Batch next = read_ahead ? *std::exchange(read_ahead, {}) : read_batch();
             std::copy(next.inputs.begin(), next.inputs.end(), batch);
             std::copy(next.targets.begin(), next.targets.end(), targets);
         });
+    } catch (const Stopped&) {
+        return inputs.loader->resume(begin);
     } catch (const DeviceLost&) {
         throw;
     } catch (const std::exception& error) {
