@@ -97,9 +97,7 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
         print_line(stdout, "note: the plan leaves out the scratch memory of the GPU's kernels");
     if (o.dry_run) print_room(memory, o);
     check_memory(memory, o);
-    // measuring a CPU keeps all cores busy for half a second: worth it for a plan, not for every run
-    const bool gpu = pad && pad->device().is_gpu();
-    if ((!gpu && !o.dry_run) || o.plans_memory_only()) return 0;
+    if (!pad || !pad->device().is_gpu() || o.plans_memory_only()) return 0;
     Phase phase("measuring the device's peak");
     const double peak = peak_rate<Real>(pad);
     phase.done();
