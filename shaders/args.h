@@ -151,12 +151,6 @@ struct AttentionForwardArgs {
     int B, T, C, NH;
 };
 
-struct CachedAttentionForwardArgs {
-    Reals outp;       // (num_rows, C)
-    Reals qkv;        // (first + num_rows, 3 C)
-    int first, num_rows, C, NH;
-};
-
 // Generating text: one new row of each of B texts, at the position that memory names.
 struct DecodeLinearArgs {
     Reals outp;            // row positions[b] of text b
