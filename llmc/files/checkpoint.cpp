@@ -361,7 +361,7 @@ std::string read_run(const std::string& dir, int step) {
 
 // Whether the folder's run writes run_%08d.json: llm.c writes neither this nor options.toml.
 static bool has_run_files(const std::string& dir) {
-    return !steps_of(dir, "run_%8d.json%n").empty() || file_exists(dir + "/options.toml");
+    return !steps_of(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml");
 }
 
 // Error if the run wrote run_%08d.json and it is gone.

@@ -34,9 +34,8 @@ struct KnownRun {
 static KnownRun find_run(const ModelSource& model) {
     const fs::path path = model.path, parent = path.parent_path();
     KnownRun run = {.folder = parent.empty() ? "." : parent.string(), .state = {}};
-    int step = -1;
-    if (sscanf(path.filename().string().c_str(), "model_%8d.bin", &step) != 1 || step < 0) return run;
-    if (!file_exists(run_path(run.folder, step))) return run;
+    const int step = step_in_name(path.filename().string(), "model_", ".bin");
+    if (step < 0 || !file_exists(run_path(run.folder, step))) return run;
     run.step = step;
     run.state = parse_json_object(read_run(run.folder, step), run_path(run.folder, step));
     return run;
