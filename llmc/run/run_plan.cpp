@@ -24,7 +24,7 @@ MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
     uint64_t free = of_each * uint64_t(processes);
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
     if (type == DeviceType::integrated) free = std::max(free, room.bytes);
-    if (type == DeviceType::software) free = std::min(free, room.bytes);
+    if (!pad->device().is_gpu()) free = std::min(free, room.bytes);
     return {free, pad->limits().max_allocation, pad->device().name, processes};
 }
 
