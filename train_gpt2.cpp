@@ -55,9 +55,6 @@ static int processes_on_device(const Options& o, const Communicator& job) {
 static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
     const uint64_t limit = o.plans_device() ? 0 : o.device_bytes() / uint64_t(processes_on_device(o, job));
     auto pad = open_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
-    if (!o.cpu_layers.empty() && has_own_memory(pad.get()))
-        fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
-             pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))
         print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
                    pad ? pad->device().name.c_str() : "the CPU");
@@ -204,7 +201,6 @@ static int train(Options o, Communicator& job) {
     const double peak = plan<Real>(o, inputs, pad.get(), memory);
     if (o.plans_memory_only()) return 0;
     GPT2<Real> g(inputs.config, pad.get());
-    g.cpu_layers = o.cpu_layers;
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);

@@ -435,38 +435,6 @@ TEST(train_gpt2, a_log_has_the_plan_before_an_error) {
     EXPECT_LT(plan, error) << result.out;
 }
 
-TEST(train_gpt2, cpu_layers_are_checked) {
-    Data data;
-    const std::vector<std::string> options = {"-x", "2",        "-s",  "0",           "-v",
-                                              "0",  "--device", "cpu", "--cpu-layers"};
-    EXPECT_EQ(data.run(with(options, {"gelu,matmul"})).status, 0);
-    const ProgramResult refused = data.run(with(options, {"gelu,matmull"}));
-    EXPECT_EQ(refused.status, 1);
-    EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
-    EXPECT_NE(refused.err.find("no layer 'matmull'; the layers are encoder, layernorm, matmul,"),
-              std::string::npos)
-        << refused.err;
-}
-
-// What is compiled before the first step is found out without running anything, on the CPU neither: memory
-// has no values yet.
-TEST(train_gpt2, cpu_layers_beside_a_device) {
-    if (device() == "none") GTEST_SKIP() << "no device";
-    Data data;
-    const std::vector<std::string> options = {"-x", "3", "-s", "0", "-v", "0", "-l", "0.01"};
-    const std::vector<double> want = printed_losses(data.run(with(options, {"--device", "cpu"})).out);
-    ASSERT_EQ(want.size(), 3u);
-    setenv("MALLOC_PERTURB_", "85", 1);
-    for (const char* layers : {"encoder", "classifier", "adamw", "attention,layernorm,matmul"}) {
-        const ProgramResult mixed = data.run(with(options, {"--device", device(), "--cpu-layers", layers}));
-        EXPECT_EQ(mixed.status, 0) << layers << mixed.err;
-        const std::vector<double> losses = printed_losses(mixed.out);
-        ASSERT_EQ(losses.size(), 3u) << layers;
-        for (int i = 0; i < 3; i++) EXPECT_NEAR(losses[size_t(i)], want[size_t(i)], 1e-4) << layers;
-    }
-    unsetenv("MALLOC_PERTURB_");
-}
-
 // In llm.c, a sample leaves values in the memory of attention that the next steps read.
 TEST(train_gpt2, pauses_between_steps_change_nothing) {
     Data data;
