@@ -98,6 +98,7 @@ TEST(train_gpt2, sixteen_bits_follow_fp32) {
     };
     for (const std::string& where : devices())
         for (const Case& c : {Case{"bf16", "1", 0.03}, Case{"bf16", "0", 0.1}, Case{"fp16", "1", 0.01}}) {
+            if (where != "cpu" && c.limit == 0.1) continue;  // adamw_test has it on a device
             SCOPED_TRACE(std::string(c.precision) + ", master weights " + c.master + ", on " + where);
             const std::vector<std::string> options =
                 with(schedule, {"--device", where, "--precision", c.precision, "-w", c.master});
@@ -156,12 +157,11 @@ static void check_recomputation(const Data& data, const std::vector<std::string>
 
 TEST(train_gpt2, recomputing_only_saves_memory) {
     for (const std::string& where : devices())
-        for (const char* precision : {"fp32", "bf16"})
-            for (const char* dropout : {"0", "0.2"}) {
-                SCOPED_TRACE(std::string(precision) + " on " + where + ", dropout " + dropout);
-                check_recomputation(Data(),
-                                    {"--device", where, "--precision", precision, "--dropout", dropout});
-            }
+        for (const char* dropout : {"0", "0.2"}) {
+            if (where != "cpu" && dropout == std::string("0")) continue;  // kernels compile for seconds
+            SCOPED_TRACE(where + ", dropout " + dropout);
+            check_recomputation(Data(), {"--device", where, "--precision", "bf16", "--dropout", dropout});
+        }
 }
 
 // Each offloaded or not: the first half of a run, and the second, which resumes it. LAUNCHPAD_STAGED makes
@@ -195,6 +195,7 @@ TEST(train_gpt2, offloading_the_optimizer_is_bit_identical) {
     setenv("LAUNCHPAD_STAGED", "1", 1);
     for (const std::string& where : devices())
         for (const char* optimizer : {"adamw", "muon"}) {
+            if (where == "cpu" && optimizer == std::string("muon")) continue;  // the option has no effect
             SCOPED_TRACE(std::string(optimizer) + " on " + where);
             check_offload(Data(), where, optimizer);
         }
@@ -297,10 +298,14 @@ TEST(train_gpt2, skips_outliers_on_request) {
         const std::vector<std::string> options = {"-b",       "1",   "-t", "16",        "-x", "390",
                                                   "-s",       "0",   "-v", "0",         "-l", "0.01",
                                                   "--device", where, "-o", data / where};
-        const ProgramResult plain = data.run(options);
-        EXPECT_EQ(plain.status, 0) << plain.err;
-        EXPECT_EQ(count(plain.out, "was skipped"), 0) << plain.out;
-        for (const char* flag : {"-sl", "-sg"}) {
+        const bool cpu = where == "cpu";  // the host judges; a device skips what it is told to
+        if (cpu) {
+            const ProgramResult plain = data.run(options);
+            EXPECT_EQ(plain.status, 0) << plain.err;
+            EXPECT_EQ(count(plain.out, "was skipped"), 0) << plain.out;
+        }
+        for (const std::string flag : {"-sl", "-sg"}) {
+            if (!cpu && flag == "-sl") continue;
             const ProgramResult skipping = data.run(with(options, {flag, "6"}));
             EXPECT_EQ(skipping.status, 0) << skipping.err;
             const int skipped = count(skipping.out, "is an outlier; the update was skipped");
