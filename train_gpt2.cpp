@@ -55,9 +55,6 @@ static int processes_on_device(const Options& o, const Communicator& job) {
 static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
     const uint64_t limit = o.plans_device() ? 0 : o.device_bytes() / uint64_t(processes_on_device(o, job));
     auto pad = open_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
-    if (!o.cpu_layers.empty() && has_own_memory(pad.get()))
-        fail("--cpu-layers needs a device whose memory is unified with the host's; %s has %s memory",
-             pad->device().name.c_str(), memory_mode_name(pad->memory_mode()));
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))
         print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
                    pad ? pad->device().name.c_str() : "the CPU");
@@ -97,9 +94,7 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
         print_line(stdout, "note: the plan leaves out the scratch memory of the GPU's kernels");
     if (o.dry_run) print_room(memory, o);
     check_memory(memory, o);
-    // measuring a CPU keeps all cores busy for half a second: worth it for a plan, not for every run
-    const bool gpu = pad && pad->device().is_gpu();
-    if ((!gpu && !o.dry_run) || o.plans_memory_only()) return 0;
+    if (!pad || !pad->device().is_gpu() || o.plans_memory_only()) return 0;
     Phase phase("measuring the device's peak");
     const double peak = peak_rate<Real>(pad);
     phase.done();
@@ -206,7 +201,6 @@ static int train(Options o, Communicator& job) {
     const double peak = plan<Real>(o, inputs, pad.get(), memory);
     if (o.plans_memory_only()) return 0;
     GPT2<Real> g(inputs.config, pad.get());
-    g.cpu_layers = o.cpu_layers;
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);

@@ -163,7 +163,7 @@ static void make_runs() {
     write_whole_file(seed("options_fuzz", "deep_section"), {deep, "]\nb=1\n"});
     write_whole_file(
         seed("options_fuzz", "lists"),
-        {"train-data=\"a\"\ncpu-layers=[gelu, 'matmul', \"attention\"] # some\ntokenizer=[]\na.++=1\n"});
+        {"train-data=\"a\"\ninclude=[gelu, 'matmul', \"attention\"] # some\ntokenizer=[]\na.++=1\n"});
 }
 
 // JSON nested deeper than any reader accepts, as a file and as a member of a valid object. It is shorter than

@@ -1,7 +1,6 @@
-// Shared by the versions of AdamW: the update of a parameter (llmc/layers/adamw.h), and the store of the
-// result. 16-bit parameters are rounded stochastically, with the
-// same random bits as on the CPU (llmc/layers/adamw.cpp, llmc/base/real.h). Include util.glsl or packs.glsl
-// first.
+// Shared by AdamW and Muon: the update of a parameter (llmc/layers/adamw.h), and the store of the result.
+// 16-bit parameters are rounded stochastically, with the same random bits as on the CPU
+// (llmc/layers/adamw.cpp, llmc/base/real.h). Include util.glsl or packs.glsl first.
 
 #include "hash.glsl"
 

@@ -1,10 +1,11 @@
-// AdamW: one invocation updates four parameters with 16-byte accesses. If n is not a multiple of 4, the last
-// invocation updates the remaining one to three. Arrays must be aligned to four elements.
+// AdamW: one invocation updates four parameters with 16-byte accesses, or one by one: arrays that are not
+// ALIGNED to four elements, and the last one to three if n is not a multiple of 4.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "adamw.glsl"
 
+layout(constant_id = 1) const bool ALIGNED = true;
 layout(push_constant, scalar) uniform Push { AdamWArgs args; };
 
 void main() {
@@ -16,7 +17,7 @@ void main() {
     Reals params = real_row(args.params, quad, 4), grads = real_row(args.grads, quad, 4);
     Floats m = float_row(args.m, quad, 4), v = float_row(args.v, quad, 4);
     Floats master = float_row(args.master, quad, 4);
-    if (first + 4 <= args.n) {
+    if (ALIGNED && first + 4 <= args.n) {
         Floats4 m4 = Floats4(uint64_t(m)), v4 = Floats4(uint64_t(v)), master4 = Floats4(uint64_t(master));
         vec4 new_m = m4.x[0], new_v = v4.x[0];
         const vec4 param = has_master ? master4.x[0] : load4(params, 0);
@@ -27,7 +28,7 @@ void main() {
         store_random4(params, now, s.seed, args.first + first);
         return;
     }
-    for (uint i = 0; i < uint(args.n - first); i++) {
+    for (uint i = 0; i < uint(min(args.n - first, uint64_t(4))); i++) {
         vec4 new_m = vec4(m.x[i]), new_v = vec4(v.x[i]);
         const float param = has_master ? master.x[i] : load(params, i);
         const vec4 grad = vec4(load(grads, i) * scale);

@@ -64,23 +64,6 @@ struct PeakFmaArgs {
     int iterations;
 };
 
-// The kernel chain of dev/report/chain.h: steps of one matmul and five pointwise operations.
-struct ChainArgs {
-    Floats next, state;   // (BATCH, n): after and before the step
-    Floats x;             // (BATCH, n): passed between the kernels of a step
-    Floats weight;        // (n, n)
-    Floats inputs;        // (CHAIN_PERIOD, n)
-    Floats gain, leak;    // (n)
-    int n;
-    int step, steps;      // index of the first step, number of steps
-};
-const int CHAIN_PERIOD = 10;  // steps after which the inputs repeat
-const int CHAIN_ADD = 0;      // x += input
-const int CHAIN_TANH = 1;     // x = tanh(x)
-const int CHAIN_SCALE = 2;    // x *= gain
-const int CHAIN_MIX = 3;      // x += leak * (state - x)
-const int CHAIN_SQUASH = 4;   // x /= 1 + |x|
-
 struct LayernormForwardArgs {
     Reals outp;           // (num_rows, C)
     Floats mean, rstd;    // (num_rows)
@@ -166,12 +149,6 @@ struct AttentionForwardArgs {
     Floats lse;       // (B, NH, T)
     Reals qkv;        // (B, T, 3 C)
     int B, T, C, NH;
-};
-
-struct CachedAttentionForwardArgs {
-    Reals outp;       // (num_rows, C)
-    Reals qkv;        // (first + num_rows, 3 C)
-    int first, num_rows, C, NH;
 };
 
 // Generating text: one new row of each of B texts, at the position that memory names.

@@ -1,7 +1,7 @@
-// Softmax and cross-entropy: version 2 with 16-byte accesses, several loads in flight, and fewer
-// instructions. The running sum is rescaled once per group of packs, and exp2() replaces exp(). The target's
-// column and the columns past the last whole pack are processed separately. Rows must be aligned to packs of
-// WIDTH (4 or 8).
+// Softmax and cross-entropy: one workgroup per row, with 16-byte accesses and several loads in flight.
+// Maximum and sum come from one pass (online softmax): the running sum is rescaled once per group of packs.
+// So the row is read twice, where version 1 reads it three times. The target's column and the columns past
+// the last whole pack are processed separately, and with a WIDTH of 1 all columns are.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -33,7 +33,7 @@ void add(mat2x4 x[IN_FLIGHT], uint count) {
 void main() {
     const uint row = group_index();
     if (row >= args.num_rows) return;
-    const uint V = args.V, whole = V / WIDTH, target = args.targets.x[row];
+    const uint V = args.V, whole = WIDTH == 1 ? 0 : V / WIDTH, target = args.targets.x[row];
     const uint first = gl_LocalInvocationID.x;
     Reals logits = real_row(args.logits, row, args.Vp);
     mat2x4 x[IN_FLIGHT];

@@ -1,5 +1,5 @@
-// Sums of squares: version 2 with 16-byte accesses. The slice must be aligned to WIDTH elements (4 or 8).
-// CHUNK is a multiple of WIDTH, so only the last chunk may end with an incomplete pack.
+// Sums of squares: one workgroup sums one chunk of CHUNK elements, with 16-byte accesses if the slice is
+// aligned. CHUNK is a multiple of WIDTH, so only the last chunk may end with an incomplete pack.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"

@@ -1,7 +1,6 @@
 // LayerNorm backward in one pass: a workgroup iterates over its share of the rows and reads each value once,
 // with 16-byte accesses. It accumulates the gradients of weight and bias of its rows in registers, and writes
-// them to its row of scratch at the end; layernorm_backward2_weight adds up these rows. Version 1 reads dout
-// and inp three times.
+// them to its row of scratch at the end; layernorm_backward2_weight adds up these rows.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"

@@ -503,8 +503,10 @@ TEST(Checkpoint, ChangedAndExchangedFilesAreRefused) {
         write_whole_file(path, {good});
         EXPECT_EQ(refusal(), "");
     }
+    std::filesystem::remove(run_path(dir, 2));  // with its checksums; step 1 has such a file
+    const std::string unverified = message_of([&] { check_checkpoint(dir, 2); });
+    EXPECT_NE(unverified.find("--resume-unverified"), std::string::npos) << unverified;
     write_whole_file(optimizer_path(dir, 2), {read_whole_file(optimizer_path(dir, 1))});
-    std::filesystem::remove(run_path(dir, 2));  // with its checksums
     EXPECT_EQ(refusal(), optimizer_path(dir, 2) + " belongs to step 1");
 }
 

@@ -23,7 +23,6 @@ static void ranks(Communicator& c, const std::string&) {
     std::string line = format_string("rank %d/%d local %d/%d node %d/%d from", c.rank, c.size, c.local_rank,
                                      c.local_size, c.node, c.num_nodes);
     for (int first : c.first_ranks) line += format_string(" %d", first);
-    c.barrier();
     const std::vector<std::string> lines = c.gather(line);
     if (c.rank == 0)
         for (const std::string& text : lines) printf("%s\n", text.c_str());
@@ -171,7 +170,7 @@ static void loss(Communicator& c, const std::string& how) {
     }
     char data;
     if (wait == "node") c.node_barrier();
-    if (wait == "barrier") c.barrier();
+    if (wait == "gather") c.gather("");
     if (wait == "exchange") c.exchange({}, {{c.size - 1, &data, 1}});
     fail("did not wait");
 }
@@ -212,7 +211,6 @@ static void latency(Communicator& c, const std::string&) {
         if (c.rank == 0) printf("%s: %.2f us\n", what, (now() - start) / repeats * 1e6);
     };
     measure("node_barrier", [&] { c.node_barrier(); });
-    measure("barrier", [&] { c.barrier(); });
     double value = 1;
     measure("all_reduce_sum of one", [&] { c.all_reduce_sum(&value, 1); });
 
@@ -242,7 +240,7 @@ int main(int argc, char** argv) {
         const auto communicator = join_job();
         communicator->form_nodes();
         scenarios.at(argc > 1 ? argv[1] : "")(*communicator, argc > 2 ? argv[2] : "");
-        communicator->barrier();
+        communicator->gather("");  // all have come this far
         if (communicator->rank == 0) printf("done\n");
     } catch (const std::exception& error) {
         abort_job(error.what());

@@ -223,7 +223,7 @@ static void expect_loss(const Loss& loss) {
 
 TEST(Communicator, RankThatThrowsEndsTheJob) {
     NEED_MPI();
-    for (const char* wait : {"node", "barrier", "exchange"})
+    for (const char* wait : {"node", "gather", "exchange"})
         expect_loss({3, std::string("throw-") + wait, "rank 2: lost its way\n"});
 }
 
@@ -232,7 +232,7 @@ TEST(Communicator, RankThatDiesEndsTheJob) {
     NEED_MPI();
     if (!is_open_mpi()) GTEST_SKIP() << "only Open MPI's mpirun can leave a dead process to the others";
     const JobOptions survive = {.survive_death = true};
-    for (const char* wait : {"node", "barrier", "exchange"})
+    for (const char* wait : {"node", "gather", "exchange"})
         expect_loss({3, std::string("kill-") + wait, "rank 2 has died\n", survive});
     expect_loss({3, "exit-node", "rank 2 has died\n", survive});
 }

@@ -5,7 +5,7 @@
 
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/matmul.h"
-#include "llmc/measure/peak_cpu.h"
+#include "dev/report/peak_cpu.h"
 
 TEST(CpuTimer, KeepsTimesOnRequest) {
     const std::vector<float> x(32, 1.0f);

@@ -59,13 +59,16 @@ TEST(DecodeAttention, GridsAreFolded) {
     LaunchPad& pad = *test_pads()[0];
     DeviceArray<float> cache(pad, c.cache), out(pad, size_t(s.B) * s.C);
     DeviceArray<int> positions(pad, c.positions);
-    decode_attention<float>(&pad, {.out = out,
-                                   .cache = cache,
-                                   .positions = positions,
-                                   .num_texts = s.B,
-                                   .T = s.T,
-                                   .C = s.C,
-                                   .NH = s.NH});
+    const int one_subgroup = 1;  // in a workgroup: fewer invocations to run
+    decode_attention_versions<float>()[0].launch(pad,
+                                                 {.out = out,
+                                                  .cache = cache,
+                                                  .positions = positions,
+                                                  .num_texts = s.B,
+                                                  .T = s.T,
+                                                  .C = s.C,
+                                                  .NH = s.NH},
+                                                 one_subgroup);
     expect_close("out", out.values(), c.out, tolerance<float>());
 }
 
@@ -90,4 +93,15 @@ TYPED_TEST(DecodeAttentionOf, GpuMatchesWholeAttention) {
                                    expect_close("out", out.values(), c.out, tolerance<Real>());
                                });
     }
+}
+
+TEST(DecodeAttention, RefusesHeadsThatItCannotHold) {
+    float x[3 * 258] = {};
+    const int position = 0;
+    DecodeAttention<float> p = {
+        .out = x, .cache = x, .positions = &position, .num_texts = 1, .T = 1, .C = 129, .NH = 1};
+    EXPECT_THROW(decode_attention<float>(nullptr, p), Error);
+    p.C = 5;
+    p.NH = 2;
+    EXPECT_THROW(decode_attention<float>(nullptr, p), Error);
 }

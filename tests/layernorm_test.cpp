@@ -250,6 +250,24 @@ TYPED_TEST(Layernorm, UnalignedForward) {
                            });
 }
 
+TEST(LayernormBackward, RefusesRowsThatNoWorkgroupHolds) {
+    if (test_pads().empty()) GTEST_SKIP() << "no device";
+    LaunchPad& pad = *test_pads()[0];
+    float x = 0;
+    const LayerNormBackward<float> p = {.dinp = &x,
+                                        .dweight = &x,
+                                        .dbias = &x,
+                                        .added = nullptr,
+                                        .dout = &x,
+                                        .inp = &x,
+                                        .weight = &x,
+                                        .mean = &x,
+                                        .rstd = &x,
+                                        .num_rows = 1,
+                                        .C = 16 * int(pad.limits().max_block) + 1};
+    EXPECT_THROW(pad.dry_run([&] { layernorm_backward<float>(&pad, p); }), Error);
+}
+
 TYPED_TEST(Layernorm, UnalignedBackwardInPlace) {
     using Real = TypeParam;
     const BackwardCase<Real> c(5, 12);

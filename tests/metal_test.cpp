@@ -21,7 +21,7 @@ static bool has_spirv_cross() { return run_program({"sh", "-c", "command -v spir
 static std::optional<std::string> folder_of(const std::string& module) {
     for (const char* folder :
          {"shaders", "shaders/probe", "shaders/cooperative_matrix", "shaders/cooperative_matrix/fp32",
-          "shaders/probe/cooperative_matrix", "dev/vulkan/baselines"})
+          "shaders/probe/cooperative_matrix", "dev/vulkan/baselines", "dev/report"})
         for (const char* type : {"_fp32", "_bf16", "_fp16"}) {
             if (!module.ends_with(type)) continue;
             const std::string kernel = module.substr(0, module.size() - strlen(type));
@@ -37,7 +37,8 @@ TEST(Metal, TranslatesEveryKernelWithoutCooperativeMatrices) {
         GTEST_SKIP() << "no spirv-cross: run dev/setup.sh vendor-compilers";
     }
     std::vector<std::filesystem::path> files;
-    for (const auto& folder : {modules, std::filesystem::path(BINARY_DIR "/baselines")})
+    for (const std::filesystem::path& folder : {modules, std::filesystem::path(BINARY_DIR "/baselines"),
+                                                std::filesystem::path(BINARY_DIR "/report_shaders")})
         for (const auto& file : std::filesystem::directory_iterator(folder)) files.push_back(file.path());
     int translated = 0, others = 0;
     for (const std::filesystem::path& file : files) {

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <functional>
 
+#include "llmc/generate/decode_attention.h"
+#include "llmc/generate/decode_linear.h"
 #include "llmc/layers/attention.h"
-#include "llmc/layers/cached_attention.h"
 #include "llmc/layers/classifier.h"
 #include "llmc/layers/encoder.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/gradient_sum.h"
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"
-#include "llmc/layers/matvec.h"
 #include "llmc/layers/residual.h"
 #include "tests/layer_test.h"
 
@@ -252,16 +252,21 @@ TEST(NonFinite, Matmul) {
                                                                .OC = OC,
                                                                .accumulate = true};
                                                        }});
-    check(Layer<MatvecForward<float>>{
-        matvec_forward_versions<float>(),
-        matvec_forward_cpu<float>,
-        {C, WEIGHT, OC, OC},
-        3,
-        {0},
-        [](float** t, int*) {
-            return MatvecForward<float>{
-                .out = t[3], .inp = t[0], .weight = t[1], .bias = t[2], .C = C, .OC = OC};
-        }});
+    check(Layer<DecodeLinear<float>>{decode_linear_versions<float>(),
+                                     decode_linear_cpu<float>,
+                                     {C, WEIGHT, OC, OC},
+                                     3,
+                                     {0},
+                                     [](float** t, int*) {
+                                         return DecodeLinear<float>{.out = t[3],
+                                                                    .stream = nullptr,
+                                                                    .inp = t[0],
+                                                                    .weight = t[1],
+                                                                    .bias = t[2],
+                                                                    .num_texts = 1,
+                                                                    .C = C,
+                                                                    .OC = OC};
+                                     }});
 }
 
 TEST(NonFinite, MatmulBias) {
@@ -299,16 +304,20 @@ TEST(NonFinite, Attention) {
                                                                               .C = C,
                                                                               .NH = 2};
                                           }});
-    check(Layer<CachedAttentionForward<float>>{
-        cached_attention_forward_versions<float>(),
-        cached_attention_forward_cpu<float>,
-        {3 * INP, INP},
-        1,
-        {0},
-        [](float** t, int*) {
-            return CachedAttentionForward<float>{
-                .out = t[1], .qkv = t[0], .first = 0, .num_rows = ROWS, .C = C, .NH = 2};
-        }});
+    check(Layer<DecodeAttention<float>>{decode_attention_versions<float>(),
+                                        decode_attention_cpu<float>,
+                                        {3 * INP, C},
+                                        1,
+                                        {ROWS - 1},
+                                        [](float** t, int* position) {
+                                            return DecodeAttention<float>{.out = t[1],
+                                                                          .cache = t[0],
+                                                                          .positions = position,
+                                                                          .num_texts = 1,
+                                                                          .T = ROWS,
+                                                                          .C = C,
+                                                                          .NH = 2};
+                                        }});
 }
 
 TEST(NonFinite, Classifier) {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <map>
 
-#include "llmc/measure/peak_cpu.h"
+#include "dev/report/peak_cpu.h"
 #include "shaders/args.h"
 #include "tests/layer_test.h"
 #include "tests/report_program.h"

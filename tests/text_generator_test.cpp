@@ -1,5 +1,5 @@
-// Generated texts: greedy ones are the likeliest tokens of a full forward pass, past the end of the cache
-// too; texts side by side are what each seed gives alone; CPU and device draw the same tokens.
+// Generated texts: a prompt's logits are those of a full forward pass; greedy tokens are its likeliest, past
+// the end of the cache too; texts side by side are what each seed gives alone; CPU and device draw the same.
 #include "llmc/generate/text_generator.h"
 
 #include "tests/message_of.h"
@@ -39,6 +39,38 @@ static std::vector<std::vector<int>> texts_of(TextGenerator<Real>& generator, co
 template <class Real>
 struct TextGeneratorOf : testing::Test {};
 TYPED_TEST_SUITE(TextGeneratorOf, RealTypes);
+
+// A prompt's logits are the whole model's, for prompts of one token, of the cache's size and between.
+template <class Real>
+static void check_prompts(LaunchPad* pad, const std::vector<int>& lengths) {
+    const auto g = make_model<Real>(odd, pad), reference = make_model<Real>(odd, nullptr);
+    TextGenerator<Real> generator(*g, odd.max_seq_len, 2);
+    for (int length : lengths) {
+        const std::vector<int> prompt = random_integers(length, 7, odd.vocab_size);
+        generator.start(prompt, {1, 2});
+        for (int b = 0; b < 2; b++) {
+            std::vector<float> got = nans(odd.vocab_size);
+            g->memory.download_floats(got.data(), generator.reader.logits + size_t(b) * odd.padded_vocab_size,
+                                      odd.vocab_size);
+            expect_close(format_string("logits after %d tokens", length).c_str(), got,
+                         logits_after(*reference, prompt),
+                         4 * tolerance<Real>(5e-6));  // in 16 bits, the two round at different points
+        }
+    }
+}
+
+TYPED_TEST(TextGeneratorOf, LogitsOfPromptsAreTheWholeModelsOnCpu) {
+    check_prompts<TypeParam>(nullptr, {1, 2, 16, 20, 37});
+}
+
+TYPED_TEST(TextGeneratorOf, LogitsOfPromptsAreTheWholeModelsOnDevice) {
+    for (const auto& pad : test_pads()) {
+        if (!std::is_same_v<TypeParam, float> && pad != test_pads()[0]) continue;
+        const int messages = validation_message_count();
+        check_prompts<TypeParam>(pad.get(), {1, 20, 37});
+        EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+    }
+}
 
 // The token chosen must be as likely as the likeliest, but for rounding.
 template <class Real>
@@ -105,6 +137,7 @@ TEST(TextGenerator, CpuAndDeviceDrawTheSameText) {
 TEST(TextGenerator, LongPromptsAndShortCaches) {
     const auto g = make_model<float>(odd, nullptr);
     EXPECT_THROW(TextGenerator<float>(*g, 38, 1), Error);
+    EXPECT_THROW(TextGenerator<float>(*g, 0, 1), Error);
     TextGenerator<float> whole(*g, 12, 1), shortest(*g, 1, 2);
     const std::vector<int> prompt = random_integers(40, 3, odd.vocab_size);
     const std::vector<int> kept(prompt.end() - whole.reader.kept(), prompt.end());

@@ -98,6 +98,7 @@ TEST(train_gpt2, sixteen_bits_follow_fp32) {
     };
     for (const std::string& where : devices())
         for (const Case& c : {Case{"bf16", "1", 0.03}, Case{"bf16", "0", 0.1}, Case{"fp16", "1", 0.01}}) {
+            if (where != "cpu" && c.limit == 0.1) continue;  // adamw_test has it on a device
             SCOPED_TRACE(std::string(c.precision) + ", master weights " + c.master + ", on " + where);
             const std::vector<std::string> options =
                 with(schedule, {"--device", where, "--precision", c.precision, "-w", c.master});
@@ -156,12 +157,11 @@ static void check_recomputation(const Data& data, const std::vector<std::string>
 
 TEST(train_gpt2, recomputing_only_saves_memory) {
     for (const std::string& where : devices())
-        for (const char* precision : {"fp32", "bf16"})
-            for (const char* dropout : {"0", "0.2"}) {
-                SCOPED_TRACE(std::string(precision) + " on " + where + ", dropout " + dropout);
-                check_recomputation(Data(),
-                                    {"--device", where, "--precision", precision, "--dropout", dropout});
-            }
+        for (const char* dropout : {"0", "0.2"}) {
+            if (where != "cpu" && dropout == std::string("0")) continue;  // kernels compile for seconds
+            SCOPED_TRACE(where + ", dropout " + dropout);
+            check_recomputation(Data(), {"--device", where, "--precision", "bf16", "--dropout", dropout});
+        }
 }
 
 // Each offloaded or not: the first half of a run, and the second, which resumes it. LAUNCHPAD_STAGED makes
@@ -195,6 +195,7 @@ TEST(train_gpt2, offloading_the_optimizer_is_bit_identical) {
     setenv("LAUNCHPAD_STAGED", "1", 1);
     for (const std::string& where : devices())
         for (const char* optimizer : {"adamw", "muon"}) {
+            if (where == "cpu" && optimizer == std::string("muon")) continue;  // the option has no effect
             SCOPED_TRACE(std::string(optimizer) + " on " + where);
             check_offload(Data(), where, optimizer);
         }
@@ -297,10 +298,14 @@ TEST(train_gpt2, skips_outliers_on_request) {
         const std::vector<std::string> options = {"-b",       "1",   "-t", "16",        "-x", "390",
                                                   "-s",       "0",   "-v", "0",         "-l", "0.01",
                                                   "--device", where, "-o", data / where};
-        const ProgramResult plain = data.run(options);
-        EXPECT_EQ(plain.status, 0) << plain.err;
-        EXPECT_EQ(count(plain.out, "was skipped"), 0) << plain.out;
-        for (const char* flag : {"-sl", "-sg"}) {
+        const bool cpu = where == "cpu";  // the host judges; a device skips what it is told to
+        if (cpu) {
+            const ProgramResult plain = data.run(options);
+            EXPECT_EQ(plain.status, 0) << plain.err;
+            EXPECT_EQ(count(plain.out, "was skipped"), 0) << plain.out;
+        }
+        for (const std::string flag : {"-sl", "-sg"}) {
+            if (!cpu && flag == "-sl") continue;
             const ProgramResult skipping = data.run(with(options, {flag, "6"}));
             EXPECT_EQ(skipping.status, 0) << skipping.err;
             const int skipped = count(skipping.out, "is an outlier; the update was skipped");
@@ -365,9 +370,9 @@ TEST(train_gpt2, a_dry_run_prints_the_plan_and_writes_nothing) {
         const ProgramResult result = data.run(
             {"-x", "1000", "-d", "102", "-n", "5", "-o", data / "out", "--dry-run", "--device", where});
         ASSERT_EQ(result.status, 0) << result.err;
-        for (const char* text : {"memory: ", "optimizer", "the largest batch that fits is -b ",
-                                 "tokens: 1.02e+05 in 1000 steps, 25.50 epochs",
-                                 "operations: ", "time: about ", "measured peak"})
+        for (const char* text :
+             {"memory: ", "optimizer", "the largest batch that fits is -b ",
+              "tokens: 1.02e+05 in 1000 steps, 25.50 epochs", "operations: ", "time: about "})
             EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
         EXPECT_EQ(result.out.find("step "), result.out.npos);
         EXPECT_FALSE(std::filesystem::exists(data / "out"));
@@ -433,38 +438,6 @@ TEST(train_gpt2, a_log_has_the_plan_before_an_error) {
     ASSERT_NE(plan, std::string::npos) << result.out;
     ASSERT_NE(error, std::string::npos) << result.out;
     EXPECT_LT(plan, error) << result.out;
-}
-
-TEST(train_gpt2, cpu_layers_are_checked) {
-    Data data;
-    const std::vector<std::string> options = {"-x", "2",        "-s",  "0",           "-v",
-                                              "0",  "--device", "cpu", "--cpu-layers"};
-    EXPECT_EQ(data.run(with(options, {"gelu,matmul"})).status, 0);
-    const ProgramResult refused = data.run(with(options, {"gelu,matmull"}));
-    EXPECT_EQ(refused.status, 1);
-    EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
-    EXPECT_NE(refused.err.find("no layer 'matmull'; the layers are encoder, layernorm, matmul,"),
-              std::string::npos)
-        << refused.err;
-}
-
-// What is compiled before the first step is found out without running anything, on the CPU neither: memory
-// has no values yet.
-TEST(train_gpt2, cpu_layers_beside_a_device) {
-    if (device() == "none") GTEST_SKIP() << "no device";
-    Data data;
-    const std::vector<std::string> options = {"-x", "3", "-s", "0", "-v", "0", "-l", "0.01"};
-    const std::vector<double> want = printed_losses(data.run(with(options, {"--device", "cpu"})).out);
-    ASSERT_EQ(want.size(), 3u);
-    setenv("MALLOC_PERTURB_", "85", 1);
-    for (const char* layers : {"encoder", "classifier", "adamw", "attention,layernorm,matmul"}) {
-        const ProgramResult mixed = data.run(with(options, {"--device", device(), "--cpu-layers", layers}));
-        EXPECT_EQ(mixed.status, 0) << layers << mixed.err;
-        const std::vector<double> losses = printed_losses(mixed.out);
-        ASSERT_EQ(losses.size(), 3u) << layers;
-        for (int i = 0; i < 3; i++) EXPECT_NEAR(losses[size_t(i)], want[size_t(i)], 1e-4) << layers;
-    }
-    unsetenv("MALLOC_PERTURB_");
 }
 
 // In llm.c, a sample leaves values in the memory of attention that the next steps read.

@@ -107,8 +107,7 @@ TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
         ASSERT_EQ(o.notes.size(), 1u) << flag;
         EXPECT_EQ(o.notes[0].rfind(flag + " has no effect", 0), 0u) << o.notes[0];
     }
-    EXPECT_TRUE(
-        parse({"-i", "train.bin", "-pn", "1", "-pr", "0", "-z", "0", "-lg", "-1", "-h", "0"}).notes.empty());
+    EXPECT_TRUE(parse({"-i", "train.bin", "-pn", "1", "-pr", "0", "-z", "0", "-h", "0"}).notes.empty());
     EXPECT_TRUE(parse({"-i", "train.bin", "-z", "1"}).notes.empty());
     EXPECT_EQ(parse({"-i", "train.bin"}).zero_stage, 1);
     EXPECT_EQ(parse({"-i", "train.bin", "-z", "0"}).zero_stage, 0);
@@ -176,21 +175,20 @@ TEST(TrainOptions, TensorBoard) {
 
 TEST(TrainOptions, TheEffectiveOptionsReadBackAreTheSame) {
     TemporaryFolder folder;
-    const Options o = parse({"-i", "a b/[x-z]*\"q\".bin", "-j", "it's.bin", "-l", "1e-4", "-sl", "3",
-                             "--cpu-layers", "gelu,matmul", "-x", "9", "--seed", "18446744073709551615"});
+    const Options o = parse({"-i", "a b/[x-z]*\"q\".bin", "-j", "it's.bin", "-l", "1e-4", "-sl", "3", "-x",
+                             "9", "--seed", "18446744073709551615"});
     std::ofstream(folder / "run.toml") << o.effective;
     const Options again = parse({"--config", folder / "run.toml"});
     EXPECT_EQ(again.effective, o.effective);
     EXPECT_EQ(again.train_data, std::filesystem::absolute(o.train_data));
     EXPECT_EQ(again.val_data, std::filesystem::absolute(o.val_data));
     EXPECT_EQ(again.learning_rate, o.learning_rate);
-    EXPECT_EQ(again.cpu_layers, (std::set<Layer>{Layer::gelu, Layer::matmul}));
     EXPECT_EQ(again.seed, o.seed);
     const Options defaults = parse({"-i", "x"});
     std::ofstream(folder / "defaults.toml") << defaults.effective;
     const Options same = parse({"--config", folder / "defaults.toml"});
     EXPECT_EQ(same.effective, defaults.effective);
-    EXPECT_TRUE(same.cpu_layers.empty());
+    EXPECT_TRUE(same.of_text.include.empty());
     EXPECT_TRUE(same.val_data.empty() && same.output.empty() && same.tokenizer.empty());
     EXPECT_FALSE(same.overfit || same.hellaswag);
     EXPECT_TRUE(same.master_weights);
@@ -285,7 +283,6 @@ TEST(TrainOptions, Refusals) {
         {{"-i", "x", "--ranks-per-node", "-1"}, "ranks-per-node"},
         {{"-i", "x", "-pm", "mpi"}, "unknown option -pm"},
         {{"-i", "x", "word"}, "word"},
-        {{"-i", "x", "--cpu-layers", "gelu,sofmax"}, "no layer 'sofmax'; the layers are encoder, "},
         {{"--config", folder / "missing.toml"}, "missing.toml"},
         {{"-i", "x", "--config", folder / "unknown.toml"}, "max-stepz"},
         {{"-i", "x", "--config", folder / "range.toml"}, "batch-size"},
@@ -306,7 +303,7 @@ TEST(TrainOptions, ValuesInAFile) {
     std::ofstream(folder / "run.toml")
         << "# comment\n\n \t train-data = \"a # b, [c]\" # x\r\nval-data='it\"s'\n"
            "tokenizer= \"\"#\nmodel=d24 # d12\nbatch-size=8\nseed = 7\t\n"
-           "cpu-layers=[ gelu , \"matmul\",'attention' ] # some\n"
+           "cpu-layers=\"\" # of earlier versions\ninclude=\"\"\n"
            "learning-rate=1e-4\ntensorboard=false\ndevice='a' 'b'";
     const Options o = parse({"--config", folder / "run.toml"});
     EXPECT_EQ(o.train_data, "a # b, [c]");
@@ -316,7 +313,7 @@ TEST(TrainOptions, ValuesInAFile) {
     EXPECT_EQ(o.batch, 8);
     EXPECT_EQ(o.seed, 7u);
     EXPECT_EQ(o.learning_rate, 1e-4f);
-    EXPECT_EQ(o.cpu_layers, (std::set<Layer>{Layer::gelu, Layer::matmul, Layer::attention}));
+    EXPECT_TRUE(o.of_text.include.empty());
     EXPECT_FALSE(o.tensorboard);
     EXPECT_EQ(o.device, "a' 'b");  // as the program writes a name with quotes
 }
@@ -329,8 +326,6 @@ TEST(TrainOptions, HostileFilesGiveOneLine) {
     for (int i = 0; i < 100000; i++) many += "x" + std::to_string(i) + "=1\n";
     const std::string texts[] = {"tokenizer=[]",
                                  "tokenizer=[ ]",
-                                 "cpu-layers=[]",
-                                 "cpu-layers=[,]",
                                  "batch-size=[]",
                                  "tensorboard=[]",
                                  "tokenizer=",
@@ -387,7 +382,6 @@ TEST(TrainOptions, HostileFilesGiveOneLine) {
                                  "profile=true",
                                  "threads=4",
                                  "simd=\"sse2\"",
-                                 "cpu-layers=[gelu, x]",
                                  deep,
                                  deep + "=1",
                                  "tokenizer=" + deep,
@@ -414,9 +408,8 @@ TEST(TrainOptions, HostileFilesGiveOneLine) {
             const std::string message = path == config ? refusal({"-i", "x", "--config", config})
                                                        : refusal({"-i", "x", "-y", "1", "-o", folder.path});
             EXPECT_LT(now() - start, 5);
-            const bool is_layer = message.starts_with("--cpu-layers: "), is_model = message.empty();
-            EXPECT_TRUE(message.starts_with(path + ", line ") || is_layer ||
-                        (is_model && text.starts_with("model=custom")))
+            EXPECT_TRUE(message.starts_with(path + ", line ") ||
+                        (message.empty() && text.starts_with("model=custom")))
                 << message;
             EXPECT_LT(message.size(), path.size() + 400) << message;
             EXPECT_EQ(message, printable(message));

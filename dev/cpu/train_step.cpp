@@ -16,7 +16,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/precision.h"
 #include "llmc/cpu/cpu_timer.h"
-#include "llmc/measure/peak_cpu.h"
+#include "dev/report/peak_cpu.h"
 #include "llmc/model/initialize.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/program/option_checks.h"

@@ -6,11 +6,11 @@
 #include <limits>
 #include <random>
 
+#include "dev/report/report_shaders.h"
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/cpu/vector_math.h"
 #include "llmc/launchpad/memory.h"
-#include "shaders/args.h"
 
 Chain make_chain(int n, int batch, unsigned seed) {
     std::mt19937 generator(seed);
@@ -168,6 +168,7 @@ ChainOnGpu::ChainOnGpu(LaunchPad& launchpad, const Chain& c, ChainVariant v, int
     : pad(launchpad), chain(c), variant(v), chunk(steps), buffers(std::make_unique<Buffers>(launchpad, c)) {
     if (chunk <= 0 || chunk % CHAIN_PERIOD)
         fail("chain: a chunk of %d steps is not a multiple of %d", chunk, CHAIN_PERIOD);
+    use_report_shaders();
     pad.begin_recording();
     if (variant == ChainVariant::many_steps)
         for (int step = 0; step < chunk;) step += record_many_steps(step, chunk - step);

@@ -5,12 +5,15 @@
 // One step of a state s (n), for each of `batch` states:
 //     x = W s;  x += input;  x = tanh(x);  x *= gain;  x += leak (s - x);  s = x / (1 + |x|)
 // The map is a contraction (the norm of W is below 1), so that rounding errors fade. The inputs differ from
-// step to step, with period CHAIN_PERIOD of shaders/args.h, so that a missing or additional step changes the
+// step to step, with period CHAIN_PERIOD, so that a missing or additional step changes the
 // result.
 #pragma once
 #include <vector>
 
 #include "llmc/launchpad/launchpad.h"
+#include "shaders/args.h"
+
+#include "dev/report/chain_args.h"
 
 struct Chain {
     int n, batch;

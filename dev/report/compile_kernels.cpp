@@ -13,9 +13,9 @@
 #include <csignal>
 #include <cstring>
 
+#include "dev/report/compile_kernel.h"
 #include "dev/report/every_kernel.h"
 #include "llmc/base/precision.h"
-#include "llmc/launchpad/compile_kernel.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
 

@@ -23,12 +23,9 @@ static void give_training_commands(LaunchPad& pad, const ModelConfig& config, Ba
     gpt2_forward(g, B, T);
     gpt2_head(g, B, T, 1, Gradients::accumulate);  // of a later micro-step
     gpt2_backward(g, B, T, Gradients::accumulate);
-    Decoder<Real> decoder(g, T);
-    const std::vector<int> prompt(size_t(T / 2), 0);
-    decoder.append(prompt.data(), int(prompt.size()));
-    decoder.append(prompt.data(), 1);
-    decoder.append(prompt.data(), 2);
-    TextGenerator<Real>(g, T, 1).decode_step();
+    TextGenerator<Real> generator(g, T, 1);
+    generator.reader.read(0, std::vector<int>(size_t(T / 2), 0));
+    generator.decode_step();
 }
 
 template <class Real>
@@ -115,9 +112,6 @@ static void give_matmul(VersionSizes<Real>& s, int C, int OC) {
             {GemmLayout::tn, OC, C, s.num_rows, accumulate ? EPILOGUE_ADD : EPILOGUE_NONE});
     give_versions<MatmulDbias<Real>>(s.pad, with_baselines(matmul_dbias_versions<Real>()),
                                      {.dbias = bias, .dout = out, .num_rows = s.num_rows, .OC = OC});
-    give_versions<MatvecForward<Real>>(
-        s.pad, matvec_forward_versions<Real>(),
-        {.out = out, .inp = in, .weight = weight, .bias = bias, .C = C, .OC = OC});
 }
 
 template <class Real>
@@ -139,9 +133,6 @@ static void give_attention(VersionSizes<Real>& s) {
                                             .T = s.T,
                                             .C = s.C,
                                             .NH = s.NH});
-    give_versions<CachedAttentionForward<Real>>(
-        s.pad, cached_attention_forward_versions<Real>(),
-        {.out = out, .qkv = qkv, .first = s.T - 1, .num_rows = 1, .C = s.C, .NH = s.NH});
 }
 
 template <class Real>

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "dev/report/report_shaders.h"
 #include "llmc/base/clock.h"
 #include "llmc/launchpad/memory.h"
 #include "shaders/args.h"
@@ -31,6 +32,7 @@ static bool is_replayed(LaunchWay way) {
 }
 
 LaunchCost launch_cost(LaunchPad& pad, LaunchWay way, int count, int repeats) {
+    use_report_shaders();
     Memory memory(&pad);
     const uint32_t block = pad.limits().subgroup_size;
     float* p = memory.allocate<float>(block, "launches");

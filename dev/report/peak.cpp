@@ -10,10 +10,10 @@
 #include <cstring>
 
 #include "dev/report/launch_times.h"
+#include "dev/report/peak_cpu.h"
 #include "dev/report/results.h"
 #include "llmc/base/clock.h"
 #include "llmc/launchpad/memory.h"
-#include "llmc/measure/peak_cpu.h"
 
 static int repeats(const ReportRun& run) { return run.options.quick ? 3 : 7; }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dev/report/peak_cpu.h"
 #include "llmc/base/clock.h"
-#include "llmc/measure/peak_cpu.h"
 
 template <class Real>
 void fill_random(Real* values, size_t n, uint32_t seed) {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 
+#include "dev/report/peak_cpu.h"
 #include "dev/report/power.h"
 #include "dev/report/results.h"
 #include "dev/report/sweep.h"
@@ -202,6 +203,13 @@ static double expected_seconds(const Benchmark& benchmark, const ModelConfig& co
     return peak > 0 ? preparation + 3 * flops_per_step(config, c) / (0.1 * peak) : preparation;
 }
 
+// A software device runs on the CPU.
+template <class Real>
+static double measured_peak(LaunchPad* pad) {
+    if (pad && pad->device().is_gpu()) return peak_rate<Real>(pad);
+    return std::max(cpu_fma_rate(0.5), std::is_same_v<Real, bf16> && !pad ? cpu_bf16_rate(0.5) : 0.0);
+}
+
 // Whether it was measured: there were time and memory.
 template <class Real>
 static bool measure_case(Benchmark& benchmark, const Case& c) {
@@ -214,7 +222,7 @@ static bool measure_case(Benchmark& benchmark, const Case& c) {
         run.progress(c.precision + " peak");
         const Peaks peaks = run.pad ? benchmark.measured.gpu : benchmark.measured.cpu;
         benchmark.peaks[c.precision] =
-            run.options.peaks.empty() ? peak_rate<Real>(run.pad.get()) : gemm_peak<Real>(peaks);
+            run.options.peaks.empty() ? measured_peak<Real>(run.pad.get()) : gemm_peak<Real>(peaks);
     }
     bool measured = false;
     const auto measure_it = [&] {

@@ -174,7 +174,7 @@ static void remove_stale(const std::string& path) {
     const int descriptor = open_path(path, Access::read_itself);
     const bool in_use = descriptor >= 0 && !lock_file(descriptor);
     const bool stale = descriptor < 0 || is_named(descriptor, path);
-    const bool stays = !in_use && stale && unlink_path(path) != 0 && errno != ENOENT;
+    const bool stays = !in_use && stale && !unlink_path(path) && errno != ENOENT;
     const int error = errno;
     if (descriptor >= 0) close(descriptor);
     if (stays) fail_file("cannot remove", path, error);

@@ -141,10 +141,6 @@ void Communicator::wait(Requests& requests) {
     }
 }
 
-void Communicator::barrier() {
-    if (size > 1) wait(*job->transport.begin_barrier());
-}
-
 void Communicator::broadcast(void* data, size_t bytes, int root) {
     if (root < 0 || root >= size) fail("broadcast: there is no rank %d among %d", root, size);
     for (size_t done = 0; size > 1 && done < bytes; done += max_part) {

@@ -44,7 +44,6 @@ struct Communicator {
     void form_nodes(int ranks_per_node = 0);
 
     // Collective functions. A rank's results are bit-identical to every other rank's.
-    void barrier();
     void broadcast(void* data, size_t bytes, int root);
     void all_reduce_sum(double* values, int count);  // adds in the order of ranks
     void all_reduce_max(int64_t* values, int count);

@@ -35,12 +35,6 @@ static std::shared_ptr<Requests> one_request() {
     return requests;
 }
 
-static std::shared_ptr<Requests> begin_barrier() {
-    auto requests = one_request();
-    MPI_CHECK(MPI_Ibarrier(ranks, &requests->all[0]));
-    return requests;
-}
-
 static std::shared_ptr<Requests> begin_broadcast(void* data, size_t bytes, int root) {
     auto requests = one_request();
     MPI_CHECK(MPI_Ibcast(data, int(bytes), MPI_BYTE, root, ranks, &requests->all[0]));
@@ -149,7 +143,6 @@ Transport join_mpi(int expected) {
             "started as one of %d processes, but %s sees %d: use the mpirun of the MPI that this program was "
             "built with (with SLURM: srun --mpi=pmix)",
             expected, library_name().c_str(), job.size);
-    job.begin_barrier = begin_barrier;
     job.begin_broadcast = begin_broadcast;
     job.begin_all_gather = begin_all_gather;
     job.begin_exchange = begin_exchange;

@@ -11,7 +11,6 @@ struct Transport {
     std::vector<int> machines = {0};  // by rank; ascending from 0, so the ranks of a machine are consecutive
 
     // Buffers must stay alive until done() returns true. Messages have less than 2 GiB.
-    std::shared_ptr<Requests> (*begin_barrier)() = nullptr;
     std::shared_ptr<Requests> (*begin_broadcast)(void* data, size_t bytes, int root) = nullptr;
     std::shared_ptr<Requests> (*begin_all_gather)(const void* mine, size_t bytes, void* all) = nullptr;
     std::shared_ptr<Requests> (*begin_exchange)(const std::vector<Message>& sends,

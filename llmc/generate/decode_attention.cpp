@@ -3,23 +3,75 @@
 #include "llmc/generate/decode_attention.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/cpu/simd.h"
 #include "llmc/launchpad/packs.h"
 #include "llmc/layers/attention.h"
-#include "llmc/layers/cached_attention.h"
 #include "shaders/args.h"
+
+// The rows of one head that its query attends to.
+template <class Real>
+struct Keys {
+    const Real *k, *v;  // of the first row, (hs) each
+    size_t stride;      // elements from one row to the next
+    int count;
+};
+
+// out (hs) of one head of one row with query q (hs). scores (keys.count) is scratch.
+template <class Real>
+static SIMD_INLINE void attend(Real* out, float* scores, const Real* q, const Keys<Real>& keys, int hs) {
+    float query[128], accumulators[128] = {};
+    const float scale = 1.0f / std::sqrt(float(hs));
+    for (int c = 0; c < hs; c++) query[c] = float(q[c]) * scale;
+    float maximum = -INFINITY;
+    for (int j = 0; j < keys.count; j++) {
+        const Real* key = keys.k + j * keys.stride;
+        float score = 0;
+#pragma omp simd reduction(+ : score)
+        for (int c = 0; c < hs; c++) score += query[c] * float(key[c]);
+        scores[j] = score;
+        maximum = std::max(maximum, score);
+    }
+    float total = 0;
+    for (int j = 0; j < keys.count; j++) {
+        const Real* value = keys.v + j * keys.stride;
+        const float p = std::exp(scores[j] - maximum);
+        total += p;
+#pragma omp simd
+        for (int c = 0; c < hs; c++) accumulators[c] += p * float(value[c]);
+    }
+    for (int c = 0; c < hs; c++) out[c] = Real(accumulators[c] / total);
+}
+
+SIMD_CLONES static void attend_head(float* out, float* scores, const float* q, const Keys<float>& keys,
+                                    int hs) {
+    attend(out, scores, q, keys, hs);
+}
+SIMD_CLONES static void attend_head(bf16* out, float* scores, const bf16* q, const Keys<bf16>& keys, int hs) {
+    attend(out, scores, q, keys, hs);
+}
+SIMD_CLONES static void attend_head(fp16* out, float* scores, const fp16* q, const Keys<fp16>& keys, int hs) {
+    attend(out, scores, q, keys, hs);
+}
 
 template <class Real>
 void decode_attention_cpu(const DecodeAttention<Real>& p) {
+    const int hs = attention_head_size(p.C, p.NH);
     const size_t C = p.C;
-    for (int b = 0; b < p.num_texts; b++)
-        cached_attention_forward_cpu<Real>({.out = p.out + b * C,
-                                            .qkv = p.cache + b * p.T * 3 * C,
-                                            .first = p.positions[b],
-                                            .num_rows = 1,
-                                            .C = p.C,
-                                            .NH = p.NH});
+#pragma omp parallel
+    {
+        std::vector<float> scores(p.T);
+#pragma omp for
+        for (int i = 0; i < p.num_texts * p.NH; i++) {
+            const size_t text = size_t(i / p.NH), head = size_t(i % p.NH) * hs,
+                         at = size_t(p.positions[text]);
+            const Real* qkv = p.cache + text * p.T * 3 * C + head;
+            const Keys<Real> keys = {.k = qkv + C, .v = qkv + 2 * C, .stride = 3 * C, .count = int(at) + 1};
+            attend_head(p.out + text * C + head, scores.data(), qkv + at * 3 * C, keys, hs);
+        }
+    }
 }
 
 template <class Real>

@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "llmc/generate/decode_attention.h"
-#include "llmc/generate/decode_linear.h"
 #include "llmc/generate/next_token.h"
-#include "llmc/model/decoder.h"
+#include "llmc/generate/prompt_reader.h"
 
 struct TextGeneratorOptions {
     SamplerOptions sampler;
@@ -22,8 +21,8 @@ struct TextGeneratorOptions {
 template <class Real>
 struct TextGenerator {
     const GPT2<Real>& g;
-    Decoder<Real> reader;  // reads prompts, and texts that outgrew the cache
-    const int B, T;        // texts, and the capacity of the cache of each
+    PromptReader<Real> reader;  // reads prompts, and texts that outgrew the cache
+    const int B, T;             // texts, and the capacity of the cache of each
     const TextGeneratorOptions options;
     const int V;  // tokens that may be drawn
 
@@ -49,6 +48,9 @@ struct TextGenerator {
     // the draw.
     void decode_step();
 
+    // Allocated for the caches and the state of the texts.
+    uint64_t memory_bytes() const { return reader.memory.bytes + memory.bytes; }
+
    private:
     Memory memory;
     std::vector<std::vector<int>> texts;  // (B) without the tokens that next() has not returned
@@ -72,7 +74,7 @@ TextGenerator<Real>::TextGenerator(const GPT2<Real>& model, int capacity, int nu
       T(capacity),
       options(with),
       V(with.vocab_size ? with.vocab_size : model.config.vocab_size),
-      memory(model.pad),
+      memory(model.pad, model.memory.use),
       texts(num_texts) {
     const ModelConfig& c = g.config;
     if (V < 1 || V > c.vocab_size) fail("tokens below %d are to be drawn: the model has %d", V, c.vocab_size);
@@ -179,9 +181,7 @@ void TextGenerator<Real>::read_texts() {
             memory.copy(reader.logits + b * Vp, reader.logits, Vp);
             continue;
         }
-        reader.text = b;
-        reader.clear();
-        reader.append(texts[b].data(), int(count));
+        reader.read(b, texts[b]);
     }
     position = int(count) - 1;
     const std::vector<int> positions(B, position);

@@ -27,7 +27,7 @@ static int find_memory_type(const LaunchPadState& s, uint32_t bits, VkMemoryProp
 // that way (NVIDIA's 40 of 80 GiB), and copies through a staging buffer take no longer.
 void choose_memory_mode(LaunchPadState& s) {
     const bool is_shared = find_memory_type(s, ~0u, NEAR | VISIBLE) >= 0;
-    const bool one_memory = s.info.type == DeviceType::integrated || s.info.type == DeviceType::software;
+    const bool one_memory = s.info.type == DeviceType::integrated || !s.info.is_gpu();
     s.mode = s.options.memory;
     if (s.mode == MemoryMode::automatic)
         s.mode = one_memory && is_shared ? MemoryMode::unified : MemoryMode::staged;
@@ -97,7 +97,7 @@ static const uint64_t UNREPORTED_BYTES = 128 << 20;
 static uint64_t left_of_limit(const LaunchPadState& s, uint32_t heap) {
     if (!s.options.device_memory || !is_on_device(s, heap)) return ~uint64_t(0);
     uint64_t used = s.device_bytes;
-    if (s.has_memory_budget && s.info.type != DeviceType::software)
+    if (s.has_memory_budget && s.info.is_gpu())
         used = std::max(used, heap_budget(s, heap).used) + UNREPORTED_BYTES;
     return s.options.device_memory > used ? s.options.device_memory - used : 0;
 }
@@ -147,7 +147,7 @@ static bool has_room(const LaunchPadState& s, VkDeviceSize bytes, uint32_t type,
 // Lavapipe of Mesa 26.1 loads once more after the last pass of a loop, for no lane, where all lanes share the
 // address: one row further on, as a rule. Behind an allocation of its own there has to be memory, too.
 static VkDeviceSize with_memory_behind(const LaunchPadState& s, const Buffer& b, VkDeviceSize bytes) {
-    const bool reads_beyond = s.info.type == DeviceType::software && b.kind != BufferKind::imported;
+    const bool reads_beyond = !s.info.is_gpu() && b.kind != BufferKind::imported;
     return reads_beyond ? std::max(bytes, std::min(bytes + (1 << 20), s.limits.max_allocation)) : bytes;
 }
 

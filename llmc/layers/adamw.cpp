@@ -116,24 +116,17 @@ static AdamWArgs adamw_args(LaunchPad& pad, const AdamWUpdate<Real>& p) {
 }
 
 template <class Real>
-static void adamw_update1(LaunchPad& pad, const AdamWUpdate<Real>& p, int block_size) {
-    pad.dispatch<Real>("adamw_update1", {ceil_div(p.n, block_size)}, {uint32_t(block_size)},
-                       adamw_args(pad, p), update_work(p));
-}
-
-template <class Real>
 static void adamw_update2(LaunchPad& pad, const AdamWUpdate<Real>& p, int block_size) {
     const AdamWArgs args = adamw_args(pad, p);
-    if ((args.master | args.m | args.v) % 16 || (args.params | args.grads) % (4 * sizeof(Real)))
-        return adamw_update1(pad, p, block_size);
-    pad.dispatch<Real>("adamw_update2", {ceil_div(ceil_div(p.n, 4), block_size)}, {uint32_t(block_size)},
-                       args, update_work(p));
+    const bool aligned =
+        (args.master | args.m | args.v) % 16 == 0 && (args.params | args.grads) % (4 * sizeof(Real)) == 0;
+    pad.dispatch<Real>("adamw_update2", {ceil_div(ceil_div(p.n, 4), block_size)},
+                       {uint32_t(block_size), aligned}, args, update_work(p));
 }
 
 template <class Real>
 std::vector<KernelVersion<AdamWUpdate<Real>>> adamw_update_versions() {
     return {
-        {"adamw_update1", "one invocation per parameter", adamw_update1<Real>, {256, 32, 64, 128, 512}},
         {"adamw_update2",
          "one invocation per four parameters, 16-byte accesses",
          adamw_update2<Real>,

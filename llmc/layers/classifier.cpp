@@ -159,16 +159,9 @@ static FusedClassifierArgs classifier_args(LaunchPad& pad, const FusedClassifier
 }
 
 template <class Real>
-static void fused_classifier2(LaunchPad& pad, const FusedClassifier<Real>& p, int block_size) {
-    pad.dispatch<Real>("fused_classifier2", {uint64_t(p.num_rows)}, {uint32_t(block_size)},
-                       classifier_args(pad, p), classifier_work(p));
-}
-
-template <class Real>
 static void fused_classifier3(LaunchPad& pad, const FusedClassifier<Real>& p, int block_size) {
     const FusedClassifierArgs args = classifier_args(pad, p);
     const uint32_t width = wide_pack_width<Real>(p.Vp, {args.logits});
-    if (width == 1) return fused_classifier2(pad, p, block_size);
     pad.dispatch<Real>("fused_classifier3", {uint64_t(p.num_rows)}, {uint32_t(block_size), width}, args,
                        classifier_work(p));
 }
@@ -176,11 +169,10 @@ static void fused_classifier3(LaunchPad& pad, const FusedClassifier<Real>& p, in
 template <class Real>
 std::vector<KernelVersion<FusedClassifier<Real>>> fused_classifier_versions() {
     return {
-        {"fused_classifier2",
-         "one workgroup per row, online softmax",
-         fused_classifier2<Real>,
-         {1024, 32, 256}},
-        {"fused_classifier3", "16-byte accesses", fused_classifier3<Real>, {512, 32, 256, 1024}},
+        {"fused_classifier3",
+         "one workgroup per row, online softmax, 16-byte accesses",
+         fused_classifier3<Real>,
+         {512, 32, 256, 1024}},
     };
 }
 

@@ -69,30 +69,26 @@ static size_t count_chunks(const std::vector<GradientSlice<Real>>& gradients) {
 
 // Sums the squares of each chunk of a slice into partials (chunks).
 template <class Real>
-static void sum_chunks(LaunchPad& pad, int version, const GradientSlice<Real>& slice, float* partials,
-                       int config) {
+static void sum_chunks(LaunchPad& pad, const GradientSlice<Real>& slice, float* partials, int config) {
     const size_t chunks = ceil_div(slice.n, CHUNK);
     const uint32_t block_size = uint32_t(config);
     const GlobalNormArgs args = {
         .partials = pad.at(partials, chunks), .grads = pad.at(slice.data, slice.n), .n = slice.n};
     const uint32_t width = wide_pack_width<Real>(CHUNK, {args.grads});
     const Work work = memory_traffic<Real>(double(slice.n));
-    if (version == 3 && width > 1)
-        pad.dispatch<Real>("global_norm3", {chunks}, {block_size, width, CHUNK}, args, work);
-    else
-        pad.dispatch<Real>("global_norm2", {chunks}, {block_size, CHUNK}, args, work);
+    pad.dispatch<Real>("global_norm3", {chunks}, {block_size, width, CHUNK}, args, work);
 }
 
-// Sums the squares of all chunks by the kernel of the given version, then adds the sums in one workgroup.
+// Sums the squares of all chunks, then adds the sums in one workgroup.
 template <class Real>
-static void launch(LaunchPad& pad, int version, const GlobalNorm<Real>& p, int config) {
+static void global_norm3(LaunchPad& pad, const GlobalNorm<Real>& p, int config) {
     const size_t all_chunks = count_chunks(p.gradients);
     float* const scratch = all_chunks ? pad.scratch(Scratch::norm, all_chunks) : nullptr;
     float* partials = scratch;
     {
         const ConcurrentGroup group(&pad);  // the slices are independent of each other
         for (const GradientSlice<Real>& slice : p.gradients) {
-            if (slice.n) sum_chunks(pad, version, slice, partials, config);
+            if (slice.n) sum_chunks(pad, slice, partials, config);
             partials += ceil_div(slice.n, CHUNK);
         }
     }
@@ -106,20 +102,12 @@ static void launch(LaunchPad& pad, int version, const GlobalNorm<Real>& p, int c
 }
 
 template <class Real>
-static void global_norm2(LaunchPad& pad, const GlobalNorm<Real>& p, int block_size) {
-    launch(pad, 2, p, block_size);
-}
-
-template <class Real>
-static void global_norm3(LaunchPad& pad, const GlobalNorm<Real>& p, int block_size) {
-    launch(pad, 3, p, block_size);
-}
-
-template <class Real>
 std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions() {
     return {
-        {"global_norm2", "one workgroup per chunk", global_norm2<Real>, {256, 64, 512, 1024}},
-        {"global_norm3", "16-byte accesses", global_norm3<Real>, {256, 64, 512, 1024}},
+        {"global_norm3",
+         "one workgroup per chunk, 16-byte accesses",
+         global_norm3<Real>,
+         {256, 64, 512, 1024}},
     };
 }
 

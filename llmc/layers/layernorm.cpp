@@ -196,16 +196,6 @@ static LayernormBackwardArgs backward_args(LaunchPad& pad, const LayerNormBackwa
             0};
 }
 
-template <class Real>
-static void layernorm_backward1(LaunchPad& pad, const LayerNormBackward<Real>& p, int block_size) {
-    const LayernormBackwardArgs args = backward_args(pad, p);
-    const uint32_t block = uint32_t(block_size);
-    pad.dispatch<Real>("layernorm_backward1", {ceil_div(p.num_rows, block)}, {block}, args,
-                       memory_traffic<Real>(4.0 * p.num_rows * p.C));
-    pad.dispatch<Real>("layernorm_backward1_weight", {ceil_div(p.C, block)}, {block}, args,
-                       memory_traffic<Real>(2.0 * p.num_rows * p.C));
-}
-
 // The workgroups that share the rows, at most: several for each SM of an H100/H200-class GPU. The order of
 // the sums depends on it: a constant keeps results bit-identical, where the SM count of the device would not.
 static const int BACKWARD2_WORKGROUPS = 1024;
@@ -234,7 +224,9 @@ static void layernorm_backward2(LaunchPad& pad, const LayerNormBackward<Real>& p
     uint32_t block = uint32_t(block_size);
     while (ceil_div(p.C / width, block) > BACKWARD2_PACKS && 2 * block <= pad.limits().max_block) block *= 2;
     const uint32_t packs = uint32_t(ceil_div(p.C / width, block));
-    if (packs > BACKWARD2_PACKS) return layernorm_backward1(pad, p, block_size);
+    if (packs > BACKWARD2_PACKS)
+        fail("layernorm_backward: rows of %d channels are too long for workgroups of %u invocations", p.C,
+             block);
     args.workgroups = std::min(p.num_rows, BACKWARD2_WORKGROUPS);
     use_scratch(pad, args);
     pad.dispatch<Real>("layernorm_backward2", {uint64_t(args.workgroups)}, {block, width, packs}, args,
@@ -298,12 +290,8 @@ std::vector<KernelVersion<LayerNormForward<Real>>> layernorm_forward_versions() 
 template <class Real>
 std::vector<KernelVersion<LayerNormBackward<Real>>> layernorm_backward_versions() {
     return {
-        {"layernorm_backward1",
-         "one invocation per row, one per channel",
-         layernorm_backward1<Real>,
-         {32, 64, 128, 256}},
         {"layernorm_backward2",
-         "one pass; workgroups sum the weight gradients, a second kernel adds these up",
+         "one workgroup per row; workgroups sum the weight gradients, a second kernel adds these up",
          layernorm_backward2<Real>,
          {64, 128, 192, 256}},
         {"layernorm_backward3",

@@ -20,7 +20,6 @@
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"
 #include "llmc/layers/residual.h"
-#include "llmc/model/layer.h"
 #include "llmc/model/loss_scaling.h"
 #include "llmc/model/model_config.h"
 #include "llmc/model/optimizer.h"
@@ -62,8 +61,7 @@ template <class Real>
 struct GPT2 {
     static constexpr bool is_16_bit = sizeof(Real) == 2;
     ModelConfig config;
-    LaunchPad* pad;              // null: the CPU
-    std::set<Layer> cpu_layers;  // layers that run on the CPU nevertheless, for debugging
+    LaunchPad* pad;  // null: the CPU
     Memory memory;
     Real* params[NUM_PARAMETER_TENSORS];
     Real* grads[NUM_PARAMETER_TENSORS] = {};           // allocated for training only
@@ -110,13 +108,6 @@ struct GPT2 {
     bool drops(Pass pass) const { return pass == Pass::training && dropout > 0; }
     // The residual stream before layer l.
     const Real* layer_input(int l) const { return l ? layers[l - 1].residual3 : encoded; }
-
-    // The launchpad that a layer runs on; null for the CPU.
-    LaunchPad* on(Layer layer) const {
-        if (!pad || !cpu_layers.contains(layer)) return pad;
-        pad->commit(true);
-        return nullptr;
-    }
 };
 
 template <class Real>
@@ -253,7 +244,7 @@ inline uint32_t dropout_site(DropoutSite what, int l) { return what + 2 * uint32
 // out (num_rows,C) = inp with the micro-step's dropout, forward and backward alike.
 template <class Real>
 void gpt2_dropout(GPT2<Real>& g, Real* out, const Real* inp, uint32_t site, int num_rows) {
-    dropout<Real>(g.on(Layer::dropout), {
+    dropout<Real>(g.pad, {
         .out = out, .inp = inp, .key = g.dropout_key, .site = site, .rate = g.dropout,
         .n = size_t(num_rows) * g.config.channels});
 }
@@ -274,20 +265,20 @@ void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
                           const std::vector<const Real*>& packed) {
     const int C = g.config.channels, NH = g.config.num_heads, num_rows = B * T;
     const LayerActivations<Real>& a = g.layers[l];
-    matmul_forward<Real>(g.on(Layer::matmul), {
+    matmul_forward<Real>(g.pad, {
         .out = a.qkv, .inp = a.ln1, .weight = g.weight(QKVW, l), .bias = g.weight(QKVB, l),
         .num_rows = num_rows, .C = C, .OC = 3 * C, .use = {.packed = packed[QKV]}});
-    attention_forward<Real>(g.on(Layer::attention), {
+    attention_forward<Real>(g.pad, {
         .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
-    matmul_forward<Real>(g.on(Layer::matmul), {
+    matmul_forward<Real>(g.pad, {
         .out = g.proj, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
         .num_rows = num_rows, .C = C, .OC = C, .use = {.packed = packed[ATTPROJ]}});
     if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_ATTENTION, l), num_rows);
-    fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
+    fused_residual_layernorm_forward<Real>(g.pad, {
         .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
         .inp1 = g.layer_input(l), .inp2 = g.proj, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l),
         .num_rows = num_rows, .C = C});
-    matmul_forward<Real>(g.on(Layer::matmul), {
+    matmul_forward<Real>(g.pad, {
         .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l), .bias = g.weight(FCB, l),
         .num_rows = num_rows, .C = C, .OC = 4 * C, .use = {.packed = packed[FC]}});
 }
@@ -296,7 +287,7 @@ void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
 template <class Real>
 void gpt2_forward_ln1(GPT2<Real>& g, int l, int num_rows) {
     const LayerActivations<Real>& a = g.layers[l];
-    layernorm_forward<Real>(g.on(Layer::layernorm), {
+    layernorm_forward<Real>(g.pad, {
         .out = a.ln1, .mean = a.ln1_mean, .rstd = a.ln1_rstd, .inp = g.layer_input(l),
         .weight = g.weight(LN1W, l), .bias = g.weight(LN1B, l), .num_rows = num_rows,
         .C = g.config.channels});
@@ -313,15 +304,15 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
     for (int l = 0; l < L; l++) {
         if (before_layer) before_layer(l);
         const LayerActivations<Real>& a = g.layers[l];
-        const auto packed = matmul_pack_forward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
+        const auto packed = matmul_pack_forward<Real>(g.pad, num_rows, linear_weights(g, l));
         gpt2_forward_to_gelu(g, l, B, T, pass, packed);
-        matmul_forward<Real>(g.on(Layer::matmul), {
+        matmul_forward<Real>(g.pad, {
             .out = g.proj, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
             .num_rows = num_rows, .C = 4 * C, .OC = C, .use = {.packed = packed[FCPROJ]}});
         if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
-        fused_residual_layernorm_forward<Real>(g.on(Layer::residual), {
+        fused_residual_layernorm_forward<Real>(g.pad, {
             .residual = a.residual3, .normed = last ? g.lnf : g.layers[l + 1].ln1,
             .mean = last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
             .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, .inp1 = a.residual2, .inp2 = g.proj,
@@ -334,7 +325,7 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
 template <class Real>
 void gpt2_forward(GPT2<Real>& g, int B, int T, Pass pass = Pass::evaluation,
                   const std::function<void(int layer)>& before_layer = nullptr) {
-    encoder_forward<Real>(g.on(Layer::encoder), {
+    encoder_forward<Real>(g.pad, {
         .out = g.encoded, .inp = g.inputs, .wte = g.weight(WTE), .wpe = g.weight(WPE), .B = B, .T = T,
         .C = g.config.channels});
     gpt2_forward_layers(g, B, T, pass, before_layer);
@@ -353,21 +344,21 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
         const int num_rows = std::min(g.logit_rows, B * T - first);
         const Real* lnf = g.lnf + size_t(first) * C;
         const WeightUse<Real> use = {.total_rows = B * T, .again = first > 0};
-        matmul_forward<Real>(g.on(Layer::matmul), {
+        matmul_forward<Real>(g.pad, {
             .out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
             .use = use});
         if (inspect) inspect(first, num_rows);
-        fused_classifier<Real>(g.on(Layer::classifier), {
+        fused_classifier<Real>(g.pad, {
             .logits = g.logits, .losses = g.losses + first, .targets = g.targets + first,
             .dloss = loss_scale * g.gradient_scale, .num_rows = num_rows, .V = V, .Vp = Vp,
             .write_gradients = training});
         if (training)
-            matmul_backward<Real>(g.on(Layer::matmul), {
+            matmul_backward<Real>(g.pad, {
                 .dinp = g.dinp + size_t(first) * C, .dweight = g.grad(WTE), .dout = g.logits, .inp = lnf,
                 .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
                 .accumulate = first > 0 || gradients == Gradients::accumulate, .use = use});
     }
-    sum_losses(g.on(Layer::classifier), {
+    sum_losses(g.pad, {
         .total = &g.stats->loss, .losses = g.losses, .n = B * T, .scale = loss_scale});
 }
 
@@ -377,7 +368,7 @@ template <class Real>
 void gpt2_recompute_layer(GPT2<Real>& g, int l, int B, int T) {
     std::vector<LinearWeight<Real>> weights = linear_weights(g, l);
     weights.resize(FCPROJ);
-    const auto packed = matmul_pack_forward<Real>(g.on(Layer::matmul), B * T, weights);
+    const auto packed = matmul_pack_forward<Real>(g.pad, B * T, weights);
     gpt2_forward_ln1(g, l, B * T);
     gpt2_forward_to_gelu(g, l, B, T, Pass::training, packed);
 }
@@ -392,7 +383,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
     const bool accumulate = gradients == Gradients::accumulate;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
     const bool drops = g.drops(Pass::training);
-    layernorm_backward<Real>(g.on(Layer::layernorm), {
+    layernorm_backward<Real>(g.pad, {
         .dinp = g.dresidual, .dweight = g.grad(LNFW), .dbias = g.grad(LNFB), .added = nullptr,
         .dout = g.dinp, .inp = g.layers[L - 1].residual3, .weight = g.weight(LNFW), .mean = g.lnf_mean,
         .rstd = g.lnf_rstd, .num_rows = num_rows, .C = C});
@@ -400,31 +391,31 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         const LayerActivations<Real>& a = g.layers[l];
         // the last layer's activations are still in memory
         if (g.recompute == RECOMPUTE_LAYERS && l + 1 < L) gpt2_recompute_layer(g, l, B, T);
-        const auto packed = matmul_pack_backward<Real>(g.on(Layer::matmul), num_rows, linear_weights(g, l));
+        const auto packed = matmul_pack_backward<Real>(g.pad, num_rows, linear_weights(g, l));
         // in the memory of activations that are not needed any more by then
         Real *dresidual2 = a.residual3, *dqkv = a.fch;
         // what the projections of MLP and attention get: the gradient, or that behind their dropout
         Real *dmlp = g.dresidual, *dattention = dresidual2;
         if (g.recomputes_gelu())
-            gelu_forward<Real>(g.on(Layer::gelu), {
+            gelu_forward<Real>(g.pad, {
                 .out = a.fch_gelu, .inp = a.fch, .n = size_t(num_rows) * 4 * C});
         if (drops) {
             dmlp = g.ddropped;
             gpt2_dropout(g, dmlp, g.dresidual, dropout_site(DROPOUT_MLP, l), num_rows);
         }
-        matmul_backward<Real>(g.on(Layer::matmul), {
+        matmul_backward<Real>(g.pad, {
             .dinp = g.dfch, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
             .OC = C, .accumulate = accumulate, .use = {.packed = packed[FCPROJ]}});
         if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM)
-            layernorm_forward<Real>(g.on(Layer::layernorm), {
+            layernorm_forward<Real>(g.pad, {
                 .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = a.residual2,
                 .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l), .num_rows = num_rows, .C = C});
-        matmul_backward<Real>(g.on(Layer::matmul), {
+        matmul_backward<Real>(g.pad, {
             .dinp = g.dinp, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dfch,
             .inp = a.ln2, .weight = g.weight(FCW, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
             .accumulate = accumulate, .use = {.packed = packed[FC]}});
-        layernorm_backward<Real>(g.on(Layer::layernorm), {
+        layernorm_backward<Real>(g.pad, {
             .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
             .dout = g.dinp, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
             .rstd = a.ln2_rstd, .num_rows = num_rows, .C = C});
@@ -432,26 +423,26 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
             dattention = dqkv + size_t(num_rows) * 3 * C;  // also in a.fch
             gpt2_dropout(g, dattention, dresidual2, dropout_site(DROPOUT_ATTENTION, l), num_rows);
         }
-        matmul_backward<Real>(g.on(Layer::matmul), {
+        matmul_backward<Real>(g.pad, {
             .dinp = g.dinp, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
             .dout = dattention, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
             .OC = C, .accumulate = accumulate, .use = {.packed = packed[ATTPROJ]}});
-        attention_backward<Real>(g.on(Layer::attention), {
+        attention_backward<Real>(g.pad, {
             .dqkv = dqkv, .delta = g.delta, .dout = g.dinp, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
             .B = B, .T = T, .C = C, .NH = NH});
         if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM) gpt2_forward_ln1(g, l, num_rows);
-        matmul_backward<Real>(g.on(Layer::matmul), {
+        matmul_backward<Real>(g.pad, {
             .dinp = g.dinp, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
             .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
             .accumulate = accumulate, .use = {.packed = packed[QKV]}});
-        layernorm_backward<Real>(g.on(Layer::layernorm), {
+        layernorm_backward<Real>(g.pad, {
             .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
             .dout = g.dinp, .inp = g.layer_input(l), .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
             .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
         if (after_layer) after_layer(l);
     }
     if (drops) gpt2_dropout(g, g.dresidual, g.dresidual, DROPOUT_EMBEDDING, num_rows);
-    encoder_backward<Real>(g.on(Layer::encoder), {
+    encoder_backward<Real>(g.pad, {
         .dwte = g.grad(WTE), .dwpe = g.grad(WPE), .dout = g.dresidual, .buckets = g.buckets, .B = B, .T = T,
         .C = C});
 }
@@ -471,18 +462,18 @@ void gpt2_zero_gradients(GPT2<Real>& g) {
 // if norm or loss is not finite, into g.stats.
 template <class Real>
 void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
-    global_norm<Real>(g.on(Layer::global_norm), {.norm_and_scale = &g.stats->gradient_norm,
-                                                 .gradients = g.gradient_slices,
-                                                 .max_norm = max_norm,
-                                                 .unscale = 1 / g.gradient_scale,
-                                                 .loss = &g.stats->loss});
+    global_norm<Real>(g.pad, {.norm_and_scale = &g.stats->gradient_norm,
+                              .gradients = g.gradient_slices,
+                              .max_norm = max_norm,
+                              .unscale = 1 / g.gradient_scale,
+                              .loss = &g.stats->loss});
 }
 
 // Allocates the scratch memory that the layers take from the launchpad, and queues what is to be tuned and
 // compiled (LaunchPad::tune, compile): a dry run of all of the above finds out.
 template <class Real>
 void prepare_launchpad(GPT2<Real>& g, bool training) {
-    if (!g.pad || !g.cpu_layers.empty()) return;  // layers of the CPU would run in a dry run, too
+    if (!g.pad) return;
     const Requirements needed = g.pad->dry_run([&] {
         gpt2_forward(g, g.B, g.T, training ? Pass::training : Pass::evaluation);
         gpt2_head(g, g.B, g.T, 1, training ? Gradients::overwrite : Gradients::none);

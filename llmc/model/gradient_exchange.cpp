@@ -299,7 +299,7 @@ double GradientExchange<Real>::sum_of_squares() {
     if (comm.num_nodes > 1) {
         global_norm_cpu<Real>({.norm_and_scale = norm, .gradients = own_sums, .max_norm = 0});
     } else {
-        global_norm<Real>(g.on(Layer::global_norm),
+        global_norm<Real>(g.pad,
                           {.norm_and_scale = &g.stats->gradient_norm, .gradients = own_sums, .max_norm = 0});
         g.memory.download(norm, &g.stats->gradient_norm, 2);
     }

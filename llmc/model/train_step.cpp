@@ -6,7 +6,7 @@
 
 template <class Real>
 void StepRunner<Real>::prepare() {
-    if (!records()) return;  // layers of the CPU would run in a dry run, too
+    if (!g.pad) return;
     g.pad->prepare(g.pad->dry_run([&] {
         optimizer.update(g.pad, g.tensors());
         gpt2_gradient_norm(g, gradient_clip);
@@ -19,7 +19,7 @@ void StepRunner<Real>::prepare() {
 // Replays a phase, or records it first.
 template <class Real>
 void StepRunner<Real>::run_phase(Phase& phase, const std::function<void()>& commands) {
-    if (!records()) return commands();
+    if (!g.pad) return commands();
     for (size_t i = 0; i < phase.size(); i++) {
         if (i) exchange->synchronize();
         g.pad->replay(phase[i]);
@@ -40,9 +40,9 @@ void StepRunner<Real>::end_recording() {
 // Within a phase: waits until all processes of the job have come here.
 template <class Real>
 void StepRunner<Real>::synchronize() {
-    if (records()) end_recording();
+    if (g.pad) end_recording();
     exchange->synchronize();
-    if (records()) g.pad->begin_recording();
+    if (g.pad) g.pad->begin_recording();
 }
 
 template <class Real>
@@ -97,11 +97,10 @@ void StepRunner<Real>::run_micro_step(int i) {
 
 template <class Real>
 void StepRunner<Real>::update() {
-    LaunchPad* const pad = g.on(Layer::adamw);
-    if (!exchange || !exchange->weights_overlap()) return optimizer.update(pad, g.tensors());
-    optimizer.update(pad, g.tensors(), exchange->first_weights());
+    if (!exchange || !exchange->weights_overlap()) return optimizer.update(g.pad, g.tensors());
+    optimizer.update(g.pad, g.tensors(), exchange->first_weights());
     exchange->store_weights(exchange->first_weights());
-    optimizer.update(pad, g.tensors(), exchange->later_weights());
+    optimizer.update(g.pad, g.tensors(), exchange->later_weights());
 }
 
 template <class Real>

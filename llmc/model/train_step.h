@@ -54,7 +54,6 @@ struct StepRunner {
     StepStats* readback = g.memory.template allocate<StepStats>(2, "readback", Placement::host);
 
    private:
-    bool records() const { return g.pad && g.cpu_layers.empty(); }
     void run_phase(Phase& phase, const std::function<void()>& commands);
     void end_recording();
     void synchronize();

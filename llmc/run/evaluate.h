@@ -12,8 +12,7 @@
 #include "llmc/data/text_stream.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/distributed/communicator.h"
-#include "llmc/generate/sampler.h"
-#include "llmc/model/decoder.h"
+#include "llmc/generate/text_generator.h"
 #include "llmc/model/gpt2.h"
 
 // The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
@@ -131,14 +130,15 @@ void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer,
                  const SamplerOptions& options, uint64_t& coin_state, const std::function<bool()>& goes_on) {
     const int vocab_size = tokenizer ? tokenizer->vocab_size() : g.config.vocab_size;  // without padding
     const int end_of_text = tokenizer ? tokenizer->end_of_text : vocab_size - 1;
-    Decoder<Real> decoder(g, sample_capacity(g.config, length));
+    TextGenerator<Real> generator(g, sample_capacity(g.config, length), 1,
+                                  {.sampler = options, .vocab_size = vocab_size});
+    generator.start({end_of_text}, {coin_state});
     TextStream text;
-    std::vector<float> logits(g.config.vocab_size);
     printf("generating:\n---\n");
-    for (int token = end_of_text, i = 0; i < length; i++) {
-        decoder.append(&token, 1);
-        decoder.read_logits(logits.data());
-        token = sample_token(logits.data(), vocab_size, random_f32(coin_state), options);
+    for (int i = 0; i < length; i++) {
+        int token;
+        generator.next(&token);
+        random_u32(coin_state);  // which drew the token
         if (!tokenizer)
             text.write(format_string("%d ", token));
         else

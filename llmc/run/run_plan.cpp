@@ -4,7 +4,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
-#include "llmc/measure/peak_cpu.h"
+#include "llmc/measure/peak.h"
 #include "llmc/os/available_memory.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_setup.h"
@@ -24,7 +24,7 @@ MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
     uint64_t free = of_each * uint64_t(processes);
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
     if (type == DeviceType::integrated) free = std::max(free, room.bytes);
-    if (type == DeviceType::software) free = std::min(free, room.bytes);
+    if (!pad->device().is_gpu()) free = std::min(free, room.bytes);
     return {free, pad->limits().max_allocation, pad->device().name, processes};
 }
 
@@ -74,8 +74,7 @@ double flops_per_token(const ModelConfig& c, int T) {
 template <class Real>
 double peak_rate(LaunchPad* pad) {
     const bool is_bf16 = std::is_same_v<Real, bf16>, is_fp16 = std::is_same_v<Real, fp16>;
-    if (!pad || !pad->device().is_gpu())
-        return std::max(cpu_fma_rate(0.5), is_bf16 && !pad ? cpu_bf16_rate(0.5) : 0.0);
+    if (!pad || !pad->device().is_gpu()) return 0;
     try {
         const Peaks peaks = measure_peaks(*pad);
         pad->take_kernel_times();  // --profile shows the run's kernels only

@@ -47,8 +47,9 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
     if (shape.job && shape.job->size > 1)
         const GradientExchange<Real> exchange(g, optimizer.ownership, *shape.job);
     if (shape.sample_tokens)
-        g.memory.count("samples",
-                       Decoder<Real>(g, sample_capacity(config, shape.sample_tokens)).memory.bytes);
+        g.memory.count(
+            "samples",
+            TextGenerator<Real>(g, sample_capacity(config, shape.sample_tokens), 1).memory_bytes());
     return {g.memory.bytes, g.memory.largest, g.memory.summary(), g.memory.host_bytes};
 }
 
@@ -79,8 +80,8 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
 // attention.
 double flops_per_token(const ModelConfig& config, int T);
 
-// The peak rate of the device for operands of this type, measured on it: of its cooperative matrices for
-// 16-bit types if it has them, otherwise of fp32 multiply-adds. In operations per second; 0 if it cannot be
-// measured. Takes about a second.
+// The peak rate of a GPU for operands of this type, measured on it: of its cooperative matrices for 16-bit
+// types if it has them, otherwise of fp32 multiply-adds. In operations per second; 0 if it cannot be
+// measured, and for the CPU. Takes about a second.
 template <class Real>
 double peak_rate(LaunchPad* pad);

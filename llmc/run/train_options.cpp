@@ -46,11 +46,24 @@ static const char *llmc_model = "gpt2_124M_bf16.bin",
                   *llmc_train_data = "dev/data/tinyshakespeare/tiny_shakespeare_train.bin",
                   *llmc_val_data = "dev/data/tinyshakespeare/tiny_shakespeare_val.bin";
 
-// Options of llm.c that have no effect here.
-struct LlmcOnly {
-    int device_line_every = -1, gelu_fusion = -1, num_processes = -1, process_rank = -1, gpus_per_node = 8;
-    bool tf32 = true;
-    std::string init_method, server_ip, shared_folder;
+// llm.c's options for jobs, which must agree with the job.
+struct LlmcJob {
+    int num_processes = -1, process_rank = -1;
+};
+
+// Options of llm.c that are accepted, and have no effect here.
+struct IgnoredOption {
+    const char *flag, *name, *why;
+};
+static const char* launcher_starts = "mpirun or srun starts the processes";
+static const IgnoredOption ignored_options[] = {
+    {"-f", "-f,--tf32", "fp32 is never reduced; --precision bf16 or fp16 is faster"},
+    {"-ge", "--gelu-fusion", "GELU is always fused into the GEMM before it"},
+    {"-lg", "--device-line-every", "use the device's own tools, such as nvidia-smi"},
+    {"-pg", "--gpus-per-node", launcher_starts},
+    {"-pi", "--init-method", launcher_starts},
+    {"-ps", "--server-ip", launcher_starts},
+    {"-pf", "--shared-folder", launcher_starts},
 };
 
 static void add_data_options(CLI::App& app, Options& o) {
@@ -72,16 +85,14 @@ static void add_data_options(CLI::App& app, Options& o) {
            "folder or model.safetensors, or a new model: d6 d12 ... d48, gpt3:c768 ..., "
            "custom:layers=4,heads=4,channels=128,max_seq_len=256; a new model takes its vocabulary from the "
            "data unless vocab= or --tokenizer says otherwise")
-        ->transform(home_path())
-        ->capture_default_str();
+        ->transform(home_path());
     app.add_option("--tokenizer", o.tokenizer,
                    "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: the one that made the "
                    "data, as NAME.json beside it says, else gpt2_tokenizer.bin in this folder, the model's "
                    "folder, the data's folder or data/starter)")
         ->transform(home_path());
     app.add_option("--seed", o.seed, "seed of initialization, shuffling and sampling")
-        ->check(unsigned_number())
-        ->capture_default_str();
+        ->check(unsigned_number());
 }
 
 // At least 1; "auto" becomes 0.
@@ -100,7 +111,9 @@ static CLI::Validator count_or_auto() {
 
 static void add_options_of_text(CLI::App& app, Options& o) {
     app.option_defaults()->group("With --text, how files are read");
+    app.option_defaults()->always_capture_default(false);
     add_text_options(app, o.of_text);
+    app.option_defaults()->always_capture_default();
 }
 
 static void add_training_options(CLI::App& app, Options& o) {
@@ -109,111 +122,78 @@ static void add_training_options(CLI::App& app, Options& o) {
                    "sequences in a micro-batch (B), in each process; auto: the fastest -b, with -r and "
                    "--offload unless they are given, with which the run fits in memory; -d stays. A run that "
                    "gives neither -b nor -r, and does not fit, gets the same")
-        ->transform(count_or_auto())
-        ->capture_default_str();
-    app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
-        ->check(at_least(1))
-        ->capture_default_str();
+        ->transform(count_or_auto());
+    app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")->check(at_least(1));
     app.add_option(
            "-d,--total-batch-size", o.total_batch,
            "tokens per step, a multiple of B*T: gradients are accumulated over micro-batches (-1: B*T)")
-        ->check(at_least(-1))
-        ->capture_default_str();
+        ->check(at_least(-1));
     app.add_option("-x,--max-steps", o.max_steps, "number of steps (-1: as --epochs says)")
-        ->check(at_least(-1))
-        ->capture_default_str();
+        ->check(at_least(-1));
     app.add_option("--epochs", o.epochs, "instead of -x: passes over the training data, such as 2.5 (0: one)")
-        ->check(between(0, 1e6))
-        ->capture_default_str();
+        ->check(between(0, 1e6));
     app.add_option("-k,--lr-scheduler", o.scheduler,
                    "learning rate schedule: cosine, linear, constant or wsd")
-        ->check(one_of({"cosine", "linear", "constant", "wsd"}))
-        ->capture_default_str();
-    app.add_option("-l,--learning-rate", o.learning_rate, "peak learning rate")
-        ->check(between(0, 1000))
-        ->capture_default_str();
+        ->check(one_of({"cosine", "linear", "constant", "wsd"}));
+    app.add_option("-l,--learning-rate", o.learning_rate, "peak learning rate")->check(between(0, 1000));
     app.add_option("-u,--warmup-steps", o.warmup, "steps of linear learning rate warm-up")
-        ->check(at_least(0))
-        ->capture_default_str();
+        ->check(at_least(0));
     app.add_option("-q,--final-lr-fraction", o.final_fraction,
                    "final learning rate, as a fraction of the peak")
-        ->check(between(0, 1))
-        ->capture_default_str();
+        ->check(between(0, 1));
     app.add_option("-c,--weight-decay", o.weight_decay, "weight decay of matrices and embeddings")
-        ->check(between(0, 1000))
-        ->capture_default_str();
+        ->check(between(0, 1000));
     app.add_option(
            "--optimizer", o.optimizer,
            "adamw, or muon: Muon for the weights of attention and MLP, AdamW for everything else; for a "
            "new model, its -l follows from the width (0.0036 for d12), -q and -c are 0.1, unless given")
-        ->check(one_of({"adamw", "muon"}))
-        ->capture_default_str();
+        ->check(one_of({"adamw", "muon"}));
     app.add_option("--muon-lr", o.muon_learning_rate, "Muon: peak learning rate; 0: as -l")
-        ->check(between(0, 1000))
-        ->capture_default_str();
+        ->check(between(0, 1000));
     app.add_option("--momentum", o.momentum, "Muon: decay of the mean of the gradients")
-        ->check(between(0, 0.999999))
-        ->capture_default_str();
+        ->check(between(0, 0.999999));
     app.add_option("--beta1", o.beta1, "AdamW: decay of the mean of the gradients")
-        ->check(between(0, 0.999999))
-        ->capture_default_str();
+        ->check(between(0, 0.999999));
     app.add_option("--beta2", o.beta2, "AdamW: decay of the mean of their squares")
-        ->check(between(0, 0.999999))
-        ->capture_default_str();
+        ->check(between(0, 0.999999));
     app.add_option("--eps", o.epsilon, "AdamW: added to the denominator")
-        ->check(between(1e-18, 1))  // 0 divides 0 by 0 where there was no gradient
-        ->capture_default_str();
+        ->check(between(1e-18, 1));  // 0 divides 0 by 0 where there was no gradient
     app.add_option("--grad-clip", o.gradient_clip, "largest norm of the gradient; 0: not clipped")
-        ->check(number_check(0, 1e9, "at least 0"))
-        ->capture_default_str();
+        ->check(number_check(0, 1e9, "at least 0"));
     app.add_option("--dropout", o.dropout,
                    "share of the embedding's, attention's and MLP's outputs that is set to 0 in training")
-        ->check(between(0, 0.99))
-        ->capture_default_str();
+        ->check(between(0, 0.99));
     app.add_option("--skip-loss-outliers", o.skip_loss,
                    "skip updates whose loss is more than this many standard deviations above the mean of the "
                    "last 128 (0: never)")
-        ->check(number_check(0, 1e9, "at least 0"))
-        ->capture_default_str();
+        ->check(number_check(0, 1e9, "at least 0"));
     app.add_option("--skip-gradient-outliers", o.skip_gradient, "the same for the gradient norm")
-        ->check(number_check(0, 1e9, "at least 0"))
-        ->capture_default_str();
+        ->check(number_check(0, 1e9, "at least 0"));
     app.add_option("--max-nonfinite-updates", o.max_not_finite,
                    "stop after so many updates in a row whose loss or gradient is not finite (0: never)")
-        ->check(at_least(0))
-        ->capture_default_str();
+        ->check(at_least(0));
     app.add_option("-a,--overfit-one-batch", o.overfit,
                    "1: train on the first validation batch only, for debugging")
-        ->check(zero_or_one())
-        ->capture_default_str();
+        ->check(zero_or_one());
 }
 
 static void add_evaluation_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Evaluation");
-    app.add_option("-v,--val-every", o.val_every, "steps between validations (0: none)")
-        ->check(at_least(0))
-        ->capture_default_str();
+    app.add_option("-v,--val-every", o.val_every, "steps between validations (0: none)")->check(at_least(0));
     app.add_option("-m,--val-batches", o.val_batches, "most batches per validation (-1: all)")
-        ->check(at_least(-1))
-        ->capture_default_str();
+        ->check(at_least(-1));
     app.add_option("--patience", o.patience,
                    "end the run after this many validations in a row without a better one (0: never)")
-        ->check(at_least(0))
-        ->capture_default_str();
+        ->check(at_least(0));
     app.add_option("-s,--sample-every", o.sample_every, "steps between text samples (0: none)")
-        ->check(at_least(0))
-        ->capture_default_str();
-    app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens per sample")
-        ->check(at_least(1))
-        ->capture_default_str();
+        ->check(at_least(0));
+    app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens per sample")->check(at_least(1));
     add_sampler_options(app, o.sampler);
     app.add_option("-h,--hellaswag", o.hellaswag, "1: evaluate HellaSwag every -v steps and at the end")
-        ->check(zero_or_one())
-        ->capture_default_str();
+        ->check(zero_or_one());
     app.add_option("--hellaswag-file", o.hellaswag_file,
                    "HellaSwag file, from data/download.sh starter or prepare_data hellaswag")
-        ->transform(home_path())
-        ->capture_default_str();
+        ->transform(home_path());
 }
 
 static void add_output_options(CLI::App& app, Options& o) {
@@ -226,22 +206,17 @@ static void add_output_options(CLI::App& app, Options& o) {
     app.add_option(
            "-n,--checkpoint-every", o.checkpoint_every,
            "steps between checkpoints; one more is written at the end (-1: at the end only; 0: never)")
-        ->check(at_least(-1))
-        ->capture_default_str();
+        ->check(at_least(-1));
     app.add_option("--keep-checkpoints", o.keep_checkpoints,
                    "keep only the newest so many checkpoints (0: all)")
-        ->check(at_least(0))
-        ->capture_default_str();
+        ->check(at_least(0));
     app.add_option("--major-checkpoint-every", o.major_checkpoint_every,
                    "never delete checkpoints of steps that are multiples of this (0: none)")
-        ->check(at_least(0))
-        ->capture_default_str();
+        ->check(at_least(0));
     app.add_flag("--keep-best,!--no-keep-best", o.keep_best,
                  "also keep the checkpoint with the lowest validation loss, which -e FOLDER takes (default: "
                  "on, with -j)");
-    app.add_option("--log-every", o.log_every, "steps between lines in a pipe or a file")
-        ->check(at_least(1))
-        ->capture_default_str();
+    app.add_option("--log-every", o.log_every, "steps between lines in a pipe or a file")->check(at_least(1));
     app.add_flag("--tensorboard", o.tensorboard, "also log for TensorBoard, to the folder tensorboard in -o");
     app.add_option("-y,--resume", o.resume,
                    "1: resume from the newest intact checkpoint in -o, if there is one; options that are "
@@ -260,12 +235,14 @@ static void add_output_options(CLI::App& app, Options& o) {
                    "says")
         ->transform(home_path())
         ->type_name("hf DIR | gguf FILE")
+        ->default_str("")
         ->configurable(false);
     app.add_option("--plot", o.plotted,
                    "draw the loss of the runs in these folders, then exit: to loss.svg in the folder, or, of "
                    "several, to comparison.svg beside the first")
         ->transform(home_path())
         ->type_name("FOLDER...")
+        ->default_str("")
         ->configurable(false);
     app.add_option("--plot-over", o.plot_over,
                    "the horizontal axis of --plot: steps, or tokens or seconds of training")
@@ -281,14 +258,12 @@ static void add_output_options(CLI::App& app, Options& o) {
 
 static void add_device_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Device and memory");
-    app.add_option("--device", o.device, "auto, cpu, gpu, a number from --list-devices, or part of a name")
-        ->capture_default_str();
+    app.add_option("--device", o.device, "auto, cpu, gpu, a number from --list-devices, or part of a name");
     app.add_option("--device-memory", o.device_memory,
                    "most of the device's memory that the run may take, such as 8G, or all; with "
                    "--dry-run=memory, the "
                    "memory of the device to plan for, which need not be there")
-        ->check(size_check())
-        ->capture_default_str();
+        ->check(size_check());
     app.add_option("--threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
         ->check(between(0, 1024))
         ->configurable(false);
@@ -296,28 +271,23 @@ static void add_device_options(CLI::App& app, Options& o) {
     app.add_option("--precision", o.precision,
                    "storage type of parameters, gradients and activations: fp32, bf16 or fp16; for --export "
                    "gguf also q8_0, 8-bit integers")
-        ->check(one_of(stored_type_names()))
-        ->capture_default_str();
+        ->check(one_of(stored_type_names()));
     app.add_option("-w,--master-weights", o.master_weights,
                    "1: keep fp32 master weights and update those (bf16 and fp16 only)")
-        ->check(zero_or_one())
-        ->capture_default_str();
+        ->check(zero_or_one());
     app.add_option(
            "-r,--recompute", o.recompute,
            "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm, "
            "3: whole layers")
-        ->check(between(0, 3))
-        ->capture_default_str();
+        ->check(between(0, 3));
     app.add_option("--offload", o.offload,
                    "optimizer: keep moments and master weights in the host's memory, which a GPU reads and "
                    "writes over the bus once per step; none: in the GPU's memory")
-        ->check(one_of({"none", "optimizer"}))
-        ->capture_default_str();
+        ->check(one_of({"none", "optimizer"}));
     app.add_option("-z,--zero-stage", o.zero_stage,
                    "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), "
                    "whether 0 or 1")
-        ->check(between(0, 1))
-        ->capture_default_str();
+        ->check(between(0, 1));
     app.add_option(
            "--ranks-per-node", o.ranks_per_node,
            "for tests: processes that share memory, so that one machine acts as several, which exchange "
@@ -332,31 +302,21 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->configurable(false);
     app.add_flag("--profile", o.profile, "print the time of each kernel at the end; slows the run slightly")
         ->configurable(false);
-    app.add_option(
-           "--cpu-layers", o.cpu_layer_names,
-           "layers to run on the CPU, for debugging, such as matmul,attention (unified memory only); one "
-           "of: " +
-               layer_names())
-        ->delimiter(',');
 }
 
-static void add_llmc_options(CLI::App& app, LlmcOnly& l) {
+static void add_llmc_options(CLI::App& app, LlmcJob& job) {
     app.option_defaults()->group("llm.c's options that are accepted without effect")->configurable(false);
-    app.add_option("-f,--tf32", l.tf32, "without effect: fp32 is never reduced; use --precision");
-    app.add_option("--gelu-fusion", l.gelu_fusion, "without effect: GELU is always fused into the GEMM");
-    app.add_option("--device-line-every", l.device_line_every,
-                   "without effect: use the device's own tools, such as nvidia-smi");
-    app.add_option("--num-processes", l.num_processes, "must be what mpirun started");
-    app.add_option("--process-rank", l.process_rank, "must be the rank that mpirun gave");
-    app.add_option("--gpus-per-node", l.gpus_per_node, "without effect");
-    app.add_option("--init-method", l.init_method, "without effect");
-    app.add_option("--server-ip", l.server_ip, "without effect");
-    app.add_option("--shared-folder", l.shared_folder, "without effect");
+    app.option_defaults()->always_capture_default(false);
+    for (const IgnoredOption& o : ignored_options)
+        app.add_option_function<std::string>(
+            o.name, [](const std::string&) {}, std::string("without effect: ") + o.why);
+    app.add_option("--num-processes", job.num_processes, "must be what mpirun started");
+    app.add_option("--process-rank", job.process_rank, "must be the rank that mpirun gave");
     app.option_defaults()->group("Options")->configurable(true);
 }
 
 // llm.c's -pn and -pr must agree with the job.
-static void check_processes(const Options& o, const LlmcOnly& l) {
+static void check_processes(const Options& o, const LlmcJob& l) {
     if (l.num_processes != -1 && l.num_processes != o.num_processes)
         fail("-pn %d: this job has %d process%s; start it with mpirun -np %d, and leave -pn out",
              l.num_processes, o.num_processes, o.num_processes == 1 ? "" : "es", l.num_processes);
@@ -368,19 +328,11 @@ static void check_processes(const Options& o, const LlmcOnly& l) {
 }
 
 // A line for each given option that has no effect.
-static std::vector<std::string> notes_of(const CLI::App& app, const LlmcOnly& l) {
+static std::vector<std::string> notes_of(const CLI::App& app) {
     std::vector<std::string> notes;
-    auto note = [&](const char* flag, const char* name, bool asks_for_something, const char* text) {
-        if (app.count(name) && asks_for_something) notes.push_back(std::string(flag) + " " + text);
-    };
-    note("-f", "--tf32", true, "has no effect: fp32 is never reduced; --precision bf16 or fp16 is faster");
-    note("-ge", "--gelu-fusion", true, "has no effect: GELU is always fused into the GEMM before it");
-    note("-lg", "--device-line-every", l.device_line_every > 0,
-         "has no effect: use the device's own tools, such as nvidia-smi");
-    for (const char* name : {"--gpus-per-node", "--init-method", "--server-ip", "--shared-folder"})
-        for (const LlmcName& n : llmc_names)
-            if (!strcmp(n.name, name))
-                note(n.flag, name, true, "has no effect: mpirun or srun starts the processes");
+    for (const IgnoredOption& o : ignored_options)
+        if (app.count(strstr(o.name, "--")))
+            notes.push_back(format_string("%s has no effect: %s", o.flag, o.why));
     return notes;
 }
 
@@ -542,6 +494,7 @@ struct OptionsFile : CLI::ConfigTOML {
     std::vector<CLI::ConfigItem> from_config(std::istream&) const override {
         std::vector<CLI::ConfigItem> options;
         for (const OptionLine& line : lines) {
+            if (line.name == "cpu-layers") continue;  // of runs of version 0.1
             const CLI::Option* option = app.get_option_no_throw("--" + line.name);
             const std::string where = place_of(lines, line.name, path);
             if (!option)
@@ -702,11 +655,12 @@ static void read_saved_options(CLI::App& app, Options& o) {
     o.notes.push_back("options that are not given come from " + first.path);
 }
 
-static void declare_options(CLI::App& app, Options& o, LlmcOnly& llmc) {
+static void declare_options(CLI::App& app, Options& o, LlmcJob& llmc) {
     app.set_help_flag("--help", "show this text; so does -h without a value");
     app.set_version_flag("--version", version_text("train_gpt2"));
     app.allow_config_extras(CLI::config_extras_mode::error);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
+    app.option_defaults()->always_capture_default();
     add_data_options(app, o);
     add_options_of_text(app, o);
     add_training_options(app, o);
@@ -741,19 +695,6 @@ static bool parse_command_line(CLI::App& app, int argc, char** argv) {
     return true;
 }
 
-static std::set<Layer> parse_layers(const std::vector<std::string>& names) {
-    std::set<Layer> layers;
-    for (const std::string& name : names) {
-        if (name.empty()) continue;  // how a file writes an empty list
-        const std::optional<Layer> layer = layer_from_name(name);
-        if (!layer)
-            fail("--cpu-layers: there is no layer '%s'; the layers are %s", name.c_str(),
-                 layer_names().c_str());
-        layers.insert(*layer);
-    }
-    return layers;
-}
-
 // In the place of llm.c's HellaSwag file, the default, which a resumed run has as an absolute path: the one
 // that data/download.sh writes.
 static void choose_hellaswag_file(Options& o) {
@@ -774,7 +715,7 @@ static std::string given_options(const CLI::App& app) {
 }
 
 bool parse_options(int argc, char** argv, Options& o, const std::string& chosen) {
-    LlmcOnly llmc;
+    LlmcJob llmc;
     CLI::App app("Trains GPT-2 on the CPU or on any Vulkan device.", "train_gpt2");
     fill_in_defaults(o);
     declare_options(app, o, llmc);
@@ -816,8 +757,7 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     check_options(o);
     if (asks_for_best && !o.saves_best())
         fail("--keep-best compares validation losses of checkpoints: it needs -o, -j, -v and -n");
-    o.cpu_layers = parse_layers(o.cpu_layer_names);
-    for (const std::string& note : notes_of(app, llmc)) o.notes.push_back(note);
+    for (const std::string& note : notes_of(app)) o.notes.push_back(note);
     o.effective =
         with_absolute_paths(app.config_to_str(true, false), std::filesystem::current_path().string());
     if (!o.text.empty()) name_tokens_in_folder(o);

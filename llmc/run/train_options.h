@@ -3,13 +3,11 @@
 // option takes precedence.
 #pragma once
 #include <cstdint>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "llmc/generate/sampler.h"
-#include "llmc/model/layer.h"
 #include "llmc/model/ownership.h"
 #include "llmc/prepare/preparation.h"
 
@@ -19,11 +17,9 @@ struct Options {
     std::string text;                   // file or folder to train on, or "stories"; empty: -i and -j
     TextOptions of_text;
     std::string device = "auto", scheduler = "cosine", precision = "fp32";
-    std::string optimizer = "adamw";           // or muon
-    std::vector<std::string> cpu_layer_names;  // as given
-    std::set<Layer> cpu_layers;
-    int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, or all cores
-    int batch = 4;    // 0: auto
+    std::string optimizer = "adamw";  // or muon
+    int threads = 0;                  // CPU threads; 0: OMP_NUM_THREADS, or all cores
+    int batch = 4;                    // 0: auto
     int sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     double epochs = 0;  // length of the run if max_steps is -1; 0: one
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;

@@ -2,7 +2,7 @@
 // five fused into one kernel, which reads and writes the state once.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "probe/chain.glsl"
+#include "chain.glsl"
 
 layout(constant_id = 2) const uint FIRST = 0;
 layout(constant_id = 3) const uint LAST = 4;

@@ -3,7 +3,7 @@
 // fast as long as a single SM can load the weight fast enough.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "probe/chain.glsl"
+#include "chain.glsl"
 
 layout(constant_id = 2) const uint N = 16;
 

@@ -1,4 +1,4 @@
-// Measured peak rates of the CPU, to which dev/cpu/train_step and MFU refer.
+// Measured peak rates of the CPU.
 #pragma once
 #include "llmc/measure/peak.h"
 

@@ -1,4 +1,4 @@
-#include "llmc/launchpad/compile_kernel.h"
+#include "dev/report/compile_kernel.h"
 
 #include "llmc/base/clock.h"
 #include "llmc/launchpad/internal.h"

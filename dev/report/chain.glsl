@@ -1,5 +1,6 @@
 // Shared code of the chain kernels (dev/report/chain.h): the pointwise operations and the dot products.
 #include "util.glsl"
+#include "chain_args.h"
 
 layout(constant_id = 1) const uint BATCH = 1;
 

@@ -1,6 +1,6 @@
 // Measures the CPU: multiply-adds in registers, and memory. CMakeLists.txt allows fused multiply-adds in this
 // file.
-#include "llmc/measure/peak_cpu.h"
+#include "dev/report/peak_cpu.h"
 
 #include <omp.h>
 

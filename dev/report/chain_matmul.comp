@@ -3,7 +3,7 @@
 // operations, so that a step is one dispatch.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "probe/chain.glsl"
+#include "chain.glsl"
 
 layout(constant_id = 2) const bool FUSED = false;
 
