@@ -69,6 +69,9 @@ inline void collect_output(int out_pipe, int err_pipe, ProgramResult& result, pi
     }
 }
 
+// A test that a script runs in the background ignores SIGINT, and so would the programs that it interrupts.
+inline const auto sigint_before = std::signal(SIGINT, SIG_DFL);
+
 // Runs argv[0] (a path, or a name in PATH) with the arguments argv[1...] and waits for it to exit.
 inline ProgramResult run_program(std::vector<std::string> argv, const SendSignal& signal = {}) {
     for (const char* name : {"GTEST_SHARD_INDEX", "GTEST_TOTAL_SHARDS"}) unsetenv(name);  // this test's own
@@ -81,20 +84,12 @@ inline ProgramResult run_program(std::vector<std::string> argv, const SendSignal
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out_pipe[1], 1);
     posix_spawn_file_actions_adddup2(&actions, err_pipe[1], 2);
-    posix_spawnattr_t attributes;  // a test that runs in the background ignores SIGINT: the program shall not
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigdefault(&attributes, &interrupt);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
     std::vector<char*> arguments;
     for (std::string& argument : argv) arguments.push_back(argument.data());
     arguments.push_back(nullptr);
     pid_t child = 0;
-    int error = posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+    int error = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
     close(out_pipe[1]);
     close(err_pipe[1]);
     ProgramResult result = {127, "", ""};
