@@ -1,7 +1,8 @@
 // Runs with --optimizer muon: what they save, how they resume, and several processes.
 #include "tests/distributed_run.h"
 
-static const std::vector<std::string> muon = {"--optimizer", "muon", "-l", "0.003", "-c", "0.1", "-n", "10"};
+static const std::vector<std::string> muon = {"--optimizer", "muon", "-l",  "0.003", "-q",
+                                              "1",           "-c",   "0.1", "-n",    "10"};
 
 static ProgramResult train_here(const Distributed& test, const std::string& folder,
                                 const std::vector<std::string>& options) {
