@@ -277,6 +277,10 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     DataLoader fresh(folder / "a.bin", 4, 4, 3000, true);
     EXPECT_EQ(next_firsts(larger, 16, 25), next_firsts(fresh, 16, 25));  // a refused position changes nothing
     loader.resume(llmcs);
+    DataPosition unsaid = good;  // of this trainer, without the run_*.json that has the tokens per sample
+    unsaid.sample_tokens = 0;
+    loader.resume(unsaid);
+    EXPECT_EQ(loader.position().sample_tokens, 4u);
     auto refuses = [&](auto change) {
         DataPosition bad = good;
         change(bad);

@@ -17,7 +17,7 @@ struct DataPosition {
     std::vector<int32_t> intra_shard_indices;  // order of the current shard's samples; empty unless shuffled
     Random shuffle_random{42};
     // Tokens in a sample: T of the run that began this shard if shuffled, otherwise its B*T. 0 in llm.c's
-    // files: B*T of the resuming run.
+    // files, which do not say: B*T of the resuming run, or T if there are as many samples as that gives.
     uint64_t sample_tokens = 0;
     uint64_t token_in_sample = 0;  // tokens of current_sample already drawn, after B*T changed
 };

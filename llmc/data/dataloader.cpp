@@ -233,7 +233,11 @@ void DataLoader::resume(const DataPosition& position) {
              (unsigned long long)position.sample_tokens);
     DataPosition before = std::move(at);
     at = position;
-    if (at.sample_tokens == 0) at.sample_tokens = batch_tokens;
+    if (at.sample_tokens == 0) {  // llm.c's file, or this trainer's without its run_*.json
+        at.sample_tokens = batch_tokens;
+        if (at.should_shuffle && at.intra_shard_indices.size() != num_samples())
+            at.sample_tokens = sample_tokens;
+    }
     const uint64_t samples = num_samples();
     const bool last = at.current_shard + 1 == shards->size();
     const uint64_t most =
