@@ -310,7 +310,8 @@ void prepare_tokens(const PreparationOptions& options) {
     StagedShards staged;
     std::vector<Tokenizer> tokenizers;
     for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(open_tokenizer(options.tokenizer));
-    reader.tokenizer = &tokenizers[0];
+    Tokenizer of_reader = open_tokenizer(options.tokenizer);  // which cuts blocks while the others encode
+    reader.tokenizer = &of_reader;
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
                         {staged, prefix + "_val", options.shard_tokens},
