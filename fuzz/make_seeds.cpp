@@ -115,6 +115,10 @@ static void make_data() {
     write_whole_file(seed("jsonl_fuzz", "text"), {plain});
     write_whole_file(seed("jsonl_fuzz", "text.gz"), {gzip_of(plain)});
     write_whole_file(seed("jsonl_fuzz", "text.zst"), {zstd_of(plain)});
+    std::string wide = "\xff\xfe";
+    for (const char16_t unit : std::u16string(u"one two\n\nthree \u20ac \U0001f600"))
+        for (const int shift : {0, 8}) wide += char(unit >> shift);
+    write_whole_file(seed("jsonl_fuzz", "utf16"), {wide});
     write_whole_file(seed("vocabulary_fuzz", "small"), {R"({"a": 0, "\u0120": 1, "<|endoftext|>": 2})",
                                                         std::string(1, '\0'), "#version: 0.2\na b\n"});
     Tokenizer gpt2 = open_tokenizer("bytes");

@@ -93,7 +93,10 @@ TEST_F(TextRun, TokensBelongToTheRun) {
     train("my.txt", into);  // on the same text
     write_text("other.txt", 1200);
     expect_refused({"--text", "other.txt", "-o", "run [1]", "-d", "1000"}, "-d 1000 is not a multiple");
+    write_whole_file(folder / "bad.txt", {R"({"text": "one"})", std::string(30000, '\n'), "bad\n"});
+    expect_refused({"--text", "bad.txt", "--field", "text", "-o", "run [1]"}, "is not a JSON object");
     EXPECT_EQ(tokens("run [1]"), first);
+    EXPECT_FALSE(file_exists(folder / "run [1]/earlier_2"));
     train("other.txt", into);
     EXPECT_EQ(tokens("run [1]/earlier_1"), first);
     EXPECT_EQ(tokens("run [1]/earlier_2"), first);
@@ -102,6 +105,20 @@ TEST_F(TextRun, TokensBelongToTheRun) {
     for (const char* run : {"moved", "run [1]/earlier_2", "run [1]"}) resume(run);
     std::filesystem::remove_all(folder / "moved/tokens");
     expect_refused({"-o", "moved", "-y", "1", "-x", "6"}, "-i");
+}
+
+// A model without the optimizer's state, which makes most of a run's files, is used, but not resumed.
+TEST_F(TextRun, AModelNeedsNoOptimizerState) {
+    train("my.txt", {"-o", "run"});
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "run"))
+        if (entry.path().filename().string().starts_with("state_")) std::filesystem::remove(entry.path());
+    const std::string in = "cd " + folder.path + " && " BINARY_DIR "/";
+    for (const char* use : {"generate -e run --device cpu -n 1 once", "train_gpt2 -e run --export hf hf",
+                            "eval -e run -i run/tokens/text_val.bin --device cpu -t 16"}) {
+        const ProgramResult used = run_program({"sh", "-c", in + use});
+        EXPECT_EQ(used.status, 0) << used.err;
+    }
+    expect_refused({"-o", "run", "-y", "1"}, "state_00000004_00000.bin");
 }
 
 // A dry run writes nothing, and takes no longer for a longer text.
@@ -168,6 +185,10 @@ TEST_F(TextRun, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
     run_program({"sh", "-c", "gzip -c " + folder / "short.txt" + " > " + folder / "short.txt.gz"});
     expect_refused({"--text", "sound"}, "sound is not text: it has a byte of value 0");
     expect_refused({"--text", "lines.jsonl"}, "as in --field text");
+    write_whole_file(folder / "lines.txt", {R"({"story": "a"})", std::string(30000, '\n')});
+    expect_refused({"--text", "lines.txt"}, "as in --field story");
+    std::filesystem::create_directories(folder / "hidden/.git");
+    expect_refused({"--text", "hidden"}, "has no file that is read; hidden/.git is hidden");
     expect_refused({"--text", "pipe"}, "pipe is a pipe or a device");
     expect_refused({"--text", "short.txt.gz"}, "short.txt.gz has 9 bytes of text");
     std::filesystem::create_directories(folder / "empty");

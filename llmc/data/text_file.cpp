@@ -348,6 +348,8 @@ static std::vector<std::string> texts_below(const std::string& folder,
                                             const std::function<void(const std::string& why)>& left_out) {
     FolderList list;
     list_folder(folder, list);
+    if (list.files.empty() && !list.left_out.empty())
+        fail("the folder %s has no file that is read; %s", folder.c_str(), list.left_out[0].c_str());
     if (list.files.empty()) fail("the folder %s has no file", folder.c_str());
     std::sort(list.files.begin(), list.files.end());
     std::vector<std::string> texts;

@@ -321,6 +321,7 @@ void prepare_tokens(const PreparationOptions& options) {
     check_split(work, options, files[0]);
     work.val.finish();
     work.train.finish();
+    if (options.before_replacing) options.before_replacing();
     record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
     staged.publish();
     remove_earlier_shards(options, staged);

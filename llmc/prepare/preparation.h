@@ -2,6 +2,7 @@
 // number does not change the tokens.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct PreparationOptions : TextOptions {
     uint64_t val_tokens = 0;          // the first so many tokens are for validation
     double val_fraction = 0;          // or this fraction of the documents, drawn with `seed`
     uint64_t shard_tokens = 100000000, seed = 42;
+    std::function<void()> before_replacing = nullptr;  // called when the new shards are complete
 };
 
 // Writes the shards and NAME.json, which lists them, and prints a summary. The new shards replace earlier

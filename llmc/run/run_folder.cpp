@@ -42,7 +42,8 @@ static void link_tokens(const std::string& folder, const std::string& to) {
     for (const std::string& name : names_in(from)) {
         const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
         std::error_code error;
-        if (fs::exists(link) || !fs::is_regular_file(file)) continue;
+        const bool is_unfinished = name.ends_with(".tmp") || name.ends_with(".new");
+        if (is_unfinished || fs::exists(link) || !fs::is_regular_file(file)) continue;
         fs::create_hard_link(file, link, error);
         if (error) fs::copy_file(file, link, error);
         if (error) fail("cannot copy %s to %s: %s", file.c_str(), link.c_str(), error.message().c_str());

@@ -554,7 +554,7 @@ static void choose_folder(CLI::App& app, const Options& o) {
     const std::filesystem::path text = whole_path(o.text);
     std::string name = o.text == "stories" ? o.text : text.stem().string() + "-text";
     for (char& c : name)
-        if (!isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
+        if (uint8_t(c) < 0x80 && !isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
     take_options(app, "output = 'runs/" + name + "'\n", "--text");
 }
 

@@ -8,7 +8,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/warning.h"
-#include "llmc/data/text_file.h"
+#include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/model_source.h"
 #include "llmc/os/files.h"
@@ -49,9 +49,11 @@ static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
 }
 
 // Bytes of text in a file, decompressed. Error if it is no file, or not text.
-static uint64_t text_bytes(const std::string& path) {
+static uint64_t text_bytes(const Options& o, const std::string& path) {
     if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
         fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
+    TextBlock first;
+    TextReader({path}, {.field = o.of_text.field, .json_as_text = o.of_text.as_text}).next(first);  // no JSON
     TextFile file(path);
     std::string part(1 << 20, '\0');
     uint64_t bytes = 0;
@@ -64,7 +66,7 @@ static uint64_t text_bytes(const std::string& path) {
 
 static uint64_t text_bytes(const Options& o, const FoundText& found) {
     uint64_t bytes = 0;
-    for (const std::string& file : found.files) bytes += text_bytes(file);
+    for (const std::string& file : found.files) bytes += text_bytes(o, file);
     if (bytes < least_bytes)
         fail("--text %s has %llu bytes of text; training needs at least %llu", o.text.c_str(),
              (unsigned long long)bytes, (unsigned long long)least_bytes);
@@ -97,10 +99,12 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
 
 // Writes tokens, and the stamp that says what they were made of last, so that an interrupted preparation is
 // repeated.
-static void prepare(const Options& o, const PreparationOptions& options, const std::string& stamp,
+static void prepare(const Options& o, PreparationOptions options, const std::string& stamp,
                     const std::string& made_of) {
-    if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
-    remove_file(stamp);
+    options.before_replacing = [&] {
+        if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
+        remove_file(stamp);
+    };
     prepare_tokens(options);
     write_whole_file(stamp, {made_of});
 }
