@@ -11,7 +11,6 @@
 #include <cstring>
 #include <utility>
 
-// Not std::filesystem, which takes a std::string for Latin-1 with the run-time library msvcrt.
 static std::wstring wide(const std::string& path) {
     std::wstring text(path.size(), 0);  // at least as long
     text.resize(size_t(

@@ -7,7 +7,9 @@
 #include <windows.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cwchar>
 
 #include "llmc/os/available_memory.h"
 
@@ -119,4 +121,41 @@ size_t columns_of_terminal() {
     if (!GetConsoleMode(output, &mode) || !GetConsoleScreenBufferInfo(output, &info)) return 0;
     const bool obeys = SetConsoleMode(output, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
     return obeys ? size_t(info.srWindow.Right - info.srWindow.Left + 1) : 0;
+}
+
+// --- UTF-8 in the run-time library ---
+
+// std::filesystem converts names by these functions. Those of msvcrt know no UTF-8, so that these take their
+// place in the programs, which link the library statically. Characters beyond U+FFFF, which take two wchar_t,
+// are errors.
+extern "C" size_t mbrtowc(wchar_t* to, const char* from, size_t bytes, mbstate_t*) {
+    if (!from) return 0;
+    if (!bytes) return size_t(-2);  // more is needed
+    const uint8_t first = uint8_t(*from);
+    const size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : 3;
+    if (bytes < length) return size_t(-2);
+    unsigned code = length == 1 ? first : first & (0x7f >> length);
+    bool valid = first < 0x80 || (first >= 0xc2 && first < 0xf0);
+    for (size_t i = 1; i < length; i++) {
+        valid = valid && (from[i] & 0xc0) == 0x80;
+        code = code << 6 | (from[i] & 0x3f);
+    }
+    if (!valid) {
+        errno = EILSEQ;
+        return size_t(-1);
+    }
+    if (to) *to = wchar_t(code);
+    return code ? length : 0;
+}
+
+extern "C" size_t wcrtomb(char* to, wchar_t c, mbstate_t*) {
+    const size_t length = c < 0x80 ? 1 : c < 0x800 ? 2 : 3;
+    if (!to) return 1;
+    *to = length == 1 ? char(c) : length == 2 ? char(0xc0 | c >> 6) : char(0xe0 | c >> 12);
+    for (size_t i = 1; i < length; i++) to[i] = char(0x80 | (c >> 6 * (length - 1 - i) & 0x3f));
+    return length;
+}
+
+extern "C" size_t mbrlen(const char* from, size_t bytes, mbstate_t*) {
+    return mbrtowc(nullptr, from, bytes, nullptr);
 }
