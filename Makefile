@@ -28,22 +28,30 @@ install: ## install the programs as vulkan-gpt2-train, ... in PREFIX/bin; PREFIX
 	@$(call build_programs,$(programs))
 	@cmake --install build --prefix $(PREFIX)
 
-package: ## build packages of the programs, build/vulkan-gpt2*.deb and .tar.gz
+package: ## build packages of the programs, build/vulkan-gpt2*.deb, .tar.gz; build-windows/*.zip
 	@dev/setup.sh
 	@$(call build_programs,$(programs))
 	@cd build && cpack
+	@if [ -n "$(CI)" ] || command -v x86_64-w64-mingw32-g++-posix >/dev/null; then dev/setup.sh windows && \
+	$(call cmake_build,windows,build-windows,$(programs)) && cd build-windows && cpack; \
+	else echo "make package: skips the .zip for Windows: dev/setup.sh windows installs its compiler"; fi
 
 test: setup ## build and run the tests: some minutes
 	@$(call cmake_build,$(preset),build,tests)
 	@ctest --preset release
 
 # Everything: the tests, those that need minutes or another Mesa, compiler or browser, sanitizers and fuzzers.
-check: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz ## make test and more
+check: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz windows ## make test and more
 	@ctest --preset check
 
 fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each
 	@if dev/setup.sh fuzz; then $(call cmake_build,fuzz,build-fuzz) && fuzz/run.sh build-fuzz $(FUZZ_SECONDS); \
 	else [ -z "$(CI)" ] && echo "make fuzz: skipped, since clang is missing"; fi
+
+windows: setup ## build for Windows in build-windows/, and run test_gpt2 under Wine
+	@if dev/setup.sh windows; then $(call cmake_build,windows,build-windows,$(programs) test_gpt2) && \
+	dev/windows_tests.sh -R '^test_gpt2$$'; \
+	else [ -z "$(CI)" ] && echo "make windows: skipped, since mingw-w64 or Wine is missing"; fi
 
 # A software device with cooperative matrices. Without it, their tests are skipped, unless CI=1.
 newer-mesa: setup
@@ -87,7 +95,7 @@ format: ## format the C++ files with clang-format
 	@git ls-files '*.cpp' '*.h' ':!shaders' | xargs -r clang-format -i
 
 clean: ## remove the build folders; .tools/, data/ and runs/ stay
-	rm -rf build build-debug build-sanitize build-fuzz
+	rm -rf build build-windows build-debug build-sanitize build-fuzz
 
 # configure PRESET,FOLDER: also notes the preset in the folder
 configure = cmake --preset $(1) && echo $(1) >$(2)/preset
@@ -106,5 +114,4 @@ programs = train_gpt2 generate eval make_corpus prepare_data
 build_programs = { [ build/build.ninja -nt CMakePresets.json ] || \
 	{ $(call configure,programs,build); }; } && cmake --build build --target $(1)
 
-.PHONY: help setup train text build install package test check fuzz newer-mesa swiftshader macos browser \
-	vendor-compilers torture bench report sanitize debug format clean
+.PHONY: help setup train text build install package test check fuzz windows newer-mesa swiftshader macos browser \

@@ -148,10 +148,11 @@ static bool check_model(const TestOptions& o) {
 }
 
 // The folder of the reference in the source tree: below the current folder, or beside the build folder.
-static std::filesystem::path reference_folder() {
+static std::string reference_folder() {
     const std::filesystem::path program = program_path();
     for (const std::filesystem::path& root : {std::filesystem::path("."), program.parent_path() / ".."})
-        if (std::filesystem::exists(root / "tests/reference/tiny.bin")) return root / "tests/reference";
+        if (std::filesystem::exists(root / "tests/reference/tiny.bin"))
+            return (root / "tests/reference").generic_string();
     fail("tests/reference is not here: run from the project's folder, or give MODEL.bin and STATE.bin");
 }
 
@@ -176,10 +177,10 @@ int main(int argc, char** argv) {
     add_options(*line.app, options);
     const int status = line.run(argc, argv, [&] {
         if (options.model.empty()) {
-            const std::filesystem::path folder = reference_folder();
-            options.model = folder / "tiny.bin";
-            options.state = folder / "tiny_debug_state.bin";
-            options.losses = folder / "tiny_losses.txt";
+            const std::string folder = reference_folder();
+            options.model = folder + "/tiny.bin";
+            options.state = folder + "/tiny_debug_state.bin";
+            options.losses = folder + "/tiny_losses.txt";
         }
         passed =
             with_precision(options.precision, [&]<class Real>(Real) { return check_model<Real>(options); });

@@ -15,5 +15,7 @@ if(EDIT_INCLUDE AND EDIT_LIBRARIES)
   set(WITH_LIBEDIT 1)
 else()
   set(WITH_LIBEDIT 0)
-  message(STATUS "libedit not found, so generate -i has no line editing: install libedit-dev")
+  if(NOT WIN32)  # whose console edits lines itself
+    message(STATUS "libedit not found, so generate -i has no line editing: install libedit-dev")
+  endif()
 endif()

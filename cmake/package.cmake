@@ -2,16 +2,23 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+if(WIN32)  # one folder, which its README describes
+  set(CMAKE_INSTALL_BINDIR .)
+  install(FILES cmake/windows/README.txt DESTINATION . COMPONENT programs)
+  install(FILES LICENSE DESTINATION . COMPONENT programs RENAME LICENSE.txt)
+else()
+  install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+endif()
+
 # Programs get names that do not collide with others: `eval` is a shell builtin.
 foreach(program train_gpt2=train generate=generate eval=eval prepare_data=prepare-data
     make_corpus=make-corpus)
   string(REPLACE "=" ";" program ${program})
   list(GET program 0 target)
   list(GET program 1 name)
-  install(PROGRAMS $<TARGET_FILE:${target}> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME vulkan-gpt2-${name}
-    COMPONENT programs)
+  install(PROGRAMS $<TARGET_FILE:${target}> DESTINATION ${CMAKE_INSTALL_BINDIR}
+    RENAME vulkan-gpt2-${name}${CMAKE_EXECUTABLE_SUFFIX} COMPONENT programs)
 endforeach()
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 
 # The library: find_package(vulkan_gpt2) defines vulkan_gpt2::llmc, as add_subdirectory() does.
 set(HEADERS ${CMAKE_INSTALL_INCLUDEDIR}/vulkan_gpt2)
@@ -19,23 +26,28 @@ set(CONFIG ${CMAKE_INSTALL_LIBDIR}/cmake/vulkan_gpt2)
 add_library(vulkan_gpt2::llmc ALIAS llmc)
 target_include_directories(llmc PUBLIC $<INSTALL_INTERFACE:${HEADERS}>)
 target_compile_features(llmc PUBLIC cxx_std_20)
-install(TARGETS llmc EXPORT vulkan_gpt2-targets DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
-install(DIRECTORY llmc shaders DESTINATION ${HEADERS} COMPONENT library FILES_MATCHING PATTERN *.h
-  PATTERN cooperative_matrix EXCLUDE)
-if(WITHOUT_OPENMP)
-  install(FILES ${WITHOUT_OPENMP}/omp.h DESTINATION ${HEADERS} COMPONENT library)
+if(NOT WIN32)  # cross-built libraries are in the source folder, which CMake exports to nobody
+  install(TARGETS llmc EXPORT vulkan_gpt2-targets DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+  install(DIRECTORY llmc shaders DESTINATION ${HEADERS} COMPONENT library FILES_MATCHING PATTERN *.h
+    PATTERN cooperative_matrix EXCLUDE)
+  if(WITHOUT_OPENMP)
+    install(FILES ${WITHOUT_OPENMP}/omp.h DESTINATION ${HEADERS} COMPONENT library)
+  endif()
+  install(EXPORT vulkan_gpt2-targets NAMESPACE vulkan_gpt2:: DESTINATION ${CONFIG} COMPONENT library)
+  configure_file(cmake/vulkan_gpt2-config.cmake.in vulkan_gpt2-config.cmake @ONLY)
+  write_basic_package_version_file(vulkan_gpt2-config-version.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/vulkan_gpt2-config.cmake
+    ${CMAKE_CURRENT_BINARY_DIR}/vulkan_gpt2-config-version.cmake DESTINATION ${CONFIG} COMPONENT library)
 endif()
-install(EXPORT vulkan_gpt2-targets NAMESPACE vulkan_gpt2:: DESTINATION ${CONFIG} COMPONENT library)
-configure_file(cmake/vulkan_gpt2-config.cmake.in vulkan_gpt2-config.cmake @ONLY)
-write_basic_package_version_file(vulkan_gpt2-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/vulkan_gpt2-config.cmake
-  ${CMAKE_CURRENT_BINARY_DIR}/vulkan_gpt2-config-version.cmake DESTINATION ${CONFIG} COMPONENT library)
 
 # --- packages of the programs: `make package` ---
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
 set(CPACK_GENERATOR DEB TGZ)
+if(WIN32)
+  set(CPACK_GENERATOR ZIP)
+endif()
 set(CPACK_PACKAGE_NAME vulkan-gpt2)
 set(CPACK_PACKAGE_VENDOR "the authors of vulkan_gpt2")
 # Whoever builds a package answers for it: Debian's variables, else git's user.

@@ -8,6 +8,7 @@
 #   dev/setup.sh newer-mesa  also a newer Mesa in .tools/: .tools/bin/with-newer-mesa PROGRAM ARGS...
 #   dev/setup.sh swiftshader also Chromium's software device; only on Debian: .tools/bin/with-swiftshader
 #   dev/setup.sh macos       also a compiler for macOS: .tools/bin/macos-c++
+#   dev/setup.sh windows     also a cross compiler for Windows, Wine, and libraries in .tools/windows
 #   dev/setup.sh vendor-compilers  also the drivers of AMD and Intel, to compile kernels without their
 #                            devices: .tools/bin/with-device NAME PROGRAM ARGS...; x86-64 only
 # On macOS, names the packages of Homebrew that are missing. Without apt or a network, prints one line that
@@ -18,6 +19,7 @@ tools=$PWD/.tools
 log=$tools/setup.log
 suite=forky  # the Debian release that has glslang >= 15.3 and Mesa >= 26.1
 vendor_suite=trixie  # the one whose Mesa has RADV_FORCE_FAMILY, and the source of Intel's shim
+windows_suite=bookworm  # the one whose protobuf fits protoc of Debian 12, 13 and Ubuntu 24.04, and g++ 12
 glslang_wanted=15.3  # first release with GL_EXT_bfloat16
 
 # Each line: Debian's package, and how to see that it is installed, from Debian or elsewhere
@@ -52,6 +54,13 @@ pkg-config               command  pkg-config
 python3-mako             file     /usr/lib/python3/dist-packages/mako
 python3-yaml             file     /usr/lib/python3/dist-packages/yaml
 python3-packaging        file     /usr/lib/python3/dist-packages/packaging
+'
+windows_needs='
+g++-mingw-w64-x86-64-posix  command  x86_64-w64-mingw32-g++-posix
+libz-mingw-w64-dev       file     /usr/x86_64-w64-mingw32/lib/libz.a
+wine64                   file     /usr/lib/wine/wine64
+xvfb                     command  Xvfb
+dpkg-dev                 command  dpkg-source
 '
 test_needs='
 gnuplot-nox              command  gnuplot
@@ -156,28 +165,37 @@ debian_keyring() {
     done
 }
 
+# prepare_apt NAME FOLDER: sets `apt` to a command that downloads packages of Debian $suite, with source
+# packages if $source is set, and keeps its state in the new FOLDER.
+prepare_apt() {
+    local name=$1 work=$2 archive keyring
+    have apt-get || die "no apt on this system; install a newer $name by hand, as in Debian $suite or later"
+    [ -n "$(debian_keyring)" ] || apt_install debian-archive-keyring
+    keyring=$(debian_keyring)
+    archive=$(debian_archive)
+    rm -rf "$work"
+    mkdir -p "$work"/{lists/partial,cache/archives/partial}
+    : >"$work/status"
+    printf '%s\n' "Types: deb ${source:+deb-src}" "URIs: $archive" "Suites: $suite" 'Components: main' \
+        "Signed-By: $keyring" >"$work/debian.sources"
+    apt=(apt-get -y -o Dir::Etc::SourceParts=/dev/null -o "Dir::Etc::SourceList=$work/debian.sources"
+        -o "Dir::State::Lists=$work/lists" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache"
+        -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Update::Error-Mode=any
+        -o Acquire::Check-Valid-Until=false)
+}
+
 # unpack_newer FOLDER PACKAGE...: unpacks packages of $suite and all their dependencies, down to the C
 # library, in .tools/FOLDER. apt downloads them with separate sources, lists and package state, in which
 # nothing counts as installed. So it resolves dependencies and checks signatures, but does not change the
 # system. The age of the lists is not checked, so an old mirror works, too. If $source is set, the archive of
 # that source package comes along, and the package meson, which builds it.
 unpack_newer() {
-    local name=$1 folder=$tools/$1 work=$tools/$1.partial archive keyring deb
+    local name=$1 folder=$tools/$1 work=$tools/$1.partial deb apt
     shift
-    have apt-get || die "no apt on this system; install a newer $name by hand, as in Debian $suite or later"
-    [ -n "$(debian_keyring)" ] || apt_install debian-archive-keyring
-    keyring=$(debian_keyring)
-    archive=$(debian_archive)
+    prepare_apt "$name" "$work"
     say "unpacking $* of Debian $suite in ${folder#"$PWD"/}"
-    rm -rf "$work" "$folder"
-    mkdir -p "$work"/{root,lists/partial,cache/archives/partial}
-    : >"$work/status"
-    printf '%s\n' "Types: deb ${source:+deb-src}" "URIs: $archive" "Suites: $suite" 'Components: main' \
-        "Signed-By: $keyring" >"$work/debian.sources"
-    local apt=(apt-get -y -o Dir::Etc::SourceParts=/dev/null -o "Dir::Etc::SourceList=$work/debian.sources"
-        -o "Dir::State::Lists=$work/lists" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache"
-        -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Update::Error-Mode=any
-        -o Acquire::Check-Valid-Until=false)
+    rm -rf "$folder"
+    mkdir -p "$work/root"
     if ! { "${apt[@]}" update &&
         "${apt[@]}" install --no-install-recommends --download-only "$@" &&
         if [ -n "${source:-}" ]; then
@@ -356,6 +374,46 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) { return 0; }
 END
 }
 
+# cross_build PACKAGE FOLDER OPTION...: builds Debian's source package for Windows with CMake.
+cross_build() {
+    local package=$1 folder=$2 work=$tools/windows.partial
+    shift 2
+    mkdir -p "$work/$package"
+    tar -xf "$work/${package}"_*.orig.tar.?z -C "$work/$package" --strip-components=1 &&
+    cmake -S "$work/$package/$folder" -B "$work/$package/cross" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+        -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/windows/mingw.cmake" -DCMAKE_INSTALL_PREFIX="$work/root" \
+        -DBUILD_SHARED_LIBS=OFF "$@" &&
+    cmake --build "$work/$package/cross" &&
+    cmake --install "$work/$package/cross"
+}
+
+# The libraries of the programs and tests, cross-built for Windows from Debian's sources. Libraries that are
+# headers only are used as they are; zlib is a package of its own.
+windows_libraries() {
+    local work=$tools/windows.partial apt source=yes name
+    suite=$windows_suite
+    prepare_apt "cross-built libraries" "$work"
+    say "building PCRE2, zstd, protobuf and GoogleTest of Debian $suite for Windows in .tools/windows"
+    if ! { "${apt[@]}" update &&
+        (cd "$work" && "${apt[@]}" source --download-only pcre2 libzstd protobuf googletest) &&
+        cross_build pcre2 . -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF -DPCRE2_SUPPORT_JIT=ON &&
+        cross_build libzstd build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF &&
+        cross_build protobuf . -Dprotobuf_BUILD_TESTS=OFF -Dprotobuf_BUILD_PROTOC_BINARIES=OFF \
+            -Dprotobuf_WITH_ZLIB=OFF &&
+        cross_build googletest . -DBUILD_GMOCK=OFF
+    } >>"$log" 2>&1 </dev/null; then
+        rm -rf "$work"
+        die "could not build the libraries for Windows (log: $log)"
+    fi
+    mkdir -p "$work/root/include"
+    for name in vulkan vk_video nlohmann CLI xxhash.h xxh3.h; do
+        ln -s "/usr/include/$name" "$work/root/include/$name"
+    done
+    rm -rf "$tools/windows"
+    mv "$work/root" "$tools/windows"
+    rm -rf "$work"
+}
+
 # libFuzzer and the sanitizer runtimes are in a package named after clang's version.
 fuzzer() {
     fuzzer_works && return
@@ -376,8 +434,9 @@ case ${1:-} in
     train) ;;
     '' | chromium | fuzz | newer-mesa | swiftshader | macos) needs+=$test_needs ;;
     vendor-compilers) needs+=$vendor_needs ;;
+    windows) needs+=$test_needs$windows_needs ;;
     *) die "unknown word $1; usage: dev/setup.sh [train | chromium | fuzz | newer-mesa | swiftshader |" \
-        "macos | vendor-compilers]" ;;
+        "macos | windows | vendor-compilers]" ;;
 esac
 if [ "$(uname)" = Darwin ]; then
     name_homebrew_packages
@@ -411,4 +470,7 @@ fi
 if [ "${1:-}" = vendor-compilers ] &&
     { [ ! -x "$tools/bin/with-device" ] || [ ! -d "$tools/vendors" ]; }; then
     vendor_compilers
+fi
+if [ "${1:-}" = windows ] && [ ! -d "$tools/windows" ]; then
+    windows_libraries
 fi

@@ -127,6 +127,23 @@ TEST(FeatureLines, GiveTheReasonForNoTensorCores) {
     EXPECT_NE(tensor_cores().find("fp16 none (lacks VK_KHR_cooperative_matrix)"), std::string::npos);
 }
 
+TEST(TensorCores, OfFaultyDriversAreAvoidedUnlessAskedFor) {
+    const auto faulty = has_faulty_matrices;
+    EXPECT_TRUE(faulty(VK_DRIVER_ID_AMD_PROPRIETARY, DeviceType::integrated));
+    EXPECT_TRUE(faulty(VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS, DeviceType::discrete));
+    EXPECT_FALSE(faulty(VK_DRIVER_ID_AMD_PROPRIETARY, DeviceType::discrete));
+    EXPECT_FALSE(faulty(VK_DRIVER_ID_MESA_RADV, DeviceType::integrated));
+    setenv("LAUNCHPAD_TENSOR_CORES", "1", 1);
+    EXPECT_FALSE(faulty(VK_DRIVER_ID_AMD_PROPRIETARY, DeviceType::integrated));
+    setenv("LAUNCHPAD_TENSOR_CORES", "0", 1);
+    EXPECT_TRUE(faulty(VK_DRIVER_ID_NVIDIA_PROPRIETARY, DeviceType::discrete));
+    unsetenv("LAUNCHPAD_TENSOR_CORES");
+    OptionalFeatures f = full();
+    f.matrix = {.avoided = true};
+    f.limits.bf16_fragment = f.limits.fp16_fragment = {};
+    EXPECT_NE(feature_lines(f)[1].find("not used: faulty drivers"), std::string::npos) << feature_lines(f)[1];
+}
+
 // --- the program ---
 
 static const std::string program = BINARY_DIR "/train_gpt2";

@@ -1,6 +1,7 @@
 // Runs of train_gpt2 whose file operations fail: after each, there was no abort, at most one error line, the
 // earlier checkpoint resumes bit-identically, and nothing is left over. tests/file_fault.cpp makes the
 // calls fail. A sample of the calls is tested, with a printed seed; FILE_FAULT_ALL=1 tests all of them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>

@@ -1,7 +1,9 @@
 // Runs a program on a pseudo-terminal, with lines typed to it.
 #pragma once
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pty.h>
+#include <sys/wait.h>
 #include <termios.h>
 
 #include "tests/run_program.h"

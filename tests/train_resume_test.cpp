@@ -263,7 +263,7 @@ TEST(Resume, AStartThatWouldDestroyIsRefused) {
         without(names);
         std::map<std::string, std::string> before;
         for (const auto& entry : std::filesystem::directory_iterator(b))
-            before[entry.path().filename()] = read_whole_file(entry.path());
+            before[entry.path().filename().string()] = read_whole_file(entry.path().string());
         const std::vector<std::string> start = with(twelve, {"--device", "cpu", "-o", b, "-y", "1"});
         expect_refusal(data.run(start), "--start-over");
         for (const auto& [name, text] : before) EXPECT_TRUE(read_whole_file(b + "/" + name) == text) << name;

@@ -22,8 +22,8 @@ static ProgramResult train(const Data& data, const std::string& output, std::vec
 static std::map<std::string, std::string> content_of(const std::string& folder) {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(folder))
-        files[entry.path().lexically_relative(folder)] =
-            entry.is_regular_file() ? read_whole_file(entry.path()) : "";
+        files[entry.path().lexically_relative(folder).generic_string()] =
+            entry.is_regular_file() ? read_whole_file(entry.path().string()) : "";
     return files;
 }
 

@@ -68,14 +68,14 @@ static SIMD_INLINE void both_ways(const std::vector<float>& xs, float* scalar, f
         memcpy(vector + i, &v, sizeof v);
     }
 }
-SIMD_CLONES static void both_ways_of_4(const std::vector<float>& xs, float* scalar, float* vector) {
-    both_ways<Float4>(xs, scalar, vector);
+static void both_ways_of_4(const std::vector<float>& xs, float* scalar, float* vector) {
+    simd<both_ways<Float4>>(xs, scalar, vector);
 }
-SIMD_CLONES static void both_ways_of_8(const std::vector<float>& xs, float* scalar, float* vector) {
-    both_ways<Float8>(xs, scalar, vector);
+static void both_ways_of_8(const std::vector<float>& xs, float* scalar, float* vector) {
+    simd<both_ways<Float8>>(xs, scalar, vector);
 }
-SIMD_CLONES static void both_ways_of_16(const std::vector<float>& xs, float* scalar, float* vector) {
-    both_ways<Float16>(xs, scalar, vector);
+static void both_ways_of_16(const std::vector<float>& xs, float* scalar, float* vector) {
+    simd<both_ways<Float16>>(xs, scalar, vector);
 }
 
 // Bit by bit, over the whole range and beyond it, with the instruction set that attention uses.

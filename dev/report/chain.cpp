@@ -55,7 +55,7 @@ static inline void multiply_rows(float* x, const float* weight, const float* s, 
 }
 
 // A step of BLOCK elements from `first` on, fewer at the end, of all states.
-SIMD_CLONES static void block_step(const Chain& chain, const float* input, float* next, const float* states,
+static SIMD_INLINE void block_step(const Chain& chain, const float* input, float* next, const float* states,
                                    int first) {
     const int n = chain.n, count = std::min(BLOCK, n - first);
     for (int b = 0; b < chain.batch; b++) {
@@ -83,7 +83,7 @@ void run_chain_cpu(const Chain& chain, std::vector<float>& states, int first, in
         for (int step = first; step < first + steps; step++) {
             const float* input = chain.inputs.data() + size_t(step % CHAIN_PERIOD) * size_t(chain.n);
 #pragma omp for schedule(static)  // its implicit barrier orders the steps
-            for (int i = 0; i < chain.n; i += BLOCK) block_step(chain, input, next, now, i);
+            for (int i = 0; i < chain.n; i += BLOCK) simd<block_step>(chain, input, next, now, i);
             std::swap(now, next);
         }
     }

@@ -78,15 +78,15 @@ __attribute__((target("amx-tile,amx-bf16"))) static float chains_amx(float f) {
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    _tile_loadd(4, pairs, 64);
-    _tile_loadd(5, pairs, 64);
+    load_tile<4>(pairs, 64);
+    load_tile<5>(pairs, 64);
     for (int i = 0; i < CHAINS * ITERATIONS; i += 4) {
         _tile_dpbf16ps(0, 4, 5);
         _tile_dpbf16ps(1, 4, 5);
         _tile_dpbf16ps(2, 4, 5);
         _tile_dpbf16ps(3, 4, 5);
     }
-    _tile_stored(0, acc, 64);
+    store_tile<0>(acc, 64);
     release_tiles();
     return acc[0];
 }

@@ -59,7 +59,8 @@ static std::string own_folder() {
     std::error_code error;
     const fs::path own = program_path();
     if (own.empty()) fail("cannot find the folder of this program; give it with --programs");
-    const std::string folder = own.parent_path(), relative = fs::relative(folder, error);
+    const std::string folder = own.parent_path().generic_string(),
+                      relative = fs::relative(folder, error).generic_string();
     return !error && relative.size() < folder.size() ? relative : folder;
 }
 

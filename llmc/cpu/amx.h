@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <cstddef>
 #include <cstdint>
 
 // Operand of LDTILECFG.
@@ -17,6 +18,17 @@ struct TileConfig {
 // an eight-byte operand: it would not initialize the rest of a local variable.
 alignas(64) inline const TileConfig full_tiles = {
     1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+// tileloadd and tilestored of a tile register, with a stride in bytes. The intrinsics of g++ 12 lose half of
+// the stride on Windows.
+template <int tile>
+__attribute__((target("amx-tile"))) inline void load_tile(const void* from, size_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(tile));
+}
+template <int tile>
+__attribute__((target("amx-tile"))) inline void store_tile(void* to, size_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(tile) : "memory");
+}
 
 // A thread calls these before and after it uses the registers. While they are configured, every context
 // switch saves them.

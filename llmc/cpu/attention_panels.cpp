@@ -4,7 +4,7 @@
 
 #include "llmc/cpu/vector_math.h"
 
-SIMD_CLONES static void transpose_rows(float* dst, int nr, const FloatRows& rows, int columns, int K,
+static SIMD_INLINE void transpose_rows(float* dst, int nr, const FloatRows& rows, int columns, int K,
                                        float factor) {
     const auto [src, ld] = rows;
     for (int c = 0; c < nr; c += 4) {
@@ -37,15 +37,6 @@ static SIMD_INLINE void pack_all(const ChannelPanels& dst, const Real* src, size
             }
         });
 }
-SIMD_CLONES static void pack(const ChannelPanels& dst, const float* src, size_t ld, int count, int hs) {
-    pack_all(dst, src, ld, count, hs);
-}
-SIMD_CLONES static void pack(const ChannelPanels& dst, const bf16* src, size_t ld, int count, int hs) {
-    pack_all(dst, src, ld, count, hs);
-}
-SIMD_CLONES static void pack(const ChannelPanels& dst, const fp16* src, size_t ld, int count, int hs) {
-    pack_all(dst, src, ld, count, hs);
-}
 
 template <class Real>
 static SIMD_INLINE void unpack_all(Real* dst, size_t ld, const ChannelPanels& src, int count, int hs,
@@ -63,41 +54,28 @@ static SIMD_INLINE void unpack_all(Real* dst, size_t ld, const ChannelPanels& sr
                 }
         });
 }
-SIMD_CLONES static void unpack(float* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                               const float* factors) {
-    unpack_all(dst, ld, src, count, hs, factors);
-}
-SIMD_CLONES static void unpack(bf16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                               const float* factors) {
-    unpack_all(dst, ld, src, count, hs, factors);
-}
-SIMD_CLONES static void unpack(fp16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                               const float* factors) {
-    unpack_all(dst, ld, src, count, hs, factors);
-}
 
-// The clones are static and need these wrappers: clang mangles their names differently in other files.
 void transpose(float* dst, int nr, const FloatRows& rows, int columns, int K, float factor) {
-    transpose_rows(dst, nr, rows, columns, K, factor);
+    simd<transpose_rows>(dst, nr, rows, columns, K, factor);
 }
 void pack_channels(const ChannelPanels& dst, const float* src, size_t ld, int count, int hs) {
-    pack(dst, src, ld, count, hs);
+    simd<pack_all<float>>(dst, src, ld, count, hs);
 }
 void pack_channels(const ChannelPanels& dst, const bf16* src, size_t ld, int count, int hs) {
-    pack(dst, src, ld, count, hs);
+    simd<pack_all<bf16>>(dst, src, ld, count, hs);
 }
 void pack_channels(const ChannelPanels& dst, const fp16* src, size_t ld, int count, int hs) {
-    pack(dst, src, ld, count, hs);
+    simd<pack_all<fp16>>(dst, src, ld, count, hs);
 }
 void unpack_channels(float* dst, size_t ld, const ChannelPanels& src, int count, int hs,
                      const float* factors) {
-    unpack(dst, ld, src, count, hs, factors);
+    simd<unpack_all<float>>(dst, ld, src, count, hs, factors);
 }
 void unpack_channels(bf16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
                      const float* factors) {
-    unpack(dst, ld, src, count, hs, factors);
+    simd<unpack_all<bf16>>(dst, ld, src, count, hs, factors);
 }
 void unpack_channels(fp16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
                      const float* factors) {
-    unpack(dst, ld, src, count, hs, factors);
+    simd<unpack_all<fp16>>(dst, ld, src, count, hs, factors);
 }

@@ -28,7 +28,7 @@ static constexpr int A_STRIDE = KC + 16;       // between packed rows of a: maps
 static constexpr int B_PANEL_UNITS = 1 << 17;  // capacity of b's packed panel: half a megabyte, for L2
 
 // dst (ceil(rows / 2), n): pairs of elements of two consecutive rows. Zeros pair with an odd last row.
-SIMD_CLONES static void interleave(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
+static SIMD_INLINE void interleave(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
     for (int i = 0; i < rows; i += 2, dst += dst_ld, src += 2 * ld) {
         const bf16* second = i + 1 < rows ? src + ld : src;
         const uint32_t mask = i + 1 < rows ? ~0u : 0;
@@ -76,7 +76,7 @@ struct PairUnits {
         }
     }
     static void pack_transposed(float* dst, size_t dst_ld, const bf16* src, size_t ld, int kc, int n) {
-        interleave(dst, dst_ld, src, ld, kc, n);
+        simd<interleave>(dst, dst_ld, src, ld, kc, n);
     }
     static bool are_units(int kc) { return kc % 2 == 0; }
 };
@@ -249,21 +249,9 @@ static SIMD_INLINE void store_rows(Real* dst, size_t ld, float* tile, int nr, co
     if (part.columns == 24) return store_columns(dst, ld, tile, nr, part.rows, 24, accumulate);
     store_columns(dst, ld, tile, nr, part.rows, part.columns, accumulate);
 }
-SIMD_CLONES static void store(float* dst, size_t ld, float* tile, int nr, const Region& part,
-                              bool accumulate) {
-    store_rows(dst, ld, tile, nr, part, accumulate);
-}
-SIMD_CLONES static void store(bf16* dst, size_t ld, float* tile, int nr, const Region& part,
-                              bool accumulate) {
-    store_rows(dst, ld, tile, nr, part, accumulate);
-}
-SIMD_CLONES static void store(fp16* dst, size_t ld, float* tile, int nr, const Region& part,
-                              bool accumulate) {
-    store_rows(dst, ld, tile, nr, part, accumulate);
-}
 
 // Adds a bias to each of `rows` rows of tile (rows, nr), and transposes it: dst (nr, ld).
-SIMD_CLONES static void transpose_tile(float* dst, int ld, const float* tile, int nr, int rows,
+static SIMD_INLINE void transpose_tile(float* dst, int ld, const float* tile, int nr, int rows,
                                        const float* bias) {
     const auto row = [&](int i, int j) { return i < rows ? load4(tile + i * nr + j) + bias[i] : Float4{}; };
     for (int i = 0; i < rows; i += 4)
@@ -278,18 +266,19 @@ SIMD_CLONES static void transpose_tile(float* dst, int ld, const float* tile, in
 template <class Real>
 static void store_tile(const Result<Real>& c, const Region& part, float* tiles, int nr) {
     if (!c.transposed && !c.bias)
-        return store(c.p + part.row * c.ld + part.column, c.ld, tiles, nr, part, c.accumulate);
+        return simd<store_rows<Real>>(c.p + part.row * c.ld + part.column, c.ld, tiles, nr, part,
+                                      c.accumulate);
     float bias[MAX_GROUP], finished[MAX_NR * MAX_GROUP];
     for (int i = 0; i < part.rows; i++) bias[i] = c.bias ? float(c.bias[part.row + i]) : 0.0f;
     if (c.transposed) {
         const int ld = round_up(part.rows, 4);
-        transpose_tile(finished, ld, tiles, nr, part.rows, bias);
-        return store(c.p + part.column * c.ld + part.row, c.ld, finished, ld,
-                     {part.column, part.row, part.columns, part.rows}, c.accumulate);
+        simd<transpose_tile>(finished, ld, tiles, nr, part.rows, bias);
+        return simd<store_rows<Real>>(c.p + part.column * c.ld + part.row, c.ld, finished, ld,
+                                      {part.column, part.row, part.columns, part.rows}, c.accumulate);
     }
     for (int i = 0; i < part.rows; i++)
         for (int j = 0; j < nr; j++) finished[i * nr + j] = tiles[i * nr + j] + bias[i];
-    store(c.p + part.row * c.ld + part.column, c.ld, finished, nr, part, c.accumulate);
+    simd<store_rows<Real>>(c.p + part.row * c.ld + part.column, c.ld, finished, nr, part, c.accumulate);
 }
 
 // Prefetches the lines that store_tile() writes, to hide the memory latency.
@@ -458,15 +447,6 @@ static SIMD_INLINE void dot_rows(float* sums, const Real* a, size_t ld, const fl
     const float all[DOT_ROWS] = {sum0, sum1, sum2, sum3};
     memcpy(sums, all, sizeof all);
 }
-SIMD_CLONES static void dots(float* sums, const float* a, size_t ld, const float* b, int rows, size_t K) {
-    dot_rows(sums, a, ld, b, rows, K);
-}
-SIMD_CLONES static void dots(float* sums, const bf16* a, size_t ld, const float* b, int rows, size_t K) {
-    dot_rows(sums, a, ld, b, rows, K);
-}
-SIMD_CLONES static void dots(float* sums, const fp16* a, size_t ld, const float* b, int rows, size_t K) {
-    dot_rows(sums, a, ld, b, rows, K);
-}
 
 // Whether run_few_columns() can compute this GEMM.
 template <class Real>
@@ -487,7 +467,7 @@ static void run_few_columns(const Gemm<Real>& gemm) {
         for (size_t column = 0; column < N; column++) {
             float sums[DOT_ROWS];
             const int count = int(std::min<size_t>(DOT_ROWS, M - row));
-            dots(sums, a.p + row * a.ld, a.ld, b_floats.data() + column * K, count, K);
+            simd<dot_rows<Real>>(sums, a.p + row * a.ld, a.ld, b_floats.data() + column * K, count, K);
             for (size_t i = row; i < row + size_t(count); i++)
                 c.p[column * c.ld + i] = Real(sums[i - row] + (c.bias ? float(c.bias[i]) : 0.0f));
         }

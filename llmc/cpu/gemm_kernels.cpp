@@ -1,5 +1,4 @@
-// The microkernels of the CPU's GEMMs. CMakeLists.txt allows fused multiply-adds in this file. Each function
-// is spelled out for every instruction set and type, because target_clones does not work on templates.
+// The microkernels of the CPU's GEMMs. CMakeLists.txt allows fused multiply-adds in this file.
 #include "llmc/cpu/gemm_kernels.h"
 
 #include <type_traits>
@@ -153,30 +152,30 @@ __attribute__((target("amx-tile,amx-bf16"))) void kernel_amx(float* tile, const 
     _tile_zero(2);
     _tile_zero(3);
     if (in.add) {
-        _tile_loadd(0, tile, row);
-        _tile_loadd(1, tile + 16, row);
+        load_tile<0>(tile, row);
+        load_tile<1>(tile + 16, row);
         if constexpr (MR == 32) {
-            _tile_loadd(2, below, row);
-            _tile_loadd(3, below + 16, row);
+            load_tile<2>(below, row);
+            load_tile<3>(below + 16, row);
         }
     }
     for (int u = 0; u < in.units; u += 16, upper += 64, lower += 64, b += 16 * row) {
-        _tile_loadd(4, upper, in.a_row);
-        _tile_loadd(6, b, row);
-        _tile_loadd(7, b + 64, row);
+        load_tile<4>(upper, in.a_row);
+        load_tile<6>(b, row);
+        load_tile<7>(b + 64, row);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         if constexpr (MR == 32) {
-            _tile_loadd(5, lower, in.a_row);
+            load_tile<5>(lower, in.a_row);
             _tile_dpbf16ps(2, 5, 6);
             _tile_dpbf16ps(3, 5, 7);
         }
     }
-    _tile_stored(0, tile, row);
-    _tile_stored(1, tile + 16, row);
+    store_tile<0>(tile, row);
+    store_tile<1>(tile + 16, row);
     if constexpr (MR == 32) {
-        _tile_stored(2, below, row);
-        _tile_stored(3, below + 16, row);
+        store_tile<2>(below, row);
+        store_tile<3>(below + 16, row);
     }
 }
 
@@ -284,25 +283,15 @@ static SIMD_INLINE void copy_rows(float* dst, size_t dst_ld, const Real* src, si
     if (n == 24) return copy_any(dst, dst_ld, src, ld, rows, 24);
     copy_any(dst, dst_ld, src, ld, rows, n);
 }
-SIMD_CLONES static void copy(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n) {
-    copy_rows(dst, dst_ld, src, ld, rows, n);
-}
-SIMD_CLONES static void copy(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
-    copy_rows(dst, dst_ld, src, ld, rows, n);
-}
-SIMD_CLONES static void copy(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n) {
-    copy_rows(dst, dst_ld, src, ld, rows, n);
-}
 
-// The clones are static: clang mangles calls to clones in other files differently.
 void copy_to_floats(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n) {
-    copy(dst, dst_ld, src, ld, rows, n);
+    simd<copy_rows<float>>(dst, dst_ld, src, ld, rows, n);
 }
 void copy_to_floats(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
-    copy(dst, dst_ld, src, ld, rows, n);
+    simd<copy_rows<bf16>>(dst, dst_ld, src, ld, rows, n);
 }
 void copy_to_floats(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n) {
-    copy(dst, dst_ld, src, ld, rows, n);
+    simd<copy_rows<fp16>>(dst, dst_ld, src, ld, rows, n);
 }
 
 #define INSTANTIATE(Real) template const KernelSet& best_kernels<Real>();

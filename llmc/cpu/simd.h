@@ -2,20 +2,43 @@
 #pragma once
 #include <string>
 
-// SIMD_CLONES before a function compiles it for AVX-512, AVX2 and the base instruction set; the program
-// selects one clone when it starts. One binary then runs on any x86-64 CPU and is fast on recent ones. The
-// function must be a plain loop nest without OpenMP parallel regions, because the compiler outlines those and
-// drops the target: call the function from inside such a region instead. On other platforms the macro is
-// empty (aarch64 has NEON in its base).
-#if defined(__x86_64__) && defined(__linux__)
-#define SIMD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define SIMD_CLONES
-#endif
+// The level of x86-64 whose instructions the CPU has: 4 (AVX-512), 3 (AVX2), or 0 for less.
+int detect_clone_level();
+inline int clone_level() {
+    static const int level = detect_clone_level();
+    return level;
+}
 
-// SIMD_INLINE declares a function that clones call. It is compiled for the clone's instructions only if it is
-// inlined into it; a mere `inline` leaves that to the compiler, which then compiles it for the base set.
+// SIMD_INLINE declares a function that runs through simd<>, and those that it calls: they are compiled for
+// the clone's instructions only if they are inlined into it.
 #define SIMD_INLINE inline __attribute__((always_inline))
+
+// simd<function>(arguments) runs a function that is compiled for AVX-512, AVX2 and the base instruction set,
+// on the best that the CPU has. One binary then runs on any x86-64 CPU and is fast on recent ones. The
+// function is a plain loop nest without OpenMP parallel regions, because the compiler outlines those and
+// drops the target: use simd<> inside such a region instead. On other platforms it calls the function
+// (aarch64 has NEON in its base).
+template <auto function>
+struct SimdClones;
+template <class Result, class... Parameters, Result (*function)(Parameters...)>
+struct SimdClones<function> {
+    Result operator()(Parameters... p) const {
+#if defined(__x86_64__)
+        if (clone_level() == 4) return v4(p...);
+        if (clone_level() == 3) return v3(p...);
+#endif
+        return base(p...);
+    }
+
+   private:
+#if defined(__x86_64__)
+    __attribute__((target("arch=x86-64-v4"))) static Result v4(Parameters... p) { return function(p...); }
+    __attribute__((target("arch=x86-64-v3"))) static Result v3(Parameters... p) { return function(p...); }
+#endif
+    __attribute__((noinline)) static Result base(Parameters... p) { return function(p...); }
+};
+template <auto function>
+inline constexpr SimdClones<function> simd;
 
 // Vectors of floats. Plain arithmetic on them compiles to the widest instructions of the function's target.
 // Load and store them with memcpy, which assumes neither alignment nor aliasing.

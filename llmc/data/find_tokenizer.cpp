@@ -9,7 +9,8 @@
 std::optional<Tokenizer> find_tokenizer(const std::string& name, const std::vector<std::string>& beside) {
     if (!name.empty()) return open_tokenizer(name);
     std::vector<std::string> folders;
-    for (const std::string& file : beside) folders.push_back(std::filesystem::path(file).parent_path());
+    for (const std::string& file : beside)
+        folders.push_back(std::filesystem::path(file).parent_path().generic_string());
     const std::string usual = usual_tokenizer(folders);
     if (usual.empty()) return std::nullopt;
     return open_tokenizer(usual);

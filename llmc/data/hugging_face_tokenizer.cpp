@@ -47,9 +47,9 @@ struct TokenizerFiles {
 // merges.txt of vocab.json, MODEL-merges.txt of MODEL-vocab.json, vocab.bpe of encoder.json.
 static std::string merges_beside(const fs::path& vocab) {
     std::string name = vocab.filename().string();
-    if (name == "encoder.json") return vocab.parent_path() / "vocab.bpe";
+    if (name == "encoder.json") return (vocab.parent_path() / "vocab.bpe").generic_string();
     name = name.ends_with(vocab_json) ? name.substr(0, name.size() - std::string(vocab_json).size()) : "";
-    return vocab.parent_path() / (name + merges_txt);
+    return (vocab.parent_path() / (name + merges_txt)).generic_string();
 }
 
 // The vocabulary's file in a folder.
@@ -77,12 +77,12 @@ static TokenizerFiles load_files(const std::string& name) {
         files.contents[merges_txt] = read_whole_file(merges, max_json_bytes);
     }
     for (const char* beside : {config_json, special_json, added_json}) {
-        const std::string file = path.parent_path() / beside;
+        const std::string file = (path.parent_path() / beside).generic_string();
         if (file_exists(file))
             files.contents[beside] = parse_json_object(read_whole_file(file, max_json_bytes), file);
     }
     // transformers takes GPT-2's class and its defaults if the model's config.json is all there is
-    if (!files.has(config_json) && file_exists(path.parent_path() / "config.json"))
+    if (!files.has(config_json) && fs::exists(path.parent_path() / "config.json"))
         files.contents[config_json] = json::object();
     return files;
 }

@@ -1,7 +1,6 @@
 // Reading, decompressing and refusing text files: see text_file.h.
 #include "llmc/data/text_file.h"
 
-#include <fnmatch.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -12,6 +11,7 @@
 #include <optional>
 
 #include "llmc/base/error.h"
+#include "llmc/os/files.h"
 
 static const size_t start_bytes = 4096;  // enough for every signature
 // zstd allocates the window that a frame declares: up to 2 GiB if written with --long=31. A fuzz program
@@ -184,7 +184,7 @@ static std::optional<std::string> take_utf16(std::string& units, bool big_endian
 // --- the file ---
 
 TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input" : name) {
-    file = name == "-" ? File(fdopen(dup(STDIN_FILENO), "rb")) : open_stream(name);
+    file = name == "-" ? File(fdopen(duplicate(fileno(stdin)), "rb")) : open_stream(name);
     if (!file) fail("cannot read standard input: it is closed");
     start.resize(start_bytes);
     start.resize(read_raw(start.data(), start.size()));
@@ -317,7 +317,7 @@ static void list_folder(const std::filesystem::path& folder, FolderList& list) {
         else if (entry->is_directory(unreadable))
             list_folder(entry->path(), list);
         else
-            list.files.push_back(entry->path().string());
+            list.files.push_back(entry->path().generic_string());
     }
     if (error) fail("cannot read the folder %s: %s", folder.c_str(), error.message().c_str());
 }
@@ -325,9 +325,8 @@ static void list_folder(const std::filesystem::path& folder, FolderList& list) {
 // Whether the file's name, without its folder, matches one of the patterns.
 static bool is_included(const std::string& path, const std::vector<std::string>& patterns) {
     const std::string name = std::filesystem::path(path).filename().string();
-    return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
-               return fnmatch(p.c_str(), name.c_str(), 0) == 0;
-           });
+    return patterns.empty() || std::any_of(patterns.begin(), patterns.end(),
+                                           [&](const std::string& p) { return matches_pattern(p, name); });
 }
 
 void refuse_zeros(const std::string& path, std::string_view start) {

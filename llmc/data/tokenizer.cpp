@@ -332,7 +332,8 @@ std::string usual_tokenizer(const std::vector<std::string>& folders) {
     all.insert(all.end(), folders.begin(), folders.end());
     all.push_back("data/starter");
     for (const std::string& folder : all) {
-        const std::string path = (std::filesystem::path(folder) / "gpt2_tokenizer.bin").lexically_normal();
+        const std::string path =
+            (std::filesystem::path(folder) / "gpt2_tokenizer.bin").lexically_normal().generic_string();
         if (std::filesystem::exists(path)) return path;
     }
     return "";

@@ -1,7 +1,5 @@
 #include "llmc/data/tokenizer_info.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -12,6 +10,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/warning.h"
+#include "llmc/os/files.h"
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -117,7 +116,7 @@ void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
         list.push_back(
             {{"part", shard.path.substr(prefix.size())}, {"tokens", shard.tokens}, {"xxh3", shard.checksum}});
     const TokenizerInfo info = keep_tokenizer(tokenizer, prefix + ".tokenizer");
-    const std::string folder = fs::absolute(prefix).parent_path();
+    const std::string folder = fs::absolute(prefix).parent_path().generic_string();
     members[shards_key] = parse_json_object(tokenizer_info_to_json(info, folder), prefix);
     members[list_key] = list;
     write_whole_file(path, {json_text(members, 2), "\n"});
@@ -203,7 +202,7 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
     if (file_exists(pattern)) return;  // one file, whatever characters its name has
     for (const auto& [sidecar, list] : lists)
         for (const auto& [file, shard] : list.shards)
-            if (!list.found.count(file) && fnmatch(pattern.c_str(), shard.path.c_str(), FNM_PATHNAME) == 0)
+            if (!list.found.count(file) && matches_pattern(pattern, shard.path))
                 fail("%s is missing, which %s lists: %s", shard.path.c_str(), sidecar.c_str(), advice);
 }
 

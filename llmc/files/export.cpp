@@ -75,7 +75,8 @@ void export_gguf(const std::string& path, const ExportedModel& model) {
             "--tokenizer",
             model.source.name.c_str());
     check_export_file(path);
-    if (const fs::path folder = fs::path(path).parent_path(); !folder.empty()) create_folders(folder);
+    if (const fs::path folder = fs::path(path).parent_path(); !folder.empty())
+        create_folders(folder.generic_string());
     const int replaced = write_gguf(
         path, {model.config, model.read, *model.tokenizer, fs::path(path).stem().string()}, model.type);
     print_line(stdout, "wrote %s%s", path.c_str(),

@@ -114,10 +114,11 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
     if (!found.broken.empty())
         fail("-e %s: no checkpoint in this folder is intact; %s", name.c_str(), found.broken.front().c_str());
     for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
-        if (const std::string path = fs::path(folder) / file; file_exists(path))
+        if (const std::string path = (fs::path(folder) / file).generic_string(); file_exists(path))
             return find_file(name, path);
     for (const char* file : {"pytorch_model.bin", "ckpt.pt"})
-        if (const std::string path = fs::path(folder) / file; file_exists(path)) refuse_pytorch_file(path);
+        if (const std::string path = (fs::path(folder) / file).generic_string(); file_exists(path))
+            refuse_pytorch_file(path);
     fail(
         "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "
         "no "

@@ -130,7 +130,7 @@ static SafetensorsFile open_shards(const std::string& path) {
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : shard_of) shards.insert(shard);
     for (const std::string& shard : shards) {
-        const std::string file = std::filesystem::path(path).parent_path() / shard;
+        const std::string file = (std::filesystem::path(path).parent_path() / shard).generic_string();
         if (!file_exists(file)) fail("%s: the shard %s is missing", path.c_str(), file.c_str());
         Tensors tensors;
         from.parts.push_back(open_part(file, tensors));

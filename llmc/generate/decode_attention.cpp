@@ -45,17 +45,6 @@ static SIMD_INLINE void attend(Real* out, float* scores, const Real* q, const Ke
     for (int c = 0; c < hs; c++) out[c] = Real(accumulators[c] / total);
 }
 
-SIMD_CLONES static void attend_head(float* out, float* scores, const float* q, const Keys<float>& keys,
-                                    int hs) {
-    attend(out, scores, q, keys, hs);
-}
-SIMD_CLONES static void attend_head(bf16* out, float* scores, const bf16* q, const Keys<bf16>& keys, int hs) {
-    attend(out, scores, q, keys, hs);
-}
-SIMD_CLONES static void attend_head(fp16* out, float* scores, const fp16* q, const Keys<fp16>& keys, int hs) {
-    attend(out, scores, q, keys, hs);
-}
-
 template <class Real>
 void decode_attention_cpu(const DecodeAttention<Real>& p) {
     const int hs = attention_head_size(p.C, p.NH);
@@ -69,7 +58,7 @@ void decode_attention_cpu(const DecodeAttention<Real>& p) {
                          at = size_t(p.positions[text]);
             const Real* qkv = p.cache + text * p.T * 3 * C + head;
             const Keys<Real> keys = {.k = qkv + C, .v = qkv + 2 * C, .stride = 3 * C, .count = int(at) + 1};
-            attend_head(p.out + text * C + head, scores.data(), qkv + at * 3 * C, keys, hs);
+            simd<attend<Real>>(p.out + text * C + head, scores.data(), qkv + at * 3 * C, keys, hs);
         }
     }
 }

@@ -59,16 +59,6 @@ static SIMD_INLINE void dot_all(float* sums, const float* x, const Real* weight,
     for (int row = 0; row < rows; row++) sums[row] = dot(x, weight + size_t(row) * C, C);
 }
 
-SIMD_CLONES static void dot_block(float* sums, const float* x, const float* weight, int rows, int C) {
-    dot_all(sums, x, weight, rows, C);
-}
-SIMD_CLONES static void dot_block(float* sums, const float* x, const bf16* weight, int rows, int C) {
-    dot_all(sums, x, weight, rows, C);
-}
-SIMD_CLONES static void dot_block(float* sums, const float* x, const fp16* weight, int rows, int C) {
-    dot_all(sums, x, weight, rows, C);
-}
-
 template <class Real>
 static size_t out_elements(const DecodeLinear<Real>& p) {
     return p.num_texts * std::max(p.text_stride, size_t(p.OC));
@@ -105,7 +95,7 @@ void decode_linear_cpu(const DecodeLinear<Real>& p) {
         const int rows = std::min(block, p.OC - first);
         for (int b = 0; b < p.num_texts; b++) {
             float sums[block];
-            dot_block(sums, &x[size_t(b) * p.C], p.weight + size_t(first) * p.C, rows, p.C);
+            simd<dot_all<Real>>(sums, &x[size_t(b) * p.C], p.weight + size_t(first) * p.C, rows, p.C);
             for (int i = 0; i < rows; i++) {
                 if (p.bias) sums[i] += float(p.bias[first + i]);
                 if (p.epilogue == DecodeEpilogue::add)

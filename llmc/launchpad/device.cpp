@@ -100,6 +100,11 @@ CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhy
     const char *matrix = "VK_KHR_cooperative_matrix", *bfloat16 = "VK_KHR_shader_bfloat16";
     const VkSubgroupFeatureFlags rows = VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
     if (!has_extension(vk, physical, matrix) || !has_subgroup_operations(vk, physical, rows)) return support;
+    VkPhysicalDeviceDriverProperties driver = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &driver};
+    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    support.avoided = has_faulty_matrices(driver.driverID, device_type(properties.properties.deviceType));
+    if (support.avoided) return support;
     DeviceFeatures have;
     have.vulkan13.pNext = &have.matrix;
     const bool asks_bfloat16 = has_extension(vk, physical, bfloat16);

@@ -23,6 +23,10 @@ struct OptionalFeatures {
 // `subgroup_arithmetic`: in compute kernels. `limits`: max_block and shared_bytes.
 std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmetic, const Limits& limits);
 
+// Whether a driver is known to crash, hang or take a thousand times as long with cooperative matrices.
+// LAUNCHPAD_TENSOR_CORES=1 trusts it, 0 trusts none.
+bool has_faulty_matrices(VkDriverId driver, DeviceType type);
+
 OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type);
 
 // For people, a line each: what pipelines are built for, the tensor cores, what is there, and what is not.

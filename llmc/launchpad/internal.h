@@ -26,6 +26,7 @@ struct DeviceFeatures {
 // What kernels on cooperative matrices need beyond what all kernels do.
 struct CooperativeMatrixSupport {
     bool fp16 = false, bf16 = false;
+    bool avoided = false;  // the device may have them, but nothing asks for them: has_faulty_matrices()
     std::vector<const char*> extensions;
 };
 

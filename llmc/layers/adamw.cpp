@@ -39,20 +39,12 @@ static SIMD_INLINE void update_chunk(AdamWUpdate<Real> p, AdamWStep s, float sca
     }
 }
 
-SIMD_CLONES static void update(AdamWUpdate<float> p, AdamWStep s, float scale) {
-    update_chunk<float, false>(p, s, scale);
-}
-SIMD_CLONES static void update(AdamWUpdate<bf16> p, AdamWStep s, float scale) {
-    if (p.master)
-        update_chunk<bf16, true>(p, s, scale);
+template <class Real>
+static SIMD_INLINE void update_any(AdamWUpdate<Real> p, AdamWStep s, float scale) {
+    if (!std::is_same_v<Real, float> && p.master)
+        update_chunk<Real, true>(p, s, scale);
     else
-        update_chunk<bf16, false>(p, s, scale);
-}
-SIMD_CLONES static void update(AdamWUpdate<fp16> p, AdamWStep s, float scale) {
-    if (p.master)
-        update_chunk<fp16, true>(p, s, scale);
-    else
-        update_chunk<fp16, false>(p, s, scale);
+        update_chunk<Real, false>(p, s, scale);
 }
 
 template <class Real>
@@ -96,7 +88,7 @@ void adamw_update_cpu(const AdamWUpdate<Real>& p) {
 #pragma omp parallel for
     for (size_t i = first_chunk; i < end_chunk; i++) {
         const size_t begin = std::max(i * chunk, p.first), end = std::min((i + 1) * chunk, p.first + p.n);
-        update(chunk_of(p, begin, end), *p.step, scale);
+        simd<update_any<Real>>(chunk_of(p, begin, end), *p.step, scale);
     }
 }
 

@@ -60,7 +60,7 @@ static SIMD_INLINE void softmax_columns(float* scores, int keys, float* maximum,
         }
     memcpy(sum, s, sizeof s);
 }
-SIMD_CLONES static void softmax_step(float* scores, int keys, int nr, float* maximum, float* sum,
+static SIMD_INLINE void softmax_step(float* scores, int keys, int nr, float* maximum, float* sum,
                                      float* factor) {
     if (nr == 32) return softmax_columns<Float16, 2>(scores, keys, maximum, sum, factor);
     if (nr == 16) return softmax_columns<Float8, 2>(scores, keys, maximum, sum, factor);
@@ -70,7 +70,7 @@ SIMD_CLONES static void softmax_step(float* scores, int keys, int nr, float* max
 
 // The causal mask of scores (keys, nr): query j of nr sees the key of row i if j >= i + offset. Other scores
 // become -infinity. Rows 0 .. first - 1 are visible to every query.
-SIMD_CLONES static void mask_scores(float* scores, int first, int keys, int nr, int offset) {
+static SIMD_INLINE void mask_scores(float* scores, int first, int keys, int nr, int offset) {
     const uint32_t hidden = std::bit_cast<uint32_t>(-INFINITY);
     // nr hidden entries, then nr visible ones; a row's mask is nr consecutive entries
     uint32_t edge[2 * MAX_NR];
@@ -89,7 +89,7 @@ SIMD_CLONES static void mask_scores(float* scores, int first, int keys, int nr, 
         });
 }
 
-SIMD_CLONES static void scale_rows(float* rows, int nr, const float* factor) {
+static SIMD_INLINE void scale_rows(float* rows, int nr, const float* factor) {
     for (int i = 0; i < nr; i++)
 #pragma omp simd
         for (int c = 0; c < nr; c++) rows[i * nr + c] *= factor[i];
@@ -121,7 +121,7 @@ struct QueryPanel {
 };
 
 // Computes 1 / sum of the finished softmax, and lse (panel.count).
-SIMD_CLONES static void finish_softmax(float* lse, const QueryPanel& panel) {
+static SIMD_INLINE void finish_softmax(float* lse, const QueryPanel& panel) {
     float *inverse = panel.inverse, *maximum = panel.maximum, *sum = panel.sum;
 #pragma omp simd
     for (int i = 0; i < panel.count; i++) {
@@ -200,10 +200,10 @@ static void attend_keys(const Kernels& kernels, const ForwardTask<Real>& task, c
               offset = block.first - panel.first;
     if (visible == 0) return;
     kernels.multiply(panel.scores, by_rows(block.keys, hs, panel.queries, hs, false), visible);
-    if (visible + offset > 1) mask_scores(panel.scores, std::max(0, 1 - offset), visible, nr, offset);
-    softmax_step(panel.scores, visible, nr, panel.maximum, panel.sum, panel.factor);
+    if (visible + offset > 1) simd<mask_scores>(panel.scores, std::max(0, 1 - offset), visible, nr, offset);
+    simd<softmax_step>(panel.scores, visible, nr, panel.maximum, panel.sum, panel.factor);
     if (!panel.ends_with(block)) return;
-    finish_softmax(task.lse + panel.first, panel);
+    simd<finish_softmax>(task.lse + panel.first, panel);
 }
 
 // Adds a block of values to the accumulators of a query panel, for the channels from c on. Stores out after
@@ -217,7 +217,7 @@ static void sum_values(const Kernels& kernels, const ForwardTask<Real>& task, co
     if (visible == 0) return;
     const bool add = block.first > 0;
     float* accumulators = panel.accumulators.panel(c);
-    if (add) scale_rows(accumulators, nr, panel.factor);
+    if (add) simd<scale_rows>(accumulators, nr, panel.factor);
     KernelInput in = by_columns(panel.scores, nr, block.values.panel(c), visible, add);
     for (int i = 0; i < nr; i += mr, in.a += mr * in.a_row) {
         in.units = std::min(visible, i + mr - offset);  // keys that the rows see
@@ -295,9 +295,8 @@ void attention_forward_cpu(const AttentionForward<Real>& p) {
 
 // Turns scores (rows, nr) of nr keys, scaled by log2(e), into probabilities, and dscores, the gradient of the
 // probabilities, into the gradient of the scores. Row i sees the first `visible` + i keys.
-SIMD_CLONES
-static void probability_step(float* scores, float* dscores, const float* lse, const float* delta, int rows,
-                             int nr, int visible) {
+static SIMD_INLINE void probability_step(float* scores, float* dscores, const float* lse, const float* delta,
+                                         int rows, int nr, int visible) {
     // nr visible entries, then nr hidden ones; a row's mask is nr consecutive entries
     uint32_t edge[2 * MAX_NR];
     for (int j = 0; j < nr; j++) edge[j] = ~0u, edge[nr + j] = 0;
@@ -442,7 +441,7 @@ static void backward_panel(const Kernels& kernels, const BackwardHead<Real>& hea
         const int rows = std::min(QUERY_BLOCK, head.T - q);
         kernels.multiply(s.scores, by_rows(s.q + size_t(q) * hs, hs, s.k_transposed, hs, false), rows);
         kernels.multiply(s.dscores, by_rows(s.dout + size_t(q) * hs, hs, s.v_transposed, hs, false), rows);
-        probability_step(s.scores, s.dscores, head.lse + q, head.delta + q, rows, nr, q - first + 1);
+        simd<probability_step>(s.scores, s.dscores, head.lse + q, head.delta + q, rows, nr, q - first + 1);
         accumulate_gradients(kernels, head, s, first, keys, q, rows);
     }
 }
@@ -460,18 +459,6 @@ static SIMD_INLINE void dot_rows(float* delta, const FloatRows& dout, const Real
         delta[t] = sum;
     }
 }
-SIMD_CLONES static void row_dots(float* delta, const FloatRows& dout, const float* out, size_t ld, int T,
-                                 int hs) {
-    dot_rows(delta, dout, out, ld, T, hs);
-}
-SIMD_CLONES static void row_dots(float* delta, const FloatRows& dout, const bf16* out, size_t ld, int T,
-                                 int hs) {
-    dot_rows(delta, dout, out, ld, T, hs);
-}
-SIMD_CLONES static void row_dots(float* delta, const FloatRows& dout, const fp16* out, size_t ld, int T,
-                                 int hs) {
-    dot_rows(delta, dout, out, ld, T, hs);
-}
 
 template <class Real>
 static void backward_head(const Kernels& kernels, const BackwardHead<Real>& head) {
@@ -484,7 +471,7 @@ static void backward_head(const Kernels& kernels, const BackwardHead<Real>& head
     copy_to_floats(s.dout, hs, head.dout, C, T, hs);
     pack_channels(s.q_panels, s.q, hs, T, hs);
     pack_channels(s.dout_panels, s.dout, hs, T, hs);
-    row_dots(head.delta, {s.dout, size_t(hs)}, head.out, C, T, hs);
+    simd<dot_rows<Real>>(head.delta, {s.dout, size_t(hs)}, head.out, C, T, hs);
     for (int first = 0; first < T; first += nr)
         backward_panel(kernels, head, s, first, std::min(nr, T - first));
 }

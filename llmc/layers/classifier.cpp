@@ -20,7 +20,7 @@
 static SIMD_INLINE float larger(float x, float y) { return x > y ? x : y; }
 
 // In several vectors, since each comparison waits for the one before it in its vector.
-SIMD_CLONES static float tile_max(const float* x, int n) {
+static SIMD_INLINE float tile_max(const float* x, int n) {
     const int LANES = 32;
     float largest[LANES];
     for (float& lane : largest) lane = x[0];
@@ -35,7 +35,7 @@ SIMD_CLONES static float tile_max(const float* x, int n) {
 }
 
 // powers[i] = exp(x[i] - maximum); they may overwrite x. Returns their sum.
-SIMD_CLONES static float exponentiate(float* powers, const float* x, int n, float maximum) {
+static SIMD_INLINE float exponentiate(float* powers, const float* x, int n, float maximum) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < n; i++) {
@@ -51,18 +51,6 @@ template <class Real>
 static SIMD_INLINE void convert_all(float* to, const Real* from, int n) {
 #pragma omp simd
     for (int i = 0; i < n; i++) to[i] = float(from[i]);
-}
-SIMD_CLONES static void convert(float* to, const bf16* from, int n) { convert_all(to, from, n); }
-SIMD_CLONES static void convert(float* to, const fp16* from, int n) { convert_all(to, from, n); }
-
-SIMD_CLONES static void scale(float* to, const float* from, int n, float factor) {
-    store_scaled(to, from, n, factor);
-}
-SIMD_CLONES static void scale(bf16* to, const float* from, int n, float factor) {
-    store_scaled(to, from, n, factor);
-}
-SIMD_CLONES static void scale(fp16* to, const float* from, int n, float factor) {
-    store_scaled(to, from, n, factor);
 }
 
 // A row is processed in tiles of this many logits, which stay in L1.
@@ -88,7 +76,7 @@ static float* powers_at(RowScratch& scratch, Real*, int i, bool write_gradients)
 static const float* load_tile(float*, const float* x, int) { return x; }
 template <class Real>
 static const float* load_tile(float* buffer, const Real* x, int n) {
-    convert(buffer, x, n);
+    simd<convert_all<Real>>(buffer, x, n);
     return buffer;
 }
 
@@ -104,9 +92,9 @@ static float classify_row(RowScratch& scratch, Real* x, int target, const FusedC
         float* powers = powers_at(scratch, x, i, p.write_gradients);
         const float* logits = load_tile(powers, x + i, n);
         const float before = largest;
-        largest = std::max(largest, tile_max(logits, n));
+        largest = std::max(largest, simd<tile_max>(logits, n));
         if (largest > before) sum *= std::exp(double(before) - double(largest));
-        sum += double(exponentiate(powers, logits, n, largest));
+        sum += double(simd<exponentiate>(powers, logits, n, largest));
         scratch.maximum[i / TILE] = largest;
     }
     const float loss = float(std::log(sum) + double(largest) - double(target_logit));
@@ -117,7 +105,7 @@ static float classify_row(RowScratch& scratch, Real* x, int target, const FusedC
         const double factor = double(p.dloss) / sum,
                      rescaled = factor * std::exp(double(scratch.maximum[i / TILE]) - double(largest));
         const float target_power = i <= target && target < i + n ? powers[target - i] : 0.0f;
-        scale(x + i, powers, n, float(rescaled));
+        simd<store_scaled<Real>>(x + i, powers, n, float(rescaled));
         if (i <= target && target < i + n) x[target] = Real(target_power * float(rescaled) - p.dloss);
     }
     std::fill(x + V, x + p.Vp, Real(0.0f));

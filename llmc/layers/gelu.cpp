@@ -48,19 +48,6 @@ static SIMD_INLINE void gelu_slopes(Real* dinp, const Real* inp, const Real* dou
     }
 }
 
-SIMD_CLONES static void gelu_block(float* out, const float* inp, size_t n) { gelu_values(out, inp, n); }
-SIMD_CLONES static void gelu_block(bf16* out, const bf16* inp, size_t n) { gelu_values(out, inp, n); }
-SIMD_CLONES static void gelu_block(fp16* out, const fp16* inp, size_t n) { gelu_values(out, inp, n); }
-SIMD_CLONES static void slope_block(float* dinp, const float* inp, const float* dout, size_t n) {
-    gelu_slopes(dinp, inp, dout, n);
-}
-SIMD_CLONES static void slope_block(bf16* dinp, const bf16* inp, const bf16* dout, size_t n) {
-    gelu_slopes(dinp, inp, dout, n);
-}
-SIMD_CLONES static void slope_block(fp16* dinp, const fp16* inp, const fp16* dout, size_t n) {
-    gelu_slopes(dinp, inp, dout, n);
-}
-
 static const size_t CPU_BLOCK = 4096;  // elements that a thread processes at once
 
 template <class Real>
@@ -68,7 +55,8 @@ void gelu_forward_cpu(const GeluForward<Real>& p) {
     const size_t n = p.n;
     const CpuTimer timer("gelu_forward", memory_traffic<Real>(2.0 * double(n)));
 #pragma omp parallel for
-    for (size_t i = 0; i < n; i += CPU_BLOCK) gelu_block(p.out + i, p.inp + i, std::min(CPU_BLOCK, n - i));
+    for (size_t i = 0; i < n; i += CPU_BLOCK)
+        simd<gelu_values<Real>>(p.out + i, p.inp + i, std::min(CPU_BLOCK, n - i));
 }
 
 template <class Real>
@@ -77,7 +65,7 @@ void gelu_backward_cpu(const GeluBackward<Real>& p) {
     const CpuTimer timer("gelu_backward", memory_traffic<Real>(3.0 * double(n)));
 #pragma omp parallel for
     for (size_t i = 0; i < n; i += CPU_BLOCK)
-        slope_block(p.dinp + i, p.inp + i, p.dout + i, std::min(CPU_BLOCK, n - i));
+        simd<gelu_slopes<Real>>(p.dinp + i, p.inp + i, p.dout + i, std::min(CPU_BLOCK, n - i));
 }
 
 template <class Real>

@@ -21,10 +21,6 @@ static SIMD_INLINE double squares_of(const Real* x, size_t n) {
     return sum;
 }
 
-SIMD_CLONES static double sum_of_squares(const float* x, size_t n) { return squares_of(x, n); }
-SIMD_CLONES static double sum_of_squares(const bf16* x, size_t n) { return squares_of(x, n); }
-SIMD_CLONES static double sum_of_squares(const fp16* x, size_t n) { return squares_of(x, n); }
-
 // Deterministic for any number of threads: each chunk has a sum of its own, and these are added in order.
 template <class Real>
 static double sum_of_squares(const std::vector<GradientSlice<Real>>& gradients) {
@@ -36,7 +32,7 @@ static double sum_of_squares(const std::vector<GradientSlice<Real>>& gradients) 
 #pragma omp parallel for
         for (int64_t i = 0; i < chunks; i++) {
             const size_t start = size_t(i) * CHUNK;
-            sums[size_t(i)] = sum_of_squares(slice.data + start, std::min(CHUNK, slice.n - start));
+            sums[size_t(i)] = simd<squares_of<Real>>(slice.data + start, std::min(CHUNK, slice.n - start));
         }
         for (double sum : sums) total += sum;
     }

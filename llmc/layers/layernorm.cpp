@@ -26,24 +26,11 @@ static SIMD_INLINE void normalize_row(Real* y, float* mean, float* rstd, const R
     *mean = m;
     *rstd = s;
 }
-SIMD_CLONES static void row_clones(float* y, float* mean, float* rstd, const float* x, const float* weight,
-                                   const float* bias, int C) {
-    normalize_row(y, mean, rstd, x, weight, bias, C);
-}
-SIMD_CLONES static void row_clones(bf16* y, float* mean, float* rstd, const bf16* x, const bf16* weight,
-                                   const bf16* bias, int C) {
-    normalize_row(y, mean, rstd, x, weight, bias, C);
-}
-SIMD_CLONES static void row_clones(fp16* y, float* mean, float* rstd, const fp16* x, const fp16* weight,
-                                   const fp16* bias, int C) {
-    normalize_row(y, mean, rstd, x, weight, bias, C);
-}
 
-// The clones are static and need this wrapper: clang mangles their names differently in other files.
 template <class Real>
 void layernorm_row(Real* y, float* mean, float* rstd, const Real* x, const Real* weight, const Real* bias,
                    int C) {
-    row_clones(y, mean, rstd, x, weight, bias, C);
+    simd<normalize_row<Real>>(y, mean, rstd, x, weight, bias, C);
 }
 
 template <class Real>
@@ -92,12 +79,9 @@ static SIMD_INLINE void backward_row(const BackwardRow<Real>& row) {
         dbias[c] += g;
     }
 }
-SIMD_CLONES static void backward_row_clones(const BackwardRow<float>& row) { backward_row(row); }
-SIMD_CLONES static void backward_row_clones(const BackwardRow<bf16>& row) { backward_row(row); }
-SIMD_CLONES static void backward_row_clones(const BackwardRow<fp16>& row) { backward_row(row); }
 
 // Adds the other rows of sums (tasks, n) to the first one.
-SIMD_CLONES static void add_tasks(float* sums, int tasks, int n) {
+static SIMD_INLINE void add_tasks(float* sums, int tasks, int n) {
     for (int task = 1; task < tasks; task++)
 #pragma omp simd
         for (int c = 0; c < n; c++) sums[c] += sums[size_t(task) * n + c];
@@ -121,19 +105,19 @@ void layernorm_backward_cpu(const LayerNormBackward<Real>& p) {
         const int end = int(int64_t(p.num_rows) * (task + 1) / tasks);
         for (int row = int(int64_t(p.num_rows) * task / tasks); row < end; row++) {
             const size_t at = size_t(row) * C;
-            backward_row_clones(BackwardRow<Real>{.dinp = p.dinp + at,
-                                                  .dweight = dweight,
-                                                  .dbias = dbias,
-                                                  .added = p.added ? p.added + at : nullptr,
-                                                  .dout = p.dout + at,
-                                                  .inp = p.inp + at,
-                                                  .weight = p.weight,
-                                                  .mean = p.mean[row],
-                                                  .rstd = p.rstd[row],
-                                                  .C = C});
+            simd<backward_row<Real>>(BackwardRow<Real>{.dinp = p.dinp + at,
+                                                       .dweight = dweight,
+                                                       .dbias = dbias,
+                                                       .added = p.added ? p.added + at : nullptr,
+                                                       .dout = p.dout + at,
+                                                       .inp = p.inp + at,
+                                                       .weight = p.weight,
+                                                       .mean = p.mean[row],
+                                                       .rstd = p.rstd[row],
+                                                       .C = C});
         }
     }
-    add_tasks(sums, tasks, 2 * C);
+    simd<add_tasks>(sums, tasks, 2 * C);
     for (int c = 0; c < C; c++) {
         p.dweight[c] = Real(float(p.dweight[c]) + sums[c]);
         p.dbias[c] = Real(float(p.dbias[c]) + sums[C + c]);

@@ -63,23 +63,14 @@ static SIMD_INLINE void sum_column_block(Real* dbias, const Real* dout, int num_
     if (n == DBIAS_COLUMNS) return sum_columns(dbias, dout, num_rows, ld, DBIAS_COLUMNS);
     sum_columns(dbias, dout, num_rows, ld, n);
 }
-SIMD_CLONES static void add_columns(float* dbias, const float* dout, int num_rows, size_t ld, int n) {
-    sum_column_block(dbias, dout, num_rows, ld, n);
-}
-SIMD_CLONES static void add_columns(bf16* dbias, const bf16* dout, int num_rows, size_t ld, int n) {
-    sum_column_block(dbias, dout, num_rows, ld, n);
-}
-SIMD_CLONES static void add_columns(fp16* dbias, const fp16* dout, int num_rows, size_t ld, int n) {
-    sum_column_block(dbias, dout, num_rows, ld, n);
-}
 
 template <class Real>
 void matmul_dbias_cpu(const MatmulDbias<Real>& p) {
     const CpuTimer timer("matmul_dbias", memory_traffic<Real>(double(p.num_rows) * p.OC));
 #pragma omp parallel for
     for (int first = 0; first < p.OC; first += DBIAS_COLUMNS)
-        add_columns(p.dbias + first, p.dout + first, p.num_rows, size_t(p.OC),
-                    std::min(DBIAS_COLUMNS, p.OC - first));
+        simd<sum_column_block<Real>>(p.dbias + first, p.dout + first, p.num_rows, size_t(p.OC),
+                                     std::min(DBIAS_COLUMNS, p.OC - first));
 }
 
 #define INSTANTIATE(Real)                                                    \

@@ -63,18 +63,6 @@ static SIMD_INLINE double momentum_of(float* u, float* m, const Real* grads, siz
     }
     return sum;
 }
-SIMD_CLONES static double add_momentum(float* u, float* m, const float* grads, size_t n, MuonStep s,
-                                       float scale) {
-    return momentum_of(u, m, grads, n, s, scale);
-}
-SIMD_CLONES static double add_momentum(float* u, float* m, const bf16* grads, size_t n, MuonStep s,
-                                       float scale) {
-    return momentum_of(u, m, grads, n, s, scale);
-}
-SIMD_CLONES static double add_momentum(float* u, float* m, const fp16* grads, size_t n, MuonStep s,
-                                       float scale) {
-    return momentum_of(u, m, grads, n, s, scale);
-}
 
 // Memory of a thread, contents undefined: each thread touches its own first.
 struct Workspace {
@@ -94,8 +82,8 @@ template <class Real>
 static void start(Workspace& w, const MuonMatrix<Real>& matrix, size_t n, MuonStep s, float scale) {
 #pragma omp parallel for
     for (size_t i = 0; i < n; i += CHUNK)
-        w.sums[i / CHUNK] =
-            add_momentum(w.x.get() + i, matrix.m + i, matrix.grads + i, std::min(CHUNK, n - i), s, scale);
+        w.sums[i / CHUNK] = simd<momentum_of<Real>>(w.x.get() + i, matrix.m + i, matrix.grads + i,
+                                                    std::min(CHUNK, n - i), s, scale);
     const double sum = std::accumulate(w.sums.get(), w.sums.get() + ceil_div(n, CHUNK), 0.0);
     const float factor = float(1 / std::max(std::sqrt(sum), double(MIN_NORM)));
 #pragma omp parallel for simd
@@ -125,14 +113,14 @@ static void gram_matrix(float* c, Operand<float> x, size_t n, size_t K) {
 }
 
 // s (n, n) = a I + b gram + c square. s may be one of them.
-SIMD_CLONES static void polynomial_rows(float* s, const float* gram, const float* square, size_t n) {
+static SIMD_INLINE void polynomial_rows(float* s, const float* gram, const float* square, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) s[i] = COEFFICIENT_B * gram[i] + COEFFICIENT_C * square[i];
 }
 static void polynomial(float* s, const float* gram, const float* square, size_t n) {
 #pragma omp parallel for
     for (size_t row = 0; row < n; row++) {
-        polynomial_rows(s + row * n, gram + row * n, square + row * n, n);
+        simd<polynomial_rows>(s + row * n, gram + row * n, square + row * n, n);
         s[row * n + row] += COEFFICIENT_A;
     }
 }
@@ -190,20 +178,12 @@ static SIMD_INLINE void update_chunk(MuonChunk<Real> p, uint32_t seed, float kee
         p.params[i] = round_randomly<Real>(now, hash((first + uint32_t(i)) ^ key));
     }
 }
-SIMD_CLONES static void update(MuonChunk<float> p, uint32_t seed, float keep, float rate) {
-    update_chunk<float, false>(p, seed, keep, rate);
-}
-SIMD_CLONES static void update(MuonChunk<bf16> p, uint32_t seed, float keep, float rate) {
-    if (p.master)
-        update_chunk<bf16, true>(p, seed, keep, rate);
+template <class Real>
+static SIMD_INLINE void update_any(MuonChunk<Real> p, uint32_t seed, float keep, float rate) {
+    if (!std::is_same_v<Real, float> && p.master)
+        update_chunk<Real, true>(p, seed, keep, rate);
     else
-        update_chunk<bf16, false>(p, seed, keep, rate);
-}
-SIMD_CLONES static void update(MuonChunk<fp16> p, uint32_t seed, float keep, float rate) {
-    if (p.master)
-        update_chunk<fp16, true>(p, seed, keep, rate);
-    else
-        update_chunk<fp16, false>(p, seed, keep, rate);
+        update_chunk<Real, false>(p, seed, keep, rate);
 }
 
 template <class Real>
@@ -214,12 +194,12 @@ static void update_weights(const MuonUpdate<Real>& p, const MuonMatrix<Real>& ma
 #pragma omp parallel for
     for (size_t chunk = matrix.first / CHUNK; chunk < ceil_div(end, CHUNK); chunk++) {
         const size_t begin = std::max(chunk * CHUNK, matrix.first), i = begin - matrix.first;
-        update({.params = matrix.params + i,
-                .master = matrix.master ? matrix.master + i : nullptr,
-                .x = x + i,
-                .n = int(std::min((chunk + 1) * CHUNK, end) - begin),
-                .first = begin},
-               p.step->seed, keep, rate);
+        simd<update_any<Real>>({.params = matrix.params + i,
+                                .master = matrix.master ? matrix.master + i : nullptr,
+                                .x = x + i,
+                                .n = int(std::min((chunk + 1) * CHUNK, end) - begin),
+                                .first = begin},
+                               p.step->seed, keep, rate);
     }
 }
 

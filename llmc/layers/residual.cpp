@@ -17,15 +17,6 @@ static SIMD_INLINE void add(Real* out, const Real* inp1, const Real* inp2, size_
 #pragma omp simd
     for (size_t i = 0; i < n; i++) out[i] = round_to<Real>(float(inp1[i]) + float(inp2[i]));
 }
-SIMD_CLONES static void add_clones(float* out, const float* inp1, const float* inp2, size_t n) {
-    add(out, inp1, inp2, n);
-}
-SIMD_CLONES static void add_clones(bf16* out, const bf16* inp1, const bf16* inp2, size_t n) {
-    add(out, inp1, inp2, n);
-}
-SIMD_CLONES static void add_clones(fp16* out, const fp16* inp1, const fp16* inp2, size_t n) {
-    add(out, inp1, inp2, n);
-}
 
 template <class Real>
 void residual_forward_cpu(const ResidualForward<Real>& p) {
@@ -33,7 +24,7 @@ void residual_forward_cpu(const ResidualForward<Real>& p) {
     const size_t chunk = 4096;  // elements of one task
 #pragma omp parallel for
     for (size_t i = 0; i < p.n; i += chunk)
-        add_clones(p.out + i, p.inp1 + i, p.inp2 + i, std::min(chunk, p.n - i));
+        simd<add<Real>>(p.out + i, p.inp1 + i, p.inp2 + i, std::min(chunk, p.n - i));
 }
 
 // Row by row, so that the sums are still in L1 when they are normalized.
@@ -43,7 +34,7 @@ void fused_residual_layernorm_forward_cpu(const FusedResidualLayerNormForward<Re
 #pragma omp parallel for
     for (int row = 0; row < p.num_rows; row++) {
         const size_t at = size_t(row) * p.C;
-        add_clones(p.residual + at, p.inp1 + at, p.inp2 + at, size_t(p.C));
+        simd<add<Real>>(p.residual + at, p.inp1 + at, p.inp2 + at, size_t(p.C));
         layernorm_row(p.normed + at, p.mean + row, p.rstd + row, p.residual + at, p.weight, p.bias, p.C);
     }
 }
@@ -167,9 +158,6 @@ static SIMD_INLINE void drop(Real* out, const Real* inp, size_t n, Mask m) {
         out[i] = round_to<Real>(bits < m.threshold ? 0.0f : float(inp[i]) * m.scale);
     }
 }
-SIMD_CLONES static void drop_clones(float* out, const float* inp, size_t n, Mask m) { drop(out, inp, n, m); }
-SIMD_CLONES static void drop_clones(bf16* out, const bf16* inp, size_t n, Mask m) { drop(out, inp, n, m); }
-SIMD_CLONES static void drop_clones(fp16* out, const fp16* inp, size_t n, Mask m) { drop(out, inp, n, m); }
 
 template <class Real>
 static Work dropout_work(const Dropout<Real>& p) {
@@ -187,7 +175,7 @@ void dropout_cpu(const Dropout<Real>& p) {
                            .outer_key = p.key[1],
                            .threshold = threshold_of(p.rate),
                            .scale = scale_of(p.rate)};
-        drop_clones(p.out + i, p.inp + i, std::min(chunk, p.n - i), mask);
+        simd<drop<Real>>(p.out + i, p.inp + i, std::min(chunk, p.n - i), mask);
     }
 }
 

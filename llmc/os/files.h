@@ -54,6 +54,8 @@ uint64_t free_bytes(const std::string& folder);
 
 // The paths that match a pattern of the shell (* ? [...]), sorted by name.
 std::vector<std::string> matching_pattern(const std::string& pattern);
+// Whether the pattern matches the path; * and ? stand for no slash.
+bool matches_pattern(const std::string& pattern, const std::string& path);
 // A pattern that matches this path only.
 std::string escaped_pattern(const std::string& path);
 

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <glob.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -192,6 +193,10 @@ std::vector<std::string> matching_pattern(const std::string& pattern) {
         paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     globfree(&found);
     return paths;
+}
+
+bool matches_pattern(const std::string& pattern, const std::string& path) {
+    return fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME) == 0;
 }
 
 std::string escaped_pattern(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "llmc/base/error.h"
+#include "llmc/os/os.h"
 #include "llmc/prepare/preparation.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
@@ -34,6 +35,7 @@ void add_text_options(CLI::App& app, TextOptions& text) {
 
 CommandLine::CommandLine(const char* program, const char* description)
     : app(std::make_shared<CLI::App>(description, program)) {
+    app->allow_windows_style_options(false);  // a path may begin with a slash
     app->set_help_flag("-h,--help", "show this text");
     app->set_version_flag("--version", version_text(program));
     app->add_option("--threads", *threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
@@ -84,7 +86,7 @@ int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
     try {
         app->parse(argc, argv);
         if (*threads) {
-            setenv("OMP_NUM_THREADS", std::to_string(*threads).c_str(), 1);  // for programs that it starts
+            set_environment("OMP_NUM_THREADS", std::to_string(*threads));  // for programs that it starts
             use_threads(*threads);
         }
         work();

@@ -1,0 +1,57 @@
+# What tests need on POSIX systems beyond their programs: subgroups of other sizes, scripts, libraries that are
+# preloaded, layers of the Vulkan loader, and a program for jobs of several processes.
+
+# Software devices have subgroups of LP_NATIVE_VECTOR_WIDTH / 32 invocations.
+set(subgroup_tests
+  "attention=AttentionGpu/2.ForwardMatchesCpu" "classifier=FusedClassifier*/2.*"
+  "encoder=Encoder/2.BackwardMatchesFloat"
+  "global_norm=*/2.*" "layernorm=Layernorm/1.*Forward*" "matmul=Matmul/2.Dbias*"
+  "residual=Residual/2.FusedReducesSplitK" "gradient_sum=*/2.*" "adamw=AdamWTyped/0.*"
+  "muon=MuonTyped/2.GpuMatchesCpu"
+  "decode_linear=*/2.*" "decode_attention=*/2.*" "next_token=*/2.*")
+foreach(entry ${subgroup_tests})
+  string(REGEX MATCH "^([a-z_]+)=(.*)$" entry "${entry}")
+  set(program ${CMAKE_MATCH_1}_test)
+  set(filter ${CMAKE_MATCH_2})
+  foreach(size 4 8 16)
+    math(EXPR bits "${size} * 32")
+    set(name subgroups_of_${size}_${program})
+    add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/with_subgroups.sh ${size}
+      $<TARGET_FILE:${program}> --gtest_filter=${filter})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS check
+      ENVIRONMENT "LP_NATIVE_VECTOR_WIDTH=${bits};LAUNCHPAD_VALIDATION=0")
+  endforeach()
+endforeach()
+add_dependencies(package_test train_gpt2 generate eval prepare_data make_corpus)
+add_test(NAME includes COMMAND ${PROJECT_SOURCE_DIR}/tests/check_includes.sh)
+if(NOT SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL Debug)  # those builds inline less
+  add_test(NAME simd_clones COMMAND ${PROJECT_SOURCE_DIR}/tests/check_simd_clones.sh $<TARGET_FILE:llmc>)
+  set_tests_properties(simd_clones PROPERTIES SKIP_RETURN_CODE 77)
+endif()
+add_test(NAME macos COMMAND ${PROJECT_SOURCE_DIR}/tests/compile_for_macos.sh ${PROJECT_SOURCE_DIR}
+  ${CMAKE_CURRENT_BINARY_DIR}/macos)
+set_tests_properties(macos PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77 LABELS check)
+add_library(fake_nvml MODULE tests/fake_nvml.cpp)  # opened by power_test
+add_dependencies(power_test fake_nvml)
+add_library(file_fault MODULE tests/file_fault.cpp)  # preloaded by file_fault_test
+target_compile_options(file_fault PRIVATE -fno-sanitize=all)
+target_link_options(file_fault PRIVATE -fno-sanitize=all)
+target_link_libraries(file_fault PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(file_fault_test file_fault train_gpt2)
+add_dependencies(distributed_faults_test file_fault)
+add_dependencies(two_programs_test file_fault prepare_data)
+add_dependencies(resume_grid_test file_fault train_gpt2)
+set(FAULT_LAYER ${CMAKE_CURRENT_BINARY_DIR}/vulkan_fault_layer)  # loaded by the Vulkan loader
+add_library(vulkan_fault_layer MODULE tests/vulkan_fault_layer/fault_layer.cpp)
+target_include_directories(vulkan_fault_layer SYSTEM PRIVATE ${VULKAN_INCLUDE})
+set_target_properties(vulkan_fault_layer PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${FAULT_LAYER})
+configure_file(tests/vulkan_fault_layer/VkLayer_llmc_fault.json
+  ${FAULT_LAYER}/VkLayer_llmc_fault.json COPYONLY)
+add_dependencies(vulkan_faults_test vulkan_fault_layer train_gpt2 eval generate)
+add_executable(communicator_program tests/communicator_program.cpp)  # started by communicator_test
+add_executable(communicator_program_without_mpi tests/communicator_program.cpp
+  llmc/distributed/without_mpi.cpp)  # takes precedence over the library's mpi_communicator.cpp
+foreach(program communicator_program communicator_program_without_mpi)
+  target_link_libraries(${program} PRIVATE llmc)
+  add_dependencies(communicator_test ${program})
+endforeach()

@@ -1,0 +1,51 @@
+// Windows has jobs of one process only: see shared_memory.h and node_barrier.h.
+#include <windows.h>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/base/error.h"
+#include "llmc/distributed/node_barrier.h"
+#include "llmc/distributed/transport.h"
+
+bool built_with_mpi() { return false; }
+
+[[noreturn]] static void refuse() {
+    fail("jobs of several processes do not run on Windows: start one program, or use Linux (also in WSL 2)");
+}
+
+Transport join_mpi(int) { refuse(); }
+
+// --- memory, whose addresses are multiples of 64 KiB on Windows ---
+
+SharedMemory::~SharedMemory() {
+    if (address) VirtualFree(address, 0, MEM_RELEASE);
+}
+
+void SharedMemory::map_private(size_t size, const std::string& purpose) {
+    bytes = ceil_div(size ? size : 1, size_t(65536)) * 65536;
+    address = static_cast<char*>(VirtualAlloc(nullptr, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE));
+    if (!address) fail("cannot get %.1f MiB of memory for %s", double(bytes) / (1 << 20), purpose.c_str());
+}
+
+void SharedMemory::create() { refuse(); }
+void SharedMemory::open(const std::string&) { refuse(); }
+void SharedMemory::unlink() {}
+void SharedMemory::resize(size_t, const std::string&) { refuse(); }
+void SharedMemory::map(size_t) { refuse(); }
+void SharedMemory::close_file() {}
+
+// --- other processes ---
+
+struct NodeState {};
+
+size_t NodeBarrier::bytes() { return 1; }
+NodeBarrier::NodeBarrier(SharedMemory shared, int my_local_rank, int ranks_of_node)
+    : memory(std::move(shared)),
+      state(*reinterpret_cast<NodeState*>(memory.address)),
+      local_rank(my_local_rank),
+      local_size(ranks_of_node) {
+    refuse();
+}
+int NodeBarrier::wait() { refuse(); }
+int NodeBarrier::find_dead() const { return -1; }
+bool NodeBarrier::claim_abort() { return true; }
+bool Polling::pause() { return true; }

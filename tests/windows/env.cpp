@@ -1,0 +1,39 @@
+// The program `env` of POSIX systems, which tests start: env [-u NAME] [-C FOLDER] [NAME=VALUE]... PROGRAM
+// ARGS...
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+
+#include "llmc/os/os.h"
+#include "llmc/os/process.h"
+
+int main(int argc, char** argv) {
+    prepare_standard_streams();
+    int i = 1;
+    for (; i < argc; i++) {
+        char* const equals = strchr(argv[i], '=');
+        if (!strcmp(argv[i], "-u"))
+            set_environment(argv[++i], "");
+        else if (!strcmp(argv[i], "-C"))
+            std::filesystem::current_path(argv[++i]);
+        else if (equals)
+            set_environment(std::string(argv[i], equals).c_str(), equals + 1);
+        else
+            break;
+    }
+    try {
+        Process program({argv + i, argv + argc});
+        for (bool open = true; open;) {
+            std::string out, err;
+            open = program.read(out, err, 1);
+            fwrite(out.data(), 1, out.size(), stdout);
+            fwrite(err.data(), 1, err.size(), stderr);
+            fflush(stdout);
+        }
+        return program.wait();
+    } catch (const std::exception& error) {
+        fprintf(stderr, "env: %s\n", error.what());
+        return 127;
+    }
+}
