@@ -46,8 +46,8 @@ struct DataLoader {
         std::vector<TokenShard> files;
         uint64_t num_tokens = 0;
         // A sample needs one token more than it advances by: the last target.
-        uint64_t num_samples(uint64_t sample_tokens) const {
-            return num_tokens > 0 ? (num_tokens - 1) / sample_tokens : 0;
+        uint64_t num_samples(uint64_t advance) const {
+            return num_tokens > 0 ? (num_tokens - 1) / advance : 0;
         }
     };
     struct Piece {  // inputs [first, first + count) of a shard
