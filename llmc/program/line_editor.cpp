@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "llmc/os/os.h"
+
 #if WITH_LIBEDIT
 #include <editline/readline.h>
-
-#include "llmc/os/os.h"
 
 static std::optional<std::string> edit_line(const char* prompt) {
     setlocale(LC_CTYPE, "");  // characters of several bytes
