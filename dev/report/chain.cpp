@@ -75,7 +75,8 @@ static SIMD_INLINE void block_step(const Chain& chain, const float* input, float
     }
 }
 
-void run_chain_cpu(const Chain& chain, std::vector<float>& states, int first, int steps, int threads) {
+void run_chain_cpu(const Chain& chain, std::vector<float>& states, int first, int steps,
+                   [[maybe_unused]] int threads) {  // unused without OpenMP
     std::vector<float> other(states.size());
 #pragma omp parallel num_threads(threads)
     {
@@ -143,17 +144,17 @@ struct ChainOnGpu::Buffers {
         int from, to;      // indices into states
         int first, steps;  // number of the first step, how many
     };
-    ChainArgs arguments(const Chain& chain, const Steps& s) const {
-        LaunchPad& pad = *memory.pad;
-        const size_t n = size_t(chain.n), all = chain.start.size();
-        return {.next = pad.at(states[s.to], all),
-                .state = pad.at(states[s.from], all),
-                .x = pad.at(x, all),
-                .weight = pad.at(weight, n * n),
-                .inputs = pad.at(inputs, n * CHAIN_PERIOD),
-                .gain = pad.at(gain, n),
-                .leak = pad.at(leak, n),
-                .n = chain.n,
+    ChainArgs arguments(const Chain& of, const Steps& s) const {
+        LaunchPad& launchpad = *memory.pad;
+        const size_t n = size_t(of.n), all = of.start.size();
+        return {.next = launchpad.at(states[s.to], all),
+                .state = launchpad.at(states[s.from], all),
+                .x = launchpad.at(x, all),
+                .weight = launchpad.at(weight, n * n),
+                .inputs = launchpad.at(inputs, n * CHAIN_PERIOD),
+                .gain = launchpad.at(gain, n),
+                .leak = launchpad.at(leak, n),
+                .n = of.n,
                 .step = s.first,
                 .steps = s.steps};
     }
