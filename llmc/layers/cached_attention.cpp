@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llmc/base/ceil_div.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/layers/attention.h"
 #include "shaders/args.h"
@@ -84,6 +85,7 @@ static void cached_attention_forward1(LaunchPad& pad, const CachedAttentionForwa
                                              p.num_rows,
                                              p.C,
                                              p.NH};
+    check_iterations(pad, "cached_attention_forward1", ceil_div(all_rows, block_size) * (hs + 2));
     pad.dispatch<Real>("cached_attention_forward1", {uint64_t(p.num_rows) * p.NH}, {uint32_t(block_size), hs},
                        args, memory_traffic<Real>(2.0 * double(all_rows) * p.C));
 }

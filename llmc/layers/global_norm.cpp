@@ -102,6 +102,7 @@ static void launch(LaunchPad& pad, int version, const GlobalNorm<Real>& p, int c
                                        .n = int(all_chunks),
                                        .max_norm = p.max_norm,
                                        .unscale = p.unscale};
+    check_iterations(pad, "global_norm_finish", ceil_div(all_chunks, pad.limits().barrier_block));
     pad.dispatch<Real>("global_norm_finish", {1}, {pad.limits().barrier_block}, args);
 }
 

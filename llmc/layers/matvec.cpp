@@ -94,6 +94,7 @@ static void matvec_forward1(LaunchPad& pad, const MatvecForward<Real>& p, int bl
     const uint32_t subgroup_size = pad.limits().subgroup_size;
     const uint32_t rows = std::max(1u, uint32_t(block_size) / subgroup_size);
     const uint32_t width = wide_pack_width<Real>(C, {args.inp, args.weight});
+    check_iterations(pad, "matvec_forward1", ceil_div(C / width, subgroup_size));
     pad.dispatch<Real>("matvec_forward1", {ceil_div(OC, rows)}, {rows * subgroup_size, width}, args,
                        memory_traffic<Real>(double(OC) * double(C)));
 }
