@@ -1,17 +1,26 @@
 // Numbers of more digits than usual: steps from 10^8 on, products of options that exceed an int, dates of
-// other centuries (tensorboard_test), counts of shards.
+// other centuries (tensorboard_test), counts of shards; huge and infinite values of every option.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <climits>
+#include <regex>
 
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/run/run_folder.h"
 #include "llmc/run/train_options.h"
 #include "tests/message_of.h"
-#include "tests/run_program.h"
 #include "tests/small_checkpoint.h"
+#include "tests/tiny_run.h"
+
+using Words = std::vector<std::string>;
+
+static std::string text_of(const Words& words) {
+    std::string text;
+    for (const std::string& word : words) text += word + " ";
+    return text;
+}
 
 static const std::vector<int> steps = {INT_MAX, 1 << 30, 100000000, 99999999, 7};  // newest first
 
@@ -58,6 +67,15 @@ TEST(ManyDigits, StepsInNames) {
         EXPECT_EQ(step_in_name(name, "model_", ".bin"), -1) << name;
 }
 
+// A number in a format with a width loses its further digits.
+TEST(ManyDigits, NoFormatReadsSoManyDigits) {
+    static const std::regex width("scanf\\([^;]*%[0-9]+[a-z]");
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(SOURCE_DIR "/llmc"))
+        if (entry.is_regular_file()) {
+            EXPECT_FALSE(std::regex_search(read_whole_file(entry.path()), width)) << entry.path();
+        }
+}
+
 // The message of a job of so many processes with these options; "" if they are accepted.
 static std::string refusal(int processes, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"train_gpt2", "-i", "x"});
@@ -92,4 +110,63 @@ TEST(ManyDigits, CountsOfShards) {
         EXPECT_EQ(result.err,
                   "download.sh: the number of training shards must be from 1 to 1028, not '" + count + "'\n");
     }
+}
+
+// The long options in a program's --help, without those that end the program.
+static std::vector<std::string> options_of(const std::string& path) {
+    static const std::regex pattern("\n +(-[^ ]*,)?(--[a-z0-9-]+)");
+    const std::string help = run_program({path, "--help"}).out;
+    std::vector<std::string> options;
+    for (std::sregex_iterator match(help.begin(), help.end(), pattern), end; match != end; ++match)
+        if (const std::string name = (*match)[2]; name != "--help" && name != "--version")
+            options.push_back(name);
+    return options;
+}
+
+// A command that gives every option of a program a value. What it writes stays in the folder, and is small.
+// A run that would take years, such as one of 2^31 - 1 steps, is stopped.
+static void expect_success_or_one_line(const std::string& folder, const Words& command) {
+    SCOPED_TRACE(text_of(command));
+    const ProgramResult result = run_program(with({"env", "-C", folder, "OMP_NUM_THREADS=1", "bash", "-c",
+                                                   "ulimit -f 20000; exec timeout -k 30 0.5 \"$@\"", "bash"},
+                                                  command));
+    const bool stopped = result.status == 124;
+    EXPECT_TRUE(result.status == 0 || result.status == 1 || stopped) << result.status << result.err;
+    if (result.status == 1) {
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_LT(result.err.size(), 1000u) << result.err;
+    }
+    for (const char* value : {"loss nan", "loss inf", "norm nan", "norm inf"})
+        EXPECT_EQ(result.out.find(value), std::string::npos) << result.out;
+}
+
+TEST(ManyDigits, AnyValueOfAnyOption) {
+    const Data data;
+    write_whole_file(data / "text", {"some text\n\nand more\n"});
+    const std::vector<Words> commands = {
+        {program,  "-i", data.train, "-j", data.val, "-e", tiny, "-b",     "1",  "-t",       "17",
+         "-x",     "2",  "-n",       "1",  "-v",     "1",  "-s", "1",      "-g", "3",        "-o",
+         "folder", "-l", "1e-9",     "-h", "0",      "-m", "1",  "--seed", "5",  "--device", "cpu"},
+        {BINARY_DIR "/eval", "-e", tiny, "-i", data.val, "-t", "17"},
+        {BINARY_DIR "/generate", "-e", "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257", "x"},
+        {BINARY_DIR "/prepare_data", data / "text", "--out", "shards", "--name", "name"},
+        {BINARY_DIR "/make_corpus", "--out", "stories", "--bytes", "1000"}};
+    const Words values = {"2147483647",
+                          "2147483648",
+                          "-2147483649",
+                          "1000000000000000000",
+                          "9223372036854775807",
+                          "9223372036854775808",
+                          "18446744073709551615",
+                          "18446744073709551616",
+                          "1e400",
+                          "nan",
+                          "-inf",
+                          "0x7fffffff"};
+    for (const Words& command : commands)
+        for (const std::string& option : options_of(command[0]))
+            for (const std::string& value : values) {
+                expect_success_or_one_line(data.path, with(command, {option + "=" + value}));
+                if (testing::Test::HasFailure()) return;
+            }
 }

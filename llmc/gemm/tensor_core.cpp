@@ -313,6 +313,7 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     launch_args.splits = gemm.batch > 1 ? gemm.batch : plan.splits;
     launch_args.k_per_split = plan.split_k;
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
+    check_iterations(pad, kernel_of<Real>(gemm.layout), ceil_div(plan.split_k, t.k));
     pad.dispatch<Real>(std::string(kernel_of<Real>(gemm.layout)) + pieces,
                        {count_tiles(gemm, t) * uint64_t(plan.splits)},
                        {t.subgroups * t.k_groups * pad.limits().subgroup_size,

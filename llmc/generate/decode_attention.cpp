@@ -78,6 +78,7 @@ static void decode_attention1(LaunchPad& pad, const DecodeAttention<Real>& p, in
     const uint32_t least =
         uint32_t(ceil_div(hs / width, subgroup)) * subgroup;  // an invocation for each pack of a head
     const uint32_t block = std::max(std::min(uint32_t(block_size), pad.limits().max_block), least);
+    check_iterations(pad, "decode_attention1", ceil_div(p.T, block) * (ceil_div(hs, width) + 2));
     pad.dispatch<Real>("decode_attention1", {uint64_t(B) * p.NH}, {block, width, hs}, args,
                        memory_traffic<Real>(double(B) * p.T * 2.0 * double(C)));
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <vector>
 
+#include "llmc/base/ceil_div.h"
 #include "llmc/generate/sampling_numbers.h"
 #include "shaders/args.h"
 
@@ -55,6 +56,8 @@ static void sample_token1(LaunchPad& pad, const NextToken<Real>& p) {
     const uint32_t block = std::max(
         subgroup,
         std::min({pad.limits().max_block, 1024u, most_subgroups * subgroup, std::bit_ceil(uint32_t(V) / 8)}));
+    const uint64_t passes = 2 * 32 + 8;  // over the vocabulary: one for each bit of the cut and of the target
+    check_iterations(pad, "sample_token1", ceil_div(V, block) * passes);
     pad.dispatch<Real>("sample_token1", {B}, {block}, args, memory_traffic<Real>(double(B) * double(V)));
 }
 

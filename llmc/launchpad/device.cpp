@@ -90,7 +90,8 @@ bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType ty
             std::min(limits.max_block, vulkan13.maxComputeWorkgroupSubgroups * limits.subgroup_size);
     limits.shared_bytes = have.maxComputeSharedMemorySize;
     limits.barrier_block = std::min(limits.compiles_slowly ? 64u : 1024u, limits.max_block);
-    if (limits.compiles_slowly) limits.max_iterations = 65535;
+    // of 65,534: the rest is for short loops, such as that of block_sum()
+    if (limits.compiles_slowly) limits.max_iterations = 64000;
     return pin;
 }
 

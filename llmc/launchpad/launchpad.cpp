@@ -25,6 +25,15 @@ bool environment_switch(const char* name) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
+void check_iterations(const LaunchPad& pad, const char* kernel, uint64_t iterations) {
+    const uint32_t most = pad.limits().max_iterations;
+    if (iterations > most)
+        fail(
+            "%s: loops of %llu iterations are too long for %s, which ends them after %u: use a smaller batch "
+            "or sequence, or --device cpu",
+            kernel, (unsigned long long)iterations, pad.device().name.c_str(), most);
+}
+
 static void find_physical_device(LaunchPadState& s) {
     DeviceChoice choice = choose_device(s.options.device);
     if (!choice.device)

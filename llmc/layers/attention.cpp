@@ -70,10 +70,17 @@ static int best_backward_block_size(const LaunchPad& pad) {
     return large ? 512 : best_block_size(pad);
 }
 
+// An iteration for each tile of keys or queries, in which the compiler unrolls all loops but those that load.
+static void check_version2(const LaunchPad& pad, int T) {
+    const uint64_t most_loads = 16;
+    check_iterations(pad, "attention", ceil_div(T, TILE) * (1 + most_loads));
+}
+
 template <class Real>
 static void attention_forward2(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
     const uint32_t hs = attention_head_size(p.C, p.NH);
     const AttentionForwardArgs args = forward_args(pad, p);
+    check_version2(pad, p.T);
     pad.dispatch<Real>("attention_forward2", {uint64_t(p.B) * p.NH * ceil_div(p.T, TILE)},
                        {uint32_t(block_size), hs, quads_fit<Real>({args.outp, args.qkv}, hs)}, args,
                        score_work(args, 2));
@@ -194,6 +201,7 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
     if (!attention_on_tensor_cores<Real>(pad, args.C, args.NH) || !tiling_fits<Real>(pad, kernel, t, hs))
         return false;
     const uint32_t rows = t.block / subgroup_size * t.fragments * shape.M;
+    check_iterations(pad, kernel.name, ceil_div(args.T, 16));  // an iteration for a tile of at least 16 rows
     pad.dispatch<Real>(kernel.name, {uint64_t(args.B) * args.NH * ceil_div(args.T, rows)},
                        {t.block, shape.M, shape.N, shape.K, shape.truncates, hs, uint32_t(args.C),
                         subgroup_size, t.fragments, t.tile_rows, t.chunk, shape.in_place,
@@ -285,6 +293,7 @@ static void attention_backward2(LaunchPad& pad, const AttentionBackward<Real>& p
     const AttentionBackwardArgs args = backward_args(pad, p);
     const uint32_t quads = quads_fit<Real>({args.dqkv, args.dout, args.qkv}, hs);
     const Groups groups = {uint64_t(p.B) * p.NH * ceil_div(p.T, TILE)};
+    check_version2(pad, p.T);
     compute_delta<Real>(pad, args, hs);
     const ConcurrentGroup group(&pad);
     pad.dispatch<Real>("attention_backward2_dkv", groups, {block, hs, quads}, args, score_work(args, 4));

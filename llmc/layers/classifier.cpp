@@ -150,6 +150,7 @@ template <class Real>
 static void fused_classifier3(LaunchPad& pad, const FusedClassifier<Real>& p, int block_size) {
     const FusedClassifierArgs args = classifier_args(pad, p);
     const uint32_t width = wide_pack_width<Real>(p.Vp, {args.logits});
+    check_iterations(pad, "fused_classifier3", 2 * ceil_div(p.Vp, block_size));
     pad.dispatch<Real>("fused_classifier3", {uint64_t(p.num_rows)}, {uint32_t(block_size), width}, args,
                        classifier_work(p));
 }
@@ -180,8 +181,17 @@ static SumLossesArgs sum_args(LaunchPad& pad, const SumLosses& p) {
     return {.total = pad.at(p.total, 1), .losses = pad.at(p.losses, p.n), .n = p.n, .scale = p.scale};
 }
 
+// In several dispatches if the device ends a loop over all losses.
 static void sum_losses2(LaunchPad& pad, const SumLosses& p, int block_size) {
-    pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, sum_args(pad, p), memory_traffic<float>(p.n));
+    const int64_t most = int64_t(pad.limits().max_iterations) * block_size;
+    for (int64_t first = 0; first < p.n; first += most) {
+        SumLosses part = p;
+        part.losses += first;
+        part.n = int(std::min(most, p.n - first));
+        pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, sum_args(pad, part),
+                     memory_traffic<float>(part.n));
+        if (first + most < p.n) pad.barrier();  // which adds to the same sum
+    }
 }
 
 std::vector<KernelVersion<SumLosses>> sum_losses_versions() {

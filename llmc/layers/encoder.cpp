@@ -138,17 +138,46 @@ static EncoderBackwardArgs backward_args(LaunchPad& pad, const EncoderBackward<R
             .grid_buckets = int(num_rows)};
 }
 
+// In several dispatches if the device ends a loop over all sequences.
 template <class Real>
-static void backward_position(LaunchPad& pad, const EncoderBackwardArgs& args, uint32_t width,
-                              uint32_t block_size) {
-    const uint64_t packs = uint64_t(args.T) * args.C / width;
-    pad.dispatch<Real>("encoder_backward_position", {ceil_div(packs, block_size)}, {block_size, width}, args,
-                       memory_traffic<Real>((args.B + 2.0) * args.T * args.C));
+static void backward_position(LaunchPad& pad, const EncoderBackward<Real>& p, EncoderBackwardArgs args,
+                              uint32_t width, uint32_t block_size) {
+    const size_t elements = size_t(p.T) * p.C;
+    const int most = int(std::min(uint32_t(p.B), pad.limits().max_iterations));
+    for (int first = 0; first < p.B; first += args.B) {
+        args.B = std::min(most, p.B - first);
+        args.dout = pad.at(p.dout + first * elements, args.B * elements);
+        pad.dispatch<Real>("encoder_backward_position", {ceil_div(elements / width, block_size)},
+                           {block_size, width}, args, memory_traffic<Real>((args.B + 2.0) * elements));
+        if (first + args.B < p.B) pad.barrier();  // which adds to the same sums
+    }
 }
 
 // Buckets that the grids of version 2 cover at once. The host side of the launch does not know how many
 // buckets there are: these fill a large GPU, and the workgroups beyond the last bucket cost nothing.
 static const int SHORT_BUCKETS = 8192, LONG_BUCKETS = 256;
+
+// If one workgroup sums nearly all positions: as in the kernel.
+static uint64_t long_iterations(uint64_t num_rows, uint32_t block_size, uint32_t width) {
+    const uint64_t splits = block_size / (32 / width);
+    const uint64_t most_buckets =
+        std::min<uint64_t>(num_rows / (LONG_BUCKET + 1), 65536);  // a token is 16 bits
+    return num_rows / (4 * splits) + ceil_div(most_buckets, LONG_BUCKETS) * (splits + 4);
+}
+
+// A software device prefers small workgroups, and ends the loops of those that have too much to do.
+template <class Real>
+static void backward_long(LaunchPad& pad, EncoderBackwardArgs args, uint32_t width, uint32_t block_size) {
+    const Limits& limits = pad.limits();
+    const int num_rows = args.B * args.T;
+    args.grid_buckets = std::min(num_rows / (LONG_BUCKET + 1), LONG_BUCKETS);
+    while (long_iterations(num_rows, block_size, width) > limits.max_iterations &&
+           2 * block_size <= limits.max_block)
+        block_size *= 2;
+    check_iterations(pad, "encoder_backward2_long", long_iterations(num_rows, block_size, width));
+    pad.dispatch<Real>("encoder_backward2_long", {args.grid_buckets * ceil_div(args.C, 32)},
+                       {block_size, width}, args);
+}
 
 template <class Real>
 static void encoder_backward2(LaunchPad& pad, const EncoderBackward<Real>& p, int config) {
@@ -156,13 +185,11 @@ static void encoder_backward2(LaunchPad& pad, const EncoderBackward<Real>& p, in
     const uint32_t block_size = uint32_t(config);
     const uint32_t width = pack_width<Real>(args.C, {args.dwte, args.dwpe, args.dout});
     const int num_rows = args.B * args.T;
-    args.grid_buckets = std::min(num_rows / (LONG_BUCKET + 1), LONG_BUCKETS);
-    pad.dispatch<Real>("encoder_backward2_long", {args.grid_buckets * ceil_div(args.C, 32)},
-                       {block_size, width}, args);
+    backward_long<Real>(pad, args, width, block_size);
     args.grid_buckets = std::min(num_rows, SHORT_BUCKETS);
     const uint64_t packs = uint64_t(args.grid_buckets) * args.C / width;
     pad.dispatch<Real>("encoder_backward2", {ceil_div(packs, block_size)}, {block_size, width}, args);
-    backward_position<Real>(pad, args, width, block_size);
+    backward_position<Real>(pad, p, args, width, block_size);
 }
 
 template <class Real>

@@ -94,6 +94,7 @@ static void global_norm3(LaunchPad& pad, const GlobalNorm<Real>& p, int config) 
                                        .n = int(all_chunks),
                                        .max_norm = p.max_norm,
                                        .unscale = p.unscale};
+    check_iterations(pad, "global_norm_finish", ceil_div(all_chunks, pad.limits().barrier_block));
     pad.dispatch<Real>("global_norm_finish", {1}, {pad.limits().barrier_block}, args);
 }
 

@@ -40,6 +40,10 @@ static void gradient_sum2(LaunchPad& pad, const GradientSum<Real>& p, int block_
     const uint32_t width = wide_pack_width<Real>(p.stride, {args.outp, args.copy, args.inp, args.own});
     const uint64_t most = 1024, groups = std::min(ceil_div(p.n, uint64_t(block_size) * width), most);
     const bool has_copy = p.copy != nullptr;
+    const uint64_t packs = p.n / width, in_flight = 4;  // as in the kernel
+    check_iterations(
+        pad, "gradient_sum2",
+        ceil_div(packs, in_flight * groups * block_size) * (p.count + 2) + width * (p.count + 2));
     pad.dispatch<Real>("gradient_sum2", {groups}, {uint32_t(block_size), width, has_copy}, args,
                        memory_traffic<Real>(double(p.n) * (p.count + 1 + has_copy)));
 }

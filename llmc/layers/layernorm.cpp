@@ -6,6 +6,7 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
+#include "llmc/cpu/gemm_kernels.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
@@ -94,10 +95,10 @@ static int backward_tasks(int num_rows) { return std::clamp(num_rows / 8, 1, 64)
 template <class Real>
 void layernorm_backward_cpu(const LayerNormBackward<Real>& p) {
     const CpuTimer timer("layernorm_backward", memory_traffic<Real>(4.0 * p.num_rows * p.C));
-    static thread_local std::vector<float> memory;  // kept, because every layer needs it
+    static thread_local LineFloats memory;  // kept, because every layer needs it
     const int tasks = backward_tasks(p.num_rows), C = p.C;
-    memory.resize(std::max(memory.size(), size_t(tasks) * 2 * C));
-    float* sums = memory.data();  // the calling thread's memory, shared by all threads
+    float* sums =
+        memory.at_least(size_t(tasks) * 2 * C);  // the calling thread's memory, shared by all threads
 #pragma omp parallel for
     for (int task = 0; task < tasks; task++) {
         float *dweight = sums + size_t(task) * 2 * C, *dbias = dweight + C;
@@ -147,6 +148,7 @@ static LayernormForwardArgs forward_args(LaunchPad& pad, const LayerNormForward<
 
 template <class Real>
 static void layernorm_forward2(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
+    check_iterations(pad, "layernorm_forward2", 3 * ceil_div(p.C, block_size));
     pad.dispatch<Real>("layernorm_forward2", {uint64_t(p.num_rows)}, {uint32_t(block_size)},
                        forward_args(pad, p), memory_traffic<Real>(2.0 * p.num_rows * p.C));
 }
@@ -185,6 +187,13 @@ static LayernormBackwardArgs backward_args(LaunchPad& pad, const LayerNormBackwa
 static const int BACKWARD2_WORKGROUPS = 1024;
 static const uint32_t BACKWARD2_PACKS = 16;  // of a row that an invocation can hold
 
+// A workgroup iterates over groups of `rows` rows, and adds up the sums of its subgroups for each row.
+static void check_rows(const LaunchPad& pad, const char* kernel, uint64_t groups, uint32_t rows,
+                       uint32_t block) {
+    const uint64_t subgroups = ceil_div(block, pad.limits().subgroup_size);
+    check_iterations(pad, kernel, groups * (rows * (subgroups + 1) + 1) + 64);
+}
+
 // Scratch memory for the sums of dweight and dbias (args.workgroups, 2, C), one row for each workgroup.
 static void use_scratch(LaunchPad& pad, LayernormBackwardArgs& args) {
     const size_t floats = size_t(args.workgroups) * 2 * args.C;
@@ -212,6 +221,7 @@ static void layernorm_backward2(LaunchPad& pad, const LayerNormBackward<Real>& p
         fail("layernorm_backward: rows of %d channels are too long for workgroups of %u invocations", p.C,
              block);
     args.workgroups = std::min(p.num_rows, BACKWARD2_WORKGROUPS);
+    check_rows(pad, "layernorm_backward2", ceil_div(p.num_rows, args.workgroups), 1, block);
     use_scratch(pad, args);
     pad.dispatch<Real>("layernorm_backward2", {uint64_t(args.workgroups)}, {block, width, packs}, args,
                        memory_traffic<Real>(4.0 * p.num_rows * p.C));
@@ -247,6 +257,8 @@ static void layernorm_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p
         return layernorm_backward2(pad, p, block_size);
     const bool few = args.num_rows <= FEW_ROWS;
     args.workgroups = int(std::min<uint64_t>(ceil_div(args.num_rows, rows), BACKWARD3_WORKGROUPS));
+    check_rows(pad, "layernorm_backward3", ceil_div(args.num_rows, uint64_t(args.workgroups) * rows), rows,
+               block);
     if (!few) use_scratch(pad, args);
     const ConcurrentGroup group(&pad);
     pad.dispatch<Real>("layernorm_backward3", {uint64_t(args.workgroups)}, {block, pack, packs, rows}, args,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "llmc/base/ceil_div.h"
 #include "llmc/gemm/packed_weight.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/gelu.h"
@@ -247,13 +248,8 @@ static bool takes_version4(const LaunchPad& pad, int K) {
     return pad.limits().compiles_slowly && uint32_t(K) <= pad.limits().max_iterations;
 }
 
-// Throws Error if the loop of version 3, which has an iteration for 8 terms of a sum, is too long.
-static void check_version3(const LaunchPad& pad, int K) {
-    const uint32_t most = pad.limits().max_iterations;
-    if (uint32_t(K) / 8 >= most)
-        fail("a sum of %d terms is too long for %s, which ends loops after %u iterations; use --device cpu",
-             K, pad.device().name.c_str(), most);
-}
+// The loop of version 3 has an iteration for 8 terms of a sum.
+static void check_version3(const LaunchPad& pad, int K) { check_iterations(pad, "matmul3", ceil_div(K, 8)); }
 
 // Starts a GEMM whose result, in `out`, the next layer reads. The reduction of split-K partial sums is
 // postponed, so that it overlaps with the reductions of other GEMMs in the same group. It also reads or
