@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <system_error>
 #include <thread>
 
 #include "llmc/base/clock.h"
@@ -21,21 +23,29 @@ static File input_file(const std::string& input) {
     return file;
 }
 
+static std::unique_ptr<Process> start_child(const std::vector<std::string>& argv, FILE* input) {
+    try {
+        return std::make_unique<Process>(argv, input);
+    } catch (const std::system_error& error) {
+        fail("%s", error.what());
+    }
+}
+
 ChildResult run_child(std::vector<std::string> argv, double limit, const std::string& input,
                       const std::function<void(const std::string&)>& on_line) {
     ChildResult result;
     const double start = now();
     const File file = input_file(input);
-    Process child(argv, file.get());
+    const std::unique_ptr<Process> child = start_child(argv, file.get());
     size_t reported = 0;  // characters of err that on_line has seen
     bool ended = false, stopped = false;
     while (!ended) {
         // Before reading, so that the last output is not lost. The pipes may stay open in a grandchild.
-        ended = child.has_ended();
+        ended = child->has_ended();
         size_t before;
         do {
             before = result.out.size() + result.err.size();
-            if (!child.read(result.out, result.err, ended ? 0 : 0.02) && !ended)
+            if (!child->read(result.out, result.err, ended ? 0 : 0.02) && !ended)
                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
         } while (ended && result.out.size() + result.err.size() > before);
         for (size_t end; on_line && (end = result.err.find('\n', reported)) != std::string::npos;
@@ -45,11 +55,11 @@ ChildResult run_child(std::vector<std::string> argv, double limit, const std::st
         stopped = stop_signal() != 0;
         if (ended || (!stopped && result.seconds < limit)) continue;
         result.timed_out = !stopped;
-        child.kill();
+        child->kill();
         ended = true;
     }
     if (stopped) fail("stopped by signal %d", stop_signal());
-    result.status = child.wait();
+    result.status = child->wait();
     return result;
 }
 

@@ -43,20 +43,11 @@ Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::ma
         open_pipe(internals->pipes[i], write_ends[i]);
         posix_spawn_file_actions_adddup2(&actions, write_ends[i], i + 1);
     }
-    posix_spawnattr_t
-        attributes;  // a program that runs in a shell's background ignores SIGINT: its child shall not
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigdefault(&attributes, &interrupt);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
     std::vector<char*> words;
     for (std::string& word : argv) words.push_back(word.data());
     words.push_back(nullptr);
-    const int error = posix_spawnp(&internals->child, words[0], &actions, &attributes, words.data(), environ);
+    const int error = posix_spawnp(&internals->child, words[0], &actions, nullptr, words.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
     for (const int end : write_ends) close(end);
     if (!error) return;
     for (const int end : internals->pipes) close(end);
