@@ -48,10 +48,11 @@ fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECO
 	@if dev/setup.sh fuzz; then $(call cmake_build,fuzz,build-fuzz) && fuzz/run.sh build-fuzz $(FUZZ_SECONDS); \
 	else [ -z "$(CI)" ] && echo "make fuzz: skipped, since clang is missing"; fi
 
+# A failure to install what it needs is no error: that includes sources of another Debian.
 windows: setup ## build for Windows in build-windows/, and run test_gpt2 under Wine
 	@if dev/setup.sh windows; then $(call cmake_build,windows,build-windows,$(programs) test_gpt2) && \
-	dev/windows_tests.sh -R '^test_gpt2$$'; \
-	else [ -z "$(CI)" ] && echo "make windows: skipped, since mingw-w64 or Wine is missing"; fi
+	timeout 600 dev/windows_tests.sh -R '^test_gpt2$$'; \
+	else echo "make windows: skipped, since mingw-w64, Wine or their libraries are missing"; fi
 
 # A software device with cooperative matrices. Without it, their tests are skipped, unless CI=1.
 newer-mesa: setup
@@ -61,9 +62,9 @@ newer-mesa: setup
 swiftshader: setup
 	@dev/setup.sh swiftshader || { [ -z "$(CI)" ] && echo "make check: skips the tests on SwiftShader"; }
 
-# A compiler for macOS. Without it, its test is skipped, unless CI=1.
+# A compiler for macOS, from Python's index. Without it, its test is skipped.
 macos: setup
-	@dev/setup.sh macos || { [ -z "$(CI)" ] && echo "make check: does not compile for macOS"; }
+	@dev/setup.sh macos || echo "make check: does not compile for macOS"
 
 # The compilers of AMD and Intel, for compile_kernels_test; installed only in CI, where a failure is no error,
 # since they come from a newer Debian's archive.
