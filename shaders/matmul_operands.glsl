@@ -43,8 +43,8 @@ uvec2 first_load_b() {
                  gl_LocalInvocationID.x % B_CHUNKS);
 }
 
-// A column of chunks of an M-major or N-major operand that is `width` wide. Past its end, whose results are
-// not stored, a valid one.
+// Column of chunks of an M-major or N-major operand with rows of `width` elements, clamped to the last one:
+// results past the end are not stored.
 uint column_inside(uint chunk, uint width, bool fills) { return fills ? chunk : min(chunk, width / 8 - 1); }
 
 // The addresses of these loads for the iteration at k.

@@ -30,8 +30,8 @@ vec2 muon_unpack(uint u) {
     return vec2(uintBitsToFloat(u << 16), uintBitsToFloat(u & 0xffff0000u));
 }
 
-// Pack i of X from element `first` on, a multiple of WIDTH, which is 4 where X has 16 bits: no load of 16 bits,
-// which not every device has.
+// x_row(): the address of element `first` of X, a multiple of WIDTH. load_x() and store_x(): pack i from
+// there. With a 16-bit X, WIDTH is 4, so that no device needs 16-bit loads.
 uint64_t x_row(uint64_t x, uint64_t first) { return x + first * (MUON_TYPE == MUON_FP32 ? 4u : 2u); }
 vec4 load_x(uint64_t x, uint i) {
     if (MUON_TYPE == MUON_FP32) return load_floats(Floats(x), i);

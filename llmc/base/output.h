@@ -15,8 +15,9 @@ bool begins_with(const std::string& path, int magic);
 // Whether the text is in the first 4 KiB of the file.
 bool begins_around(const std::string& path, std::string_view text);
 
-// Error if a FileWriter of `path`, which also replaces PATH.tmp, would destroy an input, under whatever name, or a file that this program has not
-// written: is_ours(path) returns false or throws Error. Empty files may be written, and, if somebody named
-// the path, what is_written_in_place(). "-" among the inputs is standard input.
+// Error if a FileWriter of `path`, which also replaces PATH.tmp, would destroy an input, under whatever name,
+// or a file that this program has not written: is_ours(path) returns false or throws Error. Empty files may
+// be written, and, if somebody named the path, what is_written_in_place(). "-" among the inputs is standard
+// input.
 void check_output(const std::string& path, const std::vector<std::string>& inputs,
                   const std::function<bool(const std::string& path)>& is_ours, Target target = Target::named);

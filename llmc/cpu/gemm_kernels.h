@@ -56,8 +56,8 @@ class LineFloats {
    public:
     static constexpr size_t LINE = 64 / sizeof(float);  // floats in a cache line
 
-    // Where a thread's first object is created, glibc then allocates a few bytes, and aborts if it cannot:
-    // this throws std::bad_alloc before that.
+    // glibc registers the destructor of a thread_local object next, and aborts if it cannot allocate a few
+    // bytes for that. Throws std::bad_alloc first if memory is that short.
     LineFloats() { ::operator delete(::operator new(4096)); }
 
     // Ensures capacity for n floats and returns data(). Previous contents may be lost.

@@ -16,8 +16,9 @@ struct DataPosition {
     std::vector<int32_t> shard_indices;        // order of the shards; empty unless shuffled
     std::vector<int32_t> intra_shard_indices;  // order of the current shard's samples; empty unless shuffled
     Random shuffle_random{42};
-    // Tokens in a sample: T of the run that began this shard if shuffled, otherwise its B*T. 0 in llm.c's
-    // files, which do not say: B*T of the resuming run, or T if there are as many samples as that gives.
+    // Tokens in a sample: T of the run that began this shard if shuffled, otherwise its B*T. 0: unknown, as
+    // in llm.c's files. The resuming run then takes its B*T, or its T if intra_shard_indices has another
+    // length than B*T gives.
     uint64_t sample_tokens = 0;
     uint64_t token_in_sample = 0;  // tokens of current_sample already drawn, after B*T changed
 };

@@ -90,7 +90,7 @@ bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType ty
             std::min(limits.max_block, vulkan13.maxComputeWorkgroupSubgroups * limits.subgroup_size);
     limits.shared_bytes = have.maxComputeSharedMemorySize;
     limits.barrier_block = std::min(limits.compiles_slowly ? 64u : 1024u, limits.max_block);
-    // of 65,534: the rest is for short loops, such as that of block_sum()
+    // Mesa allows 65,534. The difference is for loops that no launcher counts, such as block_sum()'s.
     if (limits.compiles_slowly) limits.max_iterations = 64000;
     return pin;
 }

@@ -96,8 +96,8 @@ struct FragmentShape {
 struct Limits {
     uint32_t subgroup_size = 0;  // invocations; pipelines are pinned to it
     uint32_t max_block = 0;      // invocations in a workgroup
-    // Of all loops of an invocation together. Mesa's software devices end the loops after these, silently:
-    // see check_iterations().
+    // Loop iterations of an invocation, summed over its loops. Mesa's software devices silently end loops
+    // that exceed it: see check_iterations().
     uint32_t max_iterations = ~0u;
     // Invocations in a workgroup whose barriers are cheap, at most 1024: 64 on a software device, where a
     // barrier switches among all invocations.
@@ -173,8 +173,8 @@ struct CopyRange {
 
 class LaunchPad;
 
-// Throws Error if a kernel's loops, which together have so many iterations in an invocation, are longer than
-// Limits::max_iterations. A launcher calls it for each loop whose length depends on the problem.
+// Throws Error if `iterations`, the loop iterations of an invocation of the kernel, exceed
+// Limits::max_iterations. A launcher calls this for each kernel whose loops grow with the problem.
 void check_iterations(const LaunchPad& pad, const char* kernel, uint64_t iterations);
 
 class LaunchPad {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-// A kernel's SPIR-V with every 64-bit integer, signed or not, as two unsigned 32-bit ones, the lower first,
-// which is also how a device address may be written. Throws Error for an operation on 64-bit integers that
-// no kernel has yet.
+// Rewrites a kernel's SPIR-V: every 64-bit integer, signed or not, becomes a vector of two unsigned 32-bit
+// ones, the lower half first. Pointers can be cast to such vectors and back. Throws Error for an operation
+// with a 64-bit result that no kernel uses yet.
 std::vector<uint32_t> without_int64(std::span<const uint32_t> spirv);

@@ -181,7 +181,7 @@ static SumLossesArgs sum_args(LaunchPad& pad, const SumLosses& p) {
     return {.total = pad.at(p.total, 1), .losses = pad.at(p.losses, p.n), .n = p.n, .scale = p.scale};
 }
 
-// In several dispatches if the device ends a loop over all losses.
+// Takes several dispatches if a loop over all losses exceeds Limits::max_iterations.
 static void sum_losses2(LaunchPad& pad, const SumLosses& p, int block_size) {
     const int64_t most = int64_t(pad.limits().max_iterations) * block_size;
     for (int64_t first = 0; first < p.n; first += most) {

@@ -138,7 +138,7 @@ static EncoderBackwardArgs backward_args(LaunchPad& pad, const EncoderBackward<R
             .grid_buckets = int(num_rows)};
 }
 
-// In several dispatches if the device ends a loop over all sequences.
+// Takes several dispatches if a loop over all sequences exceeds Limits::max_iterations.
 template <class Real>
 static void backward_position(LaunchPad& pad, const EncoderBackward<Real>& p, EncoderBackwardArgs args,
                               uint32_t width, uint32_t block_size) {
@@ -157,7 +157,7 @@ static void backward_position(LaunchPad& pad, const EncoderBackward<Real>& p, En
 // buckets there are: these fill a large GPU, and the workgroups beyond the last bucket cost nothing.
 static const int SHORT_BUCKETS = 8192, LONG_BUCKETS = 256;
 
-// If one workgroup sums nearly all positions: as in the kernel.
+// Upper bound of the kernel's loop iterations: one workgroup sums nearly all positions.
 static uint64_t long_iterations(uint64_t num_rows, uint32_t block_size, uint32_t width) {
     const uint64_t splits = block_size / (32 / width);
     const uint64_t most_buckets =
@@ -165,7 +165,7 @@ static uint64_t long_iterations(uint64_t num_rows, uint32_t block_size, uint32_t
     return num_rows / (4 * splits) + ceil_div(most_buckets, LONG_BUCKETS) * (splits + 4);
 }
 
-// A software device prefers small workgroups, and ends the loops of those that have too much to do.
+// Software devices prefer small workgroups: enlarges them only until their loops are short enough.
 template <class Real>
 static void backward_long(LaunchPad& pad, EncoderBackwardArgs args, uint32_t width, uint32_t block_size) {
     const Limits& limits = pad.limits();

@@ -4,6 +4,6 @@
 #include <string>
 
 // What Linux reports as available, at most what the limits leave: those of the process (ulimit -v, -d) and of
-// its control groups, version 1 or 2, and all groups above them. On other systems, all memory. `root` stands
-// for / where the control groups are looked up, for tests.
+// its control groups, version 1 or 2, and all groups above them. On macOS, all memory; on Windows, what the
+// system reports as available. `root` stands for / where the control groups are looked up, for tests.
 uint64_t available_memory(const std::string& root = "");

@@ -10,7 +10,7 @@ struct FileStatus {
     enum Kind { regular, folder, link, other } kind = other;
     uint64_t device = 0, number = 0;  // what tells the file from all others
     uint64_t size = 0;                // bytes
-    int64_t written = 0;              // time in nanoseconds
+    int64_t written = 0;              // nanoseconds since an epoch of the system
 
     bool is_same_file(const FileStatus& o) const { return device == o.device && number == o.number; }
 };

@@ -16,7 +16,7 @@
 
 #include "llmc/os/openmp_waiting.h"
 
-void wait_briefly(char**) {}  // they do
+void wait_briefly(char**) {}  // wait_while() waits like this
 
 // --- waiting ---
 

@@ -1,6 +1,6 @@
-// What operating systems offer beyond the standard library: os_posix.cpp, os_windows.cpp. No other code asks
-// which system it runs on. Further headers of this folder: files.h, signals.h, available_memory.h,
-// openmp_waiting.h.
+// What operating systems offer beyond the standard library: os_posix.cpp, os_windows.cpp. Other code
+// does not ask which system it runs on, except llmc/distributed and llmc/cpu. Further headers of this folder:
+// files.h, process.h, signals.h, available_memory.h, openmp_waiting.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 void prepare_standard_streams();
 
 std::string program_path();  // of the file that is running; empty if unknown
-void set_environment(const char* name, const std::string& value);
+void set_environment(const char* name, const std::string& value);  // Windows: "" removes the variable
 
 // --- the machine ---
 

@@ -8,8 +8,7 @@
 
 struct Process {
     // Starts argv[0], a path or a name in PATH, without a shell. Standard input is empty, or a file from its
-    // present position. Throws std::system_error if the program
-    // cannot be started.
+    // present position. Throws std::system_error if the program cannot be started.
     explicit Process(std::vector<std::string> argv, FILE* input = nullptr);
     ~Process();  // kills the program if it has not ended
     Process(const Process&) = delete;

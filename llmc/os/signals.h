@@ -1,5 +1,6 @@
-// Signals that a long run handles between two steps. None of them is caught where it was ignored when the
-// program started, as SIGHUP is under nohup.
+// Signals that a long run handles between two micro-batches. None of them is caught where it was ignored
+// when the program started, as SIGHUP is under nohup. Windows has Ctrl-C, Ctrl-Break and closing the window
+// instead.
 #pragma once
 
 // From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up), SIGUSR2 (schedulers send it before they

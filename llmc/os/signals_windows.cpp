@@ -6,8 +6,8 @@
 
 #include "llmc/os/signals.h"
 
-static constexpr int closing =
-    1;  // no signal's number: the window is closed, the user logs off or shuts down
+// The window is closed, or the user logs off or shuts down. No signal has this number.
+static constexpr int closing = 1;
 static std::atomic<int> stop_received = 0;
 
 // Windows calls this in a thread of its own. It ends the program when this returns after the window was

@@ -9,8 +9,10 @@
 // How files are read; train_gpt2 --text has these options, too.
 struct TextOptions {
     std::vector<std::string> include;  // shell patterns of names in folders; empty: all files
-    std::string split = "auto";        // "blank-line", "endoftext" or "none": where else documents end
-    std::string field;                 // the files are JSONL, whose field of this name holds the text
+    // Where documents end, apart from ends of files: "blank-line", "endoftext" or "none". "auto" is "none",
+    // but "blank-line" for --text without --field.
+    std::string split = "auto";
+    std::string field;  // the files are JSONL, whose field of this name holds the text
     bool skip_bad_lines = false, special_tokens = false, as_text = false;
 };
 

@@ -14,8 +14,8 @@
 //   changes the exit status to 1.
 void start_program(char** argv);
 
-// Sets the number of OpenMP's threads and starts them now. Throws Error if a limit of memory or processes does
-// not allow it; OpenMP itself would end the program without saying what to do.
+// Sets the number of OpenMP's threads and starts them now. Throws Error if a limit of memory or processes
+// does not allow it; OpenMP itself would end the program without saying what to do.
 void use_threads(int count);
 
 // Prints the line of an exception that ends the program. Returns main's exit status, 1.

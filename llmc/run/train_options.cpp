@@ -494,7 +494,7 @@ struct OptionsFile : CLI::ConfigTOML {
     std::vector<CLI::ConfigItem> from_config(std::istream&) const override {
         std::vector<CLI::ConfigItem> options;
         for (const OptionLine& line : lines) {
-            if (line.name == "cpu-layers") continue;  // of runs of version 0.1
+            if (line.name == "cpu-layers") continue;  // of earlier versions
             const CLI::Option* option = app.get_option_no_throw("--" + line.name);
             const std::string where = place_of(lines, line.name, path);
             if (!option)
