@@ -48,7 +48,7 @@ fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECO
 	@if dev/setup.sh fuzz; then $(call cmake_build,fuzz,build-fuzz) && fuzz/run.sh build-fuzz $(FUZZ_SECONDS); \
 	else [ -z "$(CI)" ] && echo "make fuzz: skipped, since clang is missing"; fi
 
-# A failure to install what it needs is no error: that includes sources of another Debian.
+# It needs sources of another Debian release, so a failure to install them is no error.
 windows: setup ## build for Windows in build-windows/, and run test_gpt2 under Wine
 	@if dev/setup.sh windows; then $(call cmake_build,windows,build-windows,$(programs) test_gpt2) && \
 	timeout 600 dev/windows_tests.sh -R '^test_gpt2$$'; \

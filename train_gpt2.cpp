@@ -230,9 +230,9 @@ static void export_model(const Options& o) {
     format == "hf" ? export_hugging_face(path, exported) : export_gguf(path, exported);
 }
 
-// Fills the options; for --text, also those that are chosen by the number of tokens. First by the number that
-// is expected, so that wrong options are refused before anything is written; a dry run needs no more. Returns
-// false after --help or --version.
+// Fills the options. With --text, the number of tokens chooses some of them: first the expected number, so
+// that wrong options are refused before anything is written, then the number of the prepared tokens. A dry
+// run stops after the first. Returns false after --help or --version.
 static bool parse(int argc, char** argv, Options& options, Communicator& job) {
     const Options before = options;
     bool runs = false;

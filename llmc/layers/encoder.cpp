@@ -160,8 +160,8 @@ static const int SHORT_BUCKETS = 8192, LONG_BUCKETS = 256;
 // Upper bound of the kernel's loop iterations: one workgroup sums nearly all positions.
 static uint64_t long_iterations(uint64_t num_rows, uint32_t block_size, uint32_t width) {
     const uint64_t splits = block_size / (32 / width);
-    const uint64_t most_buckets =
-        std::min<uint64_t>(num_rows / (LONG_BUCKET + 1), 65536);  // a token is 16 bits
+    // a token is 16 bits
+    const uint64_t most_buckets = std::min<uint64_t>(num_rows / (LONG_BUCKET + 1), 65536);
     return num_rows / (4 * splits) + ceil_div(most_buckets, LONG_BUCKETS) * (splits + 4);
 }
 

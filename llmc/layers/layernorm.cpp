@@ -95,10 +95,10 @@ static int backward_tasks(int num_rows) { return std::clamp(num_rows / 8, 1, 64)
 template <class Real>
 void layernorm_backward_cpu(const LayerNormBackward<Real>& p) {
     const CpuTimer timer("layernorm_backward", memory_traffic<Real>(4.0 * p.num_rows * p.C));
-    static thread_local LineFloats memory;  // kept, because every layer needs it
+    // the calling thread's, which all threads share; kept, because every layer needs it
+    static thread_local LineFloats memory;
     const int tasks = backward_tasks(p.num_rows), C = p.C;
-    float* sums =
-        memory.at_least(size_t(tasks) * 2 * C);  // the calling thread's memory, shared by all threads
+    float* sums = memory.at_least(size_t(tasks) * 2 * C);
 #pragma omp parallel for
     for (int task = 0; task < tasks; task++) {
         float *dweight = sums + size_t(task) * 2 * C, *dbias = dweight + C;

@@ -93,9 +93,8 @@ int report_error(const char* program, const std::exception& error) {
 // For exceptions that reach no main(): from a thread in a parallel region, when memory runs out there.
 [[noreturn]] static void end_with_one_line() {
     static std::atomic_flag is_ending;
-    while (is_ending.test_and_set())
-        std::this_thread::sleep_for(
-            std::chrono::hours(1));  // memory ran out in several threads: the first one reports it
+    // memory ran out in several threads: the first one reports it
+    while (is_ending.test_and_set()) std::this_thread::sleep_for(std::chrono::hours(1));
     const std::exception_ptr thrown = std::current_exception();
     if (!thrown) abort();
     try {
