@@ -17,6 +17,7 @@
 #include "llmc/prepare/preparation.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
+#include "llmc/program/text_options.h"
 
 struct Options : PreparationOptions {
     std::string make_tokenizer, vocab, encoder;

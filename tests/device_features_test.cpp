@@ -105,7 +105,7 @@ TEST(FeatureLines, NameWhatIsLackingAndItsConsequence) {
     f.int64 = f.storage_16bit = f.float16_arithmetic = f.memory_budget = f.host_memory_import =
         f.compiler_statistics = false;
     EXPECT_EQ(feature_lines(f)[2],
-              "lacks 64-bit integers (kernels compute addresses in 32 bits), 16-bit storage (fp32 only), "
+              "lacks 64-bit integers (kernels compute addresses in two halves), 16-bit storage (fp32 only), "
               "fp16 arithmetic (fp16 computes in fp32), memory budget (free memory is unknown), import "
               "of host memory (several processes sum gradients on the CPU), compiler statistics "
               "(compile_kernels shows no registers)");

@@ -102,7 +102,7 @@ bool file_exists(const std::string& path) {
 
 bool is_link(const std::string& path) {
     FileStatus status;
-    return get_status(path, status, Links::keep) && status.kind == FileStatus::link;
+    return get_status(path, status, Links::keep) && status.kind == FileStatus::symbolic_link;
 }
 
 std::vector<std::string> matching_paths(const std::string& pattern) {

@@ -84,7 +84,7 @@ std::vector<std::string> feature_lines(const OptionalFeatures& f) {
         list += (list.empty() ? "" : ", ") + std::string(name);
         if (!there) list += std::string(" (") + consequence + ")";
     };
-    tell(f.int64, "64-bit integers", "kernels compute addresses in 32 bits");
+    tell(f.int64, "64-bit integers", "kernels compute addresses in two halves");
     tell(f.storage_16bit, "16-bit storage", "fp32 only");
     tell(f.float16_arithmetic, "fp16 arithmetic", "fp16 computes in fp32");
     tell(f.memory_budget, "memory budget", "free memory is unknown");

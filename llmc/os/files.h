@@ -7,7 +7,7 @@
 #include <vector>
 
 struct FileStatus {
-    enum Kind { regular, folder, link, other } kind = other;
+    enum Kind { regular, folder, symbolic_link, other } kind = other;
     uint64_t device = 0, number = 0;  // what tells the file from all others
     uint64_t size = 0;                // bytes
     int64_t written = 0;              // nanoseconds since an epoch of the system

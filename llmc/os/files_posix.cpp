@@ -109,7 +109,7 @@ static FileStatus status_from(const struct stat& status) {
     const timespec written = time_written(status);
     return {.kind = S_ISREG(status.st_mode)   ? FileStatus::regular
                     : S_ISDIR(status.st_mode) ? FileStatus::folder
-                    : S_ISLNK(status.st_mode) ? FileStatus::link
+                    : S_ISLNK(status.st_mode) ? FileStatus::symbolic_link
                                               : FileStatus::other,
             .device = uint64_t(status.st_dev),
             .number = uint64_t(status.st_ino),

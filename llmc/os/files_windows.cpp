@@ -59,10 +59,11 @@ static HANDLE open_handle(const std::string& path, DWORD access, DWORD share, DW
 
 static HANDLE handle_of(int descriptor) { return HANDLE(_get_osfhandle(descriptor)); }
 
-static bool is_folder(HANDLE handle) {
+static bool has_attribute(HANDLE handle, DWORD attribute) {
     BY_HANDLE_FILE_INFORMATION info;
-    return GetFileInformationByHandle(handle, &info) && (info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY);
+    return GetFileInformationByHandle(handle, &info) && (info.dwFileAttributes & attribute);
 }
+static bool is_folder(HANDLE handle) { return has_attribute(handle, FILE_ATTRIBUTE_DIRECTORY); }
 
 // --- files ---
 
@@ -78,9 +79,10 @@ int open_path(const std::string& path, Access access) {
                                                : OPEN_EXISTING,
                     keeps_link ? FILE_FLAG_OPEN_REPARSE_POINT : 0);
     if (handle == INVALID_HANDLE_VALUE) return -1;
-    if (access == Access::folder && !is_folder(handle)) {
+    const bool is_wrong_kind = access == Access::folder && !is_folder(handle);
+    if (is_wrong_kind || (keeps_link && has_attribute(handle, FILE_ATTRIBUTE_REPARSE_POINT))) {
         CloseHandle(handle);
-        errno = ENOTDIR;
+        errno = is_wrong_kind ? ENOTDIR : ELOOP;
         return -1;
     }
     return _open_osfhandle(intptr_t(handle), _O_BINARY | _O_NOINHERIT |
@@ -103,7 +105,7 @@ static bool status_of_handle(HANDLE handle, FileStatus& status) {
     BY_HANDLE_FILE_INFORMATION info;
     if (!GetFileInformationByHandle(handle, &info)) return failed();
     const auto joined = [](DWORD high, DWORD low) { return uint64_t(high) << 32 | low; };
-    status.kind = info.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT ? FileStatus::link
+    status.kind = info.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT ? FileStatus::symbolic_link
                   : info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY   ? FileStatus::folder
                                                                        : FileStatus::regular;
     status.device = uint64_t(1) << 32 | info.dwVolumeSerialNumber;  // 0: no disk
@@ -238,8 +240,9 @@ static bool matches(const char* pattern, const char* name) {
             }
         }
         if (!*name) return false;
-        const char* end = *pattern == '[' ? std::find(pattern + 2, pattern + strlen(pattern), ']') : pattern;
-        if (*pattern == '[' && *end) {
+        const bool has_set = *pattern == '[' && pattern[1];
+        const char* end = has_set ? std::find(pattern + 2, pattern + strlen(pattern), ']') : pattern;
+        if (has_set && *end) {
             const bool other = pattern[1] == '!';
             bool found = false;
             for (const char* c = pattern + 1 + other; c < end; c++) {

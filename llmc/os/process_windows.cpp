@@ -87,7 +87,8 @@ static bool drain(HANDLE pipe, std::string& text) {
 bool Process::read(std::string& out, std::string& err, double seconds) {
     std::string* texts[2] = {&out, &err};
     const size_t before = out.size() + err.size();
-    for (int milliseconds = int(seconds * 1e3);; milliseconds--) {
+    const ULONGLONG end = GetTickCount64() + ULONGLONG(seconds * 1e3);
+    for (;;) {
         bool open = false;
         for (const int i : {0, 1}) {
             if (internals->pipes[i] && !drain(internals->pipes[i], *texts[i])) {
@@ -97,7 +98,7 @@ bool Process::read(std::string& out, std::string& err, double seconds) {
             open |= internals->pipes[i] != nullptr;
         }
         if (!open) return false;
-        if (out.size() + err.size() > before || milliseconds <= 0) return true;
+        if (out.size() + err.size() > before || GetTickCount64() >= end) return true;
         Sleep(1);
     }
 }

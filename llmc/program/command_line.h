@@ -11,11 +11,6 @@ namespace CLI {
 class App;
 }
 
-struct TextOptions;
-
-// The options that prepare_data and train_gpt2 --text have in common.
-void add_text_options(CLI::App& app, TextOptions& text);
-
 struct CommandLine {
     // Has --help, --version, which prints version_text(program), --threads and --simd.
     CommandLine(const char* program, const char* description);

@@ -18,6 +18,7 @@
 #include "llmc/program/command_line.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/sampler_options.h"
+#include "llmc/program/text_options.h"
 #include "llmc/program/version.h"
 #include "llmc/run/option_lines.h"
 #include "llmc/run/run_folder.h"
