@@ -115,5 +115,5 @@ programs = train_gpt2 generate eval make_corpus prepare_data
 build_programs = { [ build/build.ninja -nt CMakePresets.json ] || \
 	{ $(call configure,programs,build); }; } && cmake --build build --target $(1)
 
-.PHONY: help setup train text build install package test check fuzz windows newer-mesa swiftshader macos browser \
-	vendor-compilers torture bench report sanitize debug format clean
+.PHONY: help setup train text build install package test check fuzz windows newer-mesa swiftshader \
+	macos browser vendor-compilers torture bench report sanitize debug format clean

@@ -1,5 +1,5 @@
-# What tests need on POSIX systems beyond their programs: subgroups of other sizes, scripts, libraries that are
-# preloaded, layers of the Vulkan loader, and a program for jobs of several processes.
+# What tests need on POSIX systems beyond their programs: subgroups of other sizes, scripts, libraries that
+# are preloaded, layers of the Vulkan loader, and a program for jobs of several processes.
 
 # Software devices have subgroups of LP_NATIVE_VECTOR_WIDTH / 32 invocations.
 set(subgroup_tests

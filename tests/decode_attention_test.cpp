@@ -52,24 +52,29 @@ TYPED_TEST(DecodeAttentionOf, CpuMatchesWholeAttention) {
 }
 
 // More workgroups than a device may have in a row: the launchpad folds the grid, which adds some.
+template <class Real>
+static void expect_matches(LaunchPad& pad, const KernelVersion<DecodeAttention<Real>>& version,
+                           const Shape& s, const Case<Real>& c, int block_size) {
+    DeviceArray<Real> cache(pad, c.cache), out(pad, size_t(s.B) * s.C);
+    DeviceArray<int> positions(pad, c.positions);
+    version.launch(pad,
+                   {.out = out,
+                    .cache = cache,
+                    .positions = positions,
+                    .num_texts = s.B,
+                    .T = s.T,
+                    .C = s.C,
+                    .NH = s.NH},
+                   block_size);
+    expect_close("out", out.values(), c.out, tolerance<Real>());
+}
+
 TEST(DecodeAttention, GridsAreFolded) {
     if (test_pads().empty()) GTEST_SKIP() << "no device";
     const Shape s = {700, 1, 94, 94};
-    const Case<float> c(s);
-    LaunchPad& pad = *test_pads()[0];
-    DeviceArray<float> cache(pad, c.cache), out(pad, size_t(s.B) * s.C);
-    DeviceArray<int> positions(pad, c.positions);
     const int one_subgroup = 1;  // in a workgroup: fewer invocations to run
-    decode_attention_versions<float>()[0].launch(pad,
-                                                 {.out = out,
-                                                  .cache = cache,
-                                                  .positions = positions,
-                                                  .num_texts = s.B,
-                                                  .T = s.T,
-                                                  .C = s.C,
-                                                  .NH = s.NH},
-                                                 one_subgroup);
-    expect_close("out", out.values(), c.out, tolerance<float>());
+    expect_matches<float>(*test_pads()[0], decode_attention_versions<float>()[0], s, Case<float>(s),
+                          one_subgroup);
 }
 
 TYPED_TEST(DecodeAttentionOf, GpuMatchesWholeAttention) {
@@ -79,18 +84,7 @@ TYPED_TEST(DecodeAttentionOf, GpuMatchesWholeAttention) {
         const Case<Real> c(s);
         for_each_version<Real>(decode_attention_versions<Real>(),
                                [&](LaunchPad& pad, auto& version, int block_size) {
-                                   DeviceArray<Real> cache(pad, c.cache), out(pad, size_t(s.B) * s.C);
-                                   DeviceArray<int> positions(pad, c.positions);
-                                   version.launch(pad,
-                                                  {.out = out,
-                                                   .cache = cache,
-                                                   .positions = positions,
-                                                   .num_texts = s.B,
-                                                   .T = s.T,
-                                                   .C = s.C,
-                                                   .NH = s.NH},
-                                                  block_size);
-                                   expect_close("out", out.values(), c.out, tolerance<Real>());
+                                   expect_matches<Real>(pad, version, s, c, block_size);
                                });
     }
 }

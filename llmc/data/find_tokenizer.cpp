@@ -6,10 +6,10 @@
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
 
-std::optional<Tokenizer> find_tokenizer(const std::string& name, const std::vector<std::string>& beside) {
+std::optional<Tokenizer> find_tokenizer(const std::string& name, const std::vector<std::string>& neighbours) {
     if (!name.empty()) return open_tokenizer(name);
     std::vector<std::string> folders;
-    for (const std::string& file : beside)
+    for (const std::string& file : neighbours)
         folders.push_back(std::filesystem::path(file).parent_path().generic_string());
     const std::string usual = usual_tokenizer(folders);
     if (usual.empty()) return std::nullopt;

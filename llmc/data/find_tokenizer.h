@@ -9,7 +9,7 @@
 // Opens the tokenizer of that name, as --tokenizer gives it. If the name is empty, looks for
 // gpt2_tokenizer.bin in this folder, in the folders of these files and in data/starter; finding none is no
 // error.
-std::optional<Tokenizer> find_tokenizer(const std::string& name, const std::vector<std::string>& beside);
+std::optional<Tokenizer> find_tokenizer(const std::string& name, const std::vector<std::string>& neighbours);
 
 // How a model's tokenizer was chosen: by --tokenizer, by a file that records it, or because it lies nearby.
 enum class TokenizerChoice { asked, recorded, found };

@@ -1,7 +1,7 @@
 // The functions of GNU's OpenMP library that compiled code calls, for Windows. The library itself waits at
 // each barrier on a semaphore of winpthreads, which takes longer than the step of a small model. Here threads
 // spin for a few microseconds, then block on an address, as the library does on Linux. A parallel region
-// inside another one, or beside one of another thread, has one thread.
+// inside another one, or concurrent with one of another thread, has one thread.
 #include <immintrin.h>
 #include <omp.h>
 #include <windows.h>

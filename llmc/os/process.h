@@ -1,4 +1,4 @@
-// Another program that runs beside this one, whose output is read through pipes: process_posix.cpp,
+// A program that runs concurrently with this one, whose output is read through pipes: process_posix.cpp,
 // process_windows.cpp.
 #pragma once
 #include <cstdio>
