@@ -230,6 +230,12 @@ static void export_model(const Options& o) {
     format == "hf" ? export_hugging_face(path, exported) : export_gguf(path, exported);
 }
 
+static void plot(const Options& o) {
+    plot_runs(o.plotted, o.plot_over == "steps"    ? PlotOver::steps
+                         : o.plot_over == "tokens" ? PlotOver::tokens
+                                                   : PlotOver::seconds);
+}
+
 // Fills the options. With --text, the number of tokens chooses some of them: first the expected number, so
 // that wrong options are refused before anything is written, then the number of the prepared tokens. A dry
 // run stops after the first. Returns false after --help or --version.
@@ -271,9 +277,9 @@ int main(int argc, char** argv) {
         for (const std::string& note : options.notes) print_line(stdout, "note: %s", note.c_str());
         if (options.list_devices) return print_devices(), 0;
         if (!options.plotted.empty()) {
-            plot_runs(options.plotted, options.plot_over == "steps"    ? PlotOver::steps
-                                       : options.plot_over == "tokens" ? PlotOver::tokens
-                                                                       : PlotOver::seconds);
+            job->agree([&] {
+                if (job->rank == 0) plot(options);
+            });
             return 0;
         }
         if (!options.export_to.first.empty()) {

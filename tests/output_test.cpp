@@ -37,7 +37,12 @@ static std::vector<Writer> writers(const std::string& folder) {
         {"hellaswag",
          ".bin",
          {BINARY_DIR "/prepare_data", "hellaswag", folder + "/questions.jsonl", "--out"},
-         folder + "/questions.jsonl"}};
+         folder + "/questions.jsonl"},
+        {"gguf",
+         ".gguf",
+         {BINARY_DIR "/train_gpt2", "-e", "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257",
+          "--tokenizer", "bytes", "--export", "gguf"},
+         ""}};
     if (fs::exists(BINARY_DIR "/dispatch_overhead"))  // built with the benchmarks
         all.push_back(
             {"dispatch_overhead",
@@ -216,6 +221,29 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
         EXPECT_EQ(input.status, 1);
         EXPECT_EQ(count_lines(input.err), 1) << input.err;
         EXPECT_EQ(read_whole_file(folder / name), before);
+    }
+}
+
+// The locks of outputs that are written one after the other.
+TEST(Outputs, LocksReplaceNoFileOfOthers) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "text", {"some text\n"});
+    const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
+    std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+        {"x.tmp", {BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}},
+        {"hf/.export.tmp", {BINARY_DIR "/train_gpt2", "-e", shape, "--export", "hf", folder / "hf"}}};
+    if (fs::exists(BINARY_DIR "/report"))
+        all.push_back({"report.tmp",
+                       {BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak",
+                        "--programs", "/none"}});
+    create_folders(folder / "hf");
+    for (const auto& [name, command] : all) {
+        write_whole_file(folder / name, {"my notes\n"});
+        const ProgramResult result = run_program(command);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_NE(result.err.find(name + " is there, and this program has not written it"), std::string::npos)
+            << result.err;
+        EXPECT_EQ(read_whole_file(folder / name), "my notes\n");
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/output.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/gguf.h"
 #include "llmc/files/hugging_face.h"
@@ -17,6 +18,11 @@ static const char* const card_name = "README.md";
 static const char* const file_names[] = {"README.md",      "config.json",          "generation_config.json",
                                          "merges.txt",     "vocab.json",           "model.safetensors",
                                          "tokenizer.json", "tokenizer_config.json"};
+
+// The files that the model was read from.
+static std::vector<std::string> inputs_of(const ExportedModel& model) {
+    return {model.source.path, model.tokenizer ? model.tokenizer->name : ""};
+}
 
 void check_export_folder(const std::string& folder) {
     bool has_card = false;
@@ -38,12 +44,23 @@ void check_export_folder(const std::string& folder) {
              folder.c_str(), first.c_str(), card_name);
 }
 
+// Error if an export to the folder would replace a file that it reads.
+static void refuse_inputs(const std::string& folder, const ExportedModel& model) {
+    for (const std::string& input : inputs_of(model))
+        for (const std::string& name : {std::string("."), std::string("tokenizer.json"),
+                                        std::string("vocab.json"), std::string("model.safetensors")})
+            if (is_same_file(input, folder + "/" + name))
+                fail("--export hf %s: %s is an input, too, and would be lost: name a new folder",
+                     folder.c_str(), input.c_str());
+}
+
 // Each file is replaced as a whole. config.json goes first and comes last, so no tool loads a mixture of two
 // models' files if the program is stopped, and the next export accepts the folder, since it has a README.md.
 void export_hugging_face(const std::string& folder, const ExportedModel& model) {
     check_export_folder(folder);
+    refuse_inputs(folder, model);
     create_folders(folder);
-    const FileWriter lock(folder + "/.export");  // never finished: the files of two exports must not mix
+    const FileWriter lock = lock_outputs(folder + "/.export");
     const uint64_t bytes = stored_bytes(model.type, num_parameters(model.config));
     if (free_bytes(folder) < bytes)
         fail("no room for the model in %s: it takes %.1f MiB, and %.1f are free", folder.c_str(),
@@ -63,9 +80,8 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
                    : "; no tokenizer is known for it: name one with --tokenizer");
 }
 
-void check_export_file(const std::string& path) {
-    if (file_exists(path) && !is_gpt2_gguf(path))
-        fail("--export gguf %s: this file is not an earlier export; name another file", path.c_str());
+void check_export_file(const std::string& path, const std::vector<std::string>& inputs) {
+    check_output(path, inputs, is_gpt2_gguf);
 }
 
 void export_gguf(const std::string& path, const ExportedModel& model) {
@@ -74,12 +90,12 @@ void export_gguf(const std::string& path, const ExportedModel& model) {
             "--export gguf: no tokenizer is known for %s, and the file must hold one: name it with "
             "--tokenizer",
             model.source.name.c_str());
-    check_export_file(path);
+    check_export_file(path, inputs_of(model));
     if (const fs::path folder = fs::path(path).parent_path(); !folder.empty())
         create_folders(folder.generic_string());
     const int replaced = write_gguf(
         path, {model.config, model.read, *model.tokenizer, fs::path(path).stem().string()}, model.type);
-    print_line(stdout, "wrote %s%s", path.c_str(),
+    print_line(is_same_file(path, "/dev/stdout") ? stderr : stdout, "wrote %s%s", path.c_str(),
                replaced ? format_string("; %d matrices, whose rows are no multiple of %zu values, are fp16",
                                         replaced, q8_0_block)
                               .c_str()

@@ -17,7 +17,7 @@ enum Opcode : uint32_t {
     OpTypeVector = 23, OpTypeArray = 28, OpTypeRuntimeArray = 29, OpTypeStruct = 30, OpTypePointer = 32,
     OpTypeFunction = 33, OpTypeForwardPointer = 39, OpConstant = 43, OpConstantComposite = 44,
     OpSpecConstantComposite = 51, OpSpecConstantOp = 52, OpFunction = 54, OpFunctionParameter = 55,
-    OpFunctionCall = 57, OpLoad = 61, OpCompositeConstruct = 80, OpCompositeExtract = 81,
+    OpFunctionCall = 57, OpLoad = 61, OpStore = 62, OpCompositeConstruct = 80, OpCompositeExtract = 81,
     OpCopyObject = 83, OpUConvert = 113, OpSConvert = 114, OpConvertPtrToU = 117, OpConvertUToPtr = 120,
     OpBitcast = 124, OpIAdd = 128, OpISub = 130, OpIMul = 132, OpUDiv = 134, OpUMod = 137,
     OpIAddCarry = 149, OpISubBorrow = 150, OpUMulExtended = 151, OpLogicalOr = 166, OpLogicalAnd = 167,
@@ -195,6 +195,9 @@ class Rewriter {
                 if (is_one_of(op, {OpIAdd, OpISub, OpIMul, OpUDiv, OpUMod}))
                     return join(arithmetic(op, halves(words[3]), halves(words[4])), result);
         }
+        refuse(op);
+    }
+    [[noreturn]] static void refuse(uint32_t op) {
         fail("kernels have SPIR-V instruction %u on 64-bit integers: add it to without_int64.cpp", op);
     }
 
@@ -257,7 +260,7 @@ class Rewriter {
         return left ? Pair{from, to} : Pair{to, from};
     }
 
-    // Instructions that take a 64-bit integer; false: they need no change.
+    // Instructions that take a 64-bit integer as the first operand; false: they need no change.
     bool rewrite_use(Words words) {
         switch (opcode(words)) {
             case OpUConvert:
@@ -274,8 +277,11 @@ class Rewriter {
             case OpUGreaterThanEqual:
                 rewrite_comparison(words);
                 return true;
-            default:
+            case OpStore:  // that operand is a literal
+            case OpCompositeConstruct:
                 return false;
+            default:
+                refuse(opcode(words));
         }
     }
     void rewrite_comparison(Words words) {

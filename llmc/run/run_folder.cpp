@@ -33,12 +33,17 @@ static std::vector<std::string> files_of_a_run(const std::string& folder, const 
     return found;
 }
 
+void create_subfolder(const std::string& path) {
+    if (is_link(path)) fail("%s is a link, which is not followed: remove it", path.c_str());
+    create_folders(path);
+}
+
 // Gives the earlier run its tokens: as links, or as copies where a file system has no links.
 static void link_tokens(const std::string& folder, const std::string& to) {
     namespace fs = std::filesystem;
     const std::string from = folder + "/" + tokens_folder, into = to + "/" + tokens_folder;
     if (!fs::is_directory(from) || is_link(from)) return;
-    create_folders(into);
+    create_subfolder(into);
     for (const std::string& name : names_in(from)) {
         const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
         std::error_code error;
@@ -52,9 +57,7 @@ static void link_tokens(const std::string& folder, const std::string& to) {
 }
 
 static void move_files(const std::string& folder, const std::string& to) {
-    if (is_link(to))
-        fail("%s is a link, and the files of an earlier run stay in their folder: remove it", to.c_str());
-    create_folders(to);
+    create_subfolder(to);
     link_tokens(folder, to);
     std::vector<std::string> names = files_of_a_run(folder, "");
     if (file_exists(folder + "/" + tensorboard_folder)) names.push_back(tensorboard_folder);

@@ -28,6 +28,9 @@ struct RunFolder {
 // The subfolder that holds the tokens of a text (train_gpt2 --text).
 inline constexpr const char* tokens_folder = "tokens";
 
+// Creates a folder inside the folder of a run. Error if it is a link: somebody else may have made it.
+void create_subfolder(const std::string& path);
+
 // Moves the files of an earlier run (logs, events, options, checkpoints; no other files) to a new subfolder,
 // if there are any, and prints a note. Tokens of a text are then in both folders, as links: the next run may
 // use them again, or replace its own. If the program is killed meanwhile, RunFolder::open() of the next one

@@ -156,7 +156,7 @@ void prepare_text(const Options& o) {
     }
     RunFolder lock;
     lock.open(o.output);
-    create_folders(p.out);
+    create_subfolder(p.out);
     const std::string stamp = p.out + "/" + p.name + ".made_of";
     if (is_stories(o)) return prepare_stories(o, p, stamp);
     const std::string made_of = description(p, found.files);
