@@ -224,6 +224,50 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
     }
 }
 
+// A new run would move them, or remove those with a temporary name.
+TEST(Outputs, InputsInTheFolderOfARunStay) {
+    TemporaryFolder folder;
+    std::string text;
+    for (int i = 0; i < 1000; i++) text += "some words, and the number " + std::to_string(i) + "\n\n";
+    write_whole_file(folder / "text", {text});
+    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"})
+                  .status,
+              0);
+    const std::vector<std::string> common = {BINARY_DIR "/train_gpt2",
+                                             "-e",
+                                             "custom:layers=1,heads=1,channels=8,max_seq_len=16",
+                                             "-b",
+                                             "1",
+                                             "-t",
+                                             "16",
+                                             "-x",
+                                             "1",
+                                             "-s",
+                                             "0",
+                                             "--device",
+                                             "cpu",
+                                             "-o",
+                                             folder / "run"};
+    for (const char* name : {"model_00000001.bin", "tokenizer.bin", "main.log", "state_00000002_00000.bin",
+                             "model_00000001.bin.tmp", "loss.svg"})
+        for (const bool is_text : {false, true}) {
+            SCOPED_TRACE(name);
+            fs::remove_all(folder / "run");
+            create_folders(folder / "run");
+            const std::string input = folder / (std::string("run/") + name);
+            fs::copy_file(is_text ? folder / "text" : folder / "x_train.bin", input);
+            const std::string before = read_whole_file(input);
+            std::vector<std::string> command = common;
+            command.insert(command.end(), {is_text ? "--text" : "-i", input});
+            const ProgramResult result = run_program(command);
+            EXPECT_EQ(result.status, 1) << result.out;
+            EXPECT_EQ(result.err.find("train_gpt2: " + input + " is an input with the name of a file of"), 0u)
+                << result.err;
+            EXPECT_EQ(names_in(folder / "run"), std::vector<std::string>{name});
+            EXPECT_TRUE(read_whole_file(input) == before);
+        }
+}
+
 // The locks of outputs that are written one after the other.
 TEST(Outputs, LocksReplaceNoFileOfOthers) {
     TemporaryFolder folder;

@@ -33,6 +33,17 @@ static std::vector<std::string> files_of_a_run(const std::string& folder, const 
     return found;
 }
 
+void refuse_inputs(const std::string& folder, const std::vector<std::string>& inputs) {
+    std::vector<std::string> names = files_of_a_run(folder, ""), unfinished = files_of_a_run(folder, ".tmp");
+    names.insert(names.end(), unfinished.begin(), unfinished.end());
+    for (const std::string& pattern : inputs)
+        for (const std::string& input : matching_paths(pattern))
+            for (const std::string& name : names)
+                if (is_same_file(folder + "/" + name, input))
+                    fail("%s is an input with the name of a file of the run in -o %s: move or rename it",
+                         input.c_str(), folder.c_str());
+}
+
 void create_subfolder(const std::string& path) {
     if (is_link(path)) fail("%s is a link, which is not followed: remove it", path.c_str());
     create_folders(path);
@@ -111,8 +122,8 @@ std::string unexplained_file(const std::string& folder, int first_checkpoint) {
             if (name.starts_with(start)) return name;
     const bool has_options = std::count(names.begin(), names.end(), "options.toml");
     for (const std::string& name : names) {
-        const bool is_log = name == "main.log" || name == "metrics.csv";
-        if (is_log && !has_options && !read_whole_file(folder + "/" + name).empty()) return name;
+        const bool follows_options = name == "main.log" || name == "metrics.csv" || name == "tokenizer.bin";
+        if (follows_options && !has_options && !read_whole_file(folder + "/" + name).empty()) return name;
         if (name == "main.log" && last_step_in_log(folder + "/" + name) >= first_checkpoint) return name;
     }
     return "";

@@ -28,6 +28,10 @@ struct RunFolder {
 // The subfolder that holds the tokens of a text (train_gpt2 --text).
 inline constexpr const char* tokens_folder = "tokens";
 
+// Error if one of the inputs, or of the files that match it, has the name of a file of a run in this folder:
+// a new run would move it, and what has a temporary name is removed.
+void refuse_inputs(const std::string& folder, const std::vector<std::string>& inputs);
+
 // Creates a folder inside the folder of a run. Error if it is a link: somebody else may have made it.
 void create_subfolder(const std::string& path);
 

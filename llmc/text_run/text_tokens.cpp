@@ -154,6 +154,7 @@ void prepare_text(const Options& o) {
         found = find_text(p);
         p.val_tokens = validation_share(text_bytes(o, found), p.tokenizer == "bytes");
     }
+    refuse_inputs(o.output, found.files);
     RunFolder lock;
     lock.open(o.output);
     create_subfolder(p.out);
