@@ -19,11 +19,6 @@ static const char* const file_names[] = {"README.md",      "config.json",       
                                          "merges.txt",     "vocab.json",           "model.safetensors",
                                          "tokenizer.json", "tokenizer_config.json"};
 
-// The files that the model was read from.
-static std::vector<std::string> inputs_of(const ExportedModel& model) {
-    return {model.source.path, model.tokenizer ? model.tokenizer->name : ""};
-}
-
 void check_export_folder(const std::string& folder) {
     bool has_card = false;
     std::string first;
@@ -46,7 +41,7 @@ void check_export_folder(const std::string& folder) {
 
 // Error if an export to the folder would replace a file that it reads.
 static void refuse_inputs(const std::string& folder, const ExportedModel& model) {
-    for (const std::string& input : inputs_of(model))
+    for (const std::string& input : {model.source.path, model.tokenizer ? model.tokenizer->name : ""})
         for (const std::string& name : {std::string("."), std::string("tokenizer.json"),
                                         std::string("vocab.json"), std::string("model.safetensors")})
             if (is_same_file(input, folder + "/" + name))
@@ -80,8 +75,8 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
                    : "; no tokenizer is known for it: name one with --tokenizer");
 }
 
-void check_export_file(const std::string& path, const std::vector<std::string>& inputs) {
-    check_output(path, inputs, is_gpt2_gguf);
+void check_export_file(const std::string& path) {
+    check_output(path, {}, is_gpt2_gguf);  // no input is a GGUF file
 }
 
 void export_gguf(const std::string& path, const ExportedModel& model) {
@@ -90,7 +85,7 @@ void export_gguf(const std::string& path, const ExportedModel& model) {
             "--export gguf: no tokenizer is known for %s, and the file must hold one: name it with "
             "--tokenizer",
             model.source.name.c_str());
-    check_export_file(path, inputs_of(model));
+    check_export_file(path);
     if (const fs::path folder = fs::path(path).parent_path(); !folder.empty())
         create_folders(folder.generic_string());
     const int replaced = write_gguf(
