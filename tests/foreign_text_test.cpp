@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "llmc/base/checksum.h"
 #include "llmc/base/file.h"
+#include "llmc/base/json.h"
 #include "tests/report_example.h"
 #include "tests/run_program.h"
 
@@ -217,11 +219,14 @@ TEST(ForeignText, ModelCardsAreNoMarkup) {
     const std::string run = folder / "it/run", json_file = run + "/run_00000001.json";
     const std::string markup = hostile + "|<script>alert(1)</script>|\n# title\n[x](http://x)";
     nlohmann::json json = nlohmann::json::parse(read_whole_file(json_file));
-    for (nlohmann::json& line : json["options"]) {
+    nlohmann::json& state = json["content"]["run"];
+    ASSERT_TRUE(state["options"].is_array());
+    for (nlohmann::json& line : state["options"]) {
         const std::string text = line;
         line = text.substr(0, text.find('=') + 1) + '"' + markup + '"';
     }
-    json["shards"] = {"no shard", {{"tokens", -5}}, {{"tokens", 7}}};
+    state["shards"] = {"no shard", {{"tokens", -5}}, {{"tokens", 7}}};
+    json["checksum"] = checksum_of(json_text(json["content"]));
     const std::string log = run + "/main.log";
     write_whole_file(log, {read_whole_file(log), "s:0 trl:nan lr:0 norm:0\ns:1 tel:inf\n"});
     write_whole_file(json_file, {json.dump()});

@@ -81,7 +81,7 @@ TEST(UntrustedFolder, FoldersThatAreLinksAreRefused) {
 TEST(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
     Data data;
     std::string text;
-    for (int i = 0; i < 500; i++) text += "some words of a text, " + std::to_string(i) + "\n\n";
+    for (int i = 0; i < 1000; i++) text += "some words of a text, " + std::to_string(i) + "\n\n";
     write_whole_file(data / "a.txt", {text});
     write_whole_file(data / "b.txt", {text, text});
     const auto train_text = [&](const char* name, const std::string& run) {
