@@ -219,6 +219,7 @@ static void export_model(const Options& o) {
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
+    check_parameters_fit<float>(model.name, config, nullptr);
     GPT2<float> g(config, nullptr);
     load_parameters(g, model.path, o.seed);
     const ReadTensor read = parameter_reader(g);
