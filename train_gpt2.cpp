@@ -219,6 +219,7 @@ static void export_model(const Options& o) {
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
+    check_parameters_fit<float>(model.name, config, nullptr);
     GPT2<float> g(config, nullptr);
     load_parameters(g, model.path, o.seed);
     const ReadTensor read = parameter_reader(g);
@@ -228,6 +229,12 @@ static void export_model(const Options& o) {
                                     .tokenizer = tokenizer ? &*tokenizer : nullptr,
                                     .type = stored_type(o.precision)};
     format == "hf" ? export_hugging_face(path, exported) : export_gguf(path, exported);
+}
+
+static void plot(const Options& o) {
+    plot_runs(o.plotted, o.plot_over == "steps"    ? PlotOver::steps
+                         : o.plot_over == "tokens" ? PlotOver::tokens
+                                                   : PlotOver::seconds);
 }
 
 // Fills the options. With --text, the number of tokens chooses some of them: first the expected number, so
@@ -271,9 +278,9 @@ int main(int argc, char** argv) {
         for (const std::string& note : options.notes) print_line(stdout, "note: %s", note.c_str());
         if (options.list_devices) return print_devices(), 0;
         if (!options.plotted.empty()) {
-            plot_runs(options.plotted, options.plot_over == "steps"    ? PlotOver::steps
-                                       : options.plot_over == "tokens" ? PlotOver::tokens
-                                                                       : PlotOver::seconds);
+            job->agree([&] {
+                if (job->rank == 0) plot(options);
+            });
             return 0;
         }
         if (!options.export_to.first.empty()) {

@@ -104,4 +104,7 @@ arguments = parser.parse_args()
 if arguments.check:
     check(arguments.check)
 else:
-    Path(arguments.out).write_bytes(make())
+    begins, out = struct.pack("<2i", len(SHAPES), STEPS), Path(arguments.out)
+    if out.is_file() and out.read_bytes()[:len(begins)] not in (b"", begins):
+        sys.exit(f"make_muon_reference.py: {arguments.out!r} is not a file of this script: move it")
+    out.write_bytes(make())

@@ -10,7 +10,15 @@
 # include those. dev/recipes.txt has AdamW and Muon, tuned.
 set -euo pipefail
 export LC_ALL=C
-die() { printf 'time_to_loss.sh: %s\n' "$*" | tr '\000-\011\013-\037\177' '?' >&2; exit 1; }
+printable() { printf '%s' "$*" | tr '\000-\037\177' '?'; }  # on one line, and nothing acts on a terminal
+die() { printf 'time_to_loss.sh: %s\n' "$(printable "$*")" >&2; exit 1; }
+log_begins='# dev/time_to_loss.sh:' table_begins='| recipe | loss at the end '
+# Error if a file $1 is there that does not begin with $2: this script has not written it.
+check_output() {
+    [ -e "$1" ] || [ -L "$1" ] || return 0
+    [ -f "$1" ] && [ ! -L "$1" ] && [ "$(head -c ${#2} "$1" | tr -d '\0')" = "$2" ] ||
+        die "$1 is there, and this script has not written it: move it, or choose another --out"
+}
 usage='usage: dev/time_to_loss.sh [--target LOSS] [--out FOLDER] [--build FOLDER] RECIPES [options]'
 
 if [[ ${1:-} = --help || ${1:-} = -h ]]; then
@@ -42,20 +50,25 @@ while read -r name rest || [ -n "$name" ]; do
     [[ -z $name || $name = \#* ]] && continue
     [[ $name =~ ^[A-Za-z0-9._-]+$ && $name != .* ]] ||
         die "$recipes: '$name' is no name of letters, digits, '.', '_' and '-'"
-    [[ $name != *.@(md|log|txt|svg) ]] || die "$recipes: '$name' must not end in .md, .log, .txt or .svg"
+    [[ $name != *.@(md|log|svg) ]] || die "$recipes: '$name' must not end in .md, .log or .svg"
     [[ " ${names[*]-} " != *" $name "* ]] || die "$recipes: two recipes are named $name"
     [ ! -e "$out/$name" ] || die "$out/$name exists: move it, or choose another --out"
+    check_output "$out/$name.log" "$log_begins"
     names+=("$name") options+=("${rest%%#*}")
 done <"$recipes"
 [ ${#names[@]} -gt 0 ] || die "$recipes has no recipe"
+check_output "$out/table.md" "$table_begins"
 
 mkdir -p "$out"
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
 for i in "${!names[@]}"; do
     read -ra own <<<"${options[i]}"
-    echo "${names[i]}: ${options[i]}"
-    # Checkpoints would be counted as time.
+    printf '%s\n' "$(printable "${names[i]}: ${options[i]}")"
     log=$out/${names[i]}.log
-    "$build/train_gpt2" "$@" "${own[@]}" -o "$out/${names[i]}" -n 0 --no-keep-best -s 0 >"$log" 2>&1 ||
+    printf '%s\n' "$log_begins $(printable "${options[i]}")" >"$log"
+    # Checkpoints would be counted as time.
+    "$build/train_gpt2" "$@" "${own[@]}" -o "$out/${names[i]}" -n 0 --no-keep-best -s 0 >>"$log" 2>&1 ||
         die "${names[i]} failed: $(tail -n 1 "$log"); see $log"
 done
 
@@ -68,13 +81,13 @@ losses() {
         "$out/$1/metrics.csv"
 }
 for name in "${names[@]}"; do
-    losses "$name" >"$out/$name.txt" || die "$out/$name/metrics.csv has no validation losses"
-    [ -s "$out/$name.txt" ] || die "$name was never validated: give -j, and -v"
+    losses "$name" >"$scratch/$name" || die "$out/$name/metrics.csv has no validation losses"
+    [ -s "$scratch/$name" ] || die "$name was never validated: give -j, and -v"
 done
-[ -n "$target" ] || target=$(awk 'END { print $4 }' "$out/${names[0]}.txt")
+[ -n "$target" ] || target=$(awk 'END { print $4 }' "$scratch/${names[0]}")
 
 {
-    printf '| recipe | loss at the end | best | steps to %s | tokens | seconds | of the first |\n' "$target"
+    printf "$table_begins"'| best | steps to %s | tokens | seconds | of the first |\n' "$target"
     echo '|---|---|---|---|---|---|---|'
     first=''
     for name in "${names[@]}"; do
@@ -92,7 +105,7 @@ done
                 if (!reached) print "never | | | |"
                 else printf "%.0f | %.0f | %.3f | %s |\n", steps, tokens, seconds,
                             (first == "" ? "1" : sprintf("%.3f", seconds / first))
-            }' "$out/$name.txt")
+            }' "$scratch/$name")
         [ -n "$first" ] || first=$(awk -F' [|] ' '{ print $5 + 0 }' <<<"$row")
         echo "| $name | $row"
     done

@@ -272,6 +272,37 @@ TEST_F(Distributed, RefusesProcessesThatSeeOtherFiles) {
     }
 }
 
+// Both resume the same step with the same weights, and another state.
+TEST_F(Distributed, RefusesProcessesThatSeeOtherCheckpoints) {
+    const std::string first = folder("first"), second = folder("second"), seen = "/proc/self/cwd/";
+    std::filesystem::create_directory(first);
+    write_tokens(first + "/train.bin", 3000, 67);
+    const auto job = [&](const std::vector<std::string>& options, const std::string& other) {
+        const std::vector<std::string> train = with({program, "-i", seen + "train.bin",
+                                                     "-e",    tiny, "-b",
+                                                     "3",     "-t", "17",
+                                                     "-x",    "3",  "-v",
+                                                     "0",     "-n", "2",
+                                                     "-s",    "0",  "--device",
+                                                     "cpu",   "-o", seen + "run"},
+                                                    options);
+        std::vector<std::string> command = {"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "--oversubscribe"};
+        command = with(with(command, {"-np", "1", "-wdir", first}), train);
+        return run_program(with(with(command, {":", "-np", "1", "-wdir", other}), train));
+    };
+    const ProgramResult whole = job({}, first);
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    std::filesystem::copy(first, second, std::filesystem::copy_options::recursive);
+    const std::string state = second + "/run/run_00000003.json";
+    write_whole_file(state, {read_whole_file(state), "\n"});
+    const ProgramResult result = job({"-y", "1", "-x", "5"}, second);
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.err.find("this process has 'a checkpoint with the checksum"), std::string::npos)
+        << result.err;
+    EXPECT_EQ(job({"-y", "1", "-x", "5"}, first).status, 0);
+}
+
 // One process of two gets other options or data, by mpirun's colon.
 TEST_F(Distributed, RefusesProcessesThatDiffer) {
     const std::string other = data / "other.bin";

@@ -255,13 +255,37 @@ TEST_F(Export, AnEarlierExportsFolderIsReplacedAsAWhole) {
 TEST_F(Export, OnlyAnEarlierGgufFileIsReplaced) {
     const std::string path = folder / "m.gguf";
     write_whole_file(path, {"GGUF, but a text"});
-    expect_refused(export_to("gguf", path), {path, "another file"});
+    expect_refused(export_to("gguf", path), {path, "this program has not written it"});
     EXPECT_EQ(read_whole_file(path), "GGUF, but a text");
     remove_file(path);
     ASSERT_EQ(export_to("gguf", path, {"-e", run_of("bpe")}).status, 0);
     const std::string earlier = read_whole_file(path);
     ASSERT_EQ(export_to("gguf", path).status, 0);
     EXPECT_NE(read_whole_file(path), earlier);
+}
+
+TEST_F(Export, InputsAreRefusedUnderAllNames) {
+    const std::string hf = folder / "hf", tokenizer = folder / "tokenizer.bin";
+    ASSERT_EQ(export_to("hf", hf, {"-e", run_of("bpe")}).status, 0);
+    std::filesystem::create_directory_symlink(hf, folder / "link");
+    std::filesystem::copy(*shared / "small.bin", tokenizer);
+    std::filesystem::copy(run_of("bpe") + "/model_00000120.bin", folder / "bare.bin");
+    std::map<std::string, std::string> before;
+    for (const std::string& name : names_in(hf)) before[hf + "/" + name] = read_whole_file(hf + "/" + name);
+    before[tokenizer] = read_whole_file(tokenizer);
+    before[folder / "bare.bin"] = read_whole_file(folder / "bare.bin");
+    const Words bare = {"-e", folder / "bare.bin"};
+    for (const auto& [output, inputs] :
+         std::vector<std::pair<std::string, Words>>{{hf, {"-e", hf}},
+                                                    {hf, {"-e", hf + "/model.safetensors"}},
+                                                    {folder / "link", {"-e", hf, "--precision", "bf16"}},
+                                                    {hf + "/", {"-e", folder / "link"}},
+                                                    {hf, with(bare, {"--tokenizer", hf + "/tokenizer.json"})},
+                                                    {hf, with(bare, {"--tokenizer", folder / "link"})}})
+        expect_refused(export_to("hf", output, inputs), {"is an input, too"});
+    expect_refused(export_to("gguf", folder / "bare.bin", with(bare, {"--tokenizer", tokenizer})), {});
+    expect_refused(export_to("gguf", tokenizer, with(bare, {"--tokenizer", tokenizer})), {});
+    for (const auto& [path, content] : before) EXPECT_TRUE(read_whole_file(path) == content) << path;
 }
 
 TEST_F(Export, OneProcessOfAJobWrites) {

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "llmc/base/checksum.h"
 #include "llmc/base/file.h"
+#include "llmc/base/json.h"
 #include "tests/report_example.h"
 #include "tests/run_program.h"
 
@@ -208,4 +210,33 @@ TEST(ForeignText, NamesOfRunsAreNoMarkup) {
     EXPECT_EQ(interpreted(missing.err), "");
     EXPECT_EQ(count_lines(missing.err), 1) << missing.err;
     EXPECT_FALSE(fs::exists(folder / "touched"));
+}
+
+// The README.md of an export has options of the run, which may be somebody else's.
+TEST(ForeignText, ModelCardsAreNoMarkup) {
+    TemporaryFolder folder;
+    run_all(folder, "it");
+    const std::string run = folder / "it/run", json_file = run + "/run_00000001.json";
+    const std::string markup = hostile + "|<script>alert(1)</script>|\n# title\n[x](http://x)";
+    nlohmann::json json = nlohmann::json::parse(read_whole_file(json_file));
+    nlohmann::json& state = json["content"]["run"];
+    ASSERT_TRUE(state["options"].is_array());
+    for (nlohmann::json& line : state["options"]) {
+        const std::string text = line;
+        line = text.substr(0, text.find('=') + 1) + '"' + markup + '"';
+    }
+    state["shards"] = {"no shard", {{"tokens", -5}}, {{"tokens", 7}}};
+    json["checksum"] = checksum_of(json_text(json["content"]));
+    const std::string log = run + "/main.log";
+    write_whole_file(log, {read_whole_file(log), "s:0 trl:nan lr:0 norm:0\ns:1 tel:inf\n"});
+    write_whole_file(json_file, {json.dump()});
+    const ProgramResult result = run_program(
+        {BINARY_DIR "/train_gpt2", "-e", run + "/model_00000001.bin", "--export", "hf", folder / "hf"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(interpreted(result.out + result.err), "");
+    const std::string card = read_whole_file(folder / "hf/README.md");
+    for (const char* text : {"<script", "\n# title", "[x]", "nan", "inf"})
+        EXPECT_EQ(card.find(text), std::string::npos) << card;
+    EXPECT_EQ(interpreted(card), "") << card;
+    EXPECT_NE(card.find("| tokens of the training data | 7 |"), std::string::npos) << card;
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "llmc/base/file.h"
+#include "llmc/data/token_file.h"
 #include "llmc/os/available_memory.h"
 #include "tests/run_program.h"
 
@@ -92,6 +93,20 @@ TEST(Limits, OfTheProcessAreInThePlan) {
     }
 }
 
+TEST(Limits, OfTheProcessAreKnownToOtherPrograms) {
+    TemporaryFolder folder;
+    for (const std::string command : {"/generate -e d12 --tokenizer bytes text", "/eval -e d12 -i x.bin",
+                                      "/train_gpt2 -e d12 --tokenizer bytes --export gguf d12.gguf"}) {
+        const ProgramResult result = run_program(
+            {"bash", "-c",
+             "cd " + folder.path + "; ulimit -v 450000; OMP_NUM_THREADS=1 " BINARY_DIR + command});
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_NE(result.err.find("out of memory: d12 has 0.5 GiB of parameters in fp32"), std::string::npos)
+            << result.err;
+    }
+}
+
 TEST(Limits, OfThreadsGiveALineWhateverTheLimitIs) {
     const bool is_root = geteuid() == 0;
     for (const std::string limit : {"ulimit -v 900000", "ulimit -d 900000", "ulimit -u 40"}) {
@@ -102,5 +117,19 @@ TEST(Limits, OfThreadsGiveALineWhateverTheLimitIs) {
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
         EXPECT_NE(result.err.find("800 threads could not be started"), std::string::npos) << result.err;
     }
+}
+
+// OpenMP's threads start with the program, before anything takes what a limit leaves: its library would end
+// the program with a message of its own.
+TEST(Limits, ThreadsStartFirst) {
+    TemporaryFolder folder;
+    const std::string script =
+        "mkfifo in; exec 3<>in; " BINARY_DIR
+        "/generate -e custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257 --device cpu - <in & "
+        "for i in $(seq 100); do grep -q '^Threads:.5$' /proc/$!/status && break; sleep 0.1; done; "
+        "sleep 0.2; grep ^Threads /proc/$!/status; kill $!";
+    const ProgramResult result =
+        run_program({"env", "-C", folder.path, "OMP_NUM_THREADS=5", "bash", "-c", script});
+    EXPECT_EQ(result.out, "Threads:\t5\n") << result.err;
 }
 #endif

@@ -37,7 +37,12 @@ static std::vector<Writer> writers(const std::string& folder) {
         {"hellaswag",
          ".bin",
          {BINARY_DIR "/prepare_data", "hellaswag", folder + "/questions.jsonl", "--out"},
-         folder + "/questions.jsonl"}};
+         folder + "/questions.jsonl"},
+        {"gguf",
+         ".gguf",
+         {BINARY_DIR "/train_gpt2", "-e", "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257",
+          "--tokenizer", "bytes", "--export", "gguf"},
+         ""}};
     if (fs::exists(BINARY_DIR "/dispatch_overhead"))  // built with the benchmarks
         all.push_back(
             {"dispatch_overhead",
@@ -80,7 +85,10 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
         ASSERT_EQ(run_writer(writer, path).status, 0);
         const bool is_json = writer.suffix == ".json";  // with times, so each is another
         const auto is_complete = [&](const std::string& text) {
-            return is_json ? text.starts_with('{') && text.ends_with("}\n") : text == read_whole_file(path);
+            const std::string file = read_whole_file(path);
+            if (writer.suffix == ".gguf")  // which holds the file's name
+                return text.starts_with("GGUF") && text.ends_with(file.substr(file.size() - 5000));
+            return is_json ? text.starts_with('{') && text.ends_with("}\n") : text == file;
         };
         ASSERT_EQ(mknod((folder / "null").c_str(), S_IFCHR | 0600, makedev(1, 3)), 0);
         ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -216,6 +224,73 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
         EXPECT_EQ(input.status, 1);
         EXPECT_EQ(count_lines(input.err), 1) << input.err;
         EXPECT_EQ(read_whole_file(folder / name), before);
+    }
+}
+
+// A new run would move them, or remove those with a temporary name.
+TEST(Outputs, InputsInTheFolderOfARunStay) {
+    TemporaryFolder folder;
+    std::string text;
+    for (int i = 0; i < 1000; i++) text += "some words, and the number " + std::to_string(i) + "\n\n";
+    write_whole_file(folder / "text", {text});
+    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"})
+                  .status,
+              0);
+    const std::vector<std::string> common = {BINARY_DIR "/train_gpt2",
+                                             "-e",
+                                             "custom:layers=1,heads=1,channels=8,max_seq_len=16",
+                                             "-b",
+                                             "1",
+                                             "-t",
+                                             "16",
+                                             "-x",
+                                             "1",
+                                             "-s",
+                                             "0",
+                                             "--device",
+                                             "cpu",
+                                             "-o",
+                                             folder / "run"};
+    for (const char* name : {"model_00000001.bin", "tokenizer.bin", "main.log", "state_00000002_00000.bin",
+                             "model_00000001.bin.tmp", "loss.svg"})
+        for (const bool is_text : {false, true}) {
+            SCOPED_TRACE(name);
+            fs::remove_all(folder / "run");
+            create_folders(folder / "run");
+            const std::string input = folder / (std::string("run/") + name);
+            fs::copy_file(is_text ? folder / "text" : folder / "x_train.bin", input);
+            const std::string before = read_whole_file(input);
+            std::vector<std::string> command = common;
+            command.insert(command.end(), {is_text ? "--text" : "-i", input});
+            const ProgramResult result = run_program(command);
+            EXPECT_EQ(result.status, 1) << result.out;
+            EXPECT_EQ(result.err.find("train_gpt2: " + input + " is an input with the name of a file of"), 0u)
+                << result.err;
+            EXPECT_EQ(names_in(folder / "run"), std::vector<std::string>{name});
+            EXPECT_TRUE(read_whole_file(input) == before);
+        }
+}
+
+// The locks of outputs that are written one after the other.
+TEST(Outputs, LocksReplaceNoFileOfOthers) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "text", {"some text\n"});
+    const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
+    std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+        {"x.tmp", {BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}},
+        {"hf/.export.tmp", {BINARY_DIR "/train_gpt2", "-e", shape, "--export", "hf", folder / "hf"}}};
+    if (fs::exists(BINARY_DIR "/report"))
+        all.push_back({"report.tmp",
+                       {BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak",
+                        "--programs", "/none"}});
+    create_folders(folder / "hf");
+    for (const auto& [name, command] : all) {
+        write_whole_file(folder / name, {"my notes\n"});
+        const ProgramResult result = run_program(command);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_NE(result.err.find(name + " is there, and this program has not written it"), std::string::npos)
+            << result.err;
+        EXPECT_EQ(read_whole_file(folder / name), "my notes\n");
     }
 }
 

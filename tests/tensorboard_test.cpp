@@ -348,7 +348,7 @@ TEST(TensorBoard, ReportsWriteErrors) {
     std::ofstream(run / "file") << "x";
     EventFile none;
     EXPECT_EQ(message_of([&] { none.open(run / "file/tensorboard", -1); }),
-              "cannot write into directory " + run.path + "/file/tensorboard: Not a directory");
+              "cannot create directory " + run.path + "/file: Not a directory");
     EventFile file;
     file.open(run / "tensorboard", -1);
     write_with_room(file, 0);

@@ -58,3 +58,38 @@ TEST(TimeToLoss, BadInputIsOneLine) {
         EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     }
 }
+
+TEST(TimeToLoss, FilesOfOthersStay) {
+    const std::vector<std::string> names = {"slow.log", "table.md"};
+    for (const std::string& name : names)
+        for (const bool is_link : {false, true}) {
+            SCOPED_TRACE(name);
+            const Data data;
+            std::filesystem::create_directory(data / "out");
+            write_whole_file(data / "theirs", {"my notes\n"});
+            const std::string path = data / ("out/" + name);
+            if (is_link)
+                std::filesystem::create_symlink(data / "theirs", path);
+            else
+                write_whole_file(path, {"my notes\n"});
+            const ProgramResult result = compare(data, "slow -l 1e-5\n");
+            EXPECT_EQ(result.status, 1);
+            EXPECT_NE(result.err.find("out/" + name + " is there, and this script has not written it"),
+                      std::string::npos)
+                << result.err;
+            EXPECT_EQ(read_whole_file(path), "my notes\n");
+            EXPECT_EQ(names_in(data / "out"), std::vector<std::string>{name});
+        }
+    const Data data;  // a run that failed can be started again
+    EXPECT_EQ(compare(data, "slow -l x\n").status, 1);
+    EXPECT_EQ(compare(data, "slow -l 1e-5\n").status, 0);
+}
+
+TEST(TimeToLoss, RecipesDoNotActOnATerminal) {
+    const Data data;
+    const ProgramResult result = compare(data, "slow -l 1e-5 # \x1b]0;title\x07\n");
+    EXPECT_EQ(result.status, 0) << result.err;
+    const ProgramResult bad = compare(data, "bad --\x1b[31m\n");
+    EXPECT_EQ(bad.status, 1);
+    EXPECT_EQ((result.out + bad.out + bad.err).find('\x1b'), std::string::npos) << bad.out;
+}

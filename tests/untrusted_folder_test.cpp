@@ -77,6 +77,40 @@ TEST(UntrustedFolder, FoldersThatAreLinksAreRefused) {
     }
 }
 
+// The folder of a run's tokens, and the one of an earlier run's.
+TEST(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
+    Data data;
+    std::string text;
+    for (int i = 0; i < 1000; i++) text += "some words of a text, " + std::to_string(i) + "\n\n";
+    write_whole_file(data / "a.txt", {text});
+    write_whole_file(data / "b.txt", {text, text});
+    const auto train_text = [&](const char* name, const std::string& run) {
+        return run_program({program, "--text", data / name, "-o", run, "-e",
+                            "custom:layers=1,heads=1,channels=8,max_seq_len=16", "-b", "1", "-t", "16", "-x",
+                            "1", "-s", "0", "--device", "cpu"});
+    };
+    ASSERT_EQ(train_text("a.txt", data / "victim").status, 0);
+    const auto before = content_of(data / "victim/tokens");
+    ASSERT_GE(before.size(), 4u);
+    for (const bool moving : {false, true}) {
+        const std::string run = data / (moving ? "moving" : "run"),
+                          link = run + (moving ? "/earlier_1/tokens" : "/tokens");
+        fs::create_directories(fs::path(link).parent_path());
+        fs::create_directory_symlink(data / "victim/tokens", link);
+        if (moving) {
+            fs::create_directory(run + "/tokens");
+            std::ofstream(run + "/tokens/new_name.bin") << "x";
+            std::ofstream(run + "/moving_earlier_run") << "earlier_1";
+            std::ofstream(run + "/main.log") << "s:0 tel:1\n";
+        }
+        const ProgramResult result = train_text("b.txt", run);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_TRUE(result.err.starts_with("train_gpt2: " + link + " is a link")) << result.err;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_EQ(content_of(data / "victim/tokens"), before);
+    }
+}
+
 TEST(UntrustedFolder, AnEarlierRunMovesBesideALink) {
     Data data;
     const std::string run = data / "run";

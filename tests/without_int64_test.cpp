@@ -44,10 +44,19 @@ TEST(WithoutInt64, EveryKernelIsValid) {
     EXPECT_GT(rewritten, 200);
 }
 
+// A type of 64 bits, an undefined value of it, and this instruction.
+static std::string refusal(std::vector<uint32_t> instruction) {
+    std::vector<uint32_t> module = {0x07230203, 0x10600, 0, 9, 0, 4 << 16 | 21, 1, 64, 0, 3 << 16 | 1, 1, 2};
+    instruction[0] |= uint32_t(instruction.size()) << 16;
+    module.insert(module.end(), instruction.begin(), instruction.end());
+    return message_of([&] { without_int64(module); });
+}
+
 TEST(WithoutInt64, AnUnknownInstructionIsNamed) {
-    // a type of 64 bits, and the negative (OpSNegate) of an undefined value
-    const uint32_t module[] = {0x07230203, 0x10600,       0, 9, 0, 4 << 16 | 21, 1, 64, 0, 3 << 16 | 1, 1,
-                               2,          4 << 16 | 126, 1, 3, 2};
-    EXPECT_NE(message_of([&] { without_int64(module); }).find("instruction 126 on 64-bit integers"),
-              std::string::npos);
+    EXPECT_NE(refusal({126, 1, 3, 2}).find("instruction 126 on 64-bit integers"), std::string::npos);
+    for (uint32_t op : {112u, 114u, 124u, 177u})  // OpConvertUToF, OpSConvert, OpBitcast, OpSLessThan
+        EXPECT_NE(refusal({op, 5, 3, 2, 2}).find(format_string("instruction %u on 64-bit", op)),
+                  std::string::npos)
+            << op;
+    EXPECT_EQ(refusal({62, 5, 3, 2}), "");  // OpStore of 3, with an alignment that is no operand
 }

@@ -12,13 +12,14 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <numeric>
 
+#include "dev/report/peak_cpu.h"
 #include "llmc/base/clock.h"
 #include "llmc/base/precision.h"
 #include "llmc/cpu/cpu_timer.h"
-#include "dev/report/peak_cpu.h"
-#include "llmc/model/initialize.h"
 #include "llmc/model/gpt2.h"
+#include "llmc/model/initialize.h"
 #include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/program/version.h"
@@ -175,6 +176,7 @@ static void time_steps(const StepOptions& o) {
         keep_fastest(layers, times.layers);
         if (seconds.size() == 1 || times.seconds < best.seconds) best = std::move(times);
     }
+    const double total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
     std::sort(seconds.begin(), seconds.end());
     std::sort(layers.begin(), layers.end(),
               [](const KernelTime& a, const KernelTime& b) { return a.seconds > b.seconds; });
@@ -185,7 +187,7 @@ static void time_steps(const StepOptions& o) {
         "%s in %s, B=%d T=%d, %d threads, %d steps: fastest %.1f ms, median %.1f ms, %.0f tokens/s; loss "
         "%.6f\n",
         o.model.c_str(), real_name<Real>(), o.batch, o.sequence, omp_get_max_threads(), o.steps,
-        seconds[0] * 1e3, seconds[seconds.size() / 2] * 1e3, o.batch * o.sequence / seconds[0],
+        seconds[0] * 1e3, seconds[seconds.size() / 2] * 1e3, double(o.batch) * o.sequence * o.steps / total,
         g.stats->loss);
     printf("peaks: FMA %.1f GFLOP/s, ", peaks.fma / 1e9);
     if (peaks.bf16 > 0) printf("bf16 pairs %.1f GFLOP/s, ", peaks.bf16 / 1e9);

@@ -199,7 +199,7 @@ static void run_report(const Options& options, const std::string& command) {
     const std::string folder = options.programs.empty() ? own_folder() : options.programs;
     const double total = options.seconds > 0 ? options.seconds : options.quick ? 55 : 570, start = now();
     create_folders(options.out);
-    const FileWriter lock(options.out + "/report");  // as long as it is not finished
+    const FileWriter lock = lock_outputs(options.out + "/report");
     check_outputs(options, programs);
     fs::remove(options.out + "/peak.json");   // of an earlier run: sections refer to this run's peaks
     set_environment("REPORT_PROGRESS", "1");  // turns on ReportRun::progress()
@@ -225,7 +225,7 @@ static void render_page(const Options& options) {
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
     const std::string page = folder + "/" + path.stem().string() + ".html";
     check_output(page, {options.page}, is_page, Target::file);
-    const FileWriter lock(folder + "/report");
+    const FileWriter lock = lock_outputs(folder + "/report");
     write_page(report, folder, page);
 }
 

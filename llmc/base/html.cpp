@@ -1,6 +1,9 @@
 #include "llmc/base/html.h"
 
 #include <cstdint>
+#include <cstring>
+
+#include "llmc/base/error.h"
 
 std::string escape_html(const std::string& text) {
     std::string result;
@@ -20,6 +23,15 @@ std::string escape_html(const std::string& text) {
             result += "\xEF\xBF\xBD";
         else
             result += c;
+    }
+    return result;
+}
+
+std::string escape_markdown(const std::string& text) {
+    std::string result;
+    for (char c : escape_html(printable(text))) {
+        if (strchr("\\`*[]|", c)) result += '\\';
+        result += c;
     }
     return result;
 }

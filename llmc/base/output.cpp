@@ -50,3 +50,9 @@ void check_output(const std::string& path, const std::vector<std::string>& input
     for (const std::string& file : {path, path + ".tmp"})
         if (std::filesystem::is_regular_file(file, error)) check_existing(file, inputs, is_ours);
 }
+
+FileWriter lock_outputs(const std::string& path) {
+    const std::string file = path + ".tmp";
+    if (file_exists(file)) check_existing(file, {}, [](const std::string&) { return false; });
+    return FileWriter(path);
+}

@@ -5,6 +5,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/output.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/gguf.h"
 #include "llmc/files/hugging_face.h"
@@ -38,12 +39,23 @@ void check_export_folder(const std::string& folder) {
              folder.c_str(), first.c_str(), card_name);
 }
 
+// Error if an export to the folder would replace a file that it reads.
+static void refuse_inputs(const std::string& folder, const ExportedModel& model) {
+    for (const std::string& input : {model.source.path, model.tokenizer ? model.tokenizer->name : ""})
+        for (const std::string& name : {std::string("."), std::string("tokenizer.json"),
+                                        std::string("vocab.json"), std::string("model.safetensors")})
+            if (is_same_file(input, folder + "/" + name))
+                fail("--export hf %s: %s is an input, too, and would be lost: name a new folder",
+                     folder.c_str(), input.c_str());
+}
+
 // Each file is replaced as a whole. config.json goes first and comes last, so no tool loads a mixture of two
 // models' files if the program is stopped, and the next export accepts the folder, since it has a README.md.
 void export_hugging_face(const std::string& folder, const ExportedModel& model) {
     check_export_folder(folder);
+    refuse_inputs(folder, model);
     create_folders(folder);
-    const FileWriter lock(folder + "/.export");  // never finished: the files of two exports must not mix
+    const FileWriter lock = lock_outputs(folder + "/.export");
     const uint64_t bytes = stored_bytes(model.type, num_parameters(model.config));
     if (free_bytes(folder) < bytes)
         fail("no room for the model in %s: it takes %.1f MiB, and %.1f are free", folder.c_str(),
@@ -64,8 +76,7 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
 }
 
 void check_export_file(const std::string& path) {
-    if (file_exists(path) && !is_gpt2_gguf(path))
-        fail("--export gguf %s: this file is not an earlier export; name another file", path.c_str());
+    check_output(path, {}, is_gpt2_gguf);  // no input is a GGUF file
 }
 
 void export_gguf(const std::string& path, const ExportedModel& model) {
@@ -79,7 +90,7 @@ void export_gguf(const std::string& path, const ExportedModel& model) {
         create_folders(folder.generic_string());
     const int replaced = write_gguf(
         path, {model.config, model.read, *model.tokenizer, fs::path(path).stem().string()}, model.type);
-    print_line(stdout, "wrote %s%s", path.c_str(),
+    print_line(is_same_file(path, "/dev/stdout") ? stderr : stdout, "wrote %s%s", path.c_str(),
                replaced ? format_string("; %d matrices, whose rows are no multiple of %zu values, are fp16",
                                         replaced, q8_0_block)
                               .c_str()

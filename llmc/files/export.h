@@ -14,9 +14,10 @@ struct ExportedModel {
 // Error unless the folder is new, empty, or an earlier export: no file of another model may stay beside the
 // new ones, and nothing else is replaced. Hidden files do not count.
 void check_export_folder(const std::string& folder);
-// Error if there is a file that is not a GGUF file of a GPT-2.
+// Error if there is a file that is not a GGUF file of a GPT-2: check_output().
 void check_export_file(const std::string& path);
 
-// Write the model and print what they wrote. Both throw Error as the checks above do.
+// Write the model and print what they wrote. Both throw Error as the checks above do. A folder
+// that holds a file of this model's is refused, too.
 void export_hugging_face(const std::string& folder, const ExportedModel& model);
 void export_gguf(const std::string& path, const ExportedModel& model);

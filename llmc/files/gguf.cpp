@@ -194,7 +194,7 @@ int write_gguf(const std::string& path, const GgufModel& model, StoredType type)
     add_model(metadata, model, type);
     add_tokenizer(metadata, model.tokenizer);
     const std::vector<TensorItem> items = list_tensors(model, type);
-    FileWriter file(path);
+    FileWriter file(path, Target::named);
     write_header(file, metadata, items);
     for (const TensorItem& item : items) write_tensor(file, model, item);
     file.finish();

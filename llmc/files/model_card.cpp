@@ -1,10 +1,12 @@
 #include "llmc/files/model_card.h"
 
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/html.h"
 #include "llmc/base/json.h"
 #include "llmc/files/checkpoint.h"
 
@@ -64,15 +66,15 @@ static std::string last_loss(const KnownRun& run, const char* kind) {
         int step = 0;
         double loss = 0;
         const std::string format = std::string("s:%d ") + kind + ":%lf";
-        if (sscanf(line.c_str(), format.c_str(), &step, &loss) == 2 && step <= run.step)
-            found = format_string("%.4f (step %d)", loss, step);
+        const bool is_loss = sscanf(line.c_str(), format.c_str(), &step, &loss) == 2 && std::isfinite(loss);
+        if (is_loss && step <= run.step) found = format_string("%.4f (step %d)", loss, step);
     }
     return found;
 }
 
 // A table's row; none if the value is unknown.
 static std::string row(const char* name, const std::string& value) {
-    return value.empty() ? "" : format_string("| %s | %s |\n", name, value.c_str());
+    return value.empty() ? "" : format_string("| %s | %s |\n", name, escape_markdown(value).c_str());
 }
 
 static std::string data_name(const KnownRun& run, const char* option) {
@@ -84,7 +86,9 @@ static std::string training_table(const KnownRun& run) {
     const bool has_tokens = tokens != run.state.end() && tokens->is_number_unsigned();
     uint64_t data_tokens = 0;
     if (const auto shards = run.state.find("shards"); shards != run.state.end())
-        for (const nlohmann::json& shard : *shards) data_tokens += shard.value("tokens", uint64_t(0));
+        for (const nlohmann::json& shard : *shards)
+            if (shard.is_object() && shard.value("tokens", nlohmann::json()).is_number_unsigned())
+                data_tokens += shard["tokens"].get<uint64_t>();
     std::string table = "| | |\n|---|---|\n";
     table += row("steps", with_commas(run.step));
     table += row("tokens trained on", has_tokens ? with_commas(tokens->get<uint64_t>()) : "");
@@ -105,7 +109,7 @@ std::string model_card(const std::string& name, const ModelSource& model, const 
                        const Tokenizer* tokenizer) {
     size_t parameters = num_parameters(config);
     parameters -= size_t(config.padded_vocab_size - config.vocab_size) * config.channels;
-    std::string card = front_matter + std::string(mark) + "\n# " + printable(name) + "\n\n";
+    std::string card = front_matter + std::string(mark) + "\n# " + escape_markdown(name) + "\n\n";
     card += format_string(
         "A GPT-2 with %s parameters: %d layers, %d heads, %d channels, %d positions, and a vocabulary of %s "
         "tokens. %s Losses are in nats per token.\n\n## Training\n\n",
@@ -116,6 +120,6 @@ std::string model_card(const std::string& name, const ModelSource& model, const 
     const KnownRun run = find_run(model);
     if (run.step < 0)
         return card + format_string("Nothing is known of its training: it was exported from the file %s.\n",
-                                    printable(fs::path(model.path).filename().string()).c_str());
+                                    escape_markdown(fs::path(model.path).filename().string()).c_str());
     return card + training_table(run);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "llmc/base/word_of.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/measure/peak.h"
 
@@ -10,7 +11,7 @@ template <class Element>
 static std::unique_ptr<Element, std::function<void(Element*)>> make_operand(LaunchPad& pad, size_t n) {
     const size_t bytes = (n * sizeof(Element) + 3) / 4 * 4;
     auto* p = static_cast<Element*>(pad.allocate(bytes, "operands of a GEMM to be tuned"));
-    pad.fill(p, sizeof(Element) == 4 ? 0x3f800000u : 0x3c003c00u, bytes);
+    pad.fill(p, word_of<Element>(1), bytes);
     return {p, [&pad](Element* operand) { pad.free(operand); }};
 }
 

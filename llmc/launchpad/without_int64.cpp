@@ -16,15 +16,16 @@ enum Opcode : uint32_t {
     OpUndef = 1, OpExtInst = 12, OpCapability = 17, OpTypeVoid = 19, OpTypeBool = 20, OpTypeInt = 21,
     OpTypeVector = 23, OpTypeArray = 28, OpTypeRuntimeArray = 29, OpTypeStruct = 30, OpTypePointer = 32,
     OpTypeFunction = 33, OpTypeForwardPointer = 39, OpConstant = 43, OpConstantComposite = 44,
-    OpSpecConstantComposite = 51, OpSpecConstantOp = 52, OpFunction = 54, OpFunctionParameter = 55,
-    OpFunctionCall = 57, OpLoad = 61, OpCompositeConstruct = 80, OpCompositeExtract = 81,
-    OpCopyObject = 83, OpUConvert = 113, OpSConvert = 114, OpConvertPtrToU = 117, OpConvertUToPtr = 120,
-    OpBitcast = 124, OpIAdd = 128, OpISub = 130, OpIMul = 132, OpUDiv = 134, OpUMod = 137,
-    OpIAddCarry = 149, OpISubBorrow = 150, OpUMulExtended = 151, OpLogicalOr = 166, OpLogicalAnd = 167,
-    OpLogicalNot = 168, OpSelect = 169, OpIEqual = 170, OpINotEqual = 171, OpUGreaterThan = 172,
-    OpUGreaterThanEqual = 174, OpULessThan = 176, OpULessThanEqual = 178, OpShiftRightLogical = 194,
-    OpShiftRightArithmetic = 195, OpShiftLeftLogical = 196, OpBitwiseOr = 197, OpBitwiseXor = 198,
-    OpBitwiseAnd = 199, OpPhi = 245
+    OpSpecConstant = 50, OpSpecConstantComposite = 51, OpSpecConstantOp = 52, OpFunction = 54,
+    OpFunctionParameter = 55, OpFunctionCall = 57, OpVariable = 59, OpLoad = 61, OpStore = 62,
+    OpCompositeConstruct = 80, OpCompositeExtract = 81, OpCopyObject = 83, OpUConvert = 113,
+    OpSConvert = 114, OpConvertPtrToU = 117, OpConvertUToPtr = 120, OpBitcast = 124, OpIAdd = 128,
+    OpISub = 130, OpIMul = 132, OpUDiv = 134, OpUMod = 137, OpIAddCarry = 149, OpISubBorrow = 150,
+    OpUMulExtended = 151, OpLogicalOr = 166, OpLogicalAnd = 167, OpLogicalNot = 168, OpSelect = 169,
+    OpIEqual = 170, OpINotEqual = 171, OpUGreaterThan = 172, OpUGreaterThanEqual = 174, OpULessThan = 176,
+    OpULessThanEqual = 178, OpShiftRightLogical = 194, OpShiftRightArithmetic = 195,
+    OpShiftLeftLogical = 196, OpBitwiseOr = 197, OpBitwiseXor = 198, OpBitwiseAnd = 199, OpPhi = 245,
+    OpLoopMerge = 246, OpBranchConditional = 250, OpSwitch = 251
 };
 // clang-format on
 static const uint32_t INT64_CAPABILITY = 11, UMIN = 38, UMAX = 41;  // the two of GLSL.std.450
@@ -48,6 +49,17 @@ static size_t first_element_type(uint32_t op) {
 static bool works_on_pairs(uint32_t op) {
     return is_one_of(op, {OpUndef, OpFunction, OpFunctionParameter, OpFunctionCall, OpLoad, OpSelect, OpPhi,
                           OpBitwiseOr, OpBitwiseXor, OpBitwiseAnd});
+}
+
+// Whether the word after the result of an instruction that has one, or the third operand, is no id.
+static bool has_literal_there(uint32_t op) {
+    return is_one_of(op, {OpConstant, OpSpecConstant, OpSpecConstantOp, OpFunction, OpVariable, OpStore,
+                          OpLoopMerge, OpBranchConditional, OpSwitch});
+}
+
+// Whether an instruction takes pairs as it takes 64-bit integers, to put them in a larger value.
+static bool builds_of_parts(uint32_t op) {
+    return is_one_of(op, {OpConstantComposite, OpSpecConstantComposite, OpCompositeConstruct});
 }
 
 namespace {
@@ -133,7 +145,7 @@ class Rewriter {
         if (declares_type(op)) return rewrite_type(words);
         if (op == OpConstant)
             constants[words[2]] = words[3] | (words.size() > 4 ? uint64_t(words[4]) << 32 : 0);
-        if (zero && words.size() > 3 && long_types.contains(words[1])) return rewrite_long(words);
+        if (zero && words.size() > 2 && long_types.contains(words[1])) return rewrite_long(words);
         if (words.size() > 3 && longs.contains(words[3]) && rewrite_use(words)) return;
         out.insert(out.end(), words.begin(), words.end());
     }
@@ -195,6 +207,9 @@ class Rewriter {
                 if (is_one_of(op, {OpIAdd, OpISub, OpIMul, OpUDiv, OpUMod}))
                     return join(arithmetic(op, halves(words[3]), halves(words[4])), result);
         }
+        refuse(op);
+    }
+    [[noreturn]] static void refuse(uint32_t op) {
         fail("kernels have SPIR-V instruction %u on 64-bit integers: add it to without_int64.cpp", op);
     }
 
@@ -257,7 +272,7 @@ class Rewriter {
         return left ? Pair{from, to} : Pair{to, from};
     }
 
-    // Instructions that take a 64-bit integer; false: they need no change.
+    // Instructions that take a 64-bit integer as the first operand; false: they need no change.
     bool rewrite_use(Words words) {
         switch (opcode(words)) {
             case OpUConvert:
@@ -275,6 +290,8 @@ class Rewriter {
                 rewrite_comparison(words);
                 return true;
             default:
+                if (!has_literal_there(opcode(words)) && !builds_of_parts(opcode(words)))
+                    refuse(opcode(words));
                 return false;
         }
     }

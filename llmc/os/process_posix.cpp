@@ -13,10 +13,24 @@
 
 extern char** environ;
 
+// One end of the pipes of standard output and of standard error; -1: closed.
+struct PipeEnds {
+    int ends[2] = {-1, -1};
+
+    ~PipeEnds() {
+        for (const int i : {0, 1}) shut(i);
+    }
+    int& operator[](int i) { return ends[i]; }
+    void shut(int i) {
+        if (ends[i] >= 0) close(ends[i]);
+        ends[i] = -1;
+    }
+};
+
 struct Process::Internals {
     pid_t child = 0;
     bool ended = false;
-    int pipes[2] = {-1, -1};  // read ends of standard output and standard error; -1: closed
+    PipeEnds pipes;  // read ends
 };
 
 // Sets the ends of a new pipe, which other programs do not inherit.
@@ -32,33 +46,26 @@ static void open_pipe(int& read_end, int& write_end) {
 }
 
 Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::make_unique<Internals>()) {
-    int write_ends[2];
+    PipeEnds write_ends;
+    for (const int i : {0, 1}) open_pipe(internals->pipes[i], write_ends[i]);
+    std::vector<char*> words;
+    for (std::string& word : argv) words.push_back(word.data());
+    words.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     if (input)
         posix_spawn_file_actions_adddup2(&actions, fileno(input), 0);
     else
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    for (const int i : {0, 1}) {
-        open_pipe(internals->pipes[i], write_ends[i]);
-        posix_spawn_file_actions_adddup2(&actions, write_ends[i], i + 1);
-    }
-    std::vector<char*> words;
-    for (std::string& word : argv) words.push_back(word.data());
-    words.push_back(nullptr);
+    for (const int i : {0, 1}) posix_spawn_file_actions_adddup2(&actions, write_ends[i], i + 1);
     const int error = posix_spawnp(&internals->child, words[0], &actions, nullptr, words.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    for (const int end : write_ends) close(end);
-    if (!error) return;
-    for (const int end : internals->pipes) close(end);
-    throw std::system_error(error, std::generic_category(), "cannot start " + argv[0]);
+    if (error) throw std::system_error(error, std::generic_category(), "cannot start " + argv[0]);
 }
 
 Process::~Process() {
     kill();
     wait();
-    for (const int end : internals->pipes)
-        if (end >= 0) close(end);
 }
 
 bool Process::read(std::string& out, std::string& err, double seconds) {
@@ -72,8 +79,7 @@ bool Process::read(std::string& out, std::string& err, double seconds) {
         const ssize_t count = ::read(waiting[i].fd, chunk, sizeof chunk);
         if (count > 0) texts[i]->append(chunk, size_t(count));
         if (count > 0 || (count < 0 && errno == EINTR)) continue;
-        close(waiting[i].fd);
-        internals->pipes[i] = -1;
+        internals->pipes.shut(i);
     }
     return internals->pipes[0] >= 0 || internals->pipes[1] >= 0;
 }

@@ -197,8 +197,6 @@ static void check_outputs(const PreparationOptions& options, std::vector<std::st
     if (!options.files_from.empty()) inputs.push_back(options.files_from);
     for (const std::string& path : earlier_shards(options))
         check_output(path, inputs, is_token_shard, Target::file);
-    check_output(
-        prefix + ".tmp", inputs, [](const std::string&) { return false; }, Target::file);  // the lock
     check_output(prefix + ".json", inputs, is_sidecar, Target::file);
     const bool is_again = file_exists(prefix + ".json");
     const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
@@ -304,7 +302,7 @@ void prepare_tokens(const PreparationOptions& options) {
     TextReader reader(files, format);
     create_folders(options.out);
     check_outputs(options, files);
-    const FileWriter lock((fs::path(options.out) / options.name).string());  // as long as it is not finished
+    const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).string());
     const auto start = std::chrono::steady_clock::now();
     const std::string& prefix = lock.path;
     StagedShards staged;

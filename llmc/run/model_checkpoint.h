@@ -9,6 +9,7 @@
 #include "llmc/files/model_file.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/initialize.h"
+#include "llmc/os/available_memory.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_state.h"
 
@@ -28,6 +29,17 @@ void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
         read_model_file(model, write_and_show);
     else
         initialize_parameters(g.config, seed, write_and_show);
+}
+
+// Error if the parameters do not fit in the memory that is free: a system that grants all of it and then runs
+// out, as in a control group, ends the program without a line.
+template <class Real>
+void check_parameters_fit(const std::string& name, const ModelConfig& config, const LaunchPad* pad) {
+    const uint64_t bytes = num_parameters(config) * sizeof(Real), free = available_memory();
+    if (bytes > free && (!pad || !pad->device().is_gpu()))
+        fail(
+            "out of memory: %s has %s of parameters in %s, and this machine has %s free: use a smaller model",
+            name.c_str(), gib(bytes).c_str(), real_name<Real>(), gib(free).c_str());
 }
 
 // Parameters and moments of a checkpoint of any precision, with or without master weights. If `precision`,

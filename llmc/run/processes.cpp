@@ -9,6 +9,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/data/saved_shards.h"
+#include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/launchpad/device.h"
 #include "llmc/os/os.h"
@@ -94,6 +95,9 @@ static std::string description(const Options& o, const RunInputs& inputs) {
     const std::string model =
         inputs.start.resumed ? model_path(o.output, inputs.start.step) : inputs.model_path;
     if (is_model_file(model)) text += "weights with the checksum " + checksum_of_file(model) + "\n";
+    const std::string state = run_path(o.output, inputs.start.step);  // has the checksums of its other files
+    if (inputs.start.resumed && file_exists(state))
+        text += "a checkpoint with the checksum " + checksum_of_file(state) + "\n";
     if (inputs.tokenizer)
         text += "a tokenizer with the checksum " + info_of(*inputs.tokenizer).checksum + "\n";
     if (o.hellaswag) text += "HellaSwag with the checksum " + checksum_of_file(o.hellaswag_file) + "\n";

@@ -33,12 +33,28 @@ static std::vector<std::string> files_of_a_run(const std::string& folder, const 
     return found;
 }
 
+void refuse_inputs(const std::string& folder, const std::vector<std::string>& inputs) {
+    std::vector<std::string> names = files_of_a_run(folder, ""), unfinished = files_of_a_run(folder, ".tmp");
+    names.insert(names.end(), unfinished.begin(), unfinished.end());
+    for (const std::string& pattern : inputs)
+        for (const std::string& input : matching_paths(pattern))
+            for (const std::string& name : names)
+                if (is_same_file(folder + "/" + name, input))
+                    fail("%s is an input with the name of a file of the run in -o %s: move or rename it",
+                         input.c_str(), folder.c_str());
+}
+
+void create_subfolder(const std::string& path) {
+    if (is_link(path)) fail("%s is a link, which is not followed: remove it", path.c_str());
+    create_folders(path);
+}
+
 // Gives the earlier run its tokens: as links, or as copies where a file system has no links.
 static void link_tokens(const std::string& folder, const std::string& to) {
     namespace fs = std::filesystem;
     const std::string from = folder + "/" + tokens_folder, into = to + "/" + tokens_folder;
     if (!fs::is_directory(from) || is_link(from)) return;
-    create_folders(into);
+    create_subfolder(into);
     for (const std::string& name : names_in(from)) {
         const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
         std::error_code error;
@@ -52,9 +68,7 @@ static void link_tokens(const std::string& folder, const std::string& to) {
 }
 
 static void move_files(const std::string& folder, const std::string& to) {
-    if (is_link(to))
-        fail("%s is a link, and the files of an earlier run stay in their folder: remove it", to.c_str());
-    create_folders(to);
+    create_subfolder(to);
     link_tokens(folder, to);
     std::vector<std::string> names = files_of_a_run(folder, "");
     if (file_exists(folder + "/" + tensorboard_folder)) names.push_back(tensorboard_folder);
@@ -108,8 +122,8 @@ std::string unexplained_file(const std::string& folder, int first_checkpoint) {
             if (name.starts_with(start)) return name;
     const bool has_options = std::count(names.begin(), names.end(), "options.toml");
     for (const std::string& name : names) {
-        const bool is_log = name == "main.log" || name == "metrics.csv";
-        if (is_log && !has_options && !read_whole_file(folder + "/" + name).empty()) return name;
+        const bool follows_options = name == "main.log" || name == "metrics.csv" || name == "tokenizer.bin";
+        if (follows_options && !has_options && !read_whole_file(folder + "/" + name).empty()) return name;
         if (name == "main.log" && last_step_in_log(folder + "/" + name) >= first_checkpoint) return name;
     }
     return "";

@@ -28,6 +28,13 @@ struct RunFolder {
 // The subfolder that holds the tokens of a text (train_gpt2 --text).
 inline constexpr const char* tokens_folder = "tokens";
 
+// Error if one of the inputs, or of the files that match it, has the name of a file of a run in this folder:
+// a new run would move it, and what has a temporary name is removed.
+void refuse_inputs(const std::string& folder, const std::vector<std::string>& inputs);
+
+// Creates a folder inside the folder of a run. Error if it is a link: somebody else may have made it.
+void create_subfolder(const std::string& path);
+
 // Moves the files of an earlier run (logs, events, options, checkpoints; no other files) to a new subfolder,
 // if there are any, and prints a note. Tokens of a text are then in both folders, as links: the next run may
 // use them again, or replace its own. If the program is killed meanwhile, RunFolder::open() of the next one

@@ -55,7 +55,10 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
     const bool first = job.rank == 0, holds = !o.output.empty() && !o.dry_run;
     FoundCheckpoint found;
     ByteProgress progress("verifying the checkpoint");
-    if (first && holds) folder.open(o.output);
+    if (first && holds) {
+        refuse_inputs(o.output, {o.train_data, o.val_data, o.hellaswag_file});
+        folder.open(o.output);
+    }
     if (first && o.resume)
         found =
             find_latest_checkpoint(o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse,
@@ -77,7 +80,7 @@ static int first_checkpoint(const Options& o) {
 // Starting at step 0 would overwrite them.
 static void refuse_unexplained_files(const Options& o) {
     const std::string name = unexplained_file(o.output, first_checkpoint(o));
-    if (!name.empty())
+    if (!name.empty() && !is_same_file(o.output + "/" + name, o.tokenizer))
         fail(
             "-y 1: %s holds %s, but no complete checkpoint (DONE_*) to resume from: put it back, or start at "
             "step 0 with --start-over, which moves such files to a subfolder earlier_N",

@@ -17,6 +17,7 @@
 #include "llmc/base/file.h"  // asserts little-endian, which this format is, too
 #include "llmc/os/files.h"
 #include "llmc/os/os.h"
+#include "llmc/run/run_folder.h"
 #include "tensorboard.pb.h"
 
 using llmc::tensorboard::Event;
@@ -96,9 +97,8 @@ static std::string time_of_new_file(const std::string& folder) {
 }
 
 void EventFile::open(const std::string& folder, int resume_step) {
-    if (is_link(folder)) fail("%s is a link, which is not followed: remove it", folder.c_str());
+    create_subfolder(folder);
     try {
-        std::filesystem::create_directories(folder);
         path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_in_a_name();
     } catch (const std::filesystem::filesystem_error& error) {
         fail("cannot write into directory %s: %s", folder.c_str(), error.code().message().c_str());

@@ -54,6 +54,7 @@ inline TrainedModel open_model(const ModelOptions& options) {
 template <class Real>
 std::unique_ptr<GPT2<Real>> load_model(const TrainedModel& model, LaunchPad* pad) {
     if (!model.source.chosen.empty()) print_line(stderr, "%s", model.source.chosen.c_str());
+    check_parameters_fit<Real>(model.source.name, model.config, pad);
     auto g = std::make_unique<GPT2<Real>>(model.config, pad);
     load_parameters(*g, model.source.path, 42);
     return g;

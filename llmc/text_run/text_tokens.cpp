@@ -154,9 +154,10 @@ void prepare_text(const Options& o) {
         found = find_text(p);
         p.val_tokens = validation_share(text_bytes(o, found), p.tokenizer == "bytes");
     }
+    refuse_inputs(o.output, found.files);
     RunFolder lock;
     lock.open(o.output);
-    create_folders(p.out);
+    create_subfolder(p.out);
     const std::string stamp = p.out + "/" + p.name + ".made_of";
     if (is_stories(o)) return prepare_stories(o, p, stamp);
     const std::string made_of = description(p, found.files);

@@ -1,0 +1,33 @@
+// Starting programs: a start that fails leaves no descriptor open.
+#include "llmc/os/process.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <system_error>
+
+#include "llmc/base/file.h"
+
+static size_t open_descriptors() { return names_in("/proc/self/fd").size(); }
+
+TEST(Process, AStartThatFailsLeavesNoDescriptorOpen) {
+    const size_t before = open_descriptors();
+    rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int failed = 0;
+    for (rlim_t most = 3; most < before + 10; most++) {
+        rlimit lower = limit;
+        lower.rlim_cur = most;
+        setrlimit(RLIMIT_NOFILE, &lower);
+        try {
+            Process({"true"});
+        } catch (const std::system_error&) {
+            failed++;
+        }
+        setrlimit(RLIMIT_NOFILE, &limit);
+        EXPECT_EQ(open_descriptors(), before) << "of at most " << most;
+    }
+    EXPECT_GE(failed, 4);  // of the four ends of two pipes
+    EXPECT_THROW(Process({"/nowhere/program"}), std::system_error);
+    EXPECT_EQ(open_descriptors(), before);
+}
