@@ -211,9 +211,10 @@ TEST(Fit, ChoosesTheFastestThatFits) {
     EXPECT_EQ(choice({"-t", "64", "-b", "auto", "-d", "6400"}, much, 0), (Values{1, 0, 6400}));
 }
 
-TEST(Fit, OffloadsIfNothingElseFits) {
-    const auto choice = [](const std::vector<std::string>& more, uint64_t room, uint64_t host) {
-        std::vector<std::string> arguments = {"-t", "64", "--precision", "bf16", "-d", "4096", "-b", "auto"};
+TEST(Fit, OffloadsIfNothingElseFitsOrStepsAreLong) {
+    const auto choice = [](const std::vector<std::string>& more, uint64_t room, uint64_t host,
+                           const char* step = "4096") {
+        std::vector<std::string> arguments = {"-t", "64", "--precision", "bf16", "-d", step, "-b", "auto"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         Options o = parsed(arguments);
         choose_fit(o, check_of(o, room, ~uint64_t(0), host), no_limit);
@@ -222,12 +223,16 @@ TEST(Fit, OffloadsIfNothingElseFits) {
         return std::pair(fits, o.offload);
     };
     using Choice = std::pair<bool, std::string>;
-    EXPECT_EQ(choice({}, 330000, 1000000), Choice(true, "none"));
+    EXPECT_EQ(choice({}, 345000, 1000000), Choice(true, "none"));
     EXPECT_EQ(choice({}, 300000, 1000000), Choice(true, "optimizer"));
     EXPECT_EQ(choice({}, 300000, 200000), Choice(false, "optimizer"));
     EXPECT_EQ(choice({}, 300000, 0), Choice(false, "none"));
     EXPECT_EQ(choice({"--offload", "none"}, 300000, 1000000), Choice(false, "none"));
     EXPECT_EQ(choice({"--offload", "optimizer"}, 400000, 1000000), Choice(true, "optimizer"));
+    // larger batches gain more than the update loses
+    EXPECT_EQ(choice({}, 345000, 1000000, "524288"), Choice(true, "optimizer"));
+    EXPECT_EQ(choice({}, 345000, 200000, "524288"), Choice(true, "none"));
+    EXPECT_EQ(choice({}, 2000000, 1000000, "524288"), Choice(true, "none"));
 }
 
 TEST(Fit, LeavesWhatWasChosen) {

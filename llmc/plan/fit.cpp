@@ -25,11 +25,16 @@ bool MemoryCheck::fits(const RunShape& shape) const {
 
 // --- the search ---
 
-// Estimated time per token, relative to large batches without recomputation.
-static double relative_time(const RunShape& shape) {
-    static constexpr double recomputation[] = {1, 1.01, 1.02, 1.25};
-    const double fixed_tokens = 512;  // a micro-batch takes as long as if it had so many tokens more
-    return recomputation[shape.recompute] * (1 + fixed_tokens / (double(shape.B) * shape.T));
+// Estimated time per token, relative to large batches without recomputation (SPEED.md, d48 on an H100). A
+// step has so many sequences in this process.
+static double relative_time(const RunShape& shape, int sequences) {
+    static constexpr double recomputation[] = {1, 1.01, 1.02, 1.2};
+    // A micro-batch takes as long as if it had so many tokens more, and so does the update of offloaded state;
+    // twice what was measured there, since buses differ.
+    const double fixed_tokens = 800, offload_tokens = 28000;
+    const double batch = double(shape.B) * shape.T, step = double(sequences) * shape.T;
+    return recomputation[shape.recompute] * (1 + fixed_tokens / batch) +
+           (shape.offload ? offload_tokens / step : 0);
 }
 
 // Ascending.
@@ -64,23 +69,18 @@ static RunShape with(const FitChoices& choices, int B, Recompute recompute, bool
             .offload = offload};
 }
 
-static std::optional<RunShape> find_with_offload(const MemoryCheck& memory, const FitChoices& choices,
-                                                 bool offload) {
+std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices) {
     const std::vector<int> batches = divisors_of(choices.sequences, std::max(1, choices.most_batch));
     std::optional<RunShape> best;
-    for (const Recompute recompute : choices.recompute) {
-        RunShape shape = with(choices, 1, recompute, offload);
-        shape.B = largest_of(memory, shape, batches);
-        if (shape.B && (!best || relative_time(shape) < relative_time(*best))) best = shape;
-        if (shape.B == batches.back()) break;  // more recomputation only takes longer
-    }
-    return best;
-}
-
-std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices) {
+    const auto time = [&](const RunShape& shape) { return relative_time(shape, choices.sequences); };
     for (const bool offload : choices.offload)
-        if (const auto shape = find_with_offload(memory, choices, offload)) return shape;
-    return std::nullopt;
+        for (const Recompute recompute : choices.recompute) {
+            RunShape shape = with(choices, 1, recompute, offload);
+            shape.B = largest_of(memory, shape, batches);
+            if (shape.B && (!best || time(shape) < time(*best))) best = shape;
+            if (shape.B == batches.back()) break;  // more recomputation only takes longer
+        }
+    return best;
 }
 
 int largest_batch(const MemoryCheck& memory, const Options& o) {

@@ -38,7 +38,7 @@ struct FitChoices {
     int T;
     std::vector<Recompute> recompute;
     bool in_bf16 = false, no_master = false;  // as in RunShape
-    std::vector<bool> offload = {false};      // in this order: the first with which a shape fits
+    std::vector<bool> offload = {false};
 };
 
 // The shape with the shortest estimated time per token; none: nothing fits. All processes call it.
