@@ -15,7 +15,8 @@ template <class Real>
 static void register_gpu() {
     const std::vector<Shape> shapes =
         bench().small ? std::vector<Shape>{{4, 64, 768, 12}, {1, 256, 768, 12}}
-                      : std::vector<Shape>{{4, 64, 768, 12}, {32, 1024, 768, 12}, {64, 1024, 768, 12}};
+                      : std::vector<Shape>{{4, 64, 768, 12},     {32, 1024, 768, 12},  {64, 1024, 768, 12},
+                                           {16, 1024, 1024, 16}, {16, 1024, 1280, 20}, {16, 1024, 1600, 25}};
     for (const Shape s : shapes) {
         const size_t num_rows = size_t(s.B) * s.T;
         for (const auto& version : with_baselines(attention_forward_versions<Real>()))

@@ -92,6 +92,13 @@ static void register_shapes() {
         register_shape<Real>(num_rows, 3072, 768);
     }
     register_shape<Real>(5632, 768, 50304);
+    if (std::is_same_v<Real, float>) return;
+    for (int C : {1024, 1280, 1600}) {  // d24, d36, d48 at B=16 T=1024
+        register_shape<Real>(16384, C, 3 * C);
+        register_shape<Real>(16384, C, C);
+        register_shape<Real>(16384, C, 4 * C);
+        register_shape<Real>(16384, 4 * C, C);
+    }
 }
 
 static void register_all() {
