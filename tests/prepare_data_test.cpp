@@ -611,7 +611,11 @@ TEST(prepare_data, jsonl_is_not_taken_for_text) {
         std::string::npos)
         << piped.err;
     write_whole_file(folder / "array.json", {"[\n {\"a\": 1}]"});
-    EXPECT_NE(prepare(folder, {folder / "array.json"}).err.find("jq -c"), std::string::npos);
+    for (std::vector<std::string> options : {std::vector<std::string>{}, {"--field", "a"}}) {
+        options.push_back(folder / "array.json");
+        const ProgramResult array = prepare(folder, options);
+        EXPECT_NE(array.err.find("jq -c"), std::string::npos) << array.err;
+    }
     write_whole_file(folder / "settings.json", {"{\n  \"a\": 1\n}\n"});
     EXPECT_EQ(prepare(folder, {folder / "settings.json"}).status, 0);  // a document
     write_whole_file(folder / "bad.jsonl", {"{\"text\": \"a\"\n"});
