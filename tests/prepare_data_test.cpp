@@ -210,7 +210,7 @@ TEST(prepare_data, jsonl_of_many_blocks) {
 TEST(prepare_data, hellaswag) {
     TemporaryFolder folder;
     const std::string one = R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "dd"]})";
-    write_whole_file(folder / "h.jsonl", {one, "\n", one});
+    write_whole_file(folder / "h.jsonl", {one, "\r\n\r\n\n", one, "\r\n"});
     const std::vector<std::string> command = {program, "hellaswag", folder / "h.jsonl", "--tokenizer",
                                               "bytes", "--out",     folder / "h.bin"};
     const ProgramResult result = run_program(command);

@@ -416,6 +416,16 @@ TEST(TrainOptions, HostileFilesGiveOneLine) {
         }
 }
 
+// A byte order mark, and UTF-16.
+TEST(TrainOptions, AFileOfOptionsIsReadAsText) {
+    using namespace std::string_view_literals;
+    TemporaryFolder folder;
+    for (const std::string_view bytes : {"\xef\xbb\xbfseed = 7\r\n"sv, "\xff\xfes\0e\0e\0d\0=\0007\0"sv}) {
+        write_whole_file(folder / "options.toml", {bytes});
+        EXPECT_EQ(parse({"-i", "x", "--config", folder / "options.toml"}).seed, 7u);
+    }
+}
+
 // TOML that other programs read: the message says what is wrong.
 TEST(TrainOptions, TomlOfOthersIsExplained) {
     const std::pair<const char*, const char*> cases[] = {
