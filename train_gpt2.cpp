@@ -214,15 +214,18 @@ static int train(Options o, Communicator& job) {
 static void export_model(const Options& o) {
     const auto& [format, path] = o.export_to;
     format == "hf" ? check_export_folder(path) : check_export_file(path);
-    const ModelSource model = find_model(o.model);
-    const ModelConfig config = read_shape(model);
+    ModelSource model = find_model(o.model);
+    ModelConfig config = {};
+    std::optional<GPT2<float>> g;
+    read_found_model(model, [&] {
+        config = read_shape(model);
+        check_parameters_fit<float>(model.name, config, nullptr);
+        load_parameters(g.emplace(config, nullptr), model.path, o.seed);
+    });
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
-    check_parameters_fit<float>(model.name, config, nullptr);
-    GPT2<float> g(config, nullptr);
-    load_parameters(g, model.path, o.seed);
-    const ReadTensor read = parameter_reader(g);
+    const ReadTensor read = parameter_reader(*g);
     const ExportedModel exported = {.source = model,
                                     .config = config,
                                     .read = read,

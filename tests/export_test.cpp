@@ -135,8 +135,8 @@ TEST_F(Export, LlamaCppContinuesTextsAsGenerateDoes) {
 }
 
 TEST_F(Export, TransformersReadsGguf) {
-    if (!python_has("transformers, torch, gguf"))
-        GTEST_SKIP() << python() << " has no transformers, torch and gguf; set LLMC_TEST_PYTHON";
+    if (!python_has("transformers, torch, gguf, accelerate"))
+        GTEST_SKIP() << python() << " has no transformers, torch, gguf and accelerate; set LLMC_TEST_PYTHON";
     for_each_file([&](const std::string& path, const std::string& name) {
         const ProgramResult theirs =
             run_program({python(), "-c",

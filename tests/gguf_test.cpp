@@ -191,6 +191,29 @@ TEST(Gguf, PlainBytesHaveNoMerges) {
     EXPECT_TRUE(file.lists["tokenizer.ggml.merges"].empty());
 }
 
+TEST(Gguf, AddedTokensAreMarked) {
+    TemporaryFolder folder;
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    tokenizer.tokens.insert(tokenizer.tokens.end(), {"<|user|>", "caf\u00e9"});
+    tokenizer.added = {{.id = 256, .special = true}, {.id = 257, .special = true}, {.id = 258}};
+    const auto write = [&] {
+        write_gguf(folder / "model.gguf", {config, read_values, tokenizer, "mine"}, StoredType::fp32);
+    };
+    write();
+    Parsed file(folder / "model.gguf");
+    EXPECT_EQ(file.lists["tokenizer.ggml.tokens"].back(), "caf\u00e9");  // not the printable bytes
+    const std::vector<std::string> types = file.lists["tokenizer.ggml.token_type"];
+    EXPECT_EQ((std::vector<std::string>{types[0], types[256], types[257], types[258]}),
+              (std::vector<std::string>{"1", "3", "3", "4"}));
+    for (bool AddedToken::*flag : {&AddedToken::lstrip, &AddedToken::rstrip, &AddedToken::single_word}) {
+        tokenizer.added[1].*flag = true;
+        EXPECT_NE(message_of(write).find("'<|user|>' has "), std::string::npos);
+        tokenizer.added[1].*flag = false;
+    }
+    tokenizer.add_prefix_space = true;
+    EXPECT_NE(message_of(write).find("add_prefix_space"), std::string::npos);
+}
+
 TEST(Gguf, RowsThatAreNoMultipleOfABlockAreFp16) {
     TemporaryFolder folder;
     Tokenizer bytes = open_tokenizer("bytes");

@@ -210,7 +210,7 @@ TEST(prepare_data, jsonl_of_many_blocks) {
 TEST(prepare_data, hellaswag) {
     TemporaryFolder folder;
     const std::string one = R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "dd"]})";
-    write_whole_file(folder / "h.jsonl", {one, "\n", one});
+    write_whole_file(folder / "h.jsonl", {one, "\r\n\r\n\n", one, "\r\n"});
     const std::vector<std::string> command = {program, "hellaswag", folder / "h.jsonl", "--tokenizer",
                                               "bytes", "--out",     folder / "h.bin"};
     const ProgramResult result = run_program(command);
@@ -611,7 +611,11 @@ TEST(prepare_data, jsonl_is_not_taken_for_text) {
         std::string::npos)
         << piped.err;
     write_whole_file(folder / "array.json", {"[\n {\"a\": 1}]"});
-    EXPECT_NE(prepare(folder, {folder / "array.json"}).err.find("jq -c"), std::string::npos);
+    for (std::vector<std::string> options : {std::vector<std::string>{}, {"--field", "a"}}) {
+        options.push_back(folder / "array.json");
+        const ProgramResult array = prepare(folder, options);
+        EXPECT_NE(array.err.find("jq -c"), std::string::npos) << array.err;
+    }
     write_whole_file(folder / "settings.json", {"{\n  \"a\": 1\n}\n"});
     EXPECT_EQ(prepare(folder, {folder / "settings.json"}).status, 0);  // a document
     write_whole_file(folder / "bad.jsonl", {"{\"text\": \"a\"\n"});

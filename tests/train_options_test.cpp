@@ -419,6 +419,35 @@ TEST(TrainOptions, HostileFilesGiveOneLine) {
         }
 }
 
+// A byte order mark, and UTF-16.
+TEST(TrainOptions, AFileOfOptionsIsReadAsText) {
+    using namespace std::string_view_literals;
+    TemporaryFolder folder;
+    for (const std::string_view bytes : {"\xef\xbb\xbfseed = 7\r\n"sv, "\xff\xfes\0e\0e\0d\0=\0007\0"sv}) {
+        write_whole_file(folder / "options.toml", {bytes});
+        EXPECT_EQ(parse({"-i", "x", "--config", folder / "options.toml"}).seed, 7u);
+    }
+}
+
+// TOML that other programs read: the message says what is wrong.
+TEST(TrainOptions, TomlOfOthersIsExplained) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"batch-size = 1_000",
+         "--batch-size: 1_000 is not a number: leave out the marks between its digits;"},
+        {"seed = 1_0", "1_0 is not a number: leave out the marks between its digits;"},
+        {"learning-rate = 0.000_3", "0.000_3 is not a number"},
+        {"[train]", "a section: options have none, only lines NAME = VALUE"},
+        {"learning_rate = 3e-4", "unknown option 'learning_rate' (did you mean --learning-rate?)"},
+        {"train.steps = 4", "unknown option 'train.steps'"},
+        {"Batch-Size = 4", "unknown option 'Batch-Size' (did you mean --batch-size?)"}};
+    TemporaryFolder folder;
+    for (const auto& [line, says] : cases) {
+        write_whole_file(folder / "options.toml", {line});
+        const std::string message = refusal({"-i", "x", "--config", folder / "options.toml"});
+        EXPECT_NE(message.find(says), std::string::npos) << message;
+    }
+}
+
 TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {
     TemporaryFolder folder;
     const std::string message = refusal({"-i", "x", "--tokenizer", "a\"\nbatch-size=\"8", "-o", folder.path});
@@ -445,8 +474,12 @@ TEST(TrainOptions, ARunsOptionsAreReadAgainUnchanged) {
 
 TEST(TrainOptions, OtherTrainersNamesAreUnderstood) {
     const std::pair<const char*, const char*> names[] = {
-        {"--lr", "--learning-rate"}, {"--lr-schedule", "--lr-scheduler"}, {"--steps", "--max-steps"},
-        {"--batch", "--batch-size"}, {"--max_iters", "--max-steps"},      {"--batch_size", "--batch-size"}};
+        {"--lr", "--learning-rate"},     {"--lr-schedule", "--lr-scheduler"},
+        {"--steps", "--max-steps"},      {"--batch", "--batch-size"},
+        {"--max_iters", "--max-steps"},  {"--batch_size", "--batch-size"},
+        {"--n_layer", "--model"},        {"--num_train_epochs", "--epochs"},
+        {"--output_dir", "--output"},    {"--bf16", "--precision"},
+        {"--eval_steps", "--val-every"}, {"--save_steps", "--checkpoint-every"}};
     for (const auto& [theirs, ours] : names) {
         const std::string message = refusal({theirs, "1"});
         EXPECT_NE(message.find(std::string("did you mean ") + ours + "?"), std::string::npos) << message;

@@ -13,6 +13,8 @@
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/tokenizer_info.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/files/model_source.h"
+#include "tests/message_of.h"
 #include "tests/terminal.h"
 #include "tests/tiny_run.h"
 
@@ -274,6 +276,21 @@ TEST_F(Journey, AutoModelLoadsTheExport) {
 
 // --- a run's folder is a model ---
 
+// Between finding and reading a checkpoint, the run that trains replaces it.
+TEST_F(Journey, AModelThatARunDeletesIsFoundAgain) {
+    const std::string run = folder / "run";
+    ASSERT_EQ(train("my", {"-o", run, "-n", "1", "-v", "0"}).status, 0);
+    ModelSource model = find_model(run);
+    std::vector<std::string> read;
+    read_found_model(model, [&] {
+        read.push_back(model.path);
+        if (read.size() < 3) delete_checkpoint(run, 5 - int(read.size()));
+        EXPECT_EQ(read_shape(model).channels, 16);
+    });
+    EXPECT_EQ(read, (Words{model_path(run, 4), model_path(run, 3), model_path(run, 2)}));
+    EXPECT_EQ(message_of([&] { read_found_model(model, [] { fail("damaged"); }); }), "damaged");
+}
+
 TEST_F(Journey, ARunsFolderIsItsNewestGoodCheckpoint) {
     ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "2", "-l", "0.1"}).status, 0);
     const Words rest = {"--device", "cpu", "-n", "9", "once"};
@@ -298,6 +315,15 @@ TEST_F(Journey, ARunsFolderIsItsNewestGoodCheckpoint) {
     expect_refused(trainer("my", {"-e", broken}), message);
     expect_refused({bin("train_gpt2"), "-e", broken, "--export", "hf", folder / "hf"}, message);
     expect_refused(with({bin("generate"), "-e", folder / "data"}, rest), {"no complete checkpoint"});
+    const std::pair<const char*, const char*> others[] = {
+        {"pytorch_model-00001-of-00002.bin", "PK\3\4"}, {"model.ckpt", "\x80\2"}, {"model.gguf", "GGUF"}};
+    for (const auto& [name, start] : others) {
+        create_folders(folder / name + ".d");
+        write_whole_file(folder / name + ".d/" + name, {start, "..."});
+        const std::string says = start == std::string("GGUF") ? " is a GGUF file" : " is a file of PyTorch";
+        for (const std::string& model : {folder / name + ".d", folder / name + ".d/" + name})
+            expect_refused(with({bin("generate"), "-e", model}, rest), {name + says});
+    }
     expect_refused(with({bin("generate"), "-e", folder / "nowhere"}, rest), {"no such file or folder"});
 }
 
@@ -403,9 +429,56 @@ TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_TRUE(contains(run.out, "at step 3, saved; last ")) << run.out;
     EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{20, 3})) << run.out;
+    for (const char* part : {"val loss ", " | training loss ", " | best "})
+        EXPECT_TRUE(contains(run.out, part)) << part << "\n" << run.out;
+    const Words best = {folder / "run", "taking the best checkpoint, of step 3, with validation loss "},
+                last = {folder / "run:last", "taking the last checkpoint, of step 20"};
+    for (const Words& model : {best, last})
+        for (const Words& use : {Words{bin("generate"), "-n", "1", "once"},
+                                 Words{bin("eval"), "-i", data("my_val.bin"), "-t", "16"},
+                                 Words{bin("train_gpt2"), "--export", "hf", folder / "hf"}}) {
+            const ProgramResult used = run_program(with(use, {"-e", model[0], "--device", "cpu"}));
+            EXPECT_TRUE(contains(used.out + used.err, model[1])) << used.out << used.err;
+        }
+    const ProgramResult patient = train("my", with(options, {"-o", folder / "patient", "--patience", "2"}));
+    EXPECT_TRUE(contains(patient.out, "the run ends after 2 validations without a better one"))
+        << patient.out;
+    EXPECT_EQ(list_checkpoints(folder / "patient").front(), 9);
     ASSERT_EQ(train("my", with(options, {"-y", "1", "-x", "25"})).status, 0);  // remembers it
     EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{25, 3}));
     expect_refused(trainer("my", {"--keep-best"}), {"--keep-best", "-o"});
+}
+
+// The best model is that of step 0, and learning at this rate destroys it.
+TEST_F(Journey, TheLastSampleIsOfTheBestModel) {
+    ASSERT_EQ(train("my", {"-o", folder / "base", "-l", "0.01", "-x", "30"}).status, 0);
+    const auto sample_of = [&](const std::string& rate) {
+        const ProgramResult run = train("my", {"-e", folder / "base", "-o", folder / "run", "-l", rate, "-k",
+                                               "constant", "-v", "2", "-s", "4", "-g", "30"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        const size_t start = run.out.find("generating:");
+        EXPECT_TRUE(contains(run.out, "sample of the best model, of step 0:\ngenerating:")) << run.out;
+        return run.out.substr(start, run.out.find("---", start + 20) - start);
+    };
+    EXPECT_EQ(sample_of("10"), sample_of("0"));
+}
+
+// With or without -n.
+TEST_F(Journey, ARunSavesAtItsEnd) {
+    const auto saved = [&](const std::string& name, const Words& options) {
+        const ProgramResult run = train("my", with({"-v", "0", "-o", folder / name}, options));
+        EXPECT_EQ(run.status, 0) << run.err;
+        EXPECT_EQ(contains(run.out, "note: this run saves nothing, since -n is 0\n"), name == "none");
+        return list_checkpoints(folder / name);
+    };
+    using Steps = std::vector<int>;
+    EXPECT_EQ(saved("without", {}), Steps{4});
+    EXPECT_EQ(saved("longer", {"-n", "100"}), Steps{4});
+    EXPECT_EQ(saved("shorter", {"-n", "3"}), (Steps{4, 3}));
+    EXPECT_EQ(saved("none", {"-n", "0"}), Steps{});
+    const std::string unsaved = train("my", {}).out,
+                      note = "note: this run saves nothing, since there is no -o\n";
+    EXPECT_LT(unsaved.find(note), unsaved.find("step    1/4")) << unsaved;
 }
 
 // The loss falls, so every validation saves an extra checkpoint. It takes no other one's place, and stays if
@@ -570,6 +643,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"-x", "010"}, {"--max-steps: 010 is not a decimal number: leave out the leading 0"}},
         {{"--seed", "08"}, {"--seed: 08 is not a decimal number"}},
         {{"--threads", "012"}, {"--threads: 012 is not a decimal number"}},
+        {{"-x", "1_000"}, {"--max-steps: 1_000 is not a number: leave out the marks between its digits"}},
+        {{"-l", "0,001"}, {"--learning-rate: 0,001 is not a number"}},
         {{"-x", "-"}, {"--max-steps: - is not at least -1"}},
         {{"-x", "99999999999"}, {"--max-steps: 99999999999 is not at most 1073741824"}},
         {{"--precision", "fp8"}, {"--precision: fp8 is not fp32, bf16, fp16 or q8_0"}},
@@ -596,6 +671,31 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
     const ProgramResult warned = train("my", {"-u", "9"});
     EXPECT_TRUE(contains(warned.err, "warning: -u 9: the warm-up is longer than the run of 4 steps"))
         << warned.err;
+}
+
+TEST_F(Journey, ATildeIsTheHomeFolderInEveryProgram) {
+    const std::string home = "HOME=" + folder.path;
+    const auto run = [&](const Words& command) { return run_program(with({"env", home}, command)); };
+    EXPECT_EQ(run({bin("make_corpus"), "--out=~/stories.txt", "--bytes", "9000"}).err, "");
+    EXPECT_EQ(run({bin("make_corpus"), "--check=~/stories.txt"}).err, "");
+    const Words out = {bin("prepare_data"), "--out=~/shards", "--val-tokens", "600", "--name"};
+    EXPECT_EQ(run(with(out, {"one", "--tokenizer=~/small.bin", "~/stories.txt"})).err, "");
+    write_whole_file(folder / "list", {folder / "stories.txt"});
+    EXPECT_EQ(run(with(out, {"two", "--files-from=~/list"})).err, "");
+    const ProgramResult trained =
+        run({bin("train_gpt2"), "--device", "cpu", "-i", "~/shards/two_train*.bin", "-e", shape, "-b", "2",
+             "-t", "16", "-x", "1", "-s", "0", "--output=~/run"});
+    EXPECT_EQ(trained.err, "");
+    for (const Words& use : {Words{bin("generate"), "-n", "1", "--file=~/list"},
+                             Words{bin("generate"), "-n", "1", "--prompts=~/list"},
+                             Words{bin("eval"), "--data=~/shards/two_val.bin", "-t", "16"},
+                             Words{bin("train_gpt2"), "--export", "gguf", "~/model.gguf"},
+                             Words{bin("train_gpt2"), "--export", "hf", "~/hf"}}) {
+        const ProgramResult used = run(with(use, {"--device", "cpu", "--model=~/run:last"}));
+        EXPECT_EQ(used.status, 0) << used.err;
+    }
+    for (const char* made : {"shards/one_val.bin", "shards/two_val.bin", "model.gguf", "hf/config.json"})
+        EXPECT_TRUE(file_exists(folder / made)) << made;
 }
 
 TEST_F(Journey, EveryProgramHasTheUsualOptions) {

@@ -239,13 +239,17 @@ static void add_options(CLI::App& app, Options& o) {
     app.add_option("--seconds", o.seconds, "time limit for all programs together (0: 570, with --quick 55)")
         ->check(number_check(0, 1e9, "at least 0"));
     app.add_option("--out", o.out, "folder for the page, the JSON files and the plots")
+        ->transform(home_path())
         ->capture_default_str();
     app.add_option("--only", o.only, "run only these programs")->check(one_of({names.begin(), names.end()}));
-    app.add_option("--programs", o.programs, "folder of the programs (default: this program's)");
+    app.add_option("--programs", o.programs, "folder of the programs (default: this program's)")
+        ->transform(home_path());
     CLI::Option* compare =
         app.add_option("--compare", o.compare, "compare two reports, A.json and B.json, and exit")
+            ->transform(home_path())
             ->expected(2);
     app.add_option("--page", o.page, "render the page of an existing report.json, in its folder, and exit")
+        ->transform(home_path())
         ->excludes(compare);
 }
 

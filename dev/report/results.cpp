@@ -117,9 +117,10 @@ static void add_common_options(CLI::App& app, CommonOptions& o) {
     app.add_option("--device", o.device,
                    "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
-    app.add_option("--json", o.json, "write the tables to this file, as JSON");
+    app.add_option("--json", o.json, "write the tables to this file, as JSON")->transform(home_path());
     app.add_flag("--quick", o.quick, "fewer and smaller measurements");
-    app.add_option("--peaks", o.peaks, "refer to the peaks in this JSON file, which `peak` wrote");
+    app.add_option("--peaks", o.peaks, "refer to the peaks in this JSON file, which `peak` wrote")
+        ->transform(home_path());
     app.add_option("--seconds", o.seconds,
                    "time limit; measurements that no longer fit are skipped (0: none)")
         ->check(number_check(0, 1e9, "at least 0"))

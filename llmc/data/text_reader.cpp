@@ -47,18 +47,26 @@ static std::string text_member(std::string_view line) {
     return "";
 }
 
-// Error if the beginning of a file shows that it is JSONL, or an array of objects. A JSON document of several
-// lines, such as a configuration, is text.
-static void refuse_json(std::string_view text, const std::string& path) {
-    const size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    text.remove_prefix(first);
-    const char* otherwise = "; --as-text reads it as plain text";
-    if (text.starts_with('[') &&
-        text.substr(std::min(text.find_first_not_of(" \t\r\n", 1), text.size())).starts_with('{'))
+static std::string_view without_blanks(std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+}
+
+// Error if the beginning of a file shows that it is an array of JSON objects.
+static void refuse_array(std::string_view text, const std::string& path, const char* otherwise) {
+    text = without_blanks(text);
+    if (text.starts_with('[') && without_blanks(text.substr(1)).starts_with('{'))
         fail(
             "%s is an array of JSON objects: make it JSONL (jq -c '.[]') and name the field of the text with "
             "--field%s",
             path.c_str(), otherwise);
+}
+
+// Error if the beginning of a file shows that it is JSONL, or an array of objects. A JSON document of several
+// lines, such as a configuration, is text.
+static void refuse_json(std::string_view text, const std::string& path) {
+    const char* otherwise = "; --as-text reads it as plain text";
+    refuse_array(text, path, otherwise);
+    text = without_blanks(text);
     const std::string member = text_member(text.substr(0, text.find('\n')));
     if (!member.empty())
         fail("%s has JSON objects on its lines: name the field that holds the text, as in --field %s%s",
@@ -118,7 +126,10 @@ bool TextReader::next(TextBlock& block) {
         bytes_before += file->bytes_read;
         file.reset();
     }
-    if (at_start && format.field.empty() && !format.json_as_text) refuse_json(block.text, block.path);
+    if (at_start && !format.field.empty())
+        refuse_array(block.text, block.path, "");
+    else if (at_start && !format.json_as_text)
+        refuse_json(block.text, block.path);
     block.begins_file = at_start;
     block.first_line = next_line;
     at_start = false;

@@ -161,10 +161,27 @@ static void add_model(Metadata& metadata, const GgufModel& model, StoredType typ
     metadata.add_float("gpt2.attention.layer_norm_epsilon", 1e-5f);
 }
 
+// llama.cpp finds added tokens in a text, too, but has no fields for what a tokenizer does with spaces.
+static void refuse_spaces(const Tokenizer& tokenizer) {
+    const char* advice = "which GGUF cannot say: use --export hf";
+    if (tokenizer.add_prefix_space)
+        fail("%s puts a space before each text (add_prefix_space), %s", tokenizer.name.c_str(), advice);
+    for (const AddedToken& t : tokenizer.added)
+        if (t.lstrip || t.rstrip || t.single_word)
+            fail("%s: the added token '%s' has %s, %s", tokenizer.name.c_str(),
+                 printable(tokenizer.tokens[t.id]).c_str(),
+                 t.lstrip   ? "lstrip"
+                 : t.rstrip ? "rstrip"
+                            : "single_word",
+                 advice);
+}
+
 // Plain bytes are a byte-level BPE without merges. A text begins with end-of-text, as in generate.
 static void add_tokenizer(Metadata& metadata, Tokenizer& tokenizer) {
-    const int32_t normal = 1, control = 3;  // llama.cpp's llama_token_type
+    refuse_spaces(tokenizer);
+    const int32_t normal = 1, control = 3, user_defined = 4;  // llama.cpp's llama_token_type
     std::vector<int32_t> types(tokenizer.vocab_size(), normal);
+    for (const AddedToken& t : tokenizer.added) types[t.id] = t.special ? control : user_defined;
     types[tokenizer.end_of_text] = control;
     const TokenTexts texts = spell_tokens(tokenizer);
     metadata.add_text("tokenizer.ggml.model", "gpt2");

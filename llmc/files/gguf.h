@@ -19,7 +19,7 @@ struct GgufModel {
 
 // Writes the file. Matrices have the type; LayerNorm, biases and positions are fp32, as llama.cpp expects
 // them. Matrices whose rows are no multiple of 32 values are fp16 instead of q8_0. Returns how many those
-// are.
+// are. Error if the tokenizer treats spaces in a way that llama.cpp does not.
 int write_gguf(const std::string& path, const GgufModel& model, StoredType type);
 
 // Whether the file begins as one that write_gguf() wrote.

@@ -13,7 +13,7 @@ static bool is_safetensors(const std::string& name) {
 }
 
 // PyTorch's files are zip archives or, of old versions, pickles: both can hold code.
-void refuse_pytorch_file(const std::string& path) {
+void refuse_other_format(const std::string& path) {
     const File file = open_to_read(path);
     char start[4] = {};
     const size_t count = fread(start, 1, sizeof start, file.get());
@@ -23,13 +23,17 @@ void refuse_pytorch_file(const std::string& path) {
             "%s is a file of PyTorch: convert it to model.safetensors; docs/files.md says how (PyTorch's "
             "files)",
             path.c_str());
+    if (bytes == "GGUF")
+        fail(
+            "%s is a GGUF file, which the programs write and do not read: name the model that it was made of",
+            path.c_str());
 }
 
 bool is_model_file(const std::string& name) { return name.ends_with(".bin") || is_safetensors(name); }
 
 ModelConfig read_model_file_header(const std::string& path) {
     if (is_safetensors(path)) return read_hugging_face_header(path);
-    refuse_pytorch_file(path);
+    refuse_other_format(path);
     return read_model_header(path);
 }
 

@@ -8,8 +8,8 @@
 // descriptor.
 bool is_model_file(const std::string& name);
 
-// Error if the file is PyTorch's, such as pytorch_model.bin or ckpt.pt. The message says how to convert it.
-void refuse_pytorch_file(const std::string& path);
+// Error if the file is PyTorch's, such as pytorch_model.bin or ckpt.pt, or GGUF. The message says what to do.
+void refuse_other_format(const std::string& path);
 
 // Call read_model_header() and read_model(), or read_hugging_face_header() and read_hugging_face().
 // read_model_file() throws Error, naming the tensor, if a value is NaN or infinite.

@@ -99,26 +99,40 @@ static std::string choose_best(const std::string& folder, FoundCheckpoint& found
 
 enum class Choice { best, last };
 
+static const int most_attempts = 10;  // while a run writes and deletes checkpoints
+
+// The checkpoint that is chosen of the newest ones, and a line that says which it is; step -1: none is
+// intact.
+static FoundCheckpoint find_chosen(const std::string& folder, Choice choice, std::string& line) {
+    for (int attempts_left = most_attempts;; attempts_left--) {
+        const std::vector<int> before = list_checkpoints(folder);
+        FoundCheckpoint found = find_latest_model(folder);
+        if (found.step >= 0)
+            line = choice == Choice::best ? choose_best(folder, found) : last_of_run(folder, found.step);
+        if (attempts_left == 0 || list_checkpoints(folder) == before) return found;
+    }
+}
+
 static ModelSource find_in_folder(const std::string& name, const std::string& folder, Choice choice) {
-    FoundCheckpoint found = find_latest_model(folder);
+    std::string chosen;
+    const FoundCheckpoint found = find_chosen(folder, choice, chosen);
     for (const std::string& line : found.broken) print_line(stderr, "note: %s", line.c_str());
-    if (found.step >= 0) {
-        const std::string chosen =
-            choice == Choice::best ? choose_best(folder, found) : last_of_run(folder, found.step);
+    if (found.step >= 0)
         return {.name = name,
                 .path = model_path(folder, found.step),
                 .is_file = true,
                 .tokenizer = tokenizer_in_run(found.run, run_path(folder, found.step)),
                 .chosen = chosen};
-    }
     if (!found.broken.empty())
         fail("-e %s: no checkpoint in this folder is intact; %s", name.c_str(), found.broken.front().c_str());
     for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
         if (const std::string path = (fs::path(folder) / file).generic_string(); file_exists(path))
             return find_file(name, path);
-    for (const char* file : {"pytorch_model.bin", "ckpt.pt"})
-        if (const std::string path = (fs::path(folder) / file).generic_string(); file_exists(path))
-            refuse_pytorch_file(path);
+    for (const std::string& file : names_in(folder))
+        for (const char* end : {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
+            if (const fs::path path = fs::path(folder) / file;
+                file.ends_with(end) && fs::is_regular_file(path))
+                refuse_other_format(path.generic_string());
     fail(
         "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "
         "no "
@@ -148,12 +162,23 @@ ModelSource find_model(const std::string& name) {
     if (const std::string folder = folder_of_last(name); !folder.empty())
         return find_in_folder(name, folder, Choice::last);
     if (is_model_file(name)) return find_file(name, name);
-    if (file_exists(name)) refuse_pytorch_file(name);
+    if (file_exists(name)) refuse_other_format(name);
     if (name.find('/') != std::string::npos)
         fail("-e %s: %s", name.c_str(),
              file_exists(name) ? "a model is a folder, or a file whose name ends with .bin or .safetensors"
                                : "there is no such file or folder");
     return {.name = name, .path = name, .is_file = false, .tokenizer = {}};
+}
+
+void read_found_model(ModelSource& model, const std::function<void()>& read) {
+    for (int attempts_left = most_attempts;; attempts_left--) {
+        try {
+            return read();
+        } catch (const Error&) {
+            if (attempts_left == 0 || !model.is_file || file_exists(model.path)) throw;
+        }
+        model = find_model(model.name);
+    }
 }
 
 ModelConfig read_shape(const ModelSource& model) {

@@ -1,6 +1,7 @@
 // The model that -e names, for every program: a checkpoint (*.bin), a run's folder, Hugging Face's
 // model.safetensors or its folder, or the descriptor of a new model.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,10 @@ struct ModelSource {
 // checkpoint's file is verified against the checksum beside it. Throws Error if there is no such file, or if
 // it is damaged.
 ModelSource find_model(const std::string& name);
+
+// Calls read(), which reads the model's file. A run that trains meanwhile may delete a checkpoint: if the
+// file is gone, finds the model again and calls read() again.
+void read_found_model(ModelSource& model, const std::function<void()>& read);
 
 // The model's shape, from its file or descriptor.
 ModelConfig read_shape(const ModelSource& model);

@@ -25,11 +25,11 @@ CommandLine::CommandLine(const char* program, const char* description)
 CommandLine::CommandLine(std::shared_ptr<CLI::App> subcommand) : app(std::move(subcommand)) {}
 
 void CommandLine::add(const char* name, std::string& value, const char* help) {
-    app->add_option(name, value, help);
+    app->add_option(name, value, help)->transform(home_path());
 }
 
 void CommandLine::add(const char* name, std::vector<std::string>& values, const char* help) {
-    app->add_option(name, values, help);
+    app->add_option(name, values, help)->transform(home_path());
 }
 
 void CommandLine::add(const char* name, uint64_t& count, const char* help) {

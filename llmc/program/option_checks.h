@@ -2,6 +2,7 @@
 // command lines that do not parse.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
@@ -10,18 +11,24 @@
 
 #include "llmc/base/error.h"
 
-// CLI11 reads 010 as octal, as 8.
-inline const char* const LEADING_ZERO = " is not a decimal number: leave out the leading 0";
-inline bool has_leading_zero(const std::string& text) {
-    const size_t sign = text.find_first_of("+-") == 0;
-    return text.size() > sign + 1 && text[sign] == '0' && isdigit(static_cast<unsigned char>(text[sign + 1]));
+// What is wrong with a number as others write it; "": nothing. CLI11 reads 010 as octal, as 8.
+inline std::string misspelled_number(const std::string& text) {
+    const auto is_digit = [&](size_t i) {
+        return i < text.size() && isdigit(static_cast<unsigned char>(text[i]));
+    };
+    const size_t sign = text.find_first_of("+-") == 0, mark = text.find_first_of("_,'");
+    if (text.substr(std::min(sign, text.size())).starts_with('0') && is_digit(sign + 1))
+        return text + " is not a decimal number: leave out the leading 0";
+    if (mark != text.npos && mark > 0 && is_digit(mark - 1) && is_digit(mark + 1))
+        return text + " is not a number: leave out the marks between its digits";
+    return "";
 }
 
 // The number in the text must be at least `least` and at most `most`; NaN is refused.
 inline CLI::Validator number_check(double least, double most, const std::string& description) {
     return CLI::Validator(
         [=](std::string& text) {
-            if (has_leading_zero(text)) return text + LEADING_ZERO;
+            if (const std::string fault = misspelled_number(text); !fault.empty()) return fault;
             double value = 0;
             const bool good = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
             return good ? std::string() : text + " is not " + description;
@@ -51,7 +58,7 @@ inline CLI::Validator at_least(int least) {
 inline CLI::Validator unsigned_number() {
     return CLI::Validator(
         [](std::string& text) {
-            if (has_leading_zero(text)) return text + LEADING_ZERO;
+            if (const std::string fault = misspelled_number(text); !fault.empty()) return fault;
             double value = 0;
             errno = 0;
             strtoull(text.c_str(), nullptr, 0);

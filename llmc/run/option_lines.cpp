@@ -1,5 +1,7 @@
 #include "llmc/run/option_lines.h"
 
+#include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "llmc/base/error.h"
@@ -51,7 +53,10 @@ static OptionLine parse_line(std::string_view line, int number) {
     if (line[0] == '[') fail("a section: options have none, only lines NAME = VALUE");
     const size_t equals = line.find('=');
     const std::string name(trimmed(line.substr(0, equals)));
-    const bool is_name = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+    // others write names with underscores, capitals or dots: those are unknown options, with a suggestion
+    const bool is_name = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+        return isalnum(c) || c == '-' || c == '_' || c == '.';
+    });
     if (equals == std::string_view::npos || name.empty() || !is_name)
         fail("'%s' is not NAME = VALUE", std::string(line.substr(0, 60)).c_str());
     return {number, name, parse_values(trimmed(line.substr(equals + 1)))};

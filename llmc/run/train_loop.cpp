@@ -136,7 +136,10 @@ void Run<Real>::pause(int step) {
     if (const auto reason = reason_to_save(step, is_best)) save(step, position(), *reason);
     saving = false;  // a signal that comes from here on is for the next step
     if (!stopping && runs_hellaswag(step)) run_hellaswag(step);
-    if (!stopping && samples(step)) sample();
+    if (!stopping && samples(step)) {
+        if (ends(step)) take_best(step);
+        sample();
+    }
     if (stopping && saved != step && options.saves()) save(step, position(), WrittenFor::signal);
 }
 
@@ -285,6 +288,18 @@ void Run<Real>::run_hellaswag(int step) {
     } catch (const Error& error) {
         print_line(stdout, "note: %s", error.what());
     }
+}
+
+// After the last step, the first process loads the model that `generate` takes, so that the sample is its.
+// The last model is saved.
+template <class Real>
+void Run<Real>::take_best(int step) {
+    const int best = validations.best_step;
+    if (job.rank > 0 || !options.saves_best() || best < 0 || best == step ||
+        !file_exists(model_path(options.output, best)))
+        return;
+    load_parameters(g, model_path(options.output, best), options.seed);
+    printf("sample of the best model, of step %d:\n", best);
 }
 
 // The first process draws the text. A sample that a signal ends is drawn again by the resumed run.

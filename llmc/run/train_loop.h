@@ -110,6 +110,7 @@ struct Run {
     void report_validation() const;
     void report_best() const;
     void run_hellaswag(int step);
+    void take_best(int step);
     void sample();
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
     DataPosition position() const { return read_ahead ? read_ahead->position : inputs.loader->position(); }

@@ -105,7 +105,7 @@ static CLI::Validator count_or_auto() {
                 return std::string();
             }
             const std::string problem = at_least(1)(text);
-            return problem.empty() ? problem : problem + ", or auto";
+            return problem.ends_with("at least 1") ? problem + ", or auto" : problem;
         },
         "at least 1, or auto");
 }

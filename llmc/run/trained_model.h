@@ -2,6 +2,7 @@
 // the one file of each such program that declares options, since the parser's header takes long to compile.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <array>
 #include <memory>
 #include <string>
 
@@ -40,22 +41,32 @@ inline void add_model_options(CLI::App& app, ModelOptions& options) {
 // A trained model that was found and verified, and its tokenizer; none if it is not to be found.
 struct TrainedModel {
     ModelSource source;
-    ModelConfig config;
-    std::optional<Tokenizer> tokenizer;
+    ModelConfig config = {};
+    std::optional<Tokenizer> tokenizer = {};
 };
 
 inline TrainedModel open_model(const ModelOptions& options) {
-    const ModelSource source = find_model(options.model);
-    const ModelConfig config = read_shape(source);
-    return {source, config, tokenizer_for(options.tokenizer, source, config.vocab_size, source.tokenizer)};
+    TrainedModel model = {.source = find_model(options.model)};
+    read_found_model(model.source, [&] { model.config = read_shape(model.source); });
+    model.tokenizer =
+        tokenizer_for(options.tokenizer, model.source, model.config.vocab_size, model.source.tokenizer);
+    return model;
+}
+
+inline std::array<int, 6> shape_values(const ModelConfig& c) {
+    return {c.max_seq_len, c.vocab_size, c.padded_vocab_size, c.num_layers, c.num_heads, c.channels};
 }
 
 // The model with its parameters, without memory for activations.
 template <class Real>
-std::unique_ptr<GPT2<Real>> load_model(const TrainedModel& model, LaunchPad* pad) {
-    if (!model.source.chosen.empty()) print_line(stderr, "%s", model.source.chosen.c_str());
+std::unique_ptr<GPT2<Real>> load_model(TrainedModel& model, LaunchPad* pad) {
     check_parameters_fit<Real>(model.source.name, model.config, pad);
     auto g = std::make_unique<GPT2<Real>>(model.config, pad);
-    load_parameters(*g, model.source.path, 42);
+    read_found_model(model.source, [&] {
+        if (shape_values(read_shape(model.source)) != shape_values(model.config))
+            fail("%s is another model now: start again", model.source.name.c_str());
+        if (!model.source.chosen.empty()) print_line(stderr, "%s", model.source.chosen.c_str());
+        load_parameters(*g, model.source.path, 42);
+    });
     return g;
 }
