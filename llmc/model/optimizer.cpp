@@ -22,7 +22,7 @@ Optimizer<Real>::Optimizer(const ModelConfig& c, Memory& model_memory, const Opt
             master[i] = memory.allocate<float>(n, "master weights", placement);
         m[i] = memory.allocate<float>(n, "the optimizer's first moments", placement);
         memory.zero(m[i], n);
-        if (by_muon(i)) continue;
+        if (!has_moment(share.kind, MOMENT_V, i)) continue;
         v[i] = memory.allocate<float>(n, "the optimizer's second moments", placement);
         memory.zero(v[i], n);
     }
