@@ -39,15 +39,16 @@ static void make_models() {
             state.data.intra_shard_indices = {2, 0, 3, 1};
             state.data.current_sample = 1;
         }
-        for (const OptimizerShare& share : {OptimizerShare{0, 1}, OptimizerShare{1, 2}}) {
-            state.share = share;
-            const std::string name =
-                std::string(shuffled ? "shuffled" : "ordered") + (share.count > 1 ? "_part" : "");
-            write_optimizer_state(seed("optimizer_state_fuzz", name), seed_config, state,
-                                  [](Moment, int tensor, size_t offset, float* values, size_t count) {
-                                      fill_seed(tensor, offset, values, count);
-                                  });
-        }
+        for (const OptimizerInfo& optimizer : all_optimizers())
+            for (const OptimizerShare& share : {OptimizerShare{0, 1}, OptimizerShare{1, 2}}) {
+                state.share = {share.index, share.count, optimizer.kind};
+                const std::string name = std::string(optimizer.name) + (shuffled ? "_shuffled" : "_ordered") +
+                                         (share.count > 1 ? "_part" : "");
+                write_optimizer_state(seed("optimizer_state_fuzz", name), seed_config, state,
+                                      [](Moment, int tensor, size_t offset, float* values, size_t count) {
+                                          fill_seed(tensor, offset, values, count);
+                                      });
+            }
     }
     for (const bool in_bf16 : {false, true}) {
         const std::string name = in_bf16 ? "bf16" : "fp32", dir = folder + "/hugging_face";

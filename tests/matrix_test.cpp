@@ -27,6 +27,12 @@ TEST_F(CooperativeMatrix, fp32_gemms) {
     unsetenv("LAUNCHPAD_FP16_PIECES");
 }
 
+TEST_F(CooperativeMatrix, every_kernel) {
+    setenv("LAUNCHPAD_FP16_PIECES", "1", 1);
+    expect_success("every_kernel_test", "*");
+    unsetenv("LAUNCHPAD_FP16_PIECES");
+}
+
 // In training these are bf16 GEMMs; fp16 is too imprecise for Muon.
 TEST_F(CooperativeMatrix, muon) {
     setenv("LAUNCHPAD_FP16_PIECES", "1", 1);

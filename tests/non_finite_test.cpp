@@ -1,9 +1,13 @@
 // NaN and infinity in one element of each input of each kernel version: wherever the CPU's result is not
 // finite, the GPU's is not either, so that no kernel hides a fault of the model from the training step. In
-// fp32, whose code the other storage types share. global_norm_test and adamw_test feed the optimizer.
+// fp32, whose code the other storage types share.
 #include <algorithm>
+#include <filesystem>
 #include <functional>
+#include <regex>
+#include <set>
 
+#include "llmc/base/file.h"
 #include "llmc/generate/decode_attention.h"
 #include "llmc/generate/decode_linear.h"
 #include "llmc/layers/attention.h"
@@ -347,4 +351,22 @@ TEST(NonFinite, GradientSum) {
             return GradientSum<float>{
                 .out = t[2], .inp = t[0], .own = t[1], .n = C, .stride = C, .count = ROWS, .own_index = 1};
         }});
+}
+
+// The optimizer: its own tests feed it values that are not finite.
+static const std::set<std::string> tested_elsewhere = {"adamw_update", "muon_update", "global_norm"};
+
+TEST(NonFinite, EveryLayerIsHere) {
+    static const std::regex table(" (\\w+)_versions\\(\\);");
+    const std::string here = read_whole_file(SOURCE_DIR "/tests/non_finite_test.cpp");
+    for (const char* folder : {"/llmc/layers", "/llmc/generate"})
+        for (const auto& entry : std::filesystem::directory_iterator(std::string(SOURCE_DIR) + folder)) {
+            const std::string text = read_whole_file(entry.path());
+            for (std::sregex_iterator found(text.begin(), text.end(), table), end; found != end; ++found) {
+                const std::string name = (*found)[1];
+                const bool is_here = std::regex_search(here, std::regex("[ {(]" + name + "_versions[<(]"));
+                EXPECT_NE(is_here, tested_elsewhere.count(name) > 0)
+                    << name << ": add it to a test, or say why not";
+            }
+        }
 }

@@ -4,15 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "llmc/model/gpt2.h"
+#include "tests/message_of.h"
 
 static const ModelConfig odd = {19, 53, 128, 2, 3, 24};
 
 TEST(Ownership, HasEveryElementOnceInOrder) {
-    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon})
+    for (const OptimizerInfo& optimizer : all_optimizers())
         for (const int count : {1, 2, 3, 7, 16, 500}) {
             int tensor = 0;
             size_t at = 0;
-            for (const Shard& s : ownership_of(odd, kind, count).shards) {
+            for (const Shard& s : ownership_of(odd, optimizer.kind, count).shards) {
                 if (s.tensor != tensor) {
                     ASSERT_EQ(at, parameter_size(odd, tensor)) << parameter_info[tensor].name;
                     ASSERT_EQ(s.tensor, tensor + 1);
@@ -28,6 +29,17 @@ TEST(Ownership, HasEveryElementOnceInOrder) {
             EXPECT_EQ(tensor, NUM_PARAMETER_TENSORS - 1);
             EXPECT_EQ(at, parameter_size(odd, tensor));
         }
+}
+
+TEST(Optimizers, AreFoundByNameAndByVersion) {
+    for (size_t i = 0; i < all_optimizers().size(); i++) {
+        const OptimizerInfo& info = all_optimizers()[i];
+        EXPECT_EQ(size_t(info.kind), i) << info.name;
+        EXPECT_EQ(optimizer_named(info.name), info.kind);
+        EXPECT_EQ(optimizer_of_state(info.state_version), info.kind);
+    }
+    EXPECT_EQ(message_of([] { optimizer_named("adam"); }), "no optimizer is called \"adam\"");
+    EXPECT_FALSE(optimizer_of_state(0));
 }
 
 // How many elements of a tensor of `channels` elements each process owns.

@@ -46,13 +46,13 @@ TEST(RunPlan, OffloadMovesTheOptimizersState) {
     std::vector<LaunchPad*> places = {nullptr};
     for (const auto& pad : test_pads()) places.push_back(pad.get());
     for (LaunchPad* pad : places)
-        for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
+        for (const OptimizerInfo& info : all_optimizers()) {
             SCOPED_TRACE(pad ? memory_mode_name(pad->memory_mode()) : "CPU");
             TrainingShape shape = {.master_weights = true,
                                    .B = 3,
                                    .T = 17,
                                    .recompute = RECOMPUTE_LAYERS,
-                                   .share = {.kind = kind}};
+                                   .share = {.kind = info.kind}};
             const MemoryNeed whole = memory_need<bf16>(small(), pad, shape);
             shape.offload = true;
             const MemoryNeed need = memory_need<bf16>(small(), pad, shape);

@@ -1,6 +1,9 @@
 // fp32 on SwiftShader, an implementation of Vulkan apart from Mesa's, which `dev/setup.sh swiftshader`
 // unpacks: subgroups of 4, neither 64-bit integers nor 16-bit storage, and functions such as exp2() that drop
 // NaN.
+#include <algorithm>
+#include <filesystem>
+
 #include "llmc/data/token_file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/other_device.h"
@@ -13,16 +16,25 @@ struct SwiftShader : OtherDevice {
 // suite such as AdamWRandom, those of tensor cores, and one that takes a minute for its many workgroups.
 static const std::string fp32 = "-*/1.*:*/2.*:*Random/*:*Matrix*:*GridsAreFolded";
 
-struct SwiftShaderLayer : SwiftShader, testing::WithParamInterface<const char*> {};
+struct SwiftShaderLayer : SwiftShader, testing::WithParamInterface<std::string> {};
 
-TEST_P(SwiftShaderLayer, fp32) { expect_success(GetParam() + std::string("_test"), fp32); }
+// The tests of layers, of generating, and of what consists of these.
+static std::vector<std::string> tests_of_layers() {
+    std::vector<std::string> names = {"dropout", "non_finite", "train_step"};
+    for (const char* folder : {"/llmc/layers", "/llmc/generate"})
+        for (const auto& entry : std::filesystem::directory_iterator(std::string(SOURCE_DIR) + folder))
+            if (const std::string name = entry.path().stem().string();
+                entry.path().extension() == ".h" &&
+                std::filesystem::exists(SOURCE_DIR "/tests/" + name + "_test.cpp"))
+                names.push_back(name);
+    std::ranges::sort(names);
+    return names;
+}
 
-INSTANTIATE_TEST_SUITE_P(all, SwiftShaderLayer,
-                         testing::Values("adamw", "attention", "classifier", "decode_attention",
-                                         "decode_linear", "dropout", "encoder", "gelu", "global_norm",
-                                         "gradient_sum", "layernorm", "matmul", "muon", "next_token",
-                                         "non_finite", "residual", "text_generator", "train_step"),
-                         [](const auto& name) { return std::string(name.param); });
+TEST_P(SwiftShaderLayer, fp32) { expect_success(GetParam() + "_test", fp32); }
+
+INSTANTIATE_TEST_SUITE_P(all, SwiftShaderLayer, testing::ValuesIn(tests_of_layers()),
+                         [](const auto& name) { return name.param; });
 
 TEST_F(SwiftShader, model_matches_pytorch) {
     const std::string reference = SOURCE_DIR "/tests/reference/tiny";

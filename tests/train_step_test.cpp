@@ -212,16 +212,18 @@ TYPED_TEST(TrainStep, StepsAreTheirParts) {
     for (LaunchPad* pad : places) {
         const auto expected = run_steps<TypeParam>(pad, {config, false, 1, -1});
         EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
-        for (const Run& run : {Run{config, false, 1, -1},
-                               {config, false, 2, -1},
-                               {config, false, 1, 1},
-                               {wide_vocabulary, true, 1, 2},
-                               {config, true, 2, 1, OptimizerKind::muon}}) {
+        std::vector<Run> runs = {{config, false, 1, -1},
+                                 {config, false, 2, -1},
+                                 {config, false, 1, 1},
+                                 {wide_vocabulary, true, 1, 2}};
+        for (const OptimizerInfo& optimizer : all_optimizers())
+            runs.push_back({config, true, 2, 1, optimizer.kind});
+        for (const Run& run : runs) {
             const auto steps = run_steps<TypeParam>(pad, run);
             EXPECT_TRUE(run_parts<TypeParam>(pad, run) == steps)
                 << run.config.num_layers << " layers, master weights " << run.master_weights << ", "
                 << run.micro_steps << " micro-steps, skipped " << run.skipped;
-            if (run.skipped == 1 || run.kind == OptimizerKind::muon) {
+            if (run.skipped == 1) {
                 EXPECT_FALSE(steps == expected) << "the step was not skipped";
             }
         }
@@ -234,11 +236,13 @@ TYPED_TEST(TrainStep, OffloadingTheOptimizerIsBitIdentical) {
     const int messages = validation_message_count();
     std::vector<LaunchPad*> places = {nullptr};
     for (const auto& pad : test_pads()) places.push_back(pad.get());
+    std::vector<Run> runs = {{config, true, 2, -1}, {config, false, 1, 1}};
+    for (const OptimizerInfo& optimizer : all_optimizers())
+        runs.push_back({config, true, 1, -1, optimizer.kind});
     for (LaunchPad* pad : places)
-        for (Run run : {Run{config, true, 2, -1}, Run{config, false, 1, 1},
-                        Run{config, true, 1, -1, OptimizerKind::muon}}) {
+        for (Run run : runs) {
             SCOPED_TRACE(std::string(pad ? memory_mode_name(pad->memory_mode()) : "CPU") + ", " +
-                         optimizer_name(run.kind));
+                         optimizer_info(run.kind).name);
             const auto expected = run_steps<TypeParam>(pad, run);
             EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
             run.offload = true;

@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
         ->check(one_of(precision_names()))
         ->capture_default_str();
     app.add_option("-r,--recompute", o.recompute, "as in train_gpt2")
-        ->check(CLI::Range(0, 2))
+        ->check(CLI::Range(0, 3))
         ->capture_default_str();
     add_cpu_as_device(app);
     app.add_option("--threads", o.threads, "number of threads (default: OMP_NUM_THREADS, or all cores)")

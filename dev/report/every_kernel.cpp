@@ -13,11 +13,13 @@
 // --- what training takes ---
 
 template <class Real>
-static void give_training_commands(LaunchPad& pad, const ModelConfig& config, BatchShape shape) {
+static void give_training_commands(LaunchPad& pad, const ModelConfig& config, BatchShape shape,
+                                   OptimizerKind kind, float dropout) {
     const auto [B, T] = shape;
     GPT2<Real> g(config, &pad);
+    g.dropout = dropout;
     gpt2_allocate(g, B, T, true);
-    Optimizer<Real> optimizer(config, g.memory, {.master_weights = true});
+    Optimizer<Real> optimizer(config, g.memory, {.master_weights = true}, {.kind = kind});
     StepRunner<Real> runner = {.g = g, .optimizer = optimizer, .B = B, .T = T, .micro_steps = 2};
     runner.prepare();
     gpt2_forward(g, B, T);
@@ -30,7 +32,9 @@ static void give_training_commands(LaunchPad& pad, const ModelConfig& config, Ba
 
 template <class Real>
 void give_default_commands(LaunchPad& pad, const ModelConfig& config, BatchShape shape) {
-    give_training_commands<Real>(pad, config, shape);
+    for (const OptimizerInfo& optimizer : all_optimizers())
+        give_training_commands<Real>(pad, config, shape, optimizer.kind, 0);
+    give_training_commands<Real>(pad, config, shape, OptimizerKind::adamw, 0.1f);
     pad.commit();
 }
 
@@ -215,6 +219,23 @@ static AdamWUpdate<Real> wte_update(VersionSizes<Real>& s, size_t n) {
             .norm_and_scale = s.floats(2)};
 }
 
+// Two matrices, so that GEMMs are batched.
+template <class Real>
+static void give_muon(VersionSizes<Real>& s, int rows, int columns) {
+    const size_t n = size_t(rows) * size_t(columns);
+    const MuonMatrix<Real> matrix = {.params = s.reals(n),
+                                     .master = sizeof(Real) == 2 ? s.floats(n) : nullptr,
+                                     .m = s.floats(n),
+                                     .grads = s.reals(n)};
+    give_versions<MuonUpdate<Real>>(s.pad, muon_update_versions<Real>(),
+                                    {.matrices = {matrix, matrix},
+                                     .rows = rows,
+                                     .columns = columns,
+                                     .step = s.memory.template allocate<MuonStep>(1, "step"),
+                                     .weight_decay = 0.1f,
+                                     .norm_and_scale = s.floats(2)});
+}
+
 template <class Real>
 static void give_tokens(VersionSizes<Real>& s) {
     const size_t n = s.num_rows, V = s.config.padded_vocab_size, C = s.C;
@@ -288,6 +309,8 @@ void give_all_versions(LaunchPad& pad, const ModelConfig& config, BatchShape sha
     give_layernorm(s);
     give_elementwise(s);
     give_tokens(s);
+    give_muon(s, s.C, 4 * s.C);
+    give_muon(s, 4 * s.C, s.C);
     pad.commit();
 }
 

@@ -9,7 +9,7 @@ struct BatchShape {
     int B, T;
 };
 
-// What training takes without further options, samples included.
+// What training takes with each optimizer and with dropout, samples included.
 template <class Real>
 void give_default_commands(LaunchPad& pad, const ModelConfig& config, BatchShape shape);
 

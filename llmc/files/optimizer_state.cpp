@@ -6,8 +6,7 @@
 #include "llmc/base/error.h"
 #include "llmc/files/model_file.h"
 
-// Version 2 is not llm.c's: the state of Muon, whose matrices have no second moment.
-static constexpr int32_t state_magic = 20240527, adamw_version = 1, muon_version = 2;
+static constexpr int32_t state_magic = 20240527;
 
 // Indices of the header's ints, as in llm.c.
 enum StateField {
@@ -56,14 +55,20 @@ static std::vector<int32_t> read_indices(const File& file, const std::string& pa
     return values;
 }
 
+static OptimizerKind kind_of_version(int version, const std::string& path) {
+    if (const auto kind = optimizer_of_state(version)) return *kind;
+    std::string readable;
+    for (const OptimizerInfo& info : all_optimizers())
+        readable += format_string("%s%d (%s)", readable.empty() ? "" : ", ", info.state_version, info.name);
+    fail("%s is an optimizer state of version %d; only these versions can be read: %s", path.c_str(), version,
+         readable.c_str());
+}
+
 static OptimizerState check_state_header(const File& file, const std::string& path,
                                          const ModelConfig& config) {
     int32_t header[header_ints];
     read_header(file, path, header, state_magic, "an llm.c optimizer state");
-    if (header[1] != adamw_version && header[1] != muon_version)
-        fail("%s is an optimizer state of version %d; only versions 1 (AdamW) and 2 (Muon) can be read",
-             path.c_str(), header[1]);
-    const OptimizerKind kind = header[1] == muon_version ? OptimizerKind::muon : OptimizerKind::adamw;
+    const OptimizerKind kind = kind_of_version(header[1], path);
     const OptimizerShare share = {header[PROCESS_RANK], header[NUM_PROCESSES], kind};
     if (share.index < 0 || share.index >= share.count)
         fail("%s is damaged: its header says process %d of %d", path.c_str(), share.index, share.count);
@@ -159,8 +164,7 @@ static void write_indices(SealedWriter& file, const std::vector<int32_t>& values
 
 FileSeal write_optimizer_state(const std::string& path, const ModelConfig& config,
                                const OptimizerState& state, const ReadMoment& read) {
-    const bool is_muon = state.share.kind == OptimizerKind::muon;
-    int32_t header[header_ints] = {state_magic, is_muon ? muon_version : adamw_version};
+    int32_t header[header_ints] = {state_magic, optimizer_info(state.share.kind).state_version};
     header[NUM_PROCESSES] = state.share.count;
     header[PROCESS_RANK] = state.share.index;
     header[USE_MASTER_WEIGHTS] = state.use_master_weights;

@@ -10,9 +10,9 @@
 #include "llmc/launchpad/launchpad.h"
 #include "shaders/args.h"
 
-// Layout of the operands, in BLAS's letters: nt: A (M,K), B (N,K); nn: A (M,K), B (K,N); tn: A (K,M), B
-// (K,N). A linear layer computes out by nt, dinp by nn and dweight by tn. packed: A (M,K), B a weight that
-// pack_weights() has packed, for out and dinp.
+// Layout of the row-major operands, in BLAS's letters: nt: A (M,K), B (N,K), for CUTLASS a column-major B;
+// nn: A (M,K), B (K,N); tn: A (K,M), B (K,N), for CUTLASS a column-major A. A linear layer computes out by
+// nt, dinp by nn and dweight by tn. packed: A (M,K), B a weight packed by pack_weights(), for out and dinp.
 enum class GemmLayout { nt, nn, tn, packed };
 
 // out (M,N) = A B, summed over K. A batch of such GEMMs is one launch, and its operands and results lie one
@@ -49,7 +49,7 @@ bool on_tensor_cores(const LaunchPad& pad, int C, int OC);
 template <class Real>
 std::vector<Tile> tensor_core_tiles(GemmLayout layout);
 
-// Whether a kernel, or a version of a layer, is one of these.
+// Whether a kernel, or a version of a layer, is a tensor-core GEMM.
 inline bool is_tensor_core_gemm(std::string_view kernel) {
     return kernel.starts_with("matmul5") || kernel.starts_with("matmul6") || kernel.starts_with("matmul7");
 }
@@ -58,8 +58,8 @@ inline bool is_tensor_core_gemm(std::string_view kernel) {
 template <class Real>
 bool has_tile(const LaunchPad& pad, GemmLayout layout);
 
-// Groups of subgroups among which the workgroups of a tile divide K (sliced-K); plans that agree in this and
-// in split_k are bit-identical.
+// Groups of subgroups in a workgroup that split each K iteration (CUTLASS's sliced-K). Plans that agree in
+// this and in split_k are bit-identical.
 template <class Real>
 int k_groups(GemmLayout layout, Tile tile);
 
@@ -94,8 +94,8 @@ template <class Real>
 std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& gemm, const GemmPlan& plan,
                                         bool may_split);
 
-// The name under which the fastest tile of a GEMM is stored, and the number that stands for a tile there. A
-// result that is added to shares the tile of one that is not.
+// The name under which the fastest tile of a GEMM is stored, and the number that stands for a tile there.
+// GEMMs that accumulate share the tile of those that overwrite.
 template <class Real>
 std::string tuning_name(const GemmShape& gemm);
 inline int tile_code(Tile tile) { return tile.m * 1000 + tile.n; }

@@ -11,7 +11,7 @@
 // size (invocations in a workgroup), or for GEMMs the shape of a tile.
 template <class Params, class Config = int>
 struct KernelVersion {
-    const char* name;         // of the shader file
+    const char* name;         // a shader's, or what several shaders' names begin with
     const char* description;  // the difference from the version before, in one line
     void (*launch)(LaunchPad& pad, const Params& params, Config config);
     std::vector<Config> configs;  // the default first

@@ -65,11 +65,11 @@ struct LaunchPadOptions {
 };
 
 // Where memory lies: near the GPU, or in cached host memory, for results that the host reads often, and for
-// what the GPU uses so seldom that it may read and write it over the bus. A device with memory of its own
-// never lends it for `host`.
+// what the GPU uses so seldom that it may read and write it over the bus. On a discrete GPU, `host` is RAM,
+// never VRAM.
 enum class Placement { device, host };
 
-// Scratch memory that layers share. A slot's contents last until the next layer that uses the slot.
+// Scratch memory that layers share. A slot's contents are valid until the next layer that uses the slot.
 enum class Scratch { gemm, parameters, layernorm, norm, packed_weight, packed_weight_dinp, muon };
 const int NUM_SCRATCH_SLOTS = 7;
 
@@ -84,11 +84,11 @@ struct Groups {
 // subgroup.
 struct FragmentShape {
     uint32_t M = 0, N = 0, K = 0;  // zeros: the device has none for that type
-    // Components whose indices agree in the bits row_components belong to one row; the rest of the row is
-    // held by the invocations whose numbers differ in the bits column_lanes only.
+    // Component c of invocation i and component d of invocation j are in one row if c and d agree in the bits
+    // row_components, and i and j agree in all bits but column_lanes.
     uint32_t row_components = 0, column_lanes = 0;
     bool layout_known = false;  // false: components lie in some other way
-    bool in_place = false;      // accumulators and A operands hold their components in the same positions
+    bool in_place = false;      // accumulators serve as A operands: the positions of components agree
     bool truncates = false;     // conversions to the operands' type are known to truncate
     explicit operator bool() const { return M != 0; }
 };
@@ -201,8 +201,8 @@ class LaunchPad {
     void register_buffer(void* address, size_t bytes);
     void unregister_buffer(void* address);
     uint64_t allocated_bytes() const;  // in live allocate() memory
-    // What allocations may still take of the device's memory, or of the host's that the driver grants, as far
-    // as the driver reports it, if so many processes share it. Of the host's, 0: all memory is the device's.
+    // Bytes that allocate() may still take of the device's memory, or of the host's, as far as the driver
+    // reports them, divided among so many processes. 0 for `host`: the memory is unified.
     uint64_t available_bytes(Placement placement = Placement::device, int processes = 1) const;
 
     // At least so many floats of a scratch slot, contents undefined; null for 0. A slot grows when it has to,
@@ -239,15 +239,15 @@ class LaunchPad {
     void barrier();
     // Postpones `commands` past the next barrier, to overlap with the commands that follow it: for kernels
     // too small to run alone between two barriers, such as the reduction of partial sums. They may read
-    // `slot` and `results` and write only `results`; at() fails there for other memory. Commands that use
-    // this memory wait for them: at(), scratch() and copies see to that. commit() and end_recording() append
-    // those that are still postponed.
+    // `slot` and `results` and write only `results`; at() fails in them for other memory. Later commands that
+    // use this memory wait for the postponed ones: at(), scratch() and copies check. commit() and
+    // end_recording() append all that are still postponed.
     void postpone(Scratch slot, const std::vector<MemoryRange>& results, std::function<void()> commands);
-    // Copies that overlap with the commands that follow, on the device's copy engines if it has a queue for
-    // them: they take no SMs. They wait for the commands and copies before them. Until finish_copies(), the
-    // commands that follow must not write a source, and using a destination is an error; later commands see
-    // the copies. Each call first finishes the copies of the call before, and so do commit(), download() and
-    // end_recording(). Error inside a group.
+    // Starts copies on the device's copy engines, if it has a queue for them, where they take no SMs. They
+    // wait for all earlier commands and copies, and overlap with later commands until finish_copies(), which
+    // the next copy_async(), commit(), download() and end_recording() call. Until then, no command may write
+    // a source, and using a destination is an error.
+    // Error inside a group.
     void copy_async(const std::vector<CopyRange>& copies);
     void finish_copies();
 

@@ -4,12 +4,12 @@
 #include "llmc/gemm/tile.h"
 #include "llmc/launchpad/kernel_version.h"
 
-// Several calls in a row may multiply with the same weight, unchanged: a GPU then rearranges it only once. Or
-// it was rearranged by matmul_pack_forward() or matmul_pack_backward(), together with others.
+// Several calls in a row may multiply with the same weight, unchanged: a GPU then packs it only once. Or it
+// was packed by matmul_pack_forward() or matmul_pack_backward(), together with others.
 template <class Real>
 struct WeightUse {
     int total_rows = 0;            // of all these calls; 0: this is the only one
-    bool again = false;            // not the first of them; no other weight was rearranged in between
+    bool again = false;            // not the first of them: reuses what the call before packed
     const Real* packed = nullptr;  // what the function returned for this weight
 };
 
@@ -76,10 +76,10 @@ void matmul_backward_parameters(LaunchPad* pad, const MatmulBackwardParameters<R
 template <class Real>
 void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p);
 
-// Rearranges the weights that the next matmul_forward() calls, or the next matmul_backward() calls, multiply
-// with: together they take less time than one by one. Returns a pointer for each, to be passed to these
-// calls; null where it does not pay. They are valid until this function is called again, or a call of the
-// same direction rearranges a weight of its own, because it passes no pointer.
+// Packs the weights that the next matmul_forward() calls, or the next matmul_backward() calls, multiply with:
+// together they take less time than one by one. Returns a pointer for each, to be passed to these calls
+// (WeightUse::packed); null where it does not pay. The pointers are valid until the next matmul_pack of this
+// direction, or a call of this direction with packed = null.
 template <class Real>
 std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
                                              const std::vector<LinearWeight<Real>>& weights);

@@ -1,6 +1,7 @@
 // GPT-2: the model and its memory, the forward pass, the backward pass. Read it from top to bottom. Each
 // layer function runs on the launchpad it is given, or on the CPU if that is null. train_step.h runs training
-// steps, test_gpt2 checks the model.
+// steps, test_gpt2 checks the model. Text generation has forward passes of its own, which follow a change of
+// this one: llmc/generate/prompt_reader.h and text_generator.h.
 //
 // Real is the storage type of parameters, gradients and activations: float, bf16 or fp16. Accumulators and
 // losses are always float.

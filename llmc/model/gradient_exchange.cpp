@@ -109,7 +109,7 @@ std::vector<Shard> GradientExchange<Real>::shards_in(const std::vector<TensorRan
 template <class Real>
 std::vector<Shard> GradientExchange<Real>::summed_shards(const std::vector<TensorRange>& ranges) const {
     std::vector<Shard> shards = shards_in(ranges);
-    std::erase_if(shards, [this](const Shard& s) { return owner_rank(s) != comm.local_rank; });
+    std::erase_if(shards, [this](const Shard& s) { return owner_local_rank(s) != comm.local_rank; });
     return shards;
 }
 
@@ -135,7 +135,7 @@ void GradientExchange<Real>::add_gradient_stores(Copies& copies,
                                                  const std::vector<TensorRange>& ranges) const {
     Shard last = {.tensor = -1, .first = 0, .count = 0, .owner = 0};
     for (const Shard& s : shards_in(ranges)) {
-        if (owner_rank(s) == comm.local_rank) continue;
+        if (owner_local_rank(s) == comm.local_rank) continue;
         if (s.tensor == last.tensor && s.first == last.first + last.count)
             copies.back().n += s.count;
         else
@@ -154,7 +154,7 @@ template <class Real>
 void GradientExchange<Real>::add_weight_gathers(Copies& copies,
                                                 const std::vector<TensorRange>& ranges) const {
     for (const Shard& s : shards_in(ranges))
-        if (!is_mine(s)) copies.push_back({weights_of(s), in_buffer(owner_rank(s), s), s.count});
+        if (!is_mine(s)) copies.push_back({weights_of(s), in_buffer(owner_local_rank(s), s), s.count});
 }
 
 template <class Real>

@@ -1,23 +1,26 @@
 // Data parallelism over shared host memory, with ZeRO stage 1: gradients are summed in the process that owns
 // them (ownership.h), which updates its weights; then all other processes copy those.
 //
-// Each process of a node has a shared buffer with room for every parameter. A step has three phases:
+// Each process of a node has a shared buffer with room for every parameter. A step has three phases; in
+// NCCL's words, 1 and 2 are a reduce-scatter, and 3 is an all-gather:
 //   1. During the last backward pass, each process stores the gradients that others own to its buffer, layer
 //      by layer.
-//   2. Each process sums the gradients that it owns over all buffers, in the order of ranks. The layers that
-//      are stored after five sixths of the backward pass are summed during the rest of it, all others after
-//      it. The norm follows from all owners' sums of squares.
+//   2. Each process sums the gradients that it owns over all buffers, in the order of ranks. Layers that are
+//      already stored when five sixths of the backward pass are done are summed during the rest of it, all
+//      others after it. The norm follows from all owners' sums of squares.
 //   3. Each process updates its weights, stores them to its buffer, and gathers the others' weights, those of
 //      the first layers before the next forward pass and the rest during it.
-// The processes synchronize between storing and gathering. A process stores weights where it stores no
-// gradients, so one synchronization in each backward pass and one after each update suffice.
+// The processes synchronize between storing and gathering. A process's buffer holds weights only in the
+// ranges that it owns, and gradients only elsewhere, so one synchronization in each backward pass and one
+// after each update suffice.
 //
 // Between nodes, the ranks with the same local rank exchange messages: the sums of one node go to the owner,
 // and its weights to the other nodes. Nothing overlaps with these messages.
 //
 // On a GPU, what overlaps with the passes is copied by LaunchPad::copy_async(), on its copy engines if it has
 // them. Gradients that are summed then come to memory of the device first: a kernel that reads the buffers
-// itself would occupy SMs for as long as the bus takes. Only the sums that nothing hides are such kernels.
+// itself would occupy SMs for as long as the bus takes. Only sums that overlap with nothing read the buffers
+// directly.
 //
 // Every process ends with identical weights, and the same number of processes gives bit-identical runs.
 #pragma once
@@ -41,8 +44,8 @@ struct GradientExchange {
 
     // --- gradients ---
 
-    // Call it after the backward pass of each layer: starts what overlaps with the layers below. Before the
-    // call for one layer, the processes synchronize; -1: for none.
+    // Call it after the backward pass of each layer: starts what overlaps with the lower-numbered layers.
+    // Call synchronize() before after_layer(synchronization_layer()); -1: never.
     void after_layer(int layer);
     int synchronization_layer() const {
         return g.config.num_layers < 4 ? -1 : std::max(1, g.config.num_layers / 6);
@@ -64,8 +67,8 @@ struct GradientExchange {
     }
     void store_weights(const std::vector<TensorRange>& ranges);
     void gather_first_weights();
-    // Call it before the forward pass of each layer: stores and gathers the weights of the layers above.
-    // Before the calls for some layers, the processes synchronize.
+    // Call it before the forward pass of each layer: stores and gathers weights of higher-numbered layers.
+    // If synchronizes_before(layer), call synchronize() first.
     void before_layer(int layer);
     bool synchronizes_before(int layer) const;
     // Stores, synchronizes and gathers all weights.
@@ -99,10 +102,10 @@ struct GradientExchange {
     LaunchPad* pad() const { return on_launchpad ? g.pad : nullptr; }
 
     // Owners are numbered so that those of one local rank follow each other: share_of_process().
-    int owner_rank(const Shard& s) const { return s.owner / comm.num_nodes; }  // local rank
+    int owner_local_rank(const Shard& s) const { return s.owner / comm.num_nodes; }
     int owner_node(const Shard& s) const { return s.owner % comm.num_nodes; }
     bool is_mine(const Shard& s) const {
-        return owner_rank(s) == comm.local_rank && owner_node(s) == comm.node;
+        return owner_local_rank(s) == comm.local_rank && owner_node(s) == comm.node;
     }
     int peer(int node) const { return comm.first_ranks[node] + comm.local_rank; }
     std::vector<Shard> shards_in(const std::vector<TensorRange>& ranges) const;

@@ -22,29 +22,28 @@ Optimizer<Real>::Optimizer(const ModelConfig& c, Memory& model_memory, const Opt
             master[i] = memory.allocate<float>(n, "master weights", placement);
         m[i] = memory.allocate<float>(n, "the optimizer's first moments", placement);
         memory.zero(m[i], n);
-        if (by_muon(i)) continue;
+        if (!has_moment(share.kind, MOMENT_V, i)) continue;
         v[i] = memory.allocate<float>(n, "the optimizer's second moments", placement);
         memory.zero(v[i], n);
     }
-    if (share.kind == OptimizerKind::muon)
-        muon_numbers = memory.allocate<MuonStep>(1, "the optimizer's step");
-    numbers = memory.allocate<AdamWStep>(1, "the optimizer's step");
+    if (share.kind == OptimizerKind::muon) muon = memory.allocate<MuonStep>(1, "the optimizer's step");
+    adamw = memory.allocate<AdamWStep>(1, "the optimizer's step");
 }
 
 template <class Real>
 void Optimizer<Real>::begin_step(int step, float learning_rate) {
     const AdamWStep next = adamw_step(learning_rate, options.beta1, options.beta2, options.epsilon, step + 1);
-    memory.upload(numbers, &next, 1);
-    if (!muon_numbers) return;
-    const MuonStep muon = muon_step(learning_rate * options.muon_rate, options.momentum, step + 1);
-    memory.upload(muon_numbers, &muon, 1);
+    memory.upload(adamw, &next, 1);
+    if (!muon) return;
+    const MuonStep next_muon = muon_step(learning_rate * options.muon_rate, options.momentum, step + 1);
+    memory.upload(muon, &next_muon, 1);
 }
 
 template <class Real>
 void Optimizer<Real>::update_elements(LaunchPad* pad, const ParameterTensors<Real>& tensors,
                                       const Shard& shard) const {
     const auto& [tensor, first, count, owner] = shard;
-    const size_t at = position(tensor, first);
+    const size_t at = index_in_owned(tensor, first);
     const bool decays = options.decay_all || parameter_info[tensor].weight_decay;
     adamw_update<Real>(pad, {.params = tensors.params[tensor] + first,
                              .master = master[tensor] ? master[tensor] + at : nullptr,
@@ -53,7 +52,7 @@ void Optimizer<Real>::update_elements(LaunchPad* pad, const ParameterTensors<Rea
                              .grads = tensors.grads[tensor] + first,
                              .n = count,
                              .first = first,
-                             .step = numbers,
+                             .step = adamw,
                              .weight_decay = decays ? options.weight_decay : 0.0f,
                              .norm_and_scale = tensors.norm_and_scale});
 }
@@ -76,7 +75,7 @@ void Optimizer<Real>::update_matrices(LaunchPad* pad, const ParameterTensors<Rea
     std::map<std::pair<int, int>, std::vector<MuonMatrix<Real>>> by_shape;
     for (const auto& [tensor, first, count, owner] : shards) {
         const auto [rows, columns] = matrix_shape(config, tensor);
-        const size_t at = position(tensor, first), n = size_t(rows) * columns;
+        const size_t at = index_in_owned(tensor, first), n = size_t(rows) * columns;
         for (size_t i = 0; i < count; i += n)
             by_shape[{rows, columns}].push_back({.params = tensors.params[tensor] + first + i,
                                                  .master = master[tensor] ? master[tensor] + at + i : nullptr,
@@ -88,7 +87,7 @@ void Optimizer<Real>::update_matrices(LaunchPad* pad, const ParameterTensors<Rea
         muon_update<Real>(pad, {.matrices = matrices,
                                 .rows = shape.first,
                                 .columns = shape.second,
-                                .step = muon_numbers,
+                                .step = muon,
                                 .weight_decay = options.weight_decay,
                                 .norm_and_scale = tensors.norm_and_scale});
 }
@@ -135,7 +134,7 @@ float* const* Optimizer<Real>::tensors_of(Moment moment) const {
 }
 
 template <class Real>
-size_t Optimizer<Real>::position(int tensor, size_t element) const {
+size_t Optimizer<Real>::index_in_owned(int tensor, size_t element) const {
     size_t before = 0;
     for (const Shard& s : ownership.within({tensor, 0, element}))
         if (s.owner == share.index) before += s.count;
@@ -146,12 +145,12 @@ template <class Real>
 void Optimizer<Real>::store(Moment moment, const TensorRange& range, const float* values) const {
     for (const auto& [tensor, first, count, owner] : ownership.within(range))
         if (float* to = tensors_of(moment)[tensor]; to && owner == share.index)
-            memory.upload(to + position(tensor, first), values + first - range.first, count);
+            memory.upload(to + index_in_owned(tensor, first), values + first - range.first, count);
 }
 
 template <class Real>
 void Optimizer<Real>::load(Moment moment, const TensorRange& range, float* values) const {
-    memory.download(values, tensors_of(moment)[range.tensor] + position(range.tensor, range.first),
+    memory.download(values, tensors_of(moment)[range.tensor] + index_in_owned(range.tensor, range.first),
                     range.count);
 }
 

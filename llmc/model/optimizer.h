@@ -12,7 +12,7 @@ struct OptimizerOptions {
     float weight_decay = 0;  // of the tensors that decay: embeddings and matrices
     bool decay_all = false;  // all tensors decay, with AdamW
     float momentum = 0.95f;  // of Muon
-    float muon_rate = 1;     // Muon's learning rate, as a multiple of AdamW's
+    float muon_rate = 1;     // Muon's learning rate / AdamW's
     bool offload = false;    // keep the state in the host's memory; a GPU reads and writes it over the bus
 };
 
@@ -31,13 +31,14 @@ struct Optimizer {
     OptimizerShare share;
     Ownership ownership;
     Memory& memory;
-    // Of each tensor the elements that this process owns, one behind the other; null: it has none
-    // (has_moment)
+    // The owned elements of each tensor, concatenated; null: the tensor has no such state (has_moment()), or
+    // no element is owned
     float* master[NUM_PARAMETER_TENSORS] = {};
     float* m[NUM_PARAMETER_TENSORS] = {};
     float* v[NUM_PARAMETER_TENSORS] = {};
-    AdamWStep* numbers;  // in memory: they change every step, and the kernels are recorded once
-    MuonStep* muon_numbers = nullptr;
+    // What begin_step() sets. In memory, since kernels are recorded once; null: no tensor is Muon's
+    AdamWStep* adamw;
+    MuonStep* muon = nullptr;
 
     // Allocates the state, with moments of 0; the master weights are undefined until store() sets them.
     Optimizer(const ModelConfig& config, Memory& memory, const OptimizerOptions& options,
@@ -54,9 +55,9 @@ struct Optimizer {
     // Bytes that update() takes on the CPU while it runs, at most.
     size_t workspace_bytes() const;
 
-    // Copies values, of which this process keeps those that it owns; nothing if there are no master weights.
+    // Stores the owned part of the range. Ignored if the tensor has no such state.
     void store(Moment moment, const TensorRange& range, const float* values) const;
-    // Copies values of elements that this process owns.
+    // The range must be owned, and have such state.
     void load(Moment moment, const TensorRange& range, float* values) const;
 
    private:
@@ -65,5 +66,6 @@ struct Optimizer {
                          const std::vector<Shard>& shards) const;
     bool by_muon(int tensor) const { return share.kind == OptimizerKind::muon && is_linear_weight(tensor); }
     float* const* tensors_of(Moment moment) const;
-    size_t position(int tensor, size_t element) const;  // of an owned element among the tensor's owned ones
+    // The index of an owned element among the tensor's owned elements.
+    size_t index_in_owned(int tensor, size_t element) const;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/base/error.h"
 
 std::vector<Shard> Ownership::within(const TensorRange& range) const {
     const size_t end = range.first + range.count;
@@ -25,14 +26,41 @@ std::vector<Shard> Ownership::owned_by(int owner) const {
     return found;
 }
 
-const char* optimizer_name(OptimizerKind kind) { return kind == OptimizerKind::muon ? "muon" : "adamw"; }
+const std::vector<OptimizerInfo>& all_optimizers() {
+    static const std::vector<OptimizerInfo> table = {
+        {OptimizerKind::adamw, "adamw", 1, true},  // llm.c's
+        {OptimizerKind::muon, "muon", 2, false},
+    };
+    return table;
+}
+
+const OptimizerInfo& optimizer_info(OptimizerKind kind) { return all_optimizers().at(size_t(kind)); }
+
+std::vector<std::string> optimizer_names() {
+    std::vector<std::string> names;
+    for (const OptimizerInfo& info : all_optimizers()) names.push_back(info.name);
+    return names;
+}
+
+OptimizerKind optimizer_named(const std::string& name) {
+    for (const OptimizerInfo& info : all_optimizers())
+        if (name == info.name) return info.kind;
+    fail("no optimizer is called \"%s\"", name.c_str());
+}
+
+std::optional<OptimizerKind> optimizer_of_state(int state_version) {
+    for (const OptimizerInfo& info : all_optimizers())
+        if (state_version == info.state_version) return info.kind;
+    return std::nullopt;
+}
 
 bool is_linear_weight(int tensor) {
     return tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
 }
 
 bool has_moment(OptimizerKind kind, Moment moment, int tensor) {
-    return moment != MOMENT_V || kind != OptimizerKind::muon || !is_linear_weight(tensor);
+    return moment != MOMENT_V || !is_linear_weight(tensor) ||
+           optimizer_info(kind).has_moment_v_of_linear_weights;
 }
 
 static Ownership divide_elements(const ModelConfig& config, int num_processes) {

@@ -1,6 +1,8 @@
 // Which process of a job owns which parameters (ZeRO stage 1): the owner sums their gradients, holds their
 // optimizer state and updates them. Memory, the exchange, checkpoints and the memory plan read this table.
 #pragma once
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "llmc/model/model_config.h"
@@ -15,22 +17,34 @@ struct TensorRange {
 struct Shard {
     int tensor;
     size_t first, count;
-    int owner;  // the index of its OptimizerShare
+    int owner;  // OptimizerShare::index, which is not the rank: share_of_process()
 };
 
 // muon: Muon for the weights of the linear layers, AdamW for all other tensors.
 enum class OptimizerKind { adamw, muon };
-const char* optimizer_name(OptimizerKind kind);
+
+// What an optimizer keeps of each parameter.
+enum Moment { MOMENT_M, MOMENT_V, MASTER_WEIGHTS };
+
+struct OptimizerInfo {
+    OptimizerKind kind;
+    const char* name;   // in --optimizer
+    int state_version;  // in the header of its state files
+    bool has_moment_v_of_linear_weights;
+};
+const std::vector<OptimizerInfo>& all_optimizers();  // in the order of OptimizerKind
+const OptimizerInfo& optimizer_info(OptimizerKind kind);
+std::vector<std::string> optimizer_names();
+OptimizerKind optimizer_named(const std::string& name);  // Error if there is none
+std::optional<OptimizerKind> optimizer_of_state(int state_version);
+
+bool has_moment(OptimizerKind kind, Moment moment, int tensor);
 
 // One of the processes that divide the parameters among themselves: owner `index` of `count`.
 struct OptimizerShare {
     int index = 0, count = 1;
     OptimizerKind kind = OptimizerKind::adamw;
 };
-
-// What an optimizer keeps of each parameter. Muon has no MOMENT_V.
-enum Moment { MOMENT_M, MOMENT_V, MASTER_WEIGHTS };
-bool has_moment(OptimizerKind kind, Moment moment, int tensor);
 
 struct Ownership {
     std::vector<Shard> shards;  // every element once, in the order of tensors and elements
@@ -40,9 +54,9 @@ struct Ownership {
     std::vector<Shard> owned_by(int owner) const;
 };
 
-// The table of an optimizer. One process owns all. AdamW: several own equal parts of each layer of each
-// tensor; parts that cannot be equal begin at multiples of 8 elements, and the last ones are smaller or
-// empty. Muon: the weights of a linear layer have one owner, so that each process has about the same work.
+// A single process owns everything. AdamW: several own equal parts of each layer of each tensor. If the
+// elements cannot be divided equally, the parts are multiples of 8, and the last ones smaller or empty. Muon:
+// the weights of each linear layer have one owner, so that each process has about the same work.
 Ownership ownership_of(const ModelConfig& config, OptimizerKind kind, int num_processes);
 
 bool is_linear_weight(int tensor);

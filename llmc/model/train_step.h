@@ -21,7 +21,7 @@ struct StepRunner {
     int B, T, micro_steps;
     float gradient_clip = 1.0f;  // largest norm; 0: not clipped
     uint64_t dropout_seed = 42;  // for g.dropout
-    int process = 0;             // number of this one in the job: has its own masks
+    int process = 0;             // rank in the job: each process has its own dropout masks
     LossScaling scaling = {};
     GradientExchange<Real>* exchange = nullptr;  // with the other processes; null: there are none
     // If set, decides from a step's stats whether its update is applied; the host waits for them then.
@@ -34,14 +34,14 @@ struct StepRunner {
     void prepare();
 
     // Runs step number `step` (from 0). Steps count up from the first one. The ticket is 0 on the CPU. Error:
-    // the parameters are those before the step, but for several processes.
+    // the parameters are those before the step, except in a job of several processes.
     Ticket run(int step, float learning_rate, const NextBatch& next_batch);
 
     // Call it before anything else uses the parameters: brings other processes' weights here.
     void gather_weights();
 
-    // Waits for a step and returns its stats; in fp16 with the scale divided by the loss scale. Valid until
-    // run(step + 2). In fp16, call it exactly once per step, in order: loss scaling reads it.
+    // Waits for a step and returns its stats; in fp16, gradient_scale includes the factor 1 / loss scale.
+    // Valid until run(step + 2). In fp16, call it exactly once per step, in order: loss scaling reads it.
     const StepStats& stats(int step, Ticket ticket);
 
     void forget_recordings();

@@ -230,7 +230,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
             fail(
                 "-y 1: the checkpoint of step %d was written with --optimizer %s: resume with that, or start "
                 "from its model with -e and another folder -o",
-                start.step, optimizer_name(kind));
+                start.step, optimizer_info(kind).name);
     }
     std::vector<HellaSwagExample> examples;
     if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);

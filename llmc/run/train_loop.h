@@ -84,7 +84,7 @@ struct Run {
         return options.saves() &&
                (options.checkpoint_every > 0 ? due(step, options.checkpoint_every) : ends(step));
     }
-    // A resumed run writes what was only saved for a signal again, when it knows of the step's validation.
+    // A checkpoint saved for a signal lacks the step's validation, so a resumed run writes it again.
     bool is_saved(int step) const { return saved == step && !extra.count(step); }
     bool pauses(int step) const {
         return ends(step) || stopping || saving || validates(step) || runs_hellaswag(step) || samples(step) ||

@@ -148,7 +148,7 @@ static void add_training_options(CLI::App& app, Options& o) {
            "--optimizer", o.optimizer,
            "adamw, or muon: Muon for the weights of attention and MLP, AdamW for everything else; for a "
            "new model, its -l follows from the width (0.0036 for d12), -q and -c are 0.1, unless given")
-        ->check(one_of({"adamw", "muon"}));
+        ->check(one_of(optimizer_names()));
     app.add_option("--muon-lr", o.muon_learning_rate, "Muon: peak learning rate; 0: as -l")
         ->check(between(0, 1000));
     app.add_option("--momentum", o.momentum, "Muon: decay of the mean of the gradients")
@@ -580,7 +580,7 @@ double default_muon_learning_rate(int channels) { return 3.6e-3 * std::pow(768.0
 
 // What `--optimizer muon` alone trains a new model with.
 static void take_muon_defaults(CLI::App& app, Options& o) {
-    if (o.optimizer != "muon" || names_model_file(o.model)) return;
+    if (o.optimizer_kind() != OptimizerKind::muon || names_model_file(o.model)) return;
     const double rate = default_muon_learning_rate(read_shape(find_model(o.model)).channels);
     take_chosen(app, o,
                 format_string("learning-rate = %.3g\nfinal-lr-fraction = 0.1\nweight-decay = 0.1\n", rate),

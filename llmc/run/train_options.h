@@ -62,9 +62,7 @@ struct Options {
     int num_nodes = 1;                                          // machines; set after parsing
     int global_batch() const { return batch * num_processes; }  // sequences of a micro-batch in all processes
 
-    OptimizerKind optimizer_kind() const {
-        return optimizer == "muon" ? OptimizerKind::muon : OptimizerKind::adamw;
-    }
+    OptimizerKind optimizer_kind() const { return optimizer_named(optimizer); }
     // Muon's learning rate, as a multiple of AdamW's.
     float muon_rate() const {
         return muon_learning_rate > 0 && learning_rate > 0 ? muon_learning_rate / learning_rate : 1;
