@@ -269,6 +269,7 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->check(between(0, 1024))
         ->configurable(false);
     add_simd_option(app)->configurable(false);
+    add_tensor_core_option(app)->configurable(false);
     app.add_option("--precision", o.precision,
                    "storage type of parameters, gradients and activations: fp32, bf16 or fp16; for --export "
                    "gguf also q8_0, 8-bit integers")
