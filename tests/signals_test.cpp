@@ -14,6 +14,14 @@ static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
 static const int last = 1000;
 
+static const std::pair<int, const char*> stop_signals[] = {
+#ifdef _WIN32
+    {SIGBREAK, "Ctrl-Break"}
+#else
+    {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}, {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGUSR2, "SIGUSR2"}
+#endif
+};
+
 // A run of a second or two on the CPU.
 static std::vector<std::string> command(const Data& data, const std::string& folder) {
     return {program, "-i",  data.train, "-e", tiny, "-b", "3",  "-t",   "17", "-x", std::to_string(last),
@@ -44,12 +52,7 @@ struct Signals : testing::Test {
 };
 
 TEST_F(Signals, SomeSaveAndEnd) {
-    const std::pair<int, const char*> signals[] = {{SIGHUP, "SIGHUP"},
-                                                   {SIGXCPU, "SIGXCPU"},
-                                                   {SIGINT, "SIGINT"},
-                                                   {SIGTERM, "SIGTERM"},
-                                                   {SIGUSR2, "SIGUSR2"}};
-    for (const auto& [number, name] : signals) {
+    for (const auto& [number, name] : stop_signals) {
         const ProgramResult stopped = run_program(command(data, run), {number, "step   20/", 0});
         EXPECT_EQ(stopped.status, 128 + number) << stopped.err;
         EXPECT_NE(stopped.out.find(std::string("stopped by ") + name), std::string::npos) << stopped.out;
