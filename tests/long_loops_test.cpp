@@ -26,8 +26,7 @@ static bool runs(Launch launch) {
         launch();
         return true;
     } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("too long for"), std::string::npos)
-            << error.what();
+        EXPECT_NE(std::string(error.what()).find("too long for"), std::string::npos) << error.what();
         return false;
     }
 }
@@ -225,7 +224,7 @@ TEST(LongLoops, EveryKernelIsKnown) {
     static const std::regex loop("(^|\n) *(for|while) \\(");
     for (const auto& entry : std::filesystem::directory_iterator(SOURCE_DIR "/shaders")) {
         if (entry.path().extension() != ".comp") continue;
-        const std::string text = read_whole_file(entry.path()), name = entry.path().stem();
+        const std::string text = read_whole_file(entry.path().string()), name = entry.path().stem().string();
         if (!std::regex_search(text, loop)) continue;
         const bool is_tested = std::count(in_the_table.begin(), in_the_table.end(), name);
         EXPECT_NE(is_tested, short_loops.count(name) > 0)

@@ -14,14 +14,6 @@ static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
 static const int last = 1000;
 
-static const std::pair<int, const char*> stop_signals[] = {
-#ifdef _WIN32
-    {SIGBREAK, "Ctrl-Break"}
-#else
-    {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}, {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGUSR2, "SIGUSR2"}
-#endif
-};
-
 // A run of a second or two on the CPU.
 static std::vector<std::string> command(const Data& data, const std::string& folder) {
     return {program, "-i",  data.train, "-e", tiny, "-b", "3",  "-t",   "17", "-x", std::to_string(last),
@@ -52,7 +44,12 @@ struct Signals : testing::Test {
 };
 
 TEST_F(Signals, SomeSaveAndEnd) {
-    for (const auto& [number, name] : stop_signals) {
+    const std::pair<int, const char*> signals[] = {{SIGHUP, "SIGHUP"},
+                                                   {SIGXCPU, "SIGXCPU"},
+                                                   {SIGINT, "SIGINT"},
+                                                   {SIGTERM, "SIGTERM"},
+                                                   {SIGUSR2, "SIGUSR2"}};
+    for (const auto& [number, name] : signals) {
         const ProgramResult stopped = run_program(command(data, run), {number, "step   20/", 0});
         EXPECT_EQ(stopped.status, 128 + number) << stopped.err;
         EXPECT_NE(stopped.out.find(std::string("stopped by ") + name), std::string::npos) << stopped.out;
@@ -64,6 +61,23 @@ TEST_F(Signals, SomeSaveAndEnd) {
         std::filesystem::remove_all(run);
     }
 }
+
+#ifdef _WIN32
+TEST_F(Signals, CtrlCSavesAndEnds) {
+    std::vector<std::string> stop = {BINARY_DIR "/ctrl_c", data / "log", "20/1000"};
+    const std::vector<std::string> train = command(data, run);
+    stop.insert(stop.end(), train.begin(), train.end());
+    const ProgramResult stopped = run_program(stop);
+    const std::string log = read_whole_file(data / "log");
+    EXPECT_EQ(stopped.status, 128 + 2) << log;
+    EXPECT_NE(log.find("stopped by Ctrl-C"), std::string::npos) << log;
+    const int step = find_latest_checkpoint(run).step;
+    EXPECT_GE(step, 20);
+    EXPECT_LT(step, last);
+    resume();
+    expect_same_end(whole, run);
+}
+#endif
 
 TEST_F(Signals, Sigusr1SavesAndGoesOn) {
     const ProgramResult result = run_program(command(data, run), {SIGUSR1, "step   20/", 0});

@@ -148,7 +148,7 @@ static std::vector<ReadEvent> read_events(const std::string& path) {
 static std::vector<std::string> event_files(const std::string& run) {
     std::vector<std::string> paths;
     for (const auto& entry : std::filesystem::directory_iterator(run + "/tensorboard"))
-        paths.push_back(entry.path());
+        paths.push_back(entry.path().generic_string());
     std::sort(paths.begin(), paths.end());
     return paths;
 }

@@ -222,8 +222,8 @@ static void run_report(const Options& options, const std::string& command) {
 static void render_page(const Options& options) {
     const Report report = read_report(options.page);
     const fs::path path(options.page);
-    const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-    const std::string page = folder + "/" + path.stem().string() + ".html";
+    const std::string folder = path.has_parent_path() ? path.parent_path().generic_string() : ".";
+    const std::string page = folder + "/" + path.stem().generic_string() + ".html";
     check_output(page, {options.page}, is_page, Target::file);
     const FileWriter lock(folder + "/report");
     write_page(report, folder, page);

@@ -19,12 +19,15 @@
 #define SIGQUIT SIGBREAK
 #define SIGHUP SIGBREAK
 #define SIGUSR1 SIGBREAK
+#define SIGUSR2 SIGBREAK
+#define SIGXCPU SIGBREAK
 #define SIGXFSZ SIGBREAK
 
 inline int setenv(const char* name, const char* value, int) { return _putenv_s(name, value); }
 inline int unsetenv(const char* name) { return _putenv_s(name, ""); }
 inline int kill(int, int) { return errno = ENOSYS, -1; }
 
+inline int pipe(int*) { return errno = ENOSYS, -1; }
 inline int mkfifo(const char*, int) { return errno = ENOSYS, -1; }
 inline int mknod(const char*, int, int) { return errno = ENOSYS, -1; }
 inline int makedev(int, int) { return 0; }
