@@ -160,6 +160,7 @@ static void add_options(CLI::App& app, TestOptions& o) {
     app.add_option("--device", o.device,
                    "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
+    add_tensor_core_option(app);
     app.add_option("--precision", o.precision, "fp32, bf16 or fp16")
         ->check(one_of(precision_names()))
         ->capture_default_str();

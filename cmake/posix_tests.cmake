@@ -33,8 +33,6 @@ if(NOT SANITIZE)  # where it would compile the same
     ${CMAKE_CURRENT_BINARY_DIR}/macos)
   set_tests_properties(macos PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 LABELS check)
 endif()
-add_library(fake_nvml MODULE tests/fake_nvml.cpp)  # opened by power_test
-add_dependencies(power_test fake_nvml)
 add_library(file_fault MODULE tests/file_fault.cpp)  # preloaded by file_fault_test
 target_compile_options(file_fault PRIVATE -fno-sanitize=all)
 target_link_options(file_fault PRIVATE -fno-sanitize=all)

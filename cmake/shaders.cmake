@@ -1,6 +1,7 @@
 # compile_shaders(OUTPUT FOLDER BUILD_FOLDER) compiles every shader below FOLDER to SPIR-V for each storage
 # type, validates and optimizes it. OUTPUT receives the names of the results, in the build folder's
-# BUILD_FOLDER/.
+# BUILD_FOLDER/. If SHADERS_OF names another build folder, its results are used instead, since SPIR-V is the
+# same for all systems; it has to be built first.
 
 # dev/setup.sh installs newer tools in .tools/bin if the system's are too old; the glob then reconfigures.
 file(GLOB PRIVATE_TOOLS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/.tools/bin/*)
@@ -21,6 +22,9 @@ endif()
 function(compile_shaders output folder build_folder)
   set(spvs)
   set(to ${CMAKE_CURRENT_BINARY_DIR}/${build_folder})
+  if(SHADERS_OF)
+    set(to ${PROJECT_SOURCE_DIR}/${SHADERS_OF}/${build_folder})
+  endif()
   file(MAKE_DIRECTORY ${to})
   file(GLOB_RECURSE shaders CONFIGURE_DEPENDS ${folder}/*.comp)
   foreach(shader ${shaders})
@@ -34,13 +38,16 @@ function(compile_shaders output folder build_folder)
     foreach(type ${types})
       set(name ${kernel}_${type})
       string(TOUPPER REAL_${type} definition)
+      list(APPEND spvs ${to}/${name}.spv)
+      if(SHADERS_OF)
+        continue()
+      endif()
       add_custom_command(OUTPUT ${to}/${name}.spv DEPENDS ${shader} DEPFILE ${to}/${name}.d
         COMMAND ${GLSLANG} --quiet --target-env vulkan1.3 -D${definition} -I${PROJECT_SOURCE_DIR}/shaders
           --depfile ${to}/${name}.d ${shader} -o ${to}/${name}.spv
         COMMAND ${SPIRV_VAL} --target-env vulkan1.3 --scalar-block-layout ${to}/${name}.spv
         COMMAND ${SPIRV_OPT} --target-env=vulkan1.3 -O ${to}/${name}.spv -o ${to}/${name}.spv
         COMMENT "Compiling shader ${name}" VERBATIM)
-      list(APPEND spvs ${to}/${name}.spv)
     endforeach()
   endforeach()
   set(${output} "${spvs}" PARENT_SCOPE)

@@ -15,7 +15,7 @@
 static const std::string PROGRAM = BINARY_DIR "/communicator_program";
 
 static bool have_mpirun() {
-    static const bool found = built_with_mpi() && run_program({"sh", "-c", "command -v mpirun"}).status == 0;
+    static const bool found = built_with_mpi() && program_succeeds({"mpirun", "--version"});
     return found;
 }
 

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
 
 #include "llmc/base/file.h"
 #include "llmc/launchpad/shaders.h"
+#include "llmc/program/option_checks.h"
 #include "tests/run_program.h"
 
 TEST(DeviceFeatures, AllMissingFeaturesAreNamed) {
@@ -133,9 +135,14 @@ TEST(TensorCores, OfFaultyDriversAreAvoidedUnlessAskedFor) {
     EXPECT_TRUE(faulty(VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS, DeviceType::discrete));
     EXPECT_FALSE(faulty(VK_DRIVER_ID_AMD_PROPRIETARY, DeviceType::discrete));
     EXPECT_FALSE(faulty(VK_DRIVER_ID_MESA_RADV, DeviceType::integrated));
-    setenv("LAUNCHPAD_TENSOR_CORES", "1", 1);
+    const auto parse = [](const char* option) {
+        CLI::App app;
+        add_tensor_core_option(app);
+        app.parse(option);
+    };
+    parse("--tensor-cores");
     EXPECT_FALSE(faulty(VK_DRIVER_ID_AMD_PROPRIETARY, DeviceType::integrated));
-    setenv("LAUNCHPAD_TENSOR_CORES", "0", 1);
+    parse("--no-tensor-cores");
     EXPECT_TRUE(faulty(VK_DRIVER_ID_NVIDIA_PROPRIETARY, DeviceType::discrete));
     unsetenv("LAUNCHPAD_TENSOR_CORES");
     OptionalFeatures f = full();

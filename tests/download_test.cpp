@@ -108,7 +108,7 @@ struct download : testing::Test {
     const std::string val = "fineweb_val_000000.bin", train = "fineweb_train_000001.bin";
 
     void SetUp() override {
-        if (run_program({"sh", "-c", "command -v curl"}).status != 0) GTEST_SKIP() << "curl is not installed";
+        if (!program_succeeds({"curl", "--version"})) GTEST_SKIP() << "curl is not installed";
         server.files[val] = shard(1000);
         server.files[train] = shard(50000);
     }

@@ -38,7 +38,7 @@ static std::vector<std::vector<std::string>> commands(const std::string& folder)
         {BINARY_DIR "/make_corpus", "--stories", "2", "--out", text, "--seed", "3"},
         {BINARY_DIR "/make_corpus", "--check", text},
         {BINARY_DIR "/prepare_data", "--out", folder, "--name", "x", text},
-        {BINARY_DIR "/prepare_data", "--out", folder, "--name", fs::path(folder).filename(), text},
+        {BINARY_DIR "/prepare_data", "--out", folder, "--name", fs::path(folder).filename().string(), text},
         {BINARY_DIR "/prepare_data", "--out", folder, "--name", "y", text + "missing"},
         {BINARY_DIR "/prepare_data", "--out", folder + "/latin", "--name", "y", folder + "/latin.txt"},
         {BINARY_DIR "/train_gpt2",

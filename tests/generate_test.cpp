@@ -101,16 +101,12 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     EXPECT_GT(argument.out.size(), 40u);
     EXPECT_NE(argument.err.find("tokens/s"), std::string::npos) << argument.err;
     EXPECT_EQ(generate({"-n", "40", "--file", folder / "prompt"}).out, argument.out);
-    const std::string piped = "printf 'Once upon' | " + program + " -e " + tiny + " --device cpu -n 40 -";
-    EXPECT_EQ(run_program({"sh", "-c", piped}).out, argument.out);
+    const std::vector<std::string> reads = {program, "-e", tiny, "--device", "cpu", "-n", "40", "-"};
+    EXPECT_EQ(run_with_input(reads, "Once upon").out, argument.out);
     for (const char* line_end : {"\n", "\r\n"}) {
         write_whole_file(folder / "line", {"Once upon", line_end});
         EXPECT_EQ(generate({"-n", "40", "--file", folder / "line"}).out, argument.out);
-        EXPECT_EQ(run_program(
-                      {"sh", "-c",
-                       "cat " + folder / "line" + " | " + program + " -e " + tiny + " --device cpu -n 40 -"})
-                      .out,
-                  argument.out);
+        EXPECT_EQ(run_with_input(reads, std::string("Once upon") + line_end).out, argument.out);
     }
     write_whole_file(folder / "lines", {"Once upon\n\n"});
     EXPECT_EQ(generate({"-n", "0", "--file", folder / "lines"}).out, "Once upon\n\n");
@@ -125,11 +121,7 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     write_whole_file(folder / "wide", {"\xff\xfeO\0n\0c\0e\0 \0u\0p\0o\0n\0"sv});
     for (const char* option : {"--file", "--prompts"})
         EXPECT_EQ(generate({"-n", "40", option, folder / "wide"}).out, argument.out);
-    EXPECT_EQ(
-        run_program({"sh", "-c",
-                     "cat " + folder / "wide" + " | " + program + " -e " + tiny + " --device cpu -n 40 -"})
-            .out,
-        argument.out);
+    EXPECT_EQ(run_with_input(reads, read_whole_file(folder / "wide")).out, argument.out);
 }
 
 TEST(Generate, SameSeedSameTextAlsoPastTheContext) {
@@ -225,9 +217,8 @@ TEST(Generate, EscapesControlCharactersOnATerminalOnly) {
 TEST(Generate, InteractivePromptsAreContinued) {
     const std::string one = generate({"-n", "30", "--no-echo", "To be"}).out,
                       two = generate({"-n", "30", "--no-echo", "Once"}).out;
-    const std::string piped =
-        "printf 'To be\\n\\nOnce' | " + program + " -e " + tiny + " --device cpu -n 30 -i";
-    EXPECT_EQ(run_program({"sh", "-c", piped}).out, one + two);
+    const std::vector<std::string> interactive = {program, "-e", tiny, "--device", "cpu", "-n", "30", "-i"};
+    EXPECT_EQ(run_with_input(interactive, "To be\n\nOnce").out, one + two);
     const std::string shown = on_terminal({"-n", "30", "-i"}, "To be\nOnce\n\x04");
     if (shown.empty()) GTEST_SKIP() << "no pseudo-terminal";
     for (const std::string& text : {one, two}) {

@@ -8,6 +8,7 @@
 #include "llmc/launchpad/open_device.h"
 #include "tests/layer_test.h"
 #include "tests/message_of.h"
+#include "tests/run_program.h"
 
 static bool validation_wanted() {
     const char* validation = getenv("LAUNCHPAD_VALIDATION");
@@ -165,16 +166,14 @@ TEST_F(DeviceDeathTest, NoDriver) {
 
 // Simulates a machine without a Vulkan loader: the dynamic linker finds an invalid library first.
 TEST_F(DeviceDeathTest, NoLoader) {
-    std::string directory = (std::filesystem::temp_directory_path() / "no-vulkan.XXXXXX").string();
-    ASSERT_TRUE(mkdtemp(directory.data()));
-    for (const char* name : {"/libvulkan.so.1", "/libvulkan.so"})
-        std::ofstream(directory + name) << "not a library";
+    const TemporaryFolder directory;
+    for (const char* name : {"libvulkan.so.1", "libvulkan.so"})
+        std::ofstream(directory / name) << "not a library";
     const std::string before = getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "";
-    setenv("LD_LIBRARY_PATH", (directory + ":" + before).c_str(), 1);  // read when the child starts
+    setenv("LD_LIBRARY_PATH", (directory.path + ":" + before).c_str(), 1);  // read when the child starts
     EXPECT_EXIT(list_and_exit(), testing::ExitedWithCode(3),
                 "list: no Vulkan loader on this machine.*\nauto: the CPU");
     setenv("LD_LIBRARY_PATH", before.c_str(), 1);
-    std::filesystem::remove_all(directory);
 }
 
 // A device under the validation layer, opened by Vulkan calls: the launchpad offers no way to make a mistake.

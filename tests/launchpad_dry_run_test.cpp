@@ -2,12 +2,12 @@
 // the pipeline cache.
 #include "tests/launchpad_test.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+
+#include "tests/run_program.h"
 
 // Keeps the arguments of all calls of a progress callback.
 struct Progress {
@@ -270,12 +270,8 @@ TEST(DryRun, TuneSkipsWhatMemoryIsTooSmallFor) {
 // --- the pipeline cache ---
 
 struct CacheDirectory {
-    std::filesystem::path path;
-    CacheDirectory() {
-        std::string name = (std::filesystem::temp_directory_path() / "pipelines.XXXXXX").string();
-        path = mkdtemp(name.data());
-    }
-    ~CacheDirectory() { std::filesystem::remove_all(path); }
+    const TemporaryFolder folder;
+    const std::filesystem::path path = folder.path;
     std::vector<std::filesystem::path> files() const {
         return {std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()};
     }

@@ -231,7 +231,7 @@ TEST(LongLoops, EveryKernelIsKnown) {
     static const std::regex loop("(^|\n) *(\\[\\[dont_unroll\\]\\] )?(for|while) \\(");
     for (const auto& entry : std::filesystem::recursive_directory_iterator(SOURCE_DIR "/shaders")) {
         if (entry.path().extension() != ".comp") continue;
-        const std::string text = read_whole_file(entry.path()), name = entry.path().stem();
+        const std::string text = read_whole_file(entry.path().string()), name = entry.path().stem().string();
         if (!std::regex_search(text, loop)) continue;
         const bool is_tested = std::count(in_the_table.begin(), in_the_table.end(), name);
         EXPECT_NE(is_tested, short_loops.count(name) > 0)

@@ -15,7 +15,7 @@ static ProgramResult translate(const std::filesystem::path& module) {
     return run_program({"spirv-cross", "--msl", "--msl-version", "20300", module.string()});
 }
 
-static bool has_spirv_cross() { return run_program({"sh", "-c", "command -v spirv-cross"}).status == 0; }
+static bool has_spirv_cross() { return program_succeeds({"spirv-cross", "--help"}); }
 
 // The folder that a module's source is in; none: the module is left over from an earlier build.
 static std::optional<std::string> folder_of(const std::string& module) {

@@ -156,7 +156,7 @@ TEST(Outputs, InputsAreRefusedUnderAllNames) {
         fs::create_symlink(writer.input, folder / "link");
         fs::create_symlink(folder.path, folder / "sub/folder");
         fs::create_hard_link(writer.input, folder / "hard");
-        const std::string name = fs::path(writer.input).filename();
+        const std::string name = fs::path(writer.input).filename().string();
         for (const std::string& path :
              {writer.input, folder / "link", folder / "hard", folder / "sub/../link",
               folder / ("sub/folder/" + name), folder / (".//" + name)}) {

@@ -22,9 +22,7 @@ static void expect_success(const Words& command) {
     ASSERT_EQ(result.status, 0) << command[0] << " " << command[1] << "\n" << result.out << result.err;
 }
 
-static bool have(const std::string& command) {
-    return run_program({"sh", "-c", "command -v " + command}).status == 0;
-}
+static bool have(const std::string& command) { return program_succeeds({command, "--version"}); }
 
 static void configure_examples(const std::string& folder, const std::string& option) {
     expect_success({"cmake", "-S", source + "/examples", "-B", folder, "-G", "Ninja",

@@ -1,17 +1,17 @@
 // Power sources on fake systems: folders that look like /sys, and a fake NVML.
 #include "dev/report/power.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <fstream>
 
+#include "llmc/os/os.h"
 #include "tests/run_program.h"
 
 namespace fs = std::filesystem;
 
-static const std::string FAKE_NVML = BINARY_DIR "/libfake_nvml.so";
+static const std::string FAKE_NVML = BINARY_DIR "/fake_nvml.module";
 
 static DeviceInfo device_named(const std::string& name, const std::string& pci, DeviceType type) {
     DeviceInfo device;
@@ -114,7 +114,7 @@ TEST(Power, NvmlFindsTheDevice) {
     const DeviceInfo one_of_two = device_named("Fake B", "", DeviceType::discrete);
     const DeviceInfo other = device_named("Radeon", "0000:7f:00.0", DeviceType::discrete);
     NvmlGpu gpu = find_nvml_gpu(by_pci, FAKE_NVML);
-    ASSERT_TRUE(gpu) << dlerror();
+    ASSERT_TRUE(gpu);
     EXPECT_DOUBLE_EQ(gpu.watts(), 300);
     const double before = gpu.joules();
     EXPECT_DOUBLE_EQ(gpu.joules() - before, 1000);
@@ -134,16 +134,16 @@ TEST(Power, NvmlFindsTheDevice) {
 }
 
 TEST(Power, NvmlIsShutDown) {
-    void* library = dlopen(FAKE_NVML.c_str(), RTLD_NOW);
-    ASSERT_TRUE(library) << dlerror();
-    const auto users = reinterpret_cast<int (*)()>(dlsym(library, "fake_nvml_users"));
+    void* library = open_library(FAKE_NVML.c_str());
+    ASSERT_TRUE(library);
+    const auto users = reinterpret_cast<int (*)()>(find_in_library(library, "fake_nvml_users"));
     EXPECT_EQ(users(), 0);
     {
         const NvmlGpu gpu = find_nvml_gpu(device_named("Fake A", "", DeviceType::discrete), FAKE_NVML);
         EXPECT_EQ(users(), 1);
     }
     EXPECT_EQ(users(), 0);
-    dlclose(library);
+    close_library(library);
 }
 
 static void sleep_seconds(double seconds) {

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -43,9 +44,10 @@ inline const auto sigint_before = std::signal(SIGINT, SIG_DFL);
 
 // Runs argv[0] (a path, or a name in PATH) with the arguments argv[1...] and waits for it to exit. Reads both
 // streams until both are closed, so a program that fills one of them does not hang.
-inline ProgramResult run_program(std::vector<std::string> argv, SendSignal signal = {}) {
+inline ProgramResult run_program(std::vector<std::string> argv, SendSignal signal = {},
+                                 FILE* input = nullptr) {
     for (const char* name : {"GTEST_SHARD_INDEX", "GTEST_TOTAL_SHARDS"}) unsetenv(name);  // this test's own
-    Process program(argv);
+    Process program(argv, input);
     ProgramResult result = {127, "", ""};
     const auto start = std::chrono::steady_clock::now();
     const bool by_time = signal.number && signal.when_printed.empty();
@@ -61,6 +63,15 @@ inline ProgramResult run_program(std::vector<std::string> argv, SendSignal signa
     }
     result.status = program.wait();
     return result;
+}
+
+// Whether the program is there and ends with status 0, as {"gnuplot", "--version"} does.
+inline bool program_succeeds(std::vector<std::string> argv) {
+    try {
+        return run_program(std::move(argv)).status == 0;
+    } catch (const std::system_error&) {
+        return false;  // it cannot be started
+    }
 }
 
 // For `env`, before programs that use MPI: its library leaks. Otherwise as in the preset "sanitize".
@@ -103,3 +114,15 @@ struct TemporaryFolder {
     TemporaryFolder& operator=(const TemporaryFolder&) = delete;
     std::string operator/(const std::string& name) const { return path + "/" + name; }
 };
+
+// With the text as standard input.
+inline ProgramResult run_with_input(std::vector<std::string> argv, const std::string& text) {
+    TemporaryFolder folder;
+    FILE* const file = fopen((folder / "input").c_str(), "w+b");
+    if (!file || fwrite(text.data(), 1, text.size(), file) != text.size() || fflush(file) != 0)
+        throw std::runtime_error("cannot write standard input");
+    rewind(file);
+    ProgramResult result = run_program(std::move(argv), {}, file);
+    fclose(file);
+    return result;
+}

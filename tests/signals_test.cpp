@@ -62,6 +62,23 @@ TEST_F(Signals, SomeSaveAndEnd) {
     }
 }
 
+#ifdef _WIN32
+TEST_F(Signals, CtrlCSavesAndEnds) {
+    std::vector<std::string> stop = {BINARY_DIR "/ctrl_c", data / "log", "20/1000"};
+    const std::vector<std::string> train = command(data, run);
+    stop.insert(stop.end(), train.begin(), train.end());
+    const ProgramResult stopped = run_program(stop);
+    const std::string log = read_whole_file(data / "log");
+    EXPECT_EQ(stopped.status, 128 + 2) << log;
+    EXPECT_NE(log.find("stopped by Ctrl-C"), std::string::npos) << log;
+    const int step = find_latest_checkpoint(run).step;
+    EXPECT_GE(step, 20);
+    EXPECT_LT(step, last);
+    resume();
+    expect_same_end(whole, run);
+}
+#endif
+
 TEST_F(Signals, Sigusr1SavesAndGoesOn) {
     const ProgramResult result = run_program(command(data, run), {SIGUSR1, "step   20/", 0});
     EXPECT_EQ(result.status, 0) << result.err;

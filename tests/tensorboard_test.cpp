@@ -148,7 +148,7 @@ static std::vector<ReadEvent> read_events(const std::string& path) {
 static std::vector<std::string> event_files(const std::string& run) {
     std::vector<std::string> paths;
     for (const auto& entry : std::filesystem::directory_iterator(run + "/tensorboard"))
-        paths.push_back(entry.path());
+        paths.push_back(entry.path().generic_string());
     std::sort(paths.begin(), paths.end());
     return paths;
 }
@@ -268,7 +268,7 @@ TEST(TensorBoard, AFileOfEvents) {
     file.write(0, {{"zero", 0.0f}, {"nan", nan}});
     file.write(2000000000, {{"loss", -1.5f}});
     ASSERT_EQ(event_files(run.path), std::vector<std::string>{file.path});
-    const std::string name = std::filesystem::path(file.path).filename();
+    const std::string name = std::filesystem::path(file.path).filename().string();
     EXPECT_EQ(name.rfind("events.out.tfevents.", 0), 0u) << name;
     EXPECT_NEAR(atof(name.c_str() + 20), before, 5);
     const std::vector<ReadEvent> events = read_events(file.path);  // while it is still open

@@ -1,12 +1,18 @@
 // Runs a program on a pseudo-terminal, with lines typed to it.
 #pragma once
 #include <gtest/gtest.h>
+
+#include "tests/run_program.h"
+
+#ifdef _WIN32
+inline std::string shown_on_terminal(std::vector<std::string>, const char*, const std::string& = "") {
+    return "";  // a pseudo-terminal of Windows shows a screen, not what the program has written
+}
+#else
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <termios.h>
-
-#include "tests/run_program.h"
 
 // All that the program shows, on a terminal of that type (TERM); empty without pseudo-terminals. Each line of
 // `typed` is sent once the program asks for one with "> ". Kills the program after a minute of silence.
@@ -55,3 +61,4 @@ inline std::string shown_on_terminal(std::vector<std::string> command, const cha
     EXPECT_EQ(status, 0) << shown;
     return shown;
 }
+#endif

@@ -8,6 +8,7 @@
 #include "llmc/data/tokenizer.h"
 #include "llmc/run/train_options.h"
 #include "llmc/text_run/recipe.h"
+#include "tests/compressed.h"
 #include "tests/tiny_run.h"
 
 using Words = std::vector<std::string>;
@@ -112,10 +113,11 @@ TEST_F(TextRun, AModelNeedsNoOptimizerState) {
     train("my.txt", {"-o", "run"});
     for (const auto& entry : std::filesystem::directory_iterator(folder / "run"))
         if (entry.path().filename().string().starts_with("state_")) std::filesystem::remove(entry.path());
-    const std::string in = "cd " + folder.path + " && " BINARY_DIR "/";
-    for (const char* use : {"generate -e run --device cpu -n 1 once", "train_gpt2 -e run --export hf hf",
-                            "eval -e run -i run/tokens/text_val.bin --device cpu -t 16"}) {
-        const ProgramResult used = run_program({"sh", "-c", in + use});
+    for (const Words& use : {Words{BINARY_DIR "/generate", "-e", "run", "--device", "cpu", "-n", "1", "once"},
+                             {program, "-e", "run", "--export", "hf", "hf"},
+                             {BINARY_DIR "/eval", "-e", "run", "-i", "run/tokens/text_val.bin", "--device",
+                              "cpu", "-t", "16"}}) {
+        const ProgramResult used = run_program(with({"env", "-C", folder.path}, use));
         EXPECT_EQ(used.status, 0) << used.err;
     }
     expect_refused({"-o", "run", "-y", "1"}, "state_00000004_00000.bin");
@@ -182,7 +184,7 @@ TEST_F(TextRun, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
     write_whole_file(folder / "sound", {std::string("ID3") + '\0' + std::string(30000, 'x')});
     write_whole_file(folder / "lines.jsonl", {R"({"text": "a"})"});
     mkfifo((folder / "pipe").c_str(), 0600);
-    run_program({"sh", "-c", "gzip -c " + folder / "short.txt" + " > " + folder / "short.txt.gz"});
+    write_whole_file(folder / "short.txt.gz", {gzip("too short")});
     expect_refused({"--text", "sound"}, "sound is not text: it has a byte of value 0");
     expect_refused({"--text", "lines.jsonl"}, "as in --field text");
     write_whole_file(folder / "lines.txt", {R"({"story": "a"})", std::string(30000, '\n')});

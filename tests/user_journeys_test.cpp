@@ -220,7 +220,7 @@ TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
 TEST_F(Journey, AutoTokenizerLoadsTheExport) {
     const char* named = getenv("LLMC_TEST_PYTHON");
     const std::string python = named ? named : "python3";
-    if (run_program({"sh", "-c", python + " -c 'import transformers'"}).status != 0)
+    if (!program_succeeds({python, "-c", "import transformers"}))
         GTEST_SKIP() << python << " has no transformers library; LLMC_TEST_PYTHON names another Python";
     ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "4"}).status, 0);
     ASSERT_EQ(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}).status,
@@ -241,7 +241,7 @@ TEST_F(Journey, AutoTokenizerLoadsTheExport) {
 TEST_F(Journey, AutoModelLoadsTheExport) {
     const char* named = getenv("LLMC_TEST_PYTHON");
     const std::string python = named ? named : "python3";
-    if (run_program({"sh", "-c", python + " -c 'import transformers, torch'"}).status != 0)
+    if (!program_succeeds({python, "-c", "import transformers, torch"}))
         GTEST_SKIP() << python << " has no transformers and torch; LLMC_TEST_PYTHON names another Python";
     ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "40", "-x", "40", "-l", "0.01"}).status, 0);
     ASSERT_EQ(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}).status,

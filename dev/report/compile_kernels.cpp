@@ -146,7 +146,7 @@ static void run(const CompileOptions& o) {
     const ModelConfig config = parse_descriptor(o.model);
     LaunchPad pad({.device = o.device, .cache_directory = "none", .compile_only = true});
     print_device(o, pad);
-    for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGILL, SIGBUS}) std::signal(signal, report_crash);
+    for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGILL}) std::signal(signal, report_crash);
     print_header(o);
     Totals totals;
     for (const std::string& precision : precision_names())

@@ -24,7 +24,7 @@ static std::vector<fs::path> numbered_entries(const fs::path& folder, const std:
     std::vector<fs::path> found;
     std::error_code error;
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-        const std::string name = at->path().filename().string();
+        const std::string name = at->path().filename().generic_string();
         if (name.compare(0, prefix.size(), prefix) != 0 || name.size() == prefix.size()) continue;
         if (name.find_first_not_of("0123456789", prefix.size()) == std::string::npos)
             found.push_back(at->path());

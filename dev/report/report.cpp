@@ -222,8 +222,8 @@ static void run_report(const Options& options, const std::string& command) {
 static void render_page(const Options& options) {
     const Report report = read_report(options.page);
     const fs::path path(options.page);
-    const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-    const std::string page = folder + "/" + path.stem().string() + ".html";
+    const std::string folder = path.has_parent_path() ? path.parent_path().generic_string() : ".";
+    const std::string page = folder + "/" + path.stem().generic_string() + ".html";
     check_output(page, {options.page}, is_page, Target::file);
     const FileWriter lock = lock_outputs(folder + "/report");
     write_page(report, folder, page);
@@ -235,6 +235,7 @@ static void add_options(CLI::App& app, Options& o) {
     app.add_option("--device", o.device,
                    "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
+    add_tensor_core_option(app);
     app.add_flag("--quick", o.quick, "fewer and smaller measurements, in about a minute");
     app.add_option("--seconds", o.seconds, "time limit for all programs together (0: 570, with --quick 55)")
         ->check(number_check(0, 1e9, "at least 0"));

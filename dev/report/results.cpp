@@ -117,6 +117,7 @@ static void add_common_options(CLI::App& app, CommonOptions& o) {
     app.add_option("--device", o.device,
                    "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
+    add_tensor_core_option(app);
     app.add_option("--json", o.json, "write the tables to this file, as JSON")->transform(home_path());
     app.add_flag("--quick", o.quick, "fewer and smaller measurements");
     app.add_option("--peaks", o.peaks, "refer to the peaks in this JSON file, which `peak` wrote")

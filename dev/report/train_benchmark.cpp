@@ -5,11 +5,8 @@
 //     [--quick]
 //
 // A loss that is not finite ends the program with status 1.
-#include <unistd.h>
-
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <map>
 
 #include "dev/report/peak_cpu.h"
@@ -21,6 +18,7 @@
 #include "llmc/base/precision.h"
 #include "llmc/model/initialize.h"
 #include "llmc/model/train_step.h"
+#include "llmc/os/available_memory.h"
 #include "llmc/run/run_plan.h"
 
 // One configuration to measure.
@@ -59,13 +57,6 @@ struct Span {
         return done > 0 && ((done >= steps && elapsed >= seconds) || elapsed >= most);
     }
 };
-
-// Resident memory of the process in bytes; 0 if the system does not report it.
-static uint64_t resident_bytes() {
-    std::ifstream file("/proc/self/statm");
-    uint64_t all = 0, resident = 0;
-    return file >> all >> resident ? resident * uint64_t(sysconf(_SC_PAGESIZE)) : 0;
-}
 
 // Runs steps until the span is reached and returns the seconds from the end of each step to the end of the
 // next. On a device the host is one step ahead, as in train_gpt2's loop.
@@ -136,7 +127,7 @@ static Result train(Benchmark& benchmark, Trainee<Real>& trainee, const Case& c)
     result.energy = meter.stop();
     runner.forget_recordings();
     result.loss = loss;
-    result.bytes = g.pad ? g.pad->allocated_bytes() : resident_bytes();
+    result.bytes = g.pad ? g.pad->allocated_bytes() : resident_memory();
     std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
     result.seconds = seconds[seconds.size() / 2];
     return result;

@@ -155,7 +155,7 @@ static int open_in_place(const std::string& path) {
 static std::string target_of(const std::string& path) {
     if (!is_link(path)) return path;
     std::error_code leads_nowhere;
-    const std::string target = std::filesystem::canonical(path, leads_nowhere).string();
+    const std::string target = std::filesystem::canonical(path, leads_nowhere).generic_string();
     if (leads_nowhere) fail_file("cannot write", path, "it is a link that leads nowhere");
     return target;
 }

@@ -46,7 +46,7 @@ struct TokenizerFiles {
 
 // merges.txt of vocab.json, MODEL-merges.txt of MODEL-vocab.json, vocab.bpe of encoder.json.
 static std::string merges_beside(const fs::path& vocab) {
-    std::string name = vocab.filename().string();
+    std::string name = vocab.filename().generic_string();
     if (name == "encoder.json") return (vocab.parent_path() / "vocab.bpe").generic_string();
     name = name.ends_with(vocab_json) ? name.substr(0, name.size() - std::string(vocab_json).size()) : "";
     return (vocab.parent_path() / (name + merges_txt)).generic_string();
@@ -57,13 +57,14 @@ static fs::path vocabulary_in(const fs::path& folder) {
     for (const char* name : {tokenizer_json, vocab_json})
         if (fs::exists(folder / name)) return folder / name;
     fail("%s has neither tokenizer.json nor vocab.json: it is not the folder of a tokenizer",
-         folder.string().c_str());
+         folder.generic_string().c_str());
 }
 
 static TokenizerFiles load_files(const std::string& name) {
     const fs::path path = fs::is_directory(name) ? vocabulary_in(name) : fs::path(name);
-    TokenizerFiles files = {path.string()};
-    json whole = parse_json_object(read_whole_file(path.string(), max_json_bytes), path.string());
+    TokenizerFiles files = {path.generic_string()};
+    json whole =
+        parse_json_object(read_whole_file(path.generic_string(), max_json_bytes), path.generic_string());
     if (whole.contains(tokenizer_json) || whole.contains(merges_txt)) {  // a copy
         files.contents = std::move(whole);
         return files;
@@ -73,7 +74,7 @@ static TokenizerFiles load_files(const std::string& name) {
     if (!has_model) {
         const std::string merges = merges_beside(path);
         if (!file_exists(merges))
-            fail("%s: its merges are missing: there is no %s", path.string().c_str(), merges.c_str());
+            fail("%s: its merges are missing: there is no %s", path.generic_string().c_str(), merges.c_str());
         files.contents[merges_txt] = read_whole_file(merges, max_json_bytes);
     }
     for (const char* beside : {config_json, special_json, added_json}) {

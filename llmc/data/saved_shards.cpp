@@ -13,7 +13,7 @@ std::vector<SavedShard> shards_of(const DataLoader& loader) {
     for (const DataLoader::Shard& shard : loader.all_shards()) {
         std::string checksums;
         for (const TokenShard& file : shard.files) checksums += file.checksum;
-        const std::string name = std::filesystem::path(shard.files[0].path).filename().string();
+        const std::string name = std::filesystem::path(shard.files[0].path).filename().generic_string();
         found.push_back({printable(name), shard.num_tokens, checksum_of(checksums)});
     }
     return found;

@@ -297,7 +297,7 @@ static bool is_run(const std::filesystem::path& folder) {
 static const char* why_left_out(const std::filesystem::directory_entry& entry) {
     std::error_code unreadable;  // such as a loop of symbolic links
     const bool is_folder = entry.is_directory(unreadable);
-    if (entry.path().filename().string().starts_with('.')) return "is hidden";
+    if (entry.path().filename().generic_string().starts_with('.')) return "is hidden";
     if (is_folder && entry.is_symlink(unreadable)) return "is a link to a folder";
     if (is_folder && is_run(entry.path())) return "is the folder of a run";
     return is_folder || entry.is_regular_file(unreadable) ? nullptr : "is neither a file nor a folder";
@@ -313,7 +313,7 @@ static void list_folder(const std::filesystem::path& folder, FolderList& list) {
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
         std::error_code unreadable;
         if (const char* why = why_left_out(*entry))
-            list.left_out.push_back(printable(entry->path().string() + " " + why));
+            list.left_out.push_back(printable(entry->path().generic_string() + " " + why));
         else if (entry->is_directory(unreadable))
             list_folder(entry->path(), list);
         else
@@ -324,7 +324,7 @@ static void list_folder(const std::filesystem::path& folder, FolderList& list) {
 
 // Whether the file's name, without its folder, matches one of the patterns.
 static bool is_included(const std::string& path, const std::vector<std::string>& patterns) {
-    const std::string name = std::filesystem::path(path).filename().string();
+    const std::string name = std::filesystem::path(path).filename().generic_string();
     return patterns.empty() || std::any_of(patterns.begin(), patterns.end(),
                                            [&](const std::string& p) { return matches_pattern(p, name); });
 }

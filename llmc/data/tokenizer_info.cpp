@@ -50,10 +50,11 @@ TokenizerInfo info_of(const Tokenizer& tokenizer) {
         sum.add(token.data(), token.size());
     }
     if (!fits_tokenizer_file(tokenizer)) add_to_checksum(sum, tokenizer);
-    return {.name = is_bytes(tokenizer) ? "bytes" : fs::path(tokenizer.name).filename().string(),
-            .vocab_size = tokenizer.vocab_size(),
-            .checksum = sum.text(),
-            .file = is_bytes(tokenizer) ? "" : fs::absolute(tokenizer.name).lexically_normal().string()};
+    return {
+        .name = is_bytes(tokenizer) ? "bytes" : fs::path(tokenizer.name).filename().generic_string(),
+        .vocab_size = tokenizer.vocab_size(),
+        .checksum = sum.text(),
+        .file = is_bytes(tokenizer) ? "" : fs::absolute(tokenizer.name).lexically_normal().generic_string()};
 }
 
 // A file in the folder of the JSON file is recorded by its name alone, so that both can be moved.
@@ -61,7 +62,7 @@ std::string tokenizer_info_to_json(const TokenizerInfo& info, const std::string&
     const fs::path file = info.file, home = (fs::absolute(folder) / "name").lexically_normal().parent_path();
     const bool beside = file.parent_path() == home;
     json object = {{"name", printable(info.name)}, {"vocab_size", info.vocab_size}, {"xxh3", info.checksum}};
-    if (!info.file.empty()) object["file"] = printable(beside ? file.filename().string() : info.file);
+    if (!info.file.empty()) object["file"] = printable(beside ? file.filename().generic_string() : info.file);
     return json_text(object);
 }
 
@@ -78,7 +79,7 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
                  describe_json(size).c_str());
         info.vocab_size = size.get<int>();
         if (!info.file.empty() && fs::path(info.file).is_relative())
-            info.file = (fs::path(json_path).parent_path() / info.file).string();
+            info.file = (fs::path(json_path).parent_path() / info.file).generic_string();
         return info;
     } catch (const json::exception& error) {
         fail("%s does not describe a tokenizer: %s", json_path.c_str(), error.what());
@@ -89,7 +90,7 @@ TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path
     const uint64_t largest = 4 << 20;
     TokenizerInfo info = info_of(tokenizer);
     if (is_bytes(tokenizer) || file_size_of(tokenizer) > largest) return info;
-    const std::string copy = fs::absolute(path).lexically_normal().string();
+    const std::string copy = fs::absolute(path).lexically_normal().generic_string();
     if (copy != info.file || !file_exists(copy)) {  // or moved meanwhile
         if (fits_tokenizer_file(tokenizer))
             write_tokenizer(tokenizer, path);
@@ -123,7 +124,7 @@ void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
 }
 
 std::string sidecar_of(const std::string& shard) {
-    std::string name = fs::path(shard).filename().string();
+    std::string name = fs::path(shard).filename().generic_string();
     if (name.ends_with(".bin")) name.resize(name.size() - 4);
     const size_t digits = 6, numbered = name.size() < digits + 1 ? 0 : name.size() - digits - 1;
     if (numbered > 0 && name[numbered] == '_' &&
@@ -134,7 +135,7 @@ std::string sidecar_of(const std::string& shard) {
             name.resize(name.size() - std::string(part).size());
             break;
         }
-    return (fs::path(shard).parent_path() / (name + ".json")).string();
+    return (fs::path(shard).parent_path() / (name + ".json")).generic_string();
 }
 
 // What a sidecar says; none if it is missing or some other file that has this name.
@@ -150,7 +151,7 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     if (!members.contains(shards_key)) return std::nullopt;
     TokenizerInfo info = tokenizer_info_from_json(json_text(members[shards_key]), path);
     // JSON cannot hold every file name; record_shards() writes the copy beside the sidecar
-    const std::string beside = fs::path(path).replace_extension(".tokenizer").string();
+    const std::string beside = fs::path(path).replace_extension(".tokenizer").generic_string();
     if (!info.file.empty() && !file_exists(info.file) && file_exists(beside)) info.file = beside;
     return info;
 }
@@ -168,7 +169,7 @@ static ShardList read_shard_list(const std::string& sidecar, const std::string& 
     try {
         if (!file_exists(sidecar) || !is_sidecar(sidecar)) return list;
         const json members = parse_json_object(read_whole_file(sidecar, max_json_bytes), sidecar);
-        const std::string name = fs::path(sidecar).stem().string();
+        const std::string name = fs::path(sidecar).stem().generic_string();
         for (const json& shard : members.value(list_key, json::array())) {
             const std::string file = name + shard.at("part").get<std::string>();
             list.shards[file] = {folder + file, shard.at("tokens"), shard.at("xxh3")};
@@ -187,7 +188,8 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
         "again, or give the shards another name";
     std::map<std::string, ShardList> lists;  // by sidecar
     for (const TokenShard& shard : shards) {
-        const std::string sidecar = sidecar_of(shard.path), file = fs::path(shard.path).filename().string(),
+        const std::string sidecar = sidecar_of(shard.path),
+                          file = fs::path(shard.path).filename().generic_string(),
                           folder = shard.path.substr(0, shard.path.size() - file.size());
         if (!lists.count(sidecar)) lists[sidecar] = read_shard_list(sidecar, folder);
         ShardList& list = lists[sidecar];
@@ -246,7 +248,7 @@ void warn_of_bytes(const std::vector<TokenShard>& shards, int vocab_size) {
 
 std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
     std::vector<std::string> places = {info.file.empty() ? "bytes" : info.file,
-                                       usual_tokenizer({fs::path(info.file).parent_path().string()})};
+                                       usual_tokenizer({fs::path(info.file).parent_path().generic_string()})};
     for (const std::string& place : places) {
         std::error_code error;
         if (place.empty() || (place != "bytes" && !fs::exists(place, error))) continue;

@@ -60,7 +60,7 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
     if (free_bytes(folder) < bytes)
         fail("no room for the model in %s: it takes %.1f MiB, and %.1f are free", folder.c_str(),
              double(bytes) / (1 << 20), double(free_bytes(folder)) / (1 << 20));
-    const std::string name = fs::absolute(folder).lexically_normal().filename().string();
+    const std::string name = fs::absolute(folder).lexically_normal().filename().generic_string();
     write_whole_file(folder + "/" + card_name,
                      {model_card(name, model.source, model.config, model.tokenizer)});
     for (const char* old : file_names)
@@ -88,8 +88,9 @@ void export_gguf(const std::string& path, const ExportedModel& model) {
     check_export_file(path);
     if (const fs::path folder = fs::path(path).parent_path(); !folder.empty())
         create_folders(folder.generic_string());
-    const int replaced = write_gguf(
-        path, {model.config, model.read, *model.tokenizer, fs::path(path).stem().string()}, model.type);
+    const int replaced =
+        write_gguf(path, {model.config, model.read, *model.tokenizer, fs::path(path).stem().generic_string()},
+                   model.type);
     print_line(is_same_file(path, "/dev/stdout") ? stderr : stdout, "wrote %s%s", path.c_str(),
                replaced ? format_string("; %d matrices, whose rows are no multiple of %zu values, are fp16",
                                         replaced, q8_0_block)

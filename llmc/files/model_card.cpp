@@ -35,8 +35,8 @@ struct KnownRun {
 
 static KnownRun find_run(const ModelSource& model) {
     const fs::path path = model.path, parent = path.parent_path();
-    KnownRun run = {.folder = parent.empty() ? "." : parent.string(), .state = {}};
-    const int step = step_in_name(path.filename().string(), "model_", ".bin");
+    KnownRun run = {.folder = parent.empty() ? "." : parent.generic_string(), .state = {}};
+    const int step = step_in_name(path.filename().generic_string(), "model_", ".bin");
     if (step < 0 || !file_exists(run_path(run.folder, step))) return run;
     run.step = step;
     run.state = parse_json_object(read_run(run.folder, step), run_path(run.folder, step));
@@ -50,7 +50,8 @@ static std::string option_value(const KnownRun& run, const std::string& name) {
     for (const nlohmann::json& line : *lines) {
         if (!line.is_string() || !line.get<std::string>().starts_with(name + "=")) continue;
         std::string value = line.get<std::string>().substr(name.size() + 1);
-        if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+        const bool quoted = value.starts_with('"') || value.starts_with('\'');  // ': has a backslash
+        if (value.size() >= 2 && quoted) value = value.substr(1, value.size() - 2);
         return value == "-1" ? "" : value;  // -1: chosen by the program
     }
     return "";
@@ -78,7 +79,7 @@ static std::string row(const char* name, const std::string& value) {
 }
 
 static std::string data_name(const KnownRun& run, const char* option) {
-    return fs::path(option_value(run, option)).filename().string();
+    return fs::path(option_value(run, option)).filename().generic_string();
 }
 
 static std::string training_table(const KnownRun& run) {
@@ -120,6 +121,6 @@ std::string model_card(const std::string& name, const ModelSource& model, const 
     const KnownRun run = find_run(model);
     if (run.step < 0)
         return card + format_string("Nothing is known of its training: it was exported from the file %s.\n",
-                                    escape_markdown(fs::path(model.path).filename().string()).c_str());
+                                    escape_markdown(fs::path(model.path).filename().generic_string()).c_str());
     return card + training_table(run);
 }

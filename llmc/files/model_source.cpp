@@ -27,7 +27,7 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
         const fs::path file = model.parent_path() / name;
         if (!fs::exists(file)) continue;
         try {
-            return info_of(open_tokenizer(file.string()));
+            return info_of(open_tokenizer(file.generic_string()));
         } catch (const Error& error) {
             warn(format_string("this tokenizer cannot be used: %s", error.what()));
             has_unusable_one = true;
@@ -40,10 +40,10 @@ static ModelSource find_file(const std::string& name, const std::string& path) {
     ModelSource model = {.name = name, .path = path, .is_file = true, .tokenizer = {}};
     if (!path.ends_with(".bin")) {
         model.tokenizer = tokenizer_beside(path, model.has_unusable_tokenizer);
-    } else if (const int step = step_in_name(fs::path(path).filename().string(), "model_", ".bin");
+    } else if (const int step = step_in_name(fs::path(path).filename().generic_string(), "model_", ".bin");
                step >= 0) {
         const fs::path parent = fs::path(path).parent_path();
-        const std::string folder = parent.empty() ? "." : parent.string();
+        const std::string folder = parent.empty() ? "." : parent.generic_string();
         model.tokenizer = tokenizer_in_run(check_model_of_checkpoint(folder, step), run_path(folder, step));
     }
     return model;

@@ -61,7 +61,7 @@ OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physi
 // Why a storage type runs without tensor cores.
 static std::string reason_without(const OptionalFeatures& f, bool supported, const char* type_feature) {
     if (!f.has_matrix_extension) return "lacks VK_KHR_cooperative_matrix";
-    if (f.matrix.avoided) return "not used: faulty drivers, or LAUNCHPAD_TENSOR_CORES=0";
+    if (f.matrix.avoided) return "not used: faulty drivers, or --no-tensor-cores";
     if (f.matrix.extensions.empty())
         return "lacks subgroup votes or shuffles, shaderInt16 or the Vulkan memory model";
     if (!supported) return std::string("lacks ") + type_feature;

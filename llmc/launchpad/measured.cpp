@@ -11,7 +11,7 @@
 
 void read_measured(LaunchPadState& s) {
     if (s.cache_file.empty()) return;
-    s.measured_file = std::filesystem::path(s.cache_file).replace_extension(".measured").string();
+    s.measured_file = std::filesystem::path(s.cache_file).replace_extension(".measured").generic_string();
     s.measured = measured_in(read_cache_file(s.measured_file));
 }
 

@@ -28,7 +28,7 @@ void create_pipeline_cache(LaunchPadState& s) {
     if (s.options.cache_directory != "none" && !directory.empty()) {
         VkPhysicalDeviceProperties2 device = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
         s.vk.vkGetPhysicalDeviceProperties2(s.physical, &device);
-        s.cache_file = (directory / cache_file_name(device.properties)).string();
+        s.cache_file = (directory / cache_file_name(device.properties)).generic_string();
         bytes = pipelines_in(read_cache_file(s.cache_file), device.properties);
     }
     VkPipelineCacheCreateInfo info = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};

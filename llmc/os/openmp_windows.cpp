@@ -190,6 +190,11 @@ void GOMP_loop_end_nowait() {
     team.loops[self.loops % std::size(team.loops)].users--;
 }
 
+// Around the end of a reduction of several variables.
+static std::mutex in_atomic;
+void GOMP_atomic_start() { in_atomic.lock(); }
+void GOMP_atomic_end() { in_atomic.unlock(); }
+
 int omp_get_max_threads() { return most_threads; }
 int omp_get_num_threads() { return self.threads; }
 int omp_get_thread_num() { return self.number; }

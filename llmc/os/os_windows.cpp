@@ -5,6 +5,8 @@
 #include <io.h>
 #include <malloc.h>
 #include <windows.h>
+// after windows.h
+#include <psapi.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -71,6 +73,12 @@ uint64_t physical_memory() { return memory_status().ullTotalPhys; }
 uint64_t available_memory(const std::string&) {
     const MEMORYSTATUSEX status = memory_status();
     return std::min({status.ullAvailPhys, status.ullAvailPageFile, status.ullAvailVirtual});
+}
+
+uint64_t resident_memory() {
+    PROCESS_MEMORY_COUNTERS counters = {};
+    return K32GetProcessMemoryInfo(GetCurrentProcess(), &counters, sizeof counters) ? counters.WorkingSetSize
+                                                                                    : 0;
 }
 
 int online_cpus() { return int(GetActiveProcessorCount(ALL_PROCESSOR_GROUPS)); }

@@ -65,8 +65,9 @@ uint64_t write_corpus(const CorpusOptions& options) {
     check_output(options.out, {options.tokenizer}, begins_with_a_story);
     std::optional<FileWriter> numbers;  // only beside a file
     if (!is_written_in_place(options.out)) {
-        check_output(json_path.string(), {options.tokenizer}, is_sidecar, Target::file);
-        numbers.emplace(json_path.string());  // the first of both: another program cannot write either
+        check_output(json_path.generic_string(), {options.tokenizer}, is_sidecar, Target::file);
+        numbers.emplace(
+            json_path.generic_string());  // the first of both: another program cannot write either
     }
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
     std::mt19937_64 random(options.seed);
@@ -96,7 +97,7 @@ uint64_t write_corpus(const CorpusOptions& options) {
     put_tally(members, "", whole);
     if (validation.stories > 0) put_tally(members, "val_", validation);
     if (numbers) {
-        numbers->write(numbers_text(json_path.string(), members));
+        numbers->write(numbers_text(json_path.generic_string(), members));
         numbers->finish();
     }
     FILE* const summary = is_same_file(options.out, "/dev/stdout") ? stderr : stdout;

@@ -178,7 +178,7 @@ static std::vector<std::string> earlier_shards(const PreparationOptions& options
         rest.remove_prefix(rest.starts_with("_val") ? 4 : 6);
         const bool numbered = rest.size() >= 7 && rest[0] == '_' &&
                               rest.find_first_not_of("0123456789", 1) == std::string_view::npos;
-        if (rest.empty() || numbered) paths.push_back((fs::path(options.out) / file).string());
+        if (rest.empty() || numbered) paths.push_back((fs::path(options.out) / file).generic_string());
     }
     return paths;
 }
@@ -193,7 +193,7 @@ static void remove_earlier_shards(const PreparationOptions& options, const Stage
 
 // Error if a file that this run will replace or delete is somebody else's, or an input.
 static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
-    const std::string prefix = (fs::path(options.out) / options.name).string();
+    const std::string prefix = (fs::path(options.out) / options.name).generic_string();
     if (!options.files_from.empty()) inputs.push_back(options.files_from);
     for (const std::string& path : earlier_shards(options))
         check_output(path, inputs, is_token_shard, Target::file);
@@ -302,7 +302,7 @@ void prepare_tokens(const PreparationOptions& options) {
     TextReader reader(files, format);
     create_folders(options.out);
     check_outputs(options, files);
-    const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).string());
+    const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
     const auto start = std::chrono::steady_clock::now();
     const std::string& prefix = lock.path;
     StagedShards staged;

@@ -26,6 +26,13 @@ CLI::Option* add_simd_option(CLI::App& app) {
         ->envname("LLMC_SIMD");
 }
 
+CLI::Option* add_tensor_core_option(CLI::App& app) {
+    return app.add_flag_function(
+        "--tensor-cores,!--no-tensor-cores",
+        [](int64_t count) { set_environment("LAUNCHPAD_TENSOR_CORES", count > 0 ? "1" : "0"); },
+        "use the GPU's tensor cores even if its driver is known to crash or hang with them; or use none");
+}
+
 CLI::Validator one_of(const std::vector<std::string>& words) {
     std::string sentence = " is not ", set = "{";
     for (size_t i = 0; i < words.size(); i++) {

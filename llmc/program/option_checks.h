@@ -79,6 +79,11 @@ CLI::Validator home_path();
 // the variable for programs that this one starts.
 CLI::Option* add_simd_option(CLI::App& app);
 
+// --tensor-cores and --no-tensor-cores, which set the environment variable LAUNCHPAD_TENSOR_CORES, for this
+// program and for those that it starts. Default: tensor cores except those of faulty drivers
+// (launchpad/device_features.h).
+CLI::Option* add_tensor_core_option(CLI::App& app);
+
 // --device of a program that uses no GPU: accepts auto and cpu.
 void add_cpu_as_device(CLI::App& app);
 

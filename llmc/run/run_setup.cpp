@@ -299,7 +299,7 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     if (o.output.empty()) return;
     if (!o.resume) move_earlier_run(o.output);
     make_room(o, inputs, share);
-    const std::string folder = std::filesystem::absolute(o.output).string();
+    const std::string folder = std::filesystem::absolute(o.output).generic_string();
     for (const std::string& line : changed_options(with_absolute_paths(options_before(o, start), folder),
                                                    with_absolute_paths(o.effective, folder)))
         print_line(stdout, "note: %s", line.c_str());

@@ -85,7 +85,7 @@ static std::string time_of_new_file(const std::string& folder) {
     const std::string before = "events.out.tfevents.";
     std::string newest;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-        const std::string name = entry.path().filename().string();
+        const std::string name = entry.path().filename().generic_string();
         if (!name.starts_with(before)) continue;
         const std::string rest = name.substr(before.size()), digits = rest.substr(0, rest.find('.'));
         const bool is_time = digits.size() >= 10 && digits.size() < 100 && digits.size() < rest.size() &&

@@ -269,6 +269,7 @@ static void add_device_options(CLI::App& app, Options& o) {
         ->check(between(0, 1024))
         ->configurable(false);
     add_simd_option(app)->configurable(false);
+    add_tensor_core_option(app)->configurable(false);
     app.add_option("--precision", o.precision,
                    "storage type of parameters, gradients and activations: fp32, bf16 or fp16; for --export "
                    "gguf also q8_0, 8-bit integers")
@@ -445,8 +446,8 @@ static bool is_pattern(const std::string& option) { return option == "train-data
 static std::filesystem::path path_in(const std::filesystem::path& folder, const std::string& option,
                                      const std::string& value) {
     const std::filesystem::path path = folder / value;
-    if (!is_pattern(option) || file_exists(path.string())) return path;
-    return std::filesystem::path(escaped_pattern(folder.string())) / value;
+    if (!is_pattern(option) || file_exists(path.generic_string())) return path;
+    return std::filesystem::path(escaped_pattern(folder.generic_string())) / value;
 }
 
 std::string with_absolute_paths(const std::string& effective, const std::string& folder) {
@@ -456,7 +457,7 @@ std::string with_absolute_paths(const std::string& effective, const std::string&
         const size_t at = line.find('=');
         if (at != std::string::npos && line.size() > at + 3 && line[at + 1] == line.back()) {  // quoted
             const std::string option = line.substr(0, at), value = line.substr(at + 2, line.size() - at - 3);
-            const std::string path = path_in(folder, option, value).lexically_normal().string();
+            const std::string path = path_in(folder, option, value).lexically_normal().generic_string();
             // newer versions of CLI11 read a backslash in "..." as the start of an escape
             const char quote = path.find_first_of("\"\\") == std::string::npos ? '"' : '\'';
             if (is_path(option, value)) line = option + "=" + quote + path + quote;
@@ -520,7 +521,7 @@ struct OptionsFile : CLI::ConfigTOML {
    private:
     std::string find(const std::string& option, const std::string& value) const {
         const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-        const std::string beside = path_in(folder, option, value).string();
+        const std::string beside = path_in(folder, option, value).generic_string();
         if (option == "model") return !is_descriptor(value) && names_model_file(beside) ? beside : value;
         const bool is_there = is_pattern(option) ? !matching_paths(beside).empty() : file_exists(beside);
         return is_there ? beside : value;
@@ -553,7 +554,7 @@ static std::filesystem::path whole_path(const std::string& text) {
 static void choose_folder(CLI::App& app, const Options& o) {
     if (o.text.empty() || app.count("--output")) return;
     const std::filesystem::path text = whole_path(o.text);
-    std::string name = o.text == "stories" ? o.text : text.stem().string() + "-text";
+    std::string name = o.text == "stories" ? o.text : text.stem().generic_string() + "-text";
     for (char& c : name)
         if (uint8_t(c) < 0x80 && !isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
     take_options(app, "output = 'runs/" + name + "'\n", "--text");
@@ -718,6 +719,7 @@ static std::string given_options(const CLI::App& app) {
 bool parse_options(int argc, char** argv, Options& o, const std::string& chosen) {
     LlmcJob llmc;
     CLI::App app("Trains GPT-2 on the CPU or on any Vulkan device.", "train_gpt2");
+    app.allow_windows_style_options(false);  // a path may begin with a slash
     fill_in_defaults(o);
     declare_options(app, o, llmc);
     const bool runs = parse_command_line(app, argc, argv);
@@ -760,7 +762,7 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
         fail("--keep-best compares validation losses of checkpoints: it needs -o, -j, -v and -n");
     for (const std::string& note : notes_of(app)) o.notes.push_back(note);
     o.effective =
-        with_absolute_paths(app.config_to_str(true, false), std::filesystem::current_path().string());
+        with_absolute_paths(app.config_to_str(true, false), std::filesystem::current_path().generic_string());
     if (!o.text.empty()) name_tokens_in_folder(o);
     set_effective(o, "keep-best",
                   o.keep_best ? "true" : "false");     // which CLI11 writes as false unless given

@@ -32,6 +32,7 @@ inline void add_model_options(CLI::App& app, ModelOptions& options) {
     app.add_option("--device", options.device,
                    "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
+    add_tensor_core_option(app);
     app.add_option("--precision", options.precision,
                    "storage type of weights and activations: fp32, bf16 or fp16")
         ->check(one_of(precision_names()))

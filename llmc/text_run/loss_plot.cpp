@@ -69,7 +69,7 @@ RunSeries parse_series(const std::string& log, bool is_metrics, PlotOver over) {
 // A folder as given; an absolute path if its name is not in what was given, as in "..".
 static std::filesystem::path named_folder(const std::string& folder) {
     const std::filesystem::path given = (std::filesystem::path(folder) / "").lexically_normal().parent_path();
-    const std::string name = given.filename().string();
+    const std::string name = given.filename().generic_string();
     if (!name.empty() && name != "." && name != "..") return given;
     return (std::filesystem::absolute(folder) / "").lexically_normal().parent_path();
 }
@@ -81,7 +81,7 @@ RunSeries read_series(const std::string& folder, PlotOver over) {
     if (!has_metrics && over != PlotOver::steps)
         fail("%s has no metrics.csv, and so only steps: leave out --plot-over", folder.c_str());
     RunSeries run = parse_series(read_whole_file(has_metrics ? metrics : log), has_metrics, over);
-    run.name = named_folder(folder).filename().string();
+    run.name = named_folder(folder).filename().generic_string();
     if (run.training.empty() && run.validation.empty())
         fail("the logs in %s contain no losses", folder.c_str());
     return run;
@@ -355,8 +355,8 @@ std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> 
 std::optional<double> corpus_entropy(const std::string& folder) {
     const std::string options = options_path(folder);
     if (!file_exists(options)) return std::nullopt;
-    const std::string text =
-        with_absolute_paths(read_whole_file(options, 1 << 20), std::filesystem::absolute(folder).string());
+    const std::string text = with_absolute_paths(read_whole_file(options, 1 << 20),
+                                                 std::filesystem::absolute(folder).generic_string());
     for (const OptionLine& line : parse_option_lines(text, options)) {
         if (line.name != "val-data") continue;
         for (const std::string& shard : matching_paths(line.values[0])) {
@@ -391,7 +391,7 @@ void plot_runs(const std::vector<std::string>& folders, PlotOver over) {
     const auto first = named_folder(folders[0]);
     const std::string axis = over == PlotOver::steps ? "" : std::string("_over_") + name_of(over);
     const auto path = folders.size() == 1 ? first / "loss" : first.parent_path() / "comparison";
-    const std::string picture = path.string() + axis + ".svg";
+    const std::string picture = path.generic_string() + axis + ".svg";
     check_output(picture, logs, is_plot, Target::file);
     const std::optional<double> floor = corpus_entropy(folders[0]);
     write_whole_file(picture, {draw_runs(runs, floor, over)});

@@ -80,7 +80,7 @@ static std::string description(const PreparationOptions& p, const std::vector<st
                       (unsigned long long)p.val_tokens, p.skip_bad_lines, p.special_tokens, p.as_text);
     for (const std::string& path : files) {
         const FileVersion version = version_of(open_to_read(path), path);
-        text += std::filesystem::absolute(path).lexically_normal().string() +
+        text += std::filesystem::absolute(path).lexically_normal().generic_string() +
                 format_string("\n%llu %lld\n", (unsigned long long)version.size, (long long)version.written);
     }
     return checksum_of(text);

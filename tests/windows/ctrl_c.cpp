@@ -1,0 +1,62 @@
+// ctrl_c LOG TEXT PROGRAM ARGS...: runs PROGRAM in a console of its own, with its output in LOG, and presses
+// Ctrl-C there once it has printed TEXT. Ends with its status. Ctrl-C goes to all programs of a console that
+// did not begin a group, so Process::send() cannot send it.
+#include <windows.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+static BOOL WINAPI ignore(DWORD) { return TRUE; }
+
+static DWORD wait_for(const PROCESS_INFORMATION& program) {
+    DWORD status = 1;
+    WaitForSingleObject(program.hProcess, INFINITE);
+    GetExitCodeProcess(program.hProcess, &status);
+    return status;
+}
+
+static bool has_printed(const std::string& log, const std::string& text) {
+    std::ifstream file(log, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {}).find(text) != std::string::npos;
+}
+
+// The arguments, none of which has a space, after the first ones.
+static std::string words_from(char** argv) {
+    std::string line;
+    for (; *argv; argv++) line += std::string(line.empty() ? "" : " ") + *argv;
+    return line;
+}
+
+static PROCESS_INFORMATION start(std::string line, DWORD flags, HANDLE output) {
+    STARTUPINFOA with = {};
+    with.cb = sizeof with;
+    if (output) {
+        with.dwFlags = STARTF_USESTDHANDLES;
+        with.hStdOutput = with.hStdError = output;
+    }
+    PROCESS_INFORMATION started = {};
+    if (!CreateProcessA(nullptr, line.data(), nullptr, nullptr, output != nullptr, flags, nullptr, nullptr,
+                        &with, &started))
+        fprintf(stderr, "ctrl_c: cannot start %s\n", line.c_str());
+    return started;
+}
+
+int main(int argc, char** argv) {
+    if (argc < 4) return 1;
+    SetConsoleCtrlHandler(nullptr, FALSE);  // groups of programs ignore Ctrl-C, and what they start does, too
+    if (strcmp(argv[1], "--in-console") != 0)
+        return int(wait_for(start(std::string(argv[0]) + " --in-console " + words_from(argv + 1),
+                                  CREATE_NEW_CONSOLE, nullptr)));
+    SECURITY_ATTRIBUTES inherited = {sizeof inherited, nullptr, TRUE};
+    const HANDLE log = CreateFileA(argv[2], GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, &inherited,
+                                   CREATE_ALWAYS, 0, nullptr);
+    const PROCESS_INFORMATION program = start(words_from(argv + 4), 0, log);
+    while (WaitForSingleObject(program.hProcess, 10) == WAIT_TIMEOUT)
+        if (has_printed(argv[2], argv[3])) break;
+    SetConsoleCtrlHandler(ignore, TRUE);
+    GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0);
+    return int(wait_for(program));
+}

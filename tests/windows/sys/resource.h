@@ -1,0 +1,1 @@
+// tests/windows/posix.h has what tests use of this header.
