@@ -120,7 +120,8 @@ std::string model_card(const std::string& name, const ModelSource& model, const 
                   : "Its tokenizer is unknown.");
     const KnownRun run = find_run(model);
     if (run.step < 0)
-        return card + format_string("Nothing is known of its training: it was exported from the file %s.\n",
-                                    escape_markdown(fs::path(model.path).filename().generic_string()).c_str());
+        return card +
+               format_string("Nothing is known of its training: it was exported from the file %s.\n",
+                             escape_markdown(fs::path(model.path).filename().generic_string()).c_str());
     return card + training_table(run);
 }
