@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -96,13 +97,15 @@ static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, s
 }
 
 // Threads read blocks one at a time, tokenize them in parallel, and add their tokens one at a time, in the
-// order of the blocks. The first error in that order ends the work.
+// order of the blocks. A thread whose block is not the next one leaves its tokens and reads on. The first
+// error in the order of the blocks ends the work.
 struct BlockPipeline {
     TextReader& reader;
+    size_t most_ahead;  // blocks that are read and not yet added
     std::mutex reading = {}, adding = {};
     std::condition_variable added = {};
     size_t blocks_read = 0, blocks_added = 0;
-    bool ended = false;
+    bool ended = false, is_adding = false;
     std::atomic<bool> failed = false;
     std::exception_ptr error = nullptr;
 
@@ -121,8 +124,15 @@ struct BlockPipeline {
                 }
         }
     };
+    std::map<size_t, Item> finished = {};  // by number; guarded by `adding`, as blocks_added is
+
+    void wait_for_room() {
+        std::unique_lock lock(adding);
+        added.wait(lock, [&] { return blocks_read - blocks_added < most_ahead; });
+    }
     std::optional<Item> read() {
         const std::lock_guard lock(reading);
+        wait_for_room();
         if (ended || failed) return std::nullopt;
         Item item = {.number = blocks_read};
         bool more = false;
@@ -133,16 +143,25 @@ struct BlockPipeline {
         item.bytes_read = reader.bytes_read;
         return item;
     }
-    void add(Item& item, const std::function<void(const Item&)>& add_item) {
+    void add(Item item, const std::function<void(const Item&)>& add_item) {
         std::unique_lock lock(adding);
-        added.wait(lock, [&] { return blocks_added == item.number; });
-        if (!failed) item.attempt([&] { add_item(item); });
-        if (!failed && item.error) {
-            error = item.error;
-            failed = true;
+        finished.emplace(item.number, std::move(item));
+        if (is_adding) return;  // the thread that adds will find it
+        is_adding = true;
+        while (!finished.empty() && finished.begin()->first == blocks_added) {
+            Item next = std::move(finished.begin()->second);
+            finished.erase(finished.begin());
+            lock.unlock();
+            if (!failed) next.attempt([&] { add_item(next); });
+            if (!failed && next.error) {
+                error = next.error;
+                failed = true;
+            }
+            lock.lock();
+            blocks_added++;
+            added.notify_all();
         }
-        blocks_added++;
-        added.notify_all();
+        is_adding = false;
     }
 };
 
@@ -150,13 +169,13 @@ struct BlockPipeline {
 static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
     ProgressBar bar;
     std::set<std::string> noted;
-    BlockPipeline pipeline = {.reader = reader};
+    BlockPipeline pipeline = {.reader = reader, .most_ahead = 4 * tokenizers.size()};
 #pragma omp parallel num_threads(int(tokenizers.size()))
     while (auto item = pipeline.read()) {
         item->attempt([&] {
             item->encoded = encode_block(item->block, reader.format, tokenizers[omp_get_thread_num()]);
         });
-        pipeline.add(*item, [&](const BlockPipeline::Item& next) {
+        pipeline.add(std::move(*item), [&](const BlockPipeline::Item& next) {
             note_encoding(next.block, next.encoded, noted);
             work.add_block(next.encoded);
             bar.show(next.bytes_read, reader.total_bytes);
