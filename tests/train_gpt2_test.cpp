@@ -155,13 +155,16 @@ static void check_recomputation(const Data& data, const std::vector<std::string>
     }
 }
 
-TEST(train_gpt2, recomputing_only_saves_memory) {
-    for (const std::string& where : devices())
-        for (const char* dropout : {"0", "0.2"}) {
-            if (where != "cpu" && dropout == std::string("0")) continue;  // kernels compile for seconds
-            SCOPED_TRACE(where + ", dropout " + dropout);
-            check_recomputation(Data(), {"--device", where, "--precision", "bf16", "--dropout", dropout});
-        }
+TEST(train_gpt2, recomputing_only_saves_memory_on_the_cpu) {
+    for (const char* dropout : {"0", "0.2"}) {
+        SCOPED_TRACE(std::string("dropout ") + dropout);
+        check_recomputation(Data(), {"--device", "cpu", "--precision", "bf16", "--dropout", dropout});
+    }
+}
+
+TEST(train_gpt2, recomputing_only_saves_memory_on_a_device) {
+    if (devices().back() == "cpu") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    check_recomputation(Data(), {"--device", devices().back(), "--precision", "bf16", "--dropout", "0.2"});
 }
 
 // Each offloaded or not: the first half of a run, and the second, which resumes it. LAUNCHPAD_STAGED makes

@@ -42,3 +42,4 @@ void check_limit(const std::string& what, const char* error_name, double error, 
     template void add_difference(Difference&, const Real*, const Real*, size_t, double); \
     template double root_mean_square(const Real*, size_t);
 FOR_EACH_REAL(INSTANTIATE)
+#undef INSTANTIATE

@@ -318,3 +318,4 @@ void give_all_versions(LaunchPad& pad, const ModelConfig& config, BatchShape sha
     template void give_default_commands<Real>(LaunchPad&, const ModelConfig&, BatchShape); \
     template void give_all_versions<Real>(LaunchPad&, const ModelConfig&, BatchShape);
 FOR_EACH_REAL(INSTANTIATE)
+#undef INSTANTIATE

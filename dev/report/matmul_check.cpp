@@ -122,3 +122,4 @@ void plant_wrong_element(Real* values, size_t n) {
     template void check_gemm<Real>(const GemmErrors&, int, int, int);      \
     template void plant_wrong_element(Real*, size_t);
 FOR_EACH_REAL(INSTANTIATE)
+#undef INSTANTIATE

@@ -148,9 +148,9 @@ int run_report_program(const ReportProgram& program, int argc, char** argv) {
     return line.run(argc, argv, [&] {
         const double start = now();
         if (run.options.seconds > 0) run.end = start + run.options.seconds;
-        const std::string& json = run.options.json;
-        if (!json.empty()) check_output(json, {run.options.peaks}, is_report_part);
-        FILE* const out = is_same_file(json, "/dev/stdout") ? stderr : stdout;
+        const std::string& json_path = run.options.json;
+        if (!json_path.empty()) check_output(json_path, {run.options.peaks}, is_report_part);
+        FILE* const out = is_same_file(json_path, "/dev/stdout") ? stderr : stdout;
         run.pad = open_device(run.options.device, {}, out);
         program.measure(run);
         const std::string text = report_part_text({.program = program.name,
@@ -164,6 +164,6 @@ int run_report_program(const ReportProgram& program, int argc, char** argv) {
         for (const Table& table : run.tables) fprintf(out, "\n%s", table_text(table).c_str());
         if (!run.left_out.empty())
             fputc('\n', out), print_line(out, "%s", left_out_text(run.left_out).c_str());
-        if (!json.empty()) write_whole_file(json, {text}, Target::named);
+        if (!json_path.empty()) write_whole_file(json_path, {text}, Target::named);
     });
 }

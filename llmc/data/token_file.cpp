@@ -12,18 +12,18 @@
 
 static const int32_t shard_magic = 20240520;
 static const int32_t shard_version = 1;
-static const int header_ints = 256;
-static const uint64_t header_bytes = header_ints * sizeof(int32_t);
+static const int shard_header_ints = 256;
+static const uint64_t shard_header_bytes = shard_header_ints * sizeof(int32_t);
 
 static std::string identity_of(const File& file, const std::string& path, const int32_t* header,
                                uint64_t bytes) {
     Checksum sum;
-    sum.add(header, header_bytes);
+    sum.add(header, shard_header_bytes);
     const uint64_t sample = bytes <= 1 << 20 ? bytes : 4096, last = bytes - sample;
     std::vector<char> piece(sample);
     for (uint64_t i = 0; i < 4 && sample > 0; i++) {
         if (last == 0 && i > 0) break;
-        if (fseeko(file.get(), off_t(header_bytes + last * i / 3), SEEK_SET) != 0 ||
+        if (fseeko(file.get(), off_t(shard_header_bytes + last * i / 3), SEEK_SET) != 0 ||
             fread(piece.data(), 1, sample, file.get()) != sample)
             fail("cannot read %s to its end", path.c_str());
         sum.add(piece.data(), sample);
@@ -36,10 +36,10 @@ bool is_token_shard(const std::string& path) { return begins_with(path, shard_ma
 TokenShard open_token_shard(const std::string& path) {
     File file = open_to_read(path);
     uint64_t size = size_of(file, path);
-    int32_t header[header_ints];
-    if (size < header_bytes || fread(header, 1, header_bytes, file.get()) != header_bytes)
+    int32_t header[shard_header_ints];
+    if (size < shard_header_bytes || fread(header, 1, shard_header_bytes, file.get()) != shard_header_bytes)
         fail("%s is too short for a token shard: %llu bytes, the header alone has %llu", path.c_str(),
-             (unsigned long long)size, (unsigned long long)header_bytes);
+             (unsigned long long)size, (unsigned long long)shard_header_bytes);
     if (header[0] != shard_magic)
         fail("%s is not a token shard: it starts with %d instead of %d; make one with prepare_data",
              path.c_str(), header[0], shard_magic);
@@ -47,7 +47,7 @@ TokenShard open_token_shard(const std::string& path) {
         fail("%s is a token shard of version %d; only version %d can be read", path.c_str(), header[1],
              shard_version);
     if (header[2] < 0) fail("%s is damaged: its header says %d tokens", path.c_str(), header[2]);
-    uint64_t tokens = uint64_t(header[2]), expected = header_bytes + tokens * sizeof(uint16_t);
+    uint64_t tokens = uint64_t(header[2]), expected = shard_header_bytes + tokens * sizeof(uint16_t);
     if (size != expected)
         fail("%s is %s: %llu bytes, but the %llu tokens of its header take %llu", path.c_str(),
              size < expected ? "truncated" : "too long", (unsigned long long)size, (unsigned long long)tokens,
@@ -100,7 +100,7 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
         fail("%s has changed since it was opened; restore it and resume, or start a new run",
              shard.path.c_str());
     setvbuf(file.get(), nullptr, _IONBF, 0);  // one direct read; a buffer would read too much and copy
-    if (fseeko(file.get(), off_t(header_bytes + first * sizeof(uint16_t)), SEEK_SET) != 0)
+    if (fseeko(file.get(), off_t(shard_header_bytes + first * sizeof(uint16_t)), SEEK_SET) != 0)
         fail("cannot read %s: %s", shard.path.c_str(), strerror(errno));
     if (fread(out, sizeof(uint16_t), count, file.get()) != count)
         fail("%s ends before token %llu: it has changed since it was opened", shard.path.c_str(),
@@ -111,7 +111,7 @@ void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t
     if (count > max_shard_tokens)
         fail("cannot write %llu tokens to %s: a shard holds at most %llu", (unsigned long long)count,
              path.c_str(), (unsigned long long)max_shard_tokens);
-    int32_t header[header_ints] = {shard_magic, shard_version, int32_t(count)};
-    write_whole_file(path, {{reinterpret_cast<const char*>(header), header_bytes},
+    int32_t header[shard_header_ints] = {shard_magic, shard_version, int32_t(count)};
+    write_whole_file(path, {{reinterpret_cast<const char*>(header), shard_header_bytes},
                             {reinterpret_cast<const char*>(tokens), count * sizeof(uint16_t)}});
 }

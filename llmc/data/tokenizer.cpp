@@ -16,7 +16,7 @@
 #include "llmc/base/output.h"
 
 static const uint32_t tokenizer_magic = 20240328;
-static const size_t header_ints = 256;
+static const size_t tokenizer_header_ints = 256;
 static const int gpt2_vocab_size = 50257;
 static const uint32_t max_vocab_size = 65536;  // tokens are stored as uint16
 
@@ -312,7 +312,7 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
             path);
     if (name_or_path.ends_with(".json") || std::filesystem::is_directory(name_or_path))
         return read_hugging_face_tokenizer(name_or_path);
-    uint32_t header[header_ints];
+    uint32_t header[tokenizer_header_ints];
     std::string bytes = read_whole_file(name_or_path, max_json_bytes);
     if (bytes.starts_with('{')) return read_hugging_face_tokenizer(name_or_path);
     if (bytes.size() < sizeof(header))
@@ -350,8 +350,8 @@ std::string usual_tokenizer(const std::vector<std::string>& folders) {
 }
 
 void write_tokenizer(const Tokenizer& tokenizer, const std::string& path, Target target) {
-    uint32_t header[header_ints] = {tokenizer_magic, 2, uint32_t(tokenizer.vocab_size()),
-                                    uint32_t(tokenizer.end_of_text)};
+    uint32_t header[tokenizer_header_ints] = {tokenizer_magic, 2, uint32_t(tokenizer.vocab_size()),
+                                              uint32_t(tokenizer.end_of_text)};
     std::string table;
     for (const std::string& bytes : tokenizer.tokens) {
         if (bytes.empty() || bytes.size() > 255)

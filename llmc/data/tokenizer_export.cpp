@@ -37,7 +37,8 @@ static json byte_level(bool add_prefix_space, bool trim_offsets) {
             {"use_regex", true}};
 }
 
-static std::string tokenizer_json(const Tokenizer& tokenizer, const TokenTexts& texts, const json& ids) {
+static std::string text_of_tokenizer_json(const Tokenizer& tokenizer, const TokenTexts& texts,
+                                          const json& ids) {
     std::vector<AddedToken> tokens = tokenizer.added;
     if (tokens.empty()) tokens = {{.id = tokenizer.end_of_text, .special = true}};
     json added = json::array();
@@ -89,7 +90,7 @@ void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenize
     for (int id = 0; id < tokenizer.vocab_size(); id++) ids[texts.tokens[id]] = id;
     std::string merges = "#version: 0.2\n";
     for (const std::string& merge : texts.merges) merges += merge + "\n";
-    write_whole_file(folder + "/tokenizer.json", {tokenizer_json(tokenizer, texts, ids)});
+    write_whole_file(folder + "/tokenizer.json", {text_of_tokenizer_json(tokenizer, texts, ids)});
     write_whole_file(folder + "/vocab.json", {json_text(ids), "\n"});
     write_whole_file(folder + "/merges.txt", {merges});
     write_whole_file(folder + "/tokenizer_config.json",

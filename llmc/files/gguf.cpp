@@ -103,15 +103,15 @@ static void write_header(FileWriter& file, const Metadata& metadata, const std::
 
 // llama.cpp's name of each parameter tensor, in the order of ParameterTensor. Names of a layer's tensors are
 // prefixed with "blk.<layer>.".
-static const char* const names[NUM_PARAMETER_TENSORS] = {
+static const char* const gguf_names[NUM_PARAMETER_TENSORS] = {
     "token_embd.weight", "position_embd.weight", "attn_norm.weight",   "attn_norm.bias",
     "attn_qkv.weight",   "attn_qkv.bias",        "attn_output.weight", "attn_output.bias",
     "ffn_norm.weight",   "ffn_norm.bias",        "ffn_up.weight",      "ffn_up.bias",
     "ffn_down.weight",   "ffn_down.bias",        "output_norm.weight", "output_norm.bias"};
 
 static TensorItem item_of(const GgufModel& model, StoredType type, int tensor, int layer) {
-    TensorItem item = {names[tensor], StoredType::fp32, {}, tensor, layer};
-    if (parameter_info[tensor].per_layer) item.name = format_string("blk.%d.%s", layer, names[tensor]);
+    TensorItem item = {gguf_names[tensor], StoredType::fp32, {}, tensor, layer};
+    if (parameter_info[tensor].per_layer) item.name = format_string("blk.%d.%s", layer, gguf_names[tensor]);
     const uint64_t C = model.config.channels;
     const uint64_t elements = parameter_layer_size(model.config, tensor);
     switch (tensor) {

@@ -18,7 +18,7 @@ struct TensorName {
     const char* name;
     bool transposed;
 };
-static const TensorName names[NUM_PARAMETER_TENSORS] = {
+static const TensorName hugging_face_names[NUM_PARAMETER_TENSORS] = {
     {"wte.weight", false},        {"wpe.weight", false},        {"ln_1.weight", false},
     {"ln_1.bias", false},         {"attn.c_attn.weight", true}, {"attn.c_attn.bias", false},
     {"attn.c_proj.weight", true}, {"attn.c_proj.bias", false},  {"ln_2.weight", false},
@@ -27,8 +27,8 @@ static const TensorName names[NUM_PARAMETER_TENSORS] = {
     {"ln_f.bias", false}};
 
 static std::string full_name(int tensor, int layer) {
-    return parameter_info[tensor].per_layer ? format_string("h.%d.%s", layer, names[tensor].name)
-                                            : names[tensor].name;
+    return parameter_info[tensor].per_layer ? format_string("h.%d.%s", layer, hugging_face_names[tensor].name)
+                                            : hugging_face_names[tensor].name;
 }
 
 // Calls visit(tensor, layer, name) for all tensors, layer by layer.
@@ -235,12 +235,13 @@ void read_hugging_face(const std::string& path, const WriteTensor& write) {
     for_each_tensor(config, [&](int tensor, int layer, const std::string& name) {
         const SafetensorsEntry& entry = model.file.tensors.at(model.prefix + name);
         const size_t offset = layer * parameter_layer_size(config, tensor), size = entry.elements();
-        const size_t piece = names[tensor].transposed ? size : std::min(size, tensor_chunk);
+        const size_t piece = hugging_face_names[tensor].transposed ? size : std::min(size, tensor_chunk);
         std::vector<float> values(piece);
         for (size_t at = 0; at < size; at += piece) {
             const size_t count = std::min(piece, size - at);
             read_safetensors(model.file, model.prefix + name, at, count, values.data());
-            if (names[tensor].transposed) values = transpose(values, entry.shape[0], entry.shape[1]);
+            if (hugging_face_names[tensor].transposed)
+                values = transpose(values, entry.shape[0], entry.shape[1]);
             write_in_pieces(write, tensor, offset + at, values.data(), count);
         }
     });
@@ -292,12 +293,12 @@ static std::string generation_config_json(int end_of_text) {
 static void write_tensor(FileWriter& file, const ReadTensor& read, const SafetensorsItem& item, int tensor,
                          size_t offset, StoredType type) {
     const size_t size = item.shape[0] * (item.shape.size() > 1 ? item.shape[1] : 1);
-    std::vector<float> values(names[tensor].transposed ? size : std::min(size, tensor_chunk));
+    std::vector<float> values(hugging_face_names[tensor].transposed ? size : std::min(size, tensor_chunk));
     for (size_t at = 0; at < size; at += values.size()) {
         values.resize(std::min(values.size(), size - at));
         for (size_t i = 0; i < values.size(); i += tensor_chunk)
             read(tensor, offset + at + i, values.data() + i, std::min(tensor_chunk, values.size() - i));
-        if (names[tensor].transposed) values = transpose(values, item.shape[1], item.shape[0]);
+        if (hugging_face_names[tensor].transposed) values = transpose(values, item.shape[1], item.shape[0]);
         write_values(file, type, values.data(), values.size(), item.name);
     }
 }

@@ -88,18 +88,18 @@ static void check_no_holes(const Tensors& tensors, const std::string& path, uint
 static SafetensorsFile::Part open_part(const std::string& path, Tensors& tensors) {
     SafetensorsFile::Part from = {path, open_to_read(path)};
     const uint64_t size = size_of(from.file, path);
-    uint64_t header_bytes = 0;
-    if (size < sizeof header_bytes ||
-        fread(&header_bytes, 1, sizeof header_bytes, from.file.get()) != sizeof header_bytes)
+    uint64_t json_bytes = 0;
+    if (size < sizeof json_bytes ||
+        fread(&json_bytes, 1, sizeof json_bytes, from.file.get()) != sizeof json_bytes)
         fail("%s is too short for a safetensors file", path.c_str());
-    if (header_bytes > size - sizeof header_bytes || header_bytes > max_header_bytes)
+    if (json_bytes > size - sizeof json_bytes || json_bytes > max_header_bytes)
         fail("%s is truncated or not a safetensors file: its header would have %llu bytes", path.c_str(),
-             (unsigned long long)header_bytes);
-    std::string text(header_bytes, '\0');
+             (unsigned long long)json_bytes);
+    std::string text(json_bytes, '\0');
     if (fread(text.data(), 1, text.size(), from.file.get()) != text.size())
         fail("cannot read %s to its end", path.c_str());
     const json header = parse_json_object(text, path + " is not a safetensors file: its header");
-    from.data = sizeof header_bytes + header_bytes;
+    from.data = sizeof json_bytes + json_bytes;
     for (const auto& [name, item] : header.items())
         if (name != "__metadata__")
             tensors[name] = read_entry(item, path + ": tensor '" + name + "'", size - from.data);

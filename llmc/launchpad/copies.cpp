@@ -5,20 +5,20 @@
 
 // A queue that only transfers knows no other stage.
 static const VkPipelineStageFlags2 COPY = VK_PIPELINE_STAGE_2_TRANSFER_BIT;
-static const Accesses WRITES = {COPY, VK_ACCESS_2_TRANSFER_WRITE_BIT};
-static const Accesses READS_AND_WRITES = {COPY,
-                                          VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT};
+static const Accesses COPY_WRITES = {COPY, VK_ACCESS_2_TRANSFER_WRITE_BIT};
+static const Accesses COPY_READS_AND_WRITES = {
+    COPY, VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT};
 
 static void append(LaunchPadState& s, VkCommandBuffer commands, const std::vector<BufferCopy>& copies) {
     begin_command_buffer(s, commands);
-    add_barrier(s, commands, WRITES, READS_AND_WRITES);  // wait for the copies submitted before
+    add_barrier(s, commands, COPY_WRITES, COPY_READS_AND_WRITES);  // wait for the copies submitted before
     for (const BufferCopy& c : copies) s.vk.vkCmdCopyBuffer(commands, c.src, c.dst, 1, &c.region);
-    add_barrier(s, commands, WRITES, HOST_ACCESSES);
+    add_barrier(s, commands, COPY_WRITES, HOST_ACCESSES);
     VK_CHECK(s.vk.vkEndCommandBuffer(commands));
 }
 
 // Makes the command buffers of completed copies reusable.
-static void retire(LaunchPadState& s) {
+static void retire_copies(LaunchPadState& s) {
     uint64_t done = 0;
     VK_CHECK(s.vk.vkGetSemaphoreCounterValue(s.device, s.copied, &done));
     while (!s.copies_in_flight.empty() && s.copies_in_flight.front().number <= done) {
@@ -53,7 +53,7 @@ static void start(LaunchPadState& s, const std::vector<BufferCopy>& copies) {
         s.copies_in_flight.push_back({commands, s.last_copies});
     }
     s.idle_copies.pop_back();
-    retire(s);
+    retire_copies(s);
 }
 
 void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {

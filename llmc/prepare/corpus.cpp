@@ -164,7 +164,7 @@ void Teller::choose_place(bool told_how, const std::string& after) {
 // A number from least to most; small numbers are more likely.
 int Teller::choose_number(int least, int most, const std::string& after) {
     std::vector<Alternative> alternatives;
-    for (int n = least; n <= most; n++) alternatives.push_back({numbers[n] + after, 12 - n});
+    for (int n = least; n <= most; n++) alternatives.push_back({number_words[n] + after, 12 - n});
     return least + int(pen.choose(alternatives));
 }
 
@@ -349,7 +349,7 @@ struct NumberStory {
     static const int most = 20;
 
     std::string counted() const {
-        return numbers[count] + " " + (count == 1 ? noun.substr(0, noun.size() - 1) : noun);
+        return number_words[count] + " " + (count == 1 ? noun.substr(0, noun.size() - 1) : noun);
     }
     // "Now she had seven apples. "
     void add(const std::string& after) {
@@ -384,7 +384,7 @@ struct NumberStory {
     void ask() {
         teller.asked = true;
         teller.pen.say(noun + " do you have?\" asked " + teller.companion.name + ". \"I have " +
-                       (count == 0 ? "none" : numbers[count]) + ",\" said " + teller.hero.name + ". ");
+                       (count == 0 ? "none" : number_words[count]) + ",\" said " + teller.hero.name + ". ");
     }
 
     void end() {

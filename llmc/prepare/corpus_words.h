@@ -70,10 +70,10 @@ inline const Words foods = {"apples", "pears", "plums",   "nuts",   "cakes",  "e
 inline const Words keepsakes = {"shells",  "stones",   "stamps", "marbles", "buttons", "cards",
                                 "flowers", "feathers", "beads",  "tickets", "badges",  "pebbles"};
 
-inline const Words numbers = {"no",       "one",      "two",      "three",   "four",    "five",
-                              "six",      "seven",    "eight",    "nine",    "ten",     "eleven",
-                              "twelve",   "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
-                              "eighteen", "nineteen", "twenty"};
+inline const Words number_words = {"no",       "one",      "two",      "three",   "four",    "five",
+                                   "six",      "seven",    "eight",    "nine",    "ten",     "eleven",
+                                   "twelve",   "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
+                                   "eighteen", "nineteen", "twenty"};
 
 inline const Words elders = {"mother", "father",      "grandmother", "teacher", "uncle",
                              "sister", "grandfather", "aunt",        "brother", "neighbour"};

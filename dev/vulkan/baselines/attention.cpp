@@ -71,3 +71,4 @@ Versions<AttentionBackward<Real>> with_baselines(Versions<AttentionBackward<Real
     template Versions<AttentionForward<Real>> with_baselines(Versions<AttentionForward<Real>>); \
     template Versions<AttentionBackward<Real>> with_baselines(Versions<AttentionBackward<Real>>);
 FOR_EACH_REAL(INSTANTIATE)
+#undef INSTANTIATE

@@ -91,3 +91,4 @@ Versions<EncoderForward<Real>> with_baselines(Versions<EncoderForward<Real>> ver
     template Versions<Dropout<Real>> with_baselines(Versions<Dropout<Real>>);                 \
     template Versions<EncoderForward<Real>> with_baselines(Versions<EncoderForward<Real>>);
 FOR_EACH_REAL(INSTANTIATE)
+#undef INSTANTIATE

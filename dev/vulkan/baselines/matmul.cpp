@@ -150,3 +150,4 @@ Versions<MatmulDbias<Real>> with_baselines(Versions<MatmulDbias<Real>> versions)
         Versions<MatmulBackwardParameters<Real>, Tile>);                                              \
     template Versions<MatmulDbias<Real>> with_baselines(Versions<MatmulDbias<Real>>);
 FOR_EACH_REAL(INSTANTIATE)
+#undef INSTANTIATE

@@ -103,3 +103,4 @@ Versions<EncoderBackward<Real>> with_baselines(Versions<EncoderBackward<Real>> v
     template Versions<FusedClassifier<Real>> with_baselines(Versions<FusedClassifier<Real>>);   \
     template Versions<EncoderBackward<Real>> with_baselines(Versions<EncoderBackward<Real>>);
 FOR_EACH_REAL(INSTANTIATE)
+#undef INSTANTIATE

@@ -77,3 +77,4 @@ Versions<GlobalNorm<Real>> with_baselines(Versions<GlobalNorm<Real>> versions) {
     template Versions<GlobalNorm<Real>> with_baselines(Versions<GlobalNorm<Real>>); \
     template Versions<GradientSum<Real>> with_baselines(Versions<GradientSum<Real>>);
 FOR_EACH_REAL(INSTANTIATE)
+#undef INSTANTIATE
