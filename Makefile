@@ -48,10 +48,11 @@ fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECO
 	@if dev/setup.sh fuzz; then $(call cmake_build,fuzz,build-fuzz) && fuzz/run.sh build-fuzz $(FUZZ_SECONDS); \
 	else [ -z "$(CI)" ] && echo "make fuzz: skipped, since clang is missing"; fi
 
-# It needs sources of another Debian release, so a failure to install them is no error.
-windows: setup ## build for Windows in build-windows/, and run test_gpt2 under Wine
-	@if dev/setup.sh windows; then $(call cmake_build,windows,build-windows,$(programs) test_gpt2) && \
-	timeout 600 dev/windows_tests.sh -R '^test_gpt2$$'; \
+# It needs sources of another Debian release, so a failure to install them is no error. The kernels are those
+# that the tests of this system use.
+windows: setup ## build programs and tests for Windows in build-windows/, and run the tests under Wine
+	@if dev/setup.sh windows; then $(call cmake_build,$(preset),build,tests) && \
+	$(call cmake_build,windows,build-windows,tests test_gpt2) && dev/windows_tests.sh; \
 	else echo "make windows: skipped, since mingw-w64, Wine or their libraries are missing"; fi
 
 # A software device with cooperative matrices. Without it, their tests are skipped, unless CI=1.

@@ -374,7 +374,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) { return 0; }
 END
 }
 
-# cross_build PACKAGE FOLDER OPTION...: builds Debian's source package for Windows with CMake.
+# cross_build PACKAGE FOLDER OPTION...: builds Debian's source package for Windows with CMake; if $target is
+# set, only that and the component of its name.
 cross_build() {
     local package=$1 folder=$2 work=$tools/windows.partial
     shift 2
@@ -383,8 +384,8 @@ cross_build() {
     cmake -S "$work/$package/$folder" -B "$work/$package/cross" -G Ninja -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/windows/mingw.cmake" -DCMAKE_INSTALL_PREFIX="$work/root" \
         -DBUILD_SHARED_LIBS=OFF "$@" &&
-    cmake --build "$work/$package/cross" &&
-    cmake --install "$work/$package/cross"
+    cmake --build "$work/$package/cross" ${target:+--target "$target"} &&
+    cmake --install "$work/$package/cross" ${target:+--component "$target"}
 }
 
 # The libraries of the programs and tests, cross-built for Windows from Debian's sources. Libraries that are
@@ -398,8 +399,9 @@ windows_libraries() {
         (cd "$work" && "${apt[@]}" source --download-only pcre2 libzstd protobuf googletest) &&
         cross_build pcre2 . -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF -DPCRE2_SUPPORT_JIT=ON &&
         cross_build libzstd build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF &&
-        cross_build protobuf . -Dprotobuf_BUILD_TESTS=OFF -Dprotobuf_BUILD_PROTOC_BINARIES=OFF \
-            -Dprotobuf_WITH_ZLIB=OFF &&
+        target=libprotobuf-lite cross_build protobuf . -Dprotobuf_BUILD_TESTS=OFF \
+            -Dprotobuf_BUILD_PROTOC_BINARIES=OFF -Dprotobuf_WITH_ZLIB=OFF &&
+        cmake --install "$work/protobuf/cross" --component protobuf-headers &&
         cross_build googletest . -DBUILD_GMOCK=OFF
     } >>"$log" 2>&1 </dev/null; then
         rm -rf "$work"

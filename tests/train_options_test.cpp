@@ -487,13 +487,14 @@ TEST(TrainOptions, OtherTrainersNamesAreUnderstood) {
 }
 
 TEST(TrainOptions, ATildeIsTheHomeFolder) {
-    const char* home = getenv("HOME");
+    const char* name = getenv("USERPROFILE") ? "USERPROFILE" : "HOME";  // on Windows
+    const char* home = getenv(name);
     const std::string before = home ? home : "/";
-    setenv("HOME", "/somewhere", 1);
+    setenv(name, "/somewhere", 1);
     const Options o = parse({"--output=~/run", "-i", "~/data/*.bin", "-j", "a~/b", "-e", "~/m.bin"});
     EXPECT_EQ(o.output, "/somewhere/run");
     EXPECT_EQ(o.train_data, "/somewhere/data/*.bin");
     EXPECT_EQ(o.val_data, "a~/b");
     EXPECT_EQ(o.model, "/somewhere/m.bin");
-    setenv("HOME", before.c_str(), 1);
+    setenv(name, before.c_str(), 1);
 }

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <new>
 #include <string>
 #include <thread>
@@ -27,9 +28,10 @@ static bool error_reported = false;
 // As --threads allows. With more of them, OpenMP's table of the threads overflows the stack.
 static constexpr int most_threads = 1024;
 
-// Not std::thread, which frees memory in the thread: that would reserve address space for an arena.
-static void* wait_for_all(void* all_started) {
-    static_cast<std::atomic<bool>*>(all_started)->wait(false);
+// Not std::thread, which frees memory in the thread: that would reserve address space for an arena. Not
+// std::atomic::wait(), which misses calls of notify_all() where GCC 12 has no futexes, as on Windows.
+static void* wait_for_all(void* starting) {
+    const std::lock_guard all_started(*static_cast<std::mutex*>(starting));
     return nullptr;
 }
 
@@ -38,13 +40,13 @@ void use_threads(int count) {
     if (count == 1) return;
     std::vector<pthread_t> threads(size_t(count) +
                                    1);  // two more than OpenMP starts, which needs memory, too
-    std::atomic<bool> all_started = false;
+    std::mutex starting;
     size_t started = 0;
+    starting.lock();
     while (started < threads.size() &&
-           pthread_create(&threads[started], nullptr, wait_for_all, &all_started) == 0)
+           pthread_create(&threads[started], nullptr, wait_for_all, &starting) == 0)
         started++;
-    all_started = true;
-    all_started.notify_all();
+    starting.unlock();
     for (size_t i = 0; i < started; i++) pthread_join(threads[i], nullptr);
     if (started < threads.size())
         fail(

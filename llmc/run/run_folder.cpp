@@ -62,7 +62,9 @@ static void link_tokens(const std::string& folder, const std::string& to) {
         if (is_unfinished || fs::exists(link) || !fs::is_regular_file(file)) continue;
         fs::create_hard_link(file, link, error);
         if (error) fs::copy_file(file, link, error);
-        if (error) fail("cannot copy %s to %s: %s", file.c_str(), link.c_str(), error.message().c_str());
+        if (error)
+            fail("cannot copy %s to %s: %s", file.generic_string().c_str(), link.generic_string().c_str(),
+                 error.message().c_str());
     }
     sync_folder(into);
 }

@@ -427,7 +427,8 @@ static void name_tokens_in_folder(Options& o) {
     for (const auto& [name, value] : {std::pair("train-data", o.train_data), {"val-data", o.val_data}})
         if (whole(value).parent_path() == tokens)
             set_effective(o, name,
-                          format_string("\"%s/%s\"", tokens_folder, fs::path(value).filename().c_str()));
+                          format_string("\"%s/%s\"", tokens_folder,
+                                        fs::path(value).filename().generic_string().c_str()));
 }
 
 // Options whose values are paths. A model may also be a descriptor, a tokenizer "bytes".
