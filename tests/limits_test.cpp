@@ -125,9 +125,10 @@ TEST(Limits, OfThreadsGiveALineWhateverTheLimitIs) {
 // the program with a message of its own.
 TEST(Limits, ThreadsStartFirst) {
     TemporaryFolder folder;
+    const std::string generate = BINARY_DIR "/generate";
     const std::string script =
-        "mkfifo in; exec 3<>in; " BINARY_DIR
-        "/generate -e custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257 --device cpu - <in & "
+        "mkfifo in; exec 3<>in; " + generate +
+        " -e custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257 --device cpu - <in & "
         "for i in $(seq 100); do grep -q '^Threads:.5$' /proc/$!/status && break; sleep 0.1; done; "
         "sleep 0.2; grep ^Threads /proc/$!/status; kill $!";
     const ProgramResult result =
