@@ -210,6 +210,11 @@ static int train(Options o, Communicator& job) {
     return 0;
 }
 
+// Where notes go: standard output, unless that is what the model is exported to.
+static FILE* notes_of_export(const Options& o) {
+    return is_same_file(o.export_to.second, "/dev/stdout") ? stderr : stdout;
+}
+
 // Writes the model of -e and its tokenizer for other programs.
 static void export_model(const Options& o) {
     const auto& [format, path] = o.export_to;
@@ -224,7 +229,7 @@ static void export_model(const Options& o) {
     });
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
-    if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
+    if (!model.chosen.empty()) print_line(notes_of_export(o), "%s", model.chosen.c_str());
     const ReadTensor read = parameter_reader(*g);
     const ExportedModel exported = {.source = model,
                                     .config = config,
@@ -278,7 +283,8 @@ int main(int argc, char** argv) {
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;
         if (options.threads) use_threads(options.threads);
-        for (const std::string& note : options.notes) print_line(stdout, "note: %s", note.c_str());
+        for (const std::string& note : options.notes)
+            print_line(notes_of_export(options), "note: %s", note.c_str());
         if (options.list_devices) return print_devices(), 0;
         if (!options.plotted.empty()) {
             job->agree([&] {

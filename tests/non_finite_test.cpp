@@ -361,7 +361,7 @@ TEST(NonFinite, EveryLayerIsHere) {
     const std::string here = read_whole_file(SOURCE_DIR "/tests/non_finite_test.cpp");
     for (const char* folder : {"/llmc/layers", "/llmc/generate"})
         for (const auto& entry : std::filesystem::directory_iterator(std::string(SOURCE_DIR) + folder)) {
-            const std::string text = read_whole_file(entry.path());
+            const std::string text = read_whole_file(entry.path().string());
             for (std::sregex_iterator found(text.begin(), text.end(), table), end; found != end; ++found) {
                 const std::string name = (*found)[1];
                 const bool is_here = std::regex_search(here, std::regex("[ {(]" + name + "_versions[<(]"));

@@ -463,6 +463,16 @@ TEST_F(Journey, TheLastSampleIsOfTheBestModel) {
     EXPECT_EQ(sample_of("10"), sample_of("0"));
 }
 
+// What else an export prints goes to standard error.
+TEST_F(Journey, AModelOnStandardOutputIsOnlyTheModel) {
+    ASSERT_EQ(train("my", {"-o", folder / "run"}).status, 0);
+    const ProgramResult to_pipe =
+        run_program({BINARY_DIR "/train_gpt2", "-e", folder / "run", "--export", "gguf", "/dev/stdout"});
+    EXPECT_EQ(to_pipe.status, 0) << to_pipe.err;
+    EXPECT_EQ(to_pipe.out.substr(0, 4), "GGUF");
+    EXPECT_TRUE(contains(to_pipe.err, "taking the best checkpoint")) << to_pipe.err;
+}
+
 // With or without -n.
 TEST_F(Journey, ARunSavesAtItsEnd) {
     const auto saved = [&](const std::string& name, const Words& options) {

@@ -30,7 +30,7 @@ std::string escape_html(const std::string& text) {
 std::string escape_markdown(const std::string& text) {
     std::string result;
     for (char c : escape_html(printable(text))) {
-        if (strchr("\\`*[]|", c)) result += '\\';
+        if (strchr("\\`*_~[]|", c)) result += '\\';
         result += c;
     }
     return result;

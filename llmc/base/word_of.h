@@ -1,6 +1,8 @@
 // 32 bits whose values are all `value`, to fill memory of any type with: LaunchPad::fill().
 #pragma once
 #include <array>
+#include <bit>
+#include <cstdint>
 
 #include "llmc/base/real.h"
 

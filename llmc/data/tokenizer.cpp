@@ -87,10 +87,10 @@ struct BpeEncoder {
     struct Range {
         size_t start, count;
     };
-    std::unordered_map<std::string, Range, StringHash, std::equal_to<>>
-        cache;  // of piece -> in cached_tokens
-    std::vector<uint16_t>
-        cached_tokens;  // together: most of the time goes to loads that miss the CPU's caches
+    // Where a piece's tokens are in cached_tokens. They lie together, since most of the time goes to loads
+    // that miss the CPU's caches.
+    std::unordered_map<std::string, Range, StringHash, std::equal_to<>> cache;
+    std::vector<uint16_t> cached_tokens;
     TextSplitter splitter;
 
     // Buffers of encode_piece(): the piece's tokens as a doubly linked list, and the candidate merges.

@@ -246,8 +246,7 @@ class LaunchPad {
     // Starts copies on the device's copy engines, if it has a queue for them, where they take no SMs. They
     // wait for all earlier commands and copies, and overlap with later commands until finish_copies(), which
     // the next copy_async(), commit(), download() and end_recording() call. Until then, no command may write
-    // a source, and using a destination is an error.
-    // Error inside a group.
+    // a source, and using a destination is an error. Error inside a group.
     void copy_async(const std::vector<CopyRange>& copies);
     void finish_copies();
 

@@ -54,9 +54,9 @@ struct Ownership {
     std::vector<Shard> owned_by(int owner) const;
 };
 
-// A single process owns everything. AdamW: several own equal parts of each layer of each tensor. If the
-// elements cannot be divided equally, the parts are multiples of 8, and the last ones smaller or empty. Muon:
-// the weights of each linear layer have one owner, so that each process has about the same work.
+// A single process owns everything. AdamW: several own equal shards of each layer of each tensor. If the
+// elements cannot be divided equally, the shards are multiples of 8, and the last ones smaller or empty.
+// Muon: the weights of each linear layer have one owner, so that each process has about the same work.
 Ownership ownership_of(const ModelConfig& config, OptimizerKind kind, int num_processes);
 
 bool is_linear_weight(int tensor);

@@ -25,12 +25,12 @@ bool MemoryCheck::fits(const RunShape& shape) const {
 
 // --- the search ---
 
-// Estimated time per token, relative to large batches without recomputation (SPEED.md, d48 on an H100). A
-// step has so many sequences in this process.
+// Estimated time per token, relative to large batches without recomputation (SPEED.md, d48 on an H100).
+// sequences: per step, in this process.
 static double relative_time(const RunShape& shape, int sequences) {
     static constexpr double recomputation[] = {1, 1.01, 1.02, 1.2};
-    // A micro-batch takes as long as if it had so many tokens more, and so does the update of offloaded state;
-    // twice what was measured there, since buses differ.
+    // A micro-batch costs fixed_tokens more. The update of offloaded state costs offload_tokens per step,
+    // twice what was measured, since buses differ.
     const double fixed_tokens = 800, offload_tokens = 28000;
     const double batch = double(shape.B) * shape.T, step = double(sequences) * shape.T;
     return recomputation[shape.recompute] * (1 + fixed_tokens / batch) +

@@ -66,8 +66,8 @@ uint64_t write_corpus(const CorpusOptions& options) {
     std::optional<FileWriter> numbers;  // only beside a file
     if (!is_written_in_place(options.out)) {
         check_output(json_path.generic_string(), {options.tokenizer}, is_sidecar, Target::file);
-        numbers.emplace(
-            json_path.generic_string());  // the first of both: another program cannot write either
+        // the first of both files, so that another program cannot write either
+        numbers.emplace(json_path.generic_string());
     }
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
     std::mt19937_64 random(options.seed);

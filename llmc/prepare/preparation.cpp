@@ -10,10 +10,10 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
@@ -97,11 +97,10 @@ static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, s
 }
 
 // Threads read blocks one at a time, tokenize them in parallel, and add their tokens one at a time, in the
-// order of the blocks. A thread whose block is not the next one leaves its tokens and reads on. The first
-// error in the order of the blocks ends the work.
+// order of the blocks. A thread whose block is not the next one queues its tokens and reads another block.
+// The first error in the order of the blocks ends the work.
 struct BlockPipeline {
     TextReader& reader;
-    size_t most_ahead;  // blocks that are read and not yet added
     std::mutex reading = {}, adding = {};
     std::condition_variable added = {};
     size_t blocks_read = 0, blocks_added = 0;
@@ -124,11 +123,14 @@ struct BlockPipeline {
                 }
         }
     };
-    std::map<size_t, Item> finished = {};  // by number; guarded by `adding`, as blocks_added is
+    // Tokenized blocks that are not yet added, block n at n modulo the size, which is how many blocks may be
+    // read and not yet added. Guarded by `adding`, as blocks_added is.
+    std::vector<std::optional<Item>> finished;
 
+    std::optional<Item>& next_slot() { return finished[blocks_added % finished.size()]; }
     void wait_for_room() {
         std::unique_lock lock(adding);
-        added.wait(lock, [&] { return blocks_read - blocks_added < most_ahead; });
+        added.wait(lock, [&] { return blocks_read - blocks_added < finished.size(); });
     }
     std::optional<Item> read() {
         const std::lock_guard lock(reading);
@@ -145,16 +147,14 @@ struct BlockPipeline {
     }
     void add(Item item, const std::function<void(const Item&)>& add_item) {
         std::unique_lock lock(adding);
-        finished.emplace(item.number, std::move(item));
+        finished[item.number % finished.size()] = std::move(item);
         if (is_adding) return;  // the thread that adds will find it
         is_adding = true;
-        while (!finished.empty() && finished.begin()->first == blocks_added) {
-            Item next = std::move(finished.begin()->second);
-            finished.erase(finished.begin());
+        while (std::optional<Item> next = std::exchange(next_slot(), std::nullopt)) {
             lock.unlock();
-            if (!failed) next.attempt([&] { add_item(next); });
-            if (!failed && next.error) {
-                error = next.error;
+            if (!failed) next->attempt([&] { add_item(*next); });
+            if (!failed && next->error) {
+                error = next->error;
                 failed = true;
             }
             lock.lock();
@@ -169,11 +169,13 @@ struct BlockPipeline {
 static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
     ProgressBar bar;
     std::set<std::string> noted;
-    BlockPipeline pipeline = {.reader = reader, .most_ahead = 4 * tokenizers.size()};
+    BlockPipeline pipeline = {.reader = reader, .finished = {}};
+    pipeline.finished.resize(4 * tokenizers.size());
 #pragma omp parallel num_threads(int(tokenizers.size()))
     while (auto item = pipeline.read()) {
         item->attempt([&] {
             item->encoded = encode_block(item->block, reader.format, tokenizers[omp_get_thread_num()]);
+            item->block.text = {};
         });
         pipeline.add(std::move(*item), [&](const BlockPipeline::Item& next) {
             note_encoding(next.block, next.encoded, noted);

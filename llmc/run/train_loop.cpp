@@ -290,16 +290,20 @@ void Run<Real>::run_hellaswag(int step) {
     }
 }
 
-// After the last step, the first process loads the model that `generate` takes, so that the sample is its.
-// The last model is saved.
+// After the last step, whose model is saved, the first process loads the model that `generate` takes, so the
+// sample comes from that model.
 template <class Real>
 void Run<Real>::take_best(int step) {
     const int best = validations.best_step;
     if (job.rank > 0 || !options.saves_best() || best < 0 || best == step ||
         !file_exists(model_path(options.output, best)))
         return;
-    load_parameters(g, model_path(options.output, best), options.seed);
-    printf("sample of the best model, of step %d:\n", best);
+    try {
+        load_parameters(g, model_path(options.output, best), options.seed);
+        print_line(stdout, "sample of the best model, of step %d:", best);
+    } catch (const Error& error) {
+        print_line(stdout, "note: the sample is not of the best model: %s", error.what());
+    }
 }
 
 // The first process draws the text. A sample that a signal ends is drawn again by the resumed run.

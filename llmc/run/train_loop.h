@@ -94,7 +94,7 @@ struct Run {
     // --- the parts of the loop ---
 
     bool advance(int step);
-    // Sets `stopping` and `saving` in all processes. Returns whether the run goes on.
+    // Sets `stopping` and `saving` in all processes. Returns whether the run continues.
     bool look_for_signals();
     void pause(int step);
     // Writes a checkpoint and deletes those that it replaces. All processes call it.
