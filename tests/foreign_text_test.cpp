@@ -217,7 +217,7 @@ TEST(ForeignText, ModelCardsAreNoMarkup) {
     TemporaryFolder folder;
     run_all(folder, "it");
     const std::string run = folder / "it/run", json_file = run + "/run_00000001.json";
-    const std::string markup = hostile + "|<script>alert(1)</script>|\n# title\n[x](http://x)";
+    const std::string markup = hostile + "|<script>alert(1)</script>|\n# title\n[x](http://x) __bold__";
     nlohmann::json json = nlohmann::json::parse(read_whole_file(json_file));
     nlohmann::json& state = json["content"]["run"];
     ASSERT_TRUE(state["options"].is_array());
@@ -235,7 +235,7 @@ TEST(ForeignText, ModelCardsAreNoMarkup) {
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(interpreted(result.out + result.err), "");
     const std::string card = read_whole_file(folder / "hf/README.md");
-    for (const char* text : {"<script", "\n# title", "[x]", "nan", "inf"})
+    for (const char* text : {"<script", "\n# title", "[x]", " __bold", "nan", "inf"})
         EXPECT_EQ(card.find(text), std::string::npos) << card;
     EXPECT_EQ(interpreted(card), "") << card;
     EXPECT_NE(card.find("| tokens of the training data | 7 |"), std::string::npos) << card;

@@ -1,5 +1,6 @@
 #include "llmc/base/html.h"
 
+#include <cctype>
 #include <cstdint>
 #include <cstring>
 
@@ -28,10 +29,15 @@ std::string escape_html(const std::string& text) {
 }
 
 std::string escape_markdown(const std::string& text) {
+    const std::string html = escape_html(printable(text));
+    const auto is_letter = [&](size_t i) {
+        return i < html.size() && isalnum(static_cast<unsigned char>(html[i]));
+    };
     std::string result;
-    for (char c : escape_html(printable(text))) {
-        if (strchr("\\`*_~[]|", c)) result += '\\';
-        result += c;
+    for (size_t i = 0; i < html.size(); i++) {
+        const bool within_word = html[i] == '_' && i > 0 && is_letter(i - 1) && is_letter(i + 1);
+        if (strchr("\\`*_~[]|", html[i]) && !within_word) result += '\\';
+        result += html[i];
     }
     return result;
 }
