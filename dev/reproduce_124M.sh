@@ -3,6 +3,7 @@
 # Downloads missing files, then trains. Run again after a stop or a crash, it resumes from the newest
 # checkpoint. Options of train_gpt2 override those below. Run as:
 #   [SHARDS=100] [DATA=data] [BUILD=build] [NP=1] dev/reproduce_124M.sh [-b 16 or other options of train_gpt2]
+# `--optimizer muon -l 3.6e-3 -q 0.1 -u 0` trains with Muon, which was not compared on FineWeb.
 # NP=8 trains on 8 GPUs of one machine; MPIRUN ("mpirun") is the launcher and its options.
 # Results go to runs/gpt2_124M, unless -o names another folder.
 set -euo pipefail
