@@ -433,6 +433,7 @@ TEST(Checkpoint, DamagedStatesAreRefused) {
     } damages[] = {{0, 20240326, "is not an llm.c optimizer state"},
                    {4, 3, "version 3"},
                    {8, 0, "process 0 of 0"},
+                   {8, 1409302530, "process 0 of 1409302530"},
                    {12, 1, "process 1 of 1"},
                    {12, -1, "process -1 of 1"},
                    {16, 2, "field 4"},

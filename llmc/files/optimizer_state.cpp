@@ -70,7 +70,7 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
     read_header(file, path, header, state_magic, "an llm.c optimizer state");
     const OptimizerKind kind = kind_of_version(header[1], path);
     const OptimizerShare share = {header[PROCESS_RANK], header[NUM_PROCESSES], kind};
-    if (share.index < 0 || share.index >= share.count)
+    if (share.index < 0 || share.index >= share.count || share.count > max_processes)
         fail("%s is damaged: its header says process %d of %d", path.c_str(), share.index, share.count);
     for (StateField flag : {USE_MASTER_WEIGHTS, SHOULD_SHUFFLE}) {
         if (header[flag] != 0 && header[flag] != 1) {

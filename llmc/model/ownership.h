@@ -40,6 +40,8 @@ std::optional<OptimizerKind> optimizer_of_state(int state_version);
 
 bool has_moment(OptimizerKind kind, Moment moment, int tensor);
 
+inline constexpr int max_processes = 1 << 16;  // that a state file may name
+
 // One of the processes that divide the parameters among themselves: owner `index` of `count`.
 struct OptimizerShare {
     int index = 0, count = 1;
