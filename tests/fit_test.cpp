@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <iterator>
 #include <sstream>
 
 #include "llmc/base/file.h"
@@ -21,11 +20,6 @@ static Options parsed(const std::vector<std::string>& arguments, int processes =
     Options o = {.num_processes = processes};
     EXPECT_TRUE(parse_options(int(argv.size()), argv.data(), o));
     return o;
-}
-
-static std::vector<std::string> words_of(const std::string& text) {
-    std::istringstream words(text);
-    return {std::istream_iterator<std::string>(words), {}};
 }
 
 // Like that of a model: a part for parameters, and one for activations, which recomputation makes smaller.

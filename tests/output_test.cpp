@@ -236,21 +236,9 @@ TEST(Outputs, InputsInTheFolderOfARunStay) {
     ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"})
                   .status,
               0);
-    const std::vector<std::string> common = {BINARY_DIR "/train_gpt2",
-                                             "-e",
-                                             "custom:layers=1,heads=1,channels=8,max_seq_len=16",
-                                             "-b",
-                                             "1",
-                                             "-t",
-                                             "16",
-                                             "-x",
-                                             "1",
-                                             "-s",
-                                             "0",
-                                             "--device",
-                                             "cpu",
-                                             "-o",
-                                             folder / "run"};
+    const std::vector<std::string> common = with(
+        {BINARY_DIR "/train_gpt2", "-o", folder / "run"},
+        words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 -b 1 -t 16 -x 1 -s 0 --device cpu"));
     for (const char* name : {"model_00000001.bin", "tokenizer.bin", "main.log", "state_00000002_00000.bin",
                              "model_00000001.bin.tmp", "loss.svg"})
         for (const bool is_text : {false, true}) {
@@ -260,9 +248,7 @@ TEST(Outputs, InputsInTheFolderOfARunStay) {
             const std::string input = folder / (std::string("run/") + name);
             fs::copy_file(is_text ? folder / "text" : folder / "x_train.bin", input);
             const std::string before = read_whole_file(input);
-            std::vector<std::string> command = common;
-            command.insert(command.end(), {is_text ? "--text" : "-i", input});
-            const ProgramResult result = run_program(command);
+            const ProgramResult result = run_program(with(common, {is_text ? "--text" : "-i", input}));
             EXPECT_EQ(result.status, 1) << result.out;
             EXPECT_EQ(result.err.find("train_gpt2: " + input + " is an input with the name of a file of"), 0u)
                 << result.err;

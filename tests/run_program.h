@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -72,6 +73,16 @@ inline bool program_succeeds(std::vector<std::string> argv) {
     } catch (const std::system_error&) {
         return false;  // it cannot be started
     }
+}
+
+// The words of a text, for command lines whose words have no blanks.
+inline std::vector<std::string> words_of(const std::string& text) {
+    std::istringstream words(text);
+    return {std::istream_iterator<std::string>(words), {}};
+}
+inline std::vector<std::string> with(std::vector<std::string> options, const std::vector<std::string>& more) {
+    options.insert(options.end(), more.begin(), more.end());
+    return options;
 }
 
 // For `env`, before programs that use MPI: its library leaks. Otherwise as in the preset "sanitize".

@@ -47,11 +47,6 @@ struct Data : TemporaryFolder {
     }
 };
 
-inline std::vector<std::string> with(std::vector<std::string> options, const std::vector<std::string>& more) {
-    options.insert(options.end(), more.begin(), more.end());
-    return options;
-}
-
 inline std::vector<std::string> devices() {
     return device() == "none" ? std::vector<std::string>{"cpu"} : std::vector<std::string>{"cpu", device()};
 }

@@ -2,6 +2,7 @@
 // how to run it.
 #include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
+#include "dev/vulkan/linear_shapes.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/matmul.h"
 
@@ -84,21 +85,7 @@ static void register_cpu(int num_rows, int C, int OC) {
 
 template <class Real>
 static void register_shapes() {
-    if (bench().small) return register_shape<Real>(128, 768, 768);
-    for (int num_rows : {256, 4096, 65536}) {  // B=4 T=64, B=4 T=1024, B=64 T=1024
-        register_shape<Real>(num_rows, 768, 2304);
-        register_shape<Real>(num_rows, 768, 768);
-        register_shape<Real>(num_rows, 768, 3072);
-        register_shape<Real>(num_rows, 3072, 768);
-    }
-    register_shape<Real>(5632, 768, 50304);
-    if (std::is_same_v<Real, float>) return;
-    for (int C : {1024, 1280, 1600}) {  // d24, d36, d48 at B=16 T=1024
-        register_shape<Real>(16384, C, 3 * C);
-        register_shape<Real>(16384, C, C);
-        register_shape<Real>(16384, C, 4 * C);
-        register_shape<Real>(16384, 4 * C, C);
-    }
+    register_linear_shapes<Real>(register_shape<Real>);
 }
 
 static void register_all() {

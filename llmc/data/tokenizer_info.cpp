@@ -60,9 +60,10 @@ TokenizerInfo info_of(const Tokenizer& tokenizer) {
 // A file in the folder of the JSON file is recorded by its name alone, so that both can be moved.
 std::string tokenizer_info_to_json(const TokenizerInfo& info, const std::string& folder) {
     const fs::path file = info.file, home = (fs::absolute(folder) / "name").lexically_normal().parent_path();
-    const bool beside = file.parent_path() == home;
+    const bool in_same_folder = file.parent_path() == home;
     json object = {{"name", printable(info.name)}, {"vocab_size", info.vocab_size}, {"xxh3", info.checksum}};
-    if (!info.file.empty()) object["file"] = printable(beside ? file.filename().generic_string() : info.file);
+    if (!info.file.empty())
+        object["file"] = printable(in_same_folder ? file.filename().generic_string() : info.file);
     return json_text(object);
 }
 
@@ -150,9 +151,9 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     }
     if (!members.contains(shards_key)) return std::nullopt;
     TokenizerInfo info = tokenizer_info_from_json(json_text(members[shards_key]), path);
-    // JSON cannot hold every file name; record_shards() writes the copy beside the sidecar
-    const std::string beside = fs::path(path).replace_extension(".tokenizer").generic_string();
-    if (!info.file.empty() && !file_exists(info.file) && file_exists(beside)) info.file = beside;
+    // JSON cannot hold every file name; record_shards() writes a copy next to the sidecar
+    const std::string copy = fs::path(path).replace_extension(".tokenizer").generic_string();
+    if (!info.file.empty() && !file_exists(info.file) && file_exists(copy)) info.file = copy;
     return info;
 }
 

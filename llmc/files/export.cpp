@@ -40,7 +40,7 @@ void check_export_folder(const std::string& folder) {
 }
 
 // Error if an export to the folder would replace a file that it reads.
-static void refuse_inputs(const std::string& folder, const ExportedModel& model) {
+static void refuse_own_inputs(const std::string& folder, const ExportedModel& model) {
     for (const std::string& input : {model.source.path, model.tokenizer ? model.tokenizer->name : ""})
         for (const std::string& name : {std::string("."), std::string("tokenizer.json"),
                                         std::string("vocab.json"), std::string("model.safetensors")})
@@ -53,7 +53,7 @@ static void refuse_inputs(const std::string& folder, const ExportedModel& model)
 // models' files if the program is stopped, and the next export accepts the folder, since it has a README.md.
 void export_hugging_face(const std::string& folder, const ExportedModel& model) {
     check_export_folder(folder);
-    refuse_inputs(folder, model);
+    refuse_own_inputs(folder, model);
     create_folders(folder);
     const FileWriter lock = lock_outputs(folder + "/.export");
     const uint64_t bytes = stored_bytes(model.type, num_parameters(model.config));

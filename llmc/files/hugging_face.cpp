@@ -127,13 +127,13 @@ static int read_config(const std::string& path, const ModelConfig& config) {
 }
 
 static int find_heads(const std::string& path, const ModelConfig& config) {
-    const auto beside = std::filesystem::path(path).parent_path() / "config.json";
-    if (std::filesystem::exists(beside)) return read_config(beside.generic_string(), config);
+    const auto config_file = std::filesystem::path(path).parent_path() / "config.json";
+    if (std::filesystem::exists(config_file)) return read_config(config_file.generic_string(), config);
     fail(
         "%s: the tensors do not say how many heads the model has: write {\"n_head\": N} to %s (all of "
         "OpenAI's "
         "GPT-2 models have %d channels per head)",
-        path.c_str(), beside.generic_string().c_str(), 64);
+        path.c_str(), config_file.generic_string().c_str(), 64);
 }
 
 static bool is_ignored(const std::string& name) {

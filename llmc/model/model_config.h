@@ -12,6 +12,8 @@ struct ModelConfig {
     int num_layers;         // L
     int num_heads;          // NH
     int channels;           // C, a multiple of NH
+
+    bool operator==(const ModelConfig&) const = default;
 };
 
 enum ParameterTensor {

@@ -522,10 +522,12 @@ struct OptionsFile : CLI::ConfigTOML {
    private:
     std::string find(const std::string& option, const std::string& value) const {
         const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-        const std::string beside = path_in(folder, option, value).generic_string();
-        if (option == "model") return !is_descriptor(value) && names_model_file(beside) ? beside : value;
-        const bool is_there = is_pattern(option) ? !matching_paths(beside).empty() : file_exists(beside);
-        return is_there ? beside : value;
+        const std::string in_folder = path_in(folder, option, value).generic_string();
+        if (option == "model")
+            return !is_descriptor(value) && names_model_file(in_folder) ? in_folder : value;
+        const bool is_there =
+            is_pattern(option) ? !matching_paths(in_folder).empty() : file_exists(in_folder);
+        return is_there ? in_folder : value;
     }
 };
 

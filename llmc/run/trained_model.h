@@ -2,7 +2,6 @@
 // the one file of each such program that declares options, since the parser's header takes long to compile.
 #pragma once
 #include <CLI/CLI.hpp>
-#include <array>
 #include <memory>
 #include <string>
 
@@ -54,17 +53,13 @@ inline TrainedModel open_model(const ModelOptions& options) {
     return model;
 }
 
-inline std::array<int, 6> shape_values(const ModelConfig& c) {
-    return {c.max_seq_len, c.vocab_size, c.padded_vocab_size, c.num_layers, c.num_heads, c.channels};
-}
-
 // The model with its parameters, without memory for activations.
 template <class Real>
 std::unique_ptr<GPT2<Real>> load_model(TrainedModel& model, LaunchPad* pad) {
     check_parameters_fit<Real>(model.source.name, model.config, pad);
     auto g = std::make_unique<GPT2<Real>>(model.config, pad);
     read_found_model(model.source, [&] {
-        if (shape_values(read_shape(model.source)) != shape_values(model.config))
+        if (read_shape(model.source) != model.config)
             fail("%s is another model now: start again", model.source.name.c_str());
         if (!model.source.chosen.empty()) print_line(stderr, "%s", model.source.chosen.c_str());
         load_parameters(*g, model.source.path, 42);
