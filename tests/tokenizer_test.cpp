@@ -126,6 +126,26 @@ TEST(tokenizer, any_bytes_come_back) {
     for (const std::string& text : texts) EXPECT_EQ(decode(gpt2, encode(gpt2, text)), text);
 }
 
+// More words than the cache holds, of all lengths around its limits, so that they replace each other.
+TEST(tokenizer, cached_pieces_do_not_change_the_tokens) {
+    NEEDS_SHARED_DATA();
+    const std::string path = shared_data + "gpt2_tokenizer.bin";
+    std::mt19937 random(2);
+    std::vector<std::string> words;
+    for (int i = 0; i < 300000; i++) {
+        std::string word(1, ' ');
+        for (size_t length = 1 + random() % 16; word.size() < length + 1;) word += char('a' + random() % 26);
+        words.push_back(word);
+    }
+    Tokenizer one = open_tokenizer(path), other = open_tokenizer(path);
+    std::vector<Tokens> forward, backward;
+    for (const std::string& word : words) forward.push_back(encode(one, word));
+    for (size_t i = words.size(); i-- > 0;) backward.push_back(encode(other, words[i]));
+    std::reverse(backward.begin(), backward.end());
+    EXPECT_TRUE(forward == backward);
+    for (size_t i = 0; i < words.size(); i++) ASSERT_EQ(decode(one, forward[i]), words[i]);
+}
+
 TEST(tokenizer, text_around_invalid_bytes_is_encoded_separately) {
     NEEDS_SHARED_DATA();
     Tokenizer gpt2 = open_tokenizer(shared_data + "gpt2_tokenizer.bin");

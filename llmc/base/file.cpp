@@ -243,6 +243,13 @@ void FileWriter::write(const void* bytes, size_t count) {
         buffer += piece;
 }
 
+void FileWriter::replace_start(std::string_view bytes) {
+    write_out(buffer);
+    buffer.clear();
+    if (lseek(descriptor, 0, SEEK_SET) != 0) fail_file("cannot write", path, errno);
+    write_out(bytes);
+}
+
 void FileWriter::finish() {
     write_out(buffer);
     buffer.clear();

@@ -83,6 +83,9 @@ struct FileWriter {
 
     void write(const void* bytes, size_t count);
     void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
+    // Replaces the file's first bytes, after all others were written; only finish() may follow. Not for a
+    // device or a pipe.
+    void replace_start(std::string_view bytes);
     void finish();
 
    private:

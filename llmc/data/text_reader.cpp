@@ -2,6 +2,7 @@
 #include "llmc/data/text_reader.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
@@ -158,9 +159,16 @@ static size_t character_bytes(std::string_view text) {
 }
 
 size_t find_not_utf8(std::string_view text) {
-    for (size_t i = 0, bytes; i < text.size(); i += bytes)
-        if (!(bytes = character_bytes(text.substr(i)))) return i;
-    return std::string_view::npos;
+    for (size_t i = 0;;) {
+        for (uint64_t eight; i + sizeof eight <= text.size(); i += sizeof eight) {
+            memcpy(&eight, &text[i], sizeof eight);
+            if (eight & 0x8080808080808080) break;  // not all of them are ASCII
+        }
+        if (i == text.size()) return std::string_view::npos;
+        const size_t bytes = character_bytes(text.substr(i));
+        if (bytes == 0) return i;
+        i += bytes;
+    }
 }
 
 size_t after_blank_line(std::string_view text) {

@@ -107,11 +107,28 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
              (unsigned long long)(first + count));
 }
 
+static std::string header_of(uint64_t tokens) {
+    const int32_t header[shard_header_ints] = {shard_magic, shard_version, int32_t(tokens)};
+    return {reinterpret_cast<const char*>(header), shard_header_bytes};
+}
+
+TokenShardWriter::TokenShardWriter(const std::string& path) : file(path) { file.write(header_of(0)); }
+
+void TokenShardWriter::add(const uint16_t* more, uint64_t count) {
+    tokens += count;
+    if (tokens > max_shard_tokens)
+        fail("cannot write %llu tokens to %s: a shard holds at most %llu", (unsigned long long)tokens,
+             file.path.c_str(), (unsigned long long)max_shard_tokens);
+    file.write(more, count * sizeof(uint16_t));
+}
+
+void TokenShardWriter::finish() {
+    file.replace_start(header_of(tokens));
+    file.finish();
+}
+
 void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t count) {
-    if (count > max_shard_tokens)
-        fail("cannot write %llu tokens to %s: a shard holds at most %llu", (unsigned long long)count,
-             path.c_str(), (unsigned long long)max_shard_tokens);
-    int32_t header[shard_header_ints] = {shard_magic, shard_version, int32_t(count)};
-    write_whole_file(path, {{reinterpret_cast<const char*>(header), shard_header_bytes},
-                            {reinterpret_cast<const char*>(tokens), count * sizeof(uint16_t)}});
+    TokenShardWriter writer(path);
+    writer.add(tokens, count);
+    writer.finish();
 }

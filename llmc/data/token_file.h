@@ -40,5 +40,16 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
 // Error if a token is not below vocab_size. `first` is the position of tokens[0] in the shard.
 void check_tokens(const TokenShard& shard, uint64_t first, std::span<const uint16_t> tokens, int vocab_size);
 
-// Writes count tokens as a shard, under a temporary name first. Error if that fails.
+// Writes a shard piece by piece, under a temporary name, which finish() replaces. Error if writing fails, or
+// if there are more than max_shard_tokens.
+struct TokenShardWriter {
+    explicit TokenShardWriter(const std::string& path);
+    void add(const uint16_t* tokens, uint64_t count);
+    void finish();
+
+    FileWriter file;
+    uint64_t tokens = 0;
+};
+
+// Writes count tokens as a shard, with a TokenShardWriter.
 void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t count);

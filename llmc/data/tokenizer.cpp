@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <queue>
-#include <unordered_map>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
@@ -26,6 +26,18 @@ static std::string split_pattern() {
     const std::string white = "\\t-\\r\\x{85}\\p{Z}";
     return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" + white + "\\p{L}\\p{N}]+|[" + white +
            "]+(?![^" + white + "])|[" + white + "]+";
+}
+
+static bool is_ascii_letter(char c) { return uint8_t((c | 32) - 'a') < 26; }
+
+// End of the piece at `start` if it is a word of ASCII letters, with or without a space before it, and ends
+// for certain: at the end of the text or before another ASCII character; else 0. Most pieces are such words,
+// which a loop finds sooner than the pattern does.
+static size_t ascii_word_end(std::string_view text, size_t start) {
+    const size_t letters = start + (text[start] == ' ');
+    size_t end = letters;
+    while (end < text.size() && is_ascii_letter(text[end])) end++;
+    return end > letters && (end == text.size() || uint8_t(text[end]) < 0x80) ? end : 0;
 }
 
 // The compiled pattern; uses PCRE2's JIT if it is available.
@@ -62,6 +74,8 @@ struct TextSplitter {
 
     // End of the piece that starts at `start` of valid UTF-8 text. The pattern matches at every character.
     size_t piece_end(std::string_view text, size_t start) {
+        const size_t word = ascii_word_end(text, start);
+        if (word > 0) return word;
         int result = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
                                  PCRE2_NO_UTF_CHECK, match, nullptr);
         if (result < 0) fail("PCRE2 error %d while splitting text for the tokenizer", result);
@@ -69,9 +83,65 @@ struct TextSplitter {
     }
 };
 
-struct StringHash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+// A short piece of text and its tokens. It is small, since most of the time goes to loads that miss the CPU's
+// caches.
+struct CachedPiece {
+    uint32_t hash = 0;
+    uint8_t length = 0, count = 0;  // of text and tokens; length 0: empty
+    char text[14];
+    uint16_t tokens[6];
+};
+// Pieces with the same low bits of their hash.
+struct alignas(64) CacheSet {
+    CachedPiece pieces[4];
+};
+
+static const uint64_t odd_constant = 0x9e3779b97f4a7c15;  // whose multiples are spread evenly
+
+// Mixes the bytes of a piece, at least one of them, eight at a time; the last eight may overlap those before.
+static uint64_t hash_of(std::string_view piece) {
+    const auto load = [&](size_t at, size_t bytes) {
+        uint64_t word = 0;
+        memcpy(&word, &piece[at], bytes);
+        return word;
+    };
+    const size_t n = piece.size();
+    uint64_t hash = n;
+    const auto mix = [&](uint64_t word) { hash = (hash ^ word) * odd_constant, hash ^= hash >> 32; };
+    if (n >= 8) {
+        for (size_t at = 0; at + 8 < n; at += 8) mix(load(at, 8));
+        mix(load(n - 8, 8));
+    } else if (n >= 4)
+        mix(load(0, 4) << 32 | load(n - 4, 4));
+    else
+        mix(uint64_t(uint8_t(piece[0])) << 16 | uint64_t(uint8_t(piece[n / 2])) << 8 | uint8_t(piece[n - 1]));
+    return hash;
+}
+
+// Finds the merge of a pair of tokens, which most pairs lack. Open addressing takes one load for these, and
+// std::unordered_map a division and several loads.
+struct MergeTable {
+    struct Entry {
+        uint32_t pair = 0;          // left << 16 | right
+        int rank = 0, merged = -1;  // merged -1: empty
+    };
+    std::vector<Entry> entries;
+    size_t count = 0;
+
+    explicit MergeTable(size_t most) : entries(std::bit_ceil(2 * most + 1)) {}
+
+    // The pair's entry, or the empty one where it belongs.
+    Entry& at(int left, int right) {
+        const uint32_t pair = uint32_t(left) << 16 | uint32_t(right);
+        size_t i = (pair * odd_constant >> 32) % entries.size();
+        while (entries[i].merged >= 0 && entries[i].pair != pair) i = (i + 1) % entries.size();
+        return entries[i];
+    }
+    void set(int left, int right, int rank, int merged) {
+        Entry& entry = at(left, right);
+        count += entry.merged < 0;
+        entry = {uint32_t(left) << 16 | uint32_t(right), rank, merged};
+    }
 };
 
 // Encodes pieces of text. BPE needs to know which pairs of tokens merge into which token, and in which order.
@@ -79,18 +149,10 @@ struct StringHash {
 // token's own bytes with the merges of all lower ids. BPE training had exactly these when it made the token,
 // so two tokens remain.
 struct BpeEncoder {
-    struct Result {
-        int rank, merged;
-    };
     std::array<int, 256> byte_tokens;
-    std::unordered_map<uint64_t, Result> merges;  // left id << 32 | right id -> its merge
-    struct Range {
-        size_t start, count;
-    };
-    // Where a piece's tokens are in cached_tokens. They lie together, since most of the time goes to loads
-    // that miss the CPU's caches.
-    std::unordered_map<std::string, Range, StringHash, std::equal_to<>> cache;
-    std::vector<uint16_t> cached_tokens;
+    MergeTable merges;
+    // A piece is in the set of its hash modulo the size.
+    std::vector<CacheSet> cache = std::vector<CacheSet>(1 << 15);
     TextSplitter splitter;
 
     // Buffers of encode_piece(): the piece's tokens as a doubly linked list, and the candidate merges.
@@ -140,28 +202,27 @@ void BpeEncoder::recover_merges(const Tokenizer& tokenizer) {
         parts.clear();
         encode_piece(tokenizer.tokens[id], parts);
         // Merging cannot reach a token that is not a pair; it is only ever decoded.
-        if (parts.size() == 2) merges[uint64_t(parts[0]) << 32 | parts[1]] = {id, id};
+        if (parts.size() == 2) merges.set(parts[0], parts[1], id, id);
     }
 }
 
-BpeEncoder::BpeEncoder(const Tokenizer& tokenizer) {
+BpeEncoder::BpeEncoder(const Tokenizer& tokenizer)
+    : merges(tokenizer.given_merges ? tokenizer.given_merges->size() : tokenizer.tokens.size()) {
     find_byte_tokens(tokenizer);
     if (!tokenizer.given_merges) {
         recover_merges(tokenizer);
         return;
     }
     int rank = 0;
-    for (const Tokenizer::Merge& m : *tokenizer.given_merges)
-        merges[uint64_t(m.left) << 32 | uint64_t(m.right)] = {rank++, m.merged};
+    for (const Tokenizer::Merge& m : *tokenizer.given_merges) merges.set(m.left, m.right, rank++, m.merged);
 }
 
 void BpeEncoder::add_candidate(int left) {
     int right = left < 0 ? -1 : symbols[left].next;
     if (right < 0) return;
-    auto merge = merges.find(uint64_t(symbols[left].token) << 32 | uint64_t(symbols[right].token));
-    if (merge != merges.end())
-        candidates.push(
-            {merge->second.rank, merge->second.merged, symbols[left].token, symbols[right].token, left});
+    const MergeTable::Entry& merge = merges.at(symbols[left].token, symbols[right].token);
+    if (merge.merged >= 0)
+        candidates.push({merge.rank, merge.merged, symbols[left].token, symbols[right].token, left});
 }
 
 // Merges the pair of lowest rank, leftmost first, until none is left. The heap makes the cost O(n log n), so
@@ -191,20 +252,22 @@ void BpeEncoder::encode_piece(std::string_view piece, std::vector<uint16_t>& out
 
 // Words repeat, so nearly every piece has been encoded before.
 void BpeEncoder::encode_cached(std::string_view piece, std::vector<uint16_t>& out) {
-    const size_t longest = 64, most = 1 << 19;  // bounds the cache to about 100 MB
-    if (piece.size() > longest) return encode_piece(piece, out);
-    auto found = cache.find(piece);
-    if (found == cache.end()) {
-        if (cache.size() >= most) {
-            cache.clear();
-            cached_tokens.clear();
+    if (piece.size() > sizeof CachedPiece::text) return encode_piece(piece, out);
+    const uint64_t hash = hash_of(piece);
+    CacheSet& set = cache[hash % cache.size()];
+    for (const CachedPiece& cached : set.pieces)
+        if (cached.hash == uint32_t(hash >> 32) && std::string_view(cached.text, cached.length) == piece) {
+            out.insert(out.end(), cached.tokens, cached.tokens + cached.count);
+            return;
         }
-        const size_t start = cached_tokens.size();
-        encode_piece(piece, cached_tokens);
-        found = cache.emplace(piece, Range{start, cached_tokens.size() - start}).first;
-    }
-    const uint16_t* tokens = cached_tokens.data() + found->second.start;
-    out.insert(out.end(), tokens, tokens + found->second.count);
+    const size_t start = out.size();
+    encode_piece(piece, out);
+    CachedPiece& replaced = set.pieces[hash >> 30 & 3];
+    if (out.size() - start > std::size(replaced.tokens)) return;
+    replaced = {
+        .hash = uint32_t(hash >> 32), .length = uint8_t(piece.size()), .count = uint8_t(out.size() - start)};
+    memcpy(replaced.text, piece.data(), piece.size());
+    std::copy(out.begin() + ptrdiff_t(start), out.end(), replaced.tokens);
 }
 
 void BpeEncoder::encode_valid(std::string_view text, std::vector<uint16_t>& out) {
@@ -226,7 +289,7 @@ const std::string& Tokenizer::decode(int token) const {
 }
 
 void Tokenizer::encode_text(std::string_view text, std::vector<uint16_t>& out) {
-    if (encoder->merges.empty()) {  // plain bytes
+    if (encoder->merges.count == 0) {  // plain bytes
         for (char byte : text) out.push_back(uint16_t(encoder->byte_tokens[uint8_t(byte)]));
         return;
     }
@@ -268,8 +331,9 @@ std::vector<Tokenizer::Merge> Tokenizer::merges() {
     if (given_merges) return *given_merges;
     if (!encoder) encoder = std::make_unique<BpeEncoder>(*this);
     std::vector<Merge> found;
-    for (const auto& [pair, merge] : encoder->merges)
-        found.push_back({int(pair >> 32), int(pair & 0xffffffff), merge.merged});
+    for (const MergeTable::Entry& entry : encoder->merges.entries)
+        if (entry.merged >= 0)
+            found.push_back({int(entry.pair >> 16), int(entry.pair & 0xffff), entry.merged});
     std::sort(found.begin(), found.end(), [](const Merge& a, const Merge& b) { return a.merged < b.merged; });
     return found;
 }

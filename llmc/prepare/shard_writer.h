@@ -1,6 +1,7 @@
 // Writes token shards for prepare_data. They appear under their names together, when all are complete.
 #pragma once
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,61 +13,61 @@
 // Complete shards that still have temporary names. What is not published is removed.
 struct StagedShards {
     std::vector<TokenShard> shards = {};  // with their final paths
+    std::vector<std::string> temporary = {};
     size_t published = 0;
-
-    static std::string temporary(const std::string& path) { return path + ".new"; }
 
     StagedShards() = default;
     StagedShards(const StagedShards&) = delete;
     ~StagedShards() {
         for (; published < shards.size(); published++) try {
-                remove_file(temporary(shards[published].path));
+                remove_file(temporary[published]);
             } catch (const Error&) {
                 // the error that led here is the one to report
             }
     }
-    void add(const std::string& path, const std::vector<uint16_t>& tokens) {
-        write_token_shard(temporary(path), tokens.data(), tokens.size());
-        shards.push_back({path, tokens.size(), ""});  // from now on it is removed after an error
-        shards.back().checksum = open_token_shard(temporary(path)).checksum;
+    void add(const std::string& file, const std::string& path, uint64_t tokens) {
+        temporary.push_back(file);
+        shards.push_back({path, tokens, ""});  // from now on it is removed after an error
+        shards.back().checksum = open_token_shard(file).checksum;
     }
     void publish() {
         for (; published < shards.size(); published++) {
             const TokenShard& shard = shards[published];
-            rename_file(temporary(shard.path), shard.path);
+            rename_file(temporary[published], shard.path);
             print_line(stdout, "%s: %llu tokens", shard.path.c_str(), (unsigned long long)shard.tokens);
         }
     }
 };
 
-// Collects tokens in shards PREFIX.bin or, if there are more than `limit`, PREFIX_000000.bin and so on. The
-// first shard stays in memory until its name is known.
+// Writes tokens to shards PREFIX.bin or, if there are more than `limit`, PREFIX_000000.bin and so on. The
+// first shard's name is known when it is complete.
 struct ShardWriter {
     StagedShards& staged;
     std::string prefix;
     uint64_t limit;
     uint64_t total = 0;
     size_t written = 0;
-    std::vector<uint16_t> waiting = {};
+    std::unique_ptr<TokenShardWriter> shard = nullptr;
 
-    void flush(const std::string& path) {
-        staged.add(path, waiting);
-        written++;
-        waiting.clear();
-    }
     std::string numbered() const { return prefix + format_string("_%06zu.bin", written); }
-
+    void finish_shard(const std::string& path) {
+        shard->finish();
+        staged.add(shard->file.path, path, shard->tokens);
+        written++;
+        shard = nullptr;
+    }
     void add(const uint16_t* tokens, size_t count) {
         total += count;
         while (count > 0) {
-            if (waiting.size() == limit) flush(numbered());
-            const size_t some = std::min(count, size_t(limit - waiting.size()));
-            waiting.insert(waiting.end(), tokens, tokens + some);
+            if (shard && shard->tokens == limit) finish_shard(numbered());
+            if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + ".new");
+            const size_t some = std::min(count, size_t(limit - shard->tokens));
+            shard->add(tokens, some);
             tokens += some;
             count -= some;
         }
     }
     void finish() {
-        if (total > 0) flush(written ? numbered() : prefix + ".bin");
+        if (shard) finish_shard(written ? numbered() : prefix + ".bin");
     }
 };
