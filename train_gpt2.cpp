@@ -9,6 +9,7 @@
 // step is llmc/model/train_step.h, the options are llmc/run/train_options.h.
 #include <omp.h>
 
+#include <algorithm>
 #include <csignal>
 #include <optional>
 
@@ -245,6 +246,18 @@ static void plot(const Options& o) {
                                                    : PlotOver::seconds);
 }
 
+// What a dry run of --text prints of the data, which are not prepared.
+static void expect_tokens(Options& o, const TextTokens& tokens) {
+    o.expected_data = format_string("about %llu training tokens, %llu validation tokens, of %s",
+                                    (unsigned long long)tokens.train_tokens,
+                                    (unsigned long long)tokens.val_tokens, printable(o.text).c_str());
+    const uint64_t per_step =
+        o.total_batch > 0 ? uint64_t(o.total_batch) : uint64_t(o.global_batch()) * o.sequence;
+    if (o.epochs > 0 && per_step > 0)
+        o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
+    o.train_data = o.val_data = "";
+}
+
 // Fills the options. With --text, the number of tokens chooses some of them: first the expected number, so
 // that wrong options are refused before anything is written, then the number of the prepared tokens. A dry
 // run stops after the first. Returns false after --help or --version.
@@ -259,9 +272,13 @@ static bool parse(int argc, char** argv, Options& options, Communicator& job) {
         options = before;
         parse_options(argc, argv, options, choose_options(given, tokens));
     };
-    job.agree([&] { choose(plan_tokens(given)); });
+    TextTokens planned;
+    job.agree([&] {
+        planned = plan_tokens(given);
+        choose(planned);
+    });
     if (options.dry_run) {
-        options.train_data = options.val_data = "";
+        expect_tokens(options, planned);
         if (options.tokenizer.empty() && !names_model_file(options.model)) options.tokenizer = "bytes";
         return true;
     }

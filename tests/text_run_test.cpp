@@ -123,14 +123,19 @@ TEST_F(TextRun, AModelNeedsNoOptimizerState) {
     expect_refused({"-o", "run", "-y", "1"}, "state_00000004_00000.bin");
 }
 
-// A dry run writes nothing, and takes no longer for a longer text.
+// A dry run writes nothing, and takes no longer for a longer text. It says what the run would read.
 TEST_F(TextRun, ADryRunWritesNothing) {
     for (const char* dry : {"--dry-run", "--dry-run=memory"}) {
         const ProgramResult run = run_program(command({"--text", "my.txt", "-e", shape, dry}));
         EXPECT_EQ(run.status, 0) << run.err;
+        EXPECT_TRUE(contains(run.out, "data: about 22740 training tokens, 4200 validation tokens, of my.txt"))
+            << run.out;
         EXPECT_TRUE(contains(run.out, "8 x 32 = 256 tokens per step, 1")) << run.out;
         EXPECT_TRUE(contains(run.out, "vocabulary 257")) << run.out;
     }
+    const Words dry = {"--text", "my.txt", "-e", shape, "--dry-run=memory", "--epochs", "2"};
+    const ProgramResult run = run_program(command(dry));
+    EXPECT_TRUE(contains(run.out, "8 x 32 = 256 tokens per step, 176 steps")) << run.out << run.err;
     EXPECT_FALSE(file_exists(folder / "runs"));
 }
 

@@ -48,7 +48,7 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
     if (inputs.loader)
         printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader->num_tokens()));
     else
-        printf("data: none");
+        printf("data: %s", o.expected_data.empty() ? "none" : o.expected_data.c_str());
     if (inputs.val) {
         const uint64_t all = inputs.val->num_tokens(), read = validation_tokens(o, *inputs.val);
         printf(", %llu validation tokens", static_cast<unsigned long long>(all));
