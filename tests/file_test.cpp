@@ -20,40 +20,53 @@ struct WithoutRights {
     }
 };
 
+struct FailingAction {
+    std::function<void()> action;
+    const char* reason;
+};
+
+static void expect_reasons(const std::vector<FailingAction>& cases) {
+    for (const FailingAction& c : cases) {
+        const std::string message = message_of(c.action);
+        EXPECT_TRUE(message.ends_with(c.reason)) << message;
+    }
+}
+
 TEST(FileErrors, HaveTheTrueReason) {
     TemporaryFolder folder;
-    std::ofstream(folder / "file") << "text";
-    chmod((folder / "file").c_str(), 0400);
-    mkdir((folder / "closed").c_str(), 0755);
-    chmod((folder / "closed").c_str(), 0555);
-    for (const char* name : {"open", "open/a.tmp"}) mkdir((folder / name).c_str(), 0777);
-    chmod((folder / "open").c_str(), 0777);
-    chmod(folder.path.c_str(), 0555);
-    const std::string closed = folder / "closed", file = folder / "file";
-    const struct {
-        std::function<void()> action;
-        const char* reason;
-    } cases[] = {
-        {[&] { create_folders(closed + "/a"); }, "/a: Permission denied"},
-        {[&] { create_folders(closed + "/a/b/c"); }, "/a: Permission denied"},
+    const std::string file = folder / "file";
+    std::ofstream(file) << "text";
+    create_folders(folder / "open/a.tmp");
+    expect_reasons({
         {[&] { create_folders(file); }, "/file: Not a directory"},
         {[&] { create_folders(file + "/a"); }, "/file: Not a directory"},
-        {[&] { create_folders("/proc/none"); }, "/proc/none: No such file or directory"},  // as mkdir says
-        {[&] { write_whole_file(closed + "/a", {"text"}); }, "/a.tmp: Permission denied"},
         {[&] { write_whole_file(folder / "open/a", {"text"}); }, "/a.tmp: Is a directory"},
-        {[&] { remove_file(file); }, "/file: Permission denied"},
-        {[&] { rename_file(file, closed + "/a"); }, "/a: Permission denied"},
         {[&] { names_in(file); }, "/file: Not a directory"},
         {[&] { sync_folder(file); }, "/file: Not a directory"},
         {[&] { HeldFolder().open(file); }, "/file: Not a directory"},
         {[&] { open_to_read(folder / "missing"); }, "/missing: No such file or directory"},
-    };
+    });
+}
+
+TEST(FileErrors, NameMissingRights) {
+    TemporaryFolder folder;
+    const std::string closed = folder / "closed", file = folder / "file";
+    std::ofstream(file) << "text";
+    create_folders(closed);
+    chmod(file.c_str(), 0400);
+    chmod(closed.c_str(), 0555);
+    chmod(folder.path.c_str(), 0555);
     {
         const WithoutRights everybody;
-        for (const auto& c : cases) {
-            const std::string message = message_of(c.action);
-            EXPECT_TRUE(message.ends_with(c.reason)) << message;
-        }
+        expect_reasons({
+            {[&] { create_folders(closed + "/a"); }, "/a: Permission denied"},
+            {[&] { create_folders(closed + "/a/b/c"); }, "/a: Permission denied"},
+            {[&] { create_folders("/proc/none"); },
+             "/proc/none: No such file or directory"},  // as mkdir says
+            {[&] { write_whole_file(closed + "/a", {"text"}); }, "/a.tmp: Permission denied"},
+            {[&] { remove_file(file); }, "/file: Permission denied"},
+            {[&] { rename_file(file, closed + "/a"); }, "/a: Permission denied"},
+        });
     }
     chmod(folder.path.c_str(), 0755);
 }

@@ -41,6 +41,22 @@ struct Signals : testing::Test {
         const ProgramResult result = run_program({program, "-y", "1", "-o", run});
         ASSERT_EQ(result.status, 0) << result.out << result.err;
     }
+
+    // The run of that exit status and output was stopped on its way, has said why, and resumes.
+    void expect_saved(int status, const std::string& output, int number, const std::string& name) {
+        EXPECT_EQ(status, 128 + number) << output;
+        EXPECT_NE(output.find("stopped by " + name), std::string::npos) << output;
+        const int step = find_latest_checkpoint(run).step;
+        EXPECT_GE(step, 20);
+        EXPECT_LT(step, last);
+        resume();
+        expect_same_end(whole, run);
+        std::filesystem::remove_all(run);
+    }
+    void stop_by(int number, const std::string& name) {
+        const ProgramResult stopped = run_program(command(data, run), {number, "step   20/", 0});
+        expect_saved(stopped.status, stopped.out + stopped.err, number, name);
+    }
 };
 
 TEST_F(Signals, SomeSaveAndEnd) {
@@ -49,17 +65,7 @@ TEST_F(Signals, SomeSaveAndEnd) {
                                                    {SIGINT, "SIGINT"},
                                                    {SIGTERM, "SIGTERM"},
                                                    {SIGUSR2, "SIGUSR2"}};
-    for (const auto& [number, name] : signals) {
-        const ProgramResult stopped = run_program(command(data, run), {number, "step   20/", 0});
-        EXPECT_EQ(stopped.status, 128 + number) << stopped.err;
-        EXPECT_NE(stopped.out.find(std::string("stopped by ") + name), std::string::npos) << stopped.out;
-        const int step = find_latest_checkpoint(run).step;
-        EXPECT_GE(step, 20);
-        EXPECT_LT(step, last);
-        resume();
-        expect_same_end(whole, run);
-        std::filesystem::remove_all(run);
-    }
+    for (const auto& [number, name] : signals) stop_by(number, name);
 }
 
 #ifdef _WIN32
@@ -67,16 +73,13 @@ TEST_F(Signals, CtrlCSavesAndEnds) {
     std::vector<std::string> stop = {BINARY_DIR "/ctrl_c", data / "log", "20/1000"};
     const std::vector<std::string> train = command(data, run);
     stop.insert(stop.end(), train.begin(), train.end());
-    const ProgramResult stopped = run_program(stop);
-    const std::string log = read_whole_file(data / "log");
-    EXPECT_EQ(stopped.status, 128 + 2) << log;
-    EXPECT_NE(log.find("stopped by Ctrl-C"), std::string::npos) << log;
-    const int step = find_latest_checkpoint(run).step;
-    EXPECT_GE(step, 20);
-    EXPECT_LT(step, last);
-    resume();
-    expect_same_end(whole, run);
+    const int status = run_program(stop).status;
+    expect_saved(status, read_whole_file(data / "log"), 2, "Ctrl-C");
 }
+
+TEST_F(Signals, CtrlBreakSavesAndEnds) { stop_by(SIGBREAK, "Ctrl-Break"); }
+
+TEST_F(Signals, ClosingTheWindowSavesAndEnds) { stop_by(SIGHUP, "closing its window"); }
 #endif
 
 TEST_F(Signals, Sigusr1SavesAndGoesOn) {

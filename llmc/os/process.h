@@ -17,8 +17,11 @@ struct Process {
     // started, have closed both streams.
     bool read(std::string& out, std::string& err, double seconds);
 
-    void kill();            // ends the program at once
-    void send(int signal);  // on Windows, 9 ends the program, and any other arrives as Ctrl-Break
+    void kill();  // ends the program at once
+
+    // On Windows, SIGKILL's number ends the program, SIGHUP's arrives as the closing of its window, and any
+    // other as Ctrl-Break.
+    void send(int signal);
 
     // Whether the program has ended; then its status is known: its exit status, or 128 + the number of the
     // signal that ended it.

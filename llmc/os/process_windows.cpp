@@ -7,10 +7,15 @@
 #include <algorithm>
 #include <system_error>
 
+struct HandleCloser {
+    void operator()(HANDLE handle) const { CloseHandle(handle); }
+};
+using OwnedHandle = std::unique_ptr<void, HandleCloser>;
+
 struct Process::Internals {
-    HANDLE child = nullptr;
+    OwnedHandle child;
     DWORD id = 0;
-    HANDLE pipes[2] = {};  // read ends of standard output and standard error; null: closed
+    OwnedHandle pipes[2];  // read ends of standard output and standard error; null: closed
 };
 
 // A word of a command line, as C's run-time library reads it.
@@ -39,38 +44,34 @@ static HANDLE inheritable(HANDLE handle) {
 Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::make_unique<Internals>()) {
     std::string line;
     for (const std::string& word : argv) line += quoted(word) + " ";
-    HANDLE write_ends[2];
+    OwnedHandle write_ends[2];
     for (const int i : {0, 1}) {
-        if (!CreatePipe(&internals->pipes[i], &write_ends[i], nullptr, 4096))
-            fail_with("cannot create a pipe");
-        inheritable(write_ends[i]);
+        HANDLE read_end, write_end;
+        if (!CreatePipe(&read_end, &write_end, nullptr, 4096)) fail_with("cannot create a pipe");
+        internals->pipes[i].reset(read_end);
+        write_ends[i].reset(inheritable(write_end));
     }
-    const HANDLE nothing = CreateFileW(L"NUL", GENERIC_READ, 0, nullptr, OPEN_EXISTING, 0, nullptr);
+    const OwnedHandle nothing(CreateFileW(L"NUL", GENERIC_READ, 0, nullptr, OPEN_EXISTING, 0, nullptr));
     STARTUPINFOW start = {};
     start.cb = sizeof start;
     start.dwFlags = STARTF_USESTDHANDLES;
-    start.hStdInput = inheritable(input ? HANDLE(_get_osfhandle(_fileno(input))) : nothing);
-    start.hStdOutput = write_ends[0];
-    start.hStdError = write_ends[1];
+    start.hStdInput = inheritable(input ? HANDLE(_get_osfhandle(_fileno(input))) : nothing.get());
+    start.hStdOutput = write_ends[0].get();
+    start.hStdError = write_ends[1].get();
     PROCESS_INFORMATION started = {};
     std::wstring command(line.size(), 0);
     MultiByteToWideChar(CP_UTF8, 0, line.data(), int(line.size()), command.data(), int(command.size()));
-    const bool runs = CreateProcessW(nullptr, command.data(), nullptr, nullptr, TRUE,
-                                     CREATE_NEW_PROCESS_GROUP, nullptr, nullptr, &start, &started);
-    for (const HANDLE end : write_ends) CloseHandle(end);
-    CloseHandle(nothing);
-    if (!runs) fail_with("cannot start " + argv[0]);
+    if (!CreateProcessW(nullptr, command.data(), nullptr, nullptr, TRUE, CREATE_NEW_PROCESS_GROUP, nullptr,
+                        nullptr, &start, &started))
+        fail_with("cannot start " + argv[0]);
     CloseHandle(started.hThread);
-    internals->child = started.hProcess;
+    internals->child.reset(started.hProcess);
     internals->id = started.dwProcessId;
 }
 
 Process::~Process() {
     kill();
     wait();
-    CloseHandle(internals->child);
-    for (const HANDLE end : internals->pipes)
-        if (end) CloseHandle(end);
 }
 
 // Reads what is there. False: the other end is closed.
@@ -91,10 +92,8 @@ bool Process::read(std::string& out, std::string& err, double seconds) {
     for (;;) {
         bool open = false;
         for (const int i : {0, 1}) {
-            if (internals->pipes[i] && !drain(internals->pipes[i], *texts[i])) {
-                CloseHandle(internals->pipes[i]);
-                internals->pipes[i] = nullptr;
-            }
+            if (internals->pipes[i] && !drain(internals->pipes[i].get(), *texts[i]))
+                internals->pipes[i].reset();
             open |= internals->pipes[i] != nullptr;
         }
         if (!open) return false;
@@ -103,25 +102,37 @@ bool Process::read(std::string& out, std::string& err, double seconds) {
     }
 }
 
-void Process::kill() { TerminateProcess(internals->child, 128 + 9); }  // the status of SIGKILL elsewhere
+void Process::kill() {
+    TerminateProcess(internals->child.get(), 128 + 9);
+}  // the status of SIGKILL elsewhere
+
+// Calls the program's handler of console events in a new thread, as a console does. This is for what
+// GenerateConsoleCtrlEvent() cannot send: Wine's knows no Ctrl-Break, and none can close a window.
+static void call_event_handler(HANDLE program, DWORD event) {
+    const auto start = reinterpret_cast<LPTHREAD_START_ROUTINE>(
+        reinterpret_cast<void*>(GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), "CtrlRoutine")));
+    if (start)  // at the same address in all programs
+        OwnedHandle(CreateRemoteThread(program, nullptr, 0, start, reinterpret_cast<void*>(uintptr_t(event)),
+                                       0, nullptr));
+}
 
 void Process::send(int signal) {
-    if (signal == 9)
-        kill();
-    else
-        GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, internals->id);
+    if (signal == 9) return kill();
+    const DWORD event = signal == 1 ? CTRL_CLOSE_EVENT : CTRL_BREAK_EVENT;
+    if (event == CTRL_CLOSE_EVENT || !GenerateConsoleCtrlEvent(event, internals->id))
+        call_event_handler(internals->child.get(), event);
 }
 
 bool Process::has_ended() {
     DWORD code = 0;
-    if (WaitForSingleObject(internals->child, 0) != WAIT_OBJECT_0) return false;
-    GetExitCodeProcess(internals->child, &code);
+    if (WaitForSingleObject(internals->child.get(), 0) != WAIT_OBJECT_0) return false;
+    GetExitCodeProcess(internals->child.get(), &code);
     status = int(code);
     return true;
 }
 
 int Process::wait() {
-    WaitForSingleObject(internals->child, INFINITE);
+    WaitForSingleObject(internals->child.get(), INFINITE);
     has_ended();
     return status;
 }

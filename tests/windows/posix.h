@@ -11,13 +11,13 @@
 
 #define SIGKILL 9
 
-// Process::send() sends Ctrl-Break instead of all others.
+// Process::send() sends Ctrl-Break instead of all others but SIGHUP.
 #undef SIGINT
 #undef SIGTERM
 #define SIGINT SIGBREAK
 #define SIGTERM SIGBREAK
 #define SIGQUIT SIGBREAK
-#define SIGHUP SIGBREAK
+#define SIGHUP 1
 #define SIGUSR1 SIGBREAK
 #define SIGUSR2 SIGBREAK
 #define SIGXCPU SIGBREAK
@@ -27,14 +27,18 @@ inline int setenv(const char* name, const char* value, int) { return _putenv_s(n
 inline int unsetenv(const char* name) { return _putenv_s(name, ""); }
 inline int kill(int, int) { return errno = ENOSYS, -1; }
 
+inline unsigned geteuid() { return 0; }
+inline int seteuid(unsigned) { return errno = ENOSYS, -1; }
 inline int pipe(int*) { return errno = ENOSYS, -1; }
 inline int mkfifo(const char*, int) { return errno = ENOSYS, -1; }
 inline int mknod(const char*, int, int) { return errno = ENOSYS, -1; }
 inline int makedev(int, int) { return 0; }
 
 #define RLIMIT_FSIZE 1
+#define RLIMIT_NOFILE 7
+typedef uint64_t rlim_t;
 struct rlimit {
-    uint64_t rlim_cur, rlim_max;
+    rlim_t rlim_cur, rlim_max;
 };
 inline int getrlimit(int, rlimit*) { return errno = ENOSYS, -1; }
 inline int setrlimit(int, const rlimit*) { return errno = ENOSYS, -1; }
