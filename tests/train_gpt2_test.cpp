@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <regex>
 #include <sstream>
 
 #include "llmc/base/file.h"
@@ -365,6 +366,8 @@ TEST(train_gpt2, profiles_a_gpu) {
     EXPECT_EQ(gpu.status, 0) << gpu.err;
     for (const char* text : {"kernel", "share", "_bf16", "peaks: copy"})
         EXPECT_NE(gpu.out.find(text), std::string::npos) << text << "\n" << gpu.out;
+    const std::regex once("\\nsum_losses2_fp32 +1 ");  // not in the first of the two steps
+    EXPECT_TRUE(std::regex_search(gpu.out, once)) << gpu.out;
 }
 
 TEST(train_gpt2, a_dry_run_prints_the_plan_and_writes_nothing) {
