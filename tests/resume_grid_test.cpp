@@ -157,3 +157,18 @@ TEST_F(Grid, StoppedBySignalsARunEndsWithTheSameFiles) {
         }
     }
 }
+
+// The checkpoint that is saved for the signal holds random weights, which are not the best even if all later
+// losses are higher.
+TEST_F(Grid, StoppedBeforeTheFirstStepARunEndsWithTheSameFiles) {
+    const std::vector<uint16_t> tokens(60000, 7);  // validation takes so long that the signal ends it
+    write_token_shard(val, tokens.data(), tokens.size());
+    const Words options = {"-e", tiny, "-b", "3", "-t", "17",  "-x", "4", "-v",       "2",
+                           "-m", "-1", "-s", "0", "-l", "0.1", "-n", "2", "--device", "cpu"};
+    ASSERT_EQ(train(whole, options).status, 0);
+    train(run, options, {}, {SIGTERM, "validating", 0});
+    ASSERT_EQ(list_checkpoints(run), std::vector<int>{0});
+    finish(options);
+    delete_checkpoint(run, 0);
+    expect_same_files(whole, run);
+}

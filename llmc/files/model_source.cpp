@@ -157,16 +157,22 @@ bool names_model_file(const std::string& name) {
     return is_model_file(name) || is_folder(name) || !folder_of_last(name).empty();
 }
 
+bool named_model_file(const std::string& name) {
+    return names_model_file(name) || name.find('/') != std::string::npos;
+}
+
 ModelSource find_model(const std::string& name) {
     if (is_folder(name)) return find_in_folder(name, name, Choice::best);
     if (const std::string folder = folder_of_last(name); !folder.empty())
         return find_in_folder(name, folder, Choice::last);
     if (is_model_file(name)) return find_file(name, name);
     if (file_exists(name)) refuse_other_format(name);
-    if (name.find('/') != std::string::npos)
+    if (name.find('/') != std::string::npos) {
+        if (!file_exists(name) && errno == EACCES) open_to_read(name);  // an Error with this reason
         fail("-e %s: %s", name.c_str(),
              file_exists(name) ? "a model is a folder, or a file whose name ends with .bin or .safetensors"
                                : "there is no such file or folder");
+    }
     return {.name = name, .path = name, .is_file = false, .tokenizer = {}};
 }
 

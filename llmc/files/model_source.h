@@ -30,8 +30,10 @@ void read_found_model(ModelSource& model, const std::function<void()>& read);
 // The model's shape, from its file or descriptor.
 ModelConfig read_shape(const ModelSource& model);
 
-// Whether -e names a file or folder, which need not exist, rather than a new model.
+// Whether -e names a file, which need not exist, or a folder, rather than a new model.
 bool names_model_file(const std::string& name);
+// The same of the -e of a run that has begun: its folder may be gone.
+bool named_model_file(const std::string& name);
 
 // Throws Error, which names both, if the data's tokenizer is not the model's.
 void check_data_fits(const TokenizerInfo& data, const std::string& data_name, const ModelSource& model,

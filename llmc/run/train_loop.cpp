@@ -6,6 +6,7 @@
 
 #include "llmc/base/warning.h"
 #include "llmc/data/saved_shards.h"
+#include "llmc/files/model_source.h"
 #include "llmc/os/signals.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
@@ -237,7 +238,7 @@ bool Run<Real>::validate(int step) {
     const std::optional<float> loss = again ? float(validations.last_loss) : measure_loss(step);
     if (!loss) return false;  // stopped
     // random weights are not worth keeping
-    const bool may_be_best = step > 0 || is_model_file(inputs.model_path);
+    const bool may_be_best = step > 0 || named_model_file(options.model);
     const bool is_best = !again && validations.add(step, *loss, may_be_best);
     report_validation();
     if (std::isfinite(*loss)) log.log_val(step, *loss);
