@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "llmc/base/file.h"
+#include "llmc/data/tokenizer.h"
+#include "llmc/data/tokenizer_info.h"
+#include "llmc/run/run_state.h"
 #include "tests/message_of.h"
+#include "tests/run_program.h"
 
 static std::string refusal(const std::string& text) {
     return message_of([&] { parse_json_object(text, "file.json"); });
@@ -59,4 +64,24 @@ TEST(Json, ValuesInMessagesAreShort) {
     EXPECT_EQ(describe_json("a\nb\xff"), "\"a\\nb\\ufffd\"");
     EXPECT_EQ(describe_json(1e-5), "1e-05");
     EXPECT_LT(describe_json(std::string(1000, 'x')).size(), 70u);
+}
+
+// Files with other members than ours, to every reader that passes on what the library says.
+TEST(Json, ReasonsDoNotNameTheLibrary) {
+    const TemporaryFolder folder;
+    const std::string tokenizer = folder / "tokenizer.json", shard = folder / "a_train.bin";
+    write_whole_file(tokenizer, {R"({"model": {"type": "BPE", "vocab": 3, "merges": 4}})"});
+    write_whole_file(folder / "a.json", {R"({"tokenizer_of_shards": {}, "shards": [{"part": 1}]})"});
+    const std::string messages[] = {
+        message_of([&] { read_hugging_face_tokenizer(tokenizer); }),
+        message_of([&] { tokenizer_info_from_json(R"({"name": 1})", "a.json"); }),
+        message_of([&] {
+            check_listed_shards(shard, {{shard, 1}});
+        }),
+        message_of([&] { run_state_from_json(R"({"precision": 1})", "run_00000001.json"); }),
+    };
+    for (const std::string& message : messages) {
+        EXPECT_NE(message, "");
+        EXPECT_EQ(message.find("json.exception"), std::string::npos) << message;
+    }
 }

@@ -25,14 +25,18 @@ static bool is_too_deep(std::string_view text) {
     return false;
 }
 
+std::string json_reason(const nlohmann::json::exception& error) {
+    const std::string what = error.what();  // [json.exception.parse_error.101] parse error at line 1, ...
+    const size_t prefix = what.find("] ");
+    return printable(prefix == what.npos ? what : what.substr(prefix + 2));
+}
+
 // What is wrong with a text that is not a JSON object, as the library says it.
 static std::string why_not_object(std::string_view text) {
     try {
         return "it is " + describe_json(nlohmann::json::parse(text));
     } catch (const nlohmann::json::exception& error) {
-        const std::string what = error.what();  // [json.exception.parse_error.101] parse error at line 1, ...
-        const size_t prefix = what.find("] ");
-        return printable(prefix == what.npos ? what : what.substr(prefix + 2));
+        return json_reason(error);
     }
 }
 

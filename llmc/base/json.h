@@ -24,5 +24,8 @@ std::string json_text(const nlohmann::json& value, int indent = -1);
 using JsonMembers = std::vector<std::pair<std::string, nlohmann::json>>;
 std::string json_text(const JsonMembers& members, int indent);
 
+// What the library says is wrong, without its own name in front.
+std::string json_reason(const nlohmann::json::exception& error);
+
 // A value for an error message: short, ASCII, on one line. Arrays and objects are named, not printed.
 std::string describe_json(const nlohmann::json& value);

@@ -470,6 +470,6 @@ Tokenizer read_hugging_face_tokenizer(const std::string& path) {
     try {
         return make_tokenizer(files);
     } catch (const json::exception& error) {
-        fail("%s is not a tokenizer like GPT-2's: %s", files.path.c_str(), error.what());
+        fail("%s is not a tokenizer like GPT-2's: %s", files.path.c_str(), json_reason(error).c_str());
     }
 }

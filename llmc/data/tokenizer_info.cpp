@@ -83,7 +83,7 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
             info.file = (fs::path(json_path).parent_path() / info.file).generic_string();
         return info;
     } catch (const json::exception& error) {
-        fail("%s does not describe a tokenizer: %s", json_path.c_str(), error.what());
+        fail("%s does not describe a tokenizer: %s", json_path.c_str(), json_reason(error).c_str());
     }
 }
 
@@ -176,7 +176,7 @@ static ShardList read_shard_list(const std::string& sidecar, const std::string& 
             list.shards[file] = {folder + file, shard.at("tokens"), shard.at("xxh3")};
         }
     } catch (const json::exception& error) {
-        fail("%s does not list shards: %s", sidecar.c_str(), error.what());
+        fail("%s does not list shards: %s", sidecar.c_str(), json_reason(error).c_str());
     } catch (const Error&) {
         list.shards.clear();  // read_sidecar() warns of it
     }

@@ -190,7 +190,7 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
         state.written_for = reason_from_json(j);
         return state;
     } catch (const nlohmann::json::exception& error) {
-        fail("%s was not written by this program: %s", path.c_str(), error.what());
+        fail("%s was not written by this program: %s", path.c_str(), json_reason(error).c_str());
     } catch (const Error& error) {
         fail("%s was not written by this program: %s", path.c_str(), error.what());
     }
