@@ -6,6 +6,9 @@
 
 #include <fstream>
 
+#include "llmc/data/token_file.h"
+#include "llmc/files/model_source.h"
+#include "llmc/text_run/loss_plot.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -69,4 +72,24 @@ TEST(FileErrors, NameMissingRights) {
         });
     }
     chmod(folder.path.c_str(), 0755);
+}
+
+// What looks for a file before it opens it does not say that there is none.
+TEST(FileErrors, AFolderWithoutPermissionIsNotAMissingFile) {
+    TemporaryFolder folder;
+    const std::string run = folder / "closed/run";
+    create_folders(run);
+    write_whole_file(run + "/metrics.csv", {"step,loss\n1,2\n"});
+    chmod(folder.path.c_str(), 0755);
+    chmod((folder / "closed").c_str(), 0);
+    {
+        const WithoutRights everybody;
+        for (const std::string& message :
+             {message_of([&] { find_model(run); }), message_of([&] { find_model(run + ":last"); }),
+              message_of([&] { open_token_shards(run + "/a_train.bin"); }),
+              message_of([&] { open_token_shards(run + "/a_train_*.bin"); }),
+              message_of([&] { read_series(run, PlotOver::steps); })})
+            EXPECT_TRUE(message.ends_with(": Permission denied")) << message;
+    }
+    chmod((folder / "closed").c_str(), 0755);
 }

@@ -63,12 +63,13 @@ static bool is_unchanged(const TokenShard& shard, const File& file) {
 
 std::vector<TokenShard> open_token_shards(const std::string& pattern) {
     const std::vector<std::string> paths = matching_paths(pattern);
-    if (paths.empty())
+    if (paths.empty()) {
+        if (!file_exists(pattern) && errno == EACCES) open_to_read(pattern);  // an Error with this reason
         fail(
             "no token shard matches '%s': say where they are with -i or, for validation, -j (prepare_data "
-            "makes "
-            "them)",
+            "makes them)",
             pattern.c_str());
+    }
     std::vector<TokenShard> shards;
     for (const std::string& path : paths) shards.push_back(open_token_shard(path));
     check_listed_shards(pattern, shards);

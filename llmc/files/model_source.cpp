@@ -1,5 +1,6 @@
 #include "llmc/files/model_source.h"
 
+#include <cerrno>
 #include <filesystem>
 
 #include "llmc/base/ceil_div.h"

@@ -2,6 +2,7 @@
 #include "llmc/text_run/loss_plot.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <sstream>
@@ -77,7 +78,10 @@ static std::filesystem::path named_folder(const std::string& folder) {
 RunSeries read_series(const std::string& folder, PlotOver over) {
     const std::string metrics = folder + "/metrics.csv", log = folder + "/main.log";
     const bool has_metrics = file_exists(metrics);
-    if (!has_metrics && !file_exists(log)) fail("there is no metrics.csv or main.log in %s", folder.c_str());
+    if (!has_metrics && !file_exists(log)) {
+        if (errno == EACCES) open_to_read(log);  // an Error with this reason
+        fail("there is no metrics.csv or main.log in %s", folder.c_str());
+    }
     if (!has_metrics && over != PlotOver::steps)
         fail("%s has no metrics.csv, and so only steps: leave out --plot-over", folder.c_str());
     RunSeries run = parse_series(read_whole_file(has_metrics ? metrics : log), has_metrics, over);
