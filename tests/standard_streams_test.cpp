@@ -1,10 +1,12 @@
 // What every program does about its standard streams and the limits of the system: output that cannot be
 // written, descriptors that are closed, limits of memory, threads and file sizes.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
 #include "llmc/base/file.h"
+#include "llmc/cpu/gemm_kernels.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
@@ -139,6 +141,31 @@ TEST(Limits, OfDataGiveASentence) {
             EXPECT_NE(("\n" + result.err).rfind("\n" + name + ": "), std::string::npos) << result.err;
         }
     EXPECT_GE(failed, 4);
+}
+
+// Ends the process with status 3 if a thread's buffer for GEMMs throws because there is no memory at all.
+[[noreturn]] static void make_buffer_without_memory() {
+    const rlimit none = {0, 0};
+    setrlimit(RLIMIT_DATA, &none);
+    for (size_t bytes = 1 << 20; bytes >= 8; bytes /= 2)
+        while (true) {
+            void* volatile block = malloc(bytes);
+            if (!block) break;
+        }
+    try {
+        thread_local LineFloats buffer;
+        buffer.at_least(1);
+    } catch (const std::bad_alloc&) {
+        _exit(3);
+    }
+    _exit(0);
+}
+
+TEST(Limits, AThreadsBufferThrowsWithoutMemory) {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "the sanitizer's malloc ends the program";
+#endif
+    EXPECT_EXIT(make_buffer_without_memory(), testing::ExitedWithCode(3), "");
 }
 
 TEST(Limits, OfThreadsGiveASentence) {

@@ -14,7 +14,7 @@
 
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
-#include "tests/tiny_run.h"
+#include "tests/distributed_run.h"
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
@@ -196,6 +196,30 @@ TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
     EXPECT_GE(saved, 2);
     EXPECT_NE(message.find("the steps after " + std::to_string(saved) + " are lost"), std::string::npos)
         << message;
+}
+
+// A device that cannot import the processes' buffers leaves the sums to the CPU; a lost one ends the run.
+TEST_F(Distributed, ALostDeviceIsNoneThatCannotImport) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const FaultyDriver driver;
+    const char* const import = "vkGetMemoryHostPointerPropertiesEXT";
+    const std::vector<std::string> options = {"--device", device(), "-x", "3", "-v", "0", "-e", one_layer};
+    const auto train_with = [&](VkResult result, const std::string& output) {
+        setenv("VULKAN_FAULT", format_string("%s:1:%d", import, result).c_str(), 1);
+        const ProgramResult ended = start(2, options, output);
+        unsetenv("VULKAN_FAULT");
+        return ended;
+    };
+    const ProgramResult undisturbed = start(2, options, "undisturbed");
+    ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
+    if (driver.calls().of[import] == 0) GTEST_SKIP() << "this device imports no memory";
+    const ProgramResult without = train_with(VK_ERROR_INVALID_EXTERNAL_HANDLE, "without");
+    EXPECT_EQ(without.status, 0) << without.err;
+    EXPECT_TRUE(driver.calls().fired);
+    EXPECT_TRUE(model_after("without", 3) == model_after("undisturbed", 3));
+    const ProgramResult lost = train_with(VK_ERROR_DEVICE_LOST, "lost");
+    EXPECT_EQ(lost.status, 1) << lost.out;
+    EXPECT_NE(lost.err.find(format_string("the GPU was lost in %s", import)), std::string::npos) << lost.err;
 }
 
 // A device of so many MiB, of which the host sees a part, for the length of the object.

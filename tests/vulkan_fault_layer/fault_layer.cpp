@@ -46,7 +46,8 @@
     X(vkCreateShaderModule)       \
     X(vkCreateComputePipelines)   \
     X(vkCreateQueryPool)          \
-    X(vkGetQueryPoolResults)
+    X(vkGetQueryPoolResults)      \
+    X(vkGetMemoryHostPointerPropertiesEXT)
 
 #define CREATE_FUNCTIONS(X) X(vkCreateInstance) X(vkCreateDevice)
 #define ALL_FUNCTIONS(X) INSTANCE_FUNCTIONS(X) DEVICE_FUNCTIONS(X) CREATE_FUNCTIONS(X)
