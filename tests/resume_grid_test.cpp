@@ -163,12 +163,24 @@ TEST_F(Grid, StoppedBySignalsARunEndsWithTheSameFiles) {
 TEST_F(Grid, StoppedBeforeTheFirstStepARunEndsWithTheSameFiles) {
     const std::vector<uint16_t> tokens(60000, 7);  // validation takes so long that the signal ends it
     write_token_shard(val, tokens.data(), tokens.size());
-    const Words options = {"-e", tiny, "-b", "3", "-t", "17",  "-x", "4", "-v",       "2",
+    const Words options = {"-e", tiny, "-b", "3", "-t", "17",  "-x", "4", "-v",       "3",
                            "-m", "-1", "-s", "0", "-l", "0.1", "-n", "2", "--device", "cpu"};
     ASSERT_EQ(train(whole, options).status, 0);
     train(run, options, {}, {SIGTERM, "validating", 0});
     ASSERT_EQ(list_checkpoints(run), std::vector<int>{0});
     finish(options);
     delete_checkpoint(run, 0);
+    expect_same_files(whole, run);
+}
+
+// What is saved within a step was preceded by its sample, which the resumed run draws again.
+TEST_F(Grid, StoppedWithinAStepARunEndsWithTheSameFiles) {
+    write_tokens(Data::train, 60000, 67);
+    const Words options = {"-e", tiny, "-b", "1",  "-t", "16", "-d", "8000", "-x", "4",        "-v",
+                           "0",  "-s", "1",  "-g", "2",  "-n", "3",  "-nk",  "1",  "--device", "cpu"};
+    ASSERT_EQ(train(whole, options).status, 0);
+    train(run, options, {}, {SIGTERM, " \n---\n", 0});
+    ASSERT_EQ(list_checkpoints(run), std::vector<int>{1});  // its sample is complete
+    finish(options);
     expect_same_files(whole, run);
 }

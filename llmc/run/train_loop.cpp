@@ -47,6 +47,7 @@ bool Run<Real>::advance(int step) {
     if (ends(step) || stopping) return false;
     start_step(step);
     if (stopping) return advance(step);  // the step was not finished
+    coin_state = next_coin_state;
     stop_if_diverged();
     return true;
 }
@@ -318,7 +319,7 @@ void Run<Real>::sample() {
     if (job.rank == 0)
         sample_text(g, inputs.tokenizer, options.sample_tokens, options.sampler, coins, goes_on);
     for (int i = 0; job.rank > 0 && i < options.sample_tokens && goes_on();) i++;
-    if (!stopping) coin_state = coins;
+    if (!stopping) next_coin_state = coins;
 }
 
 #define INSTANTIATE(Real) template struct Run<Real>;
