@@ -402,7 +402,7 @@ TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
     for (const bool again : {false, true}) {
         const size_t from = again ? first : 0;
         const int num_rows = again ? rows - first : first;
-        const WeightUse<Real> use = {.total_rows = rows, .again = again};
+        const WeightUse<Real> use = {.total_rows = rows, .reuses_packing = again};
         if (again) pad.upload(weight.data, zeros.data(), zeros.size() * sizeof(Real));
         matmul_forward<Real>(&pad, {.out = out + from * c.OC,
                                     .inp = inp + from * c.C,

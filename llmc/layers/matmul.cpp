@@ -114,13 +114,13 @@ template <class Real>
 static const Real* pack_for_forward(LaunchPad& pad, const MatmulForward<Real>& p) {
     if (p.use.packed) return p.use.packed;
     return pack_weights<Real>(pad, Scratch::packed_weight, {forward_operand<Real>({p.weight, p.C, p.OC})},
-                              p.use.again)[0];
+                              p.use.reuses_packing)[0];
 }
 template <class Real>
 static const Real* pack_for_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
     if (p.use.packed) return p.use.packed;
     return pack_weights<Real>(pad, Scratch::packed_weight_dinp, {dinp_operand<Real>({p.weight, p.C, p.OC})},
-                              p.use.again)[0];
+                              p.use.reuses_packing)[0];
 }
 
 // Packs those that gain from it as operands B, which operand_of() gives; null for the others.

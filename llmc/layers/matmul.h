@@ -9,7 +9,7 @@
 template <class Real>
 struct WeightUse {
     int total_rows = 0;            // of all these calls; 0: this is the only one
-    bool again = false;            // not the first of them: reuses what the call before packed
+    bool reuses_packing = false;   // not the first of them: reuses what the call before packed
     const Real* packed = nullptr;  // what the function returned for this weight
 };
 

@@ -344,7 +344,7 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
     for (int first = 0; first < B * T; first += g.logit_rows) {
         const int num_rows = std::min(g.logit_rows, B * T - first);
         const Real* lnf = g.lnf + size_t(first) * C;
-        const WeightUse<Real> use = {.total_rows = B * T, .again = first > 0};
+        const WeightUse<Real> use = {.total_rows = B * T, .reuses_packing = first > 0};
         matmul_forward<Real>(g.pad, {
             .out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
             .use = use});

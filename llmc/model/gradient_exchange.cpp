@@ -188,7 +188,11 @@ void GradientExchange<Real>::add_sum_stores(Copies& copies, const std::vector<Te
 
 // --- gradients ---
 
-// The layers from here on are summed during the backward pass.
+// The layers from here on are summed during the backward pass, in which processes synchronize at layer S:
+//
+//     backward pass of layer    L-1 ... S+2 S+1 | S   S-1 ... 1 | 0
+//     stored after it                   ... S+2 | S+1 S   ... 2 | 1
+//     summed during it                          | S+2 to L-1    | after the backward pass: 0 to S+1
 template <class Real>
 int GradientExchange<Real>::first_summed_early() const {
     return overlaps() && synchronization_layer() >= 0 ? synchronization_layer() + 2 : g.config.num_layers;
