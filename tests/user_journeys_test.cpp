@@ -440,6 +440,9 @@ TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
             const ProgramResult used = run_program(with(use, {"-e", model[0], "--device", "cpu"}));
             EXPECT_TRUE(contains(used.out + used.err, model[1])) << used.out << used.err;
         }
+    for (const char* other : {":best", ":first", ":", ":20"})
+        expect_refused({bin("generate"), "-e", folder / "run" + other, "x"},
+                       {"after a run's folder comes :last, or nothing for its best checkpoint"});
     const ProgramResult patient = train("my", with(options, {"-o", folder / "patient", "--patience", "2"}));
     EXPECT_TRUE(contains(patient.out, "the run ends after 2 validations without a better one"))
         << patient.out;

@@ -168,6 +168,10 @@ ModelSource find_model(const std::string& name) {
         return find_in_folder(name, folder, Choice::last);
     if (is_model_file(name)) return find_file(name, name);
     if (file_exists(name)) refuse_other_format(name);
+    const std::string before_colon = name.substr(0, name.rfind(':'));
+    const bool is_shape = before_colon == "custom" || before_colon == "gpt2" || before_colon == "gpt3";
+    if (!is_shape && is_folder(before_colon))
+        fail("-e %s: after a run's folder comes :last, or nothing for its best checkpoint", name.c_str());
     if (name.find('/') != std::string::npos) {
         if (!file_exists(name) && errno == EACCES) open_to_read(name);  // an Error with this reason
         fail("-e %s: %s", name.c_str(),
