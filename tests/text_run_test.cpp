@@ -231,6 +231,7 @@ TEST_F(TextRun, AFolderIsAText) {
     EXPECT_LT(size("some"), size("runs/notes-text"));
     EXPECT_TRUE(contains(train("notes", {"--include", "*.md", "-o", "some"}).out, "has not changed"));
     expect_refused({"--text", "notes", "--include", "*.tex"}, "no text file whose name --include matches");
+    expect_refused({"--text", "notes", "--include", "*.{tex,rst}"}, "no {...}; give several");
     train("notes", {"-o", "notes/run"});  // a run below its own text is no text
     EXPECT_TRUE(contains(train("notes", {"-o", "notes/run"}).out, "has not changed"));
 }

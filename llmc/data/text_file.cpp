@@ -359,9 +359,15 @@ static std::vector<std::string> texts_below(const std::string& folder,
         } catch (const NotText& error) {
             left_out(error.what());
         }
+    const auto has_other = [](const std::string& pattern) {
+        return pattern.find_first_of("/{") != std::string::npos;
+    };
     if (texts.empty())
-        fail("the folder %s has no text file%s", folder.c_str(),
-             include.empty() ? "" : " whose name --include matches");
+        fail("the folder %s has no text file%s%s", folder.c_str(),
+             include.empty() ? "" : " whose name --include matches",
+             std::any_of(include.begin(), include.end(), has_other)
+                 ? ": a pattern is of a name without folders, and has * ? [...], but no {...}; give several"
+                 : "");
     for (const std::string& why : list.left_out) left_out(why);
     return texts;
 }
