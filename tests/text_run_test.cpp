@@ -123,6 +123,10 @@ TEST_F(TextRun, AModelNeedsNoOptimizerState) {
     expect_refused({"-o", "run", "-y", "1"}, "state_00000004_00000.bin");
 }
 
+TEST_F(TextRun, AnEmptyFolderIsRefused) {
+    expect_refused({"--text", "my.txt", "-o", ""}, "-o is empty: a run on a text needs a folder");
+}
+
 // A dry run writes nothing, and takes no longer for a longer text. It says what the run would read.
 TEST_F(TextRun, ADryRunWritesNothing) {
     for (const char* dry : {"--dry-run", "--dry-run=memory"}) {

@@ -366,6 +366,7 @@ static void check_options(const Options& o) {
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
     if (o.patience && !o.validates()) fail("--patience counts validations: it needs -j and -v");
     if (o.resume && o.output.empty()) fail("-y 1 resumes the run in a folder: name it with -o");
+    if (!o.text.empty() && o.output.empty()) fail("-o is empty: a run on a text needs a folder");
     if (o.tensorboard && o.output.empty()) fail("--tensorboard needs a folder: name it with -o");
 }
 
