@@ -179,7 +179,12 @@ bool rename_path(const std::string& from, const std::string& to) {
 }
 
 bool unlink_path(const std::string& path) {
-    return retry([&] { return DeleteFileW(wide(path).c_str()); });
+    if (retry([&] { return DeleteFileW(wide(path).c_str()); })) return true;
+    const int error = errno;
+    FileStatus status;
+    const bool is_folder = error == EACCES && get_status(path, status) && status.kind == FileStatus::folder;
+    errno = is_folder ? EISDIR : error;
+    return false;
 }
 
 // --- folders ---

@@ -14,7 +14,6 @@ using OwnedHandle = std::unique_ptr<void, HandleCloser>;
 
 struct Process::Internals {
     OwnedHandle child;
-    DWORD id = 0;
     OwnedHandle pipes[2];  // read ends of standard output and standard error; null: closed
 };
 
@@ -61,12 +60,11 @@ Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::ma
     PROCESS_INFORMATION started = {};
     std::wstring command(line.size(), 0);
     MultiByteToWideChar(CP_UTF8, 0, line.data(), int(line.size()), command.data(), int(command.size()));
-    if (!CreateProcessW(nullptr, command.data(), nullptr, nullptr, TRUE, CREATE_NEW_PROCESS_GROUP, nullptr,
-                        nullptr, &start, &started))
+    if (!CreateProcessW(nullptr, command.data(), nullptr, nullptr, TRUE, 0, nullptr, nullptr, &start,
+                        &started))
         fail_with("cannot start " + argv[0]);
     CloseHandle(started.hThread);
     internals->child.reset(started.hProcess);
-    internals->id = started.dwProcessId;
 }
 
 Process::~Process() {
@@ -103,11 +101,11 @@ bool Process::read(std::string& out, std::string& err, double seconds) {
 }
 
 void Process::kill() {
-    TerminateProcess(internals->child.get(), 128 + 9);
-}  // the status of SIGKILL elsewhere
+    TerminateProcess(internals->child.get(), 128 + 9);  // the status of SIGKILL elsewhere
+}
 
-// Calls the program's handler of console events in a new thread, as a console does. This is for what
-// GenerateConsoleCtrlEvent() cannot send: Wine's knows no Ctrl-Break, and none can close a window.
+// Calls the program's handler of console events in a new thread, as a console does. This also works for what
+// GenerateConsoleCtrlEvent() cannot send: Wine's loses Ctrl-Break, and none can close a window.
 static void call_event_handler(HANDLE program, DWORD event) {
     const auto start = reinterpret_cast<LPTHREAD_START_ROUTINE>(
         reinterpret_cast<void*>(GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), "CtrlRoutine")));
@@ -118,9 +116,7 @@ static void call_event_handler(HANDLE program, DWORD event) {
 
 void Process::send(int signal) {
     if (signal == 9) return kill();
-    const DWORD event = signal == 1 ? CTRL_CLOSE_EVENT : CTRL_BREAK_EVENT;
-    if (event == CTRL_CLOSE_EVENT || !GenerateConsoleCtrlEvent(event, internals->id))
-        call_event_handler(internals->child.get(), event);
+    call_event_handler(internals->child.get(), signal == 1 ? CTRL_CLOSE_EVENT : CTRL_BREAK_EVENT);
 }
 
 bool Process::has_ended() {
