@@ -218,6 +218,7 @@ static FILE* notes_of_export(const Options& o) {
 
 // Writes the model of -e and its tokenizer for other programs.
 static void export_model(const Options& o) {
+    const StopWritingAtSignals stops;
     const auto& [format, path] = o.export_to;
     format == "hf" ? check_export_folder(path) : check_export_file(path);
     ModelSource model = find_model(o.model);

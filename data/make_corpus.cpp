@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
         if (!options.check.empty()) return check(options.check);
         if (options.out.empty()) fail("--out FILE is needed");
         if (options.bytes == 0 && options.stories == 0) fail("--bytes N or --stories N is needed");
+        const StopWritingAtSignals stops;
         write_corpus(options);
     });
 }

@@ -87,6 +87,7 @@ int main(int argc, char** argv) {
     hellaswag.require("FILE");
     hellaswag.require("--out");
     return line.run(argc, argv, [&] {
+        const StopWritingAtSignals stops;
         if (hellaswag.given())
             prepare_hellaswag(options);
         else if (options.make_tokenizer.empty())

@@ -1,6 +1,8 @@
 // Signals to train_gpt2: some save and end the run, one saves and continues, and ignored ones stay ignored.
 // The checkpoints are bit-identical to an undisturbed run's. A signal ends long work early.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -80,6 +82,69 @@ TEST_F(Signals, CtrlCSavesAndEnds) {
 TEST_F(Signals, CtrlBreakSavesAndEnds) { stop_by(SIGBREAK, "Ctrl-Break"); }
 
 TEST_F(Signals, ClosingTheWindowSavesAndEnds) { stop_by(SIGHUP, "closing its window"); }
+#else
+static void wait_for(const std::string& path) {
+    for (int i = 0; i < 3000 && !file_exists(path); i++) usleep(10000);
+    ASSERT_TRUE(file_exists(path)) << path;
+}
+
+static void expect_stopped(Process& stopped, int number, const std::string& name) {
+    std::string out, err;
+    while (stopped.read(out, err, 1)) continue;
+    EXPECT_EQ(stopped.wait(), 128 + number) << err;
+    EXPECT_NE(err.find(": stopped by " + name + "\n"), std::string::npos) << err;
+    EXPECT_EQ(count_lines(err), 1) << err;
+}
+
+// prepare_data is in the middle of its work while the pipe that it reads is open.
+TEST(Interrupts, RemoveShardsThatAreNotComplete) {
+    const TemporaryFolder folder;
+    std::string text = "some text";
+    const std::string made = folder / "data", small = folder / "small.txt";
+    write_whole_file(small, {text});
+    const std::vector<std::string> prepare = {
+        BINARY_DIR "/prepare_data", "--shard-tokens", "100000", "--out", made, "--name", "x"};
+    std::vector<std::string> first = prepare, next = prepare;
+    first.push_back(small);
+    next.push_back("-");
+    ASSERT_EQ(run_program(first).status, 0);
+    const std::vector<std::string> before = names_in(made);
+    const std::string shard = read_whole_file(made + "/x_train.bin");
+    while (text.size() < 16 << 20) text += "\n\nmore text";
+    const std::pair<int, const char*> signals[] = {
+        {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}};
+    for (const auto& [number, name] : signals) {
+        int ends[2];
+        ASSERT_EQ(pipe(ends), 0);
+        fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+        FILE* input = fdopen(ends[0], "r");
+        Process stopped(next, input);
+        fclose(input);
+        EXPECT_EQ(write_bytes(ends[1], text), text.size());
+        wait_for(made + "/x_train_000000.bin.new");
+        stopped.send(number);
+        close(ends[1]);
+        expect_stopped(stopped, number, name);
+        EXPECT_EQ(names_in(made), before);
+        EXPECT_EQ(read_whole_file(made + "/x_train.bin"), shard);
+    }
+}
+
+TEST(Interrupts, RemoveACorpusThatIsNotComplete) {
+    const TemporaryFolder folder;
+    Process corpus({BINARY_DIR "/make_corpus", "--out", folder / "a.txt", "--bytes", "1000000000000"});
+    wait_for(folder / "a.txt.tmp");
+    corpus.send(SIGTERM);
+    expect_stopped(corpus, SIGTERM, "SIGTERM");
+    EXPECT_EQ(names_in(folder.path), std::vector<std::string>());
+
+    Process run({program, "--text", "stories", "-o", folder / "run"});
+    wait_for(folder / "run/tokens");
+    run.send(SIGTERM);
+    expect_stopped(run, SIGTERM, "SIGTERM");
+    for (const std::string& name : names_in(folder / "run/tokens"))
+        EXPECT_FALSE(name.ends_with(".tmp") || name.ends_with(".new")) << name;
+}
 #endif
 
 TEST_F(Signals, Sigusr1SavesAndGoesOn) {

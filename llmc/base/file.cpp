@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 
 #include "llmc/base/error.h"
 #include "llmc/os/files.h"
+#include "llmc/os/signals.h"
 
 // Throws FileError: "WHAT PATH: REASON".
 [[noreturn]] static void fail_file(const char* what, const std::string& path, const std::string& reason) {
@@ -210,6 +212,21 @@ size_t write_bytes(int descriptor, std::string_view bytes) {
     return done;
 }
 
+static std::atomic<bool> stops_at_signals = false;
+
+StopWritingAtSignals::StopWritingAtSignals() {
+    catch_interrupts();
+    stops_at_signals = true;
+}
+StopWritingAtSignals::~StopWritingAtSignals() { stops_at_signals = false; }
+
+StoppedBySignal::StoppedBySignal(int number)
+    : Error(format_string("stopped by %s", signal_name(number))), signal(number) {}
+
+static void look_for_signals() {
+    if (stops_at_signals && stop_signal()) throw StoppedBySignal(stop_signal());
+}
+
 FileWriter::FileWriter(const std::string& to, Target target) : path(to) {
     in_place = target == Target::named && is_written_in_place(path);
     if (in_place) {
@@ -232,6 +249,7 @@ void FileWriter::write_out(std::string_view bytes) {
 }
 
 void FileWriter::write(const void* bytes, size_t count) {
+    look_for_signals();
     const std::string_view piece(static_cast<const char*>(bytes), count);
     if (buffer.size() + count >= buffer_bytes) {
         write_out(buffer);
@@ -251,6 +269,7 @@ void FileWriter::replace_start(std::string_view bytes) {
 }
 
 void FileWriter::finish() {
+    look_for_signals();
     write_out(buffer);
     buffer.clear();
     if (!flush_to_disk(descriptor)) fail_file("cannot flush to disk", path, errno);

@@ -95,6 +95,20 @@ struct FileWriter {
     std::string buffer;
 };
 
+// Thrown by FileWriter: see StopWritingAtSignals.
+struct StoppedBySignal : Error {
+    int signal;
+    explicit StoppedBySignal(int number);
+};
+
+// During its lifetime, SIGINT, SIGTERM, SIGHUP and SIGXCPU (os/signals.h) end the writing of files: what is
+// not complete is removed, as after an error. For output that is of no use in part.
+struct StopWritingAtSignals {
+    StopWritingAtSignals();
+    ~StopWritingAtSignals();
+    StopWritingAtSignals(const StopWritingAtSignals&) = delete;
+};
+
 // Writes the concatenated parts as the file's whole content, with a FileWriter.
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts,
                       Target target = Target::file);

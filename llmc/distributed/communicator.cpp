@@ -187,6 +187,7 @@ std::vector<std::string> Communicator::gather(const std::string& text) {
 // --- memory shared within a node ---
 
 void Communicator::agree(const std::function<void()>& action) {
+    if (!job) return action();
     std::string error;
     try {
         action();

@@ -51,7 +51,7 @@ struct Communicator {
 
     // Runs the action in every rank. If it throws in some, throws Error with the first one's message in all
     // of them, which abort_job() prints once, with that rank. An error that concerns a single rank thus
-    // cannot leave the others waiting.
+    // cannot leave the others waiting. In a job of one process, exceptions pass as they are.
     void agree(const std::function<void()>& action);
 
     // Memory that the ranks of a node share: zeroed, at another address in each process, aligned to 64 KiB

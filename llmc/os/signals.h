@@ -8,6 +8,9 @@
 // SIGTERM, a second one of these two kills the program.
 void catch_stop_signals();
 
+// The same for SIGINT, SIGTERM, SIGHUP and SIGXCPU alone.
+void catch_interrupts();
+
 // The number of the first such signal, or 0.
 int stop_signal();
 

@@ -24,8 +24,13 @@ static void handle(int number, void (*handler)(int)) {
     sigaction(number, &action, nullptr);
 }
 
+void catch_interrupts() {
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) handle(number, record_stop);
+}
+
 void catch_stop_signals() {
-    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR2, SIGPIPE}) handle(number, record_stop);
+    catch_interrupts();
+    for (int number : {SIGUSR2, SIGPIPE}) handle(number, record_stop);
 }
 
 int stop_signal() { return stop_received; }

@@ -31,6 +31,8 @@ void catch_stop_signals() {
     std::signal(SIGTERM, record_signal);  // of raise(): Windows has no other
 }
 
+void catch_interrupts() { catch_stop_signals(); }
+
 int stop_signal() { return stop_received; }
 
 void catch_save_signal() {}  // Windows has no signal for it

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/base/memory_reserve.h"
 #include "llmc/os/openmp_waiting.h"
 #include "llmc/os/os.h"
@@ -90,7 +91,8 @@ static void check_output() {
 int report_error(const char* program, const std::exception& error) {
     fprintf(stderr, "%s: %s\n", program, message_for(error).c_str());
     error_reported = true;
-    return 1;
+    const auto* stopped = dynamic_cast<const StoppedBySignal*>(&error);
+    return stopped ? 128 + stopped->signal : 1;  // as if the signal had ended the program
 }
 
 // For exceptions that reach no main(): from a thread in a parallel region, when memory runs out there.

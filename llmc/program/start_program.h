@@ -18,5 +18,6 @@ void start_program(char** argv);
 // does not allow it; OpenMP itself would end the program without saying what to do.
 void use_threads(int count);
 
-// Prints the line of an exception that ends the program. Returns main's exit status, 1.
+// Prints the line of an exception that ends the program. Returns main's exit status: 1, or 128 + the number
+// of the signal of a StoppedBySignal.
 int report_error(const char* program, const std::exception& error);

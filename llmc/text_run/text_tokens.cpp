@@ -148,6 +148,7 @@ TextTokens plan_tokens(const Options& o) {
 }
 
 void prepare_text(const Options& o) {
+    const StopWritingAtSignals stops;
     PreparationOptions p = preparation_of(o);
     FoundText found;
     if (!is_stories(o)) {
