@@ -158,7 +158,7 @@ bool names_model_file(const std::string& name) {
     return is_model_file(name) || is_folder(name) || !folder_of_last(name).empty();
 }
 
-bool named_model_file(const std::string& name) {
+bool looks_like_model_file(const std::string& name) {
     return names_model_file(name) || name.find('/') != std::string::npos;
 }
 

@@ -32,8 +32,8 @@ ModelConfig read_shape(const ModelSource& model);
 
 // Whether -e names a file, which need not exist, or a folder, rather than a new model.
 bool names_model_file(const std::string& name);
-// The same of the -e of a run that has begun: its folder may be gone.
-bool named_model_file(const std::string& name);
+// The same, for the -e of a run that has begun, by the name alone: its folder may be gone.
+bool looks_like_model_file(const std::string& name);
 
 // Throws Error, which names both, if the data's tokenizer is not the model's.
 void check_data_fits(const TokenizerInfo& data, const std::string& data_name, const ModelSource& model,

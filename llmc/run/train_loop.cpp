@@ -239,7 +239,7 @@ bool Run<Real>::validate(int step) {
     const std::optional<float> loss = again ? float(validations.last_loss) : measure_loss(step);
     if (!loss) return false;  // stopped
     // random weights are not worth keeping
-    const bool may_be_best = step > 0 || named_model_file(options.model);
+    const bool may_be_best = step > 0 || looks_like_model_file(options.model);
     const bool is_best = !again && validations.add(step, *loss, may_be_best);
     report_validation();
     if (std::isfinite(*loss)) log.log_val(step, *loss);

@@ -437,7 +437,7 @@ static const std::set<std::string> path_options = {"train-data", "val-data",    
                                                    "tokenizer",  "hellaswag-file", "output"};
 static bool is_path(const std::string& option, const std::string& value) {
     if (value.empty() || !path_options.count(option)) return false;
-    if (option == "model") return named_model_file(value);
+    if (option == "model") return looks_like_model_file(value);
     if (option == "text") return value != "stories";
     return option != "tokenizer" || value != "bytes";
 }

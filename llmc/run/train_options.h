@@ -73,7 +73,7 @@ struct Options {
     bool saves_best() const { return keep_best && saves() && validates(); }
 
     bool needs_tokens = false;     // of --text: -i does not yet say where they are
-    std::string expected_data;  // a dry run of --text: the tokens that the run would have; else empty
+    std::string expected_data;     // a dry run of --text: the tokens that the run would have; else empty
     bool model_given = false;      // -e was given, on the command line or in a file
     bool recompute_given = false;  // -r was given
     bool batch_given = false;      // -b was given, as a number
