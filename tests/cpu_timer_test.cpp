@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "dev/report/peak_cpu.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/matmul.h"
-#include "dev/report/peak_cpu.h"
 
 TEST(CpuTimer, KeepsTimesOnRequest) {
     const std::vector<float> x(32, 1.0f);
