@@ -124,8 +124,9 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     if (!options.hellaswag.empty()) examples = read_hellaswag(options.hellaswag, config.vocab_size);
 
     const auto pad = open_device(options.model.device, {}, stderr);
-    const auto g = load_model<Real>(model, pad.get());
-    gpt2_allocate(*g, options.batch, options.sequence, false);
+    const auto allocate = [&](GPT2<Real>& g) { gpt2_allocate(g, options.batch, options.sequence, false); };
+    const auto g = load_model<Real>(model, pad.get(), allocate);
+    allocate(*g);
     if (!shards.empty()) print_score(score_shards(*g, shards, options.max_batches, model.tokenizer));
     if (examples.empty()) return;
     print_hellaswag(score_hellaswag(*g, examples, [] { return true; }));

@@ -203,7 +203,10 @@ template <class Real>
 static void generate(const GenerateOptions& options, TrainedModel& model,
                      const std::vector<std::string>& prompts) {
     const auto pad = open_device(options.model.device, {}, stderr);
-    const auto g = load_model<Real>(model, pad.get());
+    const auto g = load_model<Real>(model, pad.get(), [&](GPT2<Real>& counted) {
+        const TextGenerator<Real> generator(counted, counted.config.max_seq_len, options.samples);
+        counted.memory.count("samples", generator.memory_bytes());
+    });
     Generator<Real> generator(options, *model.tokenizer, *g);
     if (options.interactive) return converse(generator);
     for (size_t i = 0; i < prompts.size(); i++)

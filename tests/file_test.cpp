@@ -51,6 +51,21 @@ TEST(FileErrors, HaveTheTrueReason) {
     });
 }
 
+// The kernel refuses to read this file's first bytes.
+TEST(FileErrors, OfReadingHaveTheTrueReason) {
+    const std::string path = "/proc/self/mem";
+    char bytes[8];
+    expect_reasons({
+        {[&] { read_some(open_to_read(path), path, bytes, sizeof bytes); }, "/mem: Input/output error"},
+        {[&] { read_exactly(open_to_read(path), path, bytes, sizeof bytes); }, "/mem: Input/output error"},
+        {[&] { read_exactly(open_to_read("/dev/null"), "null", bytes, sizeof bytes); }, "not a regular file"},
+    });
+    const ProgramResult result =
+        run_program({BINARY_DIR "/prepare_data", path, "--out", "/nowhere", "--name", "x"});
+    EXPECT_NE(result.err.find("cannot read /proc/self/mem: Input/output error"), std::string::npos)
+        << result.err;
+}
+
 TEST(FileErrors, NameMissingRights) {
     TemporaryFolder folder;
     const std::string closed = folder / "closed", file = folder / "file";

@@ -96,16 +96,19 @@ TEST(Limits, OfTheProcessAreInThePlan) {
 TEST(Limits, OfTheProcessAreKnownToOtherPrograms) {
     TemporaryFolder folder;
     write_token_shard(folder / "x.bin", std::vector<uint16_t>(100, 7).data(), 100);
-    const std::string model = "custom:layers=24,heads=12,channels=768,max_seq_len=1024,vocab=257";
-    for (const std::string command : {"generate text", "eval -i x.bin", "train_gpt2 --export gguf x.gguf"}) {
-        const ProgramResult result =
-            run_program({"bash", "-c",
-                         "cd " + folder.path + "; ulimit -v 450000; OMP_NUM_THREADS=1 " BINARY_DIR "/" +
-                             command + " -e " + model});
-        EXPECT_EQ(result.status, 1) << result.out;
-        EXPECT_NE(result.err.find(": out of memory: " + model + " has 0.6 GiB of parameters in fp32"),
-                  std::string::npos)
-            << result.err;
+    const std::string large = "-e custom:layers=24,heads=12,channels=768,max_seq_len=1024,vocab=257";
+    // its parameters fit, but not with activations, or with the keys and values of 512 texts
+    const std::string small = "-e custom:layers=4,heads=4,channels=256,max_seq_len=256,vocab=257";
+    for (const std::string& command : std::vector<std::string>{
+             "generate text " + large, "eval -i x.bin -b 1 -t 1 " + large,
+             "train_gpt2 --export gguf x.gguf " + large, "eval -i x.bin -b 64 -t 128 " + small,
+             "generate --samples 512 text " + small}) {
+        const ProgramResult result = run_program(
+            {"bash", "-c",
+             "cd " + folder.path + "; ulimit -v 450000; OMP_NUM_THREADS=1 " BINARY_DIR "/" + command});
+        EXPECT_EQ(result.status, 1) << command << result.out;
+        EXPECT_NE(result.err.find(": out of memory: custom:"), std::string::npos) << result.err;
+        EXPECT_NE(result.err.find(" GiB in fp32, and this machine has "), std::string::npos) << result.err;
     }
 }
 

@@ -28,6 +28,13 @@ static std::string refusal(const std::vector<std::string>& arguments) {
     return message_of([&] { parse(arguments); });
 }
 
+TEST(TrainOptions, ARunOnATextMayHaveNoValidationData) {
+    const TemporaryFolder folder;
+    const std::string options = folder / "options.toml";
+    write_whole_file(options, {"train-data=\"a.bin\"\nval-data=\"\"\ntext=\"b.txt\"\n"});
+    EXPECT_EQ(parse({"-o", folder / "run", "--config", options}).val_data, "");
+}
+
 TEST(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
     const Options o =
         parse({"-i",  "train*.bin", "-j",   "val.bin", "-e",  "d24",   "-o", "runs/a", "-n",  "500", "-nk",

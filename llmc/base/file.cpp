@@ -59,7 +59,7 @@ static void refuse_lfs_pointer(const File& file, const std::string& path) {
     const std::string_view begins = "version https://git-lfs.github.com/spec/";
     char start[64];
     if (status.kind != FileStatus::regular || status.size > 1024) return;
-    const size_t count = fread(start, 1, begins.size(), file.get());
+    const size_t count = read_some(file, path, start, begins.size());
     rewind(file.get());
     if (std::string_view(start, count) == begins)
         fail("%s is a pointer of git-lfs, not the file itself: fetch it with git lfs pull", path.c_str());
@@ -81,6 +81,17 @@ File open_to_read(const std::string& path) {
 
 uint64_t size_of(const File& file, const std::string& path) { return status_of(file, path).size; }
 
+size_t read_some(const File& file, const std::string& path, void* to, size_t bytes) {
+    const size_t count = fread(to, 1, bytes, file.get());
+    if (ferror(file.get())) fail_file("cannot read", path, errno);
+    return count;
+}
+
+void read_exactly(const File& file, const std::string& path, void* to, size_t bytes) {
+    if (bytes > 0 && read_some(file, path, to, bytes) != bytes)
+        fail("cannot read %s to its end", path.c_str());
+}
+
 FileVersion version_of(const File& file, const std::string& path) {
     const FileStatus status = status_of(file, path);
     return {.file_number = status.number, .size = status.size, .written = status.written};
@@ -93,7 +104,7 @@ std::string read_whole_file(const std::string& path, uint64_t limit) {
         fail("%s has %llu bytes, but such a file can have at most %llu", path.c_str(),
              (unsigned long long)size, (unsigned long long)limit);
     std::string bytes(size, '\0');
-    if (fread(bytes.data(), 1, size, file.get()) != size) fail("cannot read %s to its end", path.c_str());
+    read_exactly(file, path, bytes.data(), size);
     return bytes;
 }
 

@@ -37,6 +37,12 @@ File open_stream(const std::string& path);
 // Size in bytes of an open regular file.
 uint64_t size_of(const File& file, const std::string& path);
 
+// Reads up to so many bytes, fewer at the end of the file. Returns their number. Error if reading fails.
+size_t read_some(const File& file, const std::string& path, void* to, size_t bytes);
+
+// Reads so many bytes. Error if reading fails or the file ends before.
+void read_exactly(const File& file, const std::string& path, void* to, size_t bytes);
+
 // Tells a file from one that took its place, or that was written since.
 struct FileVersion {
     uint64_t file_number = 0, size = 0;

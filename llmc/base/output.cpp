@@ -7,7 +7,7 @@
 bool begins_with(const std::string& path, std::string_view bytes) {
     const File file = open_to_read(path);
     std::string found(bytes.size(), '\0');
-    return fread(found.data(), 1, found.size(), file.get()) == found.size() && found == bytes;
+    return read_some(file, path, found.data(), found.size()) == found.size() && found == bytes;
 }
 
 bool begins_with(const std::string& path, int magic) {
@@ -17,7 +17,7 @@ bool begins_with(const std::string& path, int magic) {
 bool begins_around(const std::string& path, std::string_view text) {
     const File file = open_to_read(path);
     std::string head(4096, '\0');
-    head.resize(fread(head.data(), 1, head.size(), file.get()));
+    head.resize(read_some(file, path, head.data(), head.size()));
     return head.find(text) != std::string::npos;
 }
 

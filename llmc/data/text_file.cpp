@@ -212,8 +212,7 @@ TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input
 TextFile::~TextFile() = default;
 
 size_t TextFile::read_raw(char* to, size_t size) {
-    const size_t count = fread(to, 1, size, file.get());
-    if (ferror(file.get())) fail("cannot read %s to its end", path.c_str());
+    const size_t count = read_some(file, path, to, size);
     bytes_read += count;
     return count;
 }

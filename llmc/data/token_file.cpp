@@ -23,9 +23,9 @@ static std::string identity_of(const File& file, const std::string& path, const 
     std::vector<char> piece(sample);
     for (uint64_t i = 0; i < 4 && sample > 0; i++) {
         if (last == 0 && i > 0) break;
-        if (fseeko(file.get(), off_t(shard_header_bytes + last * i / 3), SEEK_SET) != 0 ||
-            fread(piece.data(), 1, sample, file.get()) != sample)
-            fail("cannot read %s to its end", path.c_str());
+        if (fseeko(file.get(), off_t(shard_header_bytes + last * i / 3), SEEK_SET) != 0)
+            fail("cannot read %s: %s", path.c_str(), strerror(errno));
+        read_exactly(file, path, piece.data(), sample);
         sum.add(piece.data(), sample);
     }
     return sum.text();
@@ -37,9 +37,10 @@ TokenShard open_token_shard(const std::string& path) {
     File file = open_to_read(path);
     uint64_t size = size_of(file, path);
     int32_t header[shard_header_ints];
-    if (size < shard_header_bytes || fread(header, 1, shard_header_bytes, file.get()) != shard_header_bytes)
+    if (size < shard_header_bytes)
         fail("%s is too short for a token shard: %llu bytes, the header alone has %llu", path.c_str(),
              (unsigned long long)size, (unsigned long long)shard_header_bytes);
+    read_exactly(file, path, header, shard_header_bytes);
     if (header[0] != shard_magic)
         fail("%s is not a token shard: it starts with %d instead of %d; make one with prepare_data",
              path.c_str(), header[0], shard_magic);
@@ -103,7 +104,7 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
     setvbuf(file.get(), nullptr, _IONBF, 0);  // one direct read; a buffer would read too much and copy
     if (fseeko(file.get(), off_t(shard_header_bytes + first * sizeof(uint16_t)), SEEK_SET) != 0)
         fail("cannot read %s: %s", shard.path.c_str(), strerror(errno));
-    if (fread(out, sizeof(uint16_t), count, file.get()) != count)
+    if (read_some(file, shard.path, out, count * sizeof(uint16_t)) != count * sizeof(uint16_t))
         fail("%s ends before token %llu: it has changed since it was opened", shard.path.c_str(),
              (unsigned long long)(first + count));
 }

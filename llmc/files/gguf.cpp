@@ -226,6 +226,6 @@ bool is_gpt2_gguf(const std::string& path) {
     const size_t counts = 2 * sizeof(uint64_t);  // of tensors and metadata, between the version and these
     std::string begin(4 + sizeof(uint32_t) + counts + first.bytes.size(), '\0');
     const File file = open_to_read(path);
-    const size_t count = fread(begin.data(), 1, begin.size(), file.get());
+    const size_t count = read_some(file, path, begin.data(), begin.size());
     return count == begin.size() && begin.starts_with("GGUF") && begin.ends_with(first.bytes);
 }

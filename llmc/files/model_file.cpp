@@ -16,7 +16,7 @@ static bool is_safetensors(const std::string& name) {
 void refuse_other_format(const std::string& path) {
     const File file = open_to_read(path);
     char start[4] = {};
-    const size_t count = fread(start, 1, sizeof start, file.get());
+    const size_t count = read_some(file, path, start, sizeof start);
     const std::string_view bytes(start, count);
     if (bytes.starts_with("PK\3\4") || bytes.starts_with("\x80\2"))
         fail(

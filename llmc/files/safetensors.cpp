@@ -89,15 +89,13 @@ static SafetensorsFile::Part open_part(const std::string& path, Tensors& tensors
     SafetensorsFile::Part from = {path, open_to_read(path)};
     const uint64_t size = size_of(from.file, path);
     uint64_t json_bytes = 0;
-    if (size < sizeof json_bytes ||
-        fread(&json_bytes, 1, sizeof json_bytes, from.file.get()) != sizeof json_bytes)
-        fail("%s is too short for a safetensors file", path.c_str());
+    if (size < sizeof json_bytes) fail("%s is too short for a safetensors file", path.c_str());
+    read_exactly(from.file, path, &json_bytes, sizeof json_bytes);
     if (json_bytes > size - sizeof json_bytes || json_bytes > max_header_bytes)
         fail("%s is truncated or not a safetensors file: its header would have %llu bytes", path.c_str(),
              (unsigned long long)json_bytes);
     std::string text(json_bytes, '\0');
-    if (fread(text.data(), 1, text.size(), from.file.get()) != text.size())
-        fail("cannot read %s to its end", path.c_str());
+    read_exactly(from.file, path, text.data(), text.size());
     const json header = parse_json_object(text, path + " is not a safetensors file: its header");
     from.data = sizeof json_bytes + json_bytes;
     for (const auto& [name, item] : header.items())
@@ -163,7 +161,8 @@ static void read_as(const SafetensorsFile::Part& from, uint64_t count, float* ou
     std::vector<Element> piece(std::min<uint64_t>(count, 1 << 20));
     while (count > 0) {
         const size_t some = std::min<uint64_t>(count, piece.size());
-        if (fread(piece.data(), sizeof(Element), some, from.file.get()) != some)
+        const size_t bytes = some * sizeof(Element);
+        if (read_some(from.file, from.path, piece.data(), bytes) != bytes)
             fail("%s ends too early: it has changed since it was opened", from.path.c_str());
         outp = std::transform(piece.begin(), piece.begin() + some, outp, [](Element v) { return float(v); });
         count -= some;

@@ -5,11 +5,6 @@
 
 #include "llmc/base/error.h"
 
-void read_exactly(const File& file, const std::string& path, void* outp, size_t bytes) {
-    if (bytes > 0 && fread(outp, 1, bytes, file.get()) != bytes)
-        fail("cannot read %s to its end", path.c_str());
-}
-
 void skip_bytes(const File& file, const std::string& path, uint64_t bytes) {
     if (fseeko(file.get(), off_t(bytes), SEEK_CUR) != 0)
         fail("cannot read %s: %s", path.c_str(), strerror(errno));

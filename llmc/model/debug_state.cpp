@@ -8,8 +8,7 @@
 
 template <class Number>
 static void read_numbers(const File& file, const std::string& path, Number* to, size_t count) {
-    if (fread(to, sizeof(Number), count, file.get()) != count)
-        fail("cannot read %s to its end", path.c_str());
+    read_exactly(file, path, to, count * sizeof(Number));
 }
 
 // 256 int32 (magic, version, B, T), then the arrays in DebugState's order.

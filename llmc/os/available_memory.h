@@ -8,4 +8,10 @@
 // system reports as available. `root` stands for / where the control groups are looked up, for tests.
 uint64_t available_memory(const std::string& root = "");
 
+// The same, less what a program takes besides its tensors: buffers of kernels, stacks of threads, libraries.
+inline uint64_t memory_for_tensors() {
+    const uint64_t available = available_memory(), others = 32 << 20;
+    return available > others ? available - others : 0;
+}
+
 uint64_t resident_memory();  // of this process, bytes; 0 if the system does not report it

@@ -41,7 +41,7 @@ static void put_tally(JsonMembers& members, const std::string& prefix, const Tal
 static bool begins_with_a_story(const std::string& path) {
     const File file = open_to_read(path);
     std::string head(1 << 14, '\0');
-    head.resize(fread(head.data(), 1, head.size(), file.get()));
+    head.resize(read_some(file, path, head.data(), head.size()));
     read_story(head.substr(0, head.find("\n\n") + 2));  // throws Error if it is none
     return true;
 }

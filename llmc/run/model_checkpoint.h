@@ -31,15 +31,19 @@ void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
         initialize_parameters(g.config, seed, write_and_show);
 }
 
-// Error if the parameters do not fit in the memory that is free: a system that grants all of it and then runs
-// out, as in a control group, ends the program without a line.
+// Error if the parameters, and what `use` counts besides, do not fit in the memory that is free: a system
+// that grants all of it and then runs out, as in a control group, ends the program without a line. `use` gets
+// a model that only counts its memory.
 template <class Real>
-void check_parameters_fit(const std::string& name, const ModelConfig& config, const LaunchPad* pad) {
-    const uint64_t bytes = num_parameters(config) * sizeof(Real), free = available_memory();
-    if (bytes > free && (!pad || !pad->device().is_gpu()))
-        fail(
-            "out of memory: %s has %s of parameters in %s, and this machine has %s free: use a smaller model",
-            name.c_str(), gib(bytes).c_str(), real_name<Real>(), gib(free).c_str());
+void check_memory(const std::string& name, const ModelConfig& config, LaunchPad* pad,
+                  const std::function<void(GPT2<Real>&)>& use = nullptr) {
+    if (pad && pad->device().is_gpu()) return;
+    GPT2<Real> counted(config, pad, MemoryUse::count);
+    if (use) use(counted);
+    const uint64_t free = memory_for_tensors();
+    if (counted.memory.bytes > free)
+        fail("out of memory: %s needs %s in %s, and this machine has %s free: use a smaller model or batch",
+             name.c_str(), gib(counted.memory.bytes).c_str(), real_name<Real>(), gib(free).c_str());
 }
 
 // Parameters and moments of a checkpoint of any precision, with or without master weights. If `precision`,

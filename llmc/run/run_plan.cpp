@@ -16,7 +16,7 @@ static uint64_t reserve(DeviceType type) { return type == DeviceType::software ?
 static uint64_t difference(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
-    MemoryRoom room = {available_memory(), ~uint64_t(0), "this machine", processes};
+    MemoryRoom room = {memory_for_tensors(), ~uint64_t(0), "this machine", processes};
     if (limit) room.bytes = std::min(room.bytes, limit);
     if (!pad) return room;
     const DeviceType type = pad->device().type;

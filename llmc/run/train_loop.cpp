@@ -91,18 +91,16 @@ void Run<Real>::start_step(int step) {
     Ticket ticket = 0;
     bool is_first = true;
     try {
-        ticket = runner.run(step, learning_rate(scheduler, step), [&](int* batch, int* targets) {
-            if (!std::exchange(is_first, false) && !look_for_signals()) throw Stopped();
-            const Batch next = read_ahead ? *std::exchange(read_ahead, {}) : read_batch();
-            std::copy(next.inputs.begin(), next.inputs.end(), batch);
-            std::copy(next.targets.begin(), next.targets.end(), targets);
+        attempt(step, begin, [&] {
+            ticket = runner.run(step, learning_rate(scheduler, step), [&](int* batch, int* targets) {
+                if (!std::exchange(is_first, false) && !look_for_signals()) throw Stopped();
+                const Batch next = read_ahead ? *std::exchange(read_ahead, {}) : read_batch();
+                std::copy(next.inputs.begin(), next.inputs.end(), batch);
+                std::copy(next.targets.begin(), next.targets.end(), targets);
+            });
         });
     } catch (const Stopped&) {
         return inputs.loader->resume(begin);
-    } catch (const DeviceLost&) {
-        throw;
-    } catch (const std::exception& error) {
-        save_and_fail(step, begin, error);
     }
     report_pending();
     pending = Pending{step, ticket};
@@ -137,13 +135,15 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    const bool is_best = !stopping && validates(step) && validate(step);
+    const DataPosition begin = position();
+    bool is_best = false;
+    if (!stopping && validates(step)) attempt(step, begin, [&] { is_best = validate(step); });
     if (const auto reason = reason_to_save(step, is_best)) save(step, position(), *reason);
     saving = false;  // a signal that comes from here on is for the next step
-    if (!stopping && runs_hellaswag(step)) run_hellaswag(step);
+    if (!stopping && runs_hellaswag(step)) attempt(step, begin, [&] { run_hellaswag(step); });
     if (!stopping && samples(step)) {
         if (ends(step)) take_best(step);
-        sample();
+        attempt(step, begin, [&] { sample(); });
     }
     if (stopping && saved != step && options.saves()) save(step, position(), WrittenFor::signal);
 }
@@ -216,6 +216,19 @@ std::string Run<Real>::where_to_resume() const {
     return format_string("the steps after %d are lost, and -y 1 resumes from there", saved);
 }
 
+template <class Real>
+void Run<Real>::attempt(int step, const DataPosition& position, const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Stopped&) {
+        throw;
+    } catch (const DeviceLost&) {
+        throw;
+    } catch (const std::exception& error) {
+        save_and_fail(step, position, error);
+    }
+}
+
 // Ends the run after an error in `step`, which began at `position`; first saves the steps before it, if that
 // is still possible.
 template <class Real>
@@ -223,7 +236,8 @@ void Run<Real>::save_and_fail(int step, const DataPosition& position, const std:
     const std::string message = message_for(error);
     // other processes wait for this one, and cannot write their parts
     if (optimizer.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
-    if (!options.saves() || job.rank > 0 || step <= std::max(saved, inputs.start.step)) throw Error(message);
+    if (!options.saves() || job.rank > 0 || step <= inputs.start.step) throw Error(message);
+    if (saved == step) fail("%s; -y 1 resumes from step %d", message.c_str(), step);
     try {
         report_pending();
         save(step, position, WrittenFor::signal);

@@ -104,6 +104,8 @@ struct Run {
     bool writes() const { return job.rank == 0 || optimizer.share.count > 1; }
     void stop_if_diverged() const;
     std::string where_to_resume() const;
+    // Does the work. After an error, saves the steps before this one, and ends the run.
+    void attempt(int step, const DataPosition& position, const std::function<void()>& work);
     [[noreturn]] void save_and_fail(int step, const DataPosition& position, const std::exception& error);
     // Returns whether the step has the lowest loss so far.
     bool validate(int step);

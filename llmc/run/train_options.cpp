@@ -426,7 +426,7 @@ static void name_tokens_in_folder(Options& o) {
     const auto whole = [](const std::string& path) { return fs::absolute(path).lexically_normal(); };
     const fs::path tokens = whole(escaped_pattern(o.output) + "/" + tokens_folder);
     for (const auto& [name, value] : {std::pair("train-data", o.train_data), {"val-data", o.val_data}})
-        if (whole(value).parent_path() == tokens)
+        if (!value.empty() && whole(value).parent_path() == tokens)
             set_effective(o, name,
                           format_string("\"%s/%s\"", tokens_folder,
                                         fs::path(value).filename().generic_string().c_str()));
