@@ -188,16 +188,16 @@ TEST_F(Grid, StoppedWithinAStepARunEndsWithTheSameFiles) {
 // A validation whose shard is gone, and a sample that cannot be printed.
 TEST_F(Grid, AnErrorBetweenStepsSavesThem) {
     write_tokens(Data::train, 60000, 67);
-    const Words options = {"-e", tiny, "-b", "1",   "-t", "16", "-d", "2000", "-x", "6", "-v",       "3",
-                           "-s", "3",  "-n", "100", "-g", "5",  "-l", "0.1",  "-m", "2", "--device", "cpu"};
+    const Words options = {"-e", tiny, "-b", "1",   "-t", "16", "-d", "8000", "-x", "13", "-v",       "12",
+                           "-s", "12", "-n", "100", "-g", "5",  "-l", "0.1",  "-m", "2",  "--device", "cpu"};
     const Words command = with({program, "-o", run, "-i", train_data(), "-j", val}, options);
     const auto expect_resumes = [&](const std::string& err, const std::string& reason) {
         EXPECT_EQ(count_lines(err), 1) << err;
         EXPECT_NE(err.find(reason), std::string::npos) << err;
-        EXPECT_NE(err.find("-y 1 resumes from step 3"), std::string::npos);
+        EXPECT_NE(err.find("-y 1 resumes from step 12"), std::string::npos);
         finish({});
-        delete_checkpoint(run, 3);
-        delete_checkpoint(whole, 3);
+        delete_checkpoint(run, 12);
+        delete_checkpoint(whole, 12);
         expect_same_files(whole, run);
         std::filesystem::remove_all(run);
     };
@@ -206,7 +206,8 @@ TEST_F(Grid, AnErrorBetweenStepsSavesThem) {
         Process program_without_val(command);
         std::string out, err;
         while (program_without_val.read(out, err, 60))
-            if (out.find("step    1/6") != std::string::npos && file_exists(val)) rename_file(val, val + "x");
+            if (out.find("step    1/13") != std::string::npos && file_exists(val))
+                rename_file(val, val + "x");
         EXPECT_EQ(program_without_val.wait(), 1) << out << err;
         rename_file(val + "x", val);
         expect_resumes(err, "cannot open " + val);
