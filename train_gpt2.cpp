@@ -226,7 +226,7 @@ static void export_model(const Options& o) {
     std::optional<GPT2<float>> g;
     read_found_model(model, [&] {
         config = read_shape(model);
-        check_memory<float>(model.name, config, nullptr);
+        check_model_fits<float>(model.name, config, nullptr);
         load_parameters(g.emplace(config, nullptr), model.path, o.seed);
     });
     std::optional<Tokenizer> tokenizer =

@@ -113,6 +113,10 @@ bool file_exists(const std::string& path) {
     return get_status(path, status);
 }
 
+void refuse_closed_folders(const std::string& path) {
+    if (!file_exists(path) && errno == EACCES) fail_file("cannot open", path, errno);
+}
+
 bool is_link(const std::string& path) {
     FileStatus status;
     return get_status(path, status, Links::keep) && status.kind == FileStatus::symbolic_link;
@@ -234,7 +238,7 @@ StopWritingAtSignals::~StopWritingAtSignals() { stops_at_signals = false; }
 StoppedBySignal::StoppedBySignal(int number)
     : Error(format_string("stopped by %s", signal_name(number))), signal(number) {}
 
-static void look_for_signals() {
+static void throw_if_stopped() {
     if (stops_at_signals && stop_signal()) throw StoppedBySignal(stop_signal());
 }
 
@@ -260,7 +264,7 @@ void FileWriter::write_out(std::string_view bytes) {
 }
 
 void FileWriter::write(const void* bytes, size_t count) {
-    look_for_signals();
+    throw_if_stopped();
     const std::string_view piece(static_cast<const char*>(bytes), count);
     if (buffer.size() + count >= buffer_bytes) {
         write_out(buffer);
@@ -280,7 +284,7 @@ void FileWriter::replace_start(std::string_view bytes) {
 }
 
 void FileWriter::finish() {
-    look_for_signals();
+    throw_if_stopped();
     write_out(buffer);
     buffer.clear();
     if (!flush_to_disk(descriptor)) fail_file("cannot flush to disk", path, errno);

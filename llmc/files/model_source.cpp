@@ -1,6 +1,5 @@
 #include "llmc/files/model_source.h"
 
-#include <cerrno>
 #include <filesystem>
 
 #include "llmc/base/ceil_div.h"
@@ -173,7 +172,7 @@ ModelSource find_model(const std::string& name) {
     if (!is_shape && is_folder(before_colon))
         fail("-e %s: after a run's folder comes :last, or nothing for its best checkpoint", name.c_str());
     if (name.find('/') != std::string::npos) {
-        if (!file_exists(name) && errno == EACCES) open_to_read(name);  // an Error with this reason
+        refuse_closed_folders(name);
         fail("-e %s: %s", name.c_str(),
              file_exists(name) ? "a model is a folder, or a file whose name ends with .bin or .safetensors"
                                : "there is no such file or folder");

@@ -342,7 +342,7 @@ void prepare_tokens(const PreparationOptions& options) {
     work.train.finish();
     if (options.before_replacing) options.before_replacing();
     record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
-    staged.publish();
+    staged.rename_all();
     remove_earlier_shards(options, staged);
     sync_folder(options.out);
     print_summary(work, tokenizers[0],

@@ -10,17 +10,17 @@
 #include "llmc/base/warning.h"
 #include "llmc/data/token_file.h"
 
-// Complete shards that still have temporary names. What is not published is removed.
+// Complete shards that still have temporary names. What is not renamed is removed.
 struct StagedShards {
     std::vector<TokenShard> shards = {};  // with their final paths
     std::vector<std::string> temporary = {};
-    size_t published = 0;
+    size_t renamed = 0;
 
     StagedShards() = default;
     StagedShards(const StagedShards&) = delete;
     ~StagedShards() {
-        for (; published < shards.size(); published++) try {
-                remove_file(temporary[published]);
+        for (; renamed < shards.size(); renamed++) try {
+                remove_file(temporary[renamed]);
             } catch (const Error&) {
                 // the error that led here is the one to report
             }
@@ -30,10 +30,10 @@ struct StagedShards {
         shards.push_back({path, tokens, ""});  // from now on it is removed after an error
         shards.back().checksum = open_token_shard(file).checksum;
     }
-    void publish() {
-        for (; published < shards.size(); published++) {
-            const TokenShard& shard = shards[published];
-            rename_file(temporary[published], shard.path);
+    void rename_all() {
+        for (; renamed < shards.size(); renamed++) {
+            const TokenShard& shard = shards[renamed];
+            rename_file(temporary[renamed], shard.path);
             print_line(stdout, "%s: %llu tokens", shard.path.c_str(), (unsigned long long)shard.tokens);
         }
     }

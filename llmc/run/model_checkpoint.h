@@ -35,8 +35,8 @@ void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
 // that grants all of it and then runs out, as in a control group, ends the program without a line. `use` gets
 // a model that only counts its memory.
 template <class Real>
-void check_memory(const std::string& name, const ModelConfig& config, LaunchPad* pad,
-                  const std::function<void(GPT2<Real>&)>& use = nullptr) {
+void check_model_fits(const std::string& name, const ModelConfig& config, LaunchPad* pad,
+                      const std::function<void(GPT2<Real>&)>& use = nullptr) {
     if (pad && pad->device().is_gpu()) return;
     GPT2<Real> counted(config, pad, MemoryUse::count);
     if (use) use(counted);

@@ -31,7 +31,7 @@ void Run<Real>::loop() {
 }
 
 // Ends a step between two micro-batches.
-struct Stopped : std::exception {};
+struct Stopped {};
 
 // Does what is due before the step, then starts it. Returns false if the run ends before it.
 template <class Real>
@@ -138,14 +138,14 @@ void Run<Real>::pause(int step) {
     const DataPosition begin = position();
     bool is_best = false;
     if (!stopping && validates(step)) attempt(step, begin, [&] { is_best = validate(step); });
-    if (const auto reason = reason_to_save(step, is_best)) save(step, position(), *reason);
+    if (const auto reason = reason_to_save(step, is_best)) save(step, begin, *reason);
     saving = false;  // a signal that comes from here on is for the next step
     if (!stopping && runs_hellaswag(step)) attempt(step, begin, [&] { run_hellaswag(step); });
     if (!stopping && samples(step)) {
         if (ends(step)) take_best(step);
         attempt(step, begin, [&] { sample(); });
     }
-    if (stopping && saved != step && options.saves()) save(step, position(), WrittenFor::signal);
+    if (stopping && saved != step && options.saves()) save(step, begin, WrittenFor::signal);
 }
 
 template <class Real>
@@ -220,8 +220,6 @@ template <class Real>
 void Run<Real>::attempt(int step, const DataPosition& position, const std::function<void()>& work) {
     try {
         work();
-    } catch (const Stopped&) {
-        throw;
     } catch (const DeviceLost&) {
         throw;
     } catch (const std::exception& error) {

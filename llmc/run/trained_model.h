@@ -54,11 +54,11 @@ inline TrainedModel open_model(const ModelOptions& options) {
 }
 
 // The model with its parameters, without memory for activations. `use` counts what it will take besides, as
-// in check_memory().
+// in check_model_fits().
 template <class Real>
 std::unique_ptr<GPT2<Real>> load_model(TrainedModel& model, LaunchPad* pad,
                                        const std::function<void(GPT2<Real>&)>& use) {
-    check_memory<Real>(model.source.name, model.config, pad, use);
+    check_model_fits<Real>(model.source.name, model.config, pad, use);
     auto g = std::make_unique<GPT2<Real>>(model.config, pad);
     read_found_model(model.source, [&] {
         if (read_shape(model.source) != model.config)

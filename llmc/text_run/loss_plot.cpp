@@ -2,7 +2,6 @@
 #include "llmc/text_run/loss_plot.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <sstream>
@@ -79,7 +78,7 @@ RunSeries read_series(const std::string& folder, PlotOver over) {
     const std::string metrics = folder + "/metrics.csv", log = folder + "/main.log";
     const bool has_metrics = file_exists(metrics);
     if (!has_metrics && !file_exists(log)) {
-        if (errno == EACCES) open_to_read(log);  // an Error with this reason
+        refuse_closed_folders(log);
         fail("there is no metrics.csv or main.log in %s", folder.c_str());
     }
     if (!has_metrics && over != PlotOver::steps)
