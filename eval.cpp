@@ -90,8 +90,10 @@ static void print_score(const Score& score) {
         fail(
             "the loss is not finite: the model has diverged, or overflows in this precision (--precision "
             "fp32)");
-    printf("tokens %llu | loss %f nats | perplexity %.4f | ", (unsigned long long)score.tokens, loss,
-           std::exp(loss));
+    const std::string perplexity =
+        std::isfinite(std::exp(loss)) ? format_string("%.4f", std::exp(loss)) : "over 1e308";
+    printf("tokens %llu | loss %f nats | perplexity %s | ", (unsigned long long)score.tokens, loss,
+           perplexity.c_str());
     if (score.bytes)
         printf("%f bits per byte\n", score.nats / std::log(2) / double(score.bytes));
     else

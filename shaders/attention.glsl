@@ -1,24 +1,25 @@
-// Shared code of the tiled attention kernels. A workgroup holds 64 x 64 scores in registers: each of its
-// BLOCK = 8 * ROW_STEP invocations has ROWS x 8 of them, at rows row_of(0..) and columns column_of(0..). GEMM
-// operands are loaded into shared memory in blocks of K, so that it stays under 22 KiB for all head sizes up
-// to 128.
+// Shared code of the tiled attention kernels. A workgroup holds TILE x TILE scores in registers: each of its
+// BLOCK = 8 * ROW_STEP invocations has ROWS x COLUMNS of them, at rows row_of(0..) and columns column_of(0..).
+// GEMM operands are loaded into shared memory in blocks of K, so that it stays under 22 KiB for all head sizes
+// up to 128.
 layout(constant_id = 1) const uint HS = 64;       // channels of a head
 layout(constant_id = 2) const uint QUADS = 1;     // 1: rows are aligned for accesses of four channels
 
-const uint TILE = 64;                             // queries or keys per tile
-const uint COLUMNS = 8;                           // of the scores per invocation
+layout(constant_id = 3) const uint TILE = 64;     // queries or keys per tile: 32 or 64
+
+const uint COLUMNS = TILE / 8;                    // of the scores per invocation
 const uint ROW_STEP = BLOCK / 8;
 const uint ROWS = TILE / ROW_STEP;                // of the scores per invocation
 const uint WIDE = (HS + 31) / 32;                 // quads of channels per invocation and row
 // These have names because glslang treats equal expressions as different array sizes.
 const uint SCORES = ROWS * COLUMNS, ACCUMULATORS = ROWS * WIDE;
-const uint DEPTH = 8;                             // quads of channels in a K slice of a b^T
-const uint STRIDE = DEPTH + 1;                    // odd, so that a column of 8 rows has no bank conflicts
+const uint DEPTH = HS < 32 ? (HS + 3) / 4 : 8;    // quads of channels in a K slice of a b^T
+const uint STRIDE = 9;                            // odd, so that a column of 8 rows has no bank conflicts
 const uint SCORE_STRIDE = TILE / 4 + 1;
 const uint LENGTH = WIDE == 1 ? 32 : WIDE == 2 ? 16 : 8;  // rows in a K slice of p v: at most 256 quads
 
 // Two workgroups fit on an SM of an H200 while shared memory stays under 24 KiB, and only one above.
-shared vec4 tile[TILE * SCORE_STRIDE + 256];
+shared vec4 tile[TILE * SCORE_STRIDE + (TILE == 64 ? 256 : 288)];
 const uint COLUMN_TILE = TILE * STRIDE;           // offset of operand b of multiply(); operand a is at 0
 const uint VALUE_TILE = TILE * SCORE_STRIDE;      // offset of operand b of accumulate(); the scores are at 0
 
@@ -75,7 +76,7 @@ void load_tile(uint at, uint stride, bool columns, HeadRows h, uint first, uint 
     }
 }
 
-// scores = a b^T for the 64 rows of a from a_first on and of b from b_first on.
+// scores = a b^T for TILE rows of a from a_first on and of b from b_first on.
 void multiply(out float scores[SCORES], HeadRows a, uint a_first, HeadRows b, uint b_first) {
     [[unroll]] for (uint i = 0; i < SCORES; i++) scores[i] = 0;
     for (uint quad = 0; 4 * quad < HS; quad += DEPTH) {
@@ -108,7 +109,7 @@ void store_scores(float scores[SCORES]) {
         }
 }
 
-// accumulators += scores b, for 64 columns of scores in shared memory and 64 rows of b from `first` on. For
+// accumulators += scores b, for the columns of scores in shared memory and TILE rows of b from `first` on. For
 // each of its rows, an invocation accumulates the WIDE quads of channels quad_of(0..).
 void accumulate(inout vec4 accumulators[ACCUMULATORS], HeadRows b, uint first) {
     for (uint start = 0; start < TILE; start += LENGTH) {

@@ -1,5 +1,5 @@
-// Attention backward pass, tiled: one workgroup computes the gradients of 64 keys and values of one head. It
-// loops over the queries that see them, in tiles of 64. Rows of its score tiles are keys and columns are
+// Attention backward pass, tiled: one workgroup computes the gradients of TILE keys and values of one head. It
+// loops over the queries that see them, in tiles. Rows of its score tiles are keys and columns are
 // queries: it computes the transposed scores that dv += p^T dout and dk += ds^T q need.
 #version 460
 #extension GL_GOOGLE_include_directive : require

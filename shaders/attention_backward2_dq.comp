@@ -1,5 +1,5 @@
-// Attention backward pass, tiled: one workgroup computes the gradients of 64 queries of one head. It loops
-// over the keys that they see, in tiles of 64. Three GEMMs per iteration accumulate in registers: the scores
+// Attention backward pass, tiled: one workgroup computes the gradients of TILE queries of one head. It loops
+// over the keys that they see, in tiles. Three GEMMs per iteration accumulate in registers: the scores
 // q k^T, dp = dout v^T, and dq += ds k.
 #version 460
 #extension GL_GOOGLE_include_directive : require

@@ -1,5 +1,5 @@
-// Attention, tiled: one workgroup computes 64 queries of one head. It loops over the keys that they see, in
-// tiles of 64. Scores and output channels accumulate in registers, and each operand that is loaded serves
+// Attention, tiled: one workgroup computes TILE queries of one head. It loops over the keys that they see, in
+// tiles. Scores and output channels accumulate in registers, and each operand that is loaded serves
 // several accumulators; version 1 loads both operands of every multiplication from memory.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -8,7 +8,7 @@
 
 layout(push_constant, scalar) uniform Push { AttentionForwardArgs args; };
 
-shared float partial[TILE * 8];  // for each of 64 rows, one value of each of its 8 invocations
+shared float partial[TILE * 8];  // for each row, one value of each of its 8 invocations
 
 void store_partials(float values[ROWS]) {
     barrier();  // the previous call may still read shared memory

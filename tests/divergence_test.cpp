@@ -213,6 +213,28 @@ TEST(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
     EXPECT_EQ(run_state_from_json(check_checkpoint(run, kept), "it").healthy_checkpoint, kept);
 }
 
+// Loss and gradient are finite, and the update overflows.
+TEST(Divergence, WeightsThatOverflowAreNotSaved) {
+    Data data;
+    const std::string run = data / "run";
+    const std::vector<std::string> options = {
+        "-l",  "1000", "-c",       "1000", "-k", "constant", "--beta2", "0", "--grad-clip", "0", "-n", "1",
+        "-nk", "1",    "--device", "cpu",  "-s", "0",        "-v",      "0", "-o",          run};
+    const ProgramResult result = data.run(with(options, {"-x", "9"}));
+    expect_one_line(result, {"cannot be saved: ", "the model has diverged", "-y 1 resumes from there"});
+    const std::vector<int> left = list_checkpoints(run);
+    ASSERT_EQ(left.size(), 1u);
+    EXPECT_LT(left[0], 9);
+    EXPECT_FALSE(std::filesystem::exists(model_path(run, left[0] + 1)));
+    check_checkpoint(run, left[0]);
+    expect_one_line(data.run(with(options, {"-x", "9", "-y", "1"})), {"cannot be saved: "});
+    EXPECT_EQ(list_checkpoints(run), left);
+    const ProgramResult eval =
+        run_program({BINARY_DIR "/eval", "-e", run, "-i", data.val, "--device", "cpu"});
+    EXPECT_EQ(eval.out.find("perplexity inf"), std::string::npos) << eval.out;
+    EXPECT_NE(eval.out.find("perplexity over 1e308"), std::string::npos) << eval.out << eval.err;
+}
+
 TEST(Divergence, HealthIsJudgedByTheLastSteps) {
     StepJudge judge;
     EXPECT_TRUE(judge.is_healthy(0));

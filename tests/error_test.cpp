@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <new>
 #include <system_error>
 #include <vector>
@@ -56,5 +57,12 @@ TEST(Error, ExceptionsOfTheLibraryBecomeSentences) {
     const std::system_error no_thread(std::make_error_code(std::errc::resource_unavailable_try_again));
     EXPECT_NE(message_for(no_thread).find("OMP_NUM_THREADS"), std::string::npos);
     EXPECT_EQ(message_for(std::runtime_error("broken\x1b")), "broken\\x1b");
+    const std::string path = std::string(300, 'n') + "\n", name = std::string(300, 'n') + "\\n";
+    try {
+        (void)std::filesystem::is_directory(path);
+        ADD_FAILURE();
+    } catch (const std::exception& error) {
+        EXPECT_EQ(message_for(error), "cannot use " + name + ": File name too long");
+    }
     EXPECT_EQ(message_for(Error("plain")), "plain");
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "llmc/data/token_file.h"
@@ -64,6 +65,16 @@ TEST(FileErrors, OfReadingHaveTheTrueReason) {
         run_program({BINARY_DIR "/prepare_data", path, "--out", "/nowhere", "--name", "x"});
     EXPECT_NE(result.err.find("cannot read /proc/self/mem: Input/output error"), std::string::npos)
         << result.err;
+}
+
+TEST(MatchingPaths, DoNotSearchAWholeDisk) {
+    TemporaryFolder folder;
+    std::filesystem::create_directories(folder / "a/b");
+    write_whole_file(folder / "a/b/c1", {""});
+    EXPECT_EQ(matching_paths(folder / "*/b/c*"), (std::vector<std::string>{folder / "a/b/c1"}));
+    EXPECT_EQ(matching_paths(folder / "a/b/[c]?").size(), 1u);
+    for (const char* pattern : {"/*/*/*", "/*/?/*/*/*x", "*/[a]/*"})
+        EXPECT_NE(message_of([&] { matching_paths(pattern); }).find("at most two parts"), std::string::npos);
 }
 
 TEST(FileErrors, NameMissingRights) {

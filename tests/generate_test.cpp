@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/data/text_stream.h"
 #include "llmc/files/hugging_face.h"
@@ -63,10 +64,11 @@ TEST(TextStream, ReportsWriteErrors) {
 }
 
 TEST(TextStream, EscapesControlCharactersOnTerminals) {
-    EXPECT_EQ(escape_controls("a\tb\n\xc3\xa9\xe2\x82\xac"), "a\tb\n\xc3\xa9\xe2\x82\xac");
-    EXPECT_EQ(escape_controls(std::string("\x1b[2J\r\0\x7f\x07", 8)), "\\x1b[2J\\x0d\\x00\\x7f\\x07");
-    EXPECT_EQ(escape_controls("\xc2\x9b\xc2\xa0"), "\\xc2\\x9b\xc2\xa0");  // U+009B, as ESC [
-    EXPECT_EQ(escape_controls("\xff\xc2z\xe2\x82"), "\\xff\\xc2z\\xe2\\x82");
+    EXPECT_EQ(printable_lines("a\tb\n\xc3\xa9\xe2\x82\xac"), "a\tb\n\xc3\xa9\xe2\x82\xac");
+    EXPECT_EQ(printable_lines(std::string("\x1b[2J\r\0\x7f\x07", 8)), "\\x1b[2J\\x0d\\x00\\x7f\\x07");
+    EXPECT_EQ(printable_lines("\xc2\x9b\xc2\xa0"), "\\xc2\\x9b\xc2\xa0");  // U+009B, as ESC [
+    EXPECT_EQ(printable_lines("\xff\xc2z\xe2\x82"), "\\xff\\xc2z\\xe2\\x82");
+    EXPECT_EQ(printable_lines("\xe2\x80\xae"), "\\xe2\\x80\\xae");  // U+202E turns the line around
 }
 
 TEST(StopTexts, EndTheTextBeforeTheFirst) {
@@ -222,7 +224,7 @@ TEST(Generate, InteractivePromptsAreContinued) {
     const std::string shown = on_terminal({"-n", "30", "-i"}, "To be\nOnce\n\x04");
     if (shown.empty()) GTEST_SKIP() << "no pseudo-terminal";
     for (const std::string& text : {one, two}) {
-        std::string expected = escape_controls(text);
+        std::string expected = printable_lines(text);
         for (size_t at = 0; (at = expected.find('\n', at)) != std::string::npos; at += 2)
             expected.replace(at, 1, "\r\n");  // as terminals do
         EXPECT_NE(shown.find(expected), std::string::npos) << shown << "\nlacks\n" << expected;

@@ -112,6 +112,15 @@ TEST(HuggingFaceTokenizer, FilesOfTextMayHaveCrlfAndNoVersion) {
     EXPECT_NE(message.find("no merge makes token 257, 'ab'"), std::string::npos) << message;
 }
 
+TEST(HuggingFaceTokenizer, ATokenOfOneFileThatNoMergeMakesIsNeverUsed) {
+    SmallTokenizer small;
+    small.whole["model"]["merges"] = {"b c"};
+    Tokenizer tokenizer = small.open();
+    EXPECT_EQ(encode(tokenizer, "abc"), (Tokens{98, 258}));
+    EXPECT_EQ(encode(tokenizer, "ab"), (Tokens{98, 99}));
+    EXPECT_EQ(tokenizer.tokens[257], "ab");
+}
+
 TEST(HuggingFaceTokenizer, WhatIsNotImplementedIsRefusedByName) {
     struct Case {
         const char *pointer, *value, *named;

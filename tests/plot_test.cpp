@@ -104,6 +104,20 @@ TEST(Plot, ValidationIsAboveTraining) {
     EXPECT_NE(svg.find("corpus entropy"), std::string::npos);
 }
 
+// A foreign file can say anything of the data.
+TEST(Plot, AnEntropyThatNoTextHasIsNotDrawn) {
+    TemporaryFolder folder;
+    write_run(folder / "a");
+    write_whole_file(folder / "a/options.toml", {"val-data = 'x_val.bin'\n"});
+    write_whole_file(folder / "a/x_val.bin", {""});
+    for (const char* number : {"1e308", "1e-320", "-1", "0", "true", "\"1\""}) {
+        write_whole_file(folder / "a/x.json", {std::string("{\"val_nats_per_token\": ") + number + "}"});
+        EXPECT_EQ(corpus_entropy(folder / "a"), std::nullopt) << number;
+    }
+    write_whole_file(folder / "a/x.json", {"{\"val_nats_per_token\": 1.25}"});
+    EXPECT_EQ(corpus_entropy(folder / "a"), 1.25);
+}
+
 // Only the lowest panel has labels at its steps, and labels beside an axis do not overlap.
 TEST(Plot, TicksFit) {
     for (double last : {0.2, 2.0, 2.9, 9.0})

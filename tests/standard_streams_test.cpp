@@ -178,6 +178,22 @@ TEST(Limits, OfThreadsGiveASentence) {
     }
 }
 
+TEST(Limits, OfStacksGiveASentence) {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "the sanitizer needs a larger stack before main()";
+#endif
+    for (const std::string& command : commands())
+        for (const int kib : {64, 200, 1023}) {
+            const ProgramResult result =
+                run_shell("/", "ulimit -s " + std::to_string(kib) + " && OMP_NUM_THREADS=4 " + command);
+            EXPECT_EQ(result.status, 1) << kib << " " << command;
+            EXPECT_NE(result.err.find(": the stack is limited to " + std::to_string(kib) + " KiB, and needs"),
+                      std::string::npos)
+                << command << result.err;
+            EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        }
+}
+
 TEST(Limits, OfFileSizesGiveASentence) {
     Data data;
     const ProgramResult result =

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <system_error>
 
@@ -64,12 +65,12 @@ static bool is_printable(uint32_t code) {
     return !control && !separator && !changes_order;
 }
 
-std::string printable(std::string_view text) {
+static std::string escape_controls(std::string_view text, bool keep_lines) {
     std::string result;
     while (!text.empty()) {
         const Character c = first_character(text);
         const size_t bytes = c.bytes ? c.bytes : 1;
-        if (c.bytes && is_printable(c.code))
+        if (c.bytes && (is_printable(c.code) || (keep_lines && (c.code == '\n' || c.code == '\t'))))
             result += text.substr(0, bytes);
         else if (text[0] == '\n')
             result += "\\n";
@@ -79,6 +80,10 @@ std::string printable(std::string_view text) {
     }
     return result;
 }
+
+std::string printable(std::string_view text) { return escape_controls(text, false); }
+
+std::string printable_lines(std::string_view text) { return escape_controls(text, true); }
 
 std::string shell_word(const std::string& path) {
     const bool is_plain = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
@@ -97,5 +102,10 @@ std::string message_for(const std::exception& error) {
     if (system && system->code() == std::errc::resource_unavailable_try_again)
         return "no thread could be started: use fewer threads (OMP_NUM_THREADS), or raise the limits of "
                "memory and processes (ulimit -v, -u)";
+    if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+        const std::string path = file->path1().generic_string();
+        return printable((path.empty() ? "cannot find the current folder" : "cannot use " + path) + ": " +
+                         file->code().message());
+    }
     return printable(error.what());
 }

@@ -24,6 +24,9 @@ std::string format_list(const char* format, va_list list) __attribute__((format(
 // order of others, and bytes that are not UTF-8 become escapes such as \n and \x1b.
 std::string printable(std::string_view text);
 
+// The same for text of several lines: newlines and tabs stay.
+std::string printable_lines(std::string_view text);
+
 // A path as a word of a POSIX shell, in quotes where it needs them: for commands to copy.
 std::string shell_word(const std::string& path);
 
@@ -31,5 +34,5 @@ inline constexpr char out_of_memory_message[] =
     "out of memory: use a smaller batch or model, or raise the limit if there is one (ulimit -v, -d)";
 
 // What main() prints of an exception: an Error's message, or a sentence for an exception of the standard
-// library, such as one for too little memory.
+// library, such as one for too little memory or a path that the system refuses.
 std::string message_for(const std::exception& error);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "llmc/base/error.h"
 #include "llmc/os/files.h"
@@ -122,8 +123,25 @@ bool is_link(const std::string& path) {
     return get_status(path, status, Links::keep) && status.kind == FileStatus::symbolic_link;
 }
 
+// The parts of a path that hold a wildcard.
+static int parts_with_wildcards(const std::string& pattern) {
+    int parts = 0;
+    bool counted = false;
+    for (size_t i = 0; i < pattern.size(); i++) {
+        if (pattern[i] == '/') counted = false;
+        if (pattern[i] == '\\')
+            i++;
+        else if (strchr("*?[", pattern[i]) && !std::exchange(counted, true))
+            parts++;
+    }
+    return parts;
+}
+
 std::vector<std::string> matching_paths(const std::string& pattern) {
     if (file_exists(pattern)) return {pattern};
+    if (parts_with_wildcards(pattern) > 2)
+        fail("%s: at most two parts of a path may have wildcards: more of them search a whole disk",
+             pattern.c_str());
     return matching_pattern(pattern);
 }
 

@@ -1,15 +1,13 @@
 #include "llmc/base/html.h"
 
 #include <cctype>
-#include <cstdint>
 #include <cstring>
 
 #include "llmc/base/error.h"
 
 std::string escape_html(const std::string& text) {
     std::string result;
-    for (char c : text) {
-        const bool control = uint8_t(c) < ' ' && c != '\n' && c != '\t';
+    for (char c : printable_lines(text)) {
         if (c == '<')
             result += "&lt;";
         else if (c == '>')
@@ -20,8 +18,6 @@ std::string escape_html(const std::string& text) {
             result += "&quot;";
         else if (c == '\'')
             result += "&#39;";
-        else if (control)
-            result += "\xEF\xBF\xBD";
         else
             result += c;
     }

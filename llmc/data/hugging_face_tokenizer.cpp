@@ -397,9 +397,12 @@ static std::vector<Tokenizer::Merge> find_merges(const TokenizerFiles& files, co
     return merges;
 }
 
-// Fills in the tokens' bytes. An added token is its text; the others spell bytes, and a merge makes them.
-static void fill_tokens(Tokenizer& tokenizer, const Vocabulary& vocabulary,
+// Fills in the tokens' bytes. An added token is its text; the others spell bytes. Merges from a file of their
+// own must make all of these, or the file belongs to another vocabulary. In tokenizer.json, a token that no
+// merge makes is one that is never used.
+static void fill_tokens(Tokenizer& tokenizer, const TokenizerFiles& files, const Vocabulary& vocabulary,
                         const std::vector<NamedToken>& added) {
+    const bool must_be_merged = files.has(merges_txt);
     tokenizer.tokens.resize(vocabulary.size());
     std::vector<bool> is_added(vocabulary.size()), is_merged(vocabulary.size());
     for (const NamedToken& token : added) is_added[token.token.id] = true;
@@ -414,7 +417,8 @@ static void fill_tokens(Tokenizer& tokenizer, const Vocabulary& vocabulary,
             fail("%s: the added token '%s' is also a token of the vocabulary that stands for other bytes",
                  tokenizer.name.c_str(), text.c_str());
         // <s> and [PAD] are in vocabularies without being added tokens
-        if (bytes.size() > 1 && !is_added[id] && !is_merged[id] && bytes[0] != '<' && bytes[0] != '[')
+        if (must_be_merged && bytes.size() > 1 && !is_added[id] && !is_merged[id] && bytes[0] != '<' &&
+            bytes[0] != '[')
             fail("%s: no merge makes token %d, '%s': do the files match?", tokenizer.name.c_str(), id,
                  text.c_str());
     }
@@ -459,7 +463,7 @@ static Tokenizer make_tokenizer(const TokenizerFiles& files) {
     tokenizer.end_of_text = find_end_of_text(vocabulary, special, files);
     for (const NamedToken& token : added) tokenizer.added.push_back(token.token);
     tokenizer.given_merges = find_merges(files, vocabulary);
-    fill_tokens(tokenizer, vocabulary, added);
+    fill_tokens(tokenizer, files, vocabulary, added);
     drop_usual_merges(tokenizer);
     if (!fits_tokenizer_file(tokenizer)) tokenizer.hugging_face_files = json_text(files.contents);
     return tokenizer;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "llmc/base/error.h"
-#include "llmc/data/text_reader.h"
 
 // Length of a UTF-8 character, from its first byte; 1 for bytes that cannot begin one.
 static size_t character_length(uint8_t first) {
@@ -32,33 +31,17 @@ static void print(FILE* to, std::string_view bytes) {
         fail("cannot print the text: %s", strerror(errno));
 }
 
-std::string escape_controls(std::string_view text) {
-    std::string escaped;
-    while (!text.empty()) {
-        const size_t length = std::min(character_length(uint8_t(text[0])), text.size());
-        const uint8_t first = uint8_t(text[0]), last = uint8_t(text[length - 1]);
-        const bool valid = find_not_utf8(text.substr(0, length)) == text.npos;
-        const bool is_control = (first < ' ' && first != '\n' && first != '\t') || first == 0x7f ||
-                                (first == 0xc2 && last < 0xa0);  // U+0080 to U+009F
-        const size_t taken = valid ? length : 1;
-        for (char c : text.substr(0, taken))
-            escaped += valid && !is_control ? std::string(1, c) : format_string("\\x%02x", uint8_t(c));
-        text.remove_prefix(taken);
-    }
-    return escaped;
-}
-
 void TextStream::write(std::string_view bytes) {
     waiting += bytes;
     const size_t whole = whole_characters(waiting);
     if (whole == 0) return;
     const std::string text = waiting.substr(0, whole);
-    print(to, escape ? escape_controls(text) : text);
+    print(to, escape ? printable_lines(text) : text);
     waiting.erase(0, whole);
 }
 
 void TextStream::finish() {
-    print(to, escape ? escape_controls(waiting) : waiting);
+    print(to, escape ? printable_lines(waiting) : waiting);
     waiting.clear();
 }
 

@@ -14,13 +14,10 @@
 // as a character.
 size_t whole_characters(std::string_view text);
 
-// The text with control characters other than newline and tab, and bytes that are not UTF-8, as in \\x1b.
-std::string escape_controls(std::string_view text);
-
 struct TextStream {
     FILE* to = stdout;
     std::string waiting = {};       // the start of a character
-    bool escape = is_terminal(to);  // prints escape_controls() of the text
+    bool escape = is_terminal(to);  // prints printable_lines() of the text
 
     // Prints all whole characters and flushes. Error if writing fails, as on a full disk or a closed pipe.
     void write(std::string_view bytes);

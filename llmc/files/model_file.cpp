@@ -37,19 +37,24 @@ ModelConfig read_model_file_header(const std::string& path) {
     return read_model_header(path);
 }
 
-void check_finite(const TensorPart& part, const std::string& path, const ModelConfig& config,
-                  const char* values_are) {
+std::string find_not_finite(const TensorPart& part, const ModelConfig& config, const char* values_are) {
     size_t i = 0;
     while (i < part.count && std::isfinite(part.values[i])) i++;
-    if (i == part.count) return;
+    if (i == part.count) return "";
     const ParameterInfo& tensor = parameter_info[part.tensor];
     const size_t element = part.offset + i, layer_size = parameter_layer_size(config, part.tensor);
     const std::string layer =
         tensor.per_layer ? format_string(" of layer %zu", element / layer_size) : std::string();
-    fail(
-        "%s: %s %s%s has the value %f at element %zu: the model has diverged, or the file is damaged; use "
-        "an earlier one",
-        path.c_str(), values_are, tensor.name, layer.c_str(), double(part.values[i]), element % layer_size);
+    return format_string("%s %s%s has the value %f at element %zu", values_are, tensor.name, layer.c_str(),
+                         double(part.values[i]), element % layer_size);
+}
+
+void check_finite(const TensorPart& part, const std::string& path, const ModelConfig& config,
+                  const char* values_are) {
+    const std::string found = find_not_finite(part, config, values_are);
+    if (!found.empty())
+        fail("%s: %s: the model has diverged, or the file is damaged; use an earlier one", path.c_str(),
+             found.c_str());
 }
 
 void read_model_file(const std::string& path, const WriteTensor& write) {

@@ -22,9 +22,6 @@ static Work score_work(const Args& args, int gemms) {
     return {.flops = double(gemms) * args.B * args.T * args.T * args.C};
 }
 
-// Queries and keys per tile in version 2: TILE of attention.glsl.
-static const int TILE = 64;
-
 // Whether every row of a head is aligned to 4 elements, so that kernels can load and store quads.
 template <class Real>
 static uint32_t quads_fit(std::initializer_list<uint64_t> addresses, int hs) {
@@ -70,19 +67,28 @@ static int best_backward_block_size(const LaunchPad& pad) {
     return large ? 512 : best_block_size(pad);
 }
 
-// An iteration for each tile of keys or queries, in which the compiler unrolls all loops but those that load.
-static void check_version2(const LaunchPad& pad, int T) {
+// Queries and keys per tile in version 2: TILE of attention.glsl. A device that compiles slowly runs smaller
+// tiles sooner, which hold a quarter of the accumulators; with block sizes that training does not take, it
+// has those of GPUs, for tests.
+static uint32_t tile_size(const LaunchPad& pad, int block_size) {
+    return pad.limits().compiles_slowly && block_size == best_block_size(pad) ? 32 : 64;
+}
+
+// Checks the iterations of version 2: one for each tile of keys or queries, in which the compiler unrolls all
+// loops but those that load.
+static void check_version2(const LaunchPad& pad, int T, uint32_t tile) {
     const uint64_t most_loads = 16;
-    check_iterations(pad, "attention", ceil_div(T, TILE) * (1 + most_loads));
+    check_iterations(pad, "attention", ceil_div(T, tile) * (1 + most_loads));
 }
 
 template <class Real>
 static void attention_forward2(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
     const uint32_t hs = attention_head_size(p.C, p.NH);
+    const uint32_t tile = tile_size(pad, block_size);
     const AttentionForwardArgs args = forward_args(pad, p);
-    check_version2(pad, p.T);
-    pad.dispatch<Real>("attention_forward2", {uint64_t(p.B) * p.NH * ceil_div(p.T, TILE)},
-                       {uint32_t(block_size), hs, quads_fit<Real>({args.outp, args.qkv}, hs)}, args,
+    check_version2(pad, p.T, tile);
+    pad.dispatch<Real>("attention_forward2", {uint64_t(p.B) * p.NH * ceil_div(p.T, tile)},
+                       {uint32_t(block_size), hs, quads_fit<Real>({args.outp, args.qkv}, hs), tile}, args,
                        score_work(args, 2));
 }
 
@@ -289,15 +295,16 @@ static void compute_delta(LaunchPad& pad, const AttentionBackwardArgs& args, uin
 
 template <class Real>
 static void attention_backward2(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
-    const uint32_t hs = attention_head_size(p.C, p.NH), block = block_size;
+    const uint32_t hs = attention_head_size(p.C, p.NH), block = block_size, tile = tile_size(pad, block_size);
     const AttentionBackwardArgs args = backward_args(pad, p);
     const uint32_t quads = quads_fit<Real>({args.dqkv, args.dout, args.qkv}, hs);
-    const Groups groups = {uint64_t(p.B) * p.NH * ceil_div(p.T, TILE)};
-    check_version2(pad, p.T);
+    const Groups groups = {uint64_t(p.B) * p.NH * ceil_div(p.T, tile)};
+    check_version2(pad, p.T, tile);
     compute_delta<Real>(pad, args, hs);
     const ConcurrentGroup group(&pad);
-    pad.dispatch<Real>("attention_backward2_dkv", groups, {block, hs, quads}, args, score_work(args, 4));
-    pad.dispatch<Real>("attention_backward2_dq", groups, {block, hs, quads}, args, score_work(args, 3));
+    pad.dispatch<Real>("attention_backward2_dkv", groups, {block, hs, quads, tile}, args,
+                       score_work(args, 4));
+    pad.dispatch<Real>("attention_backward2_dq", groups, {block, hs, quads, tile}, args, score_work(args, 3));
 }
 
 template <class Real>

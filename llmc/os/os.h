@@ -23,6 +23,7 @@ std::string host_name();     // empty if unknown
 std::string system_name();   // name, release and architecture, such as "Linux 6.1.0 x86_64"
 uint64_t physical_memory();  // bytes
 int online_cpus();           // of the machine, also those that this process may not use
+uint64_t stack_limit();      // bytes of the first thread's stack, as `ulimit -s` says; UINT64_MAX: unlimited
 std::string home_folder();   // of the user; empty if unknown
 std::string cache_folder();  // of the user, for what programs can compute again; empty if unknown
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -46,6 +47,11 @@ std::string system_name() {
 uint64_t physical_memory() { return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)); }
 
 int online_cpus() { return int(sysconf(_SC_NPROCESSORS_ONLN)); }
+
+uint64_t stack_limit() {
+    rlimit stack = {};
+    return getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur == RLIM_INFINITY ? UINT64_MAX : stack.rlim_cur;
+}
 
 static std::string variable(const char* name) {
     const char* value = getenv(name);

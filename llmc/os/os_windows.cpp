@@ -83,6 +83,8 @@ uint64_t resident_memory() {
 
 int online_cpus() { return int(GetActiveProcessorCount(ALL_PROCESSOR_GROUPS)); }
 
+uint64_t stack_limit() { return UINT64_MAX; }  // the program's file says it
+
 std::string home_folder() { return variable(L"USERPROFILE"); }
 
 std::string cache_folder() { return variable(L"LOCALAPPDATA"); }

@@ -59,8 +59,12 @@ void use_threads(int count) {
     running++;
 }
 
-// OpenMP gives its threads the stack that these variables ask for, in KiB unless a letter says otherwise.
+// OpenMP gives its threads the stack that these variables ask for, in KiB unless a letter says otherwise, and
+// without them that of the first thread.
 static void check_stack_size() {
+    if (stack_limit() < 1 << 20)
+        fail("the stack is limited to %llu KiB, and needs 1024: raise the limit (ulimit -s)",
+             (unsigned long long)stack_limit() / 1024);
     for (const char* name : {"OMP_STACKSIZE", "GOMP_STACKSIZE", "KMP_STACKSIZE"}) {
         const char* value = getenv(name);
         if (!value) continue;

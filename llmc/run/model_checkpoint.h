@@ -63,7 +63,8 @@ void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std:
     read_all_moments(folder, step, g.config, write_moment);
 }
 
-// Writes the checkpoint of present.step and prints its name. The model's file is in bf16 if the model is,
+// Writes the checkpoint of present.step and prints its name. Error, with no checkpoint, if a value is NaN or
+// infinite: no program would read it. The model's file is in bf16 if the model is,
 // and in fp32 otherwise: llm.c has no files in fp16. All processes of the job call it if each of them holds
 // a part of the moments; otherwise one does.
 template <class Real>
@@ -75,14 +76,22 @@ void save_checkpoint(const GPT2<Real>& g, const Optimizer<Real>& optimizer, cons
     ByteProgress progress("writing the checkpoint",
                           num_parameters(g.config) * weight_bytes +
                               moment_bytes(g.config, state.use_master_weights, state.share));
+    const auto expect_finite = [&](const TensorPart& part, const char* values_are) {
+        const std::string found = find_not_finite(part, g.config, values_are);
+        if (!found.empty())
+            fail("step %d cannot be saved: %s: the model has diverged; take a lower learning rate (-l)",
+                 present.step, found.c_str());
+    };
     const ReadTensor read_parameter = parameter_reader(g),
                      read_tensor = [&](int tensor, size_t offset, float*values, size_t count) {
                          read_parameter(tensor, offset, values, count);
+                         expect_finite({tensor, offset, values, count}, "tensor");
                          progress.add(count * weight_bytes);
                      };
     const ReadMoment read_moment = [&](Moment moment, int tensor, size_t offset, float* values,
                                        size_t count) {
         optimizer.load(moment, {tensor, offset, count}, values);
+        expect_finite({tensor, offset, values, count}, "the optimizer's state of");
         progress.add(count * sizeof(float));
     };
     write_checkpoint(folder,

@@ -112,13 +112,24 @@ static std::string line_not_in(const std::string& text, const std::string& other
     return "nothing";
 }
 
+// The line with the same first word, which names an option or a file; "nothing" if there is none.
+static std::string line_like(const std::string& line, const std::string& text) {
+    const std::string name = line.substr(0, line.find(' ')) + " ";
+    std::istringstream lines(text);
+    for (std::string other; std::getline(lines, other);)
+        if (other.starts_with(name)) return other;
+    return "nothing";
+}
+
 // Throws Error in all processes if their texts are not the same.
 static void expect_same(const std::string& text, Communicator& job) {
     const std::vector<std::string> all = job.gather(text);
     job.agree([&] {
         if (all[job.rank] == all[0]) return;
-        const std::string own_line = line_not_in(all[job.rank], all[0]),
-                          first_line = line_not_in(all[0], all[job.rank]);
+        const std::string extra = line_not_in(all[job.rank], all[0]),
+                          missing = line_not_in(all[0], all[job.rank]),
+                          own_line = extra == "nothing" ? line_like(missing, all[job.rank]) : extra,
+                          first_line = extra == "nothing" ? missing : line_like(extra, all[0]);
         fail("this process has '%s', rank 0 has '%s': give all processes the same options and data",
              own_line.c_str(), first_line.c_str());
     });

@@ -158,30 +158,40 @@ std::optional<WrittenFor> Run<Real>::reason_to_save(int step, bool is_best) cons
 }
 
 template <class Real>
-void Run<Real>::save(int step, const DataPosition& position, WrittenFor reason) {
+void Run<Real>::write_files(int step, const DataPosition& position, WrittenFor reason, int last_healthy) {
     OptimizerState state = inputs.start.optimizer;  // with llm.c's random state if llm.c began the run
     state.step = step;
     state.use_master_weights = optimizer.master[0];
     state.data = position;
+    save_checkpoint(g, optimizer, options.output, state,
+                    {.precision = real_name<Real>(),
+                     .seed = options.seed,
+                     .shards = shards_of(*inputs.loader),
+                     .chunk_tokens = state.data.sample_tokens,
+                     .token_in_sample = state.data.token_in_sample,
+                     .coin_state = coin_state,
+                     .options = options.effective,
+                     .tokenizer = tokenizer,
+                     .scaling = runner.scaling,
+                     .judge = judge,
+                     .healthy_checkpoint = last_healthy,
+                     .validations = validations,
+                     .written_for = reason,
+                     .tokens = inputs.tokens_before(step)},
+                    job);
+}
+
+template <class Real>
+void Run<Real>::save(int step, const DataPosition& position, WrittenFor reason) {
     // An undisturbed run does not write for a signal, and its later checkpoints must not differ.
     const int last_healthy = reason != WrittenFor::signal && judge.is_healthy(step) ? step : healthy;
-    if (writes())
-        save_checkpoint(g, optimizer, options.output, state,
-                        {.precision = real_name<Real>(),
-                         .seed = options.seed,
-                         .shards = shards_of(*inputs.loader),
-                         .chunk_tokens = state.data.sample_tokens,
-                         .token_in_sample = state.data.token_in_sample,
-                         .coin_state = coin_state,
-                         .options = options.effective,
-                         .tokenizer = tokenizer,
-                         .scaling = runner.scaling,
-                         .judge = judge,
-                         .healthy_checkpoint = last_healthy,
-                         .validations = validations,
-                         .written_for = reason,
-                         .tokens = inputs.tokens_before(step)},
-                        job);
+    try {
+        if (writes()) write_files(step, position, reason, last_healthy);
+    } catch (const DeviceLost&) {
+        throw;
+    } catch (const std::exception& error) {
+        fail("%s; %s", message_for(error).c_str(), where_to_resume().c_str());
+    }
     saved = step;
     healthy = last_healthy;
     extra.erase(step);

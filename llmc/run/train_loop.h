@@ -100,6 +100,7 @@ struct Run {
     void pause(int step);
     // Writes a checkpoint and deletes those that it replaces. All processes call it.
     void save(int step, const DataPosition& position, WrittenFor reason);
+    void write_files(int step, const DataPosition& position, WrittenFor reason, int last_healthy);
     std::optional<WrittenFor> reason_to_save(int step, bool is_best) const;
     bool writes() const { return job.rank == 0 || optimizer.share.count > 1; }
     void stop_if_diverged() const;

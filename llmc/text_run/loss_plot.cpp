@@ -367,7 +367,9 @@ std::optional<double> corpus_entropy(const std::string& folder) {
             if (!file_exists(numbers)) continue;
             const nlohmann::json json = parse_json_object(read_whole_file(numbers, max_json_bytes), numbers);
             const auto entropy = json.find("val_nats_per_token");
-            if (entropy != json.end() && entropy->is_number()) return entropy->get<double>();
+            if (entropy == json.end() || !entropy->is_number()) continue;
+            const double nats = entropy->get<double>();
+            if (nats > 1e-6 && nats < 1e3) return nats;  // the logarithmic axis has a place for it
         }
     }
     return std::nullopt;
