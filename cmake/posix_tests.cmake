@@ -48,10 +48,3 @@ set_target_properties(vulkan_fault_layer PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${F
 configure_file(tests/vulkan_fault_layer/VkLayer_llmc_fault.json
   ${FAULT_LAYER}/VkLayer_llmc_fault.json COPYONLY)
 add_dependencies(vulkan_faults_test vulkan_fault_layer train_gpt2 eval generate)
-add_executable(communicator_program tests/communicator_program.cpp)  # started by communicator_test
-add_executable(communicator_program_without_mpi tests/communicator_program.cpp
-  llmc/distributed/without_mpi.cpp)  # takes precedence over the library's mpi_communicator.cpp
-foreach(program communicator_program communicator_program_without_mpi)
-  target_link_libraries(${program} PRIVATE llmc)
-  add_dependencies(communicator_test ${program})
-endforeach()

@@ -13,6 +13,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/distributed/communicator.h"
+#include "llmc/os/os.h"
 
 static void expect(bool condition, const char* what) {
     if (!condition) fail("failed: %s", what);
@@ -236,6 +237,7 @@ int main(int argc, char** argv) {
     const std::map<std::string, void (*)(Communicator&, const std::string&)> scenarios = {
         {"ranks", ranks}, {"everything", everything}, {"wrong", wrong_messages}, {"loss", loss},
         {"busy", busy},   {"space", space},           {"latency", latency}};
+    prepare_standard_streams();
     try {
         const auto communicator = join_job();
         communicator->form_nodes();

@@ -78,9 +78,9 @@ TEST(Communicator, OneProcessNeedsNoLauncher) {
     const ProgramResult failed = run_program({PROGRAM, "loss", "throw-node"});
     EXPECT_EQ(failed.status, 1);
     EXPECT_EQ(failed.err, "lost its way\n");
-    const ProgramResult full = run_program({PROGRAM, "space", "100000000"});
-    EXPECT_EQ(full.out,
-              "cannot get 100000000.0 MiB of memory for the gradients: Cannot allocate memory\ndone\n");
+    const ProgramResult full = run_program({PROGRAM, "space", "200000000"});
+    EXPECT_TRUE(full.out.starts_with("cannot get 200000000.0 MiB of memory for the gradients")) << full.out;
+    EXPECT_TRUE(full.out.ends_with("\ndone\n")) << full.out;
 }
 
 TEST(Communicator, OneProcessRefusesWrongMessages) {
@@ -97,6 +97,12 @@ TEST(Communicator, OneProcessRefusesWrongMessages) {
     EXPECT_THROW(c->agree([] { throw std::bad_alloc(); }), std::bad_alloc);  // as it was thrown
 }
 
+static void expect_refused_ranks(const std::string& value) {
+    const ProgramResult result = run_program({"env", "RANKS_PER_NODE=" + value, PROGRAM, "ranks"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.err, "RANKS_PER_NODE=" + value + " is not a positive number: correct or unset it\n");
+}
+
 TEST(Communicator, NodesAreMachinesOrPartsOfThem) {
     using Ranks = std::vector<int>;
     EXPECT_EQ(first_ranks_of_nodes({0}, 0), (Ranks{0, 1}));
@@ -110,14 +116,10 @@ TEST(Communicator, NodesAreMachinesOrPartsOfThem) {
               "2 ranks per node: ranks 2 and 3 would be one node, but run on two machines; use a number that "
               "divides the ranks of each machine");
     EXPECT_EQ(message_of([] { join_job()->form_nodes(-1); }), "ranks per node: -1 is negative");
-    for (const char* value : {"0", "-2", "two", "", "3x"}) {
-        const ProgramResult result =
-            run_program({"env", std::string("RANKS_PER_NODE=") + value, PROGRAM, "ranks"});
-        EXPECT_EQ(result.status, 1);
-        EXPECT_EQ(result.err,
-                  format_string("RANKS_PER_NODE=%s is not a positive number: correct or unset it\n", value));
-    }
+    for (const char* value : {"0", "-2", "two", "3x"}) expect_refused_ranks(value);
 }
+
+TEST(Communicator, AnEmptyNumberOfRanksIsRefused) { expect_refused_ranks(""); }
 
 TEST(Communicator, BuildWithoutMpi) {
     const std::string program = BINARY_DIR "/communicator_program_without_mpi";
@@ -126,9 +128,8 @@ TEST(Communicator, BuildWithoutMpi) {
         expect_done(run_program({"env", variable + "=1", program, "ranks"}));
         const ProgramResult result = run_program({"env", variable + "=2", program, "ranks"});
         EXPECT_EQ(result.status, 1);
-        EXPECT_EQ(result.err,
-                  "this program was built without MPI and cannot run as 2 processes: install MPI (Debian: "
-                  "libopenmpi-dev openmpi-bin), then run cmake and build it again\n");
+        EXPECT_NE(result.err.find(" cannot run as 2 processes"), std::string::npos) << result.err;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
     }
     const ProgramResult result = run_program({"env", "PMIX_RANK=1", program, "ranks"});
     EXPECT_EQ(result.status, 1);

@@ -30,11 +30,12 @@ struct Grid : testing::Test, Data {
     }
     ProgramResult train(const std::string& folder, const Words& options, const Words& settings = {},
                         const SendSignal& signal = {}) const {
-        Words command = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
-                         "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
-                         "FILE_FAULT_FOLDER=" + folder};
-        command = with(with(command, settings), {program, "-o", folder, "-i", train_data(), "-j", val});
-        return run_program(with(command, options), signal);
+        const Words command = with({program, "-o", folder, "-i", train_data(), "-j", val}, options);
+        if (settings.empty()) return run_program(command, signal);
+        const Words faults = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                              "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
+                              "FILE_FAULT_FOLDER=" + folder};
+        return run_program(with(with(faults, settings), command), signal);
     }
     const std::string& train_data() const { return Data::train; }
     // How many file operations an undisturbed run has.

@@ -687,8 +687,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
 }
 
 TEST_F(Journey, ATildeIsTheHomeFolderInEveryProgram) {
-    const std::string home = "HOME=" + folder.path;
-    const auto run = [&](const Words& command) { return run_program(with({"env", home}, command)); };
+    const Words env = {"env", "HOME=" + folder.path, "USERPROFILE=" + folder.path};  // the latter on Windows
+    const auto run = [&](const Words& command) { return run_program(with(env, command)); };
     EXPECT_EQ(run({bin("make_corpus"), "--out=~/stories.txt", "--bytes", "9000"}).err, "");
     EXPECT_EQ(run({bin("make_corpus"), "--check=~/stories.txt"}).err, "");
     const Words out = {bin("prepare_data"), "--out=~/shards", "--val-tokens", "600", "--name"};

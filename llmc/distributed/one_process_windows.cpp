@@ -8,11 +8,13 @@
 
 bool built_with_mpi() { return false; }
 
-[[noreturn]] static void refuse() {
-    fail("jobs of several processes do not run on Windows: start one program, or use Linux (also in WSL 2)");
+[[noreturn]] static void refuse(int expected = 0) {
+    const std::string processes = expected ? format_string("%d processes", expected) : "several processes";
+    fail("this program cannot run as %s on Windows: start one, or use Linux (also in WSL 2)",
+         processes.c_str());
 }
 
-Transport join_mpi(int) { refuse(); }
+Transport join_mpi(int expected) { refuse(expected); }
 
 // --- memory, whose addresses are multiples of 64 KiB on Windows ---
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <thread>
 
 struct HandleCloser {
     void operator()(HANDLE handle) const { CloseHandle(handle); }
@@ -105,13 +106,20 @@ void Process::kill() {
 }
 
 // Calls the program's handler of console events in a new thread, as a console does. This also works for what
-// GenerateConsoleCtrlEvent() cannot send: Wine's loses Ctrl-Break, and none can close a window.
+// GenerateConsoleCtrlEvent() cannot send: Wine's loses Ctrl-Break, and none can close a window. Nobody waits
+// for the call: Wine has another thread of the program create the new one, and never returns if the handler
+// ends the program before that thread has replied.
 static void call_event_handler(HANDLE program, DWORD event) {
     const auto start = reinterpret_cast<LPTHREAD_START_ROUTINE>(
         reinterpret_cast<void*>(GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), "CtrlRoutine")));
-    if (start)  // at the same address in all programs
-        OwnedHandle(CreateRemoteThread(program, nullptr, 0, start, reinterpret_cast<void*>(uintptr_t(event)),
-                                       0, nullptr));
+    const HANDLE self = GetCurrentProcess();
+    HANDLE copy = nullptr;
+    if (!start || !DuplicateHandle(self, program, self, &copy, 0, FALSE, DUPLICATE_SAME_ACCESS)) return;
+    std::thread([=] {
+        const OwnedHandle owned(copy);  // CtrlRoutine is at the same address in all programs
+        OwnedHandle(CreateRemoteThread(copy, nullptr, 0, start, reinterpret_cast<void*>(uintptr_t(event)), 0,
+                                       nullptr));
+    }).detach();
 }
 
 void Process::send(int signal) {

@@ -1,5 +1,5 @@
 // The program `env` of POSIX systems, which tests start: env [-u NAME] [-C FOLDER] [NAME=VALUE]... PROGRAM
-// ARGS...
+// ARGS... It passes console events on, since it waits for PROGRAM, where POSIX systems replace it.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -7,6 +7,7 @@
 
 #include "llmc/os/os.h"
 #include "llmc/os/process.h"
+#include "llmc/os/signals.h"
 
 int main(int argc, char** argv) {
     prepare_standard_streams();
@@ -22,11 +23,17 @@ int main(int argc, char** argv) {
         else
             break;
     }
+    catch_stop_signals();
+    bool passed_on = false;
     try {
         Process program({argv + i, argv + argc});
         for (bool open = true; open;) {
             std::string out, err;
-            open = program.read(out, err, 1);
+            open = program.read(out, err, 0.05);
+            if (stop_signal() && !passed_on) {
+                program.send(stop_signal());
+                passed_on = true;
+            }
             fwrite(out.data(), 1, out.size(), stdout);
             fwrite(err.data(), 1, err.size(), stderr);
             fflush(stdout);

@@ -35,6 +35,7 @@ inline int mknod(const char*, int, int) { return errno = ENOSYS, -1; }
 inline int makedev(int, int) { return 0; }
 
 #define RLIMIT_FSIZE 1
+#define RLIMIT_DATA 2
 #define RLIMIT_NOFILE 7
 typedef uint64_t rlim_t;
 struct rlimit {
