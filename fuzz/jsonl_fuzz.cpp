@@ -4,6 +4,7 @@
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/text_reader.h"
 #include "llmc/data/text_stream.h"
+#include "llmc/data/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static Tokenizer bytes = open_tokenizer("bytes");

@@ -1,10 +1,11 @@
 // Added tokens: texts that are one token each, such as <|user|>. They are found in a text before the rest is
 // split and merged. The rules are those of Hugging Face's tokenizers, so that token ids are equal.
 #pragma once
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "llmc/data/utf8.h"
 
 struct AddedToken {
     int id = 0;
@@ -23,13 +24,9 @@ struct TextPart {
     int token = -1;  // -1: text
 };
 
-struct WordCharacter;
-
 struct AddedTokenMatcher {
     // `tokens` has the bytes of each token id.
     AddedTokenMatcher(const std::vector<AddedToken>& added, const std::vector<std::string>& tokens);
-    ~AddedTokenMatcher();
-    AddedTokenMatcher(AddedTokenMatcher&&) noexcept;
 
     // The parts of the text, in order; none is empty. The white space that a token takes is part of it.
     std::vector<TextPart> split(std::string_view text) const;
@@ -52,9 +49,9 @@ struct AddedTokenMatcher {
         const Entry* longest_at(std::string_view text) const;
     };
     void split_with(const Group& group, std::string_view text, std::vector<TextPart>& parts) const;
-    bool is_single_word(std::string_view text, size_t start, size_t end) const;
 
     Group raw, normalized;
     size_t longest = 0;
-    std::unique_ptr<WordCharacter> word;  // null: no token asks for it
+    const Pattern white;  // a character of white space
+    const Pattern word;   // of words: Unicode's letters, marks, digits and connectors, such as the underscore
 };

@@ -1,4 +1,3 @@
-// HellaSwag's files and batch rows: see hellaswag.h.
 #include "llmc/data/hellaswag.h"
 
 #include <algorithm>

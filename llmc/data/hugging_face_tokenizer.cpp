@@ -346,6 +346,9 @@ static std::vector<NamedToken> add_tokens(Vocabulary& vocabulary, const ListedTo
 
 // --- merges ---
 
+// A merge as the files spell it: two tokens, left and right.
+using SpelledMerge = std::pair<std::string, std::string>;
+
 // tokenizer.json spells a merge as "left right" or, since 2024, as ["left", "right"].
 static SpelledMerge spelled_merge(const json& merge, const std::string& where) {
     if (merge.is_array() && merge.size() == 2) return {merge[0], merge[1]};
@@ -357,7 +360,8 @@ static SpelledMerge spelled_merge(const json& merge, const std::string& where) {
     return {pair.substr(0, space), pair.substr(space + 1)};
 }
 
-std::vector<SpelledMerge> read_merges(std::string_view text, const std::string& path) {
+// The merges of merges.txt or vocab.bpe, a pair per line; #version is a comment.
+static std::vector<SpelledMerge> read_merges(std::string_view text, const std::string& path) {
     std::vector<SpelledMerge> merges;
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     size_t number = 1;
@@ -448,7 +452,7 @@ static void drop_usual_merges(Tokenizer& tokenizer) {
     if (usual.merges() == *tokenizer.given_merges) tokenizer.given_merges.reset();
 }
 
-static Tokenizer make_tokenizer(const TokenizerFiles& files) {
+static Tokenizer make_tokenizer(const TokenizerFiles& files) try {
     const TokenizerClass type = check_config(files);
     if (files.has(tokenizer_json)) check_model(files);
     Tokenizer tokenizer;
@@ -467,13 +471,20 @@ static Tokenizer make_tokenizer(const TokenizerFiles& files) {
     drop_usual_merges(tokenizer);
     if (!fits_tokenizer_file(tokenizer)) tokenizer.hugging_face_files = json_text(files.contents);
     return tokenizer;
+} catch (const json::exception& error) {
+    fail("%s is not a tokenizer like GPT-2's: %s", files.path.c_str(), json_reason(error).c_str());
 }
 
-Tokenizer read_hugging_face_tokenizer(const std::string& path) {
-    const TokenizerFiles files = load_files(path);
-    try {
-        return make_tokenizer(files);
-    } catch (const json::exception& error) {
-        fail("%s is not a tokenizer like GPT-2's: %s", files.path.c_str(), json_reason(error).c_str());
-    }
+Tokenizer read_hugging_face_tokenizer(const std::string& path) { return make_tokenizer(load_files(path)); }
+
+Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path) {
+    TokenizerFiles files = {encoder_path};
+    files.contents[vocab_json] =
+        parse_json_object(read_whole_file(encoder_path, max_json_bytes), encoder_path);
+    files.contents[merges_txt] = read_whole_file(vocab_path, max_json_bytes);
+    Tokenizer tokenizer = make_tokenizer(files);
+    if (!fits_tokenizer_file(tokenizer) || tokenizer.end_of_text + 1 != tokenizer.vocab_size())
+        fail("the merges of %s do not make the tokens of %s one after the other: the two files do not match",
+             vocab_path.c_str(), encoder_path.c_str());
+    return tokenizer;
 }

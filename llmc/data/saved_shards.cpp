@@ -1,4 +1,3 @@
-// Data positions under changed shards: see saved_shards.h.
 #include "llmc/data/saved_shards.h"
 
 #include <algorithm>

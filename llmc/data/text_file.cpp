@@ -1,4 +1,3 @@
-// Reading, decompressing and refusing text files: see text_file.h.
 #include "llmc/data/text_file.h"
 
 #include <zlib.h>
@@ -11,6 +10,7 @@
 #include <optional>
 
 #include "llmc/base/error.h"
+#include "llmc/data/utf8.h"
 #include "llmc/os/files.h"
 
 static const size_t start_bytes = 4096;  // enough for every signature
@@ -145,15 +145,6 @@ static bool has_skippable_frame(std::string_view start) {
 
 // --- UTF-16 ---
 
-static void add_character(std::string& text, uint32_t c) {
-    const auto byte = [&](uint32_t value) { text += char(value); };
-    const auto rest = [&](int shift) { byte(0x80 | ((c >> shift) & 0x3f)); };
-    if (c < 0x80) return byte(c);
-    if (c < 0x800) return byte(0xc0 | (c >> 6)), rest(0);
-    if (c < 0x10000) return byte(0xe0 | (c >> 12)), rest(6), rest(0);
-    byte(0xf0 | (c >> 18)), rest(12), rest(6), rest(0);
-}
-
 // Takes UTF-16 off `units` and returns it as UTF-8. At most three bytes stay, the start of a character. None:
 // a surrogate without the other.
 static std::optional<std::string> take_utf16(std::string& units, bool big_endian) {
@@ -175,7 +166,7 @@ static std::optional<std::string> take_utf16(std::string& units, bool big_endian
         } else if (c >> 10 == 0xdc00 >> 10) {
             return std::nullopt;
         }
-        add_character(text, c);
+        append_character(text, c);
     }
     units.erase(0, at);
     return text;

@@ -1,8 +1,6 @@
-// Reading and tokenizing text files in blocks: see text_reader.h.
 #include "llmc/data/text_reader.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
@@ -10,25 +8,15 @@
 
 static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
 
-// Whether the text may end in white space, including Unicode's; false is certain. Beyond ASCII, white space
-// is U+0085 and U+00A0 (C2 85, C2 A0), a few characters that start with E1 or E2, and U+3000 (E3 80 80).
-static bool may_end_in_white(std::string_view text) {
-    auto byte = [&](size_t back) {
-        return back <= text.size() ? uint8_t(text[text.size() - back]) : uint8_t(0);
-    };
-    if (byte(1) < 0x80) return byte(1) <= ' ';
-    return byte(2) == 0xc2 || byte(3) == 0xe1 || byte(3) == 0xe2 ||
-           (byte(3) == 0xe3 && byte(2) == 0x80 && byte(1) == 0x80);
-}
-
 // The last position where splitting the text does not change its tokens; 0 if there is none. GPT-2's rule
 // always splits before white space that follows another character, whatever comes later, and no blank line
 // spans that position. A text that begins with a space gets no other one before it.
 size_t TextReader::safe_cut(std::string_view text) const {
     const AddedTokenMatcher* added = tokenizer ? tokenizer->matcher(format.found) : nullptr;
     const bool needs_space = tokenizer && tokenizer->add_prefix_space;
+    const Pattern white(std::string("[") + white_space + "]");
     for (size_t i = text.size(); i-- > 1;)
-        if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !may_end_in_white(text.substr(0, i)) &&
+        if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !white.ends(text.substr(0, i)) &&
             !(added && added->touches(text, i)))
             return i;
     return 0;
@@ -136,39 +124,6 @@ bool TextReader::next(TextBlock& block) {
     at_start = false;
     if (!format.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
     return true;
-}
-
-// Length in bytes of the UTF-8 character that the text begins with; 0: not UTF-8.
-static size_t character_bytes(std::string_view text) {
-    const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
-    const uint8_t first = byte(0);
-    if (first < 0x80) return 1;
-    const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4) return 0;
-    // no overlong encoding, no surrogate, nothing beyond U+10FFFF
-    const uint8_t least = first == 0xe0   ? 0xa0
-                          : first == 0xf0 ? 0x90
-                                          : 0x80,
-                  most = first == 0xed   ? 0x9f
-                         : first == 0xf4 ? 0x8f
-                                         : 0xbf;
-    if (byte(1) < least || byte(1) > most) return 0;
-    for (size_t i = 2; i < length; i++)
-        if ((byte(i) & 0xc0) != 0x80) return 0;
-    return length;
-}
-
-size_t find_not_utf8(std::string_view text) {
-    for (size_t i = 0;;) {
-        for (uint64_t eight; i + sizeof eight <= text.size(); i += sizeof eight) {
-            memcpy(&eight, &text[i], sizeof eight);
-            if (eight & 0x8080808080808080) break;  // not all of them are ASCII
-        }
-        if (i == text.size()) return std::string_view::npos;
-        const size_t bytes = character_bytes(text.substr(i));
-        if (bytes == 0) return i;
-        i += bytes;
-    }
 }
 
 size_t after_blank_line(std::string_view text) {

@@ -53,9 +53,6 @@ struct TextReader {
     bool at_start = true;
 };
 
-// Offset of the first byte that is not UTF-8; npos: there is none.
-size_t find_not_utf8(std::string_view text);
-
 // Position after the first blank line, the second of two line ends; npos: there is none.
 size_t after_blank_line(std::string_view text);
 

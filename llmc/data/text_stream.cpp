@@ -1,21 +1,12 @@
-// Printing text in whole characters: see text_stream.h.
 #include "llmc/data/text_stream.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "llmc/base/error.h"
-
-// Length of a UTF-8 character, from its first byte; 1 for bytes that cannot begin one.
-static size_t character_length(uint8_t first) {
-    return first >= 0xf0 && first < 0xf8   ? 4
-           : first >= 0xe0 && first < 0xf0 ? 3
-           : first >= 0xc2 && first < 0xe0 ? 2
-                                           : 1;
-}
+#include "llmc/data/utf8.h"
 
 size_t whole_characters(std::string_view text) {
     for (size_t back = 1; back <= std::min<size_t>(3, text.size()); back++) {

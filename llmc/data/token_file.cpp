@@ -1,4 +1,3 @@
-// Token shards in llm.c's format: see token_file.h.
 #include "llmc/data/token_file.h"
 
 #include <cerrno>
@@ -6,7 +5,6 @@
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
-#include "llmc/base/file.h"
 #include "llmc/base/output.h"
 #include "llmc/data/tokenizer_info.h"
 

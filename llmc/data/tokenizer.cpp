@@ -1,7 +1,7 @@
-// Tokenizer files, and encoding with merges that are recovered from the tokens' bytes: see tokenizer.h.
 #include "llmc/data/tokenizer.h"
 
-#include <pcre2.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,6 @@
 #include <queue>
 
 #include "llmc/base/error.h"
-#include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/output.h"
 
@@ -20,10 +19,9 @@ static const size_t tokenizer_header_ints = 256;
 static const int gpt2_vocab_size = 50257;
 static const uint32_t max_vocab_size = 65536;  // tokens are stored as uint16
 
-// GPT-2's rule that splits text into pieces, which are then encoded separately. White space is spelled out as
-// Unicode's White_Space, because PCRE2's \s also matches U+180E, which GPT-2's does not.
+// GPT-2's rule that splits text into pieces, which are then encoded separately.
 static std::string split_pattern() {
-    const std::string white = "\\t-\\r\\x{85}\\p{Z}";
+    const std::string white = white_space;
     return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" + white + "\\p{L}\\p{N}]+|[" + white +
            "]+(?![^" + white + "])|[" + white + "]+";
 }
@@ -40,49 +38,6 @@ static size_t ascii_word_end(std::string_view text, size_t start) {
     return end > letters && (end == text.size() || uint8_t(text[end]) < 0x80) ? end : 0;
 }
 
-// The compiled pattern; uses PCRE2's JIT if it is available.
-struct TextSplitter {
-    pcre2_code* code;
-    pcre2_match_data* match;
-
-    TextSplitter() {
-        int error = 0;
-        size_t where = 0;
-        std::string pattern = split_pattern();
-        code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &where, nullptr);
-        if (!code)
-            fail("PCRE2 rejects the tokenizer's pattern (error %d): it was built without Unicode", error);
-        pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without JIT, matching is slower but gives the same
-        match = pcre2_match_data_create(1, nullptr);
-        if (!match) fail("out of memory for the tokenizer's pattern");
-    }
-    ~TextSplitter() {
-        pcre2_match_data_free(match);
-        pcre2_code_free(code);
-    }
-    TextSplitter(const TextSplitter&) = delete;
-    TextSplitter& operator=(const TextSplitter&) = delete;
-
-    // Length of the text's longest valid UTF-8 prefix.
-    size_t valid_prefix(std::string_view text) {
-        int result =
-            pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, match, nullptr);
-        bool invalid = result <= PCRE2_ERROR_UTF8_ERR1 && result >= PCRE2_ERROR_UTF8_ERR21;
-        return invalid ? pcre2_get_startchar(match) : text.size();
-    }
-
-    // End of the piece that starts at `start` of valid UTF-8 text. The pattern matches at every character.
-    size_t piece_end(std::string_view text, size_t start) {
-        const size_t word = ascii_word_end(text, start);
-        if (word > 0) return word;
-        int result = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
-                                 PCRE2_NO_UTF_CHECK, match, nullptr);
-        if (result < 0) fail("PCRE2 error %d while splitting text for the tokenizer", result);
-        return pcre2_get_ovector_pointer(match)[1];
-    }
-};
-
 // A short piece of text and its tokens. It is small, since most of the time goes to loads that miss the CPU's
 // caches.
 struct CachedPiece {
@@ -97,26 +52,6 @@ struct alignas(64) CacheSet {
 };
 
 static const uint64_t odd_constant = 0x9e3779b97f4a7c15;  // whose multiples are spread evenly
-
-// Mixes the bytes of a piece, at least one of them, eight at a time; the last eight may overlap those before.
-static uint64_t hash_of(std::string_view piece) {
-    const auto load = [&](size_t at, size_t bytes) {
-        uint64_t word = 0;
-        memcpy(&word, &piece[at], bytes);
-        return word;
-    };
-    const size_t n = piece.size();
-    uint64_t hash = n;
-    const auto mix = [&](uint64_t word) { hash = (hash ^ word) * odd_constant, hash ^= hash >> 32; };
-    if (n >= 8) {
-        for (size_t at = 0; at + 8 < n; at += 8) mix(load(at, 8));
-        mix(load(n - 8, 8));
-    } else if (n >= 4)
-        mix(load(0, 4) << 32 | load(n - 4, 4));
-    else
-        mix(uint64_t(uint8_t(piece[0])) << 16 | uint64_t(uint8_t(piece[n / 2])) << 8 | uint8_t(piece[n - 1]));
-    return hash;
-}
 
 // Finds the merge of a pair of tokens, which most pairs lack. Open addressing takes one load for these, and
 // std::unordered_map a division and several loads.
@@ -153,7 +88,7 @@ struct BpeEncoder {
     MergeTable merges;
     // A piece is in the set of its hash modulo the size.
     std::vector<CacheSet> cache = std::vector<CacheSet>(1 << 15);
-    TextSplitter splitter;
+    Pattern splitter{split_pattern()};  // matches at every character
 
     // Buffers of encode_piece(): the piece's tokens as a doubly linked list, and the candidate merges.
     struct Symbol {
@@ -253,7 +188,7 @@ void BpeEncoder::encode_piece(std::string_view piece, std::vector<uint16_t>& out
 // Words repeat, so nearly every piece has been encoded before.
 void BpeEncoder::encode_cached(std::string_view piece, std::vector<uint16_t>& out) {
     if (piece.size() > sizeof CachedPiece::text) return encode_piece(piece, out);
-    const uint64_t hash = hash_of(piece);
+    const uint64_t hash = XXH3_64bits(piece.data(), piece.size());
     CacheSet& set = cache[hash % cache.size()];
     for (const CachedPiece& cached : set.pieces)
         if (cached.hash == uint32_t(hash >> 32) && std::string_view(cached.text, cached.length) == piece) {
@@ -272,15 +207,11 @@ void BpeEncoder::encode_cached(std::string_view piece, std::vector<uint16_t>& ou
 
 void BpeEncoder::encode_valid(std::string_view text, std::vector<uint16_t>& out) {
     for (size_t start = 0, end; start < text.size(); start = end) {
-        end = splitter.piece_end(text, start);
+        const size_t word = ascii_word_end(text, start);
+        end = word > 0 ? word : splitter.match(text, start);
         encode_cached(text.substr(start, end - start), out);
     }
 }
-
-Tokenizer::Tokenizer() = default;
-Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
-Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
-Tokenizer::~Tokenizer() = default;
 
 const std::string& Tokenizer::decode(int token) const {
     if (token < 0 || token >= vocab_size())
@@ -306,7 +237,7 @@ void Tokenizer::encode_text(std::string_view text, std::vector<uint16_t>& out) {
 void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out, AddedTokens found) {
     const size_t most = 1 << 30;  // positions within a piece are ints
     if (text.size() > most) fail("cannot encode more than %zu bytes at once", most);
-    if (!encoder) encoder = std::make_unique<BpeEncoder>(*this);
+    if (!encoder) encoder = std::make_shared<BpeEncoder>(*this);
     const AddedTokenMatcher* matching = matcher(found);
     for (const TextPart& part : matching ? matching->split(text) : std::vector<TextPart>{{text}})
         if (part.token >= 0)
@@ -329,7 +260,7 @@ const AddedTokenMatcher* Tokenizer::matcher(AddedTokens found) {
 
 std::vector<Tokenizer::Merge> Tokenizer::merges() {
     if (given_merges) return *given_merges;
-    if (!encoder) encoder = std::make_unique<BpeEncoder>(*this);
+    if (!encoder) encoder = std::make_shared<BpeEncoder>(*this);
     std::vector<Merge> found;
     for (const MergeTable::Entry& entry : encoder->merges.entries)
         if (entry.merged >= 0)

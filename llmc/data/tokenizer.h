@@ -37,11 +37,6 @@ struct Tokenizer {
     bool add_prefix_space = false;                        // before a text that begins with another character
     std::string hugging_face_files = {};                  // as a copy keeps them: hugging_face_tokenizer.cpp
 
-    Tokenizer();
-    Tokenizer(Tokenizer&&) noexcept;
-    Tokenizer& operator=(Tokenizer&&) noexcept;
-    ~Tokenizer();
-
     int vocab_size() const { return int(tokens.size()); }
 
     // Returns the bytes of one token. Error if the id is out of range.
@@ -62,7 +57,7 @@ struct Tokenizer {
    private:
     void encode_text(std::string_view text, std::vector<uint16_t>& out);
 
-    std::unique_ptr<BpeEncoder> encoder;  // built by the first encode(); decoding does not need it
+    std::shared_ptr<BpeEncoder> encoder;  // built by the first encode(); decoding does not need it
     std::unique_ptr<AddedTokenMatcher> end_of_text_matcher, added_matcher;
 };
 
@@ -94,12 +89,6 @@ Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& 
 // tokens. Token ids are those of the library transformers; what this program does not do is an Error that
 // names it.
 Tokenizer read_hugging_face_tokenizer(const std::string& path);
-
-// A merge as the files spell it: two tokens, left and right.
-using SpelledMerge = std::pair<std::string, std::string>;
-
-// The merges of merges.txt or vocab.bpe, a pair per line; #version is a comment.
-std::vector<SpelledMerge> read_merges(std::string_view text, const std::string& path);
 
 // A token's bytes as these files and GGUF spell it, and back: each byte is one printable character. Error,
 // which names the file, if a text is not one.

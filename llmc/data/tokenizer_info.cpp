@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "llmc/base/checksum.h"
@@ -19,13 +20,6 @@ static const char* list_key = "shards";
 static const char* shards_key = "tokenizer_of_shards";  // make_corpus writes "tokenizer" into the same file
 
 static bool is_bytes(const Tokenizer& tokenizer) { return tokenizer.name == "bytes"; }
-
-static uint64_t file_size_of(const Tokenizer& tokenizer) {
-    if (!fits_tokenizer_file(tokenizer)) return tokenizer.hugging_face_files.size();
-    uint64_t size = 1024;
-    for (const std::string& token : tokenizer.tokens) size += 1 + token.size();
-    return size;
-}
 
 std::string describe(const TokenizerInfo& info) {
     return format_string("the tokenizer %s (%d tokens)", info.name.c_str(), info.vocab_size);
@@ -88,9 +82,8 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
 }
 
 TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
-    const uint64_t largest = 4 << 20;
     TokenizerInfo info = info_of(tokenizer);
-    if (is_bytes(tokenizer) || file_size_of(tokenizer) > largest) return info;
+    if (is_bytes(tokenizer)) return info;
     const std::string copy = fs::absolute(path).lexically_normal().generic_string();
     if (copy != info.file || !file_exists(copy)) {  // or moved meanwhile
         if (fits_tokenizer_file(tokenizer))
@@ -125,18 +118,10 @@ void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
 }
 
 std::string sidecar_of(const std::string& shard) {
-    std::string name = fs::path(shard).filename().generic_string();
-    if (name.ends_with(".bin")) name.resize(name.size() - 4);
-    const size_t digits = 6, numbered = name.size() < digits + 1 ? 0 : name.size() - digits - 1;
-    if (numbered > 0 && name[numbered] == '_' &&
-        name.find_first_not_of("0123456789", numbered + 1) == std::string::npos)
-        name.resize(numbered);
-    for (const char* part : {"_train", "_val"})
-        if (name.ends_with(part)) {
-            name.resize(name.size() - std::string(part).size());
-            break;
-        }
-    return (fs::path(shard).parent_path() / (name + ".json")).generic_string();
+    static const std::regex ending("(_train|_val)?(_[0-9]{6})?(\\.bin)?$");
+    const std::string name = fs::path(shard).filename().generic_string();
+    return (fs::path(shard).parent_path() / (std::regex_replace(name, ending, "") + ".json"))
+        .generic_string();
 }
 
 // What a sidecar says; none if it is missing or some other file that has this name.

@@ -1,6 +1,6 @@
 // Which tokenizer made token shards or a model's training data. llm.c's files do not say, so JSON beside them
-// does: NAME.json beside NAME_train*.bin and NAME_val*.bin, run_%08d.json beside a checkpoint. A tokenizer
-// file of up to 4 MiB is copied to the same folder; of a larger one, the path is kept.
+// does: NAME.json beside NAME_train*.bin and NAME_val*.bin, run_%08d.json beside a checkpoint. The
+// tokenizer's file is copied to the same folder.
 #pragma once
 #include <optional>
 #include <string>
@@ -26,8 +26,7 @@ TokenizerInfo info_of(const Tokenizer& tokenizer);
 std::string tokenizer_info_to_json(const TokenizerInfo& info, const std::string& folder);
 TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::string& json_path);
 
-// Copies the tokenizer to `path` if it is a file of up to 4 MiB. Returns what to record: with the copy's
-// path, or with the absolute path of the tokenizer's own file.
+// Copies the tokenizer to `path`, unless it is "bytes". Returns what to record, with the copy's path.
 TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 
 // --- shards: `prefix` is DIR/NAME ---
