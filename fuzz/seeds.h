@@ -32,12 +32,10 @@ inline void write_seed_checkpoint(const std::string& folder) {
     for (int i = 0; i < 5; i++) run.judge.judge(2.5f, 0.5f, 1);
     OptimizerState state;
     state.step = seed_step;
-    write_checkpoint(
-        folder, seed_config, state, fill_seed,
-        [](Moment, int tensor, size_t offset, float* values, size_t count) {
-            fill_seed(tensor, offset, values, count);
-        },
-        false, run_state_to_json(run));
+    const ReadMoment fill_moment = [](Moment, int tensor, size_t offset, float* values, size_t count) {
+        fill_seed(tensor, offset, values, count);
+    };
+    write_checkpoint(folder, {seed_config, state, fill_seed, fill_moment, false, run_state_to_json(run)});
 }
 
 // The device that the cached pipelines belong to.

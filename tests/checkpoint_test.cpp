@@ -468,7 +468,7 @@ TEST(Checkpoint, DirectoryOfCheckpoints) {
     for (int step : {20, 100, 3}) {
         OptimizerState state = small_state(false, false);
         state.step = step;
-        write_checkpoint(dir, small, state, read_small, read_small_moment);
+        write_checkpoint(dir, {small, state, read_small, read_small_moment, false, "{}"});
     }
     EXPECT_TRUE(std::filesystem::exists(dir + "/model_00000100.bin"));
     EXPECT_TRUE(std::filesystem::exists(dir + "/state_00000100_00000.bin"));
@@ -492,7 +492,7 @@ TEST(Checkpoint, ChangedAndExchangedFilesAreRefused) {
     for (int step : {1, 2}) {
         OptimizerState state = small_state(false, false);
         state.step = step;
-        write_checkpoint(dir, small, state, read_small, read_small_moment);
+        write_checkpoint(dir, {small, state, read_small, read_small_moment, false, "{}"});
     }
     auto refusal = [&] { return message_of([&] { check_checkpoint(dir, 2, Unverified::accept); }); };
     for (const std::string& path : {model_path(dir, 2), optimizer_path(dir, 2)}) {
@@ -515,7 +515,7 @@ TEST(Checkpoint, ChangedAndExchangedFilesAreRefused) {
 TEST(Checkpoint, DeeplyNestedRunFileIsRefused) {
     TemporaryFolder folder;
     const OptimizerState state = small_state(false, false);
-    write_checkpoint(folder.path, small, state, read_small, read_small_moment);
+    write_checkpoint(folder.path, {small, state, read_small, read_small_moment, false, "{}"});
     EXPECT_EQ(find_latest_checkpoint(folder.path).step, state.step);
     const std::string path = run_path(folder.path, state.step);
     const int depth = 100000;
@@ -531,12 +531,14 @@ TEST(Checkpoint, DeeplyNestedRunFileIsRefused) {
 TEST(Checkpoint, FailedWriteLeavesNoDoneAndNoDebris) {
     TemporaryFolder folder;
     OptimizerState state = small_state(false, false);
-    write_checkpoint(folder.path, small, state, read_small, read_small_moment);
+    write_checkpoint(folder.path, {small, state, read_small, read_small_moment, false, "{}"});
     auto broken = [](int, size_t, float*, size_t) { fail("the device is gone"); };
-    EXPECT_THROW(write_checkpoint(folder.path, small, state, broken, read_small_moment), Error);
+    EXPECT_THROW(write_checkpoint(folder.path, {small, state, broken, read_small_moment, false, "{}"}),
+                 Error);
     EXPECT_EQ(find_latest_checkpoint(folder.path).step, -1);
     EXPECT_FALSE(std::filesystem::exists(model_path(folder.path, state.step) + ".tmp"));
     expect_model(model_path(folder.path, state.step));  // the old file is intact
     write_whole_file(folder / "file", {"x"});
-    EXPECT_THROW(write_checkpoint(folder / "file", small, state, read_small, read_small_moment), Error);
+    EXPECT_THROW(
+        write_checkpoint(folder / "file", {small, state, read_small, read_small_moment, false, "{}"}), Error);
 }

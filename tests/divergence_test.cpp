@@ -162,7 +162,7 @@ TEST(Divergence, StatesThatAreNotFiniteAreRefused) {
             auto fill_moment = [&, bad = bad](Moment moment, int tensor, size_t, float* values, size_t n) {
                 std::fill_n(values, n, moment == bad && tensor == bad_tensor ? INFINITY : 0.5f);
             };
-            write_checkpoint(run, config, state, fill, fill_moment, true, json);
+            write_checkpoint(run, {config, state, fill, fill_moment, true, json});
             expect_one_line(
                 run_program({program, "-y", "1", "-o", run, "-x", "3"}),
                 {"state_00000002_00000.bin", name + std::string(parameter_info[bad_tensor].name), "inf"});

@@ -8,8 +8,11 @@
 inline void write_small(const std::string& folder, int step) {
     OptimizerState state;
     state.step = step;
-    write_checkpoint(
-        folder, {6, 10, 16, 2, 2, 4}, state,
-        [](int, size_t, float* values, size_t count) { std::fill_n(values, count, 1.0f); },
-        [](Moment, int, size_t, float* values, size_t count) { std::fill_n(values, count, 0.0f); });
+    const ReadTensor ones = [](int, size_t, float* values, size_t count) {
+        std::fill_n(values, count, 1.0f);
+    };
+    const ReadMoment zeros = [](Moment, int, size_t, float* values, size_t count) {
+        std::fill_n(values, count, 0.0f);
+    };
+    write_checkpoint(folder, {{6, 10, 16, 2, 2, 4}, state, ones, zeros, false, "{}"});
 }

@@ -2,9 +2,7 @@
 #include "llmc/files/checkpoint.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <functional>
 #include <set>
 
@@ -119,21 +117,11 @@ static nlohmann::json read_run_file(const std::string& path) {
 
 static void check_seal(const std::string& path, const nlohmann::json& seal,
                        const BytesRead& progress = nullptr) {
-    File file = open_to_read(path);
-    const uint64_t bytes = seal.at("bytes"), size = size_of(file, path);
+    const uint64_t bytes = seal.at("bytes"), size = size_of(open_to_read(path), path);
     if (size != bytes)
         fail("%s is damaged: it has %llu bytes, but %llu were written", path.c_str(),
              (unsigned long long)size, (unsigned long long)bytes);
-    Checksum sum;
-    std::vector<char> piece(1 << 20);
-    for (uint64_t left = bytes; left;) {
-        const size_t count = std::min<uint64_t>(left, piece.size());
-        read_exactly(file, path, piece.data(), count);
-        sum.add(piece.data(), count);
-        left -= count;
-        if (progress) progress(count);
-    }
-    if (seal.at("xxh3") != sum.text())
+    if (seal.at("xxh3") != checksum_of_file(path, progress))
         fail("%s is damaged: its checksum does not match its content", path.c_str());
 }
 
@@ -315,12 +303,6 @@ void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Comm
     if (first) try_to([&] { remove_file(mark_path(dir, step)); });
 }
 
-void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
-                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16,
-                      const std::string& run) {
-    write_checkpoint(dir, {config, state, read_tensor, read_moment, in_bf16, run});
-}
-
 // Steps with a file of this kind, newest first.
 static std::vector<int> steps_of(const std::string& dir, const char* before, const char* after = "") {
     std::vector<int> steps;
@@ -350,13 +332,21 @@ std::vector<int> list_checkpoints_without_done(const std::string& dir) {
     return {steps.begin(), steps.end()};
 }
 
-std::string read_run(const std::string& dir, int step) {
+// The text of the run's JSON object in run_%08d.json, after `check` of the files' seals.
+static std::string verified_run(const std::string& dir, int step,
+                                const std::function<void(const nlohmann::json& files)>& check) {
     const std::string path = run_path(dir, step);
     try {
-        return json_text(read_run_file(path).at("run"));
+        const nlohmann::json content = read_run_file(path);
+        check(content.at("files"));
+        return json_text(content.at("run"));
     } catch (const nlohmann::json::exception&) {
         fail("%s was not written by this program", path.c_str());
     }
+}
+
+std::string read_run(const std::string& dir, int step) {
+    return verified_run(dir, step, [](const nlohmann::json&) {});
 }
 
 // Whether the folder's run writes run_%08d.json: llm.c writes neither this nor options.toml.
@@ -374,15 +364,10 @@ static void expect_no_run_file(const std::string& dir, int step) {
 }
 
 std::string check_model_of_checkpoint(const std::string& dir, int step) {
-    const std::string path = run_path(dir, step);
-    if (!file_exists(path)) return "";
-    try {
-        const nlohmann::json content = read_run_file(path);
-        check_seal(model_path(dir, step), content.at("files").at("model"));
-        return json_text(content.at("run"));
-    } catch (const nlohmann::json::exception&) {
-        fail("%s was not written by this program", path.c_str());
-    }
+    if (!file_exists(run_path(dir, step))) return "";
+    return verified_run(dir, step, [&](const nlohmann::json& files) {
+        check_seal(model_path(dir, step), files.at("model"));
+    });
 }
 
 // Reads all parts of the optimizer's state with `read`, and checks that they belong together.
@@ -402,24 +387,18 @@ static void read_states(const std::string& dir, int step,
 
 std::string check_checkpoint(const std::string& dir, int step, Unverified unverified,
                              const BytesRead& progress) {
-    const std::string model = model_path(dir, step), path = run_path(dir, step);
+    const std::string model = model_path(dir, step);
     std::string run;
-    if (file_exists(path)) {
-        try {
-            const nlohmann::json content = read_run_file(path);
-            const nlohmann::json& files = content.at("files");
+    if (file_exists(run_path(dir, step)))
+        run = verified_run(dir, step, [&](const nlohmann::json& files) {
             check_seal(model, files.at("model"), progress);
             if (files.contains("state")) check_seal(optimizer_path(dir, step), files["state"], progress);
             int part = 0;
             for (const nlohmann::json& seal : files.value("states", nlohmann::json::array()))
                 check_seal(optimizer_part_path(dir, step, part++), seal, progress);
-            run = json_text(content.at("run"));
-        } catch (const nlohmann::json::exception&) {
-            fail("%s was not written by this program", path.c_str());
-        }
-    } else if (unverified == Unverified::refuse) {
+        });
+    else if (unverified == Unverified::refuse)
         expect_no_run_file(dir, step);
-    }
     const ModelConfig config = read_model_header(model);
     read_states(dir, step, [&](const std::string& part) { return read_optimizer_state(part, config); });
     return run;
@@ -429,25 +408,19 @@ void read_all_moments(const std::string& dir, int step, const ModelConfig& confi
     read_states(dir, step, [&](const std::string& part) { return read_moments(part, config, write); });
 }
 
-// The newest checkpoint that `check` accepts. A run that deletes old ones meanwhile is no error.
+// The newest checkpoint that `check` accepts.
 static FoundCheckpoint find_latest(const std::string& dir,
                                    const std::function<std::string(int step)>& check) {
-    for (int attempts_left = 3;; attempts_left--) {
-        FoundCheckpoint found;
-        bool deleted = false;
-        for (int step : list_checkpoints(dir)) {
-            try {
-                found.run = check(step);
-                found.step = step;
-                return found;
-            } catch (const Error& error) {
-                deleted = deleted || !file_exists(done_path(dir, step));
-                found.broken.push_back(
-                    format_string("the checkpoint of step %d is broken: %s", step, error.what()));
-            }
+    FoundCheckpoint found;
+    for (int step : list_checkpoints(dir)) try {
+            found.run = check(step);
+            found.step = step;
+            return found;
+        } catch (const Error& error) {
+            found.broken.push_back(
+                format_string("the checkpoint of step %d is broken: %s", step, error.what()));
         }
-        if (!deleted || attempts_left == 0) return found;
-    }
+    return found;
 }
 
 FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified,

@@ -53,9 +53,6 @@ struct Checkpoint {
 // With a job, all processes call it: each writes its part of the optimizer state, rank 0 everything else, and
 // DONE after all others have finished.
 void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Communicator* job = nullptr);
-void write_checkpoint(const std::string& dir, const ModelConfig& config, const OptimizerState& state,
-                      const ReadTensor& read_tensor, const ReadMoment& read_moment, bool in_bf16 = false,
-                      const std::string& run = "{}");
 
 // The step in the name of a checkpoint's file, such as step_in_name(name, "model_", ".bin"); -1 if it has
 // another name. Steps from 10^8 on have more than eight digits.
@@ -75,9 +72,6 @@ std::vector<int> list_checkpoints_without_done(const std::string& dir);
 // Whether to accept files of a checkpoint without run_%08d.json although the run wrote such files: without
 // their checksums, damage may go unnoticed.
 enum class Unverified { refuse, accept };
-
-// Called with the number of bytes that were just read.
-using BytesRead = std::function<void(uint64_t bytes)>;
 
 // Verifies the checkpoint's files against their checksums. Without run_%08d.json, which llm.c does not write,
 // it checks headers and lengths only. Error, naming the file, on the first problem. Returns the text of the

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "llmc/base/error.h"
+#include "llmc/files/model_tensors.h"
 
 // --- the format ---
 
@@ -52,14 +53,9 @@ struct Metadata {
     }
 };
 
-struct TensorItem {
-    std::string name;
+struct TensorItem : ModelTensor {
     StoredType type;
-    std::vector<uint64_t> shape;  // the dimension of adjacent values first
-    int tensor, layer;            // of ParameterTensor
-
-    uint64_t elements() const { return shape[0] * (shape.size() > 1 ? shape[1] : 1); }
-    uint64_t bytes() const { return stored_bytes(type, elements()); }
+    uint64_t bytes() const { return stored_bytes(type, elements); }
 };
 
 static uint32_t ggml_type(StoredType type) {
@@ -90,7 +86,7 @@ static void write_header(FileWriter& file, const Metadata& metadata, const std::
     for (const TensorItem& item : items) {
         append_text(header, item.name);
         append(header, uint32_t(item.shape.size()));
-        for (uint64_t size : item.shape) append(header, size);
+        for (auto size = item.shape.rbegin(); size != item.shape.rend(); size++) append(header, *size);
         append(header, ggml_type(item.type));
         append(header, at);
         at += (item.bytes() + alignment - 1) / alignment * alignment;
@@ -101,47 +97,22 @@ static void write_header(FileWriter& file, const Metadata& metadata, const std::
 
 // --- GPT-2 ---
 
-// llama.cpp's name of each parameter tensor, in the order of ParameterTensor. Names of a layer's tensors are
-// prefixed with "blk.<layer>.".
+// llama.cpp's name of each parameter tensor, in the order of ParameterTensor.
 static const char* const gguf_names[NUM_PARAMETER_TENSORS] = {
     "token_embd.weight", "position_embd.weight", "attn_norm.weight",   "attn_norm.bias",
     "attn_qkv.weight",   "attn_qkv.bias",        "attn_output.weight", "attn_output.bias",
     "ffn_norm.weight",   "ffn_norm.bias",        "ffn_up.weight",      "ffn_up.bias",
     "ffn_down.weight",   "ffn_down.bias",        "output_norm.weight", "output_norm.bias"};
 
-static TensorItem item_of(const GgufModel& model, StoredType type, int tensor, int layer) {
-    TensorItem item = {gguf_names[tensor], StoredType::fp32, {}, tensor, layer};
-    if (parameter_info[tensor].per_layer) item.name = format_string("blk.%d.%s", layer, gguf_names[tensor]);
-    const uint64_t C = model.config.channels;
-    const uint64_t elements = parameter_layer_size(model.config, tensor);
-    switch (tensor) {
-        case WTE:
-            item.shape = {C, uint64_t(model.tokenizer.vocab_size())};
-            break;
-        case WPE:
-        case QKVW:
-        case ATTPROJW:
-        case FCW:
-            item.shape = {C, elements / C};
-            break;
-        case FCPROJW:
-            item.shape = {4 * C, C};
-            break;
-        default:
-            item.shape = {elements};
-    }
-    if (item.shape.size() == 2 && tensor != WPE) item.type = type;
-    if (item.type == StoredType::q8_0 && item.shape[0] % q8_0_block) item.type = StoredType::fp16;
-    return item;
-}
-
-static std::vector<TensorItem> list_tensors(const GgufModel& model, StoredType type) {
+static std::vector<TensorItem> list_items(const GgufModel& model, StoredType type) {
+    ModelConfig config = model.config;
+    config.vocab_size = model.tokenizer.vocab_size();  // other rows of wte are left out
     std::vector<TensorItem> items;
-    for (int tensor : {WTE, WPE}) items.push_back(item_of(model, type, tensor, 0));
-    for (int layer = 0; layer < model.config.num_layers; layer++)
-        for (int tensor = LN1W; tensor <= FCPROJB; tensor++)
-            items.push_back(item_of(model, type, tensor, layer));
-    for (int tensor : {LNFW, LNFB}) items.push_back(item_of(model, type, tensor, 0));
+    for (const ModelTensor& t : list_tensors(config, gguf_names, "blk.")) {
+        const bool has_type = t.shape.size() == 2 && t.tensor != WPE;
+        const bool fits = type != StoredType::q8_0 || t.shape.back() % q8_0_block == 0;
+        items.push_back({t, !has_type ? StoredType::fp32 : fits ? type : StoredType::fp16});
+    }
     return items;
 }
 
@@ -194,26 +165,18 @@ static void add_tokenizer(Metadata& metadata, Tokenizer& tokenizer) {
     metadata.add_bool("tokenizer.ggml.add_bos_token", true);
 }
 
-static void write_tensor(FileWriter& file, const GgufModel& model, const TensorItem& item) {
-    const size_t offset = item.layer * parameter_layer_size(model.config, item.tensor);
-    std::vector<float> values(std::min<uint64_t>(item.elements(), tensor_chunk));
-    for (uint64_t at = 0; at < item.elements(); at += values.size()) {
-        values.resize(std::min<uint64_t>(values.size(), item.elements() - at));
-        model.read(item.tensor, offset + at, values.data(), values.size());
-        write_values(file, item.type, values.data(), values.size(), item.name);
-    }
-    pad(file, item.bytes());
-}
-
 int write_gguf(const std::string& path, const GgufModel& model, StoredType type) {
     validate(model.config, path);
     Metadata metadata;
     add_model(metadata, model, type);
     add_tokenizer(metadata, model.tokenizer);
-    const std::vector<TensorItem> items = list_tensors(model, type);
+    const std::vector<TensorItem> items = list_items(model, type);
     FileWriter file(path, Target::named);
     write_header(file, metadata, items);
-    for (const TensorItem& item : items) write_tensor(file, model, item);
+    for (const TensorItem& item : items) {
+        write_tensor(file, model.read, item, item.type, false);
+        pad(file, item.bytes());
+    }
     file.finish();
     return int(std::count_if(items.begin(), items.end(), [&](const TensorItem& item) {
         return type == StoredType::q8_0 && item.type == StoredType::fp16;

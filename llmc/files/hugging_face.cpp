@@ -8,57 +8,25 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
+#include "llmc/files/model_tensors.h"
 #include "llmc/files/safetensors.h"
 
 using nlohmann::json;
 
-// Hugging Face's name of each parameter tensor, in the order of ParameterTensor. Names of a layer's tensors
-// are prefixed with "h.<layer>.".
-struct TensorName {
-    const char* name;
-    bool transposed;
-};
-static const TensorName hugging_face_names[NUM_PARAMETER_TENSORS] = {
-    {"wte.weight", false},        {"wpe.weight", false},        {"ln_1.weight", false},
-    {"ln_1.bias", false},         {"attn.c_attn.weight", true}, {"attn.c_attn.bias", false},
-    {"attn.c_proj.weight", true}, {"attn.c_proj.bias", false},  {"ln_2.weight", false},
-    {"ln_2.bias", false},         {"mlp.c_fc.weight", true},    {"mlp.c_fc.bias", false},
-    {"mlp.c_proj.weight", true},  {"mlp.c_proj.bias", false},   {"ln_f.weight", false},
-    {"ln_f.bias", false}};
+// Hugging Face's name of each parameter tensor, in the order of ParameterTensor.
+static const char* const tensor_names[NUM_PARAMETER_TENSORS] = {
+    "wte.weight",         "wpe.weight",       "ln_1.weight",        "ln_1.bias",
+    "attn.c_attn.weight", "attn.c_attn.bias", "attn.c_proj.weight", "attn.c_proj.bias",
+    "ln_2.weight",        "ln_2.bias",        "mlp.c_fc.weight",    "mlp.c_fc.bias",
+    "mlp.c_proj.weight",  "mlp.c_proj.bias",  "ln_f.weight",        "ln_f.bias"};
 
-static std::string full_name(int tensor, int layer) {
-    return parameter_info[tensor].per_layer ? format_string("h.%d.%s", layer, hugging_face_names[tensor].name)
-                                            : hugging_face_names[tensor].name;
-}
-
-// Calls visit(tensor, layer, name) for all tensors, layer by layer.
-template <class Visit>
-static void for_each_tensor(const ModelConfig& config, Visit visit) {
-    for (int tensor : {WTE, WPE}) visit(tensor, 0, full_name(tensor, 0));
-    for (int layer = 0; layer < config.num_layers; layer++)
-        for (int tensor = LN1W; tensor <= FCPROJB; tensor++) visit(tensor, layer, full_name(tensor, layer));
-    for (int tensor : {LNFW, LNFB}) visit(tensor, 0, full_name(tensor, 0));
+static std::vector<ModelTensor> list_tensors(const ModelConfig& config) {
+    return list_tensors(config, tensor_names, "h.");
 }
 
 // The tensor's shape in the file; linear weights are (in, out).
-static std::vector<uint64_t> shape_of(const ModelConfig& config, int tensor) {
-    const uint64_t C = config.channels;
-    switch (tensor) {
-        case WTE:
-            return {uint64_t(config.vocab_size), C};
-        case WPE:
-            return {uint64_t(config.max_seq_len), C};
-        case QKVW:
-            return {C, 3 * C};
-        case ATTPROJW:
-            return {C, C};
-        case FCW:
-            return {C, 4 * C};
-        case FCPROJW:
-            return {4 * C, C};
-        default:
-            return {uint64_t(parameter_layer_size(config, tensor))};
-    }
+static std::vector<uint64_t> stored_shape(const ModelTensor& t) {
+    return t.is_linear() ? std::vector<uint64_t>{t.shape[1], t.shape[0]} : t.shape;
 }
 
 // --- reading ---
@@ -143,21 +111,21 @@ static bool is_ignored(const std::string& name) {
 
 static void check_tensors(const Model& model) {
     std::set<std::string> known;
-    for_each_tensor(model.config, [&](int tensor, int, const std::string& name) {
-        auto found = model.file.tensors.find(model.prefix + name);
+    for (const ModelTensor& t : list_tensors(model.config)) {
+        auto found = model.file.tensors.find(model.prefix + t.name);
         if (found == model.file.tensors.end())
             fail("%s has no tensor '%s': it is not a GPT-2 in Hugging Face's format", model.file.path.c_str(),
-                 name.c_str());
+                 t.name.c_str());
         const std::vector<uint64_t>& shape = found->second.shape;
-        if (tensor == FCW && shape.size() == 2 && shape[1] != 4 * uint64_t(model.config.channels))
+        if (t.tensor == FCW && shape.size() == 2 && shape[1] != 4 * uint64_t(model.config.channels))
             fail("%s: tensor '%s' makes an MLP %llu wide; only 4 times the channels, here %d, is supported",
-                 model.file.path.c_str(), name.c_str(), (unsigned long long)shape[1],
+                 model.file.path.c_str(), t.name.c_str(), (unsigned long long)shape[1],
                  4 * model.config.channels);
-        if (shape != shape_of(model.config, tensor))
+        if (shape != stored_shape(t))
             fail("%s: the shape of tensor '%s' does not match the other tensors", model.file.path.c_str(),
-                 name.c_str());
+                 t.name.c_str());
         known.insert(found->first);
-    });
+    }
     for (const auto& [name, entry] : model.file.tensors)
         if (!known.count(name) && !is_ignored(name))
             fail("%s has a tensor '%s', which GPT-2 does not have", model.file.path.c_str(), name.c_str());
@@ -200,7 +168,7 @@ static Model open_model(const std::string& path) {
     if (config.channels == 0 || config.max_seq_len == 0)
         fail("%s has no tensors wte.weight and wpe.weight: it is not a GPT-2 in Hugging Face's format",
              path.c_str());
-    while (dimension(model, full_name(LN1W, config.num_layers), 0)) config.num_layers++;
+    while (dimension(model, format_string("h.%d.ln_1.weight", config.num_layers), 0)) config.num_layers++;
     config.num_heads = find_heads(path, config);
     validate(config, path);
     check_tensors(model);
@@ -208,19 +176,6 @@ static Model open_model(const std::string& path) {
 }
 
 ModelConfig read_hugging_face_header(const std::string& path) { return open_model(path).config; }
-
-// Transposes (rows, columns) to (columns, rows), in blocks that fit in cache.
-static std::vector<float> transpose(const std::vector<float>& from, size_t rows, size_t columns) {
-    std::vector<float> to(from.size());
-    const size_t block = 32;
-#pragma omp parallel for
-    for (size_t r0 = 0; r0 < rows; r0 += block)
-        for (size_t c0 = 0; c0 < columns; c0 += block)
-            for (size_t r = r0; r < std::min(rows, r0 + block); r++)
-                for (size_t c = c0; c < std::min(columns, c0 + block); c++)
-                    to[c * rows + r] = from[r * columns + c];
-    return to;
-}
 
 static void write_in_pieces(const WriteTensor& write, int tensor, size_t offset, const float* values,
                             size_t count) {
@@ -232,19 +187,16 @@ void read_hugging_face(const std::string& path, const WriteTensor& write) {
     const Model model = open_model(path);
     check_head(model);
     const ModelConfig& config = model.config;
-    for_each_tensor(config, [&](int tensor, int layer, const std::string& name) {
-        const SafetensorsEntry& entry = model.file.tensors.at(model.prefix + name);
-        const size_t offset = layer * parameter_layer_size(config, tensor), size = entry.elements();
-        const size_t piece = hugging_face_names[tensor].transposed ? size : std::min(size, tensor_chunk);
+    for (const ModelTensor& t : list_tensors(config)) {
+        const size_t piece = t.is_linear() ? t.elements : std::min(t.elements, tensor_chunk);
         std::vector<float> values(piece);
-        for (size_t at = 0; at < size; at += piece) {
-            const size_t count = std::min(piece, size - at);
-            read_safetensors(model.file, model.prefix + name, at, count, values.data());
-            if (hugging_face_names[tensor].transposed)
-                values = transpose(values, entry.shape[0], entry.shape[1]);
-            write_in_pieces(write, tensor, offset + at, values.data(), count);
+        for (size_t at = 0; at < t.elements; at += piece) {
+            const size_t count = std::min(piece, t.elements - at);
+            read_safetensors(model.file, model.prefix + t.name, at, count, values.data());
+            if (t.is_linear()) values = transpose(values, t.shape[1], t.shape[0]);
+            write_in_pieces(write, t.tensor, t.offset + at, values.data(), count);
         }
-    });
+    }
     const size_t real = size_t(config.vocab_size) * config.channels;
     const std::vector<float> padding(parameter_size(config, WTE) - real);
     write_in_pieces(write, WTE, real, padding.data(), padding.size());
@@ -289,35 +241,17 @@ static std::string generation_config_json(int end_of_text) {
     return json_text(fields, 2) + "\n";
 }
 
-// Reads a tensor in pieces, or as a whole if it is to be transposed, and writes it in the file's shape.
-static void write_tensor(FileWriter& file, const ReadTensor& read, const SafetensorsItem& item, int tensor,
-                         size_t offset, StoredType type) {
-    const size_t size = item.shape[0] * (item.shape.size() > 1 ? item.shape[1] : 1);
-    std::vector<float> values(hugging_face_names[tensor].transposed ? size : std::min(size, tensor_chunk));
-    for (size_t at = 0; at < size; at += values.size()) {
-        values.resize(std::min(values.size(), size - at));
-        for (size_t i = 0; i < values.size(); i += tensor_chunk)
-            read(tensor, offset + at + i, values.data() + i, std::min(tensor_chunk, values.size() - i));
-        if (hugging_face_names[tensor].transposed) values = transpose(values, item.shape[1], item.shape[0]);
-        write_values(file, type, values.data(), values.size(), item.name);
-    }
-}
-
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
                         StoredType type, int end_of_text) {
     validate(config, dir);
     create_folders(dir);
     if (end_of_text < 0) end_of_text = config.vocab_size - 1;
     std::vector<SafetensorsItem> items;
-    for_each_tensor(config, [&](int tensor, int, const std::string& name) {
-        items.push_back({name, safetensors_type(type), shape_of(config, tensor)});
-    });
+    const std::vector<ModelTensor> tensors = list_tensors(config);
+    for (const ModelTensor& t : tensors) items.push_back({t.name, safetensors_type(type), stored_shape(t)});
     FileWriter file(dir + "/model.safetensors");
     write_safetensors_header(file, items);
-    size_t next = 0;
-    for_each_tensor(config, [&](int tensor, int layer, const std::string&) {
-        write_tensor(file, read, items[next++], tensor, layer * parameter_layer_size(config, tensor), type);
-    });
+    for (const ModelTensor& t : tensors) write_tensor(file, read, t, type, true);
     file.finish();
     write_whole_file(dir + "/generation_config.json", {generation_config_json(end_of_text)});
     write_whole_file(dir + "/config.json", {config_json(config, type, end_of_text)});

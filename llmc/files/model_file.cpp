@@ -1,4 +1,3 @@
-// Chooses the reader by the name of the file: see model_file.h.
 #include "llmc/files/model_file.h"
 
 #include <cmath>

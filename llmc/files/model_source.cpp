@@ -7,7 +7,6 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/warning.h"
-#include "llmc/data/find_tokenizer.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 
@@ -195,6 +194,9 @@ ModelConfig read_shape(const ModelSource& model) {
     return model.is_file ? read_model_file_header(model.path) : parse_descriptor(model.path);
 }
 
+// A vocabulary with padding.
+static int padded(int tokens) { return int(ceil_div(tokens, 128)) * 128; }
+
 void check_data_fits(const TokenizerInfo& data, const std::string& data_name, const ModelSource& model,
                      const ModelConfig& config) {
     const char* advice = "prepare the text with the model's tokenizer (prepare_data --tokenizer)";
@@ -203,29 +205,50 @@ void check_data_fits(const TokenizerInfo& data, const std::string& data_name, co
              describe(data).c_str(), model.name.c_str(), describe(*model.tokenizer).c_str(), advice);
     // a descriptor may ask for more, and so does the checkpoint of its run
     const bool may_be_larger = !model.is_file || model.tokenizer;
-    const int padded = int(ceil_div(data.vocab_size, 128)) * 128;
-    const bool fits = config.vocab_size >= data.vocab_size && (may_be_larger || config.vocab_size <= padded);
+    const bool fits = config.vocab_size >= data.vocab_size &&
+                      (may_be_larger || config.vocab_size <= padded(data.vocab_size));
     if (!fits)
         fail("'%s' was made with %s, but the model %s has a vocabulary of %d: %s", data_name.c_str(),
              describe(data).c_str(), model.name.c_str(), config.vocab_size, advice);
+}
+
+// The tokenizer of a model that no file names: bytes for a vocabulary of 257, else one that lies nearby, if
+// it fits up to padding to a multiple of 128.
+static std::optional<Tokenizer> nearby_tokenizer(const std::string& model, const std::string& data,
+                                                 int vocab_size) {
+    if (vocab_size == 257) return open_tokenizer("bytes");
+    const std::string path = usual_tokenizer(
+        {fs::path(model).parent_path().generic_string(), fs::path(data).parent_path().generic_string()});
+    if (path.empty()) return std::nullopt;
+    Tokenizer tokenizer = open_tokenizer(path);
+    if (tokenizer.vocab_size() > vocab_size || vocab_size > padded(tokenizer.vocab_size()))
+        return std::nullopt;
+    return tokenizer;
 }
 
 std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSource& model, int vocab_size,
                                        const std::optional<TokenizerInfo>& recorded,
                                        const std::string& data) {
     std::optional<Tokenizer> tokenizer;
-    TokenizerChoice choice = TokenizerChoice::found;
-    if (!asked.empty()) {
+    if (!asked.empty())
         tokenizer = open_tokenizer(asked);
-        choice = TokenizerChoice::asked;
-    } else if (recorded) {
+    else if (recorded)
         tokenizer = open_recorded_tokenizer(*recorded);
-        choice = TokenizerChoice::recorded;
-    } else if (!model.has_unusable_tokenizer) {
-        tokenizer = find_tokenizer(vocab_size == 257 ? "bytes" : "", {model.path, data});
-    }
-    match_tokenizer(tokenizer, choice, vocab_size, model.name);
-    if (!asked.empty() && recorded && info_of(*tokenizer).checksum != recorded->checksum)
+    else if (!model.has_unusable_tokenizer)
+        tokenizer = nearby_tokenizer(model.path, data, vocab_size);
+    if (!tokenizer) return std::nullopt;
+    const int tokens = tokenizer->vocab_size();
+    if (tokens > vocab_size)
+        fail("%s %s has %d tokens, but the model %s has only %d: give the tokenizer that made its data",
+             asked.empty() ? "the recorded tokenizer" : "--tokenizer", tokenizer->name.c_str(), tokens,
+             model.name.c_str(), vocab_size);
+    if (asked.empty()) return tokenizer;
+    if (vocab_size > padded(tokens))
+        warn(
+            format_string("--tokenizer %s has %d of the %d tokens of the model %s; the others are never "
+                          "sampled",
+                          tokenizer->name.c_str(), tokens, vocab_size, model.name.c_str()));
+    if (recorded && info_of(*tokenizer).checksum != recorded->checksum)
         fail("--tokenizer %s is not the one that made the data of the model %s, %s; leave it out",
              asked.c_str(), model.name.c_str(), describe(*recorded).c_str());
     return tokenizer;

@@ -1,4 +1,3 @@
-// Reading and writing safetensors: see safetensors.h.
 #include "llmc/files/safetensors.h"
 
 #include <algorithm>
@@ -191,19 +190,15 @@ void read_safetensors(const SafetensorsFile& from, const std::string& name, uint
 }
 
 void write_safetensors_header(FileWriter& file, const std::vector<SafetensorsItem>& items) {
-    std::string text = R"({"__metadata__":{"format":"pt"})";  // transformers rejects files without it
+    JsonMembers members = {{"__metadata__", {{"format", "pt"}}}};  // transformers rejects files without it
     uint64_t at = 0;
     for (const SafetensorsItem& item : items) {
         const uint64_t end = at + type_bytes(item.type) * SafetensorsEntry{item.type, item.shape}.elements();
-        std::string shape;
-        for (uint64_t size : item.shape)
-            shape += format_string("%s%llu", shape.empty() ? "" : ",", (unsigned long long)size);
-        text += format_string(R"(,%s:{"dtype":"%s","shape":[%s],"data_offsets":[%llu,%llu]})",
-                              json_text(item.name).c_str(), item.type, shape.c_str(), (unsigned long long)at,
-                              (unsigned long long)end);
+        members.push_back(
+            {item.name, {{"dtype", item.type}, {"shape", item.shape}, {"data_offsets", {at, end}}}});
         at = end;
     }
-    text += "}";
+    std::string text = json_text(members, -1);
     text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begins at a multiple of 8 bytes
     const uint64_t size = text.size();
     file.write(&size, sizeof size);

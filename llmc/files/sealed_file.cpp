@@ -18,3 +18,14 @@ void read_header(const File& file, const std::string& path, int32_t* header, int
         fail("%s is not %s: it starts with %d instead of %d", path.c_str(), what, header[0], magic);
     }
 }
+
+std::string checksum_of_file(const std::string& path, const BytesRead& progress) {
+    const File file = open_to_read(path);
+    Checksum sum;
+    std::vector<char> piece(1 << 20);
+    while (const size_t count = read_some(file, path, piece.data(), piece.size())) {
+        sum.add(piece.data(), count);
+        if (progress) progress(count);
+    }
+    return sum.text();
+}

@@ -1,8 +1,8 @@
 // What the files of a checkpoint have in common: headers, and checksums of what is written.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <string>
-#include <vector>
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/file.h"
@@ -14,6 +14,12 @@ constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
 void skip_bytes(const File& file, const std::string& path, uint64_t bytes);
 // Error if the file is too short or does not begin with `magic`.
 void read_header(const File& file, const std::string& path, int32_t* header, int32_t magic, const char* what);
+
+// Called with the number of bytes that were just read.
+using BytesRead = std::function<void(uint64_t bytes)>;
+
+// The checksum of a file's content, as Checksum::text() of it.
+std::string checksum_of_file(const std::string& path, const BytesRead& progress = nullptr);
 
 // Length and checksum of a file as written, for the checkpoint's run_%08d.json.
 struct FileSeal {

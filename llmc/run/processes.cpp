@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/data/saved_shards.h"
@@ -64,19 +63,6 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job) {
             std::min(processes, job.local_size));
     }
     return {job.local_rank * job.num_nodes + job.node, job.size, o.optimizer_kind()};
-}
-
-static std::string checksum_of_file(const std::string& path) {
-    const File file = open_to_read(path);
-    Checksum sum;
-    std::vector<char> piece(1 << 20);
-    for (uint64_t left = size_of(file, path); left;) {
-        const size_t count = std::min<uint64_t>(left, piece.size());
-        read_exactly(file, path, piece.data(), count);
-        sum.add(piece.data(), count);
-        left -= count;
-    }
-    return sum.text();
 }
 
 static std::string describe_data(const char* what, const std::optional<DataLoader>& loader) {
