@@ -263,6 +263,24 @@ static TurnChoice usual_turns(const Teller& teller, int step) {
     return choice;
 }
 
+// Tells sentences up to the ending. `About` has the acts, the question and the ending of a kind of story.
+template <class About>
+static void tell_about(Teller& teller, About about) {
+    for (int step = 0;; step++) {
+        TurnChoice choice = usual_turns(teller, step);
+        if (step > 0 && teller.together && !teller.asked)
+            choice.add(question, about.question_start(), About::question_weight);
+        const Turn turn = choice.choose(teller.pen);
+        teller.asked |= turn == question;
+        if (turn == hero_acts) about.hero_does();
+        if (turn == companion_acts) about.companion_does();
+        if (turn == both_act) about.both_do();
+        if (turn == question) about.ask();
+        if (turn == ending) return about.end();
+        teller.usual(turn);
+    }
+}
+
 // --- stories about a thing that stays where it was put ---
 
 struct ThingStory {
@@ -296,17 +314,18 @@ struct ThingStory {
         }
     }
 
+    void companion_does() { teller.finish_idle(teller.pen.choose(teller.idle())); }
     void both_do() {
         std::vector<Alternative> acts = {{"went to the ", 4}, {"sat down and talked. ", 1}, {"laughed. ", 1}};
         if (held) acts.push_back({"played with the " + thing.name + ". ", 3});
         if (teller.pen.choose(acts) == 0) teller.choose_place(false, ". ");
     }
 
+    static const int question_weight = 4;
     std::string question_start() const { return held ? "\"What " : "\"Where "; }
     void ask() {
         const std::string& name = teller.hero.name;
         std::string asked = "?\" asked " + teller.companion.name + ". ";
-        teller.asked = true;
         if (held)
             teller.pen.say("do you have" + asked + "\"I have " + thing.full() + ",\" said " + name + ". ");
         else
@@ -324,20 +343,7 @@ struct ThingStory {
     }
 };
 
-void Teller::tell_of_thing() {
-    ThingStory about = {*this, choose_thing(". ")};
-    for (int step = 0;; step++) {
-        TurnChoice choice = usual_turns(*this, step);
-        if (together && !asked) choice.add(question, about.question_start(), 4);
-        Turn turn = choice.choose(pen);
-        if (turn == hero_acts) about.hero_does();
-        if (turn == companion_acts) finish_idle(pen.choose(idle()));
-        if (turn == both_act) about.both_do();
-        if (turn == question) about.ask();
-        if (turn == ending) return about.end();
-        usual(turn);
-    }
-}
+void Teller::tell_of_thing() { tell_about(*this, ThingStory{*this, choose_thing(". ")}); }
 
 // --- stories about addition and subtraction ---
 
@@ -379,10 +385,11 @@ struct NumberStory {
         std::string object = teller.hero_or_her();
         change({"gave"}, {"took", "borrowed"}, " " + object + " ");
     }
+    void both_do() { teller.choose_words({"laughed", "sat down and talked", "counted again"}, ". "); }
 
+    static const int question_weight = 4;
     std::string question_start() const { return "\"How many "; }
     void ask() {
-        teller.asked = true;
         teller.pen.say(noun + " do you have?\" asked " + teller.companion.name + ". \"I have " +
                        (count == 0 ? "none" : number_words[count]) + ",\" said " + teller.hero.name + ". ");
     }
@@ -402,17 +409,7 @@ void Teller::tell_of_numbers() {
                          nouns[taken].text.substr(0, nouns[taken].text.size() - 2)};
     about.count = choose_number(2, 9, ". ");
     animal_came = true;  // no animal, since it might be fed what is counted
-    for (int step = 0;; step++) {
-        TurnChoice choice = usual_turns(*this, step);
-        if (together && !asked) choice.add(question, about.question_start(), 4);
-        Turn turn = choice.choose(pen);
-        if (turn == hero_acts) about.hero_does();
-        if (turn == companion_acts) about.companion_does();
-        if (turn == both_act) choose_words({"laughed", "sat down and talked", "counted again"}, ". ");
-        if (turn == question) about.ask();
-        if (turn == ending) return about.end();
-        usual(turn);
-    }
+    tell_about(*this, about);
 }
 
 // --- stories about things that change hands ---
@@ -438,6 +435,8 @@ struct GiftStory {
         if (!teller.finish_idle(act)) with_hero[given[act - first_gift]] = !hero;
     }
 
+    void hero_does() { somebody_does(true); }
+    void companion_does() { somebody_does(false); }
     void both_do() {
         std::vector<Alternative> acts = {{"went to the ", 4}, {"sat down and talked. ", 1}, {"laughed. ", 1}};
         if (one_each()) acts.push_back({"swapped. ", 4});
@@ -446,8 +445,9 @@ struct GiftStory {
         if (act == 3) std::swap(with_hero[0], with_hero[1]);
     }
 
+    static const int question_weight = 3;
+    std::string question_start() const { return "\"Who has the "; }
     void ask() {
-        teller.asked = true;
         const std::string &name = teller.hero.name, asked = "?\" asked ";
         size_t which = teller.pen.choose({{things[0].name + asked, 1}, {things[1].name + asked, 1}});
         teller.pen.say((teller.clear() ? teller.hero.her() : name + "'s") + " ");
@@ -474,18 +474,7 @@ void Teller::tell_of_gifts() {
     pen.say((clear() ? hero.She() : hero.name) + " had ");
     Thing first = choose_thing(", and ");
     pen.say(companion.name + " had ");
-    GiftStory about = {*this, {first, choose_thing(". ", first.name)}};
-    for (int step = 0;; step++) {
-        TurnChoice choice = usual_turns(*this, step);
-        if (step > 0 && !asked) choice.add(question, "\"Who has the ", 3);
-        Turn turn = choice.choose(pen);
-        if (turn == hero_acts) about.somebody_does(true);
-        if (turn == companion_acts) about.somebody_does(false);
-        if (turn == both_act) about.both_do();
-        if (turn == question) about.ask();
-        if (turn == ending) return about.end();
-        usual(turn);
-    }
+    tell_about(*this, GiftStory{*this, {first, choose_thing(". ", first.name)}});
 }
 
 void Teller::tell() {

@@ -1,4 +1,3 @@
-// The corpus and its numbers: see corpus_file.h.
 #include "llmc/prepare/corpus_file.h"
 
 #include <filesystem>

@@ -1,4 +1,3 @@
-// Preparing token shards: see preparation.h.
 #include "llmc/prepare/preparation.h"
 
 #include <omp.h>
@@ -9,25 +8,112 @@
 #include <condition_variable>
 #include <exception>
 #include <filesystem>
-#include <functional>
 #include <mutex>
 #include <optional>
+#include <regex>
 #include <set>
 #include <utility>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
+#include "llmc/base/random.h"
 #include "llmc/base/warning.h"
 #include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/tokenizer_info.h"
-#include "llmc/prepare/progress_bar.h"
-#include "llmc/prepare/shard_writer.h"
-#include "llmc/prepare/validation_draw.h"
+#include "llmc/os/os.h"
 
 namespace fs = std::filesystem;
+
+// --- shards, which appear under their names together, when all are complete ---
+
+// Complete shards that still have temporary names. What is not renamed is removed.
+struct StagedShards {
+    std::vector<TokenShard> shards = {};  // with their final paths
+    std::vector<std::string> temporary = {};
+    size_t renamed = 0;
+
+    StagedShards() = default;
+    StagedShards(const StagedShards&) = delete;
+    ~StagedShards() {
+        for (; renamed < shards.size(); renamed++) try {
+                remove_file(temporary[renamed]);
+            } catch (const Error&) {
+                // the error that led here is the one to report
+            }
+    }
+    void add(const std::string& file, const std::string& path, uint64_t tokens) {
+        temporary.push_back(file);
+        shards.push_back({path, tokens, ""});  // from now on it is removed after an error
+        shards.back().checksum = open_token_shard(file).checksum;
+    }
+    void rename_all() {
+        for (; renamed < shards.size(); renamed++) {
+            const TokenShard& shard = shards[renamed];
+            rename_file(temporary[renamed], shard.path);
+            print_line(stdout, "%s: %llu tokens", shard.path.c_str(), (unsigned long long)shard.tokens);
+        }
+    }
+};
+
+// Writes tokens to shards PREFIX.bin or, if there are more than `limit`, PREFIX_000000.bin and so on. The
+// first shard's name is known when it is complete.
+struct ShardWriter {
+    StagedShards& staged;
+    std::string prefix;
+    uint64_t limit;
+    uint64_t total = 0;
+    size_t written = 0;
+    std::unique_ptr<TokenShardWriter> shard = nullptr;
+
+    std::string numbered() const { return prefix + format_string("_%06zu.bin", written); }
+    void finish_shard(const std::string& path) {
+        shard->finish();
+        staged.add(shard->file.path, path, shard->tokens);
+        written++;
+        shard = nullptr;
+    }
+    void add(const uint16_t* tokens, size_t count) {
+        total += count;
+        while (count > 0) {
+            if (shard && shard->tokens == limit) finish_shard(numbered());
+            if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + ".new");
+            const size_t some = std::min(count, size_t(limit - shard->tokens));
+            shard->add(tokens, some);
+            tokens += some;
+            count -= some;
+        }
+    }
+    void finish() {
+        if (shard) finish_shard(written ? numbered() : prefix + ".bin");
+    }
+};
+
+// --- tokens for training and validation ---
+
+// Which documents prepare_data takes for validation: a given fraction of them, spread over the whole text. Of
+// each 1 / fraction documents in a row, one is drawn at random, so the fraction is met closely.
+struct ValidationDraw {
+    double fraction = 0;  // 0 to 0.5
+    Random random = Random(42);
+    uint64_t seen = 0, drawn = 0;  // documents
+
+    ValidationDraw(double of_documents, uint64_t seed) : fraction(of_documents), random(seed) {
+        if (fraction > 0) next_drawn = std::min(random.uniform_double() / fraction, 1e18);
+    }
+
+    // Whether the next document is for validation.
+    bool next() {
+        if (fraction <= 0 || seen++ < uint64_t(next_drawn)) return false;
+        next_drawn = std::min((double(++drawn) + random.uniform_double()) / fraction, 1e18);
+        return true;
+    }
+
+   private:
+    double next_drawn = 0;  // its integer part is the number of the document
+};
 
 // A document with more tokens is drawn for validation in pieces of so many.
 static const size_t piece_tokens = 8192;
@@ -84,6 +170,38 @@ struct Preparation {
         skipped_lines += block.skipped_lines;
         if (unused_marks == 0) first_mark = block.first_mark;
         unused_marks += block.unused_marks;
+    }
+};
+
+// --- text to tokens ---
+
+// A progress bar on standard error; prints nothing if that is not a terminal.
+struct ProgressBar {
+    using Clock = std::chrono::steady_clock;
+    bool terminal = is_terminal(stderr);
+    Clock::time_point start = Clock::now(), last = start;
+
+    // `done` of `total` bytes (0: unknown) are processed. Draws at most five times per second.
+    void show(uint64_t done, uint64_t total) {
+        const auto now = Clock::now();
+        if (!terminal || now - last < std::chrono::milliseconds(200)) return;
+        last = now;
+        const double seconds = std::chrono::duration<double>(now - start).count(),
+                     rate = double(done) / seconds;
+        if (!total) {
+            fprintf(stderr, "\r%.1f MB, %.1f MB/s \x1b[K", 1e-6 * double(done), 1e-6 * rate);
+            return;
+        }
+        done = std::min(done, total);  // a file may grow while it is read
+        const double share = double(done) / double(total);
+        const int width = 40, filled = int(share * width);
+        const long left = long(double(total - done) / rate);
+        fprintf(stderr, "\r[%s%s] %3.0f%%, %.1f MB/s, %ld:%02ld left \x1b[K",
+                std::string(filled, '#').c_str(), std::string(width - filled, ' ').c_str(), 100 * share,
+                1e-6 * rate, left / 60, left % 60);
+    }
+    ~ProgressBar() {  // clears the line, also after an error
+        if (terminal && last != start) fprintf(stderr, "\r\x1b[K");
     }
 };
 
@@ -186,21 +304,15 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
     if (pipeline.error) std::rethrow_exception(pipeline.error);
 }
 
+// --- all of it ---
+
 // The shards of this name in the folder, also temporary ones that a killed run left.
 static std::vector<std::string> earlier_shards(const PreparationOptions& options) {
+    static const std::regex after_name("(_train|_val)(_[0-9]{6,})?\\.bin(\\.new)?(\\.tmp)?");
     std::vector<std::string> paths;
-    for (const std::string& file : names_in(options.out)) {
-        std::string_view rest = file;
-        for (const char* suffix : {".tmp", ".new"})
-            if (rest.ends_with(suffix)) rest.remove_suffix(4);
-        if (!rest.starts_with(options.name) || !rest.ends_with(".bin")) continue;
-        rest = rest.substr(options.name.size(), rest.size() - options.name.size() - 4);
-        if (!rest.starts_with("_train") && !rest.starts_with("_val")) continue;
-        rest.remove_prefix(rest.starts_with("_val") ? 4 : 6);
-        const bool numbered = rest.size() >= 7 && rest[0] == '_' &&
-                              rest.find_first_not_of("0123456789", 1) == std::string_view::npos;
-        if (rest.empty() || numbered) paths.push_back((fs::path(options.out) / file).generic_string());
-    }
+    for (const std::string& file : names_in(options.out))
+        if (file.starts_with(options.name) && std::regex_match(file.substr(options.name.size()), after_name))
+            paths.push_back((fs::path(options.out) / file).generic_string());
     return paths;
 }
 
