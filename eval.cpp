@@ -131,7 +131,7 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     allocate(*g);
     if (!shards.empty()) print_score(score_shards(*g, shards, options.max_batches, model.tokenizer));
     if (examples.empty()) return;
-    print_hellaswag(score_hellaswag(*g, examples, [] { return true; }));
+    print_hellaswag(*score_hellaswag(*g, examples, nullptr, [] { return true; }));
 }
 
 static void add_options(CLI::App& app, EvalOptions& o) {

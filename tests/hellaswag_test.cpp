@@ -176,11 +176,12 @@ TEST(HellaSwag, CorrectAnswersEqualThoseOfSingleExamples) {
         }
         for (const int B : {1, 3, 4}) {
             const auto g = make_model(B, T);
-            EXPECT_EQ(score_hellaswag(*g, right, always).right, 25) << "B " << B << " T " << T;
-            EXPECT_EQ(score_hellaswag(*g, wrong, always).right, 0) << "B " << B << " T " << T;
+            EXPECT_EQ(score_hellaswag(*g, right, nullptr, always)->right, 25) << "B " << B << " T " << T;
+            EXPECT_EQ(score_hellaswag(*g, wrong, nullptr, always)->right, 0) << "B " << B << " T " << T;
         }
         if (T < 96) continue;
         const auto g = make_model(1, 20);
-        EXPECT_NE(message_of([&] { score_hellaswag(*g, right, always); }).find("ending"), std::string::npos);
+        EXPECT_NE(message_of([&] { score_hellaswag(*g, right, nullptr, always); }).find("ending"),
+                  std::string::npos);
     }
 }

@@ -208,6 +208,16 @@ int DataLoader::next_batch(int* inputs, int* targets) {
     return fresh;
 }
 
+int DataLoader::next_batch_slice(int* inputs, int* targets, int rank, int num_processes) {
+    if (num_processes == 1) return next_batch(inputs, targets);
+    const size_t slice = batch_tokens / uint64_t(num_processes), first = slice * rank;
+    std::vector<int> all_inputs(batch_tokens), all_targets(batch_tokens);
+    const int fresh = next_batch(all_inputs.data(), all_targets.data());
+    std::copy_n(all_inputs.begin() + first, slice, inputs);
+    std::copy_n(all_targets.begin() + first, slice, targets);
+    return std::clamp(fresh - int(first), 0, int(slice));
+}
+
 // Whether values are 0..size-1 in some order.
 static bool is_permutation_of(const std::vector<int32_t>& values, uint64_t size) {
     std::vector<bool> seen(values.size());

@@ -31,6 +31,10 @@ struct DataLoader {
     // Error, naming file and position, on a token >= vocab_size.
     int next_batch(int* inputs, int* targets);
 
+    // The same for one of several processes, which all draw the same batches: copies its share of the
+    // sequences, and counts the new tokens in that.
+    int next_batch_slice(int* inputs, int* targets, int rank, int num_processes);
+
     // Returns to the first shard; when shuffling, draws a new epoch's order.
     void reset();
 

@@ -1,8 +1,6 @@
-// Options by CLI11: see command_line.h.
 #include "llmc/program/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 

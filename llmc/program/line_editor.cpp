@@ -1,4 +1,3 @@
-// Reading typed lines: see line_editor.h.
 #include "llmc/program/line_editor.h"
 
 #include <clocale>

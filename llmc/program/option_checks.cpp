@@ -1,7 +1,5 @@
 #include "llmc/program/option_checks.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <numeric>
 #include <regex>
 #include <utility>
@@ -109,96 +107,51 @@ static size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 // What other trainers call an option.
-static const std::pair<const char*, const char*> usual_names[] = {
-    {"lr", "learning-rate"},
-    {"lr-schedule", "lr-scheduler"},
-    {"schedule", "lr-scheduler"},
-    {"lr-decay", "lr-scheduler"},
-    {"warmup", "warmup-steps"},
-    {"min-lr", "final-lr-fraction"},
-    {"steps", "max-steps"},
-    {"max-iters", "max-steps"},
-    {"iterations", "max-steps"},
-    {"num-steps", "max-steps"},
-    {"iters", "max-steps"},
-    {"num-epochs", "epochs"},
-    {"num-train-epochs", "epochs"},
-    {"bs", "batch-size"},
-    {"batch", "batch-size"},
-    {"micro-batch", "batch-size"},
-    {"block-size", "sequence-length"},
-    {"context", "sequence-length"},
-    {"seq-len", "sequence-length"},
-    {"ctx", "sequence-length"},
-    {"max-length", "sequence-length"},
-    {"n-ctx", "sequence-length"},
-    {"grad-accum", "total-batch-size"},
-    {"gradient-accumulation-steps", "total-batch-size"},
-    {"wd", "weight-decay"},
-    {"clip", "grad-clip"},
-    {"dtype", "precision"},
-    {"fp16", "precision"},
-    {"bf16", "precision"},
-    {"amp", "precision"},
-    {"gpu", "device"},
-    {"layers", "model"},
-    {"n-layer", "model"},
-    {"n-head", "model"},
-    {"n-embd", "model"},
-    {"init-from", "model"},
-    {"checkpoint", "model"},
-    {"model-name", "model"},
-    {"model-path", "model"},
-    {"model-name-or-path", "model"},
-    {"train", "train-data"},
-    {"val", "val-data"},
-    {"data", "train-data"},
-    {"train-file", "train-data"},
-    {"validation-file", "val-data"},
-    {"val-split", "val-fraction"},
-    {"out", "output"},
-    {"out-dir", "output"},
-    {"output-dir", "output"},
-    {"output", "out"},
-    {"out-dir", "out"},
-    {"output-dir", "out"},
-    {"save-every", "checkpoint-every"},
-    {"save-steps", "checkpoint-every"},
-    {"save-interval", "checkpoint-every"},
-    {"resume-from", "resume"},
-    {"resume-from-checkpoint", "resume"},
-    {"log-interval", "log-every"},
-    {"logging-steps", "log-every"},
-    {"val-interval", "val-every"},
-    {"eval-steps", "val-every"},
-    {"eval-interval", "val-every"},
-    {"eval-every", "val-every"},
-    {"eval-iters", "val-batches"},
-    {"early-stopping", "patience"},
-    {"num-threads", "threads"},
-    {"max-new-tokens", "tokens"},
-    {"max-tokens", "tokens"},
-    {"length", "tokens"},
-    {"num-samples", "samples"},
-    {"num-return-sequences", "samples"},
-    {"repeat-penalty", "repetition-penalty"},
-    {"shard-size", "shard-tokens"},
-    {"text-field", "field"},
-    {"text-column", "field"},
-    {"column", "field"},
-    {"key", "field"}};
-
-static bool has_option(const CLI::App& app, const std::string& name) {
-    return app.get_option_no_throw("--" + name) != nullptr;
-}
+static const std::pair<const char*, std::vector<std::string>> usual_names[] = {
+    {"learning-rate", {"lr"}},
+    {"lr-scheduler", {"lr-schedule", "schedule", "lr-decay"}},
+    {"warmup-steps", {"warmup"}},
+    {"final-lr-fraction", {"min-lr"}},
+    {"max-steps", {"steps", "max-iters", "iterations", "num-steps", "iters"}},
+    {"epochs", {"num-epochs", "num-train-epochs"}},
+    {"batch-size", {"bs", "batch", "micro-batch"}},
+    {"sequence-length", {"block-size", "context", "seq-len", "ctx", "max-length", "n-ctx"}},
+    {"total-batch-size", {"grad-accum", "gradient-accumulation-steps"}},
+    {"weight-decay", {"wd"}},
+    {"grad-clip", {"clip"}},
+    {"precision", {"dtype", "fp16", "bf16", "amp"}},
+    {"device", {"gpu"}},
+    {"model",
+     {"layers", "n-layer", "n-head", "n-embd", "init-from", "checkpoint", "model-name", "model-path",
+      "model-name-or-path"}},
+    {"train-data", {"train", "data", "train-file"}},
+    {"val-data", {"val", "validation-file"}},
+    {"val-fraction", {"val-split"}},
+    {"output", {"out", "out-dir", "output-dir"}},
+    {"out", {"output", "out-dir", "output-dir"}},
+    {"checkpoint-every", {"save-every", "save-steps", "save-interval"}},
+    {"resume", {"resume-from", "resume-from-checkpoint"}},
+    {"log-every", {"log-interval", "logging-steps"}},
+    {"val-every", {"val-interval", "eval-steps", "eval-interval", "eval-every"}},
+    {"val-batches", {"eval-iters"}},
+    {"patience", {"early-stopping"}},
+    {"threads", {"num-threads"}},
+    {"tokens", {"max-new-tokens", "max-tokens", "length"}},
+    {"samples", {"num-samples", "num-return-sequences"}},
+    {"repetition-penalty", {"repeat-penalty"}},
+    {"shard-tokens", {"shard-size"}},
+    {"field", {"text-field", "text-column", "column", "key"}},
+};
 
 std::string nearest_option(const CLI::App& app, const std::string& name) {
     const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
     std::string usual = word;
     std::replace(usual.begin(), usual.end(), '_', '-');
-    for (const auto& [theirs, ours] : usual_names)
-        if (usual == theirs && has_option(app, ours)) return " (did you mean --" + std::string(ours) + "?)";
-    if (has_option(app, usual)) return " (did you mean --" + usual + "?)";
+    for (const auto& [ours, theirs] : usual_names)
+        if (std::count(theirs.begin(), theirs.end(), usual) &&
+            app.get_option_no_throw("--" + std::string(ours)))
+            return " (did you mean --" + std::string(ours) + "?)";
+    if (app.get_option_no_throw("--" + usual)) return " (did you mean --" + usual + "?)";
     std::string nearest;
     const size_t longest = 64;  // of a name that may be an option's
     if (word.size() > longest) return "";

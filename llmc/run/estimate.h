@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "llmc/base/clock.h"
-#include "llmc/data/batch_slice.h"
 #include "llmc/model/train_step.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_plan.h"
@@ -22,10 +21,8 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
     auto seconds_of = [&](int step) {
         const double start = now();
         const Ticket ticket = runner.run(step, 0, [&](int* in, int* out) {
-            const int tokens = o.batch * o.sequence;
-            if (loader)
-                return void(next_batch_slice(*loader, in, out, tokens, o.process_rank, o.num_processes));
-            for (int i = 0; i < tokens; i++) in[i] = out[i] = i * 31 % g.config.vocab_size;
+            if (loader) return void(loader->next_batch_slice(in, out, o.process_rank, o.num_processes));
+            for (int i = 0; i < o.batch * o.sequence; i++) in[i] = out[i] = i * 31 % g.config.vocab_size;
         });
         runner.stats(step, ticket);
         return now() - start;

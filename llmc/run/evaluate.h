@@ -5,9 +5,10 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "llmc/data/batch_slice.h"
+#include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/text_stream.h"
 #include "llmc/data/tokenizer.h"
@@ -30,7 +31,7 @@ std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, int B, i
         std::min<uint64_t>(loader.num_batches(), max_batches < 0 ? ~0ull : uint64_t(max_batches));
     double totals[2] = {};  // of the losses, of the tokens
     for (uint64_t i = 0; i < batches; i++) {
-        const int fresh = next_batch_slice(loader, inputs.data(), targets.data(), B * T, job.rank, job.size);
+        const int fresh = loader.next_batch_slice(inputs.data(), targets.data(), job.rank, job.size);
         gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
         gpt2_forward(g, B, T);
         gpt2_head(g, B, T, 1, Gradients::none);
@@ -48,61 +49,43 @@ struct HellaSwagScore {
     int not_finite = 0;  // examples without a result: a loss of one of their endings is not finite
 };
 
-// Evaluates the examples, and calls goes_on after each batch: if it returns false, the score is of no use.
-// Call gpt2_allocate() before.
-template <class Real>
-HellaSwagScore score_hellaswag(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples,
-                               const std::function<bool()>& goes_on) {
-    const HellaSwagRows work = make_hellaswag_rows(examples, g.T);
-    const int T = work.T, B = int(size_t(g.B) * g.T / T);
-    std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
-    std::vector<float> losses(inputs.size());
-    std::vector<double> means(4 * examples.size());
-    for (size_t at = 0; at < work.rows.size(); at += B) {
-        const int rows = int(std::min<size_t>(B, work.rows.size() - at));
-        for (int i = 0; i < rows; i++)
-            work.fill(examples[work.rows[at + i].example], work.rows[at + i], &inputs[size_t(i) * T],
-                      &targets[size_t(i) * T]);
-        gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
-        gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1, Gradients::none);
-        g.memory.download(losses.data(), g.losses, losses.size());
-        for (int i = 0; i < rows; i++) {
-            const HellaSwagRows::Row& row = work.rows[at + i];
-            double sum = 0;
-            for (int t = row.first; t < row.end; t++) sum += losses[size_t(i) * T + t];
-            means[4 * row.example + row.ending] = sum / (row.end - row.first);
-        }
-        if (!goes_on()) return {};
-    }
-    return {.right = count_right(examples, means),
-            .examples = int(examples.size()),
-            .not_finite = count_not_finite(means)};
-}
-
-// The same, with the examples shared out among the processes of a job, in which goes_on returns the same.
-// None if it has returned false.
+// Evaluates the examples, which the processes of a job share; job null: a single process. goes_on is called
+// after each batch and returns the same in all processes; none if it has returned false. Call gpt2_allocate()
+// before.
 template <class Real>
 std::optional<HellaSwagScore> score_hellaswag(GPT2<Real>& g, const std::vector<HellaSwagExample>& examples,
-                                              Communicator& job, const std::function<bool()>& goes_on) {
+                                              Communicator* job, const std::function<bool()>& goes_on) {
     std::vector<HellaSwagExample> own;
-    for (size_t i = job.rank; i < examples.size(); i += job.size) own.push_back(examples[i]);
-    // every process calls goes_on as often as the one with the most batches
+    for (size_t i = job ? job->rank : 0; i < examples.size(); i += job ? job->size : 1)
+        own.push_back(examples[i]);
     const HellaSwagRows work = make_hellaswag_rows(own, g.T);
-    const int64_t rows = int64_t(size_t(g.B) * g.T / std::max(work.T, 1));
-    int64_t calls = own.empty() ? 0 : (int64_t(work.rows.size()) + rows - 1) / rows;
-    job.all_reduce_max(&calls, 1);
-    bool stopped = false;
-    const auto call = [&] {
-        stopped = !goes_on();
-        calls--;
-        return !stopped;
-    };
-    const HellaSwagScore part = own.empty() ? HellaSwagScore() : score_hellaswag(g, own, call);
-    while (!stopped && calls > 0) call();
-    if (stopped) return std::nullopt;
-    double sums[2] = {double(part.right), double(part.not_finite)};
-    job.all_reduce_sum(sums, 2);
+    const int T = std::max(work.T, 1), B = int(size_t(g.B) * g.T / T);
+    std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
+    std::vector<float> losses(inputs.size());
+    std::vector<double> means(4 * own.size());
+    int64_t batches = (int64_t(work.rows.size()) + B - 1) / B;
+    if (job) job->all_reduce_max(&batches, 1);
+    for (size_t at = 0; at < size_t(batches) * B; at += B) {
+        const std::span rows = std::span(work.rows).subspan(std::min(at, work.rows.size()));
+        const size_t count = std::min<size_t>(B, rows.size());  // 0: other processes have more
+        for (size_t i = 0; i < count; i++)
+            work.fill(own[rows[i].example], rows[i], &inputs[i * T], &targets[i * T]);
+        if (count > 0) {
+            gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
+            gpt2_forward(g, B, T);
+            gpt2_head(g, B, T, 1, Gradients::none);
+            g.memory.download(losses.data(), g.losses, losses.size());
+        }
+        for (size_t i = 0; i < count; i++) {
+            const HellaSwagRows::Row& row = rows[i];
+            double sum = 0;
+            for (int t = row.first; t < row.end; t++) sum += losses[i * T + t];
+            means[4 * row.example + row.ending] = sum / (row.end - row.first);
+        }
+        if (!goes_on()) return std::nullopt;
+    }
+    double sums[2] = {double(count_right(own, means)), double(count_not_finite(means))};
+    if (job) job->all_reduce_sum(sums, 2);
     return HellaSwagScore{
         .right = int(sums[0]), .examples = int(examples.size()), .not_finite = int(sums[1])};
 }

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <numeric>
-#include <optional>
 
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"

@@ -149,18 +149,22 @@ void RunFolder::open(const std::string& folder) {
     remove_leftovers(folder);
 }
 
+// The states in the run_%08d.json of the folder's checkpoints, newest first. llm.c's have none; of damaged
+// files, find_latest_checkpoint() reports what is wrong.
+static std::vector<std::pair<int, RunState>> states_in(const std::string& folder) {
+    std::vector<std::pair<int, RunState>> states;
+    for (int step : list_checkpoints(folder)) try {
+            if (file_exists(run_path(folder, step)))
+                states.push_back({step, run_state_from_json(read_run(folder, step), run_path(folder, step))});
+        } catch (const Error&) {
+        }
+    return states;
+}
+
 ExtraCheckpoints find_extra_checkpoints(const std::string& folder) {
     ExtraCheckpoints extra;
-    for (int step : list_checkpoints(folder)) {
-        const std::string path = run_path(folder, step);
-        if (!file_exists(path)) continue;  // llm.c's
-        try {
-            const WrittenFor reason = run_state_from_json(read_run(folder, step), path).written_for;
-            if (reason != WrittenFor::schedule) extra[step] = reason;
-        } catch (const Error&) {
-            // a damaged file: find_latest_checkpoint() reports it
-        }
-    }
+    for (const auto& [step, state] : states_in(folder))
+        if (state.written_for != WrittenFor::schedule) extra[step] = state.written_for;
     return extra;
 }
 
@@ -195,16 +199,8 @@ void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
 }
 
 SavedOptions options_of_checkpoint(const std::string& folder) {
-    for (int step : list_checkpoints(folder)) {
-        const std::string path = run_path(folder, step);
-        if (!file_exists(path)) continue;
-        try {
-            const RunState state = run_state_from_json(read_run(folder, step), path);
-            if (!state.options.empty()) return {state.options, path};
-        } catch (const Error&) {
-            // a damaged file: find_latest_checkpoint() reports it
-        }
-    }
+    for (const auto& [step, state] : states_in(folder))
+        if (!state.options.empty()) return {state.options, run_path(folder, step)};
     return {};
 }
 

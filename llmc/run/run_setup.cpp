@@ -191,17 +191,6 @@ static RunLength length_of(const Options& o, const std::optional<DataLoader>& lo
             .max_steps = o.max_steps >= 0 ? o.max_steps : int(steps)};
 }
 
-// --- the tokenizer ---
-
-// Finds the tokenizer of the run. Error if the data is made for another model.
-static std::optional<Tokenizer> find_run_tokenizer(const Options& o, const ModelSource& model,
-                                                   const ModelConfig& config,
-                                                   const std::optional<TokenizerInfo>& data) {
-    const std::string& data_name = o.train_data.empty() ? o.val_data : o.train_data;
-    if (data) check_data_fits(*data, data_name, model, config);
-    return tokenizer_for(o.tokenizer, model, config.vocab_size, data ? data : model.tokenizer, data_name);
-}
-
 // The model that a resumed run continues, with the tokenizer that its checkpoint records.
 static ModelSource resumed_model(const Options& o, const Start& start) {
     const std::string path = model_path(o.output, start.step);
@@ -220,7 +209,10 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
     const ModelConfig config =
         start.resumed ? resumed_config(o, start.step, data) : new_config(o, model, data);
-    std::optional<Tokenizer> tokenizer = find_run_tokenizer(o, model, config, data);
+    const std::string& data_name = o.train_data.empty() ? o.val_data : o.train_data;
+    if (data) check_data_fits(*data, data_name, model, config);
+    std::optional<Tokenizer> tokenizer =
+        tokenizer_for(o.tokenizer, model, config.vocab_size, data ? data : model.tokenizer, data_name);
     if (o.sequence > config.max_seq_len)
         fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
              config.max_seq_len, config.max_seq_len);
@@ -241,10 +233,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
                         .data_names_tokenizer = data.has_value(),
                         .start = std::move(start),
                         .config = config,
-                        .val = std::nullopt,
-                        .examples = std::move(examples),
-                        .loader = std::nullopt,
-                        .length = {}};
+                        .examples = std::move(examples)};
     if (!o.may_choose_batch()) open_data(o, inputs, job.rank == 0);
     return inputs;
 }

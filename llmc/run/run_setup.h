@@ -38,10 +38,10 @@ struct RunInputs {
     bool data_names_tokenizer = false;
     Start start;
     ModelConfig config;
-    std::optional<DataLoader> val;
+    std::optional<DataLoader> val = {};
     std::vector<HellaSwagExample> examples;  // empty: HellaSwag is not evaluated
-    std::optional<DataLoader> loader;        // at the position where the run starts; none: --dry-run only
-    RunLength length;
+    std::optional<DataLoader> loader = {};   // at the position where the run starts; none: --dry-run only
+    RunLength length = {};
 
     // The tokens that the run has trained on before `step`, which it has reached or will reach.
     uint64_t tokens_before(int step) const {

@@ -70,7 +70,7 @@ typename Run<Real>::Batch Run<Real>::read_batch() {
     if (options.overfit) inputs.loader->reset();
     const int tokens = options.batch * options.sequence;
     Batch batch = {inputs.loader->position(), std::vector<int>(tokens), std::vector<int>(tokens)};
-    next_batch_slice(*inputs.loader, batch.inputs.data(), batch.targets.data(), tokens, job.rank, job.size);
+    inputs.loader->next_batch_slice(batch.inputs.data(), batch.targets.data(), job.rank, job.size);
     return batch;
 }
 
@@ -307,7 +307,7 @@ void Run<Real>::report_best() const {
 // An accuracy that is no result must not end the run.
 template <class Real>
 void Run<Real>::run_hellaswag(int step) {
-    const auto score = score_hellaswag(g, inputs.examples, job, [&] { return look_for_signals(); });
+    const auto score = score_hellaswag(g, inputs.examples, &job, [&] { return look_for_signals(); });
     if (!score) return;  // stopped
     try {
         print_hellaswag(*score);

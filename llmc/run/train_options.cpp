@@ -23,23 +23,28 @@
 #include "llmc/run/option_lines.h"
 #include "llmc/run/run_folder.h"
 
-// llm.c's two-letter flags. The parser would read them as a one-letter flag and its value.
-struct LlmcName {
+static const char* launcher_starts = "mpirun or srun starts the processes";
+
+// Options that the parser does not know as llm.c spells them: it would read a two-letter flag as a one-letter
+// flag and its value.
+struct LlmcOption {
     const char *flag, *name;
+    const char* why = nullptr;  // it is accepted, and has no effect here; null: it has
 };
-static const LlmcName llmc_names[] = {
-    {"-lg", "--device-line-every"},
+static const LlmcOption llmc_options[] = {
     {"-nk", "--keep-checkpoints"},
     {"-nm", "--major-checkpoint-every"},
     {"-sl", "--skip-loss-outliers"},
     {"-sg", "--skip-gradient-outliers"},
-    {"-ge", "--gelu-fusion"},
     {"-pn", "--num-processes"},
     {"-pr", "--process-rank"},
-    {"-pg", "--gpus-per-node"},
-    {"-pi", "--init-method"},
-    {"-ps", "--server-ip"},
-    {"-pf", "--shared-folder"},
+    {"-f", "--tf32", "fp32 is never reduced; --precision bf16 or fp16 is faster"},
+    {"-ge", "--gelu-fusion", "GELU is always fused into the GEMM before it"},
+    {"-lg", "--device-line-every", "use the device's own tools, such as nvidia-smi"},
+    {"-pg", "--gpus-per-node", launcher_starts},
+    {"-pi", "--init-method", launcher_starts},
+    {"-ps", "--server-ip", launcher_starts},
+    {"-pf", "--shared-folder", launcher_starts},
 };
 
 // llm.c's default files.
@@ -52,48 +57,31 @@ struct LlmcJob {
     int num_processes = -1, process_rank = -1;
 };
 
-// Options of llm.c that are accepted, and have no effect here.
-struct IgnoredOption {
-    const char *flag, *name, *why;
-};
-static const char* launcher_starts = "mpirun or srun starts the processes";
-static const IgnoredOption ignored_options[] = {
-    {"-f", "-f,--tf32", "fp32 is never reduced; --precision bf16 or fp16 is faster"},
-    {"-ge", "--gelu-fusion", "GELU is always fused into the GEMM before it"},
-    {"-lg", "--device-line-every", "use the device's own tools, such as nvidia-smi"},
-    {"-pg", "--gpus-per-node", launcher_starts},
-    {"-pi", "--init-method", launcher_starts},
-    {"-ps", "--server-ip", launcher_starts},
-    {"-pf", "--shared-folder", launcher_starts},
-};
+template <class Value>
+static CLI::Option* add(CLI::App& app, const char* names, Value& value, const CLI::Validator& check,
+                        const char* help) {
+    return app.add_option(names, value, help)->transform(check);
+}
 
 static void add_data_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Data and model");
-    app.add_option("-i,--train-data", o.train_data,
-                   "training tokens: llm.c shards, a file or a quoted glob pattern")
-        ->transform(home_path());
-    app.add_option("-j,--val-data", o.val_data, "validation tokens, in the same form")
-        ->transform(home_path());
-    app.add_option("--text", o.text,
-                   "instead of -i and -j: train on this text file or folder, or on 'stories', a generated "
-                   "corpus; tokens, model and all options that are not given follow from the text, -o is "
-                   "runs/NAME-text, and the end is a sample and a plot of the loss")
-        ->transform(home_path());
-    app.add_option(
-           "-e,--model", o.model,
-           "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
-           "(.bin), a Hugging Face "
-           "folder or model.safetensors, or a new model: d6 d12 ... d48, gpt3:c768 ..., "
-           "custom:layers=4,heads=4,channels=128,max_seq_len=256; a new model takes its vocabulary from the "
-           "data unless vocab= or --tokenizer says otherwise")
-        ->transform(home_path());
-    app.add_option("--tokenizer", o.tokenizer,
-                   "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: the one that made the "
-                   "data, as NAME.json beside it says, else gpt2_tokenizer.bin in this folder, the model's "
-                   "folder, the data's folder or data/starter)")
-        ->transform(home_path());
-    app.add_option("--seed", o.seed, "seed of initialization, shuffling and sampling")
-        ->check(unsigned_number());
+    add(app, "-i,--train-data", o.train_data, home_path(),
+        "training tokens: llm.c shards, a file or a quoted glob pattern");
+    add(app, "-j,--val-data", o.val_data, home_path(), "validation tokens, in the same form");
+    add(app, "--text", o.text, home_path(),
+        "instead of -i and -j: train on this text file or folder, or on 'stories', a generated corpus; "
+        "tokens, model and all options that are not given follow from the text, -o is runs/NAME-text, and "
+        "the end is a sample and a plot of the loss");
+    add(app, "-e,--model", o.model, home_path(),
+        "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint (.bin), a "
+        "Hugging Face folder or model.safetensors, or a new model: d6 d12 ... d48, gpt3:c768 ..., "
+        "custom:layers=4,heads=4,channels=128,max_seq_len=256; a new model takes its vocabulary from the "
+        "data unless vocab= or --tokenizer says otherwise");
+    add(app, "--tokenizer", o.tokenizer, home_path(),
+        "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: the one that made the data, as "
+        "NAME.json beside it says, else gpt2_tokenizer.bin in this folder, the model's folder, the data's "
+        "folder or data/starter)");
+    add(app, "--seed", o.seed, unsigned_number(), "seed of initialization, shuffling and sampling");
 }
 
 // At least 1; "auto" becomes 0.
@@ -119,110 +107,82 @@ static void add_options_of_text(CLI::App& app, Options& o) {
 
 static void add_training_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Training");
-    app.add_option("-b,--batch-size", o.batch,
-                   "sequences in a micro-batch (B), in each process; auto: the fastest -b, with -r and "
-                   "--offload unless they are given, with which the run fits in memory; -d stays. A run that "
-                   "gives neither -b nor -r, and does not fit, gets the same")
-        ->transform(count_or_auto());
-    app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")->check(at_least(1));
-    app.add_option(
-           "-d,--total-batch-size", o.total_batch,
-           "tokens per step, a multiple of B*T: gradients are accumulated over micro-batches (-1: B*T)")
-        ->check(at_least(-1));
-    app.add_option("-x,--max-steps", o.max_steps, "number of steps (-1: as --epochs says)")
-        ->check(at_least(-1));
-    app.add_option("--epochs", o.epochs, "instead of -x: passes over the training data, such as 2.5 (0: one)")
-        ->check(between(0, 1e6));
-    app.add_option("-k,--lr-scheduler", o.scheduler,
-                   "learning rate schedule: cosine, linear, constant or wsd")
-        ->check(one_of({"cosine", "linear", "constant", "wsd"}));
-    app.add_option("-l,--learning-rate", o.learning_rate, "peak learning rate")->check(between(0, 1000));
-    app.add_option("-u,--warmup-steps", o.warmup, "steps of linear learning rate warm-up")
-        ->check(at_least(0));
-    app.add_option("-q,--final-lr-fraction", o.final_fraction,
-                   "final learning rate, as a fraction of the peak")
-        ->check(between(0, 1));
-    app.add_option("-c,--weight-decay", o.weight_decay, "weight decay of matrices and embeddings")
-        ->check(between(0, 1000));
-    app.add_option(
-           "--optimizer", o.optimizer,
-           "adamw, or muon: Muon for the weights of attention and MLP, AdamW for everything else; for a "
-           "new model, its -l follows from the width (0.0036 for d12), -q and -c are 0.1, unless given")
-        ->check(one_of(optimizer_names()));
-    app.add_option("--muon-lr", o.muon_learning_rate, "Muon: peak learning rate; 0: as -l")
-        ->check(between(0, 1000));
-    app.add_option("--momentum", o.momentum, "Muon: decay of the mean of the gradients")
-        ->check(between(0, 0.999999));
-    app.add_option("--beta1", o.beta1, "AdamW: decay of the mean of the gradients")
-        ->check(between(0, 0.999999));
-    app.add_option("--beta2", o.beta2, "AdamW: decay of the mean of their squares")
-        ->check(between(0, 0.999999));
-    app.add_option("--eps", o.epsilon, "AdamW: added to the denominator")
-        ->check(between(1e-18, 1));  // 0 divides 0 by 0 where there was no gradient
-    app.add_option("--grad-clip", o.gradient_clip, "largest norm of the gradient; 0: not clipped")
-        ->check(number_check(0, 1e9, "at least 0"));
-    app.add_option("--dropout", o.dropout,
-                   "share of the embedding's, attention's and MLP's outputs that is set to 0 in training")
-        ->check(between(0, 0.99));
-    app.add_option("--skip-loss-outliers", o.skip_loss,
-                   "skip updates whose loss is more than this many standard deviations above the mean of the "
-                   "last 128 (0: never)")
-        ->check(number_check(0, 1e9, "at least 0"));
-    app.add_option("--skip-gradient-outliers", o.skip_gradient, "the same for the gradient norm")
-        ->check(number_check(0, 1e9, "at least 0"));
-    app.add_option("--max-nonfinite-updates", o.max_not_finite,
-                   "stop after so many updates in a row whose loss or gradient is not finite (0: never)")
-        ->check(at_least(0));
-    app.add_option("-a,--overfit-one-batch", o.overfit,
-                   "1: train on the first validation batch only, for debugging")
-        ->check(zero_or_one());
+    add(app, "-b,--batch-size", o.batch, count_or_auto(),
+        "sequences in a micro-batch (B), in each process; auto: the fastest -b, with -r and --offload unless "
+        "they are given, with which the run fits in memory; -d stays. A run that gives neither -b nor -r, "
+        "and does not fit, gets the same");
+    add(app, "-t,--sequence-length", o.sequence, at_least(1), "tokens in a sequence (T)");
+    add(app, "-d,--total-batch-size", o.total_batch, at_least(-1),
+        "tokens per step, a multiple of B*T: gradients are accumulated over micro-batches (-1: B*T)");
+    add(app, "-x,--max-steps", o.max_steps, at_least(-1), "number of steps (-1: as --epochs says)");
+    add(app, "--epochs", o.epochs, between(0, 1e6),
+        "instead of -x: passes over the training data, such as 2.5 (0: one)");
+    add(app, "-k,--lr-scheduler", o.scheduler, one_of({"cosine", "linear", "constant", "wsd"}),
+        "learning rate schedule: cosine, linear, constant or wsd");
+    add(app, "-l,--learning-rate", o.learning_rate, between(0, 1000), "peak learning rate");
+    add(app, "-u,--warmup-steps", o.warmup, at_least(0), "steps of linear learning rate warm-up");
+    add(app, "-q,--final-lr-fraction", o.final_fraction, between(0, 1),
+        "final learning rate, as a fraction of the peak");
+    add(app, "-c,--weight-decay", o.weight_decay, between(0, 1000),
+        "weight decay of matrices and embeddings");
+    add(app, "--optimizer", o.optimizer, one_of(optimizer_names()),
+        "adamw, or muon: Muon for the weights of attention and MLP, AdamW for everything else; for a new "
+        "model, its -l follows from the width (0.0036 for d12), -q and -c are 0.1, unless given");
+    add(app, "--muon-lr", o.muon_learning_rate, between(0, 1000), "Muon: peak learning rate; 0: as -l");
+    add(app, "--momentum", o.momentum, between(0, 0.999999), "Muon: decay of the mean of the gradients");
+    add(app, "--beta1", o.beta1, between(0, 0.999999), "AdamW: decay of the mean of the gradients");
+    add(app, "--beta2", o.beta2, between(0, 0.999999), "AdamW: decay of the mean of their squares");
+    add(app, "--eps", o.epsilon, between(1e-18, 1),
+        "AdamW: added to the denominator");  // 0 divides 0 by 0 where there was no gradient
+    add(app, "--grad-clip", o.gradient_clip, number_check(0, 1e9, "at least 0"),
+        "largest norm of the gradient; 0: not clipped");
+    add(app, "--dropout", o.dropout, between(0, 0.99),
+        "share of the embedding's, attention's and MLP's outputs that is set to 0 in training");
+    add(app, "--skip-loss-outliers", o.skip_loss, number_check(0, 1e9, "at least 0"),
+        "skip updates whose loss is more than this many standard deviations above the mean of the last 128 "
+        "(0: never)");
+    add(app, "--skip-gradient-outliers", o.skip_gradient, number_check(0, 1e9, "at least 0"),
+        "the same for the gradient norm");
+    add(app, "--max-nonfinite-updates", o.max_not_finite, at_least(0),
+        "stop after so many updates in a row whose loss or gradient is not finite (0: never)");
+    add(app, "-a,--overfit-one-batch", o.overfit, zero_or_one(),
+        "1: train on the first validation batch only, for debugging");
 }
 
 static void add_evaluation_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Evaluation");
-    app.add_option("-v,--val-every", o.val_every, "steps between validations (0: none)")->check(at_least(0));
-    app.add_option("-m,--val-batches", o.val_batches, "most batches per validation (-1: all)")
-        ->check(at_least(-1));
-    app.add_option("--patience", o.patience,
-                   "end the run after this many validations in a row without a better one (0: never)")
-        ->check(at_least(0));
-    app.add_option("-s,--sample-every", o.sample_every, "steps between text samples (0: none)")
-        ->check(at_least(0));
-    app.add_option("-g,--sample-tokens", o.sample_tokens, "tokens per sample")->check(at_least(1));
+    add(app, "-v,--val-every", o.val_every, at_least(0), "steps between validations (0: none)");
+    add(app, "-m,--val-batches", o.val_batches, at_least(-1), "most batches per validation (-1: all)");
+    add(app, "--patience", o.patience, at_least(0),
+        "end the run after this many validations in a row without a better one (0: never)");
+    add(app, "-s,--sample-every", o.sample_every, at_least(0), "steps between text samples (0: none)");
+    add(app, "-g,--sample-tokens", o.sample_tokens, at_least(1), "tokens per sample");
     add_sampler_options(app, o.sampler);
-    app.add_option("-h,--hellaswag", o.hellaswag, "1: evaluate HellaSwag every -v steps and at the end")
-        ->check(zero_or_one());
-    app.add_option("--hellaswag-file", o.hellaswag_file,
-                   "HellaSwag file, from data/download.sh starter or prepare_data hellaswag")
-        ->transform(home_path());
+    add(app, "-h,--hellaswag", o.hellaswag, zero_or_one(),
+        "1: evaluate HellaSwag every -v steps and at the end");
+    add(app, "--hellaswag-file", o.hellaswag_file, home_path(),
+        "HellaSwag file, from data/download.sh starter or prepare_data hellaswag");
 }
 
 static void add_output_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Output and resume");
-    app.add_option("-o,--output", o.output,
-                   "folder for main.log, options.toml and checkpoints (default: write nothing); an earlier "
-                   "run's files are "
-                   "moved to a subfolder, unless -y 1 resumes it")
-        ->transform(home_path());
-    app.add_option(
-           "-n,--checkpoint-every", o.checkpoint_every,
-           "steps between checkpoints; one more is written at the end (-1: at the end only; 0: never)")
-        ->check(at_least(-1));
-    app.add_option("--keep-checkpoints", o.keep_checkpoints,
-                   "keep only the newest so many checkpoints (0: all)")
-        ->check(at_least(0));
-    app.add_option("--major-checkpoint-every", o.major_checkpoint_every,
-                   "never delete checkpoints of steps that are multiples of this (0: none)")
-        ->check(at_least(0));
+    add(app, "-o,--output", o.output, home_path(),
+        "folder for main.log, options.toml and checkpoints (default: write nothing); an earlier run's files "
+        "are moved to a subfolder, unless -y 1 resumes it");
+    add(app, "-n,--checkpoint-every", o.checkpoint_every, at_least(-1),
+        "steps between checkpoints; one more is written at the end (-1: at the end only; 0: never)");
+    add(app, "--keep-checkpoints", o.keep_checkpoints, at_least(0),
+        "keep only the newest so many checkpoints (0: all)");
+    add(app, "--major-checkpoint-every", o.major_checkpoint_every, at_least(0),
+        "never delete checkpoints of steps that are multiples of this (0: none)");
     app.add_flag("--keep-best,!--no-keep-best", o.keep_best,
                  "also keep the checkpoint with the lowest validation loss, which -e FOLDER takes (default: "
                  "on, with -j)");
-    app.add_option("--log-every", o.log_every, "steps between lines in a pipe or a file")->check(at_least(1));
+    add(app, "--log-every", o.log_every, at_least(1), "steps between lines in a pipe or a file");
     app.add_flag("--tensorboard", o.tensorboard, "also log for TensorBoard, to the folder tensorboard in -o");
-    app.add_option("-y,--resume", o.resume,
-                   "1: resume from the newest intact checkpoint in -o, if there is one; options that are "
-                   "not given are the run's")
-        ->check(zero_or_one())
+    add(app, "-y,--resume", o.resume, zero_or_one(),
+        "1: resume from the newest intact checkpoint in -o, if there is one; options that are not given are "
+        "the run's")
         ->configurable(false);
     app.add_flag("--start-over", o.start_over,
                  "with -y 1: start at step 0 with the run's options; its files move to a subfolder earlier_N")
@@ -230,71 +190,54 @@ static void add_output_options(CLI::App& app, Options& o) {
     app.add_flag("--resume-unverified", o.resume_unverified,
                  "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
         ->configurable(false);
-    app.add_option("--export", o.export_to,
-                   "write the model of -e and its tokenizer, then exit; hf DIR: a folder for Hugging Face's "
-                   "tools; gguf FILE: a file for llama.cpp, Ollama and LM Studio; in fp32, or as --precision "
-                   "says")
-        ->transform(home_path())
+    add(app, "--export", o.export_to, home_path(),
+        "write the model of -e and its tokenizer, then exit; hf DIR: a folder for Hugging Face's tools; gguf "
+        "FILE: a file for llama.cpp, Ollama and LM Studio; in fp32, or as --precision says")
         ->type_name("hf DIR | gguf FILE")
         ->default_str("")
         ->configurable(false);
-    app.add_option("--plot", o.plotted,
-                   "draw the loss of the runs in these folders, then exit: to loss.svg in the folder, or, of "
-                   "several, to comparison.svg beside the first")
-        ->transform(home_path())
+    add(app, "--plot", o.plotted, home_path(),
+        "draw the loss of the runs in these folders, then exit: to loss.svg in the folder, or, of several, "
+        "to comparison.svg beside the first")
         ->type_name("FOLDER...")
         ->default_str("")
         ->configurable(false);
-    app.add_option("--plot-over", o.plot_over,
-                   "the horizontal axis of --plot: steps, or tokens or seconds of training")
-        ->check(CLI::IsMember({"steps", "tokens", "seconds"}))
+    add(app, "--plot-over", o.plot_over, CLI::IsMember({"steps", "tokens", "seconds"}),
+        "the horizontal axis of --plot: steps, or tokens or seconds of training")
         ->type_name("AXIS")
         ->configurable(false);
-    app.add_option("--config", o.config,
-                   "read options from this TOML file; the command line takes precedence; its relative paths "
-                   "are relative to the file")
-        ->transform(home_path())
+    add(app, "--config", o.config, home_path(),
+        "read options from this TOML file; the command line takes precedence; its relative paths are "
+        "relative to the file")
         ->configurable(false);
 }
 
 static void add_device_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Device and memory");
     app.add_option("--device", o.device, "auto, cpu, gpu, a number from --list-devices, or part of a name");
-    app.add_option("--device-memory", o.device_memory,
-                   "most of the device's memory that the run may take, such as 8G, or all; with "
-                   "--dry-run=memory, the "
-                   "memory of the device to plan for, which need not be there")
-        ->check(size_check());
-    app.add_option("--threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
-        ->check(between(0, 1024))
+    add(app, "--device-memory", o.device_memory, size_check(),
+        "most of the device's memory that the run may take, such as 8G, or all; with --dry-run=memory, the "
+        "memory of the device to plan for, which need not be there");
+    add(app, "--threads", o.threads, between(0, 1024), "CPU threads (0: OMP_NUM_THREADS, or all cores)")
         ->configurable(false);
     add_simd_option(app)->configurable(false);
     add_tensor_core_option(app)->configurable(false);
-    app.add_option("--precision", o.precision,
-                   "storage type of parameters, gradients and activations: fp32, bf16 or fp16; for --export "
-                   "gguf also q8_0, 8-bit integers")
-        ->check(one_of(stored_type_names()));
-    app.add_option("-w,--master-weights", o.master_weights,
-                   "1: keep fp32 master weights and update those (bf16 and fp16 only)")
-        ->check(zero_or_one());
-    app.add_option(
-           "-r,--recompute", o.recompute,
-           "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm, "
-           "3: whole layers")
-        ->check(between(0, 3));
-    app.add_option("--offload", o.offload,
-                   "optimizer: keep moments and master weights in the host's memory, which a GPU reads and "
-                   "writes over the bus once per step; none: in the GPU's memory")
-        ->check(one_of({"none", "optimizer"}));
-    app.add_option("-z,--zero-stage", o.zero_stage,
-                   "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), "
-                   "whether 0 or 1")
-        ->check(between(0, 1));
-    app.add_option(
-           "--ranks-per-node", o.ranks_per_node,
-           "for tests: processes that share memory, so that one machine acts as several, which exchange "
-           "messages (0: RANKS_PER_NODE, or all of a machine)")
-        ->check(at_least(0))
+    add(app, "--precision", o.precision, one_of(stored_type_names()),
+        "storage type of parameters, gradients and activations: fp32, bf16 or fp16; for --export gguf also "
+        "q8_0, 8-bit integers");
+    add(app, "-w,--master-weights", o.master_weights, zero_or_one(),
+        "1: keep fp32 master weights and update those (bf16 and fp16 only)");
+    add(app, "-r,--recompute", o.recompute, between(0, 3),
+        "recompute in the backward pass to save memory: 0: nothing, 1: GELU, 2: GELU and LayerNorm, 3: whole "
+        "layers");
+    add(app, "--offload", o.offload, one_of({"none", "optimizer"}),
+        "optimizer: keep moments and master weights in the host's memory, which a GPU reads and writes over "
+        "the bus once per step; none: in the GPU's memory");
+    add(app, "-z,--zero-stage", o.zero_stage, between(0, 1),
+        "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), whether 0 or 1");
+    add(app, "--ranks-per-node", o.ranks_per_node, at_least(0),
+        "for tests: processes that share memory, so that one machine acts as several, which exchange "
+        "messages (0: RANKS_PER_NODE, or all of a machine)")
         ->configurable(false);
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
     app.add_flag("--dry-run", o.dry_run_of,
@@ -309,9 +252,10 @@ static void add_device_options(CLI::App& app, Options& o) {
 static void add_llmc_options(CLI::App& app, LlmcJob& job) {
     app.option_defaults()->group("llm.c's options that are accepted without effect")->configurable(false);
     app.option_defaults()->always_capture_default(false);
-    for (const IgnoredOption& o : ignored_options)
-        app.add_option_function<std::string>(
-            o.name, [](const std::string&) {}, std::string("without effect: ") + o.why);
+    for (const LlmcOption& o : llmc_options)
+        if (o.why)
+            app.add_option_function<std::string>(
+                o.name, [](const std::string&) {}, std::string("without effect: ") + o.why);
     app.add_option("--num-processes", job.num_processes, "must be what mpirun started");
     app.add_option("--process-rank", job.process_rank, "must be the rank that mpirun gave");
     app.option_defaults()->group("Options")->configurable(true);
@@ -327,15 +271,6 @@ static void check_processes(const Options& o, const LlmcJob& l) {
     if (o.ranks_per_node && o.num_processes % o.ranks_per_node)
         fail("--ranks-per-node %d does not divide the %d process%s of this job", o.ranks_per_node,
              o.num_processes, o.num_processes == 1 ? "" : "es");
-}
-
-// A line for each given option that has no effect.
-static std::vector<std::string> notes_of(const CLI::App& app) {
-    std::vector<std::string> notes;
-    for (const IgnoredOption& o : ignored_options)
-        if (app.count(strstr(o.name, "--")))
-            notes.push_back(format_string("%s has no effect: %s", o.flag, o.why));
-    return notes;
 }
 
 const char* why_nothing_is_saved(const Options& o) {
@@ -381,7 +316,7 @@ static void fill_in_defaults(Options& o) {
 // The help text, with llm.c's two-letter flags added before the long names and the columns kept aligned.
 static std::string help_text(const CLI::App& app) {
     std::string text = app.help();
-    for (const LlmcName& n : llmc_names) {
+    for (const LlmcOption& n : llmc_options) {
         const size_t at = text.find(std::string("  ") + n.name);
         if (at == std::string::npos) continue;
         text.insert(at + 2, std::string(n.flag) + ",");
@@ -469,14 +404,6 @@ std::string with_absolute_paths(const std::string& effective, const std::string&
     return text;
 }
 
-// The place of the line that sets the option, for messages.
-static std::string place_of(const std::vector<OptionLine>& lines, const std::string& name,
-                            const std::string& path) {
-    for (const OptionLine& line : lines)
-        if (line.name == name) return format_string("%s, line %d", path.c_str(), line.number);
-    return path;
-}
-
 static bool is_descriptor(const std::string& model) {
     try {
         parse_descriptor(model);
@@ -486,65 +413,42 @@ static bool is_descriptor(const std::string& model) {
     }
 }
 
-// The options of a file, for the parser. A relative path is relative to the file, or else, as earlier
+// The value of an option in a file of options. A relative path is relative to the file, or else, as earlier
 // versions wrote it, to the current folder.
-struct OptionsFile : CLI::ConfigTOML {
-    const CLI::App& app;
-    const std::vector<OptionLine> lines;
-    const std::string path;  // of the file
-    OptionsFile(const CLI::App& parser, const std::vector<OptionLine>& of_file, const std::string& file)
-        : app(parser), lines(of_file), path(file) {}
+static std::string value_in_file(const std::string& option, const std::string& value,
+                                 const std::string& path) {
+    if (!is_path(option, value) && option != "model") return value;
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    const std::string in_folder = path_in(folder, option, value).generic_string();
+    if (option == "model") return !is_descriptor(value) && names_model_file(in_folder) ? in_folder : value;
+    const bool is_there = is_pattern(option) ? !matching_paths(in_folder).empty() : file_exists(in_folder);
+    return is_there ? in_folder : value;
+}
 
-    std::vector<CLI::ConfigItem> from_config(std::istream&) const override {
-        std::vector<CLI::ConfigItem> options;
-        for (const OptionLine& line : lines) {
-            if (line.name == "cpu-layers") continue;  // of earlier versions
-            const CLI::Option* option = app.get_option_no_throw("--" + line.name);
-            const std::string where = place_of(lines, line.name, path);
-            if (!option)
-                fail("%s: unknown option '%s'%s", where.c_str(), line.name.c_str(),
-                     nearest_option(app, line.name).c_str());
-            if (!option->get_configurable())
-                fail("%s: --%s is for the command line only", where.c_str(), line.name.c_str());
-            if (line.values.size() > 1 && option->get_items_expected_max() == 1)
-                fail("%s: --%s takes one value, not a list", where.c_str(), line.name.c_str());
-            const bool is_flag = option->get_items_expected_max() == 0;
-            if (is_flag && line.values[0] != "true" && line.values[0] != "false")
-                fail("%s: --%s is true or false", where.c_str(), line.name.c_str());
-            options.emplace_back();
-            options.back().name = line.name;
-            options.back().inputs = line.values;
-            for (std::string& value : options.back().inputs)
-                if (is_path(line.name, value) || line.name == "model") value = find(line.name, value);
-        }
-        return options;
-    }
-
-   private:
-    std::string find(const std::string& option, const std::string& value) const {
-        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-        const std::string in_folder = path_in(folder, option, value).generic_string();
-        if (option == "model")
-            return !is_descriptor(value) && names_model_file(in_folder) ? in_folder : value;
-        const bool is_there =
-            is_pattern(option) ? !matching_paths(in_folder).empty() : file_exists(in_folder);
-        return is_there ? in_folder : value;
-    }
-};
-
+// Sets the options of a file that nothing has set before.
 static void take_options(CLI::App& app, const std::string& text, const std::string& path) {
-    const std::vector<OptionLine> lines = parse_option_lines(text, path);
-    app.config_formatter(std::make_shared<OptionsFile>(app, lines, path));
-    std::istringstream unused;
-    try {
-        app.parse_from_stream(unused);
-    } catch (const CLI::ParseError& error) {
-        const std::string message = error.what();  // "--option: what is wrong", or "...: --option = value"
-        const size_t start = message.find("--"), end = message.find_first_of(": =", start);
-        const std::string where = start == std::string::npos
-                                      ? path
-                                      : place_of(lines, message.substr(start + 2, end - start - 2), path);
-        fail("%s: %s; correct it, or delete it and give all options", where.c_str(), message.c_str());
+    for (const OptionLine& line : parse_option_lines(text, path)) {
+        if (line.name == "cpu-layers") continue;  // of earlier versions
+        CLI::Option* option = app.get_option_no_throw("--" + line.name);
+        const std::string where = format_string("%s, line %d", path.c_str(), line.number);
+        if (!option)
+            fail("%s: unknown option '%s'%s", where.c_str(), line.name.c_str(),
+                 nearest_option(app, line.name).c_str());
+        if (!option->get_configurable())
+            fail("%s: --%s is for the command line only", where.c_str(), line.name.c_str());
+        if (line.values.size() > 1 && option->get_items_expected_max() == 1)
+            fail("%s: --%s takes one value, not a list", where.c_str(), line.name.c_str());
+        const bool is_flag = option->get_items_expected_max() == 0;
+        if (is_flag && line.values[0] != "true" && line.values[0] != "false")
+            fail("%s: --%s is true or false", where.c_str(), line.name.c_str());
+        if (!option->empty()) continue;
+        try {
+            for (const std::string& value : line.values)
+                option->add_result(value_in_file(line.name, value, path));
+            option->run_callback();
+        } catch (const CLI::ParseError& error) {
+            fail("%s: %s; correct it, or delete it and give all options", where.c_str(), error.what());
+        }
     }
 }
 
@@ -664,7 +568,6 @@ static void read_saved_options(CLI::App& app, Options& o) {
 static void declare_options(CLI::App& app, Options& o, LlmcJob& llmc) {
     app.set_help_flag("--help", "show this text; so does -h without a value");
     app.set_version_flag("--version", version_text("train_gpt2"));
-    app.allow_config_extras(CLI::config_extras_mode::error);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
     app.option_defaults()->always_capture_default();
     add_data_options(app, o);
@@ -684,7 +587,7 @@ static bool parse_command_line(CLI::App& app, int argc, char** argv) {
             fail("'%s' contains the end of a line, which the file of options cannot hold", argv[i]);
         const bool has_value = i + 1 < argc && argv[i + 1][0] != '-';
         arguments.push_back(!strcmp(argv[i], "-h") && !has_value ? "--help" : argv[i]);
-        for (const LlmcName& n : llmc_names)
+        for (const LlmcOption& n : llmc_options)
             if (arguments.back() == n.flag) arguments.back() = n.name;
     }
     try {
@@ -764,7 +667,9 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     check_options(o);
     if (asks_for_best && !o.saves_best())
         fail("--keep-best compares validation losses of checkpoints: it needs -o, -j, -v and -n");
-    for (const std::string& note : notes_of(app)) o.notes.push_back(note);
+    for (const LlmcOption& l : llmc_options)
+        if (l.why && app.count(l.name))
+            o.notes.push_back(format_string("%s has no effect: %s", l.flag, l.why));
     o.effective =
         with_absolute_paths(app.config_to_str(true, false), std::filesystem::current_path().generic_string());
     if (!o.text.empty()) name_tokens_in_folder(o);

@@ -1,4 +1,3 @@
-// Preparing the tokens of a text for a run: see text_tokens.h.
 #include "llmc/text_run/text_tokens.h"
 
 #include <algorithm>
@@ -97,33 +96,6 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
     }
 }
 
-// Writes tokens, and the stamp that says what they were made of last, so that an interrupted preparation is
-// repeated.
-static void prepare(const Options& o, PreparationOptions options, const std::string& stamp,
-                    const std::string& made_of) {
-    options.before_replacing = [&] {
-        if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
-        remove_file(stamp);
-    };
-    prepare_tokens(options);
-    write_whole_file(stamp, {made_of});
-}
-
-// Prepares the generated corpus; another version of this program may write another one.
-static void prepare_stories(const Options& o, PreparationOptions p, const std::string& stamp) {
-    const std::string made_of = version_text("stories") + "\n" + p.tokenizer;
-    if (are_there(o, stamp, made_of)) return;
-    remove_file(stamp);
-    const std::string text = p.out + "/stories.txt";
-    p.files = {text};
-    p.val_tokens = write_corpus({.out = text,
-                                 .tokenizer = p.tokenizer,
-                                 .bytes = stories_bytes,
-                                 .seed = 1,
-                                 .val_tokens = stories_val_tokens});
-    prepare(o, p, stamp, made_of);
-}
-
 // A blank line ends a document, except in JSONL.
 static PreparationOptions preparation_of(const Options& o) {
     PreparationOptions p = {o.of_text};
@@ -150,22 +122,37 @@ TextTokens plan_tokens(const Options& o) {
 void prepare_text(const Options& o) {
     const StopWritingAtSignals stops;
     PreparationOptions p = preparation_of(o);
-    FoundText found;
+    // another version of this program may write other stories
+    std::string made_of = version_text("stories") + "\n" + p.tokenizer;
     if (!is_stories(o)) {
-        found = find_text(p);
+        const FoundText found = find_text(p);
         p.val_tokens = validation_share(text_bytes(o, found), p.tokenizer == "bytes");
+        made_of = description(p, found.files);
+        refuse_inputs(o.output, found.files);
     }
-    refuse_inputs(o.output, found.files);
     RunFolder lock;
     lock.open(o.output);
     create_subfolder(p.out);
     const std::string stamp = p.out + "/" + p.name + ".made_of";
-    if (is_stories(o)) return prepare_stories(o, p, stamp);
-    const std::string made_of = description(p, found.files);
-    if (are_there(o, stamp, made_of))
+    const bool is_prepared = are_there(o, stamp, made_of);
+    if (is_prepared && !is_stories(o))
         print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
-    else
-        prepare(o, p, stamp, made_of);
+    if (is_prepared) return;
+    if (is_stories(o)) {
+        remove_file(stamp);
+        p.files = {p.out + "/stories.txt"};
+        p.val_tokens = write_corpus({.out = p.files[0],
+                                     .tokenizer = p.tokenizer,
+                                     .bytes = stories_bytes,
+                                     .seed = 1,
+                                     .val_tokens = stories_val_tokens});
+    }
+    p.before_replacing = [&] {
+        if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
+        remove_file(stamp);
+    };
+    prepare_tokens(p);
+    write_whole_file(stamp, {made_of});  // last, so that an interrupted preparation is repeated
 }
 
 TextTokens find_tokens(const Options& o) {
