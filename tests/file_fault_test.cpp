@@ -247,7 +247,7 @@ TEST(FileFault, AFailingLogGivesAWarning) {
               count_lines(read_whole_file(a + "/metrics.csv")));
 }
 
-// An event that was written in part is taken back and written again.
+// What is missing of an event that was written in part is written later.
 TEST(FileFault, AFailingEventFileGivesAWarning) {
     Faults data;
     const std::string a = data / "a", b = data / "b";

@@ -261,12 +261,12 @@ TEST(TensorBoard, ARecordIsIdenticalToTensorFlows) {
 TEST(TensorBoard, AFileOfEvents) {
     TemporaryFolder run;
     const double before = now();
-    EventFile file;
-    file.write(1, {{"nowhere", 1}});  // not open: nothing happens
-    file.open(run / "tensorboard", -1);
+    LogFile file;
+    file.append(event_record(1, {{"nowhere", 1}}));  // not open: nothing happens
+    file.path = start_event_file(run / "tensorboard", -1);
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    file.write(0, {{"zero", 0.0f}, {"nan", nan}});
-    file.write(2000000000, {{"loss", -1.5f}});
+    file.append(event_record(0, {{"zero", 0.0f}, {"nan", nan}}));
+    file.append(event_record(2000000000, {{"loss", -1.5f}}));
     ASSERT_EQ(event_files(run.path), std::vector<std::string>{file.path});
     const std::string name = std::filesystem::path(file.path).filename().string();
     EXPECT_EQ(name.rfind("events.out.tfevents.", 0), 0u) << name;
@@ -291,10 +291,8 @@ TEST(TensorBoard, LaterFilesSortLater) {
     TemporaryFolder run;
     std::vector<std::string> written;
     for (int i = 0; i < 4; i++) {  // within a second
-        EventFile file;
-        file.open(run / "tensorboard", i - 1);
-        written.push_back(file.path);
-        const std::vector<ReadEvent> events = read_events(file.path);
+        written.push_back(start_event_file(run / "tensorboard", i - 1));
+        const std::vector<ReadEvent> events = read_events(written.back());
         ASSERT_EQ(events.size(), i == 0 ? 1u : 2u);
         if (i == 0) continue;
         EXPECT_EQ(events[1].status, 1);
@@ -306,17 +304,14 @@ TEST(TensorBoard, LaterFilesSortLater) {
                              "99999999999999999999.x"}) {
         std::ofstream(run / "tensorboard/events.out.tfevents." + name);
         for (int i = 0; i < 2; i++) {
-            EventFile file;
-            file.open(run / "tensorboard", 7);
-            EXPECT_EQ(event_files(run.path).back(), file.path);
+            const std::string path = start_event_file(run / "tensorboard", 7);
+            EXPECT_EQ(event_files(run.path).back(), path);
         }
     }
     const size_t longest = event_files(run.path).back().size();
     for (const char* name : {"-1.x", "99999999999999999999999", "no.x"})
         std::ofstream(run / "tensorboard/events.out.tfevents." + name);  // no times
-    EventFile next;
-    next.open(run / "tensorboard", 8);
-    EXPECT_EQ(next.path.size(), longest + 1);
+    EXPECT_EQ(start_event_file(run / "tensorboard", 8).size(), longest + 1);
 }
 
 TEST(TensorBoard, HasAllMetrics) {
@@ -332,29 +327,32 @@ TEST(TensorBoard, HasAllMetrics) {
     expect_metrics_are_shown(run.path);
 }
 
-static void write_with_room(const EventFile& file, size_t bytes) {
+static void write_with_room(LogFile& file, size_t bytes) {
     rlimit before = {};
     getrlimit(RLIMIT_FSIZE, &before);
     const rlimit small = {std::filesystem::file_size(file.path) + bytes, before.rlim_max};
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
-    const std::string message = message_of([&] { file.write(1, {{"loss", 1}}); });
+    file.append(event_record(1, {{"loss", 1}}));
     setrlimit(RLIMIT_FSIZE, &before);
-    EXPECT_EQ(message, "cannot write " + file.path + ": File too large");
 }
 
-TEST(TensorBoard, ReportsWriteErrors) {
+TEST(TensorBoard, WriteErrors) {
     TemporaryFolder run;
     std::ofstream(run / "file") << "x";
-    EventFile none;
-    EXPECT_EQ(message_of([&] { none.open(run / "file/tensorboard", -1); }),
+    EXPECT_EQ(message_of([&] { start_event_file(run / "file/tensorboard", -1); }),
               "cannot create directory " + run.path + "/file: Not a directory");
-    EventFile file;
-    file.open(run / "tensorboard", -1);
+    LogFile file;
+    file.path = start_event_file(run / "tensorboard", -1);
+    write_with_room(file, 10);  // less than a record
     write_with_room(file, 0);
     EXPECT_EQ(read_events(file.path).size(), 1u);
-    write_with_room(file, 10);  // less than a record
-    EXPECT_EQ(read_events(file.path).size(), 1u);
+    file.append(event_record(2, {{"loss", 2}}));
+    const std::vector<ReadEvent> events = read_events(file.path);
+    ASSERT_EQ(events.size(), 4u);
+    EXPECT_EQ(events[1].step, 1);
+    EXPECT_EQ(events[2].step, 1);
+    EXPECT_EQ(events[3].step, 2);
 }
 
 // --- runs ---

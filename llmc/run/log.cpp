@@ -47,18 +47,18 @@ void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
     opened = std::chrono::steady_clock::now();
     main.path = main_path;
     metrics.path = metrics_path;
-    if (tensorboard) events.open(dir + "/" + tensorboard_folder, resume_step);
+    if (tensorboard) events.path = start_event_file(dir + "/" + tensorboard_folder, resume_step);
 }
 
-// Returns whether everything is in the file. A line that was written in part is continued.
+// Returns whether everything is in the file. What was written in part is continued.
 bool LogFile::write_pending() {
     pending.erase(0, append_to_file(path, pending));
     return pending.empty();
 }
 
-void LogFile::append(const std::string& line) {
+void LogFile::append(const std::string& bytes) {
     if (path.empty()) return;
-    if (pending.size() + line.size() <= most_pending) pending += line;
+    if (pending.size() + bytes.size() <= most_pending) pending += bytes;
     const bool good = write_pending();
     if (!good && !failing)
         warn(format_string("cannot write %s: %s; the run continues and tries again", path.c_str(),
@@ -71,48 +71,24 @@ LogFile::~LogFile() {
         warn(format_string("%s lacks its last %zu bytes: %s", path.c_str(), pending.size(), strerror(errno)));
 }
 
-void MainLog::write_events() const {
-    for (; !pending_events.empty(); pending_events.pop_front())
-        events.write(pending_events.front().step, pending_events.front().scalars);
-}
-
-MainLog::~MainLog() {
-    try {
-        write_events();
-    } catch (const Error& error) {
-        warn(format_string("%s; its last %zu events are lost", error.what(), pending_events.size()));
-    }
-}
-
-void MainLog::log_event(int step, std::vector<Scalar> scalars) const {
-    const size_t most = 1 << 18;  // later events are dropped
-    const bool failing = !pending_events.empty();
-    if (pending_events.size() < most) pending_events.push_back({step, std::move(scalars)});
-    try {
-        write_events();
-    } catch (const Error& error) {
-        if (!failing) warn(format_string("%s; the run continues and tries again", error.what()));
-    }
-}
-
 void MainLog::log_val(int step, float loss) const {
     main.append(format_string("s:%d tel:%.4f\n", step, loss));
     metrics.append(format_string("%d,,,,,,%.9g,,%s\n", step, loss, time_and_tokens(step).c_str()));
-    log_event(step, {{"loss/validation", loss}});
+    events.append(event_record(step, {{"loss/validation", loss}}));
 }
 
 void MainLog::log_eval(int step, float accuracy) const {
     main.append(format_string("s:%d eval:%.4f\n", step, accuracy));
     metrics.append(format_string("%d,,,,,,,%.9g,%s\n", step, accuracy, time_and_tokens(step).c_str()));
-    log_event(step, {{"hellaswag/accuracy", accuracy}});
+    events.append(event_record(step, {{"hellaswag/accuracy", accuracy}}));
 }
 
 void MainLog::log_train(int step, const StepNumbers& n) const {
     main.append(format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
     metrics.append(format_string("%d,%.9g,%.9g,%.9g,%.0f,%s,,,%s\n", step, n.loss, n.learning_rate, n.norm,
                                  n.tokens_per_second, n.skipped, time_and_tokens(step + 1).c_str()));
-    log_event(step, {{"loss/train", n.loss},
-                     {"training/gradient_norm", n.norm},
-                     {"training/learning_rate", n.learning_rate},
-                     {"training/tokens_per_second", float(n.tokens_per_second)}});
+    events.append(event_record(step, {{"loss/train", n.loss},
+                                      {"training/gradient_norm", n.norm},
+                                      {"training/learning_rate", n.learning_rate},
+                                      {"training/tokens_per_second", float(n.tokens_per_second)}}));
 }

@@ -7,9 +7,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <string>
-#include <vector>
 
 #include "llmc/run/tensorboard.h"
 
@@ -19,31 +17,27 @@ struct StepNumbers {
     const char* skipped = "";  // why the update was skipped: "", "not finite" or "outlier"
 };
 
-// A text file to which lines are appended. If that fails, it warns once and keeps the lines: the next
-// append() tries again, and so does the destructor, which reports what is lost.
+// A file to which lines or events are appended, each at once, so that a killed program loses nothing. If that
+// fails, it warns once and keeps them: the next append() tries again, and so does the destructor, which
+// reports what is lost.
 struct LogFile {
     LogFile() = default;
     ~LogFile();
     LogFile(const LogFile&) = delete;
     LogFile& operator=(const LogFile&) = delete;
 
-    void append(const std::string& line);
+    void append(const std::string& bytes);
 
     std::string path;  // empty: not open, nothing is written
 
    private:
-    static constexpr size_t most_pending = 16 << 20;  // bytes; later lines are dropped
+    static constexpr size_t most_pending = 16 << 20;  // bytes; later ones are dropped
     bool write_pending();
     std::string pending;
     bool failing = false;
 };
 
 struct MainLog {
-    MainLog() = default;
-    ~MainLog();
-    MainLog(const MainLog&) = delete;
-    MainLog& operator=(const MainLog&) = delete;
-
     // Creates dir and opens dir/main.log and dir/metrics.csv. If resume_step < 0, the logs start empty.
     // Otherwise lines of steps before resume_step are kept and later ones are dropped, since the resumed run
     // logs these steps again. `tensorboard` also creates an event file in dir/tensorboard: see tensorboard.h.
@@ -60,18 +54,10 @@ struct MainLog {
     int tokens_per_step = 0;
     int first_step = 0;          // of this part of the run
     uint64_t tokens_before = 0;  // trained on before it
-    mutable LogFile main, metrics;
-    EventFile events;
+    mutable LogFile main, metrics, events;
 
    private:
-    struct Event {
-        int step;
-        std::vector<Scalar> scalars;
-    };
     std::string time_and_tokens(int steps_done) const;
     std::chrono::steady_clock::time_point opened = {};
     double seconds_before = 0;  // of the run's earlier parts
-    void log_event(int step, std::vector<Scalar> scalars) const;
-    void write_events() const;
-    mutable std::deque<Event> pending_events;
 };

@@ -2,20 +2,16 @@
 // tensorflow/core/lib/io/record_writer.cc of github.com/tensorflow/tensorflow.
 #include "llmc/run/tensorboard.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"  // asserts little-endian, which this format is, too
-#include "llmc/os/files.h"
 #include "llmc/os/os.h"
 #include "llmc/run/run_folder.h"
 #include "tensorboard.pb.h"
@@ -96,49 +92,30 @@ static std::string time_of_new_file(const std::string& folder) {
     return present > newest ? present : newest + "0";
 }
 
-void EventFile::open(const std::string& folder, int resume_step) {
+std::string start_event_file(const std::string& folder, int resume_step) {
     create_subfolder(folder);
+    std::string path;
     try {
         path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_in_a_name();
     } catch (const std::filesystem::filesystem_error& error) {
         fail("cannot write into directory %s: %s", folder.c_str(), error.code().message().c_str());
     }
-    file = open_path(path, Access::append_new);
-    if (file < 0) fail("cannot write %s: %s", path.c_str(), strerror(errno));
-    Event first = event_at(0);
+    Event first = event_at(0), start = event_at(resume_step);
     first.set_file_version("brain.Event:2");  // since version 2, readers honour START
-    append(first.SerializeAsString());
-    if (resume_step < 0) return;
-    Event start = event_at(resume_step);
     start.mutable_session_log()->set_status(SessionLog::START);
-    append(start.SerializeAsString());
+    std::string records = tf_record(first.SerializeAsString());
+    if (resume_step >= 0) records += tf_record(start.SerializeAsString());
+    if (append_to_file(path, records) < records.size())
+        fail("cannot write %s: %s", path.c_str(), strerror(errno));
+    return path;
 }
 
-EventFile::~EventFile() {
-    if (file >= 0) close(file);
-}
-
-void EventFile::append(const std::string& event) const {
-    const std::string record = tf_record(event);
-    const size_t done = write_bytes(file, record);
-    if (done == record.size()) return;
-    const int error = errno;
-    const off_t end = lseek(file, 0, SEEK_END);
-    int cut = 0;
-    do
-        if (done > 0 && end >= off_t(done)) cut = ftruncate(file, end - off_t(done));
-    while (cut != 0 && errno == EINTR);
-    if (cut != 0) fail("%s ends in half an event: %s", path.c_str(), strerror(errno));
-    fail("cannot write %s: %s", path.c_str(), strerror(error));
-}
-
-void EventFile::write(int step, const std::vector<Scalar>& scalars) const {
-    if (file < 0) return;
+std::string event_record(int step, const std::vector<Scalar>& scalars) {
     Event event = event_at(step);
     for (const Scalar& scalar : scalars) {
         auto* value = event.mutable_summary()->add_value();
         value->set_tag(scalar.tag);
         value->set_simple_value(scalar.value);
     }
-    append(event.SerializeAsString());
+    return tf_record(event.SerializeAsString());
 }

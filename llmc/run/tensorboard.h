@@ -13,27 +13,13 @@ struct Scalar {
     float value;
 };
 
-// Every event is written to the file at once, so that a reader can follow and a killed run loses nothing.
-struct EventFile {
-    EventFile() = default;
-    ~EventFile();
-    EventFile(const EventFile&) = delete;
+// Creates `folder` and in it a new file of events, whose name sorts after the existing ones: readers read the
+// files in that order. If resume_step >= 0, events of earlier files become void from that step on, since the
+// resumed run writes them again. Returns the file's path. Throws Error if it cannot be written.
+std::string start_event_file(const std::string& folder, int resume_step);
 
-    // Creates `folder` and in it a new file, whose name sorts after the existing ones: readers read the files
-    // in that order. If resume_step >= 0, events of earlier files become void from that step on, since the
-    // resumed run writes them again. Throws Error if the file cannot be written.
-    void open(const std::string& folder, int resume_step);
-
-    // Writes one event, with the present time. Nothing happens before open(). Throws Error if it cannot be
-    // written; the file is then as before, so that the event may be written later.
-    void write(int step, const std::vector<Scalar>& scalars) const;
-
-    std::string path;  // empty: not open
-
-   private:
-    void append(const std::string& event) const;
-    int file = -1;
-};
+// An event with the present time, to be appended to the file.
+std::string event_record(int step, const std::vector<Scalar>& scalars);
 
 // CRC-32C (Castagnoli), the checksum of the file's records.
 uint32_t crc32c(std::string_view bytes);
