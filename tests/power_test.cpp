@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "dev/report/process.h"
 #include "llmc/os/os.h"
 #include "tests/run_program.h"
 

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "dev/report/process.h"
 #include "llmc/os/os.h"
-#include "llmc/os/process.h"
 
 struct ProgramResult {
     int status;       // exit status; 128 + signal number if a signal killed it

@@ -8,10 +8,10 @@
 #include <system_error>
 #include <thread>
 
+#include "dev/report/process.h"
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/os/process.h"
 #include "llmc/os/signals.h"
 
 // An unnamed file that holds the input: unlike a pipe it cannot fill up.

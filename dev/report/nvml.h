@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "dev/report/process.h"
 #include "llmc/launchpad/device.h"
-#include "llmc/os/os.h"
 
 // The readings of one GPU; the functions return NaN if the library reports an error.
 struct NvmlGpu {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "dev/report/child.h"
+#include "dev/report/process.h"
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"

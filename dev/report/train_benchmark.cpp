@@ -11,6 +11,7 @@
 
 #include "dev/report/peak_cpu.h"
 #include "dev/report/power.h"
+#include "dev/report/process.h"
 #include "dev/report/results.h"
 #include "dev/report/sweep.h"
 #include "dev/vulkan/tokens.h"
@@ -18,7 +19,6 @@
 #include "llmc/base/precision.h"
 #include "llmc/model/initialize.h"
 #include "llmc/model/train_step.h"
-#include "llmc/os/available_memory.h"
 #include "llmc/run/run_plan.h"
 
 // One configuration to measure.

@@ -1,4 +1,4 @@
-// How much memory this process takes, and how much it may still take.
+// How much more memory this process may take.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,5 +13,3 @@ inline uint64_t memory_for_tensors() {
     const uint64_t available = available_memory(), others = 32 << 20;
     return available > others ? available - others : 0;
 }
-
-uint64_t resident_memory();  // of this process, bytes; 0 if the system does not report it

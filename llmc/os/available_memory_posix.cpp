@@ -102,8 +102,6 @@ static uint64_t room_in_limit(rlimit value, const char* used) {
     return difference(value.rlim_cur, 1024 * number_in("/proc/self/status", used, 0));
 }
 
-uint64_t resident_memory() { return 1024 * number_in("/proc/self/status", "VmRSS:", 0); }
-
 uint64_t available_memory(const std::string& root) {
     const uint64_t available = number_in("/proc/meminfo", "MemAvailable:", physical_memory() / 1024) * 1024;
     rlimit addresses = {RLIM_INFINITY, RLIM_INFINITY}, data = addresses;

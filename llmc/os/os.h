@@ -1,6 +1,6 @@
 // What operating systems offer beyond the standard library: os_posix.cpp, os_windows.cpp. Other code
 // does not ask which system it runs on, except llmc/distributed and llmc/cpu. Further headers of this folder:
-// files.h, process.h, signals.h, available_memory.h, openmp_waiting.h.
+// files.h, signals.h, available_memory.h, openmp_waiting.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,6 @@ void set_environment(const char* name, const std::string& value);  // Windows: "
 // --- the machine ---
 
 std::string host_name();     // empty if unknown
-std::string system_name();   // name, release and architecture, such as "Linux 6.1.0 x86_64"
 uint64_t physical_memory();  // bytes
 int online_cpus();           // of the machine, also those that this process may not use
 uint64_t stack_limit();      // bytes of the first thread's stack, as `ulimit -s` says; UINT64_MAX: unlimited
@@ -42,9 +41,7 @@ void ask_for_huge_pages(void* start, size_t bytes);  // best effort
 
 void* open_library(const char* name);  // null if there is none
 void* find_in_library(void* library, const char* symbol);
-void close_library(void* library);
 extern const std::vector<const char*> vulkan_loaders;  // names to try in this order
-extern const char* const nvml_library;                 // NVIDIA's management library
 
 // --- the terminal ---
 

@@ -6,7 +6,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -36,12 +35,6 @@ std::string host_name() {
     char name[256] = "";
     gethostname(name, sizeof name - 1);
     return name;
-}
-
-std::string system_name() {
-    utsname names = {};
-    uname(&names);
-    return std::string(names.sysname) + " " + names.release + " " + names.machine;
 }
 
 uint64_t physical_memory() { return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)); }
@@ -90,14 +83,11 @@ void* open_library(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL
 
 void* find_in_library(void* library, const char* symbol) { return dlsym(library, symbol); }
 
-void close_library(void* library) { dlclose(library); }
-
 #ifdef __APPLE__
 const std::vector<const char*> vulkan_loaders = {"libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"};
 #else
 const std::vector<const char*> vulkan_loaders = {"libvulkan.so.1", "libvulkan.so"};
 #endif
-const char* const nvml_library = "libnvidia-ml.so.1";
 
 // --- the terminal ---
 

@@ -5,8 +5,6 @@
 #include <io.h>
 #include <malloc.h>
 #include <windows.h>
-// after windows.h
-#include <psapi.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -52,16 +50,6 @@ static std::string variable(const wchar_t* name) {
 
 std::string host_name() { return variable(L"COMPUTERNAME"); }
 
-std::string system_name() {
-    OSVERSIONINFOW version = {sizeof version};
-    // GetVersionEx() tells programs without a manifest for this version of Windows an older one
-    const auto get = reinterpret_cast<LONG(WINAPI*)(OSVERSIONINFOW*)>(
-        reinterpret_cast<void*>(GetProcAddress(GetModuleHandleW(L"ntdll.dll"), "RtlGetVersion")));
-    if (get) get(&version);
-    return "Windows " + std::to_string(version.dwMajorVersion) + "." +
-           std::to_string(version.dwMinorVersion) + "." + std::to_string(version.dwBuildNumber) + " x86_64";
-}
-
 static MEMORYSTATUSEX memory_status() {
     MEMORYSTATUSEX status = {sizeof status};
     GlobalMemoryStatusEx(&status);
@@ -73,12 +61,6 @@ uint64_t physical_memory() { return memory_status().ullTotalPhys; }
 uint64_t available_memory(const std::string&) {
     const MEMORYSTATUSEX status = memory_status();
     return std::min({status.ullAvailPhys, status.ullAvailPageFile, status.ullAvailVirtual});
-}
-
-uint64_t resident_memory() {
-    PROCESS_MEMORY_COUNTERS counters = {};
-    return K32GetProcessMemoryInfo(GetCurrentProcess(), &counters, sizeof counters) ? counters.WorkingSetSize
-                                                                                    : 0;
 }
 
 int online_cpus() { return int(GetActiveProcessorCount(ALL_PROCESSOR_GROUPS)); }
@@ -109,10 +91,7 @@ void* find_in_library(void* library, const char* symbol) {
     return reinterpret_cast<void*>(GetProcAddress(HMODULE(library), symbol));
 }
 
-void close_library(void* library) { FreeLibrary(HMODULE(library)); }
-
 const std::vector<const char*> vulkan_loaders = {"vulkan-1.dll"};
-const char* const nvml_library = "nvml.dll";
 
 // --- the terminal ---
 

@@ -5,8 +5,8 @@
 #include <exception>
 #include <filesystem>
 
+#include "dev/report/process.h"
 #include "llmc/os/os.h"
-#include "llmc/os/process.h"
 #include "llmc/os/signals.h"
 
 int main(int argc, char** argv) {

@@ -1,8 +1,10 @@
-// Starts programs with CreateProcessW(): see process.h.
-#include "llmc/os/process.h"
+// Starts programs with CreateProcessW(), and more of the system: see process.h.
+#include "dev/report/process.h"
 
 #include <io.h>
 #include <windows.h>
+// after windows.h
+#include <psapi.h>
 
 #include <algorithm>
 #include <system_error>
@@ -140,3 +142,23 @@ int Process::wait() {
     has_ended();
     return status;
 }
+
+std::string system_name() {
+    OSVERSIONINFOW version = {sizeof version};
+    // GetVersionEx() tells programs without a manifest for this version of Windows an older one
+    const auto get = reinterpret_cast<LONG(WINAPI*)(OSVERSIONINFOW*)>(
+        reinterpret_cast<void*>(GetProcAddress(GetModuleHandleW(L"ntdll.dll"), "RtlGetVersion")));
+    if (get) get(&version);
+    return "Windows " + std::to_string(version.dwMajorVersion) + "." +
+           std::to_string(version.dwMinorVersion) + "." + std::to_string(version.dwBuildNumber) + " x86_64";
+}
+
+uint64_t resident_memory() {
+    PROCESS_MEMORY_COUNTERS counters = {};
+    return K32GetProcessMemoryInfo(GetCurrentProcess(), &counters, sizeof counters) ? counters.WorkingSetSize
+                                                                                    : 0;
+}
+
+void close_library(void* library) { FreeLibrary(HMODULE(library)); }
+
+const char* const nvml_library = "nvml.dll";

@@ -1,14 +1,18 @@
-// Starts programs with posix_spawnp(): see process.h.
-#include "llmc/os/process.h"
+// Starts programs with posix_spawnp(), and more of the system: see process.h.
+#include "dev/report/process.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <fstream>
 #include <system_error>
 
 extern char** environ;
@@ -111,3 +115,20 @@ int Process::wait() {
     internals->ended = true;
     return status = status_of(code);
 }
+
+std::string system_name() {
+    utsname names = {};
+    uname(&names);
+    return std::string(names.sysname) + " " + names.release + " " + names.machine;
+}
+
+uint64_t resident_memory() {
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with("VmRSS:")) return 1024 * std::stoull(line.substr(strlen("VmRSS:")));
+    return 0;
+}
+
+void close_library(void* library) { dlclose(library); }
+
+const char* const nvml_library = "libnvidia-ml.so.1";

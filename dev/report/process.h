@@ -1,11 +1,12 @@
-// A program that runs concurrently with this one, whose output is read through pipes: process_posix.cpp,
-// process_windows.cpp.
+// What report and tests need of the operating system beyond llmc/os: process_posix.cpp, process_windows.cpp.
 #pragma once
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+// A program that runs concurrently with this one, whose output is read through pipes.
 struct Process {
     // Starts argv[0], a path or a name in PATH, without a shell. Standard input is empty, or a file from its
     // present position. Throws std::system_error if the program cannot be started.
@@ -35,3 +36,9 @@ struct Process {
     struct Internals;
     std::unique_ptr<Internals> internals;
 };
+
+std::string system_name();   // name, release and architecture, such as "Linux 6.1.0 x86_64"
+uint64_t resident_memory();  // of this process, bytes; 0 if the system does not report it
+
+void close_library(void* library);      // which open_library() of llmc/os/os.h opened
+extern const char* const nvml_library;  // NVIDIA's management library
