@@ -235,12 +235,12 @@ TEST(Generate, ReadsHuggingFaceFiles) {
     TemporaryFolder folder;
     const ModelConfig config = parse_descriptor(tiny);
     std::vector<std::vector<float>> tensors;
-    float* pointers[NUM_PARAMETER_TENSORS];
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) tensors.emplace_back(parameter_size(config, i));
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) pointers[i] = tensors[i].data();
-    initialize_parameters(config, 42, pointers);
+    initialize_parameters(config, 42, [&](int tensor, size_t offset, const float* values, size_t count) {
+        std::copy_n(values, count, tensors[tensor].data() + offset);
+    });
     write_hugging_face(folder.path, config, [&](int tensor, size_t offset, float* values, size_t count) {
-        std::copy_n(pointers[tensor] + offset, count, values);
+        std::copy_n(tensors[tensor].data() + offset, count, values);
     });
     const ProgramResult result =
         run_program({program, "-e", folder / "model.safetensors", "--device", "cpu", "-n", "50", "x"});

@@ -152,13 +152,13 @@ TEST(Initialize, EqualsPyTorch) {
     };
     ModelConfig config = {17, 131, 256, 2, 2, 24};
     std::vector<std::vector<float>> values;
-    float* tensors[NUM_PARAMETER_TENSORS];
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) values.emplace_back(parameter_size(config, i), NAN);
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) tensors[i] = values[i].data();
-    initialize_parameters(config, 42, tensors);
+    initialize_parameters(config, 42, [&](int tensor, size_t offset, const float* from, size_t count) {
+        std::copy_n(from, count, values[tensor].data() + offset);
+    });
     for (const DrawnMatrix& matrix : drawn) {
         size_t count = matrix.tensor == WTE ? size_t(131 * 24) : parameter_layer_size(config, matrix.tensor);
-        const float* start = tensors[matrix.tensor] + matrix.layer * count;
+        const float* start = values[matrix.tensor].data() + matrix.layer * count;
         double sum = 0, absolute = 0;
         for (size_t i = 0; i < count; i++) {
             sum += start[i];

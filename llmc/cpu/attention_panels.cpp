@@ -58,24 +58,17 @@ static SIMD_INLINE void unpack_all(Real* dst, size_t ld, const ChannelPanels& sr
 void transpose(float* dst, int nr, const FloatRows& rows, int columns, int K, float factor) {
     simd<transpose_rows>(dst, nr, rows, columns, K, factor);
 }
-void pack_channels(const ChannelPanels& dst, const float* src, size_t ld, int count, int hs) {
-    simd<pack_all<float>>(dst, src, ld, count, hs);
+template <class Real>
+void pack_channels(const ChannelPanels& dst, const Real* src, size_t ld, int count, int hs) {
+    simd<pack_all<Real>>(dst, src, ld, count, hs);
 }
-void pack_channels(const ChannelPanels& dst, const bf16* src, size_t ld, int count, int hs) {
-    simd<pack_all<bf16>>(dst, src, ld, count, hs);
-}
-void pack_channels(const ChannelPanels& dst, const fp16* src, size_t ld, int count, int hs) {
-    simd<pack_all<fp16>>(dst, src, ld, count, hs);
-}
-void unpack_channels(float* dst, size_t ld, const ChannelPanels& src, int count, int hs,
+template <class Real>
+void unpack_channels(Real* dst, size_t ld, const ChannelPanels& src, int count, int hs,
                      const float* factors) {
-    simd<unpack_all<float>>(dst, ld, src, count, hs, factors);
+    simd<unpack_all<Real>>(dst, ld, src, count, hs, factors);
 }
-void unpack_channels(bf16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                     const float* factors) {
-    simd<unpack_all<bf16>>(dst, ld, src, count, hs, factors);
-}
-void unpack_channels(fp16* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                     const float* factors) {
-    simd<unpack_all<fp16>>(dst, ld, src, count, hs, factors);
-}
+
+#define INSTANTIATE(Real)                                                             \
+    template void pack_channels(const ChannelPanels&, const Real*, size_t, int, int); \
+    template void unpack_channels(Real*, size_t, const ChannelPanels&, int, int, const float*);
+FOR_EACH_REAL(INSTANTIATE)

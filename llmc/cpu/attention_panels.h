@@ -135,12 +135,9 @@ SIMD_INLINE void with_constant(int nr, const Run& run) {
 }
 
 // Fills the first `count` rows. Channels past hs stay undefined: they only reach columns that are not read.
-void pack_channels(const ChannelPanels& dst, const float* src, size_t ld, int count, int hs);
-void pack_channels(const ChannelPanels& dst, const bf16* src, size_t ld, int count, int hs);
-void pack_channels(const ChannelPanels& dst, const fp16* src, size_t ld, int count, int hs);
+template <class Real>
+void pack_channels(const ChannelPanels& dst, const Real* src, size_t ld, int count, int hs);
 
 // dst (count, hs) = the first `count` rows of src, row i times factors[i].
-void unpack_channels(float* dst, size_t ld, const ChannelPanels& src, int count, int hs,
-                     const float* factors);
-void unpack_channels(bf16* dst, size_t ld, const ChannelPanels& src, int count, int hs, const float* factors);
-void unpack_channels(fp16* dst, size_t ld, const ChannelPanels& src, int count, int hs, const float* factors);
+template <class Real>
+void unpack_channels(Real* dst, size_t ld, const ChannelPanels& src, int count, int hs, const float* factors);

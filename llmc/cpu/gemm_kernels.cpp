@@ -284,15 +284,12 @@ static SIMD_INLINE void copy_rows(float* dst, size_t dst_ld, const Real* src, si
     copy_any(dst, dst_ld, src, ld, rows, n);
 }
 
-void copy_to_floats(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n) {
-    simd<copy_rows<float>>(dst, dst_ld, src, ld, rows, n);
-}
-void copy_to_floats(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n) {
-    simd<copy_rows<bf16>>(dst, dst_ld, src, ld, rows, n);
-}
-void copy_to_floats(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n) {
-    simd<copy_rows<fp16>>(dst, dst_ld, src, ld, rows, n);
+template <class Real>
+void copy_to_floats(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int n) {
+    simd<copy_rows<Real>>(dst, dst_ld, src, ld, rows, n);
 }
 
-#define INSTANTIATE(Real) template const KernelSet& best_kernels<Real>();
+#define INSTANTIATE(Real)                           \
+    template const KernelSet& best_kernels<Real>(); \
+    template void copy_to_floats(float*, size_t, const Real*, size_t, int, int);
 FOR_EACH_REAL(INSTANTIATE)

@@ -75,9 +75,8 @@ class LineFloats {
 };
 
 // Converts src (rows, n) with leading dimension ld to floats: dst (rows, n) with leading dimension dst_ld.
-void copy_to_floats(float* dst, size_t dst_ld, const float* src, size_t ld, int rows, int n);
-void copy_to_floats(float* dst, size_t dst_ld, const bf16* src, size_t ld, int rows, int n);
-void copy_to_floats(float* dst, size_t dst_ld, const fp16* src, size_t ld, int rows, int n);
+template <class Real>
+void copy_to_floats(float* dst, size_t dst_ld, const Real* src, size_t ld, int rows, int n);
 
 // Loads four consecutive elements as floats.
 static SIMD_INLINE Float4 load4(const float* x) {

@@ -62,26 +62,27 @@ SimdLevel simd_level() { return chosen < 0 ? best_simd_level() : SimdLevel(chose
 
 void choose_simd_level(SimdLevel level) { chosen = level; }
 
-struct OptionName {
-    const char* name;
+// By --simd, and for people; lowest first.
+struct LevelName {
     SimdLevel level;
+    const char *option, *name;
 };
 #if defined(__x86_64__)
-static const OptionName option_names[] = {{"sse2", SIMD_BASE},
-                                          {"avx2", SIMD_AVX2},
-                                          {"avx512", SIMD_AVX512},
-                                          {"avx512-bf16", SIMD_BF16},
-                                          {"amx", SIMD_AMX}};
+static const LevelName level_names[] = {{SIMD_BASE, "sse2", "SSE2"},
+                                        {SIMD_AVX2, "avx2", "AVX2"},
+                                        {SIMD_AVX512, "avx512", "AVX-512"},
+                                        {SIMD_BF16, "avx512-bf16", "AVX-512 BF16"},
+                                        {SIMD_AMX, "amx", "AMX"}};
 #elif defined(__aarch64__)
-static const OptionName option_names[] = {{"neon", SIMD_BASE}, {"neon-bf16", SIMD_BF16}};
+static const LevelName level_names[] = {{SIMD_BASE, "neon", "NEON"}, {SIMD_BF16, "neon-bf16", "NEON BF16"}};
 #else
-static const OptionName option_names[] = {{"base", SIMD_BASE}};
+static const LevelName level_names[] = {{SIMD_BASE, "base", "the base instruction set"}};
 #endif
 
 std::string simd_option_names(SimdLevel highest) {
     std::string names = "auto";
-    for (const OptionName& option : option_names)
-        if (option.level <= highest) names += std::string(", ") + option.name;
+    for (const LevelName& known : level_names)
+        if (known.level <= highest) names += std::string(", ") + known.option;
     return names;
 }
 
@@ -90,23 +91,19 @@ std::string choose_simd_by_name(const std::string& name) {
         choose_simd_level(best_simd_level());
         return "";
     }
-    for (const OptionName& option : option_names) {
-        if (name != option.name) continue;
-        if (option.level > best_simd_level())
+    for (const LevelName& known : level_names) {
+        if (name != known.option) continue;
+        if (known.level > best_simd_level())
             return name + " is not available here; there are " + simd_option_names(best_simd_level());
-        choose_simd_level(option.level);
+        choose_simd_level(known.level);
         return "";
     }
     return name + " is none of " + simd_option_names(SIMD_AMX);
 }
 
 const char* simd_level_name(SimdLevel level) {
-#if defined(__x86_64__)
-    const char* names[] = {"SSE2", "AVX2", "AVX-512", "AVX-512 BF16", "AMX"};
-#elif defined(__aarch64__)
-    const char* names[] = {"NEON", "NEON", "NEON", "NEON BF16", "NEON BF16"};
-#else
-    const char* names[] = {"the base instruction set", "", "", "", ""};
-#endif
-    return names[level];
+    const char* name = level_names[0].name;
+    for (const LevelName& known : level_names)
+        if (known.level <= level) name = known.name;
+    return name;
 }

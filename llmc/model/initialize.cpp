@@ -48,10 +48,3 @@ void initialize_parameters(const ModelConfig& config, uint64_t seed, const Write
         write_constant(write, tensor, 0, parameter_size(config, tensor), is_scale ? 1.0f : 0.0f);
     }
 }
-
-void initialize_parameters(const ModelConfig& config, uint64_t seed,
-                           float* const tensors[NUM_PARAMETER_TENSORS]) {
-    initialize_parameters(config, seed, [&](int tensor, size_t offset, const float* values, size_t count) {
-        std::copy_n(values, count, tensors[tensor] + offset);
-    });
-}

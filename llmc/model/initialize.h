@@ -9,7 +9,3 @@
 // which PyTorch creates the modules: wte (V rows), wpe, then qkvw, attprojw, fcw, fcprojw of each layer.
 // Every element of every tensor is passed to `write` once.
 void initialize_parameters(const ModelConfig& config, uint64_t seed, const WriteTensor& write);
-
-// Overload for host memory: tensors[i] holds parameter_size(config, i) elements.
-void initialize_parameters(const ModelConfig& config, uint64_t seed,
-                           float* const tensors[NUM_PARAMETER_TENSORS]);

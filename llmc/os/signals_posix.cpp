@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <initializer_list>
+#include <utility>
 
 static volatile std::sig_atomic_t stop_received = 0, save_received = 0;
 
@@ -44,20 +45,10 @@ bool take_save_request() {
 }
 
 const char* signal_name(int number) {
-    switch (number) {
-        case SIGINT:
-            return "SIGINT";
-        case SIGTERM:
-            return "SIGTERM";
-        case SIGHUP:
-            return "SIGHUP";
-        case SIGXCPU:
-            return "SIGXCPU";
-        case SIGUSR2:
-            return "SIGUSR2";
-        case SIGPIPE:
-            return "SIGPIPE";
-        default:
-            return "a signal";
-    }
+    static const std::pair<int, const char*> names[] = {{SIGINT, "SIGINT"},   {SIGTERM, "SIGTERM"},
+                                                        {SIGHUP, "SIGHUP"},   {SIGXCPU, "SIGXCPU"},
+                                                        {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"}};
+    for (const auto& [of, name] : names)
+        if (of == number) return name;
+    return "a signal";
 }

@@ -40,16 +40,8 @@ void catch_save_signal() {}  // Windows has no signal for it
 bool take_save_request() { return false; }
 
 const char* signal_name(int number) {
-    switch (number) {
-        case SIGINT:
-            return "Ctrl-C";
-        case SIGBREAK:
-            return "Ctrl-Break";
-        case SIGTERM:
-            return "SIGTERM";
-        case closing:
-            return "closing its window";
-        default:
-            return "a signal";
-    }
+    if (number == SIGINT) return "Ctrl-C";
+    if (number == SIGBREAK) return "Ctrl-Break";
+    if (number == SIGTERM) return "SIGTERM";
+    return number == closing ? "closing its window" : "a signal";
 }
