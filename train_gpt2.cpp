@@ -109,7 +109,7 @@ static OptimizerOptions optimizer_options(const Options& o) {
             .epsilon = o.epsilon,
             .weight_decay = o.weight_decay,
             .momentum = o.momentum,
-            .muon_rate_ratio = o.muon_rate_ratio(),
+            .muon_rate_over_adamw_rate = o.muon_rate_over_adamw_rate(),
             .offload = o.offloads_optimizer()};
 }
 

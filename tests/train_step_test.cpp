@@ -154,7 +154,7 @@ static std::vector<std::vector<float>> run_steps(LaunchPad* pad, const Run& run)
     StepRunner<Real> runner = {
         .g = *t.g, .optimizer = t.optimizer, .B = B, .T = T, .micro_steps = run.micro_steps};
     int step = 0;
-    if (run.skipped >= 0) runner.applies_update = [&](const StepStats&) { return step != run.skipped; };
+    if (run.skipped >= 0) runner.should_update = [&](const StepStats&) { return step != run.skipped; };
     for (; step < 4; step++) {
         int micro = 0;
         const Ticket ticket = runner.run(step, 0.01f, [&](int* inputs, int* targets) {

@@ -35,7 +35,8 @@ void Optimizer<Real>::begin_step(int step, float learning_rate) {
     const AdamWStep next = adamw_step(learning_rate, options.beta1, options.beta2, options.epsilon, step + 1);
     memory.upload(adamw, &next, 1);
     if (!muon) return;
-    const MuonStep next_muon = muon_step(learning_rate * options.muon_rate_ratio, options.momentum, step + 1);
+    const MuonStep next_muon =
+        muon_step(learning_rate * options.muon_rate_over_adamw_rate, options.momentum, step + 1);
     memory.upload(muon, &next_muon, 1);
 }
 

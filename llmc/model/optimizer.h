@@ -9,11 +9,11 @@
 struct OptimizerOptions {
     bool master_weights = false;  // keep an fp32 copy of 16-bit weights, and update that
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;
-    float weight_decay = 0;     // of the tensors that decay: embeddings and matrices
-    bool decay_all = false;     // all tensors decay, with AdamW
-    float momentum = 0.95f;     // of Muon
-    float muon_rate_ratio = 1;  // Muon's learning rate / AdamW's
-    bool offload = false;       // keep the state in the host's memory; a GPU reads and writes it over the bus
+    float weight_decay = 0;               // of the tensors that decay: embeddings and matrices
+    bool decay_all = false;               // all tensors decay, with AdamW
+    float momentum = 0.95f;               // of Muon
+    float muon_rate_over_adamw_rate = 1;  // Muon's learning rate / AdamW's
+    bool offload = false;  // keep the state in the host's memory; a GPU reads and writes it over the bus
 };
 
 // The parameters and their gradients, each tensor at the address of its first element.

@@ -111,9 +111,9 @@ void StepRunner<Real>::reduce_and_update(int step) {
     else
         run_phase(norm, [&] { gpt2_gradient_norm(g, gradient_clip); });
     g.memory.copy(sent, g.stats, 1);
-    if (applies_update && g.pad) g.pad->commit(true);
+    if (should_update && g.pad) g.pad->commit(true);
     // last, so that a step that fails leaves the parameters as they were
-    if (!applies_update || applies_update(*sent)) run_phase(apply, [&] { update(); });
+    if (!should_update || should_update(*sent)) run_phase(apply, [&] { update(); });
 }
 
 template <class Real>

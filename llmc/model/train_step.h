@@ -25,7 +25,7 @@ struct StepRunner {
     LossScaling scaling = {};
     GradientExchange<Real>* exchange = nullptr;  // with the other processes; null: there are none
     // If set, decides from a step's stats whether its update is applied; the host waits for them then.
-    std::function<bool(const StepStats&)> applies_update = nullptr;
+    std::function<bool(const StepStats&)> should_update = nullptr;
     std::function<void(float scale)> on_new_scale = nullptr;      // called when the loss scale changes
     std::function<void(int micro_step)> on_micro_step = nullptr;  // called before each micro-step
     std::function<void()> on_submitted = nullptr;  // called while the GPU runs the backward pass

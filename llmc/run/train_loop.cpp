@@ -16,7 +16,7 @@ void Run<Real>::loop() {
     judge.loss_limit = options.skip_loss;
     judge.norm_limit = options.skip_gradient;
     if (skips_outliers())
-        runner.applies_update = [&](const StepStats& stats) {
+        runner.should_update = [&](const StepStats& stats) {
             verdict = judge.judge(stats.loss, stats.gradient_norm, stats.gradient_scale);
             return verdict.applied();
         };

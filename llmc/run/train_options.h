@@ -64,7 +64,7 @@ struct Options {
 
     OptimizerKind optimizer_kind() const { return optimizer_named(optimizer); }
     // Muon's learning rate, as a multiple of AdamW's.
-    float muon_rate_ratio() const {
+    float muon_rate_over_adamw_rate() const {
         return muon_learning_rate > 0 && learning_rate > 0 ? muon_learning_rate / learning_rate : 1;
     }
     bool offloads_optimizer() const { return offload == "optimizer"; }
