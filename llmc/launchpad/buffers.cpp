@@ -178,8 +178,8 @@ static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
 static VkBuffer create_vk_buffer(LaunchPadState& s, VkDeviceSize bytes, const void* next) {
     VkBufferCreateInfo info = {VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, next};
     info.size = bytes;
-    const uint32_t families[2] = {s.queue_family, s.copy_family};
-    if (s.copy_family != s.queue_family) {
+    const uint32_t families[2] = {s.compute.family, s.copies.family};
+    if (s.copies.family != s.compute.family) {
         info.sharingMode = VK_SHARING_MODE_CONCURRENT;
         info.queueFamilyIndexCount = 2;
         info.pQueueFamilyIndices = families;

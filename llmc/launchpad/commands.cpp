@@ -31,21 +31,21 @@ VkCommandBuffer allocate_command_buffer(LaunchPadState& s, VkCommandPool pool) {
 
 static Commands create_commands(LaunchPadState& s) {
     Commands c;
-    c.handle = allocate_command_buffer(s, s.pool);
+    c.handle = allocate_command_buffer(s, s.compute.pool);
     if (s.options.timestamps) create_queries(s, c, TIMED_DISPATCHES);
     return c;
 }
 
 void destroy_commands(LaunchPadState& s, Commands& c) {
     if (c.queries) s.vk.vkDestroyQueryPool(s.device, c.queries, nullptr);
-    if (c.handle) s.vk.vkFreeCommandBuffers(s.device, s.pool, 1, &c.handle);
+    if (c.handle) s.vk.vkFreeCommandBuffers(s.device, s.compute.pool, 1, &c.handle);
     c = Commands();
 }
 
 void destroy_recording(LaunchPadState& s, Recording& recording) {
     for (Recording::Part& part : recording.parts) {
         destroy_commands(s, part.commands);
-        if (part.copies) s.vk.vkFreeCommandBuffers(s.device, s.copy_pool, 1, &part.copies);
+        if (part.copies) s.vk.vkFreeCommandBuffers(s.device, s.copies.pool, 1, &part.copies);
     }
     recording.parts.clear();
 }
@@ -91,10 +91,11 @@ static void end_commands(LaunchPadState& s, Commands& c) {
 
 VkCommandBuffer open_commands(LaunchPadState& s) {
     if (!s.open.handle) {
-        if (s.idle.empty()) s.idle.push_back(create_commands(s));
-        begin_commands(s, s.idle.back());
-        s.open = std::move(s.idle.back());
-        s.idle.pop_back();
+        std::vector<Commands>& idle = s.compute.idle;
+        if (idle.empty()) idle.push_back(create_commands(s));
+        begin_commands(s, idle.back());
+        s.open = std::move(idle.back());
+        idle.pop_back();
         s.open.awaited_copies = std::exchange(s.awaited_copies, 0);
     }
     return s.open.handle;
@@ -116,30 +117,20 @@ static VkSemaphoreSubmitInfo point_of(VkSemaphore timeline, uint64_t value) {
     return info;
 }
 
-void submit(LaunchPadState& s, const Submission& submission) {
-    VkCommandBufferSubmitInfo commands = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
-    commands.commandBuffer = submission.commands;
-    const VkSemaphoreSubmitInfo wait = point_of(submission.awaited, submission.awaited_value);
-    const VkSemaphoreSubmitInfo signal = point_of(submission.signalled, submission.signalled_value);
+Ticket submit(LaunchPadState& s, Queue& queue, VkCommandBuffer commands, const Queue& other, Ticket awaited) {
+    VkCommandBufferSubmitInfo submitted = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
+    submitted.commandBuffer = commands;
+    const VkSemaphoreSubmitInfo wait = point_of(other.timeline, awaited);
+    const VkSemaphoreSubmitInfo signal = point_of(queue.timeline, queue.last + 1);
     VkSubmitInfo2 info = {VK_STRUCTURE_TYPE_SUBMIT_INFO_2};
-    info.commandBufferInfoCount = submission.commands ? 1 : 0;
-    info.pCommandBufferInfos = &commands;
-    info.waitSemaphoreInfoCount = submission.awaited_value ? 1 : 0;
+    info.commandBufferInfoCount = commands ? 1 : 0;
+    info.pCommandBufferInfos = &submitted;
+    info.waitSemaphoreInfoCount = awaited ? 1 : 0;
     info.pWaitSemaphoreInfos = &wait;
     info.signalSemaphoreInfoCount = 1;
     info.pSignalSemaphoreInfos = &signal;
-    VK_CHECK(s.vk.vkQueueSubmit2(submission.queue, 1, &info, VK_NULL_HANDLE));
-}
-
-// `commands` may be null, to wait for copies only.
-static Ticket submit_commands(LaunchPadState& s, VkCommandBuffer commands, uint64_t awaited_copies) {
-    submit(s, {.queue = s.queue,
-               .commands = commands,
-               .awaited = s.copied,
-               .awaited_value = awaited_copies,
-               .signalled = s.timeline,
-               .signalled_value = s.last_ticket + 1});
-    return ++s.last_ticket;
+    VK_CHECK(s.vk.vkQueueSubmit2(queue.handle, 1, &info, VK_NULL_HANDLE));
+    return ++queue.last;
 }
 
 static std::vector<uint64_t> read_queries(LaunchPadState& s, VkQueryPool queries, uint32_t count) {
@@ -167,43 +158,44 @@ static void collect_times(LaunchPadState& s, const Commands& c) {
     }
 }
 
-static void retire(LaunchPadState& s) {
+void retire(LaunchPadState& s, Queue& queue) {
     uint64_t done = 0;
-    VK_CHECK(s.vk.vkGetSemaphoreCounterValue(s.device, s.timeline, &done));
-    while (!s.in_flight.empty() && s.in_flight.front().ticket <= done) {
-        collect_times(s, s.in_flight.front());
-        s.idle.push_back(std::move(s.in_flight.front()));
-        s.in_flight.pop_front();
+    VK_CHECK(s.vk.vkGetSemaphoreCounterValue(s.device, queue.timeline, &done));
+    while (!queue.in_flight.empty() && queue.in_flight.front().ticket <= done) {
+        collect_times(s, queue.in_flight.front());
+        queue.idle.push_back(std::move(queue.in_flight.front()));
+        queue.in_flight.pop_front();
     }
 }
 
 Ticket submit_open(LaunchPadState& s) {
-    if (!s.open.handle) return s.last_ticket;
+    if (!s.open.handle) return s.compute.last;
     Commands commands = std::exchange(s.open, {});
     s.dirty = false;  // each command buffer begins with a barrier
     try {
         end_commands(s, commands);
-        if (!s.recording) commands.ticket = submit_commands(s, commands.handle, commands.awaited_copies);
+        if (!s.recording)
+            commands.ticket = submit(s, s.compute, commands.handle, s.copies, commands.awaited_copies);
     } catch (...) {
-        s.idle.push_back(std::move(commands));
+        s.compute.idle.push_back(std::move(commands));
         throw;
     }
     if (s.recording) {
         s.recording->parts.push_back({.commands = std::move(commands)});
     } else {
-        s.in_flight.push_back(std::move(commands));
-        retire(s);
+        s.compute.in_flight.push_back(std::move(commands));
+        retire(s, s.compute);
     }
-    return s.last_ticket;
+    return s.compute.last;
 }
 
 void wait_for(LaunchPadState& s, Ticket ticket) {
     VkSemaphoreWaitInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
     info.semaphoreCount = 1;
-    info.pSemaphores = &s.timeline;
+    info.pSemaphores = &s.compute.timeline;
     info.pValues = &ticket;
     VK_CHECK(s.vk.vkWaitSemaphores(s.device, &info, UINT64_MAX));
-    retire(s);
+    retire(s, s.compute);
 }
 
 void wait_until_idle(LaunchPadState& s) noexcept {
@@ -256,16 +248,17 @@ Ticket LaunchPad::commit(bool wait_for_it) {
     LaunchPadState& s = *state;
     throw_failure(s);
     if (s.recording) fail("commit cannot be recorded: end the recording first");
-    if (s.dry) return s.last_ticket;
+    if (s.dry) return s.compute.last;
     finish_pending();
     Ticket ticket = submit_open(s);
-    if (s.awaited_copies) ticket = submit_commands(s, VK_NULL_HANDLE, std::exchange(s.awaited_copies, 0));
+    if (s.awaited_copies)
+        ticket = submit(s, s.compute, VK_NULL_HANDLE, s.copies, std::exchange(s.awaited_copies, 0));
     if (wait_for_it) wait_for(s, ticket);
     return ticket;
 }
 
 void LaunchPad::wait(Ticket ticket) {
-    if (ticket > state->last_ticket) fail("wait: nothing was committed under this ticket");
+    if (ticket > state->compute.last) fail("wait: nothing was committed under this ticket");
     wait_for(*state, ticket);
 }
 
@@ -397,16 +390,16 @@ void LaunchPad::replay(Recording* recording) {
             fail("replay: a recorded command uses %zu bytes at %p, which have been freed", range.bytes,
                  reinterpret_cast<void*>(range.start));
     commit(false);
-    const uint64_t before = s.last_copies;
+    const uint64_t before = s.copies.last;
     const auto number = [&](uint64_t in_recording) { return in_recording ? before + in_recording : 0; };
     for (const auto& [commands, copies] : recording->parts)
         if (copies)
             submit_copies(s, copies);
         else
-            submit_commands(s, commands.handle, number(commands.awaited_copies));
+            submit(s, s.compute, commands.handle, s.copies, number(commands.awaited_copies));
     finish_copies();
     if (!s.options.timestamps) return;
-    wait_for(s, s.last_ticket);  // the next replay overwrites the timestamps
+    wait_for(s, s.compute.last);  // the next replay overwrites the timestamps
     for (const Recording::Part& part : recording->parts)
         if (part.commands.queries) collect_times(s, part.commands);
 }
@@ -424,35 +417,16 @@ void LaunchPad::forget(Recording* recording) {
 double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
     LaunchPadState& s = *state;
     commit(true);
-    Commands span;
-    create_queries(s, span, 1);
-    std::exception_ptr thrown;
-    try {
-        VkCommandBuffer first = open_commands(s);
-        s.vk.vkCmdResetQueryPool(first, span.queries, 0, 2);
-        s.vk.vkCmdWriteTimestamp2(first, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 0);
-        try {
-            commands();
-            finish_postponed();
-            release_held(s);
-        } catch (...) {  // the appended commands refer to the queries, so they run before the queries are
-                         // destroyed
-            thrown = std::current_exception();
-        }
-        s.vk.vkCmdWriteTimestamp2(open_commands(s), VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, span.queries, 1);
-        commit(true);
-    } catch (...) {
-        wait_until_idle(s);
-        destroy_commands(s, span);
-        throw;
-    }
-    uint64_t ticks[2] = {};
-    const VkResult read =
-        s.vk.vkGetQueryPoolResults(s.device, span.queries, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
-                                   VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
-    destroy_commands(s, span);
-    if (thrown) std::rethrow_exception(thrown);
-    check_vulkan(read, "vkGetQueryPoolResults");
+    // kept, since what was appended before an error refers to them
+    if (!s.span.queries) create_queries(s, s.span, 1);
+    s.vk.vkCmdResetQueryPool(open_commands(s), s.span.queries, 0, 2);
+    s.vk.vkCmdWriteTimestamp2(open_commands(s), VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, s.span.queries, 0);
+    commands();
+    finish_postponed();
+    release_held(s);
+    s.vk.vkCmdWriteTimestamp2(open_commands(s), VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, s.span.queries, 1);
+    commit(true);
+    const std::vector<uint64_t> ticks = read_queries(s, s.span.queries, 2);
     return seconds_between(s, ticks[0], ticks[1]);
 }
 

@@ -17,43 +17,29 @@ static void append(LaunchPadState& s, VkCommandBuffer commands, const std::vecto
     VK_CHECK(s.vk.vkEndCommandBuffer(commands));
 }
 
-// Makes the command buffers of completed copies reusable.
-static void retire_copies(LaunchPadState& s) {
-    uint64_t done = 0;
-    VK_CHECK(s.vk.vkGetSemaphoreCounterValue(s.device, s.copied, &done));
-    while (!s.copies_in_flight.empty() && s.copies_in_flight.front().number <= done) {
-        s.idle_copies.push_back(s.copies_in_flight.front().handle);
-        s.copies_in_flight.pop_front();
-    }
-}
-
 void submit_copies(LaunchPadState& s, VkCommandBuffer copies) {
-    submit(s, {.queue = s.copy_queue,
-               .commands = copies,
-               .awaited = s.timeline,
-               .awaited_value = s.last_ticket,
-               .signalled = s.copied,
-               .signalled_value = s.last_copies + 1});
-    s.last_copies++;
+    submit(s, s.copies, copies, s.compute, s.compute.last);
     s.copying = true;
 }
 
 // Submits them behind the open commands, or makes them a part of the recording.
 static void start(LaunchPadState& s, const std::vector<BufferCopy>& copies) {
     submit_open(s);
-    if (s.idle_copies.empty()) s.idle_copies.push_back(allocate_command_buffer(s, s.copy_pool));
-    const VkCommandBuffer commands = s.idle_copies.back();
-    append(s, commands, copies);
+    std::vector<Commands>& idle = s.copies.idle;
+    if (idle.empty()) idle.push_back({.handle = allocate_command_buffer(s, s.copies.pool)});
+    Commands& commands = idle.back();
+    append(s, commands.handle, copies);
     if (s.recording) {
-        s.recording->parts.push_back({.copies = commands});
+        s.recording->parts.push_back({.copies = commands.handle});
         s.recording->num_copies++;
         s.copying = true;
     } else {
-        submit_copies(s, commands);
-        s.copies_in_flight.push_back({commands, s.last_copies});
+        submit_copies(s, commands.handle);
+        commands.ticket = s.copies.last;
+        s.copies.in_flight.push_back(commands);
     }
-    s.idle_copies.pop_back();
-    retire_copies(s);
+    idle.pop_back();
+    retire(s, s.copies);
 }
 
 void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
@@ -87,6 +73,6 @@ void LaunchPad::finish_copies() {
     if (!s.held_copies.empty()) start(s, std::exchange(s.held_copies, {}));
     if (!s.copying) return;
     submit_open(s);  // what was given before need not wait
-    s.awaited_copies = s.recording ? s.recording->num_copies : s.last_copies;
+    s.awaited_copies = s.recording ? s.recording->num_copies : s.copies.last;
     s.copying = false;
 }

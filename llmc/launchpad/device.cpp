@@ -8,29 +8,15 @@
 #include "llmc/launchpad/shaders.h"
 
 const char* device_type_name(DeviceType type) {
-    switch (type) {
-        case DeviceType::discrete:
-            return "discrete GPU";
-        case DeviceType::integrated:
-            return "integrated GPU";
-        case DeviceType::virtual_gpu:
-            return "virtual GPU";
-        default:
-            return "software";
-    }
+    static const char* const names[] = {"discrete GPU", "integrated GPU", "virtual GPU", "software"};
+    return names[int(type)];
 }
 
 static DeviceType device_type(VkPhysicalDeviceType type) {
-    switch (type) {
-        case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
-            return DeviceType::discrete;
-        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
-            return DeviceType::integrated;
-        case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
-            return DeviceType::virtual_gpu;
-        default:
-            return DeviceType::software;
-    }
+    if (type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU) return DeviceType::discrete;
+    if (type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU) return DeviceType::integrated;
+    if (type == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU) return DeviceType::virtual_gpu;
+    return DeviceType::software;
 }
 
 DeviceFeatures::DeviceFeatures() {

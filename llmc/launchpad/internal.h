@@ -99,25 +99,20 @@ struct Dispatch {
     Work work;
 };
 
-// The copies of one copy_async(). They are numbered in the order of their submission.
-struct SubmittedCopies {
-    VkCommandBuffer handle;
-    uint64_t number;
-};
-
 struct BufferCopy {
     VkBuffer src, dst;
     VkBufferCopy region;
 };
 
-// What submit() gives to a queue: commands (null: none) that wait for one timeline and signal another.
-struct Submission {
-    VkQueue queue;
-    VkCommandBuffer commands;
-    VkSemaphore awaited;
-    uint64_t awaited_value;  // 0: wait for nothing
-    VkSemaphore signalled;
-    uint64_t signalled_value;
+// Command buffers go to a queue in the order of their numbers, which its timeline counts.
+struct Queue {
+    VkQueue handle = VK_NULL_HANDLE;
+    uint32_t family = 0;
+    VkCommandPool pool = VK_NULL_HANDLE;
+    VkSemaphore timeline = VK_NULL_HANDLE;
+    Ticket last = 0;  // number of the last submission
+    std::deque<Commands> in_flight;
+    std::vector<Commands> idle;
 };
 
 // One side of a barrier.
@@ -147,10 +142,8 @@ struct LaunchPadState {
     MemoryMode mode = MemoryMode::unified;
     VkPhysicalDevice physical = VK_NULL_HANDLE;
     VkDevice device = VK_NULL_HANDLE;
-    VkQueue queue = VK_NULL_HANDLE;
-    uint32_t queue_family = 0;
-    VkQueue copy_queue = VK_NULL_HANDLE;  // of a family that only transfers; `queue` if there is none
-    uint32_t copy_family = 0;
+    Queue compute;
+    Queue copies;  // of a family that only transfers; that of `compute` if there is none
     VkPhysicalDeviceMemoryProperties memory = {};
     VkDeviceSize import_alignment = 0;  // 0: host memory cannot be imported
     bool has_memory_budget = false;
@@ -183,18 +176,9 @@ struct LaunchPadState {
     std::unordered_map<std::string, VkShaderModule> modules;
     std::unordered_map<std::string, Pipeline> pipelines;  // key: kernel name and constants
 
-    VkCommandPool pool = VK_NULL_HANDLE;
-    VkSemaphore timeline = VK_NULL_HANDLE;
-    Ticket last_ticket = 0;
-    std::deque<Commands> in_flight;
-    std::vector<Commands> idle;
     std::vector<Recording*> recordings;
-    Commands open;  // being appended to; handle is null where nothing was
-    VkCommandPool copy_pool = VK_NULL_HANDLE;
-    VkSemaphore copied = VK_NULL_HANDLE;  // a timeline of the copies' numbers
-    uint64_t last_copies = 0;             // number of the last ones submitted
-    std::deque<SubmittedCopies> copies_in_flight;
-    std::vector<VkCommandBuffer> idle_copies;
+    Commands open;                                // being appended to; handle is null where nothing was
+    Commands span;                                // of gpu_seconds(): only its queries
     bool copying = false;                         // copies were submitted or recorded since finish_copies()
     std::vector<AddressRange> copy_destinations;  // until finish_copies()
     uint64_t awaited_copies = 0;                  // by the command buffer that is opened next; 0: none
@@ -247,7 +231,9 @@ void memory_barrier(LaunchPadState& s);            // unless nothing ran since t
 void release_held(LaunchPadState& s);              // appends what a reversed group holds
 // Ends the open command buffer, and submits it or makes it a part of the recording.
 Ticket submit_open(LaunchPadState& s);
-void submit(LaunchPadState& s, const Submission& submission);
+// Submits commands (null: none) that wait until the other queue's timeline has a value (0: for nothing).
+Ticket submit(LaunchPadState& s, Queue& queue, VkCommandBuffer commands, const Queue& other, Ticket awaited);
+void retire(LaunchPadState& s, Queue& queue);  // makes completed command buffers reusable
 void wait_for(LaunchPadState& s, Ticket ticket);
 void destroy_commands(LaunchPadState& s, Commands& commands);
 void destroy_recording(LaunchPadState& s, Recording& recording);

@@ -10,14 +10,8 @@
 #include "llmc/launchpad/matrix_layout.h"
 
 const char* memory_mode_name(MemoryMode mode) {
-    switch (mode) {
-        case MemoryMode::unified:
-            return "unified";
-        case MemoryMode::staged:
-            return "staged";
-        default:
-            return "automatic";
-    }
+    static const char* const names[] = {"automatic", "unified", "staged"};
+    return names[int(mode)];
 }
 
 bool environment_switch(const char* name) {
@@ -57,11 +51,11 @@ static void find_queue_families(LaunchPadState& s) {
     if (found == families.end()) fail("%s has no compute queue", s.info.name.c_str());
     const uint32_t bits = found->timestampValidBits;
     s.timestamp_mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
-    s.queue_family = s.copy_family = uint32_t(found - families.begin());
+    s.compute.family = s.copies.family = uint32_t(found - families.begin());
     // families for video and optical flow transfer too
     const VkQueueFlags harmless = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
     for (uint32_t i = 0; i < count; i++)
-        if ((families[i].queueFlags & ~harmless) == VK_QUEUE_TRANSFER_BIT) s.copy_family = i;
+        if ((families[i].queueFlags & ~harmless) == VK_QUEUE_TRANSFER_BIT) s.copies.family = i;
 }
 
 // SMs or compute units; 0 if the driver does not tell.
@@ -131,7 +125,7 @@ static void create_device(LaunchPadState& s) {
     VkDeviceQueueCreateInfo queues[2];
     for (VkDeviceQueueCreateInfo& queue : queues) {
         queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
-        queue.queueFamilyIndex = &queue == queues ? s.queue_family : s.copy_family;
+        queue.queueFamilyIndex = &queue == queues ? s.compute.family : s.copies.family;
         queue.queueCount = 1;
         queue.pQueuePriorities = &priority;
     }
@@ -140,7 +134,7 @@ static void create_device(LaunchPadState& s) {
         VK_TRUE};
     VkDeviceCreateInfo info = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.features2};
     if (s.capture_statistics) info.pNext = &executables;
-    info.queueCreateInfoCount = s.copy_family == s.queue_family ? 1 : 2;
+    info.queueCreateInfoCount = s.copies.family == s.compute.family ? 1 : 2;
     info.pQueueCreateInfos = queues;
     info.enabledExtensionCount = uint32_t(extensions.size());
     info.ppEnabledExtensionNames = extensions.data();
@@ -148,8 +142,8 @@ static void create_device(LaunchPadState& s) {
     VK_CHECK(s.vk.vkCreateDevice(s.physical, &info, nullptr, &device));
     s.device = device;
     load_device_functions(s.vk, s.device);
-    s.vk.vkGetDeviceQueue(s.device, s.queue_family, 0, &s.queue);
-    s.vk.vkGetDeviceQueue(s.device, s.copy_family, 0, &s.copy_queue);
+    for (Queue* queue : {&s.compute, &s.copies})
+        s.vk.vkGetDeviceQueue(s.device, queue->family, 0, &queue->handle);
     read_limits(s);
     find_fragment_shapes(s.vk, s.physical, matrix, s.limits);
 }
@@ -164,29 +158,19 @@ static void create_pipeline_layout(LaunchPadState& s) {
     s.layout = created;
 }
 
-static VkCommandPool create_pool(LaunchPadState& s, uint32_t queue_family) {
+static void create_command_objects(LaunchPadState& s, Queue& queue) {
     VkCommandPoolCreateInfo info = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
     info.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
-    info.queueFamilyIndex = queue_family;
+    info.queueFamilyIndex = queue.family;
     VkCommandPool pool;
     VK_CHECK(s.vk.vkCreateCommandPool(s.device, &info, nullptr, &pool));
-    return pool;
-}
-
-static VkSemaphore create_timeline(LaunchPadState& s) {
+    queue.pool = pool;
     VkSemaphoreTypeCreateInfo type = {VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
     type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
-    VkSemaphoreCreateInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
+    VkSemaphoreCreateInfo semaphore_info = {VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
     VkSemaphore semaphore;
-    VK_CHECK(s.vk.vkCreateSemaphore(s.device, &info, nullptr, &semaphore));
-    return semaphore;
-}
-
-static void create_command_objects(LaunchPadState& s) {
-    s.pool = create_pool(s, s.queue_family);
-    s.copy_pool = create_pool(s, s.copy_family);
-    s.timeline = create_timeline(s);
-    s.copied = create_timeline(s);
+    VK_CHECK(s.vk.vkCreateSemaphore(s.device, &semaphore_info, nullptr, &semaphore));
+    queue.timeline = semaphore;
 }
 
 LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<LaunchPadState>()) {
@@ -210,7 +194,7 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     create_pipeline_layout(s);
     if (!s.without_device) {  // which has no memory, and no queue to wait for
         choose_memory_mode(s);
-        create_command_objects(s);
+        for (Queue* queue : {&s.compute, &s.copies}) create_command_objects(s, *queue);
     }
     create_pipeline_cache(s);
     read_measured(s);
@@ -233,10 +217,11 @@ LaunchPadState::~LaunchPadState() {
         if (cache && !lost) save_pipeline_cache(*this);
         for (auto& [start, buffer] : buffers) destroy_buffer(*this, buffer);
         if (staging.buffer) destroy_buffer(*this, staging);
-        for (Commands& commands : in_flight) destroy_commands(*this, commands);
-        for (Commands& commands : idle) destroy_commands(*this, commands);
+        for (Commands& commands : compute.in_flight) destroy_commands(*this, commands);
+        for (Commands& commands : compute.idle) destroy_commands(*this, commands);
         if (recording) destroy_recording(*this, *recording);
         destroy_commands(*this, open);
+        destroy_commands(*this, span);
         for (Recording* kept : recordings) {
             destroy_recording(*this, *kept);
             delete kept;
@@ -245,10 +230,11 @@ LaunchPadState::~LaunchPadState() {
         for (auto& [name, module] : modules) vk.vkDestroyShaderModule(device, module, nullptr);
         if (cache) vk.vkDestroyPipelineCache(device, cache, nullptr);
         if (layout) vk.vkDestroyPipelineLayout(device, layout, nullptr);
-        if (timeline) vk.vkDestroySemaphore(device, timeline, nullptr);
-        if (copied) vk.vkDestroySemaphore(device, copied, nullptr);
-        if (pool) vk.vkDestroyCommandPool(device, pool, nullptr);
-        if (copy_pool) vk.vkDestroyCommandPool(device, copy_pool, nullptr);  // frees its command buffers
+        for (const Queue* queue : {&compute, &copies}) {
+            if (queue->timeline) vk.vkDestroySemaphore(device, queue->timeline, nullptr);
+            if (queue->pool)
+                vk.vkDestroyCommandPool(device, queue->pool, nullptr);  // with its command buffers
+        }
         vk.vkDestroyDevice(device, nullptr);
     }
     close_vulkan(vk);

@@ -69,10 +69,9 @@ struct LaunchPadOptions {
 // never VRAM.
 enum class Placement { device, host };
 
-// Scratch memory that layers share. A slot's contents are valid until the next layer that uses the slot. The
-// last name is no slot: it is their number.
-enum class Scratch { gemm, parameters, layernorm, norm, packed_weight, packed_weight_dinp, muon, count };
-const int NUM_SCRATCH_SLOTS = int(Scratch::count);
+// Scratch memory that layers share. A slot's contents are valid until the next layer that uses the slot.
+enum class Scratch { gemm, parameters, layernorm, norm, packed_weight, packed_weight_dinp, muon };
+const int NUM_SCRATCH_SLOTS = int(Scratch::muon) + 1;
 
 // Number of workgroups. A one-dimensional grid that exceeds the device's limit of x is folded into two
 // dimensions, so kernels take their number from group_index() of util.glsl and check it against their sizes.

@@ -1,11 +1,13 @@
 // Loads Vulkan, creates instances, collects validation messages, checks results.
 #include "llmc/launchpad/vulkan.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "llmc/launchpad/launchpad.h"
@@ -23,40 +25,27 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL print_message(VkDebugUtilsMessageSeverityF
     return VK_FALSE;
 }
 
-const char* vulkan_result_name(VkResult result) {
-    switch (result) {
-        case VK_SUCCESS:
-            return "success";
-        case VK_NOT_READY:
-            return "not ready";
-        case VK_TIMEOUT:
-            return "time-out";
-        case VK_ERROR_OUT_OF_HOST_MEMORY:
-            return "out of host memory";
-        case VK_ERROR_OUT_OF_DEVICE_MEMORY:
-            return "out of device memory";
-        case VK_ERROR_INITIALIZATION_FAILED:
-            return "initialization failed";
-        case VK_ERROR_DEVICE_LOST:
-            return "device lost";
-        case VK_ERROR_MEMORY_MAP_FAILED:
-            return "memory could not be mapped";
-        case VK_ERROR_LAYER_NOT_PRESENT:
-            return "layer not present";
-        case VK_ERROR_EXTENSION_NOT_PRESENT:
-            return "extension not present";
-        case VK_ERROR_FEATURE_NOT_PRESENT:
-            return "feature not present";
-        case VK_ERROR_INCOMPATIBLE_DRIVER:
-            return "incompatible driver";
-        case VK_ERROR_TOO_MANY_OBJECTS:
-            return "too many objects";
-        default:
-            return "unknown error";
-    }
+static const char* result_name(VkResult result) {
+    static const std::pair<VkResult, const char*> names[] = {
+        {VK_NOT_READY, "not ready"},
+        {VK_TIMEOUT, "time-out"},
+        {VK_ERROR_OUT_OF_HOST_MEMORY, "out of host memory"},
+        {VK_ERROR_OUT_OF_DEVICE_MEMORY, "out of device memory"},
+        {VK_ERROR_INITIALIZATION_FAILED, "initialization failed"},
+        {VK_ERROR_DEVICE_LOST, "device lost"},
+        {VK_ERROR_MEMORY_MAP_FAILED, "memory could not be mapped"},
+        {VK_ERROR_LAYER_NOT_PRESENT, "layer not present"},
+        {VK_ERROR_EXTENSION_NOT_PRESENT, "extension not present"},
+        {VK_ERROR_FEATURE_NOT_PRESENT, "feature not present"},
+        {VK_ERROR_INCOMPATIBLE_DRIVER, "incompatible driver"},
+        {VK_ERROR_TOO_MANY_OBJECTS, "too many objects"},
+    };
+    for (const auto& [code, name] : names)
+        if (code == result) return name;
+    return "unknown error";
 }
 
-// "vkQueueSubmit2" of "s.vk.vkQueueSubmit2(s.queue, 1, ...)".
+// "vkQueueSubmit2" of "s.vk.vkQueueSubmit2(queue, 1, ...)".
 static std::string function_name(std::string_view call) {
     call = call.substr(0, call.find('('));
     return std::string(call.substr(call.find_last_of(".>") + 1));
@@ -71,7 +60,7 @@ void check_vulkan(VkResult result, const char* call) {
             "with a smaller batch if it happens again",
             function.c_str()));
     const bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
-    fail("Vulkan: %s (%d) in %s%s", vulkan_result_name(result), result, function.c_str(),
+    fail("Vulkan: %s (%d) in %s%s", result_name(result), result, function.c_str(),
          memory ? "; close other programs, or use a smaller batch or model" : "");
 }
 
@@ -91,9 +80,7 @@ static bool has_layer(PFN_vkGetInstanceProcAddr get, const char* wanted) {
     VK_CHECK(enumerate(&count, nullptr));
     std::vector<VkLayerProperties> layers(count);
     VK_CHECK(enumerate(&count, layers.data()));
-    for (const VkLayerProperties& layer : layers)
-        if (!strcmp(layer.layerName, wanted)) return true;
-    return false;
+    return std::ranges::any_of(layers, [&](const auto& layer) { return !strcmp(layer.layerName, wanted); });
 }
 
 static bool has_instance_extension(PFN_vkGetInstanceProcAddr get, const char* wanted) {
@@ -103,9 +90,7 @@ static bool has_instance_extension(PFN_vkGetInstanceProcAddr get, const char* wa
     VK_CHECK(enumerate(nullptr, &count, nullptr));
     std::vector<VkExtensionProperties> extensions(count);
     VK_CHECK(enumerate(nullptr, &count, extensions.data()));
-    for (const VkExtensionProperties& extension : extensions)
-        if (!strcmp(extension.extensionName, wanted)) return true;
-    return false;
+    return std::ranges::any_of(extensions, [&](const auto& e) { return !strcmp(e.extensionName, wanted); });
 }
 
 static VkDebugUtilsMessengerCreateInfoEXT messenger_info() {
@@ -169,7 +154,6 @@ Vulkan open_vulkan(bool validation) {
         fail("the Vulkan loader is of version %u.%u, and 1.3 is needed: install a newer libvulkan1",
              VK_API_VERSION_MAJOR(api), VK_API_VERSION_MINOR(api));
     vk.instance = create_instance(vk.vkGetInstanceProcAddr, validation);
-    vk.validation = validation;
 #define LOAD(function) vk.function = PFN_##function(vk.vkGetInstanceProcAddr(vk.instance, #function));
     VULKAN_INSTANCE_FUNCTIONS(LOAD)
 #undef LOAD
@@ -197,10 +181,4 @@ void load_device_functions(Vulkan& vk, VkDevice device) {
 #define LOAD(function) vk.function = PFN_##function(vk.vkGetDeviceProcAddr(device, #function));
     VULKAN_DEVICE_FUNCTIONS(LOAD)
 #undef LOAD
-    vk.vkGetPipelineExecutablePropertiesKHR = PFN_vkGetPipelineExecutablePropertiesKHR(
-        vk.vkGetDeviceProcAddr(device, "vkGetPipelineExecutablePropertiesKHR"));
-    vk.vkGetPipelineExecutableStatisticsKHR = PFN_vkGetPipelineExecutableStatisticsKHR(
-        vk.vkGetDeviceProcAddr(device, "vkGetPipelineExecutableStatisticsKHR"));
-    vk.vkGetMemoryHostPointerPropertiesEXT = PFN_vkGetMemoryHostPointerPropertiesEXT(
-        vk.vkGetDeviceProcAddr(device, "vkGetMemoryHostPointerPropertiesEXT"));
 }

@@ -43,6 +43,7 @@ typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, ui
     X(vkCreateDevice) \
     X(vkGetDeviceProcAddr)
 
+// The last three are null on devices without their extensions.
 #define VULKAN_DEVICE_FUNCTIONS(X) \
     X(vkDestroyDevice) \
     X(vkGetDeviceQueue) \
@@ -86,19 +87,17 @@ typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, ui
     X(vkDestroyQueryPool) \
     X(vkGetQueryPoolResults) \
     X(vkCmdResetQueryPool) \
-    X(vkCmdWriteTimestamp2)
+    X(vkCmdWriteTimestamp2) \
+    X(vkGetMemoryHostPointerPropertiesEXT) \
+    X(vkGetPipelineExecutablePropertiesKHR) \
+    X(vkGetPipelineExecutableStatisticsKHR)
 // clang-format on
 
 // One table per instance and device, so that a program can have several launchpads.
 struct Vulkan {
     VkInstance instance = VK_NULL_HANDLE;
     VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
-    bool validation = false;  // the Khronos layer is on
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;
-    // may stay null
-    PFN_vkGetMemoryHostPointerPropertiesEXT vkGetMemoryHostPointerPropertiesEXT = nullptr;
-    PFN_vkGetPipelineExecutablePropertiesKHR vkGetPipelineExecutablePropertiesKHR = nullptr;
-    PFN_vkGetPipelineExecutableStatisticsKHR vkGetPipelineExecutableStatisticsKHR = nullptr;
 #define DECLARE(function) PFN_##function function = nullptr;
     VULKAN_INSTANCE_FUNCTIONS(DECLARE)
     VULKAN_DEVICE_FUNCTIONS(DECLARE)
@@ -114,7 +113,6 @@ void load_device_functions(Vulkan& vk, VkDevice device);
 // The messages that the validation layer has printed in this process so far.
 int validation_message_count();
 
-const char* vulkan_result_name(VkResult result);
 // Returns if the result is VK_SUCCESS; otherwise throws Error, or DeviceLost (launchpad.h), with the called
 // function and the meaning of the result.
 void check_vulkan(VkResult result, const char* call);
