@@ -200,10 +200,8 @@ void Communicator::agree(const std::function<void()>& action) {
     const std::vector<std::string> errors = gather(error);
     int first = 0;
     while (errors[first].empty()) first++;
-    if (job) {
-        job->agreed_error = errors[first];
-        job->agreed_rank = first;
-    }
+    job->agreed_error = errors[first];
+    job->agreed_rank = first;
     throw Error(errors[first]);
 }
 
@@ -266,22 +264,7 @@ static std::vector<Message> in_parts(const std::vector<Message>& messages, size_
     return parts;
 }
 
-// Messages of a rank to itself, without MPI.
-static void copy_messages(const std::vector<Message>& sends, const std::vector<Message>& receives) {
-    if (sends.size() != receives.size())
-        fail("messages: %zu sent, but %zu received", sends.size(), receives.size());
-    for (size_t i = 0; i < sends.size(); i++) {
-        if (sends[i].bytes != receives[i].bytes)
-            fail("message from rank 0: %zu bytes instead of %zu", sends[i].bytes, receives[i].bytes);
-        if (sends[i].bytes) memmove(receives[i].data, sends[i].data, sends[i].bytes);
-    }
-}
-
 void Communicator::exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) {
-    const auto send_parts = in_parts(sends, max_part, size),
-               receive_parts = in_parts(receives, max_part, size);
-    if (size > 1)
-        wait(*job->transport.begin_exchange(send_parts, receive_parts));
-    else
-        copy_messages(sends, receives);
+    if (!job) fail("exchange: the job has one process");
+    wait(*job->transport.begin_exchange(in_parts(sends, max_part, size), in_parts(receives, max_part, size)));
 }

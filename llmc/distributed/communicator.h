@@ -63,7 +63,7 @@ struct Communicator {
     // Waits for the other ranks of this node; orders their accesses to shared memory. Takes microseconds.
     void node_barrier();
 
-    // Sends and receives messages and waits for all of them.
+    // Sends and receives messages and waits for all of them. Error in a job of one process.
     void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives);
 
    private:
