@@ -35,19 +35,22 @@ function(compile_shaders output folder build_folder)
     get_filename_component(kernel ${shader} NAME_WE)
     set(types fp32 bf16 fp16)
     if(shader MATCHES "/cooperative_matrix/fp32/")
-      set(types fp32)
+      set(types fp32 half_fp32)
     elseif(shader MATCHES "/cooperative_matrix/")  # their operands have 16 bits
       set(types bf16 fp16)
     endif()
     foreach(type ${types})
       set(name ${kernel}_${type})
-      string(TOUPPER REAL_${type} definition)
+      string(TOUPPER -DREAL_${type} definitions)
+      if(type STREQUAL half_fp32)  # fp32 as pieces in fp16, for tests on devices without bf16
+        set(definitions -DREAL_FP32 -DPIECES_FP16)
+      endif()
       list(APPEND spvs ${to}/${name}.spv)
       if(SHADERS_OF)
         continue()
       endif()
       add_custom_command(OUTPUT ${to}/${name}.spv DEPENDS ${shader} DEPFILE ${to}/${name}.d
-        COMMAND ${GLSLANG} --quiet --target-env vulkan1.3 -D${definition} -I${PROJECT_SOURCE_DIR}/shaders
+        COMMAND ${GLSLANG} --quiet --target-env vulkan1.3 ${definitions} -I${PROJECT_SOURCE_DIR}/shaders
           --depfile ${to}/${name}.d ${shader} -o ${to}/${name}.spv
         COMMAND ${SPIRV_VAL} --target-env vulkan1.3 --scalar-block-layout ${to}/${name}.spv
         COMMAND ${SPIRV_OPT} --target-env=vulkan1.3 -O ${to}/${name}.spv -o ${to}/${name}.spv

@@ -22,7 +22,7 @@ static std::optional<std::string> folder_of(const std::string& module) {
     for (const char* folder :
          {"shaders", "shaders/probe", "shaders/cooperative_matrix", "shaders/cooperative_matrix/fp32",
           "shaders/probe/cooperative_matrix", "dev/vulkan/baselines", "dev/report"})
-        for (const char* type : {"_fp32", "_bf16", "_fp16"}) {
+        for (const char* type : {"_half_fp32", "_fp32", "_bf16", "_fp16"}) {
             if (!module.ends_with(type)) continue;
             const std::string kernel = module.substr(0, module.size() - strlen(type));
             const std::filesystem::path top = SOURCE_DIR;
