@@ -210,7 +210,6 @@ static const std::map<std::string, const char*> short_loops = {
     {"matmul_dinp4", "as matmul_forward4"},
     {"peak_fma", "what a measurement asks for"},
     {"peak_matrix", "what a measurement asks for"},
-    {"peak_shared", "what a measurement asks for"},
     {"matrix_layout", "a fragment"},
     {"muon_momentum1", "a chunk"},
     {"muon_normalize1", "a chunk, and the partial sums of a matrix"}};

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "dev/report/peak_cpu.h"
+#include "dev/report/report_shaders.h"
 #include "shaders/args.h"
 #include "tests/layer_test.h"
 #include "tests/report_program.h"
@@ -137,6 +138,7 @@ TEST(ReportPeak, KernelsDoAllTheirWork) {
         }
         std::fill(got.begin(), got.end(), NAN);
         pad.upload(outp, got.data(), got.size() * sizeof(float));
+        use_report_shaders();
         pad.dispatch("peak_shared", {groups}, {128}, PeakFmaArgs{pad.at(outp, groups * 128), 5});
         pad.download(got.data(), outp, groups * 128 * sizeof(float));
         for (int i = 0; i < groups * 128; i++)

@@ -11,6 +11,7 @@
 
 #include "dev/report/launch_times.h"
 #include "dev/report/peak_cpu.h"
+#include "dev/report/report_shaders.h"
 #include "dev/report/results.h"
 #include "llmc/base/clock.h"
 #include "llmc/launchpad/memory.h"
@@ -277,6 +278,15 @@ static void measure_transfers(ReportRun& run, Table& bandwidth) {
     run.tables.push_back(table);
     run.plots.push_back(
         {"transfer_by_size", "Transfer bandwidth between host and device", "bytes", "rate", "direction"});
+}
+
+// Bytes per second that all workgroups of the device together read from shared memory.
+static Spread shared_rate(LaunchPad& pad, int repeats) {
+    use_report_shaders();
+    auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
+        pad.dispatch("peak_shared", {groups}, {128}, args);
+    };
+    return group_rate(pad, {128, 8 * 16.0 * 128, pad.device().is_gpu() ? 2048 : 64, dispatch}, repeats);
 }
 
 static void measure_memory(ReportRun& run) {

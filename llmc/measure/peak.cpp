@@ -1,4 +1,4 @@
-// Measures a device with kernels that copy, compute in registers, or read shared memory.
+// Measures a device with kernels that copy or compute in registers.
 #include "llmc/measure/peak.h"
 
 #include <algorithm>
@@ -41,17 +41,9 @@ Spread repeated(int repeats, double seconds, const std::function<double()>& meas
 
 static bool is_software(const LaunchPad& pad) { return !pad.device().is_gpu(); }
 
-// A kernel whose workgroups are independent.
-struct GroupLoad {
-    uint32_t block;  // invocations in a workgroup
-    double work;     // flops or bytes of one iteration of one workgroup
-    int iterations;
-    std::function<void(uint64_t groups, const PeakFmaArgs& args)> dispatch;
-};
-
-// Work per second. At the end of a launch, parts of the device idle for up to the time of one workgroup.
-// Enough workgroups for 10 ms per launch make that negligible.
-static Spread group_rate(LaunchPad& pad, const GroupLoad& load, int repeats) {
+// At the end of a launch, parts of the device idle for up to the time of one workgroup. Enough workgroups for
+// 10 ms per launch make that negligible.
+Spread group_rate(LaunchPad& pad, const GroupLoad& load, int repeats) {
     const bool small = is_software(pad);
     const uint64_t max_groups = small ? 1 << 12 : 1 << 16;
     Memory memory(&pad);
@@ -70,13 +62,6 @@ Spread fma_rate(LaunchPad& pad, int repeats) {
         pad.dispatch("peak_fma", {groups}, {256}, args);
     };
     return group_rate(pad, {256, 512.0 * 256, is_software(pad) ? 16 : 256, dispatch}, repeats);
-}
-
-Spread shared_rate(LaunchPad& pad, int repeats) {
-    auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
-        pad.dispatch("peak_shared", {groups}, {128}, args);
-    };
-    return group_rate(pad, {128, 8 * 16.0 * 128, is_software(pad) ? 64 : 2048, dispatch}, repeats);
 }
 
 template <class Real>

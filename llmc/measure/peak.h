@@ -49,8 +49,14 @@ struct MatrixLoad {
 template <class Real>
 Spread matrix_rate(LaunchPad& pad, const MatrixLoad& load, int repeats);
 
-// Bytes per second that all workgroups of the device together read from shared memory.
-Spread shared_rate(LaunchPad& pad, int repeats);
+// A kernel whose workgroups are independent; work per second of all workgroups that run together.
+struct GroupLoad {
+    uint32_t block;  // invocations in a workgroup
+    double work;     // flops or bytes of one iteration of one workgroup
+    int iterations;
+    std::function<void(uint64_t groups, const PeakFmaArgs& args)> dispatch;
+};
+Spread group_rate(LaunchPad& pad, const GroupLoad& load, int repeats);
 
 // Copy bandwidth, read + write, in bytes per second: repeatedly copies one array of `bytes` (a multiple of
 // 16) to another. If `overlapped`, copies do not wait for each other, so small arrays measure the caches and
