@@ -93,23 +93,18 @@ void adamw_update_cpu(const AdamWUpdate<Real>& p) {
 }
 
 template <class Real>
-static AdamWArgs adamw_args(LaunchPad& pad, const AdamWUpdate<Real>& p) {
-    check_master<Real>(p.master);
-    return {.params = pad.at(p.params, p.n),
-            .master = pad.at(p.master, p.n),
-            .m = pad.at(p.m, p.n),
-            .v = pad.at(p.v, p.n),
-            .grads = pad.at(p.grads, p.n),
-            .step = pad.at(p.step, 1),
-            .norm_and_scale = pad.at(p.norm_and_scale, 2),
-            .n = p.n,
-            .first = p.first,
-            .weight_decay = p.weight_decay};
-}
-
-template <class Real>
 static void adamw_update2(LaunchPad& pad, const AdamWUpdate<Real>& p, int block_size) {
-    const AdamWArgs args = adamw_args(pad, p);
+    check_master<Real>(p.master);
+    const AdamWArgs args = {.params = pad.at(p.params, p.n),
+                            .master = pad.at(p.master, p.n),
+                            .m = pad.at(p.m, p.n),
+                            .v = pad.at(p.v, p.n),
+                            .grads = pad.at(p.grads, p.n),
+                            .step = pad.at(p.step, 1),
+                            .norm_and_scale = pad.at(p.norm_and_scale, 2),
+                            .n = p.n,
+                            .first = p.first,
+                            .weight_decay = p.weight_decay};
     const bool aligned =
         (args.master | args.m | args.v) % 16 == 0 && (args.params | args.grads) % (4 * sizeof(Real)) == 0;
     pad.dispatch<Real>("adamw_update2", {ceil_div(ceil_div(p.n, 4), block_size)},
@@ -132,8 +127,5 @@ void adamw_update(LaunchPad* pad, const AdamWUpdate<Real>& p) {
     adamw_update2(*pad, p, 256);
 }
 
-#define INSTANTIATE(Real)                                                           \
-    template std::vector<KernelVersion<AdamWUpdate<Real>>> adamw_update_versions(); \
-    template void adamw_update_cpu(const AdamWUpdate<Real>&);                       \
-    template void adamw_update(LaunchPad*, const AdamWUpdate<Real>&);
+#define INSTANTIATE(Real) INSTANTIATE_LAYER(adamw_update, AdamWUpdate, Real)
 FOR_EACH_REAL(INSTANTIATE)

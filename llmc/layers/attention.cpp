@@ -22,12 +22,6 @@ static Work score_work(const Args& args, int gemms) {
     return {.flops = double(gemms) * args.B * args.T * args.T * args.C};
 }
 
-// Whether every row of a head is aligned to 4 elements, so that kernels can load and store quads.
-template <class Real>
-static uint32_t quads_fit(std::initializer_list<uint64_t> addresses, int hs) {
-    return pack_width<Real>(hs, addresses) == 4;
-}
-
 template <class Real>
 static AttentionForwardArgs forward_args(LaunchPad& pad, const AttentionForward<Real>& p) {
     const size_t num_rows = size_t(p.B) * p.T;
@@ -86,10 +80,11 @@ static void attention_forward2(LaunchPad& pad, const AttentionForward<Real>& p, 
     const uint32_t hs = attention_head_size(p.C, p.NH);
     const uint32_t tile = tile_size(pad, block_size);
     const AttentionForwardArgs args = forward_args(pad, p);
+    // whether they are aligned in every row of a head
+    const bool quads = pack_width<Real>(hs, {args.outp, args.qkv}) == 4;
     check_version2(pad, p.T, tile);
     pad.dispatch<Real>("attention_forward2", {uint64_t(p.B) * p.NH * ceil_div(p.T, tile)},
-                       {uint32_t(block_size), hs, quads_fit<Real>({args.outp, args.qkv}, hs), tile}, args,
-                       score_work(args, 2));
+                       {uint32_t(block_size), hs, quads, tile}, args, score_work(args, 2));
 }
 
 // The shape of the fragments of Real that version 3 multiplies; zeros if it cannot run on this device.
@@ -174,14 +169,17 @@ static uint32_t shared_bytes(const Tiling& t, uint32_t tiles, uint32_t staging_p
     return 16 * packs + 4 * (2 * subgroups * rows + 4 * t.tile_rows + shape.M * shape.N + block_scratch);
 }
 
-// A kernel on tensor cores.
+// The kernels on tensor cores.
 struct TensorCoreKernel {
     const char* name;
     int gemms;
     uint32_t tiles, staging_parts;  // in shared memory: attention3.glsl
-    Tiling tiling;
-    bool fused_delta = false;
 };
+static const TensorCoreKernel
+    FORWARD3 = {.name = "attention_forward3", .gemms = 2, .tiles = 2, .staging_parts = 1},
+    FORWARD4 = {.name = "attention_forward4", .gemms = 2, .tiles = 4, .staging_parts = 1},
+    BACKWARD3_DKV = {.name = "attention_backward3_dkv", .gemms = 4, .tiles = 4, .staging_parts = 2},
+    BACKWARD3_DQ = {.name = "attention_backward3_dq", .gemms = 3, .tiles = 4, .staging_parts = 1};
 
 // Whether the device can run a kernel with that tiling.
 template <class Real>
@@ -196,13 +194,13 @@ static bool tiling_fits(const LaunchPad& pad, const TensorCoreKernel& kernel, co
 // Returns false, without a dispatch, if the tiling does not fit into shared memory, or one of `addresses` is
 // not aligned to 16 bytes.
 template <class Real, class Args>
-static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& kernel, const Args& args,
-                                     std::initializer_list<uint64_t> addresses) {
+static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& kernel, Tiling t,
+                                     const Args& args, std::initializer_list<uint64_t> addresses,
+                                     bool fused_delta = false) {
     const FragmentShape shape = usable_fragment<Real>(pad);
     const uint32_t subgroup_size = pad.limits().subgroup_size, hs = attention_head_size(args.C, args.NH);
     for (uint64_t address : addresses)
         if (address % 16 != 0) return false;
-    Tiling t = kernel.tiling;
     if (hs > 64) t.fragments = 1;  // two would spill registers
     if (!attention_on_tensor_cores<Real>(pad, args.C, args.NH) || !tiling_fits<Real>(pad, kernel, t, hs))
         return false;
@@ -211,7 +209,7 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
     pad.dispatch<Real>(kernel.name, {uint64_t(args.B) * args.NH * ceil_div(args.T, rows)},
                        {t.block, shape.M, shape.N, shape.K, shape.truncates, hs, uint32_t(args.C),
                         subgroup_size, t.fragments, t.tile_rows, t.chunk, shape.in_place,
-                        shape.row_components, shape.column_lanes, kernel.fused_delta},
+                        shape.row_components, shape.column_lanes, fused_delta},
                        args, score_work(args, kernel.gemms));
     return true;
 }
@@ -219,30 +217,20 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
 // Runs version 2 instead if the kernel cannot.
 template <class Real>
 static void forward_on_tensor_cores(LaunchPad& pad, const AttentionForward<Real>& p,
-                                    const TensorCoreKernel& kernel) {
+                                    const TensorCoreKernel& kernel, const Tiling& tiling) {
     const AttentionForwardArgs args = forward_args(pad, p);
-    if (!dispatch_on_tensor_cores<Real>(pad, kernel, args, {args.outp, args.qkv}))
+    if (!dispatch_on_tensor_cores<Real>(pad, kernel, tiling, args, {args.outp, args.qkv}))
         attention_forward2(pad, p, best_block_size(pad));
 }
 
 template <class Real>
 static void attention_forward3(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
-    forward_on_tensor_cores(pad, p,
-                            {.name = "attention_forward3",
-                             .gemms = 2,
-                             .tiles = 2,
-                             .staging_parts = 1,
-                             .tiling = tilings(pad, block_size).forward});
+    forward_on_tensor_cores(pad, p, FORWARD3, tilings(pad, block_size).forward);
 }
 
 template <class Real>
 static void attention_forward4(LaunchPad& pad, const AttentionForward<Real>& p, int block_size) {
-    forward_on_tensor_cores(pad, p,
-                            {.name = "attention_forward4",
-                             .gemms = 2,
-                             .tiles = 4,
-                             .staging_parts = 1,
-                             .tiling = tilings(pad, block_size).forward4});
+    forward_on_tensor_cores(pad, p, FORWARD4, tilings(pad, block_size).forward4);
 }
 
 template <class Real>
@@ -297,7 +285,7 @@ template <class Real>
 static void attention_backward2(LaunchPad& pad, const AttentionBackward<Real>& p, int block_size) {
     const uint32_t hs = attention_head_size(p.C, p.NH), block = block_size, tile = tile_size(pad, block_size);
     const AttentionBackwardArgs args = backward_args(pad, p);
-    const uint32_t quads = quads_fit<Real>({args.dqkv, args.dout, args.qkv}, hs);
+    const bool quads = pack_width<Real>(hs, {args.dqkv, args.dout, args.qkv}) == 4;
     const Groups groups = {uint64_t(p.B) * p.NH * ceil_div(p.T, tile)};
     check_version2(pad, p.T, tile);
     compute_delta<Real>(pad, args, hs);
@@ -315,24 +303,13 @@ static void attention_backward3(LaunchPad& pad, const AttentionBackward<Real>& p
     const bool one_tile = p.T <= ONE_TILE_MAX_T && hs <= 64 && tiling.dq.block == 128;
     const std::initializer_list<uint64_t> addresses = {args.dqkv, args.dout, args.qkv};
     const bool fused_delta = attention_skips_delta<Real>(pad, p.T, p.C, p.NH) && args.outp % 16 == 0;
-    const TensorCoreKernel dkv_kernel = {.name = "attention_backward3_dkv",
-                                         .gemms = 4,
-                                         .tiles = 4,
-                                         .staging_parts = 2,
-                                         .tiling = tiling.dkv,
-                                         .fused_delta = fused_delta};
-    TensorCoreKernel dq_kernel = {.name = "attention_backward3_dq",
-                                  .gemms = 3,
-                                  .tiles = 4,
-                                  .staging_parts = 1,
-                                  .tiling = tiling.dq,
-                                  .fused_delta = fused_delta};
-    if (one_tile && tiling_fits<Real>(pad, dq_kernel, ONE_TILE_DQ, hs)) dq_kernel.tiling = ONE_TILE_DQ;
+    const bool uses_one_tile = one_tile && tiling_fits<Real>(pad, BACKWARD3_DQ, ONE_TILE_DQ, hs);
+    const Tiling dq = uses_one_tile ? ONE_TILE_DQ : tiling.dq;
     if (!fused_delta) compute_delta<Real>(pad, args, hs);
     const auto dispatch_both = [&] {
         const ConcurrentGroup group(&pad);
-        return dispatch_on_tensor_cores<Real>(pad, dkv_kernel, args, addresses) &&
-               dispatch_on_tensor_cores<Real>(pad, dq_kernel, args, addresses);
+        return dispatch_on_tensor_cores<Real>(pad, BACKWARD3_DKV, tiling.dkv, args, addresses, fused_delta) &&
+               dispatch_on_tensor_cores<Real>(pad, BACKWARD3_DQ, dq, args, addresses, fused_delta);
     };
     if (!dispatch_both()) attention_backward2(pad, p, best_backward_block_size(pad));
 }

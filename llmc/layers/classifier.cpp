@@ -134,21 +134,16 @@ void fused_classifier_cpu(const FusedClassifier<Real>& p) {
 }
 
 template <class Real>
-static FusedClassifierArgs classifier_args(LaunchPad& pad, const FusedClassifier<Real>& p) {
-    const size_t num_rows = p.num_rows;
-    return {.logits = pad.at(p.logits, num_rows * p.Vp),
-            .losses = pad.at(p.losses, num_rows),
-            .targets = pad.at(p.targets, num_rows),
-            .dloss = p.dloss,
-            .num_rows = p.num_rows,
-            .V = p.V,
-            .Vp = p.Vp,
-            .write_gradients = p.write_gradients};
-}
-
-template <class Real>
 static void fused_classifier3(LaunchPad& pad, const FusedClassifier<Real>& p, int block_size) {
-    const FusedClassifierArgs args = classifier_args(pad, p);
+    const size_t num_rows = p.num_rows;
+    const FusedClassifierArgs args = {.logits = pad.at(p.logits, num_rows * p.Vp),
+                                      .losses = pad.at(p.losses, num_rows),
+                                      .targets = pad.at(p.targets, num_rows),
+                                      .dloss = p.dloss,
+                                      .num_rows = p.num_rows,
+                                      .V = p.V,
+                                      .Vp = p.Vp,
+                                      .write_gradients = p.write_gradients};
     const uint32_t width = wide_pack_width<Real>(p.Vp, {args.logits});
     check_iterations(pad, "fused_classifier3", 2 * ceil_div(p.Vp, block_size));
     pad.dispatch<Real>("fused_classifier3", {uint64_t(p.num_rows)}, {uint32_t(block_size), width}, args,
@@ -177,19 +172,14 @@ void sum_losses_cpu(const SumLosses& p) {
     p.total[0] += float(double(p.scale) * sum);
 }
 
-static SumLossesArgs sum_args(LaunchPad& pad, const SumLosses& p) {
-    return {.total = pad.at(p.total, 1), .losses = pad.at(p.losses, p.n), .n = p.n, .scale = p.scale};
-}
-
 // Takes several dispatches if a loop over all losses exceeds Limits::max_iterations.
 static void sum_losses2(LaunchPad& pad, const SumLosses& p, int block_size) {
     const int64_t most = int64_t(pad.limits().max_iterations) * block_size;
     for (int64_t first = 0; first < p.n; first += most) {
-        SumLosses part = p;
-        part.losses += first;
-        part.n = int(std::min(most, p.n - first));
-        pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, sum_args(pad, part),
-                     memory_traffic<float>(part.n));
+        const int n = int(std::min(most, p.n - first));
+        const SumLossesArgs args = {
+            .total = pad.at(p.total, 1), .losses = pad.at(p.losses + first, n), .n = n, .scale = p.scale};
+        pad.dispatch("sum_losses2", {1}, {uint32_t(block_size)}, args, memory_traffic<float>(n));
         if (first + most < p.n) pad.barrier();  // which adds to the same sum
     }
 }
@@ -205,8 +195,5 @@ void sum_losses(LaunchPad* pad, const SumLosses& p) {
     sum_losses2(*pad, p, int(pad->limits().barrier_block));
 }
 
-#define INSTANTIATE(Real)                                                                   \
-    template std::vector<KernelVersion<FusedClassifier<Real>>> fused_classifier_versions(); \
-    template void fused_classifier_cpu(const FusedClassifier<Real>&);                       \
-    template void fused_classifier(LaunchPad*, const FusedClassifier<Real>&);
+#define INSTANTIATE(Real) INSTANTIATE_LAYER(fused_classifier, FusedClassifier, Real)
 FOR_EACH_REAL(INSTANTIATE)

@@ -104,38 +104,20 @@ void encoder_backward_cpu(const EncoderBackward<Real>& p) {
     }
 }
 
-// The tokens decide which rows of wte are read, so only row 0 is checked to lie in a live buffer.
-template <class Real>
-static EncoderForwardArgs forward_args(LaunchPad& pad, const EncoderForward<Real>& p) {
-    const size_t num_rows = size_t(p.B) * p.T, C = p.C;
-    return {.outp = pad.at(p.out, num_rows * C),
-            .inp = pad.at(p.inp, num_rows),
-            .wte = pad.at(p.wte, C),
-            .wpe = pad.at(p.wpe, p.T * C),
-            .num_rows = int(num_rows),
-            .T = p.T,
-            .C = p.C};
-}
-
 template <class Real>
 static void encoder_forward2(LaunchPad& pad, const EncoderForward<Real>& p, int block_size) {
-    const EncoderForwardArgs args = forward_args(pad, p);
+    const size_t num_rows = size_t(p.B) * p.T, C = p.C;
+    // The tokens decide which rows of wte are read, so only row 0 is checked to lie in a live buffer.
+    const EncoderForwardArgs args = {.outp = pad.at(p.out, num_rows * C),
+                                     .inp = pad.at(p.inp, num_rows),
+                                     .wte = pad.at(p.wte, C),
+                                     .wpe = pad.at(p.wpe, p.T * C),
+                                     .num_rows = int(num_rows),
+                                     .T = p.T,
+                                     .C = p.C};
     const uint32_t width = wide_pack_width<Real>(p.C, {args.outp, args.wte, args.wpe});
     pad.dispatch<Real>("encoder_forward2", {uint64_t(args.num_rows)}, {uint32_t(block_size), width}, args,
                        memory_traffic<Real>(2.0 * args.num_rows * p.C));
-}
-
-template <class Real>
-static EncoderBackwardArgs backward_args(LaunchPad& pad, const EncoderBackward<Real>& p) {
-    const size_t num_rows = size_t(p.B) * p.T, C = p.C;
-    return {.dwte = pad.at(p.dwte, C),
-            .dwpe = pad.at(p.dwpe, p.T * C),
-            .dout = pad.at(p.dout, num_rows * C),
-            .buckets = pad.at(p.buckets, encoder_bucket_ints(int(num_rows))),
-            .B = p.B,
-            .T = p.T,
-            .C = p.C,
-            .grid_buckets = int(num_rows)};
 }
 
 // Takes several dispatches if a loop over all sequences exceeds Limits::max_iterations.
@@ -181,12 +163,19 @@ static void backward_long(LaunchPad& pad, EncoderBackwardArgs args, uint32_t wid
 
 template <class Real>
 static void encoder_backward2(LaunchPad& pad, const EncoderBackward<Real>& p, int config) {
-    EncoderBackwardArgs args = backward_args(pad, p);
+    const size_t num_rows = size_t(p.B) * p.T, C = p.C;
+    EncoderBackwardArgs args = {.dwte = pad.at(p.dwte, C),
+                                .dwpe = pad.at(p.dwpe, p.T * C),
+                                .dout = pad.at(p.dout, num_rows * C),
+                                .buckets = pad.at(p.buckets, encoder_bucket_ints(int(num_rows))),
+                                .B = p.B,
+                                .T = p.T,
+                                .C = p.C,
+                                .grid_buckets = int(num_rows)};
     const uint32_t block_size = uint32_t(config);
     const uint32_t width = pack_width<Real>(args.C, {args.dwte, args.dwpe, args.dout});
-    const int num_rows = args.B * args.T;
     backward_long<Real>(pad, args, width, block_size);
-    args.grid_buckets = std::min(num_rows, SHORT_BUCKETS);
+    args.grid_buckets = std::min(int(num_rows), SHORT_BUCKETS);
     const uint64_t packs = uint64_t(args.grid_buckets) * args.C / width;
     pad.dispatch<Real>("encoder_backward2", {ceil_div(packs, block_size)}, {block_size, width}, args);
     backward_position<Real>(pad, p, args, width, block_size);
@@ -224,11 +213,7 @@ void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p) {
     encoder_backward2(*pad, p, int(std::min(256u, pad->limits().barrier_block)));
 }
 
-#define INSTANTIATE(Real)                                                                   \
-    template std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions();   \
-    template std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions(); \
-    template void encoder_forward_cpu(const EncoderForward<Real>&);                         \
-    template void encoder_backward_cpu(const EncoderBackward<Real>&);                       \
-    template void encoder_forward(LaunchPad*, const EncoderForward<Real>&);                 \
-    template void encoder_backward(LaunchPad*, const EncoderBackward<Real>&);
+#define INSTANTIATE(Real)                                    \
+    INSTANTIATE_LAYER(encoder_forward, EncoderForward, Real) \
+    INSTANTIATE_LAYER(encoder_backward, EncoderBackward, Real)
 FOR_EACH_REAL(INSTANTIATE)

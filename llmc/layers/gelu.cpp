@@ -69,26 +69,17 @@ void gelu_backward_cpu(const GeluBackward<Real>& p) {
 }
 
 template <class Real>
-static GeluForwardArgs forward_args(LaunchPad& pad, const GeluForward<Real>& p) {
-    return {.outp = pad.at(p.out, p.n), .inp = pad.at(p.inp, p.n), .n = p.n};
-}
-
-template <class Real>
 static void gelu_forward2(LaunchPad& pad, const GeluForward<Real>& p, int block_size) {
-    const GeluForwardArgs args = forward_args(pad, p);
+    const GeluForwardArgs args = {.outp = pad.at(p.out, p.n), .inp = pad.at(p.inp, p.n), .n = p.n};
     const uint32_t width = wide_pack_width<Real>(0, {args.outp, args.inp});
     pad.dispatch<Real>("gelu_forward2", {ceil_div(p.n, uint64_t(block_size) * width)},
                        {uint32_t(block_size), width}, args, memory_traffic<Real>(2.0 * double(p.n)));
 }
 
 template <class Real>
-static GeluBackwardArgs backward_args(LaunchPad& pad, const GeluBackward<Real>& p) {
-    return {.dinp = pad.at(p.dinp, p.n), .inp = pad.at(p.inp, p.n), .dout = pad.at(p.dout, p.n), .n = p.n};
-}
-
-template <class Real>
 static void gelu_backward2(LaunchPad& pad, const GeluBackward<Real>& p, int block_size) {
-    const GeluBackwardArgs args = backward_args(pad, p);
+    const GeluBackwardArgs args = {
+        .dinp = pad.at(p.dinp, p.n), .inp = pad.at(p.inp, p.n), .dout = pad.at(p.dout, p.n), .n = p.n};
     const uint32_t width = wide_pack_width<Real>(0, {args.dinp, args.inp, args.dout});
     pad.dispatch<Real>("gelu_backward2", {ceil_div(p.n, uint64_t(block_size) * width)},
                        {uint32_t(block_size), width}, args, memory_traffic<Real>(3.0 * double(p.n)));
@@ -120,11 +111,7 @@ void gelu_backward(LaunchPad* pad, const GeluBackward<Real>& p) {
     gelu_backward2(*pad, p, 256);
 }
 
-#define INSTANTIATE(Real)                                                             \
-    template std::vector<KernelVersion<GeluForward<Real>>> gelu_forward_versions();   \
-    template std::vector<KernelVersion<GeluBackward<Real>>> gelu_backward_versions(); \
-    template void gelu_forward_cpu(const GeluForward<Real>&);                         \
-    template void gelu_backward_cpu(const GeluBackward<Real>&);                       \
-    template void gelu_forward(LaunchPad*, const GeluForward<Real>&);                 \
-    template void gelu_backward(LaunchPad*, const GeluBackward<Real>&);
+#define INSTANTIATE(Real)                              \
+    INSTANTIATE_LAYER(gelu_forward, GeluForward, Real) \
+    INSTANTIATE_LAYER(gelu_backward, GeluBackward, Real)
 FOR_EACH_REAL(INSTANTIATE)

@@ -114,9 +114,7 @@ void global_norm(LaunchPad* pad, const GlobalNorm<Real>& p) {
     global_norm3(*pad, p, int(std::min(256u, pad->limits().barrier_block)));
 }
 
-#define INSTANTIATE(Real)                                                         \
-    template std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions(); \
-    template void global_norm_cpu(const GlobalNorm<Real>&);                       \
-    template void finish_global_norm(const GlobalNorm<Real>&, double);            \
-    template void global_norm(LaunchPad*, const GlobalNorm<Real>&);
+#define INSTANTIATE(Real)                            \
+    INSTANTIATE_LAYER(global_norm, GlobalNorm, Real) \
+    template void finish_global_norm(const GlobalNorm<Real>&, double);
 FOR_EACH_REAL(INSTANTIATE)

@@ -59,8 +59,5 @@ void gradient_sum(LaunchPad* pad, const GradientSum<Real>& p) {
     gradient_sum2(*pad, p, 256);
 }
 
-#define INSTANTIATE(Real)                                                           \
-    template void gradient_sum_cpu(const GradientSum<Real>&);                       \
-    template std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions(); \
-    template void gradient_sum(LaunchPad*, const GradientSum<Real>&);
+#define INSTANTIATE(Real) INSTANTIATE_LAYER(gradient_sum, GradientSum, Real)
 FOR_EACH_REAL(INSTANTIATE)

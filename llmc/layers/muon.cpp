@@ -463,8 +463,5 @@ void muon_update(LaunchPad* pad, const MuonUpdate<Real>& p) {
     muon_update2(*pad, p, 256);
 }
 
-#define INSTANTIATE(Real)                                                         \
-    template std::vector<KernelVersion<MuonUpdate<Real>>> muon_update_versions(); \
-    template void muon_update_cpu(const MuonUpdate<Real>&);                       \
-    template void muon_update(LaunchPad*, const MuonUpdate<Real>&);
+#define INSTANTIATE(Real) INSTANTIATE_LAYER(muon_update, MuonUpdate, Real)
 FOR_EACH_REAL(INSTANTIATE)
