@@ -65,10 +65,11 @@ struct PeakFmaArgs {
 };
 
 struct LayernormForwardArgs {
-    Reals outp;           // (num_rows, C)
-    Floats mean, rstd;    // (num_rows)
-    Reals inp;            // (num_rows, C)
-    Reals weight, bias;   // (C)
+    Reals outp;          // (num_rows, C)
+    Floats mean, rstd;   // (num_rows)
+    Reals inp;           // (num_rows, C)
+    Reals added, sum;    // (num_rows, C): sum = inp + added takes the place of inp; or null
+    Reals weight, bias;  // (C)
     int num_rows, C;
 };
 
@@ -332,19 +333,6 @@ struct DropoutArgs {
     uint64_t n;
     uint32_t site, threshold;
     float scale;
-};
-
-struct ResidualForwardArgs {
-    Reals outp, inp1, inp2;  // (n)
-    uint64_t n;
-};
-
-struct FusedResidualLayernormForwardArgs {
-    Reals residual, normed;  // (num_rows, C)
-    Floats mean, rstd;       // (num_rows)
-    Reals inp1, inp2;        // (num_rows, C)
-    Reals weight, bias;      // (C)
-    int num_rows, C;
 };
 
 #endif

@@ -1,4 +1,4 @@
-// Shared by the versions of dropout, after util.glsl: which elements are dropped, as llmc/layers/residual.cpp
+// Shared by the versions of dropout, after util.glsl: which elements are dropped, as llmc/layers/dropout.cpp
 // decides it.
 #include "hash.glsl"
 

@@ -1,5 +1,6 @@
-// LayerNorm: one workgroup computes one row. Neighbouring invocations read neighbouring channels, so accesses
-// are coalesced; in version 1 they are a row apart. Sums are subgroup reductions.
+// LayerNorm, optionally of a sum: one workgroup computes one row. Neighbouring invocations read neighbouring
+// channels, so accesses are coalesced; in version 1 they are a row apart. Sums are subgroup reductions. Each
+// invocation reads only channels that it added up itself.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -10,8 +11,11 @@ void main() {
     const uint row = group_index();
     if (row >= args.num_rows) return;
     const uint C = args.C, first = gl_LocalInvocationID.x;
-    Reals inp = real_row(args.inp, row, C);
+    const bool adds = uint64_t(args.added) != 0;
+    Reals inp = real_row(adds ? args.sum : args.inp, row, C);
     Reals outp = real_row(args.outp, row, C);
+    for (uint c = first; adds && c < C; c += BLOCK)
+        store(inp, c, load(real_row(args.inp, row, C), c) + load(real_row(args.added, row, C), c));
     float sum = 0;
     for (uint c = first; c < C; c += BLOCK) sum += load(inp, c);
     const float mean = block_sum(sum) / C;

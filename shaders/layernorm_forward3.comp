@@ -1,5 +1,7 @@
-// LayerNorm: one subgroup computes one row and keeps it in registers. Each row is read once, with 16-byte
-// accesses, and there are no barriers. Versions 1 and 2 read each row three times.
+// LayerNorm, or with ADDS of a sum: one subgroup computes one row and keeps it in registers. Each row is read
+// once, with 16-byte accesses, and there are no barriers. Versions 1 and 2 read each row three times. A sum
+// is rounded to the storage type before the statistics are computed: the backward pass combines them with the
+// stored sum.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
@@ -7,18 +9,27 @@
 layout(push_constant, scalar) uniform Push { LayernormForwardArgs args; };
 
 layout(constant_id = 2) const uint PACKS = 8;  // of a row, per invocation of the subgroup
+layout(constant_id = 3) const bool ADDS = false;
 
 void main() {
     const uint64_t row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;
     if (row >= uint64_t(args.num_rows)) return;
     const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
-    Reals inp = real_row(args.inp, row, args.C), outp = real_row(args.outp, row, args.C);
+    Reals inp = real_row(args.inp, row, args.C), added = real_row(args.added, row, args.C);
+    Reals sums = real_row(args.sum, row, args.C), outp = real_row(args.outp, row, args.C);
     mat2x4 x[PACKS];
     float sum = 0;
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
-        const uint i = first + k * gl_SubgroupSize;
-        x[k] = i < packs ? load_wide(inp, i) : mat2x4(0);
+        // Past the end of the row, load the last pack again: conditional loads would run one after another.
+        const uint i = first + k * gl_SubgroupSize, at = min(i, packs - 1);
+        x[k] = load_wide(inp, at);
+        if (ADDS) x[k] = stored_wide(x[k] + load_wide(added, at));
+        if (i >= packs) x[k] = mat2x4(0);
         sum += wide_sum(x[k]);
+    }
+    [[unroll]] for (uint k = 0; k < PACKS; k++) {
+        const uint i = first + k * gl_SubgroupSize;
+        if (ADDS && i < packs) store_wide(sums, i, x[k]);
     }
     const float mean = subgroupAdd(sum) / args.C;
     float squares = 0;

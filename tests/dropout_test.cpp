@@ -1,6 +1,6 @@
 // Dropout: the masks' statistics, the CPU version, and the GPU versions against it.
+#include "llmc/layers/dropout.h"
 #include "dev/vulkan/baselines/baselines.h"
-#include "llmc/layers/residual.h"
 
 #include <set>
 

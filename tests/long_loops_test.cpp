@@ -64,15 +64,17 @@ static void layernorm(LaunchPad& pad, int rows, int C) {
                              weight = random_values(C, 3);
     std::vector<float> out(n), mean(rows), rstd(rows), dinp(n), dweight(C), dbias(C);
     DeviceArray<float> gpu_inp(pad, inp), gpu_dout(pad, dout), gpu_weight(pad, weight);
-    layernorm_forward_cpu<float>(
-        {out.data(), mean.data(), rstd.data(), inp.data(), weight.data(), weight.data(), rows, C});
+    layernorm_forward_cpu<float>({out.data(), mean.data(), rstd.data(), inp.data(), nullptr, nullptr,
+                                  weight.data(), weight.data(), rows, C});
     layernorm_backward_cpu<float>({dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
                                    inp.data(), weight.data(), mean.data(), rstd.data(), rows, C});
     for (auto& version : layernorm_forward_versions<float>()) {
         DeviceArray<float> gpu_out(pad, n), gpu_mean(pad, rows), gpu_rstd(pad, rows);
         if (runs([&] {
-                version.launch(pad, {gpu_out, gpu_mean, gpu_rstd, gpu_inp, gpu_weight, gpu_weight, rows, C},
-                               32);
+                version.launch(
+                    pad,
+                    {gpu_out, gpu_mean, gpu_rstd, gpu_inp, nullptr, nullptr, gpu_weight, gpu_weight, rows, C},
+                    32);
             }))
             expect_close(version.name, gpu_out.values(), out, 1e-5);
     }
@@ -184,8 +186,6 @@ static const std::map<std::string, const char*> short_loops = {
     {"dropout2", "the elements after the last pack"},
     {"gelu_backward2", "the elements after the last pack"},
     {"gelu_forward2", "the elements after the last pack"},
-    {"residual_forward2", "the elements after the last pack"},
-    {"fused_residual_layernorm_forward2", "a row in registers"},
     {"layernorm_forward3", "a row in registers"},
     {"encoder_forward2", "a row"},
     {"encoder_backward2", "LONG_BUCKET positions of 65,536 tokens in 8,192 groups"},

@@ -8,7 +8,6 @@
 #include "llmc/gemm/packed_weight.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/gelu.h"
-#include "llmc/layers/residual.h"
 #include "tests/matmul_case.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"

@@ -12,12 +12,12 @@
 #include "llmc/generate/decode_linear.h"
 #include "llmc/layers/attention.h"
 #include "llmc/layers/classifier.h"
+#include "llmc/layers/dropout.h"
 #include "llmc/layers/encoder.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/gradient_sum.h"
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"
-#include "llmc/layers/residual.h"
 #include "tests/layer_test.h"
 
 // A layer, all of whose tensors are fp32.
@@ -152,33 +152,23 @@ TEST(NonFinite, Gelu) {
 }
 
 TEST(NonFinite, Residual) {
-    check(Layer<ResidualForward<float>>{residual_forward_versions<float>(),
-                                        residual_forward_cpu<float>,
-                                        {INP, INP, INP},
-                                        2,
-                                        {0},
-                                        [](float** t, int*) {
-                                            return ResidualForward<float>{
-                                                .out = t[2], .inp1 = t[0], .inp2 = t[1], .n = INP};
-                                        }});
-    check(Layer<FusedResidualLayerNormForward<float>>{fused_residual_layernorm_forward_versions<float>(),
-                                                      fused_residual_layernorm_forward_cpu<float>,
-                                                      {INP, INP, C, C, INP, INP, ROWS, ROWS},
-                                                      4,
-                                                      {0},
-                                                      [](float** t, int*) {
-                                                          return FusedResidualLayerNormForward<float>{
-                                                              .residual = t[4],
-                                                              .normed = t[5],
-                                                              .mean = t[6],
-                                                              .rstd = t[7],
-                                                              .inp1 = t[0],
-                                                              .inp2 = t[1],
-                                                              .weight = t[2],
-                                                              .bias = t[3],
-                                                              .num_rows = ROWS,
-                                                              .C = C};
-                                                      }});
+    check(Layer<LayerNormForward<float>>{layernorm_forward_versions<float>(),
+                                         layernorm_forward_cpu<float>,
+                                         {INP, INP, C, C, INP, INP, ROWS, ROWS},
+                                         4,
+                                         {0},
+                                         [](float** t, int*) {
+                                             return LayerNormForward<float>{.out = t[5],
+                                                                            .mean = t[6],
+                                                                            .rstd = t[7],
+                                                                            .inp = t[0],
+                                                                            .added = t[1],
+                                                                            .sum = t[4],
+                                                                            .weight = t[2],
+                                                                            .bias = t[3],
+                                                                            .num_rows = ROWS,
+                                                                            .C = C};
+                                         }});
 }
 
 TEST(NonFinite, Dropout) {

@@ -4,7 +4,7 @@
 #include "dev/vulkan/baselines/baselines.h"
 
 #include "llmc/base/word_of.h"
-#include "llmc/layers/residual.h"
+#include "llmc/layers/gradient_sum.h"
 #include "tests/layer_test.h"
 
 template <class Real>
@@ -114,10 +114,16 @@ TYPED_TEST(RealTest, GpuKeepsEveryPattern) {
     const float smallest_normal = float(from_bits<Real>(1 << Format<Real>::fraction));
     auto check = [&](LaunchPad& pad, auto& version, int block_size) {
         DeviceArray<Real> inp(pad, 8 + all.size()), out(pad, 8 + all.size());
-        DeviceArray<Real> zeros(pad, std::vector<float>(all.size(), -0.0f));
         for (size_t shift : {0, 1, 4}) {  // each alignment selects another width
             pad.upload(inp + shift, all.data(), all.size() * sizeof(Real));
-            version.launch(pad, {.out = out + shift, .inp1 = inp + shift, .inp2 = zeros, .n = all.size()},
+            version.launch(pad,
+                           {.out = out + shift,
+                            .inp = inp + shift,
+                            .own = nullptr,
+                            .n = all.size(),
+                            .stride = all.size(),
+                            .count = 1,
+                            .own_index = -1},
                            block_size);
             pad.download(got.data(), out + shift, all.size() * sizeof(Real));
             size_t flushed = 0;
@@ -133,7 +139,7 @@ TYPED_TEST(RealTest, GpuKeepsEveryPattern) {
                                  std::to_string(flushed));
         }
     };
-    for_each_version<Real>(with_baselines(residual_forward_versions<Real>()), check);
+    for_each_version<Real>(with_baselines(gradient_sum_versions<Real>()), check);
 }
 
 // The GPU rounds sums that Real cannot represent as the CPU does: random ones, ties, and overflows.
@@ -152,11 +158,13 @@ TYPED_TEST(RealTest, GpuRoundsAlike) {
     std::vector<float> want(n);
     for (size_t i = 0; i < n; i++) want[i] = float(Real(a[i] + b[i]));
     EXPECT_EQ(want[1], INFINITY);
-    for_each_version<Real>(with_baselines(residual_forward_versions<Real>()),
-                           [&](LaunchPad& pad, auto& version, int block_size) {
-                               DeviceArray<Real> inp1(pad, a), inp2(pad, b), out(pad, n);
-                               version.launch(pad, {.out = out, .inp1 = inp1, .inp2 = inp2, .n = n},
-                                              block_size);
-                               EXPECT_EQ(out.values(), want);
-                           });
+    a.insert(a.end(), b.begin(), b.end());
+    for_each_version<Real>(with_baselines(gradient_sum_versions<Real>()), [&](LaunchPad& pad, auto& version,
+                                                                              int block_size) {
+        DeviceArray<Real> inp(pad, a), out(pad, n);
+        version.launch(
+            pad, {.out = out, .inp = inp, .own = nullptr, .n = n, .stride = n, .count = 2, .own_index = -1},
+            block_size);
+        EXPECT_EQ(out.values(), want);
+    });
 }

@@ -1,12 +1,9 @@
-// Residual, alone and fused with LayerNorm: the CPU versions against references, each GPU version against the
-// CPU version.
-#include "llmc/layers/residual.h"
+// LayerNorm of the sum of a residual connection: the CPU version against one after the other, each GPU
+// version against the CPU version.
 #include "dev/vulkan/baselines/baselines.h"
-
 #include "llmc/layers/layernorm.h"
-#include "tests/layer_test.h"
 
-static const size_t sizes[] = {1, 3, 4, 17, 129, 768, 4099, 70001};
+#include "tests/layer_test.h"
 
 static std::vector<float> sum_of(const std::vector<float>& a, const std::vector<float>& b) {
     std::vector<float> sum(a);
@@ -18,37 +15,12 @@ template <class Real>
 struct Residual : testing::Test {};
 TYPED_TEST_SUITE(Residual, RealTypes);
 
-// Each sum is rounded once on either side, so the results are equal.
-TYPED_TEST(Residual, Adds) {
-    using Real = TypeParam;
-    for (size_t n : sizes) {
-        SCOPED_TRACE(format_string("n %zu", n));
-        const std::vector<float> a = random_values<Real>(n, 1), b = random_values<Real>(n, 2),
-                                 want = rounded<Real>(sum_of(a, b));
-        const std::vector<Real> real_a = from_floats<Real>(a), real_b = from_floats<Real>(b);
-        std::vector<Real> out(n, Real(NAN));
-        residual_forward_cpu<Real>({.out = out.data(), .inp1 = real_a.data(), .inp2 = real_b.data(), .n = n});
-        EXPECT_EQ(to_floats(out), want);
-        for_each_version<Real>(
-            with_baselines(residual_forward_versions<Real>()), [&](LaunchPad& pad, auto& version, int block) {
-                DeviceArray<Real> inp1(pad, a), inp2(pad, b), result(pad, n + 1);
-                version.launch(pad, {.out = result, .inp1 = inp1, .inp2 = inp2, .n = n}, block);
-                std::vector<float> got = result.values();
-                EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
-                got.pop_back();
-                EXPECT_EQ(got, want);
-                version.launch(pad, {.out = inp1, .inp1 = inp1, .inp2 = inp2, .n = n}, block);
-                EXPECT_EQ(inp1.values(), want) << "in place";
-            });
-    }
-}
-
 struct Shape {
     int num_rows, C;
 };
 static const Shape shapes[] = {{1, 1}, {3, 5}, {7, 48}, {5, 129}, {33, 768}, {300, 17}, {4, 4100}};
 
-// Inputs that Real represents, and the results of the two layers in fp32, with their sum rounded to Real.
+// Inputs that Real represents, their sum rounded to Real, and its LayerNorm in fp32.
 template <class Real>
 struct FusedCase {
     std::vector<float> inp1, inp2, weight, bias, residual, normed, mean, rstd;
@@ -87,14 +59,14 @@ struct FusedArrays {
           inp2(pad, c.inp2),
           weight(pad, c.weight),
           bias(pad, c.bias) {}
-    FusedResidualLayerNormForward<Real> params() const {
+    LayerNormForward<Real> params() const {
         const size_t num_rows = mean.size, C = weight.size;
-        return {.residual = residual,
-                .normed = normed,
+        return {.out = normed,
                 .mean = mean,
                 .rstd = rstd,
-                .inp1 = inp1,
-                .inp2 = inp2,
+                .inp = inp1,
+                .added = inp2,
+                .sum = residual,
                 .weight = weight,
                 .bias = bias,
                 .num_rows = int(num_rows),
@@ -111,16 +83,16 @@ TYPED_TEST(Residual, FusedCpuMatchesBothLayers) {
                                 weight = from_floats<Real>(c.weight), bias = from_floats<Real>(c.bias);
         std::vector<Real> residual(c.residual.size(), Real(NAN)), normed(residual);
         std::vector<float> mean = nans(num_rows), rstd = nans(num_rows);
-        fused_residual_layernorm_forward_cpu<Real>({.residual = residual.data(),
-                                                    .normed = normed.data(),
-                                                    .mean = mean.data(),
-                                                    .rstd = rstd.data(),
-                                                    .inp1 = inp1.data(),
-                                                    .inp2 = inp2.data(),
-                                                    .weight = weight.data(),
-                                                    .bias = bias.data(),
-                                                    .num_rows = num_rows,
-                                                    .C = C});
+        layernorm_forward_cpu<Real>({.out = normed.data(),
+                                     .mean = mean.data(),
+                                     .rstd = rstd.data(),
+                                     .inp = inp1.data(),
+                                     .added = inp2.data(),
+                                     .sum = residual.data(),
+                                     .weight = weight.data(),
+                                     .bias = bias.data(),
+                                     .num_rows = num_rows,
+                                     .C = C});
         EXPECT_EQ(to_floats(residual), c.residual);
         expect_close("normed", to_floats(normed), c.normed, tolerance<Real>(1e-6));
         expect_close("mean", mean, c.mean, 1e-6);
@@ -144,7 +116,7 @@ TYPED_TEST(Residual, FusedGpuMatchesCpu) {
             expect_close("mean", arrays.mean.values(), c.mean);
             expect_close("rstd", arrays.rstd.values(), c.rstd);
         };
-        for_each_version<Real>(with_baselines(fused_residual_layernorm_forward_versions<Real>()), check);
+        for_each_version<Real>(with_baselines(layernorm_forward_versions<Real>()), check);
     }
 }
 
@@ -158,20 +130,13 @@ TYPED_TEST(Residual, UnalignedAddresses) {
         auto check_fused = [&](LaunchPad& pad, auto& version, int block) {
             const FusedArrays<Real> arrays(pad, c);
             DeviceArray<Real> inp1(pad, shifted);
-            FusedResidualLayerNormForward<Real> params = arrays.params();
-            params.inp1 = inp1 + shift;
+            LayerNormForward<Real> params = arrays.params();
+            params.inp = inp1 + shift;
             version.launch(pad, params, block);
             EXPECT_EQ(arrays.residual.values(), c.residual);
             expect_close("normed", arrays.normed.values(), c.normed, tolerance<Real>());
         };
-        for_each_version<Real>(with_baselines(fused_residual_layernorm_forward_versions<Real>()),
-                               check_fused);
-        for_each_version<Real>(
-            with_baselines(residual_forward_versions<Real>()), [&](LaunchPad& pad, auto& version, int block) {
-                DeviceArray<Real> inp1(pad, shifted), inp2(pad, c.inp2), sum(pad, c.residual.size());
-                version.launch(pad, {.out = sum, .inp1 = inp1 + shift, .inp2 = inp2, .n = sum.size}, block);
-                EXPECT_EQ(sum.values(), c.residual);
-            });
+        for_each_version<Real>(with_baselines(layernorm_forward_versions<Real>()), check_fused);
     }
 }
 
@@ -180,13 +145,9 @@ TYPED_TEST(Residual, TrainingFunctions) {
     const FusedCase<Real> c(9, 48);
     for (const auto& pad : test_pads()) {
         const FusedArrays<Real> arrays(*pad, c);
-        DeviceArray<Real> sum(*pad, c.residual.size());
-        residual_forward<Real>(pad.get(),
-                               {.out = sum, .inp1 = arrays.inp1, .inp2 = arrays.inp2, .n = sum.size});
-        EXPECT_EQ(sum.values(), c.residual);
-        FusedResidualLayerNormForward<Real> params = arrays.params();
-        params.residual = arrays.inp1;
-        fused_residual_layernorm_forward(pad.get(), params);
+        LayerNormForward<Real> params = arrays.params();
+        params.sum = arrays.inp1;
+        layernorm_forward(pad.get(), params);
         EXPECT_EQ(arrays.inp1.values(), c.residual) << "in place";
         expect_close("normed", arrays.normed.values(), c.normed, tolerance<Real>());
     }

@@ -2,7 +2,7 @@
 # with_subgroups.sh SIZE PROGRAM ARGS...: runs a test on a software device with subgroups of SIZE, which the
 # caller requests with LP_NATIVE_VECTOR_WIDTH. Exits with 77, for "skipped", where the tests use another
 # device. With subgroups of 16, LayerNorm needs a newer Mesa (dev/setup.sh newer-mesa): on Mesa 22.3,
-# layernorm_forward3 and fused_residual_layernorm_forward2 add up 8 of 16 invocations for rows that take one
+# layernorm_forward3 adds up 8 of 16 invocations for rows that take one
 # load per invocation (9 to 16 elements, loaded one by one), also with GALLIVM_PERF=nopt. Mesa 25.0 and 26.1
 # compute the same SPIR-V right; 26.1 crashes for other kernels.
 [ -z "$LLMC_TEST_DEVICE" ] || exit 77

@@ -14,7 +14,8 @@
 #include "llmc/base/precision.h"
 #include "llmc/launchpad/memory.h"
 #include "llmc/layers/gelu.h"
-#include "llmc/layers/residual.h"
+#include "llmc/layers/gradient_sum.h"
+#include "llmc/layers/layernorm.h"
 #include "llmc/run/run_plan.h"
 
 static const int C = 768;
@@ -81,19 +82,21 @@ struct Arrays {
     }
     void launch() {
         if (operation == ADD)
-            residual_forward<Real>(memory.pad, {.out = out, .inp1 = inp1, .inp2 = inp2, .n = n});
+            gradient_sum<Real>(
+                memory.pad,
+                {.out = out, .inp = inp1, .own = inp2, .n = n, .stride = 0, .count = 2, .own_index = 1});
         if (operation == GELU) gelu_forward<Real>(memory.pad, {.out = out, .inp = inp1, .n = n});
         if (operation == RESIDUAL_LAYERNORM)
-            fused_residual_layernorm_forward<Real>(memory.pad, {.residual = out,
-                                                                .normed = normed,
-                                                                .mean = mean,
-                                                                .rstd = rstd,
-                                                                .inp1 = inp1,
-                                                                .inp2 = inp2,
-                                                                .weight = weight,
-                                                                .bias = bias,
-                                                                .num_rows = int(n / C),
-                                                                .C = C});
+            layernorm_forward<Real>(memory.pad, {.out = normed,
+                                                 .mean = mean,
+                                                 .rstd = rstd,
+                                                 .inp = inp1,
+                                                 .added = inp2,
+                                                 .sum = out,
+                                                 .weight = weight,
+                                                 .bias = bias,
+                                                 .num_rows = int(n / C),
+                                                 .C = C});
     }
 };
 

@@ -145,15 +145,18 @@ static void give_layernorm(VersionSizes<Real>& s) {
     Real *in = s.reals(n), *out = s.reals(n), *other = s.reals(n), *weight = s.reals(s.C),
          *bias = s.reals(s.C);
     float *mean = s.floats(s.num_rows), *rstd = s.floats(s.num_rows);
-    give_versions<LayerNormForward<Real>>(s.pad, with_baselines(layernorm_forward_versions<Real>()),
-                                          {.out = out,
-                                           .mean = mean,
-                                           .rstd = rstd,
-                                           .inp = in,
-                                           .weight = weight,
-                                           .bias = bias,
-                                           .num_rows = s.num_rows,
-                                           .C = s.C});
+    for (const Real* added : {static_cast<const Real*>(nullptr), static_cast<const Real*>(other)})
+        give_versions<LayerNormForward<Real>>(s.pad, with_baselines(layernorm_forward_versions<Real>()),
+                                              {.out = out,
+                                               .mean = mean,
+                                               .rstd = rstd,
+                                               .inp = in,
+                                               .added = added,
+                                               .sum = added ? s.reals(n) : nullptr,
+                                               .weight = weight,
+                                               .bias = bias,
+                                               .num_rows = s.num_rows,
+                                               .C = s.C});
     give_versions<LayerNormBackward<Real>>(s.pad, layernorm_backward_versions<Real>(),
                                            {.dinp = out,
                                             .dweight = weight,
@@ -166,20 +169,6 @@ static void give_layernorm(VersionSizes<Real>& s) {
                                             .rstd = rstd,
                                             .num_rows = s.num_rows,
                                             .C = s.C});
-    give_versions<ResidualForward<Real>>(s.pad, with_baselines(residual_forward_versions<Real>()),
-                                         {.out = out, .inp1 = in, .inp2 = other, .n = n});
-    give_versions<FusedResidualLayerNormForward<Real>>(
-        s.pad, with_baselines(fused_residual_layernorm_forward_versions<Real>()),
-        {.residual = out,
-         .normed = s.reals(n),
-         .mean = mean,
-         .rstd = rstd,
-         .inp1 = in,
-         .inp2 = other,
-         .weight = weight,
-         .bias = bias,
-         .num_rows = s.num_rows,
-         .C = s.C});
 }
 
 template <class Real>

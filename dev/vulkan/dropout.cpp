@@ -1,5 +1,5 @@
 // Benchmark of dropout: bench.h tells how to run it.
-#include "llmc/layers/residual.h"
+#include "llmc/layers/dropout.h"
 
 #include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"

@@ -78,16 +78,16 @@ struct PromptReader {
 
     // residual += proj; normed = LayerNorm of it
     void residual_layernorm(const Real* weight, const Real* bias, int num_rows) const {
-        fused_residual_layernorm_forward<Real>(g.pad, {.residual = residual,
-                                                       .normed = normed,
-                                                       .mean = mean,
-                                                       .rstd = rstd,
-                                                       .inp1 = residual,
-                                                       .inp2 = proj,
-                                                       .weight = weight,
-                                                       .bias = bias,
-                                                       .num_rows = num_rows,
-                                                       .C = g.config.channels});
+        layernorm_forward<Real>(g.pad, {.out = normed,
+                                        .mean = mean,
+                                        .rstd = rstd,
+                                        .inp = residual,
+                                        .added = proj,
+                                        .sum = residual,
+                                        .weight = weight,
+                                        .bias = bias,
+                                        .num_rows = num_rows,
+                                        .C = g.config.channels});
     }
 
     // The model's rows of `inputs`, and the logits after the first `count` of them.

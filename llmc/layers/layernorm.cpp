@@ -29,39 +29,40 @@ static SIMD_INLINE void normalize_row(Real* y, float* mean, float* rstd, const R
 }
 
 template <class Real>
-void layernorm_row(Real* y, float* mean, float* rstd, const Real* x, const Real* weight, const Real* bias,
-                   int C) {
-    simd<normalize_row<Real>>(y, mean, rstd, x, weight, bias, C);
+static SIMD_INLINE void add(Real* sum, const Real* inp, const Real* added, int C) {
+#pragma omp simd
+    for (int c = 0; c < C; c++) sum[c] = round_to<Real>(float(inp[c]) + float(added[c]));
 }
 
 template <class Real>
+static Work forward_work(const LayerNormForward<Real>& p) {
+    return memory_traffic<Real>((p.added ? 4.0 : 2.0) * p.num_rows * p.C);
+}
+
+// Row by row, so that the sums are still in L1 when they are normalized.
+template <class Real>
 void layernorm_forward_cpu(const LayerNormForward<Real>& p) {
-    const CpuTimer timer("layernorm_forward", memory_traffic<Real>(2.0 * p.num_rows * p.C));
+    const CpuTimer timer("layernorm_forward", forward_work(p));
+    const Real* inp = p.added ? p.sum : p.inp;
 #pragma omp parallel for
     for (int row = 0; row < p.num_rows; row++) {
         const size_t at = size_t(row) * p.C;
-        layernorm_row(p.out + at, p.mean + row, p.rstd + row, p.inp + at, p.weight, p.bias, p.C);
+        if (p.added) simd<add<Real>>(p.sum + at, p.inp + at, p.added + at, p.C);
+        simd<normalize_row<Real>>(p.out + at, p.mean + row, p.rstd + row, inp + at, p.weight, p.bias, p.C);
     }
 }
 
 // One row of the backward pass. dweight and dbias are fp32 accumulators (C) of the rows that one task sums.
 template <class Real>
-struct BackwardRow {
-    Real* dinp;
-    float *dweight, *dbias;
-    const Real *added, *dout, *inp, *weight;
-    float mean, rstd;
-    int C;
-};
-
-template <class Real>
-static SIMD_INLINE void backward_row(const BackwardRow<Real>& row) {
+static SIMD_INLINE void backward_row(const LayerNormBackward<Real>& p, int row, float* dweight,
+                                     float* dbias) {
     // Local copies: the compiler need not reload them after each store.
-    Real* dinp = row.dinp;
-    float *dweight = row.dweight, *dbias = row.dbias;
-    const Real *added = row.added, *dout = row.dout, *inp = row.inp, *weight = row.weight;
-    const float mean = row.mean, rstd = row.rstd;
-    const int C = row.C;
+    const int C = p.C;
+    const size_t at = size_t(row) * C;
+    Real* dinp = p.dinp + at;
+    const Real *added = p.added ? p.added + at : nullptr, *dout = p.dout + at, *inp = p.inp + at,
+               *weight = p.weight;
+    const float mean = p.mean[row], rstd = p.rstd[row];
     float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
     for (int c = 0; c < C; c++) {
@@ -104,33 +105,14 @@ void layernorm_backward_cpu(const LayerNormBackward<Real>& p) {
         float *dweight = sums + size_t(task) * 2 * C, *dbias = dweight + C;
         std::fill(dweight, dweight + 2 * C, 0.0f);
         const int end = int(int64_t(p.num_rows) * (task + 1) / tasks);
-        for (int row = int(int64_t(p.num_rows) * task / tasks); row < end; row++) {
-            const size_t at = size_t(row) * C;
-            simd<backward_row<Real>>(BackwardRow<Real>{.dinp = p.dinp + at,
-                                                       .dweight = dweight,
-                                                       .dbias = dbias,
-                                                       .added = p.added ? p.added + at : nullptr,
-                                                       .dout = p.dout + at,
-                                                       .inp = p.inp + at,
-                                                       .weight = p.weight,
-                                                       .mean = p.mean[row],
-                                                       .rstd = p.rstd[row],
-                                                       .C = C});
-        }
+        for (int row = int(int64_t(p.num_rows) * task / tasks); row < end; row++)
+            simd<backward_row<Real>>(p, row, dweight, dbias);
     }
     simd<add_tasks>(sums, tasks, 2 * C);
     for (int c = 0; c < C; c++) {
         p.dweight[c] = Real(float(p.dweight[c]) + sums[c]);
         p.dbias[c] = Real(float(p.dbias[c]) + sums[C + c]);
     }
-}
-
-RowGrid row_grid(const Limits& limits, int num_rows, uint64_t packs_per_row, int block_size) {
-    const uint32_t subgroup = limits.subgroup_size;
-    const uint32_t rows_per_group = std::max(1u, uint32_t(block_size) / subgroup);
-    return {.groups = ceil_div(num_rows, rows_per_group),
-            .block = rows_per_group * subgroup,
-            .packs = uint32_t(ceil_div(packs_per_row, subgroup))};
 }
 
 template <class Real>
@@ -140,6 +122,8 @@ static LayernormForwardArgs forward_args(LaunchPad& pad, const LayerNormForward<
             pad.at(p.mean, num_rows),
             pad.at(p.rstd, num_rows),
             pad.at(p.inp, num_rows * C),
+            pad.at(p.added, num_rows * C),
+            pad.at(p.sum, num_rows * C),
             pad.at(p.weight, C),
             pad.at(p.bias, C),
             p.num_rows,
@@ -150,17 +134,25 @@ template <class Real>
 static void layernorm_forward2(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
     check_iterations(pad, "layernorm_forward2", 3 * ceil_div(p.C, block_size));
     pad.dispatch<Real>("layernorm_forward2", {uint64_t(p.num_rows)}, {uint32_t(block_size)},
-                       forward_args(pad, p), memory_traffic<Real>(2.0 * p.num_rows * p.C));
+                       forward_args(pad, p), forward_work(p));
 }
 
+// The packs of a row that an invocation can hold in registers; where these are few, the elements.
+static const uint32_t MAX_ROW_PACKS = 32, MAX_FRUGAL_ROW_ELEMENTS = 48;
+
+// block_size is rounded to a multiple of the subgroup size.
 template <class Real>
 static void layernorm_forward3(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
     const LayernormForwardArgs args = forward_args(pad, p);
-    const uint32_t width = wide_pack_width<Real>(p.C, {args.outp, args.inp, args.weight, args.bias});
-    const RowGrid grid = row_grid(pad.limits(), p.num_rows, p.C / width, block_size);
-    if (!row_fits(pad.limits(), grid, width)) return layernorm_forward2(pad, p, block_size);
-    pad.dispatch<Real>("layernorm_forward3", {grid.groups}, {grid.block, width, grid.packs}, args,
-                       memory_traffic<Real>(2.0 * p.num_rows * p.C));
+    const uint32_t width =
+        wide_pack_width<Real>(p.C, {args.outp, args.inp, args.added, args.sum, args.weight, args.bias});
+    const uint32_t subgroup = pad.limits().subgroup_size;
+    const uint32_t rows_per_group = std::max(1u, uint32_t(block_size) / subgroup);
+    const uint32_t packs = uint32_t(ceil_div(p.C / width, subgroup));
+    const uint32_t most = pad.limits().few_registers ? MAX_FRUGAL_ROW_ELEMENTS / width : MAX_ROW_PACKS;
+    if (packs > most) return layernorm_forward2(pad, p, 128);
+    pad.dispatch<Real>("layernorm_forward3", {ceil_div(p.num_rows, rows_per_group)},
+                       {rows_per_group * subgroup, width, packs, p.added != nullptr}, args, forward_work(p));
 }
 
 // Without the scratch memory and the number of workgroups that share the rows.
@@ -300,7 +292,8 @@ std::vector<KernelVersion<LayerNormBackward<Real>>> layernorm_backward_versions(
 template <class Real>
 void layernorm_forward(LaunchPad* pad, const LayerNormForward<Real>& p) {
     if (!pad) return layernorm_forward_cpu(p);
-    layernorm_forward3(*pad, p, 128);
+    // with one subgroup per workgroup, few rows spread over all SMs of a large GPU
+    layernorm_forward3(*pad, p, p.added && p.num_rows <= 1024 ? 32 : 128);
 }
 
 // One pack per invocation; for rows of more than 256 packs, as few per invocation as 256 invocations allow.
@@ -317,12 +310,7 @@ void layernorm_backward(LaunchPad* pad, const LayerNormBackward<Real>& p) {
     layernorm_backward3(*pad, p, backward3_block<Real>(p.C));
 }
 
-#define INSTANTIATE(Real)                                                                           \
-    template std::vector<KernelVersion<LayerNormForward<Real>>> layernorm_forward_versions();       \
-    template std::vector<KernelVersion<LayerNormBackward<Real>>> layernorm_backward_versions();     \
-    template void layernorm_row(Real*, float*, float*, const Real*, const Real*, const Real*, int); \
-    template void layernorm_forward_cpu(const LayerNormForward<Real>&);                             \
-    template void layernorm_forward(LaunchPad*, const LayerNormForward<Real>&);                     \
-    template void layernorm_backward_cpu(const LayerNormBackward<Real>&);                           \
-    template void layernorm_backward(LaunchPad*, const LayerNormBackward<Real>&);
+#define INSTANTIATE(Real)                                        \
+    INSTANTIATE_LAYER(layernorm_forward, LayerNormForward, Real) \
+    INSTANTIATE_LAYER(layernorm_backward, LayerNormBackward, Real)
 FOR_EACH_REAL(INSTANTIATE)

@@ -3,12 +3,16 @@
 #pragma once
 #include "llmc/launchpad/kernel_version.h"
 
+// With `added`, of a residual connection: sum = inp + added, rounded to Real, takes the place of inp. The sum
+// has no backward kernel, since both of its inputs share its gradient.
 template <class Real>
 struct LayerNormForward {
-    Real* out;                  // (num_rows, C)
-    float *mean, *rstd;         // (num_rows) outputs, which the backward pass needs
-    const Real* inp;            // (num_rows, C)
-    const Real *weight, *bias;  // (C)
+    Real* out;                    // (num_rows, C)
+    float *mean, *rstd;           // (num_rows) outputs, which the backward pass needs
+    const Real* inp;              // (num_rows, C)
+    const Real* added = nullptr;  // (num_rows, C); null: nothing is added
+    Real* sum = nullptr;          // (num_rows, C) with `added`; may be inp or added
+    const Real *weight, *bias;    // (C)
     int num_rows, C;
 };
 
@@ -36,26 +40,7 @@ void layernorm_forward_cpu(const LayerNormForward<Real>& p);
 template <class Real>
 void layernorm_backward_cpu(const LayerNormBackward<Real>& p);
 
-// One row of layernorm_forward_cpu(): y, x, weight, bias (C); mean, rstd (1).
-template <class Real>
-void layernorm_row(Real* y, float* mean, float* rstd, const Real* x, const Real* weight, const Real* bias,
-                   int C);
-
 template <class Real>
 std::vector<KernelVersion<LayerNormForward<Real>>> layernorm_forward_versions();
 template <class Real>
 std::vector<KernelVersion<LayerNormBackward<Real>>> layernorm_backward_versions();
-
-// Grid of kernels that keep a row in the registers of one subgroup: workgroups of `block` invocations, each
-// of which holds `packs` packs (shaders/packs.glsl) of its row. More than MAX_ROW_PACKS packs do not fit in
-// registers.
-struct RowGrid {
-    uint64_t groups;
-    uint32_t block, packs;
-};
-const uint32_t MAX_ROW_PACKS = 32, MAX_FRUGAL_ROW_ELEMENTS = 48;  // the latter where registers are few
-// block_size is rounded to a multiple of the subgroup size.
-RowGrid row_grid(const Limits& limits, int num_rows, uint64_t packs_per_row, int block_size);
-inline bool row_fits(const Limits& limits, const RowGrid& grid, uint32_t width) {
-    return limits.few_registers ? grid.packs * width <= MAX_FRUGAL_ROW_ELEMENTS : grid.packs <= MAX_ROW_PACKS;
-}

@@ -15,12 +15,12 @@
 #include "llmc/launchpad/memory.h"
 #include "llmc/layers/attention.h"
 #include "llmc/layers/classifier.h"
+#include "llmc/layers/dropout.h"
 #include "llmc/layers/encoder.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/global_norm.h"
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"
-#include "llmc/layers/residual.h"
 #include "llmc/model/loss_scaling.h"
 #include "llmc/model/model_config.h"
 #include "llmc/model/optimizer.h"
@@ -275,10 +275,10 @@ void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
         .out = g.proj, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
         .num_rows = num_rows, .C = C, .OC = C, .use = {.packed = packed[ATTPROJ]}});
     if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_ATTENTION, l), num_rows);
-    fused_residual_layernorm_forward<Real>(g.pad, {
-        .residual = a.residual2, .normed = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd,
-        .inp1 = g.layer_input(l), .inp2 = g.proj, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l),
-        .num_rows = num_rows, .C = C});
+    layernorm_forward<Real>(g.pad, {
+        .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = g.layer_input(l), .added = g.proj,
+        .sum = a.residual2, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l), .num_rows = num_rows,
+        .C = C});
     matmul_forward<Real>(g.pad, {
         .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l), .bias = g.weight(FCB, l),
         .num_rows = num_rows, .C = C, .OC = 4 * C, .use = {.packed = packed[FC]}});
@@ -313,11 +313,10 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
         if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
-        fused_residual_layernorm_forward<Real>(g.pad, {
-            .residual = a.residual3, .normed = last ? g.lnf : g.layers[l + 1].ln1,
-            .mean = last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
-            .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, .inp1 = a.residual2, .inp2 = g.proj,
-            .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
+        layernorm_forward<Real>(g.pad, {
+            .out = last ? g.lnf : g.layers[l + 1].ln1, .mean = last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
+            .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, .inp = a.residual2, .added = g.proj,
+            .sum = a.residual3, .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
             .bias = last ? g.weight(LNFB) : g.weight(LN1B, l + 1), .num_rows = num_rows, .C = C});
     }
 }

@@ -4,13 +4,13 @@
 #pragma once
 #include "llmc/layers/attention.h"
 #include "llmc/layers/classifier.h"
+#include "llmc/layers/dropout.h"
 #include "llmc/layers/encoder.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/global_norm.h"
 #include "llmc/layers/gradient_sum.h"
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"
-#include "llmc/layers/residual.h"
 
 template <class Params, class Config = int>
 using Versions = std::vector<KernelVersion<Params, Config>>;
@@ -31,9 +31,6 @@ Versions<EncoderBackward<Real>> with_baselines(Versions<EncoderBackward<Real>> v
 template <class Real>
 Versions<FusedClassifier<Real>> with_baselines(Versions<FusedClassifier<Real>> versions);
 template <class Real>
-Versions<FusedResidualLayerNormForward<Real>> with_baselines(
-    Versions<FusedResidualLayerNormForward<Real>> versions);
-template <class Real>
 Versions<GeluForward<Real>> with_baselines(Versions<GeluForward<Real>> versions);
 template <class Real>
 Versions<GeluBackward<Real>> with_baselines(Versions<GeluBackward<Real>> versions);
@@ -52,5 +49,3 @@ Versions<MatmulBackwardParameters<Real>, Tile> with_baselines(
     Versions<MatmulBackwardParameters<Real>, Tile> versions);
 template <class Real>
 Versions<MatmulDbias<Real>> with_baselines(Versions<MatmulDbias<Real>> versions);
-template <class Real>
-Versions<ResidualForward<Real>> with_baselines(Versions<ResidualForward<Real>> versions);

@@ -24,13 +24,6 @@ static void gelu_backward1(LaunchPad& pad, const GeluBackward<Real>& p, int bloc
 }
 
 template <class Real>
-static void residual_forward1(LaunchPad& pad, const ResidualForward<Real>& p, int block_size) {
-    const ResidualForwardArgs args = {pad.at(p.out, p.n), pad.at(p.inp1, p.n), pad.at(p.inp2, p.n), p.n};
-    dispatch_elements<Real>(pad, "residual_forward1", p.n, block_size, args,
-                            memory_traffic<Real>(3.0 * double(p.n)));
-}
-
-template <class Real>
 static void dropout1(LaunchPad& pad, const Dropout<Real>& p, int block_size) {
     const DropoutArgs args = {.outp = pad.at(p.out, p.n),
                               .inp = pad.at(p.inp, p.n),
@@ -72,10 +65,6 @@ Versions<GeluBackward<Real>> with_baselines(Versions<GeluBackward<Real>> version
     return join_elementwise("gelu_backward1", gelu_backward1<Real>, versions);
 }
 template <class Real>
-Versions<ResidualForward<Real>> with_baselines(Versions<ResidualForward<Real>> versions) {
-    return join_elementwise("residual_forward1", residual_forward1<Real>, versions);
-}
-template <class Real>
 Versions<Dropout<Real>> with_baselines(Versions<Dropout<Real>> versions) {
     return join_elementwise("dropout1", dropout1<Real>, versions);
 }
@@ -84,11 +73,10 @@ Versions<EncoderForward<Real>> with_baselines(Versions<EncoderForward<Real>> ver
     return join_elementwise("encoder_forward1", encoder_forward1<Real>, versions);
 }
 
-#define INSTANTIATE(Real)                                                                     \
-    template Versions<GeluForward<Real>> with_baselines(Versions<GeluForward<Real>>);         \
-    template Versions<GeluBackward<Real>> with_baselines(Versions<GeluBackward<Real>>);       \
-    template Versions<ResidualForward<Real>> with_baselines(Versions<ResidualForward<Real>>); \
-    template Versions<Dropout<Real>> with_baselines(Versions<Dropout<Real>>);                 \
+#define INSTANTIATE(Real)                                                               \
+    template Versions<GeluForward<Real>> with_baselines(Versions<GeluForward<Real>>);   \
+    template Versions<GeluBackward<Real>> with_baselines(Versions<GeluBackward<Real>>); \
+    template Versions<Dropout<Real>> with_baselines(Versions<Dropout<Real>>);           \
     template Versions<EncoderForward<Real>> with_baselines(Versions<EncoderForward<Real>>);
 FOR_EACH_REAL(INSTANTIATE)
 #undef INSTANTIATE

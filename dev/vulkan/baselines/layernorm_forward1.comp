@@ -1,4 +1,4 @@
-// LayerNorm, plain port: one invocation computes one row of C channels in three passes.
+// LayerNorm, optionally of a sum, plain port: one invocation computes one row of C channels in three passes.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
@@ -9,8 +9,11 @@ void main() {
     const uint64_t row = global_index();
     if (row >= uint64_t(args.num_rows)) return;
     const uint C = args.C;
-    Reals inp = real_row(args.inp, row, C);
+    const bool adds = uint64_t(args.added) != 0;
+    Reals inp = real_row(adds ? args.sum : args.inp, row, C);
     Reals outp = real_row(args.outp, row, C);
+    for (uint c = 0; adds && c < C; c++)
+        store(inp, c, load(real_row(args.inp, row, C), c) + load(real_row(args.added, row, C), c));
     float sum = 0;
     for (uint c = 0; c < C; c++) sum += load(inp, c);
     const float mean = sum / C;

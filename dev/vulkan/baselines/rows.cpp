@@ -8,30 +8,14 @@ static void layernorm_forward1(LaunchPad& pad, const LayerNormForward<Real>& p, 
                                        .mean = pad.at(p.mean, num_rows),
                                        .rstd = pad.at(p.rstd, num_rows),
                                        .inp = pad.at(p.inp, num_rows * C),
+                                       .added = pad.at(p.added, num_rows * C),
+                                       .sum = pad.at(p.sum, num_rows * C),
                                        .weight = pad.at(p.weight, C),
                                        .bias = pad.at(p.bias, C),
                                        .num_rows = p.num_rows,
                                        .C = p.C};
     pad.dispatch<Real>("layernorm_forward1", {ceil_div(p.num_rows, block_size)}, {uint32_t(block_size)}, args,
                        memory_traffic<Real>(2.0 * p.num_rows * p.C));
-}
-
-template <class Real>
-static void fused_residual_layernorm_forward1(LaunchPad& pad, const FusedResidualLayerNormForward<Real>& p,
-                                              int block_size) {
-    const size_t num_rows = p.num_rows, C = p.C;
-    const FusedResidualLayernormForwardArgs args = {.residual = pad.at(p.residual, num_rows * C),
-                                                    .normed = pad.at(p.normed, num_rows * C),
-                                                    .mean = pad.at(p.mean, num_rows),
-                                                    .rstd = pad.at(p.rstd, num_rows),
-                                                    .inp1 = pad.at(p.inp1, num_rows * C),
-                                                    .inp2 = pad.at(p.inp2, num_rows * C),
-                                                    .weight = pad.at(p.weight, C),
-                                                    .bias = pad.at(p.bias, C),
-                                                    .num_rows = p.num_rows,
-                                                    .C = p.C};
-    pad.dispatch<Real>("fused_residual_layernorm_forward1", {ceil_div(p.num_rows, block_size)},
-                       {uint32_t(block_size)}, args, memory_traffic<Real>(4.0 * p.num_rows * p.C));
 }
 
 template <class Real>
@@ -74,15 +58,6 @@ Versions<LayerNormForward<Real>> with_baselines(Versions<LayerNormForward<Real>>
         versions);
 }
 template <class Real>
-Versions<FusedResidualLayerNormForward<Real>> with_baselines(
-    Versions<FusedResidualLayerNormForward<Real>> versions) {
-    return join<FusedResidualLayerNormForward<Real>, int>({{"fused_residual_layernorm_forward1",
-                                                            "one invocation per row",
-                                                            fused_residual_layernorm_forward1<Real>,
-                                                            {32, 64, 128, 256}}},
-                                                          versions);
-}
-template <class Real>
 Versions<FusedClassifier<Real>> with_baselines(Versions<FusedClassifier<Real>> versions) {
     return join<FusedClassifier<Real>, int>(
         {{"fused_classifier1", "one invocation per row", fused_classifier1<Real>, {8, 32, 128}}}, versions);
@@ -98,8 +73,6 @@ Versions<EncoderBackward<Real>> with_baselines(Versions<EncoderBackward<Real>> v
 
 #define INSTANTIATE(Real)                                                                       \
     template Versions<LayerNormForward<Real>> with_baselines(Versions<LayerNormForward<Real>>); \
-    template Versions<FusedResidualLayerNormForward<Real>> with_baselines(                      \
-        Versions<FusedResidualLayerNormForward<Real>>);                                         \
     template Versions<FusedClassifier<Real>> with_baselines(Versions<FusedClassifier<Real>>);   \
     template Versions<EncoderBackward<Real>> with_baselines(Versions<EncoderBackward<Real>>);
 FOR_EACH_REAL(INSTANTIATE)
