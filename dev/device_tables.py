@@ -29,9 +29,7 @@ SHARED_BYTES_PER_CORE = 128 * 1024
 # subgroups of 32 on each of the four SIMD units of an SM. Shared memory lets three (GEMM) and two (attention)
 # workgroups of four subgroups share an SM.
 H200 = {
-    "matmul_forward3": (0.247, 0.61, 3),
-    "matmul_dinp3": (0.247, 0.61, 3),
-    "matmul_dweight3": (0.247, 0.61, 3),
+    "matmul3": (0.741, 0.61, 3),
     "attention_forward2": (0.019, 0.33, 2),
     "attention_backward2_dq": (0.028, 0.33, 2),
     "attention_backward2_dkv": (0.038, 0.35, 2),

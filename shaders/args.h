@@ -73,28 +73,17 @@ struct LayernormForwardArgs {
     int num_rows, C;
 };
 
-struct MatmulForwardArgs {
-    Reals outp;       // (num_rows, OC)
-    Reals inp;        // (num_rows, C)
-    Reals weight;     // (OC, C)
-    Reals bias;       // (OC) or null
-    int num_rows, C, OC;
-};
-
-struct MatmulDinpArgs {
-    Reals dinp;          // (num_rows, C)
-    Reals dout, weight;  // (num_rows, OC), (OC, C)
-    int num_rows, C, OC;
-};
-
-struct MatmulDweightArgs {
-    Reals dweight;    // (OC, C)
-    Floats partials;  // (splits, OC, C): written instead of dweight if splits > 1
-    Reals dout, inp;  // (num_rows, OC), (num_rows, C)
-    int num_rows, C, OC;
-    int splits;          // of the rows
-    int rows_per_split;  // the last split may have fewer
-    int accumulate;      // 1: add to dweight; 0: overwrite it
+// GEMMs without cooperative matrices: outp (M, N) = a b + bias, summed over K. Specialization constants say
+// how the operands are laid out.
+struct MatmulArgs {
+    Reals outp;       // (M, N)
+    Floats partials;  // (splits, M, N): written instead of outp if splits > 1
+    Reals a, b;
+    Reals bias;       // (N) or null
+    int M, N, K;
+    int splits;       // of K
+    int k_per_split;  // the last split may have less
+    int accumulate;   // 1: add to outp; 0: overwrite it
 };
 
 // Cooperative-matrix GEMMs (matmul5.glsl): outp (M, N) = a b, summed over K. The kernel's name says how
@@ -135,7 +124,7 @@ struct MatmulDbiasArgs {
     Floats partials;  // (splits, OC): written instead of dbias if splits > 1
     Reals dout;       // (num_rows, OC)
     int num_rows, OC;
-    int splits, rows_per_split;  // as above
+    int splits, rows_per_split;  // of the rows; the last split may have fewer
 };
 
 struct MatmulSumArgs {

@@ -88,7 +88,7 @@ TEST(compile_kernels_program, a_spill_in_a_default_kernel_is_an_error_on_request
     if (!has_drivers()) GTEST_SKIP() << WITHOUT;
     const ProgramResult result =
         compile_for("bmg", {"--model", "custom:layers=1,heads=1,channels=120,max_seq_len=64,vocab=64",
-                            "--precision", "fp32", "--kernels", "matmul_dinp3", "--no-spills"});
+                            "--precision", "fp32", "--kernels", "matmul3", "--no-spills"});
     EXPECT_EQ(result.status, 1);
     EXPECT_NE(result.err.find(" kernels that training takes spill registers"), std::string::npos)
         << result.err;

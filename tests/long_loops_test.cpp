@@ -206,8 +206,6 @@ static const std::map<std::string, const char*> short_loops = {
     {"sample_token1", "checked: a token has 16 bits"},
     {"matmul5_reduce", "the splits of K"},
     {"matmul_sum", "the splits of K"},
-    {"matmul_dinp3", "as matmul_forward3"},
-    {"matmul_dinp4", "as matmul_forward4"},
     {"peak_fma", "what a measurement asks for"},
     {"peak_matrix", "what a measurement asks for"},
     {"matrix_layout", "a fragment"},
@@ -221,10 +219,8 @@ static const std::vector<std::string> in_the_table = {"encoder_backward_position
                                                       "layernorm_backward3",
                                                       "fused_classifier3",
                                                       "decode_attention1",
-                                                      "matmul_forward3",
-                                                      "matmul_forward4",
-                                                      "matmul_dweight3",
-                                                      "matmul_dweight4",
+                                                      "matmul3",
+                                                      "matmul4",
                                                       "matmul_dbias2",
                                                       "attention_forward2"};
 

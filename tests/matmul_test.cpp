@@ -289,7 +289,7 @@ TEST(MatmulFp32, MatrixErrorsAreThoseOfFp32) {
         return std::sqrt(squares / double(got.size()));
     };
     const auto versions = matmul_forward_versions<float>();
-    ASSERT_STREQ(versions[0].name, "matmul_forward3");
+    ASSERT_STREQ(versions[0].name, "matmul3");
     ASSERT_STREQ(versions[2].name, "matmul7_nt");
     const double fp32 = error_of(versions[0]), split = error_of(versions[2]);
     EXPECT_GT(split, 0);
@@ -384,8 +384,8 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsPackTheWeight) {
     expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
 }
 
-// Two calls with the same weight: the second one, of too few rows to pack for themselves, uses what the first
-// one packed. Zeros replace the weight in between, to show that.
+// Two calls with the same weight, which was packed for both: also the second one, of too few rows to pack for
+// themselves, uses that. Then zeros replace the weight, to show that.
 TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
     using Real = TypeParam;
     if (shapes_for_tensor_cores<Real>().empty())
@@ -398,11 +398,14 @@ TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
     DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias), dout(pad, c.dout),
         out(pad, c.out.size()), dinp(pad, c.dinp.size());
     const std::vector<Real> zeros(c.weight.size());
+    const std::vector<LinearWeight<Real>> weights = {{weight, c.C, c.OC}};
+    const Real* packed = matmul_pack_forward<Real>(&pad, rows, weights)[0];
+    const Real* packed_backward = matmul_pack_backward<Real>(&pad, rows, weights)[0];
+    ASSERT_TRUE(packed && packed_backward);
+    pad.upload(weight.data, zeros.data(), zeros.size() * sizeof(Real));
     for (const bool again : {false, true}) {
         const size_t from = again ? first : 0;
         const int num_rows = again ? rows - first : first;
-        const WeightUse<Real> use = {.total_rows = rows, .reuses_packing = again};
-        if (again) pad.upload(weight.data, zeros.data(), zeros.size() * sizeof(Real));
         matmul_forward<Real>(&pad, {.out = out + from * c.OC,
                                     .inp = inp + from * c.C,
                                     .weight = weight,
@@ -410,14 +413,14 @@ TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
                                     .num_rows = num_rows,
                                     .C = c.C,
                                     .OC = c.OC,
-                                    .use = use});
+                                    .packed = packed});
         matmul_backward_input<Real>(&pad, {.dinp = dinp + from * c.C,
                                            .dout = dout + from * c.OC,
                                            .weight = weight,
                                            .num_rows = num_rows,
                                            .C = c.C,
                                            .OC = c.OC,
-                                           .use = use});
+                                           .packed = packed_backward});
     }
     expect_close("out", out.values(), c.out, tolerance<Real>());
     expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>());
@@ -452,7 +455,7 @@ TYPED_TEST(Matmul, MatrixWeightsArePackedTogether) {
                                                    .num_rows = rows,
                                                    .C = c->C,
                                                    .OC = c->OC,
-                                                   .use = {.packed = packed[i]}});
+                                                   .packed = packed[i]});
             else
                 matmul_forward<Real>(&pad, {.out = out,
                                             .inp = inp,
@@ -461,7 +464,7 @@ TYPED_TEST(Matmul, MatrixWeightsArePackedTogether) {
                                             .num_rows = rows,
                                             .C = c->C,
                                             .OC = c->OC,
-                                            .use = {.packed = packed[i]}});
+                                            .packed = packed[i]});
             expect_close(backward ? "dinp" : "out", out.values(), backward ? c->dinp : c->out,
                          tolerance<Real>());
         }

@@ -27,7 +27,7 @@ static void register_shape(int num_rows, int C, int OC) {
     for (const auto& version : with_baselines(matmul_dinp_versions<Real>()))
         for (const Tile tile : version.configs) {
             if (is_skipped<Real>(version.name, num_rows)) continue;
-            bench_gpu(name_of<Real>(version.name, tile, num_rows, C, OC), work, [=] {
+            bench_gpu("dinp/" + name_of<Real>(version.name, tile, num_rows, C, OC), work, [=] {
                 const MatmulBackwardInput<Real> p = {.dinp = bench_array<Real>(n * c),
                                                      .dout = bench_array<Real>(n * oc),
                                                      .weight = bench_array<Real>(oc * c),
@@ -40,7 +40,7 @@ static void register_shape(int num_rows, int C, int OC) {
     for (const auto& version : with_baselines(matmul_dweight_versions<Real>()))
         for (const Tile tile : version.configs) {
             if (is_skipped<Real>(version.name, num_rows)) continue;
-            bench_gpu(name_of<Real>(version.name, tile, num_rows, C, OC), work, [=] {
+            bench_gpu("dweight/" + name_of<Real>(version.name, tile, num_rows, C, OC), work, [=] {
                 const MatmulBackwardParameters<Real> p = {.dweight = bench_array<Real>(oc * c),
                                                           .dout = bench_array<Real>(n * oc),
                                                           .inp = bench_array<Real>(n * c),

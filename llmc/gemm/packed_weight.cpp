@@ -41,7 +41,7 @@ static void pack_weight(LaunchPad& pad, Real* packed, const WeightOperand<Real>&
 
 template <class Real>
 std::vector<const Real*> pack_weights(LaunchPad& pad, Scratch slot,
-                                      const std::vector<WeightOperand<Real>>& weights, bool again) {
+                                      const std::vector<WeightOperand<Real>>& weights) {
     const FragmentShape f = pad.limits().fragment<Real>();
     size_t size = FRAGMENTS_PAST_END * f.K * f.N;
     for (const WeightOperand<Real>& b : weights) size += size_t(b.K) * b.N;
@@ -51,11 +51,9 @@ std::vector<const Real*> pack_weights(LaunchPad& pad, Scratch slot,
         results.push_back(packed);
         packed += size_t(b.K) * b.N;
     }
-    if (!again) {
-        const ConcurrentGroup group(&pad);
-        for (size_t i = 0; i < weights.size(); i++) pack_weight(pad, results[i], weights[i]);
-        pad.barrier();
-    }
+    const ConcurrentGroup group(&pad);
+    for (size_t i = 0; i < weights.size(); i++) pack_weight(pad, results[i], weights[i]);
+    pad.barrier();
     return {results.begin(), results.end()};
 }
 
@@ -63,5 +61,5 @@ std::vector<const Real*> pack_weights(LaunchPad& pad, Scratch slot,
     template bool can_pack<Real>(const LaunchPad&, int, int);           \
     template bool packing_pays<Real>(const LaunchPad&, int, int, int);  \
     template std::vector<const Real*> pack_weights(LaunchPad&, Scratch, \
-                                                   const std::vector<WeightOperand<Real>>&, bool);
+                                                   const std::vector<WeightOperand<Real>>&);
 FOR_EACH_REAL(INSTANTIATE)

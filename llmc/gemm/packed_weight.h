@@ -24,7 +24,7 @@ template <class Real>
 bool can_pack(const LaunchPad& pad, int K, int N);
 
 // Packs weights side by side into the launchpad's scratch memory, waits, and returns the results, operands B
-// of GEMMs. again: the last call with this slot has packed the same weights, and only the results are wanted.
+// of GEMMs.
 template <class Real>
 std::vector<const Real*> pack_weights(LaunchPad& pad, Scratch slot,
-                                      const std::vector<WeightOperand<Real>>& weights, bool again = false);
+                                      const std::vector<WeightOperand<Real>>& weights);

@@ -60,19 +60,10 @@ static int concurrent_workgroups(const LaunchPad& pad, const TileShape& shape) {
 }
 
 template <class Real>
-static const char* kernel_of(GemmLayout layout) {
-    const bool fp32 = std::is_same_v<Real, float>;
-    switch (layout) {
-        case GemmLayout::nt:
-            return fp32 ? "matmul7_nt" : "matmul5_nt";
-        case GemmLayout::nn:
-            return fp32 ? "matmul7_nn" : "matmul5_nn";
-        case GemmLayout::tn:
-            return fp32 ? "matmul7_tn" : "matmul5_tn";
-        case GemmLayout::packed:
-            return "matmul6";
-    }
-    fail("no such layout");
+const char* gemm_kernel(GemmLayout layout) {
+    static const char* const names[] = {"matmul5_nt", "matmul5_nn", "matmul5_tn", "matmul6"};
+    static const char* const fp32_names[] = {"matmul7_nt", "matmul7_nn", "matmul7_tn", "matmul6"};
+    return (std::is_same_v<Real, float> ? fp32_names : names)[size_t(layout)];
 }
 
 // An N-major operand of 96 columns cannot be divided evenly among the invocations that load it.
@@ -234,8 +225,8 @@ bool has_tile(const LaunchPad& pad, GemmLayout layout) {
 template <class Real>
 std::string tuning_name(const GemmShape& g) {
     const int epilogue = g.epilogue == EPILOGUE_ADD ? EPILOGUE_NONE : g.epilogue;
-    return format_string("%s_%s/%dx%dx%d/epilogue%d", kernel_of<Real>(g.layout), real_name<Real>(), g.M, g.N,
-                         g.K, epilogue);
+    return format_string("%s_%s/%dx%dx%d/epilogue%d", gemm_kernel<Real>(g.layout), real_name<Real>(), g.M,
+                         g.N, g.K, epilogue);
 }
 
 template <class Real>
@@ -313,8 +304,8 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     launch_args.splits = gemm.batch > 1 ? gemm.batch : plan.splits;
     launch_args.k_per_split = plan.split_k;
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
-    check_iterations(pad, kernel_of<Real>(gemm.layout), ceil_div(plan.split_k, t.k));
-    pad.dispatch<Real>(std::string(kernel_of<Real>(gemm.layout)) + pieces,
+    check_iterations(pad, gemm_kernel<Real>(gemm.layout), ceil_div(plan.split_k, t.k));
+    pad.dispatch<Real>(std::string(gemm_kernel<Real>(gemm.layout)) + pieces,
                        {count_tiles(gemm, t) * uint64_t(plan.splits)},
                        {t.subgroups * t.k_groups * pad.limits().subgroup_size,
                         f.M,
@@ -350,6 +341,7 @@ void GemmLaunch<Real>::finish(LaunchPad& pad) const {
 }
 
 #define INSTANTIATE(Real)                                                                       \
+    template const char* gemm_kernel<Real>(GemmLayout);                                         \
     template FragmentShape gemm_fragment<Real>(const LaunchPad&);                               \
     template bool fits_tensor_cores<Real>(const LaunchPad&, int, int);                          \
     template std::vector<Tile> tensor_core_tiles<Real>(GemmLayout);                             \

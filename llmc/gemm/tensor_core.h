@@ -15,6 +15,10 @@
 // nt, dinp by nn and dweight by tn. packed: A (M,K), B a weight packed by pack_weights(), for out and dinp.
 enum class GemmLayout { nt, nn, tn, packed };
 
+// The name of the kernel.
+template <class Real>
+const char* gemm_kernel(GemmLayout layout);
+
 // out (M,N) = A B, summed over K. A batch of such GEMMs is one launch, and its operands and results lie one
 // after the other. GEMMs of a batch and those with a symmetric result do not split K.
 struct GemmShape {

@@ -27,44 +27,26 @@ static GemmLaunch<Real> plan_launch(LaunchPad& pad, const GemmShape& gemm, std::
     return {gemm, plan, args};
 }
 
-// packed_weight: what pack_weights() returned for p.weight; null: none.
+// packed: what pack_weights() returned for the weight; null: not packed.
 template <class Real>
-static GemmLaunch<Real> plan_forward(LaunchPad& pad, const MatmulForward<Real>& p,
-                                     std::optional<Tile> tile = {}, bool may_split = true,
-                                     const Real* packed_weight = nullptr) {
-    const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    const GemmShape gemm = {.layout = packed_weight ? GemmLayout::packed : GemmLayout::nt,
-                            .M = p.num_rows,
-                            .N = p.OC,
-                            .K = p.C,
-                            .epilogue = p.pre    ? EPILOGUE_GELU
-                                        : p.bias ? EPILOGUE_BIAS
-                                                 : EPILOGUE_NONE};
-    const Real* weight = packed_weight ? packed_weight : p.weight;
+static GemmLaunch<Real> plan_weight_gemm(LaunchPad& pad, const WeightGemm<Real>& g, std::optional<Tile> tile,
+                                         bool may_split, const Real* packed) {
+    const size_t M = g.M, N = g.N, K = g.K;
+    const int forward_epilogue = g.pre ? EPILOGUE_GELU : g.bias ? EPILOGUE_BIAS : EPILOGUE_NONE;
+    const int backward_epilogue = g.pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE;
+    const GemmShape gemm = {.layout = packed       ? GemmLayout::packed
+                                      : g.backward ? GemmLayout::nn
+                                                   : GemmLayout::nt,
+                            .M = g.M,
+                            .N = g.N,
+                            .K = g.K,
+                            .epilogue = g.backward ? backward_epilogue : forward_epilogue};
     return plan_launch<Real>(pad, gemm, tile, may_split,
-                             {.outp = pad.at(p.out, n * oc),
-                              .a = pad.at(p.inp, n * c),
-                              .b = pad.at(weight, oc * c),
-                              .bias = pad.at(p.bias, oc),
-                              .other = pad.at(p.pre, n * oc)});
-}
-
-template <class Real>
-static GemmLaunch<Real> plan_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>& p,
-                                  std::optional<Tile> tile = {}, bool may_split = true,
-                                  const Real* packed_weight = nullptr) {
-    const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    const GemmShape gemm = {.layout = packed_weight ? GemmLayout::packed : GemmLayout::nn,
-                            .M = p.num_rows,
-                            .N = p.C,
-                            .K = p.OC,
-                            .epilogue = p.pre ? EPILOGUE_GELU_SLOPE : EPILOGUE_NONE};
-    return plan_launch<Real>(pad, gemm, tile, may_split,
-                             {.outp = pad.at(p.dinp, n * c),
-                              .a = pad.at(p.dout, n * oc),
-                              .b = pad.at(packed_weight ? packed_weight : p.weight, oc * c),
-                              .bias = 0,
-                              .other = pad.at(p.pre, n * c)});
+                             {.outp = pad.at(g.out, M * N),
+                              .a = pad.at(g.a, M * K),
+                              .b = pad.at(packed ? packed : g.weight, N * K),
+                              .bias = pad.at(g.bias, N),
+                              .other = pad.at(g.pre, M * N)});
 }
 
 static GemmShape dweight_gemm(int num_rows, int C, int OC, bool accumulate) {
@@ -81,15 +63,9 @@ static GemmLaunch<Real> plan_dweight(LaunchPad& pad, const MatmulBackwardParamet
 }
 
 template <class Real>
-static void matmul_forward5(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    if (!fits_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_forward3(pad, p, MEDIUM_TILE3);
-    plan_forward(pad, p, tile, false).run(pad);
-}
-
-template <class Real>
-static void matmul_dinp5(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    if (!fits_tensor_cores<Real>(pad, p.C, p.OC)) return matmul_dinp3(pad, p, MEDIUM_TILE3);
-    plan_dinp(pad, p, tile, false).run(pad);
+static void matmul5(LaunchPad& pad, const WeightGemm<Real>& g, Tile tile) {
+    if (!fits_tensor_cores<Real>(pad, g.K, g.N)) return matmul3(pad, g, MEDIUM_TILE3);
+    plan_weight_gemm<Real>(pad, g, tile, false, nullptr).run(pad);
 }
 
 template <class Real>
@@ -100,45 +76,34 @@ static void matmul_dweight5(LaunchPad& pad, const MatmulBackwardParameters<Real>
 
 // --- version 6: from a packed weight if type and sizes allow it, otherwise version 5 ---
 
-// A weight as operand B of the forward GEMM, and of dinp.
-template <class Real>
-static WeightOperand<Real> forward_operand(const LinearWeight<Real>& w) {
-    return {.weight = w.weight, .K = w.C, .N = w.OC, .N_major = false};
-}
-template <class Real>
-static WeightOperand<Real> dinp_operand(const LinearWeight<Real>& w) {
-    return {.weight = w.weight, .K = w.OC, .N = w.C, .N_major = true};
+static Scratch packing_slot(bool backward) {
+    return backward ? Scratch::packed_weight_dinp : Scratch::packed_weight;
 }
 
+// The weight as operand B, packed by matmul_pack_...() or here.
 template <class Real>
-static const Real* pack_for_forward(LaunchPad& pad, const MatmulForward<Real>& p) {
-    if (p.use.packed) return p.use.packed;
-    return pack_weights<Real>(pad, Scratch::packed_weight, {forward_operand<Real>({p.weight, p.C, p.OC})},
-                              p.use.reuses_packing)[0];
-}
-template <class Real>
-static const Real* pack_for_dinp(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
-    if (p.use.packed) return p.use.packed;
-    return pack_weights<Real>(pad, Scratch::packed_weight_dinp, {dinp_operand<Real>({p.weight, p.C, p.OC})},
-                              p.use.reuses_packing)[0];
+static const Real* packed_operand(LaunchPad& pad, const WeightGemm<Real>& g) {
+    if (g.packed) return g.packed;
+    return pack_weights<Real>(pad, packing_slot(g.backward), {{g.weight, g.K, g.N, g.backward}})[0];
 }
 
-// Packs those that gain from it as operands B, which operand_of() gives; null for the others.
+// Packs those that gain from it; null for the others.
 template <class Real>
-static std::vector<const Real*> pack_where_it_pays(
-    LaunchPad* pad, Scratch slot, int num_rows, const std::vector<LinearWeight<Real>>& weights,
-    WeightOperand<Real> operand_of(const LinearWeight<Real>&)) {
+static std::vector<const Real*> pack_where_it_pays(LaunchPad* pad, int num_rows,
+                                                   const std::vector<LinearWeight<Real>>& weights,
+                                                   bool backward) {
     std::vector<const Real*> results(weights.size(), nullptr);
     std::vector<WeightOperand<Real>> operands;
     std::vector<size_t> chosen;
     for (size_t i = 0; pad && i < weights.size(); i++) {
-        const WeightOperand<Real> b = operand_of(weights[i]);
-        if (!packing_pays<Real>(*pad, num_rows, b.K, b.N)) continue;
-        operands.push_back(b);
+        const auto [weight, C, OC] = weights[i];
+        const int K = backward ? OC : C, N = backward ? C : OC;
+        if (!packing_pays<Real>(*pad, num_rows, K, N)) continue;
+        operands.push_back({weight, K, N, backward});
         chosen.push_back(i);
     }
     if (operands.empty()) return results;
-    const std::vector<const Real*> packed = pack_weights(*pad, slot, operands);
+    const std::vector<const Real*> packed = pack_weights(*pad, packing_slot(backward), operands);
     for (size_t i = 0; i < chosen.size(); i++) results[chosen[i]] = packed[i];
     return results;
 }
@@ -146,27 +111,21 @@ static std::vector<const Real*> pack_where_it_pays(
 template <class Real>
 std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
                                              const std::vector<LinearWeight<Real>>& weights) {
-    return pack_where_it_pays(pad, Scratch::packed_weight, num_rows, weights, forward_operand<Real>);
+    return pack_where_it_pays(pad, num_rows, weights, false);
 }
 
 template <class Real>
 std::vector<const Real*> matmul_pack_backward(LaunchPad* pad, int num_rows,
                                               const std::vector<LinearWeight<Real>>& weights) {
-    return pack_where_it_pays(pad, Scratch::packed_weight_dinp, num_rows, weights, dinp_operand<Real>);
+    return pack_where_it_pays(pad, num_rows, weights, true);
 }
 
 static const Tile FALLBACK_TILE5 = {64, 64};
 
 template <class Real>
-static void matmul_forward6(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    if (!can_pack<Real>(pad, p.C, p.OC)) return matmul_forward5(pad, p, FALLBACK_TILE5);
-    plan_forward(pad, p, tile, false, pack_for_forward(pad, p)).run(pad);
-}
-
-template <class Real>
-static void matmul_dinp6(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    if (!can_pack<Real>(pad, p.OC, p.C)) return matmul_dinp5(pad, p, FALLBACK_TILE5);
-    plan_dinp(pad, p, tile, false, pack_for_dinp(pad, p)).run(pad);
+static void matmul6(LaunchPad& pad, const WeightGemm<Real>& g, Tile tile) {
+    if (!can_pack<Real>(pad, g.K, g.N)) return matmul5(pad, g, FALLBACK_TILE5);
+    plan_weight_gemm(pad, g, tile, false, packed_operand(pad, g)).run(pad);
 }
 
 // --- tables ---
@@ -177,54 +136,48 @@ static const char* const VERSION6 =
 static const char* const VERSION7 = "cooperative matrices; splits fp32 operands into three bf16 numbers each";
 static const char* const VERSION4 = "16 x 8 elements per invocation, no shared memory: for software devices";
 
+template <class Params, auto launch>
+static void launch_weight_gemm(LaunchPad& pad, const Params& p, Tile tile) {
+    launch(pad, weight_gemm(p), tile);
+}
+
+// Of a GEMM with the weight, whose kernel on cooperative matrices has this layout.
+template <class Params, class Real>
+static std::vector<KernelVersion<Params, Tile>> weight_gemm_versions(GemmLayout layout) {
+    const bool fp32 = std::is_same_v<Real, float>;
+    std::vector<KernelVersion<Params, Tile>> versions = {
+        {"matmul3",
+         VERSION3,
+         launch_weight_gemm<Params, matmul3<Real>>,
+         {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3, LARGE_FRUGAL_TILE3, FRUGAL_TILE3}},
+        {"matmul4", VERSION4, launch_weight_gemm<Params, matmul4<Real>>, {{16, 64}, {16, 256}}},
+        {gemm_kernel<Real>(layout), fp32 ? VERSION7 : "cooperative matrices",
+         launch_weight_gemm<Params, matmul5<Real>>, tensor_core_tiles<Real>(layout)},
+    };
+    if (!fp32)
+        versions.push_back({"matmul6", VERSION6, launch_weight_gemm<Params, matmul6<Real>>,
+                            tensor_core_tiles<Real>(GemmLayout::packed)});
+    return versions;
+}
+
 template <class Real>
 std::vector<KernelVersion<MatmulForward<Real>, Tile>> matmul_forward_versions() {
-    std::vector<KernelVersion<MatmulForward<Real>, Tile>> versions = {
-        {"matmul_forward3",
-         VERSION3,
-         matmul_forward3<Real>,
-         {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3, LARGE_FRUGAL_TILE3, FRUGAL_TILE3}},
-        {"matmul_forward4", VERSION4, matmul_forward4<Real>, {{16, 64}, {16, 256}}},
-    };
-    const std::vector<Tile> tiles = tensor_core_tiles<Real>(GemmLayout::nt);
-    if (std::is_same_v<Real, float>) {
-        versions.push_back({"matmul7_nt", VERSION7, matmul_forward5<Real>, tiles});
-    } else {
-        versions.push_back({"matmul5_nt", "cooperative matrices, fused bias", matmul_forward5<Real>, tiles});
-        versions.push_back(
-            {"matmul6", VERSION6, matmul_forward6<Real>, tensor_core_tiles<Real>(GemmLayout::packed)});
-    }
-    return versions;
+    return weight_gemm_versions<MatmulForward<Real>, Real>(GemmLayout::nt);
 }
 
 template <class Real>
 std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> matmul_dinp_versions() {
-    std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> versions = {
-        {"matmul_dinp3",
-         VERSION3,
-         matmul_dinp3<Real>,
-         {LARGE_TILE3, MEDIUM_TILE3, SMALL_TILE3, LARGE_FRUGAL_TILE3, FRUGAL_TILE3}},
-        {"matmul_dinp4", VERSION4, matmul_dinp4<Real>, {{16, 64}, {16, 256}}},
-    };
-    const std::vector<Tile> tiles = tensor_core_tiles<Real>(GemmLayout::nn);
-    if (std::is_same_v<Real, float>) {
-        versions.push_back({"matmul7_nn", VERSION7, matmul_dinp5<Real>, tiles});
-    } else {
-        versions.push_back({"matmul5_nn", "cooperative matrices", matmul_dinp5<Real>, tiles});
-        versions.push_back(
-            {"matmul6", VERSION6, matmul_dinp6<Real>, tensor_core_tiles<Real>(GemmLayout::packed)});
-    }
-    return versions;
+    return weight_gemm_versions<MatmulBackwardInput<Real>, Real>(GemmLayout::nn);
 }
 
 template <class Real>
 std::vector<KernelVersion<MatmulBackwardParameters<Real>, Tile>> matmul_dweight_versions() {
-    const bool fp32 = std::is_same_v<Real, float>;
     return {
-        {"matmul_dweight3", VERSION3, matmul_dweight3<Real>, {LARGE_TILE3, MEDIUM_TILE3, FRUGAL_TILE3}},
-        {"matmul_dweight4", VERSION4, matmul_dweight4<Real>, {{16, 64}, {16, 256}}},
-        {fp32 ? "matmul7_tn" : "matmul5_tn", fp32 ? VERSION7 : "cooperative matrices, split-K",
-         matmul_dweight5<Real>, tensor_core_tiles<Real>(GemmLayout::tn)},
+        {"matmul3", VERSION3, matmul_dweight3<Real>, {LARGE_TILE3, MEDIUM_TILE3, FRUGAL_TILE3}},
+        {"matmul4", VERSION4, matmul_dweight4<Real>, {{16, 64}, {16, 256}}},
+        {gemm_kernel<Real>(GemmLayout::tn),
+         std::is_same_v<Real, float> ? VERSION7 : "cooperative matrices, split-K", matmul_dweight5<Real>,
+         tensor_core_tiles<Real>(GemmLayout::tn)},
     };
 }
 
@@ -264,51 +217,37 @@ static void start_gemm(LaunchPad& pad, const GemmLaunch<Real>& launch, const Rea
 }
 
 template <class Real>
-static void forward_on_tensor_cores(LaunchPad& pad, const MatmulForward<Real>& p) {
-    const bool packs = packing_pays<Real>(pad, std::max(p.num_rows, p.use.total_rows), p.C, p.OC);
-    const Real* packed = packs ? pack_for_forward(pad, p) : nullptr;
-    start_gemm<Real>(pad, plan_forward(pad, p, {}, true, packed), p.out, p.pre);
+static void run_on_tensor_cores(LaunchPad& pad, const WeightGemm<Real>& g) {
+    const bool packs = g.packed || packing_pays<Real>(pad, g.M, g.K, g.N);
+    const Real* packed = packs ? packed_operand(pad, g) : nullptr;
+    start_gemm<Real>(pad, plan_weight_gemm<Real>(pad, g, {}, true, packed), g.out, g.pre);
+}
+
+template <class Real>
+static void run_without_tensor_cores(LaunchPad& pad, const WeightGemm<Real>& g) {
+    if (takes_version4(pad, g.K)) return matmul4(pad, g, TILE4);
+    check_version3(pad, g.K);
+    matmul3(pad, g, choose_tile3(pad, g.M, g.N));
 }
 
 template <class Real>
 void matmul_forward(LaunchPad* pad, const MatmulForward<Real>& p) {
-    if (pad && on_tensor_cores<Real>(*pad, p.C, p.OC)) return forward_on_tensor_cores(*pad, p);
+    if (pad && on_tensor_cores<Real>(*pad, p.C, p.OC)) return run_on_tensor_cores(*pad, weight_gemm(p));
     MatmulForward<Real> gemm = p;
     if (p.pre) gemm.out = p.pre;
     gemm.pre = nullptr;
-    if (!pad)
-        matmul_forward_cpu(gemm);
-    else if (takes_version4(*pad, p.C))
-        matmul_forward4(*pad, gemm, TILE4);
-    else {
-        check_version3(*pad, p.C);
-        matmul_forward3(*pad, gemm, choose_tile3(*pad, p.num_rows, p.OC));
-    }
+    pad ? run_without_tensor_cores(*pad, weight_gemm(gemm)) : matmul_forward_cpu(gemm);
     if (!p.pre) return;
     if (pad) pad->barrier();
     gelu_forward<Real>(pad, {.out = p.out, .inp = p.pre, .n = size_t(p.num_rows) * p.OC});
 }
 
 template <class Real>
-static void dinp_on_tensor_cores(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
-    const bool packs = packing_pays<Real>(pad, std::max(p.num_rows, p.use.total_rows), p.OC, p.C);
-    const Real* packed = packs ? pack_for_dinp(pad, p) : nullptr;
-    start_gemm<Real>(pad, plan_dinp(pad, p, {}, true, packed), p.dinp, p.pre);
-}
-
-template <class Real>
 void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
-    if (pad && on_tensor_cores<Real>(*pad, p.C, p.OC)) return dinp_on_tensor_cores(*pad, p);
+    if (pad && on_tensor_cores<Real>(*pad, p.C, p.OC)) return run_on_tensor_cores(*pad, weight_gemm(p));
     MatmulBackwardInput<Real> gemm = p;
     gemm.pre = nullptr;
-    if (!pad)
-        matmul_dinp_cpu(gemm);
-    else if (takes_version4(*pad, p.OC))
-        matmul_dinp4(*pad, gemm, TILE4);
-    else {
-        check_version3(*pad, p.OC);
-        matmul_dinp3(*pad, gemm, choose_tile3(*pad, p.num_rows, p.C));
-    }
+    pad ? run_without_tensor_cores(*pad, weight_gemm(gemm)) : matmul_dinp_cpu(gemm);
     if (!p.pre) return;
     if (pad) pad->barrier();
     gelu_backward<Real>(pad, {.dinp = p.dinp, .inp = p.pre, .dout = p.dinp, .n = size_t(p.num_rows) * p.C});
@@ -363,7 +302,8 @@ void matmul_backward_parameters(LaunchPad* pad, const MatmulBackwardParameters<R
 
 template <class Real>
 void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p) {
-    const MatmulBackwardInput<Real> input = {p.dinp, p.dout, p.weight, p.pre, p.num_rows, p.C, p.OC, p.use};
+    const MatmulBackwardInput<Real> input = {p.dinp,     p.dout, p.weight, p.pre,
+                                             p.num_rows, p.C,    p.OC,     p.packed};
     const MatmulBackwardParameters<Real> parameters = {p.dweight,  p.dbias, p.dout, p.inp,
                                                        p.num_rows, p.C,     p.OC,   p.accumulate};
     const ConcurrentGroup group(pad);

@@ -4,15 +4,6 @@
 #include "llmc/gemm/tile.h"
 #include "llmc/launchpad/kernel_version.h"
 
-// Several calls in a row may multiply with the same weight, unchanged: a GPU then packs it only once. Or it
-// was packed by matmul_pack_forward() or matmul_pack_backward(), together with others.
-template <class Real>
-struct WeightUse {
-    int total_rows = 0;            // of all these calls; 0: this is the only one
-    bool reuses_packing = false;   // not the first of them: reuses what the call before packed
-    const Real* packed = nullptr;  // what the function returned for this weight
-};
-
 // A weight of a linear layer.
 template <class Real>
 struct LinearWeight {
@@ -29,7 +20,7 @@ struct MatmulForward {
     const Real* weight;          // (OC,C)
     const Real* bias = nullptr;  // (OC); null: none
     int num_rows, C, OC;
-    WeightUse<Real> use = {};
+    const Real* packed = nullptr;  // what matmul_pack_forward() returned for this weight
 };
 
 // dinp = dout weight. With `pre`, where inp is gelu(pre), dinp is multiplied by gelu'(pre).
@@ -40,7 +31,7 @@ struct MatmulBackwardInput {
     const Real* weight;         // (OC,C)
     const Real* pre = nullptr;  // (num_rows, C); null: inp is not the result of a GELU
     int num_rows, C, OC;
-    WeightUse<Real> use = {};
+    const Real* packed = nullptr;  // what matmul_pack_backward() returned for this weight
 };
 
 // dweight = dout^T inp; dbias += column sums of dout.
@@ -63,7 +54,7 @@ struct MatmulBackward {
     const Real* pre = nullptr;
     int num_rows, C, OC;
     bool accumulate;
-    WeightUse<Real> use = {};
+    const Real* packed = nullptr;
 };
 
 // pad: the device to run on; null: the CPU. Scratch memory is the launchpad's.
@@ -77,9 +68,10 @@ template <class Real>
 void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p);
 
 // Packs the weights that the next matmul_forward() calls, or the next matmul_backward() calls, multiply with:
-// together they take less time than one by one. Returns a pointer for each, to be passed to these calls
-// (WeightUse::packed); null where it does not pay. The pointers are valid until the next matmul_pack of this
-// direction, or a call of this direction with packed = null.
+// together they take less time than one by one, and several calls may multiply with a weight. num_rows: of
+// all calls with a weight. Returns a pointer for each, to be passed to these calls as `packed`; null where it
+// does not pay. The pointers are valid until the next matmul_pack of this direction, or a call of this
+// direction with packed = null, which packs for itself.
 template <class Real>
 std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
                                              const std::vector<LinearWeight<Real>>& weights);

@@ -8,21 +8,17 @@
 #include "shaders/args.h"
 
 template <class Real>
-static MatmulForwardArgs forward_args(LaunchPad& pad, const MatmulForward<Real>& p) {
-    const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    return {pad.at(p.out, n * oc),
-            pad.at(p.inp, n * c),
-            pad.at(p.weight, oc * c),
-            pad.at(p.bias, oc),
-            p.num_rows,
-            p.C,
-            p.OC};
-}
-
-template <class Real>
-static MatmulDinpArgs dinp_args(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
-    const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    return {pad.at(p.dinp, n * c), pad.at(p.dout, n * oc), pad.at(p.weight, oc * c), p.num_rows, p.C, p.OC};
+MatmulArgs matmul_args(LaunchPad& pad, const WeightGemm<Real>& g) {
+    const size_t M = g.M, N = g.N, K = g.K;
+    return {.outp = pad.at(g.out, M * N),
+            .a = pad.at(g.a, M * K),
+            .b = pad.at(g.weight, N * K),
+            .bias = pad.at(g.bias, N),
+            .M = g.M,
+            .N = g.N,
+            .K = g.K,
+            .splits = 1,
+            .k_per_split = g.K};
 }
 
 static RowSplits split_rows(int num_rows, int splits, int multiple) {
@@ -31,29 +27,19 @@ static RowSplits split_rows(int num_rows, int splits, int multiple) {
 }
 
 template <class Real>
-static MatmulDweightArgs dweight_args(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
-                                      RowSplits split) {
+MatmulArgs dweight_args(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
+                        RowSplits split) {
     const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    const uint64_t partials = split.splits > 1 ? pad.at(scratch, split.splits * oc * c) : 0;
-    return {pad.at(p.dweight, oc * c),
-            partials,
-            pad.at(p.dout, n * oc),
-            pad.at(p.inp, n * c),
-            p.num_rows,
-            p.C,
-            p.OC,
-            split.splits,
-            split.rows,
-            p.accumulate};
-}
-
-template <class Real>
-static MatmulDbiasArgs dbias_args(LaunchPad& pad, const MatmulDbias<Real>& p, float* scratch,
-                                  RowSplits split) {
-    const size_t n = p.num_rows, oc = p.OC;
-    const uint64_t partials = split.splits > 1 ? pad.at(scratch, split.splits * oc) : 0;
-    return {pad.at(p.dbias, oc), partials,  pad.at(p.dout, n * oc), p.num_rows, p.OC,
-            split.splits,        split.rows};
+    return {.outp = pad.at(p.dweight, oc * c),
+            .partials = split.splits > 1 ? pad.at(scratch, split.splits * oc * c) : 0,
+            .a = pad.at(p.dout, n * oc),
+            .b = pad.at(p.inp, n * c),
+            .M = p.OC,
+            .N = p.C,
+            .K = p.num_rows,
+            .splits = split.splits,
+            .k_per_split = split.rows,
+            .accumulate = p.accumulate};
 }
 
 template <class Real>
@@ -68,7 +54,17 @@ void reduce_partials(LaunchPad& pad, Real* out, const float* partials, size_t n,
                        {.bytes = double(n) * (4.0 * splits + (accumulate ? 2.0 : 1.0) * sizeof(Real))});
 }
 
-static Groups grid2(Tile tile, int M, int N) { return {ceil_div(M, tile.m) * ceil_div(N, tile.n)}; }
+static uint64_t count_tiles(Tile tile, uint64_t M, uint64_t N) {
+    return ceil_div(M, tile.m) * ceil_div(N, tile.n);
+}
+
+static Work work_of(const MatmulArgs& args) { return {.flops = 2.0 * args.M * args.N * args.K}; }
+
+// How the operands lie in memory.
+struct Majors {
+    bool a_m, b_n;
+};
+static const Majors FORWARD = {false, false}, BACKWARD = {false, true}, DWEIGHT = {true, true};
 
 // --- version 3: register blocking and prefetching ---
 
@@ -90,54 +86,30 @@ static const Shape3& shape3(Tile tile) {
     fail("matmul version 3 has no tile of %d x %d", tile.m, tile.n);
 }
 
-static uint64_t count_tiles3(Tile tile, uint64_t M, uint64_t N) {
-    return ceil_div(M, tile.m) * ceil_div(N, tile.n);
-}
-
-// Whether the kernel may access four elements at a time: every row of every tensor is aligned to that.
 template <class Real>
-static bool is_wide(int C, int OC, std::initializer_list<uint64_t> addresses) {
-    return OC % 4 == 0 && pack_width<Real>(C, addresses) == 4;
-}
-
-// A GEMM (M,N) over K, as version 3 runs it.
-struct Gemm3 {
-    const char* kernel;
-    Tile tile;
-    int M, N, K;
-    bool wide;
-    int splits = 1;
-};
-
-template <class Real, class Args>
-static void dispatch3(LaunchPad& pad, const Gemm3& g, const Args& args, const Work& work) {
-    const Shape3& s = shape3(g.tile);
-    const bool exact = g.M % g.tile.m == 0 && g.N % g.tile.n == 0 && g.K % (8 * s.k_groups) == 0;
-    const uint32_t guarded = !g.wide || !exact;
-    pad.dispatch<Real>(g.kernel, {count_tiles3(g.tile, g.M, g.N) * g.splits},
-                       {uint32_t(s.block), uint32_t(args.C), uint32_t(args.OC), g.wide, guarded,
-                        uint32_t(g.tile.m), uint32_t(g.tile.n), uint32_t(s.rows_each), uint32_t(s.k_groups)},
-                       args, work);
+static void dispatch3(LaunchPad& pad, const MatmulArgs& args, Tile tile, Majors majors) {
+    const Shape3& s = shape3(tile);
+    const uint32_t lda = uint32_t(majors.a_m ? args.M : args.K);
+    // every row of every tensor is aligned to four elements
+    const bool wide =
+        lda % 4 == 0 && pack_width<Real>(args.N, {args.outp, args.partials, args.a, args.b, args.bias}) == 4;
+    const bool exact = args.M % tile.m == 0 && args.N % tile.n == 0 && args.K % (8 * s.k_groups) == 0;
+    pad.dispatch<Real>(
+        "matmul3", {count_tiles(tile, args.M, args.N) * args.splits},
+        {uint32_t(s.block), uint32_t(args.N), lda, wide, !wide || !exact, uint32_t(tile.m), uint32_t(tile.n),
+         uint32_t(s.rows_each), uint32_t(s.k_groups), majors.a_m, majors.b_n},
+        args, work_of(args));
 }
 
 template <class Real>
-void matmul_forward3(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    const MatmulForwardArgs args = forward_args(pad, p);
-    const bool wide = is_wide<Real>(p.C, p.OC, {args.outp, args.inp, args.weight, args.bias});
-    dispatch3<Real>(pad, {"matmul_forward3", tile, p.num_rows, p.OC, p.C, wide}, args, gemm_work(p));
-}
-
-template <class Real>
-void matmul_dinp3(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    const MatmulDinpArgs args = dinp_args(pad, p);
-    const bool wide = is_wide<Real>(p.C, p.OC, {args.dinp, args.dout, args.weight});
-    dispatch3<Real>(pad, {"matmul_dinp3", tile, p.num_rows, p.C, p.OC, wide}, args, gemm_work(p));
+void matmul3(LaunchPad& pad, const WeightGemm<Real>& g, Tile tile) {
+    dispatch3<Real>(pad, matmul_args(pad, g), tile, g.backward ? BACKWARD : FORWARD);
 }
 
 // Enough splits for 1024 workgroups (several per SM of a large GPU, so that the last wave costs little), each
 // of at least 128 rows. The numbers decide the order of sums: they do not depend on the device.
 RowSplits dweight_splits(int num_rows, int C, int OC, Tile tile) {
-    const uint64_t most = std::max<uint64_t>(1024 / count_tiles3(tile, OC, C), 1);
+    const uint64_t most = std::max<uint64_t>(1024 / count_tiles(tile, OC, C), 1);
     return split_rows(num_rows, int(std::min(most, ceil_div(num_rows, 128))), 8);
 }
 
@@ -145,10 +117,7 @@ template <class Real>
 RowSplits dweight_partials(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
                            Tile tile) {
     const RowSplits split = dweight_splits(p.num_rows, p.C, p.OC, tile);
-    const MatmulDweightArgs args = dweight_args(pad, p, scratch, split);
-    const bool wide = is_wide<Real>(p.C, p.OC, {args.dweight, args.partials, args.dout, args.inp});
-    dispatch3<Real>(pad, {"matmul_dweight3", tile, p.OC, p.C, p.num_rows, wide, split.splits}, args,
-                    gemm_work(p));
+    dispatch3<Real>(pad, dweight_args(pad, p, scratch, split), tile, DWEIGHT);
     return split;
 }
 
@@ -169,24 +138,20 @@ void matmul_dweight3(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Ti
 // --- version 4: for software devices, where barriers are expensive ---
 
 // An invocation computes 16 rows by 8 columns.
-static uint32_t block4(Tile tile) { return uint32_t(tile.n / 8); }
-
 template <class Real>
-void matmul_forward4(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_forward4", grid2(tile, p.num_rows, p.OC), {block4(tile)}, forward_args(pad, p),
-                       gemm_work(p));
+static void dispatch4(LaunchPad& pad, const MatmulArgs& args, Tile tile, Majors majors) {
+    pad.dispatch<Real>("matmul4", {count_tiles(tile, args.M, args.N)},
+                       {uint32_t(tile.n / 8), majors.a_m, majors.b_n}, args, work_of(args));
 }
 
 template <class Real>
-void matmul_dinp4(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dinp4", grid2(tile, p.num_rows, p.C), {block4(tile)}, dinp_args(pad, p),
-                       gemm_work(p));
+void matmul4(LaunchPad& pad, const WeightGemm<Real>& g, Tile tile) {
+    dispatch4<Real>(pad, matmul_args(pad, g), tile, g.backward ? BACKWARD : FORWARD);
 }
 
 template <class Real>
 void matmul_dweight4(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dweight4", grid2(tile, p.OC, p.C), {block4(tile)},
-                       dweight_args<Real>(pad, p, nullptr, {1, p.num_rows}), gemm_work(p));
+    dispatch4<Real>(pad, dweight_args<Real>(pad, p, nullptr, {1, p.num_rows}), tile, DWEIGHT);
 }
 
 // The tile of version 3 for a GEMM (M,N), from measurements on a GPU of 132 SMs: the largest of which each SM
@@ -194,18 +159,18 @@ void matmul_dweight4(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Ti
 // The tile decides the order of sums: the numbers do not depend on the device.
 Tile choose_tile3(const LaunchPad& pad, uint64_t M, uint64_t N) {
     if (pad.limits().few_registers)
-        return count_tiles3(LARGE_FRUGAL_TILE3, M, N) >= 132 ? LARGE_FRUGAL_TILE3 : FRUGAL_TILE3;
-    const uint64_t large = count_tiles3(LARGE_TILE3, M, N);
+        return count_tiles(LARGE_FRUGAL_TILE3, M, N) >= 132 ? LARGE_FRUGAL_TILE3 : FRUGAL_TILE3;
+    const uint64_t large = count_tiles(LARGE_TILE3, M, N);
     if (large >= 384 || (large > 224 && large <= 264)) return LARGE_TILE3;
-    return count_tiles3(MEDIUM_TILE3, M, N) >= 132 || pad.limits().max_block < 256 ? MEDIUM_TILE3
-                                                                                   : SMALL_TILE3;
+    return count_tiles(MEDIUM_TILE3, M, N) >= 132 || pad.limits().max_block < 256 ? MEDIUM_TILE3
+                                                                                  : SMALL_TILE3;
 }
 
 // Split-K multiplies the tiles, so no k_groups are needed.
 Tile choose_dweight_tile3(const LaunchPad& pad, int num_rows, int C, int OC) {
     if (pad.limits().few_registers) return FRUGAL_TILE3;
     const uint64_t tiles =
-        count_tiles3(LARGE_TILE3, OC, C) * dweight_splits(num_rows, C, OC, LARGE_TILE3).splits;
+        count_tiles(LARGE_TILE3, OC, C) * dweight_splits(num_rows, C, OC, LARGE_TILE3).splits;
     return tiles >= 512 ? LARGE_TILE3 : MEDIUM_TILE3;
 }
 
@@ -232,7 +197,14 @@ size_t dbias_floats(int num_rows, int OC, int block_size) {
 template <class Real>
 RowSplits dbias_partials(LaunchPad& pad, const MatmulDbias<Real>& p, float* scratch, int block_size) {
     const RowSplits split = dbias_splits<Real>(p.num_rows, p.OC, block_size);
-    const MatmulDbiasArgs args = dbias_args(pad, p, scratch, split);
+    const size_t n = p.num_rows, oc = p.OC;
+    const MatmulDbiasArgs args = {.dbias = pad.at(p.dbias, oc),
+                                  .partials = split.splits > 1 ? pad.at(scratch, split.splits * oc) : 0,
+                                  .dout = pad.at(p.dout, n * oc),
+                                  .num_rows = p.num_rows,
+                                  .OC = p.OC,
+                                  .splits = split.splits,
+                                  .rows_per_split = split.rows};
     const uint32_t width = wide_pack_width<Real>(p.OC, {args.dout, args.dbias});
     pad.dispatch<Real>("matmul_dbias2", {ceil_div(p.OC / width, DBIAS_PACKS) * split.splits},
                        {uint32_t(block_size), width}, args, memory_traffic<Real>(double(p.num_rows) * p.OC));
@@ -247,17 +219,17 @@ void matmul_dbias2(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size) {
     reduce_partials(pad, p.dbias, scratch, p.OC, split.splits, true);
 }
 
-#define INSTANTIATE(Real)                                                                                 \
-    template void reduce_partials(LaunchPad&, Real*, const float*, size_t, int, bool);                    \
-    template void matmul_forward3(LaunchPad&, const MatmulForward<Real>&, Tile);                          \
-    template void matmul_forward4(LaunchPad&, const MatmulForward<Real>&, Tile);                          \
-    template void matmul_dinp3(LaunchPad&, const MatmulBackwardInput<Real>&, Tile);                       \
-    template void matmul_dinp4(LaunchPad&, const MatmulBackwardInput<Real>&, Tile);                       \
-    template void matmul_dweight3(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);               \
-    template void matmul_dweight4(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);               \
-    template RowSplits dweight_partials(LaunchPad&, const MatmulBackwardParameters<Real>&, float*, Tile); \
-    template void matmul_dbias2(LaunchPad&, const MatmulDbias<Real>&, int);                               \
-    template RowSplits dbias_splits<Real>(int, int, int);                                                 \
-    template size_t dbias_floats<Real>(int, int, int);                                                    \
+#define INSTANTIATE(Real)                                                                                   \
+    template void reduce_partials(LaunchPad&, Real*, const float*, size_t, int, bool);                      \
+    template MatmulArgs matmul_args(LaunchPad&, const WeightGemm<Real>&);                                   \
+    template MatmulArgs dweight_args(LaunchPad&, const MatmulBackwardParameters<Real>&, float*, RowSplits); \
+    template void matmul3(LaunchPad&, const WeightGemm<Real>&, Tile);                                       \
+    template void matmul4(LaunchPad&, const WeightGemm<Real>&, Tile);                                       \
+    template void matmul_dweight3(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);                 \
+    template void matmul_dweight4(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);                 \
+    template RowSplits dweight_partials(LaunchPad&, const MatmulBackwardParameters<Real>&, float*, Tile);   \
+    template void matmul_dbias2(LaunchPad&, const MatmulDbias<Real>&, int);                                 \
+    template RowSplits dbias_splits<Real>(int, int, int);                                                   \
+    template size_t dbias_floats<Real>(int, int, int);                                                      \
     template RowSplits dbias_partials(LaunchPad&, const MatmulDbias<Real>&, float*, int);
 FOR_EACH_REAL(INSTANTIATE)

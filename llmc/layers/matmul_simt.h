@@ -2,11 +2,24 @@
 // matmul.cpp chooses from. Other files include matmul.h.
 #pragma once
 #include "llmc/layers/matmul.h"
+#include "shaders/args.h"
 
-// The work of any of the GEMMs of a layer.
-template <class Params>
-Work gemm_work(const Params& p) {
-    return {.flops = 2.0 * p.num_rows * p.C * p.OC};
+// A GEMM with the weight of a linear layer: out (M, N) = a (M, K) B + bias, where operand B (K, N) is the
+// weight in the backward pass, and its transpose in the forward pass.
+template <class Real>
+struct WeightGemm {
+    Real* out;
+    const Real *a, *weight, *packed, *bias, *pre;
+    int M, N, K;
+    bool backward;
+};
+template <class Real>
+WeightGemm<Real> weight_gemm(const MatmulForward<Real>& p) {
+    return {p.out, p.inp, p.weight, p.packed, p.bias, p.pre, p.num_rows, p.OC, p.C, false};
+}
+template <class Real>
+WeightGemm<Real> weight_gemm(const MatmulBackwardInput<Real>& p) {
+    return {p.dinp, p.dout, p.weight, p.packed, nullptr, p.pre, p.num_rows, p.C, p.OC, true};
 }
 
 // Split-K of a GEMM that sums over rows: `splits` parts of `rows` rows each.
@@ -19,6 +32,14 @@ struct RowSplits {
 template <class Real>
 void reduce_partials(LaunchPad& pad, Real* out, const float* partials, size_t n, int splits, bool accumulate);
 
+// What kernels without cooperative matrices take; without packed and pre.
+template <class Real>
+MatmulArgs matmul_args(LaunchPad& pad, const WeightGemm<Real>& g);
+// scratch: for the partial sums, unless there is a single split.
+template <class Real>
+MatmulArgs dweight_args(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
+                        RowSplits split);
+
 // --- version 3: register blocking and prefetching ---
 
 constexpr Tile LARGE_TILE3 = {128, 128}, MEDIUM_TILE3 = {64, 64}, SMALL_TILE3 = {32, 64};
@@ -30,9 +51,7 @@ Tile choose_tile3(const LaunchPad& pad, uint64_t M, uint64_t N);
 Tile choose_dweight_tile3(const LaunchPad& pad, int num_rows, int C, int OC);
 
 template <class Real>
-void matmul_forward3(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile);
-template <class Real>
-void matmul_dinp3(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile);
+void matmul3(LaunchPad& pad, const WeightGemm<Real>& g, Tile tile);
 template <class Real>
 void matmul_dweight3(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile);
 
@@ -48,9 +67,7 @@ RowSplits dweight_partials(LaunchPad& pad, const MatmulBackwardParameters<Real>&
 // --- version 4: for software devices, where barriers are expensive ---
 
 template <class Real>
-void matmul_forward4(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile);
-template <class Real>
-void matmul_dinp4(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile);
+void matmul4(LaunchPad& pad, const WeightGemm<Real>& g, Tile tile);
 template <class Real>
 void matmul_dweight4(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile);
 

@@ -268,12 +268,12 @@ void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
     const LayerActivations<Real>& a = g.layers[l];
     matmul_forward<Real>(g.pad, {
         .out = a.qkv, .inp = a.ln1, .weight = g.weight(QKVW, l), .bias = g.weight(QKVB, l),
-        .num_rows = num_rows, .C = C, .OC = 3 * C, .use = {.packed = packed[QKV]}});
+        .num_rows = num_rows, .C = C, .OC = 3 * C, .packed = packed[QKV]});
     attention_forward<Real>(g.pad, {
         .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
     matmul_forward<Real>(g.pad, {
         .out = g.proj, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
-        .num_rows = num_rows, .C = C, .OC = C, .use = {.packed = packed[ATTPROJ]}});
+        .num_rows = num_rows, .C = C, .OC = C, .packed = packed[ATTPROJ]});
     if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_ATTENTION, l), num_rows);
     layernorm_forward<Real>(g.pad, {
         .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = g.layer_input(l), .added = g.proj,
@@ -281,7 +281,7 @@ void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
         .C = C});
     matmul_forward<Real>(g.pad, {
         .out = a.fch_gelu, .pre = a.fch, .inp = a.ln2, .weight = g.weight(FCW, l), .bias = g.weight(FCB, l),
-        .num_rows = num_rows, .C = C, .OC = 4 * C, .use = {.packed = packed[FC]}});
+        .num_rows = num_rows, .C = C, .OC = 4 * C, .packed = packed[FC]});
 }
 
 // ln1 of layer l from its input.
@@ -309,7 +309,7 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
         gpt2_forward_to_gelu(g, l, B, T, pass, packed);
         matmul_forward<Real>(g.pad, {
             .out = g.proj, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
-            .num_rows = num_rows, .C = 4 * C, .OC = C, .use = {.packed = packed[FCPROJ]}});
+            .num_rows = num_rows, .C = 4 * C, .OC = C, .packed = packed[FCPROJ]});
         if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
@@ -340,13 +340,15 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
                const std::function<void(int first_row, int num_rows)>& inspect = nullptr) {
     const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size;
     const bool training = gradients != Gradients::none;
+    const std::vector<LinearWeight<Real>> wte = {{g.weight(WTE), C, Vp}};
+    const Real* packed = matmul_pack_forward(g.pad, B * T, wte)[0];
+    const Real* packed_backward = training ? matmul_pack_backward(g.pad, B * T, wte)[0] : nullptr;
     for (int first = 0; first < B * T; first += g.logit_rows) {
         const int num_rows = std::min(g.logit_rows, B * T - first);
         const Real* lnf = g.lnf + size_t(first) * C;
-        const WeightUse<Real> use = {.total_rows = B * T, .reuses_packing = first > 0};
         matmul_forward<Real>(g.pad, {
             .out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
-            .use = use});
+            .packed = packed});
         if (inspect) inspect(first, num_rows);
         fused_classifier<Real>(g.pad, {
             .logits = g.logits, .losses = g.losses + first, .targets = g.targets + first,
@@ -356,7 +358,7 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
             matmul_backward<Real>(g.pad, {
                 .dinp = g.dinp + size_t(first) * C, .dweight = g.grad(WTE), .dout = g.logits, .inp = lnf,
                 .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
-                .accumulate = first > 0 || gradients == Gradients::accumulate, .use = use});
+                .accumulate = first > 0 || gradients == Gradients::accumulate, .packed = packed_backward});
     }
     sum_losses(g.pad, {
         .total = &g.stats->loss, .losses = g.losses, .n = B * T, .scale = loss_scale});
@@ -406,7 +408,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.pad, {
             .dinp = g.dfch, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
-            .OC = C, .accumulate = accumulate, .use = {.packed = packed[FCPROJ]}});
+            .OC = C, .accumulate = accumulate, .packed = packed[FCPROJ]});
         if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward<Real>(g.pad, {
                 .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = a.residual2,
@@ -414,7 +416,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.pad, {
             .dinp = g.dinp, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dfch,
             .inp = a.ln2, .weight = g.weight(FCW, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
-            .accumulate = accumulate, .use = {.packed = packed[FC]}});
+            .accumulate = accumulate, .packed = packed[FC]});
         layernorm_backward<Real>(g.pad, {
             .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
             .dout = g.dinp, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
@@ -426,7 +428,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.pad, {
             .dinp = g.dinp, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
             .dout = dattention, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
-            .OC = C, .accumulate = accumulate, .use = {.packed = packed[ATTPROJ]}});
+            .OC = C, .accumulate = accumulate, .packed = packed[ATTPROJ]});
         attention_backward<Real>(g.pad, {
             .dqkv = dqkv, .delta = g.delta, .dout = g.dinp, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
             .B = B, .T = T, .C = C, .NH = NH});
@@ -434,7 +436,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         matmul_backward<Real>(g.pad, {
             .dinp = g.dinp, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
             .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
-            .accumulate = accumulate, .use = {.packed = packed[QKV]}});
+            .accumulate = accumulate, .packed = packed[QKV]});
         layernorm_backward<Real>(g.pad, {
             .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
             .dout = g.dinp, .inp = g.layer_input(l), .weight = g.weight(LN1W, l), .mean = a.ln1_mean,

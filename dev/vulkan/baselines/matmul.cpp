@@ -3,61 +3,42 @@
 #include "llmc/layers/matmul_simt.h"
 
 template <class Real>
-static MatmulForwardArgs forward_args(LaunchPad& pad, const MatmulForward<Real>& p) {
-    const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    return {.outp = pad.at(p.out, n * oc),
-            .inp = pad.at(p.inp, n * c),
-            .weight = pad.at(p.weight, oc * c),
-            .bias = pad.at(p.bias, oc),
-            .num_rows = p.num_rows,
-            .C = p.C,
-            .OC = p.OC};
+static MatmulArgs args_of(LaunchPad& pad, const MatmulForward<Real>& p) {
+    return matmul_args(pad, weight_gemm(p));
+}
+template <class Real>
+static MatmulArgs args_of(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
+    return matmul_args(pad, weight_gemm(p));
+}
+template <class Real>
+static MatmulArgs args_of(LaunchPad& pad, const MatmulBackwardParameters<Real>& p) {
+    return dweight_args<Real>(pad, p, nullptr, {1, p.num_rows});
 }
 
-template <class Real>
-static MatmulDinpArgs dinp_args(LaunchPad& pad, const MatmulBackwardInput<Real>& p) {
-    const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    return {.dinp = pad.at(p.dinp, n * c),
-            .dout = pad.at(p.dout, n * oc),
-            .weight = pad.at(p.weight, oc * c),
-            .num_rows = p.num_rows,
-            .C = p.C,
-            .OC = p.OC};
-}
-
-template <class Real>
-static MatmulDweightArgs dweight_args(LaunchPad& pad, const MatmulBackwardParameters<Real>& p) {
-    const size_t n = p.num_rows, c = p.C, oc = p.OC;
-    return {.dweight = pad.at(p.dweight, oc * c),
-            .dout = pad.at(p.dout, n * oc),
-            .inp = pad.at(p.inp, n * c),
-            .num_rows = p.num_rows,
-            .C = p.C,
-            .OC = p.OC,
-            .splits = 1,
-            .rows_per_split = p.num_rows,
-            .accumulate = p.accumulate};
-}
+static Work work_of(const MatmulArgs& args) { return {.flops = 2.0 * args.M * args.N * args.K}; }
 
 // --- version 1: one invocation per element ---
 
 // Its tile has one row: the elements of a workgroup.
 template <class Real>
+static void run1(LaunchPad& pad, const char* kernel, const MatmulArgs& args, Tile tile) {
+    pad.dispatch<Real>(kernel, {ceil_div(uint64_t(args.M) * uint64_t(args.N), tile.n)}, {uint32_t(tile.n)},
+                       args, work_of(args));
+}
+
+template <class Real>
 static void matmul_forward1(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_forward1", {ceil_div(uint64_t(p.num_rows) * p.OC, tile.n)}, {uint32_t(tile.n)},
-                       forward_args(pad, p), gemm_work(p));
+    run1<Real>(pad, "matmul_forward1", args_of(pad, p), tile);
 }
 
 template <class Real>
 static void matmul_dinp1(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dinp1", {ceil_div(uint64_t(p.num_rows) * p.C, tile.n)}, {uint32_t(tile.n)},
-                       dinp_args(pad, p), gemm_work(p));
+    run1<Real>(pad, "matmul_dinp1", args_of(pad, p), tile);
 }
 
 template <class Real>
 static void matmul_dweight1(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dweight1", {ceil_div(uint64_t(p.OC) * p.C, tile.n)}, {uint32_t(tile.n)},
-                       dweight_args(pad, p), gemm_work(p));
+    run1<Real>(pad, "matmul_dweight1", args_of(pad, p), tile);
 }
 
 template <class Real>
@@ -75,25 +56,25 @@ static void matmul_dbias1(LaunchPad& pad, const MatmulDbias<Real>& p, int block_
 
 // --- version 2: square tiles, with one invocation per element ---
 
-static Groups tiles_of(Tile tile, int M, int N) { return {ceil_div(M, tile.m) * ceil_div(N, tile.n)}; }
-static uint32_t block_of(Tile tile) { return uint32_t(tile.m * tile.n); }
+template <class Real>
+static void run2(LaunchPad& pad, const char* kernel, const MatmulArgs& args, Tile tile) {
+    pad.dispatch<Real>(kernel, {ceil_div(args.M, tile.m) * ceil_div(args.N, tile.n)},
+                       {uint32_t(tile.m * tile.n), uint32_t(tile.m)}, args, work_of(args));
+}
 
 template <class Real>
 static void matmul_forward2(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_forward2", tiles_of(tile, p.num_rows, p.OC),
-                       {block_of(tile), uint32_t(tile.m)}, forward_args(pad, p), gemm_work(p));
+    run2<Real>(pad, "matmul_forward2", args_of(pad, p), tile);
 }
 
 template <class Real>
 static void matmul_dinp2(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dinp2", tiles_of(tile, p.num_rows, p.C), {block_of(tile), uint32_t(tile.m)},
-                       dinp_args(pad, p), gemm_work(p));
+    run2<Real>(pad, "matmul_dinp2", args_of(pad, p), tile);
 }
 
 template <class Real>
 static void matmul_dweight2(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
-    pad.dispatch<Real>("matmul_dweight2", tiles_of(tile, p.OC, p.C), {block_of(tile), uint32_t(tile.m)},
-                       dweight_args(pad, p), gemm_work(p));
+    run2<Real>(pad, "matmul_dweight2", args_of(pad, p), tile);
 }
 
 // --- tables ---

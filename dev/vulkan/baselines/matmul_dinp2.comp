@@ -4,13 +4,13 @@
 #include "util.glsl"
 #include "matmul2.glsl"
 
-layout(push_constant, scalar) uniform Push { MatmulDinpArgs args; };
+layout(push_constant, scalar) uniform Push { MatmulArgs args; };
 
 void main() {
-    const uint C = args.C, OC = args.OC;
+    const uint C = args.N, OC = args.K;
     const uvec2 tile = tile_offset(C);
-    if (tile.x >= args.num_rows) return;
-    const float sum = multiply(args.dout, args.weight, tile, args.num_rows, C, OC, OC, C, false, true);
+    if (tile.x >= args.M) return;
+    const float sum = multiply(args.a, args.b, tile, args.M, C, OC, OC, C, false, true);
     const uint row = tile.x + local_row(), c = tile.y + local_column();
-    if (row < args.num_rows && c < C) store(real_row(args.dinp, row, C), c, sum);
+    if (row < args.M && c < C) store(real_row(args.outp, row, C), c, sum);
 }

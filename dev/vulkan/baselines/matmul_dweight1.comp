@@ -3,17 +3,17 @@
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
-layout(push_constant, scalar) uniform Push { MatmulDweightArgs args; };
+layout(push_constant, scalar) uniform Push { MatmulArgs args; };
 
 void main() {
     const uint64_t i = global_index();
-    const uint C = args.C, OC = args.OC;
+    const uint C = args.N, OC = args.M;
     if (i >= uint64_t(OC) * C) return;
     const uint oc = uint(i / C), c = uint(i % C);
     float sum = 0;
-    for (uint row = 0; row < args.num_rows; row++)
-        sum += load(real_row(args.dout, row, OC), oc) * load(real_row(args.inp, row, C), c);
-    Reals dweight = real_row(args.dweight, oc, C);
+    for (uint row = 0; row < args.K; row++)
+        sum += load(real_row(args.a, row, OC), oc) * load(real_row(args.b, row, C), c);
+    Reals dweight = real_row(args.outp, oc, C);
     if (args.accumulate != 0) sum += load(dweight, c);
     store(dweight, c, sum);
 }

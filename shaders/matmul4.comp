@@ -1,8 +1,16 @@
-// GEMM for software devices, whose subgroups are CPU vectors. There, a barrier switches among all
-// invocations of the workgroup, a load loops over the lanes in about 20 instructions, and a broadcast costs
-// as much as a load. The kernel therefore uses no shared memory. An invocation computes ROWS x COLUMNS
-// elements, with 128 multiply-adds for 24 loads. (16 x 16 is a fifth faster, but takes three times as long
-// to compile.)
+// GEMM for software devices, outp (M, N) = a b + bias, or += a b with args.accumulate. Their subgroups are
+// CPU vectors. There, a barrier switches among all invocations of the workgroup, a load loops over the lanes
+// in about 20 instructions, and a broadcast costs as much as a load. The kernel therefore uses no shared
+// memory. An invocation computes ROWS x COLUMNS elements, with 128 multiply-adds for 24 loads. (16 x 16 is a
+// fifth faster, but takes three times as long to compile.)
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "util.glsl"
+
+layout(constant_id = 1) const bool A_M_MAJOR = false;  // a is (K, M); otherwise (M, K)
+layout(constant_id = 2) const bool B_N_MAJOR = false;  // b is (K, N); otherwise (N, K)
+layout(push_constant, scalar) uniform Push { MatmulArgs args; };
+
 const uint ROWS = 16, COLUMNS = 8;
 
 float accumulators[ROWS][COLUMNS];
@@ -50,6 +58,24 @@ void multiply(Operand a, Operand b, uint K) {
             rows[r] += a.k_stride * next;
             [[unroll]] for (uint c = 0; c < COLUMNS; c++)
                 accumulators[r][c] = fma(a_value, b_values[c], accumulators[r][c]);
+        }
+    }
+}
+
+void main() {
+    const uint M = args.M, N = args.N, K = args.K;
+    if (tile_row(N) >= M) return;
+    multiply(Operand(args.a, M, A_M_MAJOR ? 1 : K, A_M_MAJOR ? M : 1),
+             Operand(args.b, N, B_N_MAJOR ? 1 : K, B_N_MAJOR ? N : 1), K);
+    [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+        const uint column = tile_column(N, c);
+        const float bias = column < N && uint64_t(args.bias) != 0 ? load(args.bias, column) : 0;
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            const uint row = tile_row(N) + r;
+            Reals outp = real_row(args.outp, row, N);
+            if (row >= M || column >= N) continue;
+            const float added = args.accumulate != 0 ? load(outp, column) : bias;
+            store(outp, column, accumulators[r][c] + added);
         }
     }
 }
