@@ -108,7 +108,7 @@ TEST(Plot, ValidationIsAboveTraining) {
 TEST(Plot, AnEntropyThatNoTextHasIsNotDrawn) {
     TemporaryFolder folder;
     write_run(folder / "a");
-    write_whole_file(folder / "a/options.toml", {"val-data = 'x_val.bin'\n"});
+    write_whole_file(folder / "a/options.toml", {"val-data = '", folder / "a/x_val.bin", "'\n"});
     write_whole_file(folder / "a/x_val.bin", {""});
     for (const char* number : {"1e308", "1e-320", "-1", "0", "true", "\"1\""}) {
         write_whole_file(folder / "a/x.json", {std::string("{\"val_nats_per_token\": ") + number + "}"});

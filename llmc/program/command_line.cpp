@@ -39,7 +39,7 @@ void CommandLine::add(const char* name, double& value, double least, double most
 }
 
 void CommandLine::add_flag(const char* name, bool& flag, const char* help) {
-    app->add_flag(name, flag, help);
+    ::add_flag(*app, name, flag, help);
 }
 
 void CommandLine::add_choice(const char* name, std::string& value, const std::vector<std::string>& allowed,

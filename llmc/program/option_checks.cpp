@@ -25,10 +25,16 @@ CLI::Option* add_simd_option(CLI::App& app) {
 }
 
 CLI::Option* add_tensor_core_option(CLI::App& app) {
-    return app.add_flag_function(
-        "--tensor-cores,!--no-tensor-cores",
-        [](int64_t count) { set_environment("LAUNCHPAD_TENSOR_CORES", count > 0 ? "1" : "0"); },
-        "use the GPU's tensor cores even if its driver is known to crash or hang with them; or use none");
+    return app
+        .add_flag_function(
+            "--tensor-cores,!--no-tensor-cores",
+            [](int64_t count) { set_environment("LAUNCHPAD_TENSOR_CORES", count > 0 ? "1" : "0"); },
+            "use the GPU's tensor cores even if its driver is known to crash or hang with them; or use none")
+        ->check(one_of({"true", "false"}));
+}
+
+CLI::Option* add_flag(CLI::App& app, const char* names, bool& flag, const char* help) {
+    return app.add_flag(names, flag, help)->check(one_of({"true", "false"}));
 }
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
