@@ -222,7 +222,7 @@ static void add_options(CLI::App& app, GenerateOptions& o) {
         ->transform(home_path());
     app.add_option("--prompts", o.prompts_file, "continue each line of this file that is not empty")
         ->transform(home_path());
-    add_flag(app, "-i,--interactive", o.interactive, "continue each line that is typed");
+    app.add_flag("-i,--interactive", o.interactive, "continue each line that is typed");
     app.add_option("--samples", o.samples,
                    "texts for each prompt, generated side by side; the seeds count up")
         ->check(between(1, 1024))
@@ -244,8 +244,8 @@ static void add_options(CLI::App& app, GenerateOptions& o) {
     app.add_option("--seed", o.seed, "the same seed gives the same text on the same device")
         ->check(unsigned_number())
         ->capture_default_str();
-    add_flag(app, "--no-echo", o.no_echo, "do not print the prompt");
-    add_flag(app, "--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
+    app.add_flag("--no-echo", o.no_echo, "do not print the prompt");
+    app.add_flag("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
 }
 
 int main(int argc, char** argv) {

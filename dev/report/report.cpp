@@ -236,7 +236,7 @@ static void add_options(CLI::App& app, Options& o) {
                    "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
     add_tensor_core_option(app);
-    add_flag(app, "--quick", o.quick, "fewer and smaller measurements, in about a minute");
+    app.add_flag("--quick", o.quick, "fewer and smaller measurements, in about a minute");
     app.add_option("--seconds", o.seconds, "time limit for all programs together (0: 570, with --quick 55)")
         ->check(number_check(0, 1e9, "at least 0"));
     app.add_option("--out", o.out, "folder for the page, the JSON files and the plots")

@@ -120,7 +120,7 @@ static void add_common_options(CLI::App& app, CommonOptions& o) {
         ->capture_default_str();
     add_tensor_core_option(app);
     app.add_option("--json", o.json, "write the tables to this file, as JSON")->transform(home_path());
-    add_flag(app, "--quick", o.quick, "fewer and smaller measurements");
+    app.add_flag("--quick", o.quick, "fewer and smaller measurements");
     app.add_option("--peaks", o.peaks, "refer to the peaks in this JSON file, which `peak` wrote")
         ->transform(home_path());
     app.add_option("--seconds", o.seconds,

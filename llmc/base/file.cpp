@@ -131,6 +131,8 @@ static int parts_with_wildcards(const std::string& pattern) {
         if (pattern[i] == '/') counted = false;
         if (pattern[i] == '\\')
             i++;
+        else if (pattern.compare(i, 3, "[[]") == 0)  // from escaped_pattern() of Windows
+            i += 2;
         else if (strchr("*?[", pattern[i]) && !std::exchange(counted, true))
             parts++;
     }
@@ -139,8 +141,8 @@ static int parts_with_wildcards(const std::string& pattern) {
 
 std::vector<std::string> matching_paths(const std::string& pattern) {
     if (file_exists(pattern)) return {pattern};
-    if (parts_with_wildcards(pattern) > 2)
-        fail("%s: at most two parts of a path may have wildcards: more of them search a whole disk",
+    if (parts_with_wildcards(pattern) > 3)
+        fail("%s: at most three parts of a path may have wildcards: more of them search a whole disk",
              pattern.c_str());
     return matching_pattern(pattern);
 }

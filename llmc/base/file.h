@@ -63,7 +63,7 @@ bool is_link(const std::string& path);
 void refuse_closed_folders(const std::string& path);
 
 // The path itself if it exists, else what it matches as a shell pattern (* ? [...]), sorted by name. Error if
-// more than two parts of the path have wildcards.
+// more than three parts of the path have wildcards.
 std::vector<std::string> matching_paths(const std::string& pattern);
 
 // Whether both paths lead to one file, through links or under several names.

@@ -39,7 +39,7 @@ void CommandLine::add(const char* name, double& value, double least, double most
 }
 
 void CommandLine::add_flag(const char* name, bool& flag, const char* help) {
-    ::add_flag(*app, name, flag, help);
+    app->add_flag(name, flag, help);
 }
 
 void CommandLine::add_choice(const char* name, std::string& value, const std::vector<std::string>& allowed,
@@ -61,6 +61,9 @@ bool CommandLine::given() const { return app->parsed(); }
 
 int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
     try {
+        check_flags(*app, {argv, argv + argc});
+        for (const CLI::App* subcommand : app->get_subcommands([](const CLI::App*) { return true; }))
+            check_flags(*subcommand, {argv, argv + argc});
         app->parse(argc, argv);
         if (*threads) {
             set_environment("OMP_NUM_THREADS", std::to_string(*threads));  // for programs that it starts

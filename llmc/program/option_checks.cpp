@@ -25,16 +25,23 @@ CLI::Option* add_simd_option(CLI::App& app) {
 }
 
 CLI::Option* add_tensor_core_option(CLI::App& app) {
-    return app
-        .add_flag_function(
-            "--tensor-cores,!--no-tensor-cores",
-            [](int64_t count) { set_environment("LAUNCHPAD_TENSOR_CORES", count > 0 ? "1" : "0"); },
-            "use the GPU's tensor cores even if its driver is known to crash or hang with them; or use none")
-        ->check(one_of({"true", "false"}));
+    return app.add_flag_function(
+        "--tensor-cores,!--no-tensor-cores",
+        [](int64_t count) { set_environment("LAUNCHPAD_TENSOR_CORES", count > 0 ? "1" : "0"); },
+        "use the GPU's tensor cores even if its driver is known to crash or hang with them; or use none");
 }
 
-CLI::Option* add_flag(CLI::App& app, const char* names, bool& flag, const char* help) {
-    return app.add_flag(names, flag, help)->check(one_of({"true", "false"}));
+void check_flags(const CLI::App& app, const std::vector<std::string>& arguments,
+                 const std::vector<std::string>& values) {
+    for (const std::string& argument : arguments) {
+        const size_t equals = argument.find('=');
+        if (!argument.starts_with("--") || equals == argument.npos) continue;
+        const std::string name = argument.substr(0, equals), value = argument.substr(equals + 1);
+        const CLI::Option* option = app.get_option_no_throw(name);
+        const bool is_flag = option && option->get_items_expected_max() == 0;
+        if (is_flag && std::find(values.begin(), values.end(), value) == values.end())
+            fail("%s takes no value: leave out '=%s'", name.c_str(), value.c_str());
+    }
 }
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
@@ -187,7 +194,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     const bool may_be_unknown =
         dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error);
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return missing_value(error.what());
-    if (!may_be_unknown) return error.what();
+    const std::string could_not = "Could not convert: ", what = error.what();
+    if (what.starts_with(could_not)) return "cannot use " + what.substr(could_not.size());
+    if (!may_be_unknown) return what;
     const std::vector<std::string> rest = app.remaining(true);
     for (const std::string& word : rest)
         if (word.size() > 1 && word[0] == '-' && !isdigit(static_cast<unsigned char>(word[1]))) {

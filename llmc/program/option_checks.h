@@ -93,8 +93,10 @@ CLI::Validator one_of(const std::vector<std::string>& words);
 // 0 or 1. CLI11 itself takes any number for a bool.
 inline CLI::Validator zero_or_one() { return one_of({"0", "1", "false", "true"}).description("0 or 1"); }
 
-// A flag, which takes no value, or true or false. CLI11 itself takes any number for it.
-CLI::Option* add_flag(CLI::App& app, const char* names, bool& flag, const char* help);
+// Error if an argument is --flag=VALUE with another value than these. CLI11 itself takes any number for a
+// flag.
+void check_flags(const CLI::App& app, const std::vector<std::string>& arguments,
+                 const std::vector<std::string>& values = {"true", "false"});
 
 // The message for a command line that does not parse. It begins with the option; for an unknown one it
 // suggests the nearest.

@@ -175,21 +175,20 @@ static void add_output_options(CLI::App& app, Options& o) {
         "keep only the newest so many checkpoints (0: all)");
     add(app, "--major-checkpoint-every", o.major_checkpoint_every, at_least(0),
         "never delete checkpoints of steps that are multiples of this (0: none)");
-    add_flag(app, "--keep-best,!--no-keep-best", o.keep_best,
-             "also keep the checkpoint with the lowest validation loss, which -e FOLDER takes (default: "
-             "on, with -j)");
+    app.add_flag("--keep-best,!--no-keep-best", o.keep_best,
+                 "also keep the checkpoint with the lowest validation loss, which -e FOLDER takes (default: "
+                 "on, with -j)");
     add(app, "--log-every", o.log_every, at_least(1), "steps between lines in a pipe or a file");
-    add_flag(app, "--tensorboard", o.tensorboard,
-             "also log for TensorBoard, to the folder tensorboard in -o");
+    app.add_flag("--tensorboard", o.tensorboard, "also log for TensorBoard, to the folder tensorboard in -o");
     add(app, "-y,--resume", o.resume, zero_or_one(),
         "1: resume from the newest intact checkpoint in -o, if there is one; options that are not given are "
         "the run's")
         ->configurable(false);
-    add_flag(app, "--start-over", o.start_over,
-             "with -y 1: start at step 0 with the run's options; its files move to a subfolder earlier_N")
+    app.add_flag("--start-over", o.start_over,
+                 "with -y 1: start at step 0 with the run's options; its files move to a subfolder earlier_N")
         ->configurable(false);
-    add_flag(app, "--resume-unverified", o.resume_unverified,
-             "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
+    app.add_flag("--resume-unverified", o.resume_unverified,
+                 "with -y 1: also accept a checkpoint whose run_*.json, with its checksums, is missing")
         ->configurable(false);
     add(app, "--export", o.export_to, home_path(),
         "write the model of -e and its tokenizer, then exit; hf DIR: a folder for Hugging Face's tools; gguf "
@@ -240,13 +239,13 @@ static void add_device_options(CLI::App& app, Options& o) {
         "for tests: processes that share memory, so that one machine acts as several, which exchange "
         "messages (0: RANKS_PER_NODE, or all of a machine)")
         ->configurable(false);
-    add_flag(app, "--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
+    app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
     app.add_flag("--dry-run", o.dry_run_of,
                  "print memory, steps, operations and estimated time, then exit; needs no data; "
                  "--dry-run=memory measures no time")
         ->check(one_of({"true", "false", "memory"}))
         ->configurable(false);
-    add_flag(app, "--profile", o.profile, "print the time of each kernel at the end; slows the run slightly")
+    app.add_flag("--profile", o.profile, "print the time of each kernel at the end; slows the run slightly")
         ->configurable(false);
 }
 
@@ -591,6 +590,7 @@ static bool parse_command_line(CLI::App& app, int argc, char** argv) {
         for (const LlmcOption& n : llmc_options)
             if (arguments.back() == n.flag) arguments.back() = n.name;
     }
+    check_flags(app, arguments, {"true", "false", "memory"});  // --dry-run=memory
     try {
         app.parse(arguments);
     } catch (const CLI::CallForHelp&) {
