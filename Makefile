@@ -41,7 +41,7 @@ test: setup ## build and run the tests: some minutes
 	@ctest --preset release
 
 # Everything: the tests, those that need minutes or another Mesa, compiler or browser, sanitizers and fuzzers.
-check: test newer-mesa swiftshader macos browser vendor-compilers build windows sanitize fuzz ## all that CI runs
+check: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz ## make test and more
 	@ctest --preset check
 
 fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each

@@ -95,6 +95,13 @@ std::string shell_word(const std::string& path) {
     return word + "'";
 }
 
+// A name of a file can have megabytes: what is wrong stands at the ends.
+static std::string shortened(const std::string& text) {
+    const size_t most = 8192, each = 1000;
+    if (text.size() <= most) return text;
+    return text.substr(0, each) + " [...] " + text.substr(text.size() - each);
+}
+
 std::string message_for(const std::exception& error) {
     if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::length_error*>(&error))
         return out_of_memory_message;
@@ -104,8 +111,8 @@ std::string message_for(const std::exception& error) {
                "memory and processes (ulimit -v, -u)";
     if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
         const std::string path = file->path1().generic_string();
-        return printable((path.empty() ? "cannot find the current folder" : "cannot use " + path) + ": " +
-                         file->code().message());
+        return shortened(printable((path.empty() ? "cannot find the current folder" : "cannot use " + path) +
+                                   ": " + file->code().message()));
     }
-    return printable(error.what());
+    return shortened(printable(error.what()));
 }

@@ -124,9 +124,11 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
                 .chosen = chosen};
     if (!found.broken.empty())
         fail("-e %s: no checkpoint in this folder is intact; %s", name.c_str(), found.broken.front().c_str());
-    for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
-        if (const std::string path = (fs::path(folder) / file).generic_string(); file_exists(path))
-            return find_file(name, path);
+    for (const char* file : {"model.safetensors", "model.safetensors.index.json"}) {
+        const std::string path = (fs::path(folder) / file).generic_string();
+        if (file_exists(path)) return find_file(name, path);
+        refuse_closed_folders(path);
+    }
     for (const std::string& file : names_in(folder))
         for (const char* end : {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
             if (const fs::path path = fs::path(folder) / file;
