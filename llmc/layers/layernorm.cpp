@@ -133,8 +133,8 @@ static LayernormForwardArgs forward_args(LaunchPad& pad, const LayerNormForward<
 template <class Real>
 static void layernorm_forward2(LaunchPad& pad, const LayerNormForward<Real>& p, int block_size) {
     check_iterations(pad, "layernorm_forward2", 3 * ceil_div(p.C, block_size));
-    pad.dispatch<Real>("layernorm_forward2", {uint64_t(p.num_rows)}, {uint32_t(block_size)},
-                       forward_args(pad, p), forward_work(p));
+    pad.dispatch<Real>("layernorm_forward2", {uint64_t(p.num_rows)},
+                       {uint32_t(block_size), p.added != nullptr}, forward_args(pad, p), forward_work(p));
 }
 
 // The packs of a row that an invocation can hold in registers; where these are few, the elements.

@@ -14,7 +14,8 @@ static void layernorm_forward1(LaunchPad& pad, const LayerNormForward<Real>& p, 
                                        .bias = pad.at(p.bias, C),
                                        .num_rows = p.num_rows,
                                        .C = p.C};
-    pad.dispatch<Real>("layernorm_forward1", {ceil_div(p.num_rows, block_size)}, {uint32_t(block_size)}, args,
+    pad.dispatch<Real>("layernorm_forward1", {ceil_div(p.num_rows, block_size)},
+                       {uint32_t(block_size), p.added != nullptr}, args,
                        memory_traffic<Real>(2.0 * p.num_rows * p.C));
 }
 
