@@ -1,10 +1,10 @@
 // JSONL with documents or HellaSwag's examples, and plain or compressed text, which the tokens must
 // reproduce.
 #include "fuzz/fuzz.h"
+#include "llmc/base/utf8.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/text_reader.h"
 #include "llmc/data/text_stream.h"
-#include "llmc/data/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static Tokenizer bytes = open_tokenizer("bytes");

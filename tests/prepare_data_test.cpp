@@ -7,11 +7,11 @@
 
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/utf8.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/tokenizer.h"
-#include "llmc/data/utf8.h"
 #include "tests/compressed.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"

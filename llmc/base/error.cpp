@@ -11,6 +11,8 @@
 #include <new>
 #include <system_error>
 
+#include "llmc/base/utf8.h"
+
 std::string format_list(const char* format, va_list list) {
     va_list again;
     va_copy(again, list);
@@ -35,26 +37,6 @@ std::string format_string(const char* format, ...) {
     std::string text = format_list(format, list);
     va_end(list);
     return text;
-}
-
-// The character at the start of the text, and its length in bytes; 0: not UTF-8.
-struct Character {
-    uint32_t code;
-    size_t bytes;
-};
-static Character first_character(std::string_view text) {
-    const uint8_t first = uint8_t(text[0]);
-    if (first < 0x80) return {first, 1};
-    const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || text.size() < bytes) return {0, 0};
-    uint32_t code = first & (0x7f >> bytes);
-    for (size_t i = 1; i < bytes; i++) {
-        if ((uint8_t(text[i]) & 0xc0) != 0x80) return {0, 0};
-        code = code << 6 | (uint8_t(text[i]) & 0x3f);
-    }
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const bool valid = code >= least[bytes] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
-    return valid ? Character{code, bytes} : Character{0, 0};
 }
 
 static bool is_printable(uint32_t code) {
@@ -109,10 +91,11 @@ std::string message_for(const std::exception& error) {
     if (system && system->code() == std::errc::resource_unavailable_try_again)
         return "no thread could be started: use fewer threads (OMP_NUM_THREADS), or raise the limits of "
                "memory and processes (ulimit -v, -u)";
+    std::string text = error.what();
     if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
         const std::string path = file->path1().generic_string();
-        return shortened(printable((path.empty() ? "cannot find the current folder" : "cannot use " + path) +
-                                   ": " + file->code().message()));
+        text = (path.empty() ? "cannot find the current folder" : "cannot use " + path) + ": " +
+               file->code().message();
     }
-    return shortened(printable(error.what()));
+    return shortened(printable(text));
 }

@@ -5,9 +5,9 @@
 
 #include "llmc/base/error.h"
 
-std::string escape_html(const std::string& text) {
+static std::string replace_markup(const std::string& text) {
     std::string result;
-    for (char c : printable_lines(text)) {
+    for (char c : text) {
         if (c == '<')
             result += "&lt;";
         else if (c == '>')
@@ -24,8 +24,10 @@ std::string escape_html(const std::string& text) {
     return result;
 }
 
+std::string escape_html(const std::string& text) { return replace_markup(printable_lines(text)); }
+
 std::string escape_markdown(const std::string& text) {
-    const std::string html = escape_html(printable(text));
+    const std::string html = replace_markup(printable(text));
     const auto is_letter = [&](size_t i) {
         return i < html.size() && isalnum(static_cast<unsigned char>(html[i]));
     };

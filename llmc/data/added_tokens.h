@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "llmc/data/utf8.h"
+#include "llmc/data/pattern.h"
 
 struct AddedToken {
     int id = 0;

@@ -3,8 +3,8 @@
 #include <unordered_map>
 
 #include "llmc/base/error.h"
+#include "llmc/base/utf8.h"
 #include "llmc/data/tokenizer.h"
-#include "llmc/data/utf8.h"
 
 // The published files are text, so they write every byte as a printable character: the printable bytes of
 // Latin-1 as themselves, the other 68 bytes as U+0100, U+0101, ... in order.

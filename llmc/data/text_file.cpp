@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "llmc/base/error.h"
-#include "llmc/data/utf8.h"
+#include "llmc/base/utf8.h"
 #include "llmc/os/files.h"
 
 static const size_t start_bytes = 4096;  // enough for every signature

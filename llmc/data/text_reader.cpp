@@ -14,7 +14,6 @@ static const size_t most_bytes = 32 << 20;  // encoding one piece of this size t
 size_t TextReader::safe_cut(std::string_view text) const {
     const AddedTokenMatcher* added = tokenizer ? tokenizer->matcher(format.found) : nullptr;
     const bool needs_space = tokenizer && tokenizer->add_prefix_space;
-    const Pattern white(std::string("[") + white_space + "]");
     for (size_t i = text.size(); i-- > 1;)
         if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !white.ends(text.substr(0, i)) &&
             !(added && added->touches(text, i)))

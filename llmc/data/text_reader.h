@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "llmc/data/pattern.h"
 #include "llmc/data/text_file.h"
 #include "llmc/data/tokenizer.h"
 
@@ -45,6 +46,7 @@ struct TextReader {
     bool fill(TextBlock& block, std::string& text);
     size_t safe_cut(std::string_view text) const;
 
+    const Pattern white{std::string("[") + white_space + "]"};
     size_t next_file = 0;
     std::unique_ptr<TextFile> file;
     uint64_t bytes_before = 0;  // of the files before this one

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "llmc/base/error.h"
-#include "llmc/data/utf8.h"
+#include "llmc/base/utf8.h"
 
 size_t whole_characters(std::string_view text) {
     for (size_t back = 1; back <= std::min<size_t>(3, text.size()); back++) {

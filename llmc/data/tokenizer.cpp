@@ -225,7 +225,7 @@ void Tokenizer::encode_text(std::string_view text, std::vector<uint16_t>& out) {
         return;
     }
     while (!text.empty()) {
-        size_t valid = encoder->splitter.valid_prefix(text);
+        const size_t valid = std::min(find_not_utf8(text), text.size());
         encoder->encode_valid(text.substr(0, valid), out);
         text.remove_prefix(valid);
         if (text.empty()) break;

@@ -57,7 +57,7 @@ struct Tokenizer {
    private:
     void encode_text(std::string_view text, std::vector<uint16_t>& out);
 
-    std::shared_ptr<BpeEncoder> encoder;  // built by the first encode(); decoding does not need it
+    std::shared_ptr<BpeEncoder> encoder;  // built by the first encode(); shared, since the type is incomplete
     std::unique_ptr<AddedTokenMatcher> end_of_text_matcher, added_matcher;
 };
 

@@ -1,5 +1,5 @@
-// Which tokenizer made token shards or a model's training data. llm.c's files do not say, so JSON beside them
-// does: NAME.json beside NAME_train*.bin and NAME_val*.bin, run_%08d.json beside a checkpoint. The
+// Which tokenizer made token shards or a model's training data. llm.c's files do not say, so JSON in their
+// folder does: NAME.json for NAME_train*.bin and NAME_val*.bin, run_%08d.json for a checkpoint. The
 // tokenizer's file is copied to the same folder.
 #pragma once
 #include <optional>

@@ -1,21 +1,11 @@
-// Text in UTF-8: its characters, and patterns of PCRE2.
+// Patterns of PCRE2 for text in UTF-8.
 #pragma once
 #include <pcre2.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
-// Length in bytes of a character, from its first byte; 1 for bytes that cannot begin one.
-size_t character_length(uint8_t first);
-
-// Where the last character of the text, which is not empty, begins.
-size_t last_character(std::string_view text);
-
-void append_character(std::string& text, uint32_t code_point);
-
-// Offset of the first byte that is not UTF-8; npos: there is none.
-size_t find_not_utf8(std::string_view text);
+#include "llmc/base/utf8.h"
 
 // Unicode's white space, for a set of characters [...] in a pattern. PCRE2's \s also matches U+180E, which
 // GPT-2's rule does not.
@@ -36,8 +26,6 @@ struct Pattern {
     bool ends(std::string_view text) const {
         return !text.empty() && begins(text.substr(last_character(text)));
     }
-    // Length of the text's longest valid UTF-8 prefix.
-    size_t valid_prefix(std::string_view text) const;
 
    private:
     int run(std::string_view text, size_t start, uint32_t options) const;

@@ -1,35 +1,7 @@
-#include "llmc/data/utf8.h"
-
-#include <algorithm>
+#include "llmc/data/pattern.h"
 
 #include "llmc/base/error.h"
-
-size_t character_length(uint8_t first) {
-    return first >= 0xf0 && first < 0xf8   ? 4
-           : first >= 0xe0 && first < 0xf0 ? 3
-           : first >= 0xc2 && first < 0xe0 ? 2
-                                           : 1;
-}
-
-size_t last_character(std::string_view text) {
-    size_t start = text.size() - 1;
-    while (start > 0 && text.size() - start < 4 && (text[start] & 0xc0) == 0x80) start--;
-    return start;
-}
-
-void append_character(std::string& text, uint32_t c) {
-    const auto byte = [&](uint32_t value) { text += char(value); };
-    const auto rest = [&](int shift) { byte(0x80 | ((c >> shift) & 0x3f)); };
-    if (c < 0x80) return byte(c);
-    if (c < 0x800) return byte(0xc0 | (c >> 6)), rest(0);
-    if (c < 0x10000) return byte(0xe0 | (c >> 12)), rest(6), rest(0);
-    byte(0xf0 | (c >> 18)), rest(12), rest(6), rest(0);
-}
-
-size_t find_not_utf8(std::string_view text) {
-    const size_t valid = Pattern("").valid_prefix(text);
-    return valid < text.size() ? valid : text.npos;
-}
+#include "llmc/base/utf8.h"
 
 Pattern::Pattern(const std::string& pattern) {
     int error = 0;
@@ -61,10 +33,4 @@ size_t Pattern::match(std::string_view text, size_t start) const {
 
 bool Pattern::begins(std::string_view text) const {
     return !text.empty() && run(text.substr(0, character_length(uint8_t(text[0]))), 0, 0) > 0;
-}
-
-size_t Pattern::valid_prefix(std::string_view text) const {
-    const int result = run(text, 0, 0);
-    const bool invalid = result <= PCRE2_ERROR_UTF8_ERR1 && result >= PCRE2_ERROR_UTF8_ERR21;
-    return invalid ? pcre2_get_startchar(data) : text.size();
 }

@@ -1,0 +1,23 @@
+// The characters of text in UTF-8.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+// The character that the text, which is not empty, begins with, and its length in bytes; 0: not UTF-8.
+struct Character {
+    uint32_t code;
+    size_t bytes;
+};
+Character first_character(std::string_view text);
+
+// Length in bytes of a character, from its first byte; 1 for bytes that cannot begin one.
+size_t character_length(uint8_t first);
+
+// Where the last character of the text, which is not empty, begins.
+size_t last_character(std::string_view text);
+
+void append_character(std::string& text, uint32_t code_point);
+
+// Offset of the first byte that is not UTF-8; npos: there is none.
+size_t find_not_utf8(std::string_view text);
