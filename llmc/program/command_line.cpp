@@ -62,8 +62,6 @@ bool CommandLine::given() const { return app->parsed(); }
 int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
     try {
         check_flags(*app, {argv, argv + argc});
-        for (const CLI::App* subcommand : app->get_subcommands([](const CLI::App*) { return true; }))
-            check_flags(*subcommand, {argv, argv + argc});
         app->parse(argc, argv);
         if (*threads) {
             set_environment("OMP_NUM_THREADS", std::to_string(*threads));  // for programs that it starts

@@ -42,6 +42,8 @@ void check_flags(const CLI::App& app, const std::vector<std::string>& arguments,
         if (is_flag && std::find(values.begin(), values.end(), value) == values.end())
             fail("%s takes no value: leave out '=%s'", name.c_str(), value.c_str());
     }
+    for (const CLI::App* subcommand : app.get_subcommands([](const CLI::App*) { return true; }))
+        check_flags(*subcommand, arguments, values);
 }
 
 CLI::Validator one_of(const std::vector<std::string>& words) {

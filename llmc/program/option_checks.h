@@ -93,8 +93,8 @@ CLI::Validator one_of(const std::vector<std::string>& words);
 // 0 or 1. CLI11 itself takes any number for a bool.
 inline CLI::Validator zero_or_one() { return one_of({"0", "1", "false", "true"}).description("0 or 1"); }
 
-// Error if an argument is --flag=VALUE with another value than these. CLI11 itself takes any number for a
-// flag.
+// Error if an argument is --flag=VALUE, for a flag of the app or of a subcommand, with another value than
+// these. CLI11 itself takes any number for a flag.
 void check_flags(const CLI::App& app, const std::vector<std::string>& arguments,
                  const std::vector<std::string>& values = {"true", "false"});
 

@@ -79,7 +79,7 @@ static void add_data_options(CLI::App& app, Options& o) {
         "data unless vocab= or --tokenizer says otherwise");
     add(app, "--tokenizer", o.tokenizer, home_path(),
         "gpt2_tokenizer.bin or 'bytes', to print samples as text (default: the one that made the data, as "
-        "NAME.json beside it says, else gpt2_tokenizer.bin in this folder, the model's folder, the data's "
+        "NAME.json next to it says, else gpt2_tokenizer.bin in this folder, the model's folder, the data's "
         "folder or data/starter)");
     add(app, "--seed", o.seed, unsigned_number(), "seed of initialization, shuffling and sampling");
 }
@@ -198,7 +198,7 @@ static void add_output_options(CLI::App& app, Options& o) {
         ->configurable(false);
     add(app, "--plot", o.plotted, home_path(),
         "draw the loss of the runs in these folders, then exit: to loss.svg in the folder, or, of several, "
-        "to comparison.svg beside the first")
+        "to comparison.svg next to the first")
         ->type_name("FOLDER...")
         ->default_str("")
         ->configurable(false);
