@@ -41,7 +41,7 @@ TEST(WithoutInt64, EveryKernelIsValid) {
                              {std::string(reinterpret_cast<const char*>(module.data()), module.size() * 4)});
             EXPECT_EQ(validate(path), "") << shader->name;
         }
-    EXPECT_GT(rewritten, 150);
+    EXPECT_GT(rewritten, 180);
 }
 
 // A type of 64 bits, an undefined value of it, and this instruction.
