@@ -10,22 +10,19 @@
 // A GEMM with an M-major a, whose K is the number of rows, may use split-K; matmul_sum then reduces the
 // partial sums in a fixed order.
 //
-// The iteration is fully unrolled, which makes it a sixth faster on an H200. N and LDA are specialization
-// constants, so strides fold into addresses.
+// The iteration is fully unrolled, which makes it a sixth faster on an H200.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
-layout(constant_id = 1) const uint N = 1;
-layout(constant_id = 2) const uint LDA = 1;         // M if a is M-major, else K
-layout(constant_id = 3) const bool WIDE = false;    // N and LDA are multiples of 4, addresses of 4 elements
-layout(constant_id = 4) const bool GUARDED = true;  // tiles may exceed the operands
-layout(constant_id = 5) const uint TILE_M = 64;     // a multiple of 32, as is TILE_N
-layout(constant_id = 6) const uint TILE_N = 64;
-layout(constant_id = 7) const uint ROWS = 8;        // per invocation: 8 or 16
-layout(constant_id = 8) const uint K_GROUPS = 1;    // BLOCK = K_GROUPS * TILE_M * TILE_N / (8 * ROWS)
-layout(constant_id = 9) const bool A_M_MAJOR = false;   // a is (K, M); otherwise (M, K)
-layout(constant_id = 10) const bool B_N_MAJOR = false;  // b is (K, N); otherwise (N, K), and a is (M, K)
+layout(constant_id = 1) const bool WIDE = false;    // N, lines of a and addresses: multiples of 4 elements
+layout(constant_id = 2) const bool GUARDED = true;  // tiles may exceed the operands
+layout(constant_id = 3) const uint TILE_M = 64;     // a multiple of 32, as is TILE_N
+layout(constant_id = 4) const uint TILE_N = 64;
+layout(constant_id = 5) const uint ROWS = 8;        // per invocation: 8 or 16
+layout(constant_id = 6) const uint K_GROUPS = 1;    // BLOCK = K_GROUPS * TILE_M * TILE_N / (8 * ROWS)
+layout(constant_id = 7) const bool A_M_MAJOR = false;  // a is (K, M); otherwise (M, K)
+layout(constant_id = 8) const bool B_N_MAJOR = false;  // b is (K, N); otherwise (N, K), and a is (M, K)
 layout(push_constant, scalar) uniform Push { MatmulArgs args; };
 
 const uint TILE_K = 8;
@@ -63,7 +60,7 @@ struct Tile {
 };
 
 // The tile of the result, and the split of K, that this workgroup computes.
-Tile find_tile(uint M) {
+Tile find_tile(uint M, uint N) {
     const uint tiles_m = (M + TILE_M - 1) / TILE_M, tiles_n = (N + TILE_N - 1) / TILE_N;
     const uint split = group_index() / (tiles_m * tiles_n), i = group_index() % (tiles_m * tiles_n);
     const uint first = i / (PANEL * tiles_n) * PANEL, height = min(PANEL, tiles_m - first);
@@ -216,23 +213,23 @@ void multiply(Operand a, Operand b, Tile tile, uint begin, uint stop) {
     if (K_GROUPS > 1) reduce_k_groups();
 }
 
-void store_partial4(Floats p, uint column, vec4 v) {
+void store_partial4(Floats p, uint column, vec4 v, uint num_columns) {
     if (WIDE) {
         Floats4(uint64_t(p) + column * 4).x[0] = v;
         return;
     }
     [[unroll]] for (uint i = 0; i < 4; i++)
-        if (column + i < N) p.x[column + i] = v[i];
+        if (column + i < num_columns) p.x[column + i] = v[i];
 }
 
 void main() {
-    const uint M = A_M_MAJOR ? LDA : uint(args.M);
-    const Tile tile = find_tile(M);
+    const uint M = args.M, N = args.N, K = args.K;
+    const Tile tile = find_tile(M, N);
     if (tile.outside) return;
     const uint begin = A_M_MAJOR ? tile.split * args.k_per_split : 0;
-    const uint end = A_M_MAJOR ? min(begin + args.k_per_split, uint(args.K)) : LDA;
-    multiply(Operand(args.a, M, LDA, A_M_MAJOR), Operand(args.b, N, B_N_MAJOR ? N : LDA, B_N_MAJOR), tile,
-             begin, end);
+    const uint end = A_M_MAJOR ? min(begin + args.k_per_split, K) : K;
+    multiply(Operand(args.a, M, A_M_MAJOR ? M : K, A_M_MAJOR), Operand(args.b, N, B_N_MAJOR ? N : K, B_N_MAJOR),
+             tile, begin, end);
     if (k_group() != 0) return;
     [[unroll]] for (uint j = 0; j < 2; j++) {
         const uint column = tile.column + column_in_tile(j);
@@ -244,7 +241,7 @@ void main() {
             if (row >= M || column >= N) continue;
             if (A_M_MAJOR && args.splits > 1) {
                 store_partial4(float_row(args.partials, uint64_t(tile.split) * M + row, N), column,
-                               accumulators[i][j]);
+                               accumulators[i][j], N);
                 continue;
             }
             Reals outp = real_row(args.outp, row, N);

@@ -69,13 +69,15 @@ void main() {
              Operand(args.b, N, B_N_MAJOR ? 1 : K, B_N_MAJOR ? N : 1), K);
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         const uint column = tile_column(N, c);
-        const float bias = column < N && uint64_t(args.bias) != 0 ? load(args.bias, column) : 0;
+        if (column >= N) continue;
+        const float bias = uint64_t(args.bias) != 0 ? load(args.bias, column) : 0;
+        uint64_t outp = uint64_t(real_row(args.outp, tile_row(N), N)) + column * REAL_BYTES;
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            const uint row = tile_row(N) + r;
-            Reals outp = real_row(args.outp, row, N);
-            if (row >= M || column >= N) continue;
-            const float added = args.accumulate != 0 ? load(outp, column) : bias;
-            store(outp, column, accumulators[r][c] + added);
+            if (tile_row(N) + r < M) {
+                const float added = A_M_MAJOR && args.accumulate != 0 ? load(Reals(outp), 0) : bias;
+                store(Reals(outp), 0, accumulators[r][c] + added);
+            }
+            outp += N * REAL_BYTES;
         }
     }
 }

@@ -9,7 +9,7 @@ struct Shape {
     int num_rows, C, OC;
 };
 // One element; odd sizes, which rule out vector loads; a little more than one tile of 64 or 128; exactly
-// filled tiles; enough rows for split-K. (Equal C and OC share a pipeline, which takes long to compile.)
+// filled tiles; enough rows for split-K.
 static const Shape shapes[] = {{1, 1, 1},     {17, 33, 48},   {300, 33, 48},   {1, 68, 132},
                                {65, 68, 132}, {300, 68, 132}, {512, 128, 128}, {1100, 33, 48}};
 // The 16-bit types skip some of them.

@@ -44,9 +44,8 @@ static Versions tensor_core_versions(Versions versions, int num_rows) {
         }
     return versions;
 }
-// The other versions. A tile of version 3 is compiled for each C and OC, which takes seconds. The 16-bit
-// types, whose kernels differ from fp32's in loads and stores only, run other tiles than the first with one
-// shape.
+// The other versions. Each tile of version 3 takes seconds to compile. The 16-bit types, whose kernels differ
+// from fp32's in loads and stores only, run other tiles than the first with one shape.
 template <class Real, class Versions>
 static Versions other_versions(Versions versions, const MatmulCase<Real>& c) {
     versions = with_baselines(versions);

@@ -89,16 +89,15 @@ static const Shape3& shape3(Tile tile) {
 template <class Real>
 static void dispatch3(LaunchPad& pad, const MatmulArgs& args, Tile tile, Majors majors) {
     const Shape3& s = shape3(tile);
-    const uint32_t lda = uint32_t(majors.a_m ? args.M : args.K);
+    const int line_of_a = majors.a_m ? args.M : args.K;
     // every row of every tensor is aligned to four elements
-    const bool wide =
-        lda % 4 == 0 && pack_width<Real>(args.N, {args.outp, args.partials, args.a, args.b, args.bias}) == 4;
+    const bool wide = line_of_a % 4 == 0 &&
+                      pack_width<Real>(args.N, {args.outp, args.partials, args.a, args.b, args.bias}) == 4;
     const bool exact = args.M % tile.m == 0 && args.N % tile.n == 0 && args.K % (8 * s.k_groups) == 0;
-    pad.dispatch<Real>(
-        "matmul3", {count_tiles(tile, args.M, args.N) * args.splits},
-        {uint32_t(s.block), uint32_t(args.N), lda, wide, !wide || !exact, uint32_t(tile.m), uint32_t(tile.n),
-         uint32_t(s.rows_each), uint32_t(s.k_groups), majors.a_m, majors.b_n},
-        args, work_of(args));
+    pad.dispatch<Real>("matmul3", {count_tiles(tile, args.M, args.N) * args.splits},
+                       {uint32_t(s.block), wide, !wide || !exact, uint32_t(tile.m), uint32_t(tile.n),
+                        uint32_t(s.rows_each), uint32_t(s.k_groups), majors.a_m, majors.b_n},
+                       args, work_of(args));
 }
 
 template <class Real>
