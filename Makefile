@@ -1,7 +1,7 @@
 # Short commands; `make` alone lists them. They work on a fresh Debian 12 or 13 or Ubuntu 24.04: dev/setup.sh
 # installs what is missing. The build itself is in CMakeLists.txt and CMakePresets.json.
 
-FUZZ_SECONDS ?= $(if $(CI),30,5)
+FUZZ_SECONDS ?= $(if $(CI),15,5)
 PREFIX ?= /usr/local
 
 help:

@@ -81,7 +81,7 @@ TEST(Limits, NoneAreKnownWithoutControlGroups) {
     EXPECT_GT(system.available(), 64 * mib);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(SANITIZED)
 TEST(Limits, OfTheProcessAreInThePlan) {
     for (const char* limit : {"-v", "-d"}) {
         const std::string plan = std::string("ulimit ") + limit + " 1500000; OMP_NUM_THREADS=2 " + trainer +

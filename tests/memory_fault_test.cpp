@@ -45,7 +45,7 @@ static void make_room() {
     if (failed_bytes > served_bytes) throw std::bad_alloc();
 }
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__GLIBC__) && !defined(SANITIZED)
 #define HAS_FAILING_MALLOC
 static bool fails(size_t bytes) {
     const long n = ++calls;

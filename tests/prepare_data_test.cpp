@@ -315,7 +315,7 @@ TEST(prepare_data, reads_zstd_with_a_window_of_2_gib) {
     const ProgramResult read = prepare(folder, {packed});
     ASSERT_EQ(read.status, 0) << read.err;
     EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^" + text));
-#if !defined(__SANITIZE_ADDRESS__)  // the sanitizer reserves more addresses than any limit
+#if !defined(SANITIZED)  // the sanitizer reserves more addresses than any limit
     const std::string command =
         "ulimit -v 1000000; exec " + program + " --name x --out " + folder.path + " " + packed;
     const ProgramResult refused = run_program({"sh", "-c", command});

@@ -95,7 +95,7 @@ TEST(StandardStreams, ClosedDescriptorsAreNotReused) {
 }
 
 TEST(Limits, OfMemoryGiveASentence) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SANITIZED)
     GTEST_SKIP() << "the sanitizer reserves more addresses than any limit";
 #endif
     Data data;
@@ -121,7 +121,7 @@ TEST(Limits, OfMemoryGiveASentence) {
 
 // A limit of the data leaves the loader alone, and is met anywhere: also in a thread of a parallel region.
 TEST(Limits, OfDataGiveASentence) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SANITIZED)
     GTEST_SKIP() << "the sanitizer takes more memory than any limit";
 #endif
     Data data;
@@ -162,7 +162,7 @@ TEST(Limits, OfDataGiveASentence) {
 }
 
 TEST(Limits, AThreadsBufferThrowsWithoutMemory) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SANITIZED)
     GTEST_SKIP() << "the sanitizer's malloc ends the program";
 #endif
     EXPECT_EXIT(make_buffer_without_memory(), testing::ExitedWithCode(3), "");
@@ -179,7 +179,7 @@ TEST(Limits, OfThreadsGiveASentence) {
 }
 
 TEST(Limits, OfStacksGiveASentence) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SANITIZED)
     GTEST_SKIP() << "the sanitizer needs a larger stack before main()";
 #endif
     for (const std::string& command : commands())
