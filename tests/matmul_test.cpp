@@ -36,10 +36,10 @@ template <class Versions>
 static Versions tensor_core_versions(Versions versions, int num_rows) {
     std::erase_if(versions, [](const auto& version) { return !is_tensor_core_gemm(version.name); });
     for (auto& version : versions)
-        if (is_software(*test_pads()[0]) && strcmp(version.name, "matmul6") != 0) {
+        if (is_software(*test_pads()[0])) {
             const std::string_view name = version.name;
-            version.configs = {{64, 64}};
-            if (num_rows == tensor_core_shapes[0].num_rows && !name.ends_with("_nn"))
+            version.configs = {name == "matmul6" ? Tile{32, 64} : Tile{64, 64}};
+            if (num_rows == tensor_core_shapes[0].num_rows && !name.ends_with("_nn") && name != "matmul6")
                 version.configs.push_back(name.starts_with("matmul7") ? Tile{128, 64} : Tile{128, 256});
         }
     return versions;

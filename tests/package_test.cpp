@@ -22,7 +22,8 @@ static bool have(const std::string& command) { return program_succeeds({command,
 
 static void configure_examples(const std::string& folder, const std::string& option) {
     expect_success({"cmake", "-S", source + "/examples", "-B", folder, "-G", "Ninja",
-                    "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DWITH_SHADERS=OFF", option});
+                    "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DWITH_SHADERS=OFF",
+                    "-DUNITY=ON", option});
 }
 
 // Trains a model with one example and continues a text with the other, without a GPU.

@@ -27,9 +27,12 @@ static const TileShape tile_shapes[] = {
     {{64, 96}, 2, 3, 2, 2, 2, 8, 0, 1, 1.2},    {{32, 64}, 2, 2, 1, 2, 2, 8, 0, 1, 0.6}};
 
 // From a packed weight: the fastest of some 200 variants that were measured on an H100 and an H200
-// (docs/experiments.md). 64 x 320 divides the widths of d36 and d48.
+// (docs/experiments.md). 64 x 320 divides the widths of d36 and d48. 32 x 64 is for devices that compile
+// slowly, which take no other.
+static const Tile SMALL_PACKED_TILE = {32, 64};
 static const TileShape packed_tile_shapes[] = {{{64, 256}, 4, 4, 1, 4, 1, 8, 0, 2, 2.8},
-                                               {{64, 320}, 4, 5, 1, 4, 1, 4, 0, 2, 1.72}};
+                                               {{64, 320}, 4, 5, 1, 4, 1, 4, 0, 2, 1.72},
+                                               {SMALL_PACKED_TILE, 2, 2, 1, 2, 1, 4, 0, 1, 0.6}};
 
 // Of fp32 operands, which take six times the multiply-adds.
 static const TileShape fp32_tile_shapes[] = {{{128, 64}, 4, 2, 2, 2, 1, 1, 0, 2, 1.21},
@@ -206,7 +209,9 @@ static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shap
     const TileSizes t = sizes_of(shape, f);
     const uint32_t lanes = pad.limits().subgroup_size;
     const uint32_t block = t.subgroups * t.k_groups * lanes;
-    return has_shape(g.layout, shape) && has_registers(g.layout, shape, f) &&
+    const bool is_small = shape.tile == SMALL_PACKED_TILE;
+    return (g.layout != GemmLayout::packed || is_small == pad.limits().compiles_slowly) &&
+           has_shape(g.layout, shape) && has_registers(g.layout, shape, f) &&
            block <= pad.limits().max_block &&
            8 * block <= std::min(t.m, t.n) * t.k &&  // each loads whole chunks of an operand
            f.M * (t.subgroup_n / 8) % lanes == 0 &&
