@@ -196,26 +196,17 @@ void DataLoader::prefetch() {
     prefetched = std::async(std::launch::async, read_batch, shards, prefetched_pieces, vocab);
 }
 
-int DataLoader::next_batch(int* inputs, int* targets) {
+int DataLoader::next_batch(int* inputs, int* targets, int rank, int num_processes) {
     int fresh;
     const std::vector<Piece> pieces = take_batch(fresh);
     const bool was_prefetched = !prefetched_pieces.empty() && prefetched_pieces == pieces;
     prefetched_pieces.clear();
     const Batch batch = was_prefetched ? prefetched.get() : read_batch(shards, pieces, vocab);
-    std::copy(batch.inputs.begin(), batch.inputs.end(), inputs);
-    std::copy(batch.targets.begin(), batch.targets.end(), targets);
+    const int slice = int(batch_tokens / uint64_t(num_processes)), first = slice * rank;
+    std::copy_n(batch.inputs.begin() + first, slice, inputs);
+    std::copy_n(batch.targets.begin() + first, slice, targets);
     prefetch();
-    return fresh;
-}
-
-int DataLoader::next_batch_slice(int* inputs, int* targets, int rank, int num_processes) {
-    if (num_processes == 1) return next_batch(inputs, targets);
-    const size_t slice = batch_tokens / uint64_t(num_processes), first = slice * rank;
-    std::vector<int> all_inputs(batch_tokens), all_targets(batch_tokens);
-    const int fresh = next_batch(all_inputs.data(), all_targets.data());
-    std::copy_n(all_inputs.begin() + first, slice, inputs);
-    std::copy_n(all_targets.begin() + first, slice, targets);
-    return std::clamp(fresh - int(first), 0, int(slice));
+    return std::clamp(fresh - first, 0, slice);
 }
 
 // Whether values are 0..size-1 in some order.

@@ -29,11 +29,9 @@ struct DataLoader {
     // After the last batch a new epoch begins (shuffled anew). Returns how many of the tokens are new in this
     // epoch: B*T except in the epoch's last batch, which may end with tokens from the start of the data.
     // Error, naming file and position, on a token >= vocab_size.
-    int next_batch(int* inputs, int* targets);
-
-    // The same for one of several processes, which all draw the same batches: copies its share of the
-    // sequences, and counts the new tokens in that.
-    int next_batch_slice(int* inputs, int* targets, int rank, int num_processes);
+    // Several processes draw the same batches: each copies its share of the sequences, and counts the new
+    // tokens in that.
+    int next_batch(int* inputs, int* targets, int rank = 0, int num_processes = 1);
 
     // Returns to the first shard; when shuffling, draws a new epoch's order.
     void reset();

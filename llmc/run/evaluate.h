@@ -31,7 +31,7 @@ std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, int B, i
         std::min<uint64_t>(loader.num_batches(), max_batches < 0 ? ~0ull : uint64_t(max_batches));
     double totals[2] = {};  // of the losses, of the tokens
     for (uint64_t i = 0; i < batches; i++) {
-        const int fresh = loader.next_batch_slice(inputs.data(), targets.data(), job.rank, job.size);
+        const int fresh = loader.next_batch(inputs.data(), targets.data(), job.rank, job.size);
         gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
         gpt2_forward(g, B, T);
         gpt2_head(g, B, T, 1, Gradients::none);

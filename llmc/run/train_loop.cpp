@@ -70,7 +70,7 @@ typename Run<Real>::Batch Run<Real>::read_batch() {
     if (options.overfit) inputs.loader->reset();
     const int tokens = options.batch * options.sequence;
     Batch batch = {inputs.loader->position(), std::vector<int>(tokens), std::vector<int>(tokens)};
-    inputs.loader->next_batch_slice(batch.inputs.data(), batch.targets.data(), job.rank, job.size);
+    inputs.loader->next_batch(batch.inputs.data(), batch.targets.data(), job.rank, job.size);
     return batch;
 }
 
