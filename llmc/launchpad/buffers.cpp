@@ -267,7 +267,7 @@ uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
     if (state->dry) return uintptr_t(p);
     const Buffer& b = buffer_at(*state, p, bytes, "kernel argument");
     prepare_use(p, bytes);
-    if (state->options.check_pointers) state->touched.push_back({uintptr_t(p), bytes});
+    if (state->options.check_pointers) state->touched.push_back({p, bytes});
     return b.address + (uintptr_t(p) - b.start);
 }
 
@@ -457,7 +457,7 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
 }
 
 void record_pointer(LaunchPadState& s, const void* p, size_t bytes) {
-    if (s.recording && s.options.check_pointers) s.recording->pointers.push_back({uintptr_t(p), bytes});
+    if (s.recording && s.options.check_pointers) s.recording->pointers.push_back({p, bytes});
 }
 
 void LaunchPad::copy(void* dst, const void* src, size_t bytes) {

@@ -340,7 +340,7 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
                                std::initializer_list<uint32_t> constants, const void* args, size_t bytes,
                                const Work& work) {
     LaunchPadState& s = *state;
-    std::vector<AddressRange> pointers;
+    std::vector<MemoryRange> pointers;
     pointers.swap(s.touched);
     throw_failure(s);
     if (!groups.x || !groups.y || !groups.z) return;  // nothing to compute
@@ -385,10 +385,9 @@ Recording* LaunchPad::end_recording() {
 void LaunchPad::replay(Recording* recording) {
     LaunchPadState& s = *state;
     if (s.recording) fail("replay cannot be recorded");
-    for (const AddressRange& range : recording->pointers)
-        if (!find_buffer(s, reinterpret_cast<void*>(range.start), range.bytes))
-            fail("replay: a recorded command uses %zu bytes at %p, which have been freed", range.bytes,
-                 reinterpret_cast<void*>(range.start));
+    for (const auto& [start, bytes] : recording->pointers)
+        if (!find_buffer(s, start, bytes))
+            fail("replay: a recorded command uses %zu bytes at %p, which have been freed", bytes, start);
     commit(false);
     const uint64_t before = s.copies.last;
     const auto number = [&](uint64_t in_recording) { return in_recording ? before + in_recording : 0; };

@@ -60,7 +60,7 @@ void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
     }
     if (copies.empty()) return;
     for (const auto& [dst, src, bytes] : ranges)
-        if (bytes) s.copy_destinations.push_back({uintptr_t(dst), bytes});
+        if (bytes) s.copy_destinations.push_back({dst, bytes});
     if (s.options.reverse_groups)
         s.held_copies = std::move(copies);
     else

@@ -85,11 +85,6 @@ struct Commands {
     std::vector<TimedDispatch> timed;  // dispatch i lies between queries 2i and 2i+1
 };
 
-struct AddressRange {
-    uintptr_t start;
-    size_t bytes;
-};
-
 // A dispatch that is ready to be appended.
 struct Dispatch {
     const Pipeline* pipeline;
@@ -131,7 +126,7 @@ struct Recording {
     };
     std::vector<Part> parts;
     uint64_t num_copies = 0;
-    std::vector<AddressRange> pointers;  // kept where pointers are checked
+    std::vector<MemoryRange> pointers;  // kept where pointers are checked
 };
 
 struct LaunchPadState {
@@ -177,13 +172,13 @@ struct LaunchPadState {
     std::unordered_map<std::string, Pipeline> pipelines;  // key: kernel name and constants
 
     std::vector<Recording*> recordings;
-    Commands open;                                // being appended to; handle is null where nothing was
-    Commands span;                                // of gpu_seconds(): only its queries
-    bool copying = false;                         // copies were submitted or recorded since finish_copies()
-    std::vector<AddressRange> copy_destinations;  // until finish_copies()
-    uint64_t awaited_copies = 0;                  // by the command buffer that is opened next; 0: none
-    std::vector<BufferCopy> held_copies;          // where groups are reversed: submitted by finish_copies()
-    std::unique_ptr<Recording> recording;         // between begin_recording and end_recording
+    Commands open;                               // being appended to; handle is null where nothing was
+    Commands span;                               // of gpu_seconds(): only its queries
+    bool copying = false;                        // copies were submitted or recorded since finish_copies()
+    std::vector<MemoryRange> copy_destinations;  // until finish_copies()
+    uint64_t awaited_copies = 0;                 // by the command buffer that is opened next; 0: none
+    std::vector<BufferCopy> held_copies;         // where groups are reversed: submitted by finish_copies()
+    std::unique_ptr<Recording> recording;        // between begin_recording and end_recording
     VkPipeline bound = VK_NULL_HANDLE;
     bool dirty = false;                            // something ran since the last barrier
     int open_groups = 0;                           // one inside the other
@@ -193,7 +188,7 @@ struct LaunchPadState {
     const PostponedCommands* appending = nullptr;  // the ones whose commands are being appended
     std::exception_ptr failure;                    // of a destructor; the next command throws it
     bool lost = false;                             // the device
-    std::vector<AddressRange> touched;  // pointers resolved since the last dispatch, where they are checked
+    std::vector<MemoryRange> touched;  // pointers resolved since the last dispatch, where they are checked
     std::map<std::string, KernelTime> times;
 
     ~LaunchPadState();

@@ -4,14 +4,17 @@
 
 #include "llmc/launchpad/internal.h"
 
-// Whether any of them writes to this memory.
-static bool any_writes(const std::vector<PostponedCommands>& all, const void* p, size_t bytes) {
-    const auto overlaps = [&](const MemoryRange& r) {
+static bool any_overlaps(const std::vector<MemoryRange>& ranges, const void* p, size_t bytes) {
+    return std::ranges::any_of(ranges, [&](const MemoryRange& r) {
         return r.start < static_cast<const char*>(p) + bytes &&
                p < static_cast<const char*>(r.start) + r.bytes;
-    };
-    return std::ranges::any_of(
-        all, [&](const PostponedCommands& c) { return std::ranges::any_of(c.results, overlaps); });
+    });
+}
+
+// Whether any of them writes to this memory.
+static bool any_writes(const std::vector<PostponedCommands>& all, const void* p, size_t bytes) {
+    return std::ranges::any_of(all,
+                               [&](const PostponedCommands& c) { return any_overlaps(c.results, p, bytes); });
 }
 
 void LaunchPad::postpone(Scratch slot, const std::vector<MemoryRange>& results,
@@ -49,7 +52,7 @@ void LaunchPad::append_postponed() {
     LaunchPadState& s = *state;
     if (s.postponed.empty()) return;
     std::vector<PostponedCommands> now = std::exchange(s.postponed, {});
-    std::vector<AddressRange> touched = std::exchange(s.touched, {});  // of the dispatch that follows them
+    std::vector<MemoryRange> touched = std::exchange(s.touched, {});  // of the dispatch that follows them
     {
         const OpenGroup group(s);  // they overlap with each other and with the commands that follow
         for (const PostponedCommands& next : now) {
@@ -69,10 +72,8 @@ void LaunchPad::finish_postponed() {
 // The next command uses this memory: lets it wait for postponed commands that write it.
 void LaunchPad::prepare_use(const void* p, size_t bytes) {
     if (state->appending) check_use(*state, p, bytes);
-    for (const AddressRange& r : state->copy_destinations)
-        if (r.start < uintptr_t(p) + bytes && uintptr_t(p) < r.start + r.bytes)
-            fail("%zu bytes at %p are used while copy_async() writes them: call finish_copies() first", bytes,
-                 p);
+    if (any_overlaps(state->copy_destinations, p, bytes))
+        fail("%zu bytes at %p are used while copy_async() writes them: call finish_copies() first", bytes, p);
     if (any_writes(state->postponed, p, bytes)) barrier();
     if (any_writes(state->started, p, bytes)) barrier();
 }
