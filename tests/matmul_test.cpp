@@ -398,8 +398,8 @@ TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
         out(pad, c.out.size()), dinp(pad, c.dinp.size());
     const std::vector<Real> zeros(c.weight.size());
     const std::vector<LinearWeight<Real>> weights = {{weight, c.C, c.OC}};
-    const Real* packed = matmul_pack_forward<Real>(&pad, rows, weights)[0];
-    const Real* packed_backward = matmul_pack_backward<Real>(&pad, rows, weights)[0];
+    const Real* packed = matmul_pack<Real>(&pad, Direction::forward, rows, weights)[0];
+    const Real* packed_backward = matmul_pack<Real>(&pad, Direction::backward, rows, weights)[0];
     ASSERT_TRUE(packed && packed_backward);
     pad.upload(weight.data, zeros.data(), zeros.size() * sizeof(Real));
     for (const bool again : {false, true}) {
@@ -440,8 +440,8 @@ TYPED_TEST(Matmul, MatrixWeightsArePackedTogether) {
         DeviceArray<Real> weight_a(pad, a.weight), weight_b(pad, b.weight), weight(pad, narrow.weight);
         const std::vector<LinearWeight<Real>> weights = {
             {weight_a, a.C, a.OC}, {weight, narrow.C, narrow.OC}, {weight_b, b.C, b.OC}};
-        const std::vector<const Real*> packed = backward ? matmul_pack_backward<Real>(&pad, rows, weights)
-                                                         : matmul_pack_forward<Real>(&pad, rows, weights);
+        const std::vector<const Real*> packed =
+            matmul_pack<Real>(&pad, backward ? Direction::backward : Direction::forward, rows, weights);
         ASSERT_TRUE(packed[0] && !packed[1] && packed[2]);
         for (const auto& [c, of, i] : {std::tuple{&a, weight_a.data, 0}, std::tuple{&b, weight_b.data, 2}}) {
             pad.upload(of, zeros.data(), c->weight.size() * sizeof(Real));
@@ -475,14 +475,16 @@ TYPED_TEST(Matmul, NothingIsPackedWhereItDoesNotPay) {
     using Real = TypeParam;
     const std::vector<Real> weight(48 * 80);
     const std::vector<const Real*> none = {nullptr, nullptr};
-    EXPECT_EQ(matmul_pack_forward<Real>(nullptr, 65536, {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
+    EXPECT_EQ(matmul_pack<Real>(nullptr, Direction::forward, 65536,
+                                {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
               none);
-    EXPECT_EQ(matmul_pack_backward<Real>(nullptr, 65536, {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
+    EXPECT_EQ(matmul_pack<Real>(nullptr, Direction::backward, 65536,
+                                {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
               none);
     for (const auto& pad : test_pads())
-        EXPECT_EQ(
-            matmul_pack_forward<Real>(pad.get(), 72, {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
-            none);
+        EXPECT_EQ(matmul_pack<Real>(pad.get(), Direction::forward, 72,
+                                    {{weight.data(), 48, 80}, {weight.data(), 80, 48}}),
+                  none);
 }
 
 // Some devices truncate when they convert whole fragments, which no tolerance of sums shows. With one term

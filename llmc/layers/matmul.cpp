@@ -80,18 +80,17 @@ static Scratch packing_slot(bool backward) {
     return backward ? Scratch::packed_weight_dinp : Scratch::packed_weight;
 }
 
-// The weight as operand B, packed by matmul_pack_...() or here.
+// The weight as operand B, packed by matmul_pack() or here.
 template <class Real>
 static const Real* packed_operand(LaunchPad& pad, const WeightGemm<Real>& g) {
     if (g.packed) return g.packed;
     return pack_weights<Real>(pad, packing_slot(g.backward), {{g.weight, g.K, g.N, g.backward}})[0];
 }
 
-// Packs those that gain from it; null for the others.
 template <class Real>
-static std::vector<const Real*> pack_where_it_pays(LaunchPad* pad, int num_rows,
-                                                   const std::vector<LinearWeight<Real>>& weights,
-                                                   bool backward) {
+std::vector<const Real*> matmul_pack(LaunchPad* pad, Direction direction, int num_rows,
+                                     const std::vector<LinearWeight<Real>>& weights) {
+    const bool backward = direction == Direction::backward;
     std::vector<const Real*> results(weights.size(), nullptr);
     std::vector<WeightOperand<Real>> operands;
     std::vector<size_t> chosen;
@@ -106,18 +105,6 @@ static std::vector<const Real*> pack_where_it_pays(LaunchPad* pad, int num_rows,
     const std::vector<const Real*> packed = pack_weights(*pad, packing_slot(backward), operands);
     for (size_t i = 0; i < chosen.size(); i++) results[chosen[i]] = packed[i];
     return results;
-}
-
-template <class Real>
-std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
-                                             const std::vector<LinearWeight<Real>>& weights) {
-    return pack_where_it_pays(pad, num_rows, weights, false);
-}
-
-template <class Real>
-std::vector<const Real*> matmul_pack_backward(LaunchPad* pad, int num_rows,
-                                              const std::vector<LinearWeight<Real>>& weights) {
-    return pack_where_it_pays(pad, num_rows, weights, true);
 }
 
 static const Tile FALLBACK_TILE5 = {64, 64};
@@ -316,10 +303,8 @@ void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p) {
     template std::vector<KernelVersion<MatmulBackwardInput<Real>, Tile>> matmul_dinp_versions();         \
     template std::vector<KernelVersion<MatmulBackwardParameters<Real>, Tile>> matmul_dweight_versions(); \
     template std::vector<KernelVersion<MatmulDbias<Real>>> matmul_dbias_versions();                      \
-    template std::vector<const Real*> matmul_pack_forward(LaunchPad*, int,                               \
-                                                          const std::vector<LinearWeight<Real>>&);       \
-    template std::vector<const Real*> matmul_pack_backward(LaunchPad*, int,                              \
-                                                           const std::vector<LinearWeight<Real>>&);      \
+    template std::vector<const Real*> matmul_pack(LaunchPad*, Direction, int,                            \
+                                                  const std::vector<LinearWeight<Real>>&);               \
     template void matmul_forward(LaunchPad*, const MatmulForward<Real>&);                                \
     template void matmul_backward_input(LaunchPad*, const MatmulBackwardInput<Real>&);                   \
     template void matmul_backward_parameters(LaunchPad*, const MatmulBackwardParameters<Real>&);         \

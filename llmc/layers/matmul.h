@@ -20,7 +20,7 @@ struct MatmulForward {
     const Real* weight;          // (OC,C)
     const Real* bias = nullptr;  // (OC); null: none
     int num_rows, C, OC;
-    const Real* packed = nullptr;  // what matmul_pack_forward() returned for this weight
+    const Real* packed = nullptr;  // what matmul_pack() returned for this weight
 };
 
 // dinp = dout weight. With `pre`, where inp is gelu(pre), dinp is multiplied by gelu'(pre).
@@ -31,7 +31,7 @@ struct MatmulBackwardInput {
     const Real* weight;         // (OC,C)
     const Real* pre = nullptr;  // (num_rows, C); null: inp is not the result of a GELU
     int num_rows, C, OC;
-    const Real* packed = nullptr;  // what matmul_pack_backward() returned for this weight
+    const Real* packed = nullptr;  // what matmul_pack() returned for this weight
 };
 
 // dweight = dout^T inp; dbias += column sums of dout.
@@ -67,17 +67,16 @@ void matmul_backward_parameters(LaunchPad* pad, const MatmulBackwardParameters<R
 template <class Real>
 void matmul_backward(LaunchPad* pad, const MatmulBackward<Real>& p);
 
+enum class Direction { forward, backward };
+
 // Packs the weights that the next matmul_forward() calls, or the next matmul_backward() calls, multiply with:
 // together they take less time than one by one, and several calls may multiply with a weight. num_rows: of
 // all calls with a weight. Returns a pointer for each, to be passed to these calls as `packed`; null where it
-// does not pay. The pointers are valid until the next matmul_pack of this direction, or a call of this
+// does not pay. The pointers are valid until the next matmul_pack() of this direction, or a call of this
 // direction with packed = null, which packs for itself.
 template <class Real>
-std::vector<const Real*> matmul_pack_forward(LaunchPad* pad, int num_rows,
-                                             const std::vector<LinearWeight<Real>>& weights);
-template <class Real>
-std::vector<const Real*> matmul_pack_backward(LaunchPad* pad, int num_rows,
-                                              const std::vector<LinearWeight<Real>>& weights);
+std::vector<const Real*> matmul_pack(LaunchPad* pad, Direction direction, int num_rows,
+                                     const std::vector<LinearWeight<Real>>& weights);
 
 // dbias += column sums of dout.
 template <class Real>

@@ -260,7 +260,7 @@ std::vector<LinearWeight<Real>> linear_weights(const GPT2<Real>& g, int l) {
 }
 
 // Layer l from its normalized input, ln1, to fch_gelu, the input of its last linear layer. `packed`: the
-// weights, as matmul_pack_forward() returned them.
+// weights, as matmul_pack() returned them.
 template <class Real>
 void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
                           const std::vector<const Real*>& packed) {
@@ -305,7 +305,7 @@ void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
     for (int l = 0; l < L; l++) {
         if (before_layer) before_layer(l);
         const LayerActivations<Real>& a = g.layers[l];
-        const auto packed = matmul_pack_forward<Real>(g.pad, num_rows, linear_weights(g, l));
+        const auto packed = matmul_pack<Real>(g.pad, Direction::forward, num_rows, linear_weights(g, l));
         gpt2_forward_to_gelu(g, l, B, T, pass, packed);
         matmul_forward<Real>(g.pad, {
             .out = g.proj, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
@@ -341,8 +341,8 @@ void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradient
     const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size;
     const bool training = gradients != Gradients::none;
     const std::vector<LinearWeight<Real>> wte = {{g.weight(WTE), C, Vp}};
-    const Real* packed = matmul_pack_forward(g.pad, B * T, wte)[0];
-    const Real* packed_backward = training ? matmul_pack_backward(g.pad, B * T, wte)[0] : nullptr;
+    const Real* packed = matmul_pack(g.pad, Direction::forward, B * T, wte)[0];
+    const Real* packed_backward = training ? matmul_pack(g.pad, Direction::backward, B * T, wte)[0] : nullptr;
     for (int first = 0; first < B * T; first += g.logit_rows) {
         const int num_rows = std::min(g.logit_rows, B * T - first);
         const Real* lnf = g.lnf + size_t(first) * C;
@@ -370,7 +370,7 @@ template <class Real>
 void gpt2_recompute_layer(GPT2<Real>& g, int l, int B, int T) {
     std::vector<LinearWeight<Real>> weights = linear_weights(g, l);
     weights.resize(FCPROJ);
-    const auto packed = matmul_pack_forward<Real>(g.pad, B * T, weights);
+    const auto packed = matmul_pack<Real>(g.pad, Direction::forward, B * T, weights);
     gpt2_forward_ln1(g, l, B * T);
     gpt2_forward_to_gelu(g, l, B, T, Pass::training, packed);
 }
@@ -393,7 +393,7 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
         const LayerActivations<Real>& a = g.layers[l];
         // the last layer's activations are still in memory
         if (g.recompute == RECOMPUTE_LAYERS && l + 1 < L) gpt2_recompute_layer(g, l, B, T);
-        const auto packed = matmul_pack_backward<Real>(g.pad, num_rows, linear_weights(g, l));
+        const auto packed = matmul_pack<Real>(g.pad, Direction::backward, num_rows, linear_weights(g, l));
         // in the memory of activations that are not needed any more by then
         Real *dresidual2 = a.residual3, *dqkv = a.fch;
         // what the projections of MLP and attention get: the gradient, or that behind their dropout
