@@ -95,8 +95,5 @@ void decode_attention(LaunchPad* pad, const DecodeAttention<Real>& p) {
     decode_attention1(*pad, p, 256);
 }
 
-#define INSTANTIATE(Real)                                                                   \
-    template std::vector<KernelVersion<DecodeAttention<Real>>> decode_attention_versions(); \
-    template void decode_attention_cpu(const DecodeAttention<Real>&);                       \
-    template void decode_attention(LaunchPad*, const DecodeAttention<Real>&);
+#define INSTANTIATE(Real) INSTANTIATE_LAYER(decode_attention, DecodeAttention, Real)
 FOR_EACH_REAL(INSTANTIATE)

@@ -194,8 +194,5 @@ void decode_linear(LaunchPad* pad, const DecodeLinear<Real>& p) {
     decode_linear1(*pad, p, many && pad->limits().max_block >= 512 ? 512 : 256);
 }
 
-#define INSTANTIATE(Real)                                                             \
-    template std::vector<KernelVersion<DecodeLinear<Real>>> decode_linear_versions(); \
-    template void decode_linear_cpu(const DecodeLinear<Real>&);                       \
-    template void decode_linear(LaunchPad*, const DecodeLinear<Real>&);
+#define INSTANTIATE(Real) INSTANTIATE_LAYER(decode_linear, DecodeLinear, Real)
 FOR_EACH_REAL(INSTANTIATE)
