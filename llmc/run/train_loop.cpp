@@ -186,7 +186,7 @@ void Run<Real>::save(int step, const DataPosition& position, WrittenFor reason) 
     // An undisturbed run does not write for a signal, and its later checkpoints must not differ.
     const int last_healthy = reason != WrittenFor::signal && judge.is_healthy(step) ? step : healthy;
     try {
-        if (writes()) write_files(step, position, reason, last_healthy);
+        write_files(step, position, reason, last_healthy);
     } catch (const DeviceLost&) {
         throw;
     } catch (const std::exception& error) {
@@ -244,7 +244,7 @@ void Run<Real>::save_and_fail(int step, const DataPosition& position, const std:
     const std::string message = message_for(error);
     // other processes wait for this one, and cannot write their parts
     if (optimizer.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
-    if (!options.saves() || job.rank > 0 || step <= inputs.start.step) throw Error(message);
+    if (!options.saves() || step <= inputs.start.step) throw Error(message);
     if (saved == step) fail("%s; -y 1 resumes from step %d", message.c_str(), step);
     try {
         report_pending();

@@ -102,7 +102,6 @@ struct Run {
     void save(int step, const DataPosition& position, WrittenFor reason);
     void write_files(int step, const DataPosition& position, WrittenFor reason, int last_healthy);
     std::optional<WrittenFor> reason_to_save(int step, bool is_best) const;
-    bool writes() const { return job.rank == 0 || optimizer.share.count > 1; }
     void stop_if_diverged() const;
     std::string where_to_resume() const;
     // Does the work. After an error, saves the steps before this one, and ends the run.
