@@ -3,7 +3,6 @@
 #include "llmc/base/real.h"
 #include "dev/vulkan/baselines/baselines.h"
 
-#include "llmc/base/word_of.h"
 #include "llmc/layers/gradient_sum.h"
 #include "tests/layer_test.h"
 
@@ -54,16 +53,6 @@ TYPED_TEST(RealTest, EveryPatternThereAndBack) {
         ASSERT_EQ(double(got), want) << bits;
         ASSERT_EQ(std::signbit(got), bits >= 0x8000) << bits;
         ASSERT_EQ(Real(got).bits, bits);
-    }
-}
-
-TYPED_TEST(RealTest, WordsHoldTheValueTwice) {
-    using Real = TypeParam;
-    for (const float value : {1.0f, -0.375f}) {
-        const auto values = std::bit_cast<std::array<Real, 2>>(word_of<Real>(value));
-        EXPECT_EQ(float(values[0]), value);
-        EXPECT_EQ(float(values[1]), value);
-        EXPECT_EQ(std::bit_cast<float>(word_of<float>(value)), value);
     }
 }
 

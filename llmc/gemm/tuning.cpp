@@ -1,8 +1,9 @@
 // Measures the tiles of tensor-core GEMMs: see tune_gemm().
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <memory>
 
-#include "llmc/base/word_of.h"
 #include "llmc/gemm/tensor_core.h"
 #include "llmc/measure/peak.h"
 
@@ -11,7 +12,9 @@ template <class Element>
 static std::unique_ptr<Element, std::function<void(Element*)>> make_operand(LaunchPad& pad, size_t n) {
     const size_t bytes = (n * sizeof(Element) + 3) / 4 * 4;
     auto* p = static_cast<Element*>(pad.allocate(bytes, "operands of a GEMM to be tuned"));
-    pad.fill(p, word_of<Element>(1), bytes);
+    std::array<Element, 4 / sizeof(Element)> word;
+    word.fill(Element(1.0f));
+    pad.fill(p, std::bit_cast<uint32_t>(word), bytes);
     return {p, [&pad](Element* operand) { pad.free(operand); }};
 }
 
