@@ -177,12 +177,6 @@ static Model open_model(const std::string& path) {
 
 ModelConfig read_hugging_face_header(const std::string& path) { return open_model(path).config; }
 
-static void write_in_pieces(const WriteTensor& write, int tensor, size_t offset, const float* values,
-                            size_t count) {
-    for (size_t at = 0; at < count; at += tensor_chunk)
-        write(tensor, offset + at, values + at, std::min(tensor_chunk, count - at));
-}
-
 void read_hugging_face(const std::string& path, const WriteTensor& write) {
     const Model model = open_model(path);
     check_head(model);
@@ -194,12 +188,12 @@ void read_hugging_face(const std::string& path, const WriteTensor& write) {
             const size_t count = std::min(piece, t.elements - at);
             read_safetensors(model.file, model.prefix + t.name, at, count, values.data());
             if (t.is_linear()) values = transpose(values, t.shape[1], t.shape[0]);
-            write_in_pieces(write, t.tensor, t.offset + at, values.data(), count);
+            write_in_chunks(write, t.tensor, t.offset + at, values.data(), count);
         }
     }
     const size_t real = size_t(config.vocab_size) * config.channels;
     const std::vector<float> padding(parameter_size(config, WTE) - real);
-    write_in_pieces(write, WTE, real, padding.data(), padding.size());
+    write_in_chunks(write, WTE, real, padding.data(), padding.size());
 }
 
 // --- writing ---

@@ -1,24 +1,14 @@
 // GPT-2's initial weights, drawn tensor by tensor from one PyTorch-compatible generator.
 #include "llmc/model/initialize.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "llmc/base/random.h"
 
-static void write_chunks(const WriteTensor& write, int tensor, size_t offset, const float* values,
-                         size_t count) {
-    for (size_t done = 0; done < count; done += tensor_chunk) {
-        write(tensor, offset + done, values + done, std::min(tensor_chunk, count - done));
-    }
-}
-
 static void write_constant(const WriteTensor& write, int tensor, size_t offset, size_t count, float value) {
-    std::vector<float> values(std::min(count, tensor_chunk), value);
-    for (size_t done = 0; done < count; done += tensor_chunk) {
-        write(tensor, offset + done, values.data(), std::min(tensor_chunk, count - done));
-    }
+    const std::vector<float> values(count, value);
+    write_in_chunks(write, tensor, offset, values.data(), count);
 }
 
 void initialize_parameters(const ModelConfig& config, uint64_t seed, const WriteTensor& write) {
@@ -27,7 +17,7 @@ void initialize_parameters(const ModelConfig& config, uint64_t seed, const Write
     auto draw = [&](int tensor, size_t offset, size_t count, float std) {
         values.resize(count);
         normal_fill(values.data(), count, 0.0f, std, random);
-        write_chunks(write, tensor, offset, values.data(), count);
+        write_in_chunks(write, tensor, offset, values.data(), count);
     };
     size_t drawn = size_t(config.vocab_size) * config.channels;
     draw(WTE, 0, drawn, 0.02f);

@@ -173,3 +173,8 @@ size_t num_parameters(const ModelConfig& config) {
     for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) sum += parameter_size(config, tensor);
     return sum;
 }
+
+void write_in_chunks(const WriteTensor& write, int tensor, size_t offset, const float* values, size_t count) {
+    for (size_t done = 0; done < count; done += tensor_chunk)
+        write(tensor, offset + done, values + done, std::min(tensor_chunk, count - done));
+}

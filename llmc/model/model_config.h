@@ -48,6 +48,7 @@ extern const ParameterInfo parameter_info[NUM_PARAMETER_TENSORS];
 using WriteTensor = std::function<void(int tensor, size_t offset, const float* values, size_t count)>;
 using ReadTensor = std::function<void(int tensor, size_t offset, float* values, size_t count)>;
 constexpr size_t tensor_chunk = size_t(4) << 20;  // elements
+void write_in_chunks(const WriteTensor& write, int tensor, size_t offset, const float* values, size_t count);
 
 // Parses a descriptor: llm.c's dN or gpt2:dN (max_seq_len 1024) and gpt3:cN (2048), both with GPT-2's
 // vocabulary of 50257, or custom:layers=4,heads=4,channels=128,max_seq_len=256[,vocab=257]. Error on anything
