@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 
 // Whether arrays and objects nest deeper than max_json_depth. Sees text that is not JSON as well.
 static bool is_too_deep(std::string_view text) {
@@ -48,6 +49,10 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& where
     nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
     if (!object.is_object()) fail("%s is not a JSON object: %s", where.c_str(), why_not_object(text).c_str());
     return object;
+}
+
+nlohmann::json read_json_object(const std::string& path, size_t limit) {
+    return parse_json_object(read_whole_file(path, limit), path);
 }
 
 std::string json_text(const nlohmann::json& value, int indent) { return value.dump(indent); }

@@ -16,6 +16,9 @@ constexpr size_t max_json_bytes = size_t(64) << 20;
 // value recurse as deep as it nests, so deeper input could overflow the stack.
 nlohmann::json parse_json_object(std::string_view text, const std::string& where);
 
+// The same from a file. Error if it cannot be read or has more than `limit` bytes.
+nlohmann::json read_json_object(const std::string& path, size_t limit = max_json_bytes);
+
 // Prints the value: on one line if indent is negative, else one member or element per line. Invalid UTF-8 in
 // a string is an exception of the library; values that were parsed have none.
 std::string json_text(const nlohmann::json& value, int indent = -1);

@@ -63,8 +63,7 @@ static fs::path vocabulary_in(const fs::path& folder) {
 static TokenizerFiles load_files(const std::string& name) {
     const fs::path path = fs::is_directory(name) ? vocabulary_in(name) : fs::path(name);
     TokenizerFiles files = {path.generic_string()};
-    json whole =
-        parse_json_object(read_whole_file(path.generic_string(), max_json_bytes), path.generic_string());
+    json whole = read_json_object(path.generic_string());
     if (whole.contains(tokenizer_json) || whole.contains(merges_txt)) {  // a copy
         files.contents = std::move(whole);
         return files;
@@ -79,8 +78,7 @@ static TokenizerFiles load_files(const std::string& name) {
     }
     for (const char* beside : {config_json, special_json, added_json}) {
         const std::string file = (path.parent_path() / beside).generic_string();
-        if (file_exists(file))
-            files.contents[beside] = parse_json_object(read_whole_file(file, max_json_bytes), file);
+        if (file_exists(file)) files.contents[beside] = read_json_object(file);
     }
     // transformers takes GPT-2's class and its defaults if the model's config.json is all there is
     if (!files.has(config_json) && fs::exists(path.parent_path() / "config.json"))
@@ -479,8 +477,7 @@ Tokenizer read_hugging_face_tokenizer(const std::string& path) { return make_tok
 
 Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path) {
     TokenizerFiles files = {encoder_path};
-    files.contents[vocab_json] =
-        parse_json_object(read_whole_file(encoder_path, max_json_bytes), encoder_path);
+    files.contents[vocab_json] = read_json_object(encoder_path);
     files.contents[merges_txt] = read_whole_file(vocab_path, max_json_bytes);
     Tokenizer tokenizer = make_tokenizer(files);
     if (!fits_tokenizer_file(tokenizer) || tokenizer.end_of_text + 1 != tokenizer.vocab_size())

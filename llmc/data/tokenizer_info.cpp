@@ -98,15 +98,14 @@ TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path
 // --- shards ---
 
 bool is_sidecar(const std::string& path) {
-    const json members = parse_json_object(read_whole_file(path, max_json_bytes), path);
+    const json members = read_json_object(path);
     return members.empty() || members.contains(shards_key) || members.contains("nats_per_token");
 }
 
 void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
                    const std::vector<TokenShard>& shards) {
     const std::string path = prefix + ".json";
-    json members = json::object(), list = json::array();
-    if (file_exists(path)) members = parse_json_object(read_whole_file(path, max_json_bytes), path);
+    json members = file_exists(path) ? read_json_object(path) : json::object(), list = json::array();
     for (const TokenShard& shard : shards)
         list.push_back(
             {{"part", shard.path.substr(prefix.size())}, {"tokens", shard.tokens}, {"xxh3", shard.checksum}});
@@ -129,7 +128,7 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     if (!file_exists(path)) return std::nullopt;
     json members;
     try {
-        members = parse_json_object(read_whole_file(path, max_json_bytes), path);
+        members = read_json_object(path);
     } catch (const Error& error) {
         warn(format_string("%s: it does not say which tokenizer made the shards", error.what()));
         return std::nullopt;
@@ -153,8 +152,8 @@ struct ShardList {
 static ShardList read_shard_list(const std::string& sidecar, const std::string& folder) {
     ShardList list = {.folder = folder};
     try {
-        if (!file_exists(sidecar) || !is_sidecar(sidecar)) return list;
-        const json members = parse_json_object(read_whole_file(sidecar, max_json_bytes), sidecar);
+        const json members = file_exists(sidecar) ? read_json_object(sidecar) : json::object();
+        if (!members.contains(shards_key)) return list;
         const std::string name = fs::path(sidecar).stem().generic_string();
         for (const json& shard : members.value(list_key, json::array())) {
             const std::string file = name + shard.at("part").get<std::string>();

@@ -108,7 +108,7 @@ static void write_run_file(const std::string& path, const FileSeal& model, const
 }
 
 static nlohmann::json read_run_file(const std::string& path) {
-    const nlohmann::json file = parse_json_object(read_whole_file(path, max_json_bytes), path);
+    const nlohmann::json file = read_json_object(path);
     if (!file.contains("content") || !file.contains("checksum") ||
         file["checksum"] != checksum_of(json_text(file["content"])))
         fail("%s is damaged: its checksum does not match its content", path.c_str());

@@ -72,7 +72,7 @@ static void check_activation(const json& fields, const std::string& path) {
 
 // Checks config.json and returns the number of heads.
 static int read_config(const std::string& path, const ModelConfig& config) {
-    const json fields = parse_json_object(read_whole_file(path, 1 << 20), path);
+    const json fields = read_json_object(path, 1 << 20);
     expect_field(fields, "model_type", "gpt2", path);
     check_activation(fields, path);
     expect_field(fields, "layer_norm_epsilon", 1e-5, path);

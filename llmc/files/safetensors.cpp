@@ -106,7 +106,7 @@ static SafetensorsFile::Part open_part(const std::string& path, Tensors& tensors
 
 // The shard of each tensor, by an index.
 static std::map<std::string, std::string> read_index(const std::string& path) {
-    const json index = parse_json_object(read_whole_file(path, max_header_bytes), path);
+    const json index = read_json_object(path, max_header_bytes);
     const auto map = index.find("weight_map");
     if (map == index.end() || !map->is_object() || map->empty())
         fail("%s has no weight_map, which names the file of each tensor", path.c_str());

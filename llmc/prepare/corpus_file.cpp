@@ -47,8 +47,7 @@ static bool begins_with_a_story(const std::string& path) {
 
 // The corpus's numbers, in NAME.json; keeps what prepare_data says there about its shards.
 static std::string numbers_text(const std::string& path, JsonMembers members) {
-    const std::string before = file_exists(path) ? read_whole_file(path, max_json_bytes) : "{}";
-    const nlohmann::json earlier = parse_json_object(before, path);
+    const nlohmann::json earlier = file_exists(path) ? read_json_object(path) : nlohmann::json::object();
     for (const auto& [name, value] : earlier.items())
         if (value.is_structured()) members.push_back({name, value});
     return json_text(members, 2) + "\n";

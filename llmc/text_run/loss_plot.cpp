@@ -365,7 +365,7 @@ std::optional<double> corpus_entropy(const std::string& folder) {
         for (const std::string& shard : matching_paths(line.values[0])) {
             const std::string numbers = sidecar_of(shard);
             if (!file_exists(numbers)) continue;
-            const nlohmann::json json = parse_json_object(read_whole_file(numbers, max_json_bytes), numbers);
+            const nlohmann::json json = read_json_object(numbers);
             const auto entropy = json.find("val_nats_per_token");
             if (entropy == json.end() || !entropy->is_number()) continue;
             const double nats = entropy->get<double>();
