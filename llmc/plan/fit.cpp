@@ -128,12 +128,12 @@ static std::string options_of(const RunShape& shape, const Options& o) {
     if (shape.T != o.sequence) add(format_string("-t %d", shape.T));
     const bool adds_batch = !o.batch_given || shape.B != o.batch;
     if (adds_batch) add(format_string("-b %d", shape.B));
-    if (shape.recompute != (o.recompute_given ? o.recompute : Options().recompute))
+    if (shape.recompute != (o.gives("recompute") ? o.recompute : Options().recompute))
         add(format_string("-r %d", int(shape.recompute)));
-    if (shape.offload != (o.offload_given && o.offloads_optimizer()))
+    if (shape.offload != (o.gives("offload") && o.offloads_optimizer()))
         add(shape.offload ? "--offload optimizer" : "--offload none");
     const int total = sequences_of(o) * o.sequence * o.num_processes;
-    if (adds_batch && !o.total_given && total % (shape.B * shape.T * o.num_processes) == 0)
+    if (adds_batch && !o.gives("total-batch-size") && total % (shape.B * shape.T * o.num_processes) == 0)
         add(format_string("-d %d", total));
     return text;
 }
@@ -161,13 +161,14 @@ void choose_fit(Options& o, const MemoryCheck& memory, uint64_t tokens) {
     const bool asked = o.batch == 0;
     if (!asked && memory.fits(shape_of(o))) return;
     std::vector<Recompute> recompute = from(asked ? RECOMPUTE_NOTHING : o.recompute);
-    if (o.recompute_given) recompute = {Recompute(o.recompute)};
+    if (o.gives("recompute")) recompute = {Recompute(o.recompute)};
     FitChoices choices = {.sequences = sequences_of(o),
                           .most_batch = most_batch(o, tokens),
                           .T = o.sequence,
                           .recompute = recompute,
-                          .offload = offload_choices(memory)};
-    if (o.offload_given) choices.offload = {o.offloads_optimizer()};
+                          .offload = offload_choices(memory),
+                          .others = shape_of(o)};
+    if (o.gives("offload")) choices.offload = {o.offloads_optimizer()};
     // check_memory() says what it lacks
     const RunShape least = with(choices, 1, recompute.back(), choices.offload.back());
     const std::optional<RunShape> found = find_fit(memory, choices);

@@ -33,7 +33,7 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
     const bool is_folder = names_model_file(o.model) && !is_model_file(o.model);
     const bool is_path = is_model_file(o.model) || o.model.find('/') != std::string::npos;
     const bool is_gone = is_path && !std::filesystem::exists(o.model);  // the run does not need it any more
-    if (!o.model_given || is_folder || is_gone) return config;
+    if (!o.gives("model") || is_folder || is_gone) return config;
     const ModelSource model = {
         .name = o.model, .path = o.model, .is_file = is_model_file(o.model), .tokenizer = {}};
     const ModelConfig asked = new_config(o, model, data);

@@ -284,7 +284,7 @@ static void check_options(const Options& o) {
         fail("--export %s: the formats are hf and gguf, as in --export hf DIR", format.c_str());
     if (o.precision == "q8_0" && format != "gguf")
         fail("--precision q8_0 is for --export gguf: give fp32, bf16 or fp16");
-    if (!o.export_to.first.empty() && !o.model_given)
+    if (!o.export_to.first.empty() && !o.gives("model"))
         fail("--export writes the model of -e: name a run's folder or a model's file, as in -e runs/my");
     if (!o.export_to.first.empty()) return;
     if (o.train_data.empty() && !o.overfit && !o.dry_run)
@@ -659,10 +659,6 @@ bool parse_options(int argc, char** argv, Options& o, const std::string& chosen)
     o.dry_run = o.dry_run_of != "false";
     if (o.start_over) o.resume = false;
     if (!names_hellaswag_file) choose_hellaswag_file(o);
-    o.model_given = app.count("--model") > 0;
-    o.recompute_given = app.count("--recompute") > 0;
-    o.offload_given = app.count("--offload") > 0;
-    o.total_given = app.count("--total-batch-size") > 0;
     if (o.needs_tokens) return true;
     check_processes(o, llmc);
     check_options(o);

@@ -72,19 +72,19 @@ struct Options {
     bool saves() const { return !output.empty() && checkpoint_every; }
     bool saves_best() const { return keep_best && saves() && validates(); }
 
-    bool needs_tokens = false;     // of --text: -i does not yet say where they are
-    std::string expected_data;     // a dry run of --text: the tokens that the run would have; else empty
-    bool model_given = false;      // -e was given, on the command line or in a file
-    bool recompute_given = false;  // -r was given
-    bool batch_given = false;      // -b was given, as a number
-    bool offload_given = false;    // --offload was given
-    bool total_given = false;      // -d was given
+    bool needs_tokens = false;  // of --text: -i does not yet say where they are
+    std::string expected_data;  // a dry run of --text: the tokens that the run would have; else empty
+    bool batch_given = false;   // -b was given, as a number
     // Whether -b, and -r unless it was given, may be chosen so that the run fits: see fit.h.
-    bool may_choose_batch() const { return batch == 0 || (!batch_given && !recompute_given); }
+    bool may_choose_batch() const { return batch == 0 || (!batch_given && !gives("recompute")); }
     uint64_t device_bytes() const;   // of --device-memory; 0: not given
     std::vector<std::string> notes;  // lines to print: options that have no effect or come from a file
     std::string given;               // every option that was given or read, a line each
-    std::string effective;           // all options, in the format of --config, with absolute paths
+    // Whether it was, by its long name without dashes.
+    bool gives(const std::string& option) const {
+        return ("\n" + given).find("\n--" + option + " ") != std::string::npos;
+    }
+    std::string effective;  // all options, in the format of --config, with absolute paths
 };
 
 // The peak learning rate that `--optimizer muon` takes for a new model of so many channels, through the tuned

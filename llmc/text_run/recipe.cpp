@@ -15,10 +15,6 @@ struct Recipe {
     double learning_rate, final_fraction, dropout;
 };
 
-static bool is_given(const Options& o, const std::string& name) {
-    return ("\n" + o.given).find("\n--" + name + " ") != std::string::npos;
-}
-
 static int64_t tokens_of_batch(const Options& o, const Recipe& r) {
     return int64_t(r.batch) * r.sequence * o.num_processes;
 }
@@ -27,8 +23,8 @@ static int64_t tokens_of_batch(const Options& o, const Recipe& r) {
 // hold a batch, which reads one token more than it advances by, and until -d is a multiple of B*T.
 static void fit_batch(const Options& o, const TextTokens& tokens, Recipe& r) {
     const int64_t most = int64_t(std::min(tokens.train_tokens, tokens.val_tokens)) - 1;
-    const bool batch_is_free = !is_given(o, "batch-size") || o.batch == 0;
-    const bool sequence_is_free = !is_given(o, "sequence-length");
+    const bool batch_is_free = !o.gives("batch-size") || o.batch == 0;
+    const bool sequence_is_free = !o.gives("sequence-length");
     if (!batch_is_free) r.batch = o.batch;
     if (!sequence_is_free) r.sequence = o.sequence;
     const auto divides = [&] { return o.total_batch <= 0 || o.total_batch % tokens_of_batch(o, r) == 0; };
@@ -38,7 +34,7 @@ static void fit_batch(const Options& o, const TextTokens& tokens, Recipe& r) {
 
 // Steps of a run of so many epochs, at most `most`; -x and --epochs take precedence.
 static int count_steps(const Options& o, const Recipe& r, uint64_t tokens, double epochs, int most) {
-    if (is_given(o, "max-steps") && o.max_steps > 0) return o.max_steps;
+    if (o.gives("max-steps") && o.max_steps > 0) return o.max_steps;
     const double per_step = o.total_batch > 0 ? o.total_batch : double(tokens_of_batch(o, r));
     const bool chosen = o.epochs <= 0;
     const double steps = (chosen ? epochs : o.epochs) * double(tokens) / per_step;
@@ -64,7 +60,7 @@ static Recipe for_new_model(const Options& o, const TextTokens& data) {
                 .sequence = 256,
                 .learning_rate = default_muon_learning_rate(96),
                 .final_fraction = 0.05};
-    if (o.model_given) {
+    if (o.gives("model")) {
         const ModelConfig config = read_shape(find_model(o.model));
         r.sequence = std::min(r.sequence, config.max_seq_len);
         r.learning_rate = default_muon_learning_rate(config.channels);
@@ -99,19 +95,19 @@ static std::string quoted(const std::string& text) {
 }
 
 std::string choose_options(const Options& o, const TextTokens& tokens) {
-    const bool finetunes = o.model_given && names_model_file(o.model);
+    const bool finetunes = o.gives("model") && names_model_file(o.model);
     const Recipe r = finetunes ? for_finetuning(o, tokens) : for_new_model(o, tokens);
     std::string lines = "train-data = " + quoted(tokens.train) + "\nval-data = " + quoted(tokens.val) + "\n" +
                         "model = " + quoted(r.model) + "\n";
     lines += format_string("optimizer = '%s'\nbatch-size = %d\nsequence-length = %d\n", r.optimizer.c_str(),
                            r.batch, r.sequence);
-    if (o.batch == 0 && !is_given(o, "total-batch-size"))  // -b auto keeps the tokens of a step
+    if (o.batch == 0 && !o.gives("total-batch-size"))  // -b auto keeps the tokens of a step
         lines += format_string("total-batch-size = %lld\n", (long long)tokens_of_batch(o, r));
     if (o.epochs <= 0) lines += format_string("max-steps = %d\n", r.steps);
     lines += format_string("learning-rate = %.3g\nwarmup-steps = %d\nfinal-lr-fraction = %g\ndropout = %g\n",
                            r.learning_rate, r.warmup, r.final_fraction, r.dropout);
     const int val_every = std::clamp((r.steps + 15) / 16, 1, 250);
-    const bool validates = !is_given(o, "val-every") || o.val_every > 0;
+    const bool validates = !o.gives("val-every") || o.val_every > 0;
     return lines + format_string(
                        "val-every = %d\nval-batches = -1\npatience = %d\nsample-every = %d\n"
                        "sample-tokens = 600\n",

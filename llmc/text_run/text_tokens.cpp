@@ -34,7 +34,7 @@ static TextTokens patterns_of(const Options& o) {
 // The tokenizer of --tokenizer, else of the model to finetune, else bytes.
 static std::string tokenizer_name(const Options& o) {
     if (!o.tokenizer.empty()) return o.tokenizer;
-    if (!o.model_given || !names_model_file(o.model)) return "bytes";
+    if (!o.gives("model") || !names_model_file(o.model)) return "bytes";
     const ModelSource model = find_model(o.model);
     const auto tokenizer = tokenizer_for("", model, read_shape(model).vocab_size, model.tokenizer);
     if (!tokenizer) fail("-e %s: its tokenizer is not known: name it with --tokenizer", o.model.c_str());
