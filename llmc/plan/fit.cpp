@@ -1,6 +1,8 @@
 #include "llmc/plan/fit.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "llmc/base/error.h"
 #include "llmc/base/warning.h"
@@ -49,33 +51,50 @@ static std::vector<int> divisors_of(int n, int most) {
     return low;
 }
 
+// The largest number up to `most` that fits, as all smaller ones do; 0: none. Doubles it before it bisects:
+// numbers far too large are not tried.
+static int largest(int most, const std::function<bool(int)>& fits) {
+    int fitting = 0, too_large = most + 1;
+    while (too_large - fitting > 1) {
+        const int next = std::min(fitting + (too_large - fitting) / 2, std::max(1, 2 * fitting));
+        (fits(next) ? fitting : too_large) = next;
+    }
+    return fitting;
+}
+
 // The largest of these ascending batches that fits; 0: none.
 static int largest_of(const MemoryCheck& memory, RunShape shape, const std::vector<int>& batches) {
-    size_t fits = 0, too_large = batches.size() + 1;  // counts of batches
-    while (too_large - fits > 1) {
-        const size_t middle = fits + (too_large - fits) / 2;
-        shape.B = batches[middle - 1];
-        (memory.fits(shape) ? fits : too_large) = middle;
-    }
-    return fits ? batches[fits - 1] : 0;
+    const int count = largest(int(batches.size()), [&](int n) {
+        shape.B = batches[n - 1];
+        return memory.fits(shape);
+    });
+    return count ? batches[count - 1] : 0;
 }
 
-static RunShape with(const FitChoices& choices, int B, Recompute recompute, bool offload) {
-    return {.B = B,
-            .T = choices.T,
-            .recompute = recompute,
-            .in_bf16 = choices.in_bf16,
-            .no_master = choices.no_master,
-            .offload = offload};
+// Choices among which find_fit() takes the fastest that fits.
+struct FitChoices {
+    int sequences;   // of a process in a step: B divides it
+    int most_batch;  // larger B are not considered
+    std::vector<Recompute> recompute;
+    std::vector<bool> offload;
+    RunShape others;  // T and what else the shapes have in common
+};
+
+static RunShape with(RunShape shape, Recompute recompute, bool offload) {
+    shape.B = 1;
+    shape.recompute = recompute;
+    shape.offload = offload;
+    return shape;
 }
 
-std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices) {
+// The shape with the shortest estimated time per token; none: nothing fits. All processes call it.
+static std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices) {
     const std::vector<int> batches = divisors_of(choices.sequences, std::max(1, choices.most_batch));
     std::optional<RunShape> best;
     const auto time = [&](const RunShape& shape) { return relative_time(shape, choices.sequences); };
     for (const bool offload : choices.offload)
         for (const Recompute recompute : choices.recompute) {
-            RunShape shape = with(choices, 1, recompute, offload);
+            RunShape shape = with(choices.others, recompute, offload);
             shape.B = largest_of(memory, shape, batches);
             if (shape.B && (!best || time(shape) < time(*best))) best = shape;
             if (shape.B == batches.back()) break;  // more recomputation only takes longer
@@ -90,14 +109,10 @@ int largest_batch(const MemoryCheck& memory, const Options& o) {
         const int sequences = o.total_batch / per_sequence;
         return largest_of(memory, shape, divisors_of(sequences, sequences));
     }
-    int fits = 0, too_large = max_tokens / per_sequence + 1;
-    for (shape.B = 1; shape.B < too_large;) {
-        (memory.fits(shape) ? fits : too_large) = shape.B;
-        const bool found_bound = too_large <= 2 * int64_t(fits);
-        shape.B = found_bound ? fits + (too_large - fits) / 2 : 2 * std::max(fits, 1);
-        if (too_large - fits <= 1) break;
-    }
-    return fits;
+    return largest(max_tokens / per_sequence, [&](int B) {
+        shape.B = B;
+        return memory.fits(shape);
+    });
 }
 
 // --- the choice ---
@@ -164,13 +179,12 @@ void choose_fit(Options& o, const MemoryCheck& memory, uint64_t tokens) {
     if (o.gives("recompute")) recompute = {Recompute(o.recompute)};
     FitChoices choices = {.sequences = sequences_of(o),
                           .most_batch = most_batch(o, tokens),
-                          .T = o.sequence,
                           .recompute = recompute,
                           .offload = offload_choices(memory),
                           .others = shape_of(o)};
     if (o.gives("offload")) choices.offload = {o.offloads_optimizer()};
     // check_memory() says what it lacks
-    const RunShape least = with(choices, 1, recompute.back(), choices.offload.back());
+    const RunShape least = with(choices.others, recompute.back(), choices.offload.back());
     const std::optional<RunShape> found = find_fit(memory, choices);
     if (!found && !asked) return;
     const RunShape shape = found.value_or(least);
@@ -206,7 +220,7 @@ static std::string missing(const MemoryCheck& memory, const RunShape& shape) {
 static std::optional<RunShape> find_shorter(const MemoryCheck& memory, const Options& o,
                                             const FitChoices& choices) {
     for (int T = o.sequence / 2; T >= 16; T /= 2) {
-        RunShape shape = with(choices, 1, RECOMPUTE_LAYERS, choices.offload.back());
+        RunShape shape = with(choices.others, RECOMPUTE_LAYERS, choices.offload.back());
         shape.T = T;
         const bool divides = o.total_batch <= 0 || o.total_batch % (T * o.num_processes) == 0;
         if (divides && memory.fits(shape)) return shape;
@@ -219,18 +233,18 @@ static std::string advice(const MemoryCheck& memory, const Options& o) {
     const bool may_halve = o.precision == "fp32";
     FitChoices choices = {.sequences = sequences_of(o),
                           .most_batch = max_tokens,
-                          .T = o.sequence,
                           .recompute = from(o.recompute),
-                          .offload = offload_choices(memory)};
+                          .offload = offload_choices(memory),
+                          .others = shape_of(o)};
     if (const auto shape = find_fit(memory, choices)) {
         RunShape same = shape_of(o);
         same.in_bf16 = true;
         const bool fits_in_bf16 = may_halve && memory.fits(same);
         return "use " + options_of(*shape, o) + (fits_in_bf16 ? ", or --precision bf16" : "");
     }
-    choices.in_bf16 = may_halve;
+    choices.others.in_bf16 = may_halve;
     for (const bool no_master : {false, true}) {
-        choices.no_master = no_master;
+        choices.others.no_master = no_master;
         for (const auto& shape : {find_fit(memory, choices), find_shorter(memory, o, choices)})
             if (shape) return "use " + options_of(*shape, o);
     }

@@ -2,8 +2,6 @@
 // and time, but not its steps.
 #pragma once
 #include <functional>
-#include <optional>
-#include <vector>
 
 #include "llmc/run/run_plan.h"
 
@@ -30,19 +28,6 @@ struct MemoryCheck {
     // In every process of the job, all of which call it.
     bool fits(const RunShape& shape) const;
 };
-
-// Choices among which find_fit() takes the fastest that fits.
-struct FitChoices {
-    int sequences;   // of a process in a step: B divides it
-    int most_batch;  // larger B are not considered
-    int T;
-    std::vector<Recompute> recompute;
-    bool in_bf16 = false, no_master = false;  // as in RunShape
-    std::vector<bool> offload = {false};
-};
-
-// The shape with the shortest estimated time per token; none: nothing fits. All processes call it.
-std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices);
 
 // The largest batch that the options allow and that fits; 0: not even 1. All processes call it.
 int largest_batch(const MemoryCheck& memory, const Options& o);
