@@ -26,7 +26,6 @@ enum class Access {
     write,         // what exists already
     create,        // a new file; an error if something of that name exists
     append,        // not through a link; creates the file if it is missing
-    append_new,    // the same to a new file
     folder,
 };
 

@@ -80,8 +80,6 @@ static int flags_of(Access access) {
             return O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
         case Access::append:  // not blocking: a pipe without a reader is an error, not a reason to wait
             return O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOFOLLOW;
-        case Access::append_new:
-            return O_WRONLY | O_CREAT | O_EXCL | O_APPEND;
         case Access::folder:
             return O_RDONLY | O_DIRECTORY;
     }

@@ -58,14 +58,13 @@ static bool is_folder(HANDLE handle) { return has_attribute(handle, FILE_ATTRIBU
 
 int open_path(const std::string& path, Access access) {
     const bool writes = access == Access::write || access == Access::create;
-    const bool appends = access == Access::append || access == Access::append_new;
-    const bool is_new = access == Access::create || access == Access::append_new;
-    const bool keeps_link = access == Access::read_itself || access == Access::append;
+    const bool appends = access == Access::append;
+    const bool keeps_link = access == Access::read_itself || appends;
     const HANDLE handle =
         open_handle(path, writes || appends ? GENERIC_WRITE | FILE_READ_ATTRIBUTES : GENERIC_READ, share_all,
-                    is_new                     ? CREATE_NEW
-                    : access == Access::append ? OPEN_ALWAYS
-                                               : OPEN_EXISTING,
+                    access == Access::create ? CREATE_NEW
+                    : appends                ? OPEN_ALWAYS
+                                             : OPEN_EXISTING,
                     keeps_link ? FILE_FLAG_OPEN_REPARSE_POINT : 0);
     if (handle == INVALID_HANDLE_VALUE) return -1;
     const bool is_wrong_kind = access == Access::folder && !is_folder(handle);
