@@ -16,6 +16,7 @@
 
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/data/text_file.h"
 #include "llmc/data/text_stream.h"
 #include "llmc/generate/text_generator.h"
@@ -47,9 +48,8 @@ static std::string without_line_end(std::string text) {
 
 // The lines of a file that are not empty.
 static std::vector<std::string> read_lines(const std::string& path) {
-    std::istringstream text(read_text_file(path));
     std::vector<std::string> lines;
-    for (std::string line; std::getline(text, line);)
+    for (std::string line : lines_of(read_text_file(path)))
         if (line = without_line_end(line); !line.empty()) lines.push_back(line);
     if (lines.empty()) fail("%s has no prompt: each line is one", path.c_str());
     return lines;

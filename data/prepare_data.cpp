@@ -9,6 +9,7 @@
 // vocabulary was published.
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/output.h"
 #include "llmc/base/warning.h"
 #include "llmc/data/hellaswag.h"
@@ -32,15 +33,13 @@ static FILE* summary_of(const std::string& path) {
 static void prepare_hellaswag(const Options& options) {
     check_output(options.out, {options.hellaswag, options.tokenizer}, is_hellaswag);
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
-    const std::string text = read_text_file(options.hellaswag, 1 << 30);
     std::vector<HellaSwagExample> examples;
-    size_t number = 1;
-    for (size_t start = 0, end; start < text.size(); start = end + 1, number++) {
-        end = std::min(text.find('\n', start), text.size());
-        if (text.find_first_not_of(" \t\r", start) >= end) continue;
+    size_t number = 0;
+    for (const std::string& line : lines_of(read_text_file(options.hellaswag, 1 << 30))) {
+        number++;
+        if (line.find_first_not_of(" \t\r") == line.npos) continue;
         const std::string where = format_string("%s: line %zu", options.hellaswag.c_str(), number);
-        examples.push_back(
-            parse_hellaswag(std::string_view(text).substr(start, end - start), where, tokenizer));
+        examples.push_back(parse_hellaswag(line, where, tokenizer));
     }
     if (examples.empty()) fail("%s has no examples", options.hellaswag.c_str());
     write_hellaswag(options.out, examples);

@@ -13,6 +13,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 #include "llmc/data/tokenizer.h"
 
 namespace fs = std::filesystem;
@@ -362,10 +363,9 @@ static SpelledMerge spelled_merge(const json& merge, const std::string& where) {
 static std::vector<SpelledMerge> read_merges(std::string_view text, const std::string& path) {
     std::vector<SpelledMerge> merges;
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-    size_t number = 1;
-    for (size_t start = 0, end; start < text.size(); start = end + 1, number++) {
-        end = std::min(text.find('\n', start), text.size());
-        std::string line(text.substr(start, end - start));
+    size_t number = 0;
+    for (std::string line : lines_of(text)) {
+        number++;
         if (line.ends_with('\r')) line.pop_back();
         if (line.empty() || line.starts_with("#version")) continue;
         merges.push_back(spelled_merge(json(line), path + ": line " + std::to_string(number)));

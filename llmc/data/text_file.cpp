@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/utf8.h"
 #include "llmc/os/files.h"
 
@@ -379,11 +380,8 @@ std::vector<std::string> files_below(const std::vector<std::string>& paths,
 }
 
 std::vector<std::string> read_file_list(const std::string& path) {
-    const std::string text = read_text_file(path);
     std::vector<std::string> paths;
-    for (size_t start = 0, end; start < text.size(); start = end + 1) {
-        end = std::min(text.find('\n', start), text.size());
-        std::string line = text.substr(start, end - start);
+    for (std::string line : lines_of(read_text_file(path))) {
         if (line.ends_with('\r')) line.pop_back();
         if (!line.empty()) paths.push_back(line);
     }

@@ -2,12 +2,12 @@
 
 #include <cmath>
 #include <filesystem>
-#include <sstream>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/html.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 #include "llmc/files/checkpoint.h"
 
 namespace fs = std::filesystem;
@@ -61,9 +61,8 @@ static std::string option_value(const KnownRun& run, const std::string& name) {
 static std::string last_loss(const KnownRun& run, const char* kind) {
     const std::string path = run.folder + "/main.log";
     if (!file_exists(path)) return "";
-    std::istringstream log(read_whole_file(path));
     std::string found;
-    for (std::string line; std::getline(log, line);) {
+    for (const std::string& line : lines_of(read_whole_file(path))) {
         int step = 0;
         double loss = 0;
         const std::string format = std::string("s:%d ") + kind + ":%lf";

@@ -5,6 +5,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 
 template <class Number>
 static void read_numbers(const File& file, const std::string& path, Number* to, size_t count) {
@@ -49,9 +50,8 @@ DebugState read_debug_state(const std::string& path, const ModelConfig& config) 
 }
 
 std::vector<double> read_losses(const std::string& path) {
-    std::istringstream lines(read_whole_file(path, 1 << 20));
     std::vector<double> losses;
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : lines_of(read_whole_file(path, 1 << 20))) {
         if (line.empty() || line[0] == '#') continue;
         std::istringstream words(line);
         size_t step;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 
 static constexpr std::string_view blanks = " \t\r";
 static constexpr size_t longest_line = 1 << 14;
@@ -65,10 +66,10 @@ static OptionLine parse_line(std::string_view line, int number) {
 std::vector<OptionLine> parse_option_lines(std::string_view text, const std::string& path) {
     std::vector<OptionLine> lines;
     std::set<std::string> names;
-    for (int number = 1; !text.empty(); number++) {
-        const size_t end = text.find('\n');
-        const std::string_view line = trimmed(text.substr(0, end));
-        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    int number = 0;
+    for (const std::string& whole : lines_of(text)) {
+        number++;
+        const std::string_view line = trimmed(whole);
         if (line.empty() || line[0] == '#') continue;
         try {
             lines.push_back(parse_line(line, number));

@@ -3,10 +3,10 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
@@ -92,8 +92,7 @@ static std::string description(const Options& o, const RunInputs& inputs) {
 
 // The first line that the other text does not have; "nothing" if it has all.
 static std::string line_not_in(const std::string& text, const std::string& other) {
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);)
+    for (const std::string& line : lines_of(text))
         if (("\n" + other).find("\n" + line + "\n") == std::string::npos) return line;
     return "nothing";
 }
@@ -101,8 +100,7 @@ static std::string line_not_in(const std::string& text, const std::string& other
 // The line with the same first word, which names an option or a file; "nothing" if there is none.
 static std::string line_like(const std::string& line, const std::string& text) {
     const std::string name = line.substr(0, line.find(' ')) + " ";
-    std::istringstream lines(text);
-    for (std::string other; std::getline(lines, other);)
+    for (const std::string& other : lines_of(text))
         if (other.starts_with(name)) return other;
     return "nothing";
 }

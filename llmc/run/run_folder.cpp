@@ -6,10 +6,10 @@
 #include <cstring>
 #include <filesystem>
 #include <regex>
-#include <sstream>
 #include <thread>
 
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/os/files.h"
@@ -109,8 +109,7 @@ static void finish_moving(const std::string& folder) {
 // The last training step in a main.log; -1: none.
 static int last_step_in_log(const std::string& path) {
     int last = -1;
-    std::istringstream lines(read_whole_file(path));
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : lines_of(read_whole_file(path))) {
         int step = -1, length = 0;  // 0: a line of another kind
         if (sscanf(line.c_str(), "s:%d trl:%n", &step, &length) == 1 && length) last = std::max(last, step);
     }

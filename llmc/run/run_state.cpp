@@ -1,11 +1,11 @@
 #include "llmc/run/run_state.h"
 
 #include <cmath>
-#include <sstream>
 #include <utility>
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 
 StepJudge::Verdict StepJudge::judge(float loss, float norm, float factor) {
     Verdict v;
@@ -113,8 +113,7 @@ static WrittenFor reason_from_json(const nlohmann::json& run) {
 // values that JSON cannot hold.
 static nlohmann::json options_to_json(const std::string& options) {
     nlohmann::json lines = nlohmann::json::array();
-    std::istringstream text(options);
-    for (std::string line; std::getline(text, line);)
+    for (const std::string& line : lines_of(options))
         if (!line.empty() && !line.starts_with("output=") && printable(line) == line) lines.push_back(line);
     return lines;
 }

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <sstream>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/precision.h"
 #include "llmc/data/text_file.h"
 #include "llmc/files/model_source.h"
@@ -332,8 +332,7 @@ std::string options_path(const std::string& output) { return output + "/options.
 
 static std::map<std::string, std::string> values_of(const std::string& effective) {
     std::map<std::string, std::string> values;
-    std::istringstream lines(effective);
-    for (std::string line; std::getline(lines, line);)
+    for (const std::string& line : lines_of(effective))
         if (const size_t at = line.find('='); at != std::string::npos)
             values[line.substr(0, at)] = line.substr(at + 1);
     return values;
@@ -388,9 +387,8 @@ static std::filesystem::path path_in(const std::filesystem::path& folder, const 
 }
 
 std::string with_absolute_paths(const std::string& effective, const std::string& folder) {
-    std::istringstream lines(effective);
     std::string text;
-    for (std::string line; std::getline(lines, line);) {
+    for (std::string line : lines_of(effective)) {
         const size_t at = line.find('=');
         if (at != std::string::npos && line.size() > at + 3 && line[at + 1] == line.back()) {  // quoted
             const std::string option = line.substr(0, at), value = line.substr(at + 2, line.size() - at - 3);

@@ -10,6 +10,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/html.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/output.h"
 #include "llmc/base/warning.h"
 #include "llmc/data/tokenizer_info.h"
@@ -60,8 +61,7 @@ static void read_log_line(RunSeries& run, const std::string& line) {
 
 RunSeries parse_series(const std::string& log, bool is_metrics, PlotOver over) {
     RunSeries run;
-    std::istringstream lines(log);
-    for (std::string line; std::getline(lines, line);)
+    for (const std::string& line : lines_of(log))
         is_metrics ? read_metrics_line(run, line, over) : read_log_line(run, line);
     return run;
 }

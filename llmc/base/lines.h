@@ -1,0 +1,15 @@
+#pragma once
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// The lines of a text, without the newlines at their ends.
+inline std::vector<std::string> lines_of(std::string_view text) {
+    std::vector<std::string> lines;
+    for (size_t start = 0, end; start < text.size(); start = end + 1) {
+        end = std::min(text.find('\n', start), text.size());
+        lines.emplace_back(text.substr(start, end - start));
+    }
+    return lines;
+}
