@@ -299,19 +299,17 @@ static std::string loss_of_several(const std::vector<RunSeries>& runs, const Axi
 
 static std::string loss_panel(const std::vector<RunSeries>& runs, std::optional<double> floor, const Axis& x,
                               PlotOver over) {
-    std::vector<Series> floors;
-    if (floor) floors.push_back({{x.low, *floor}, {x.high, *floor}});
-    std::vector<const Series*> all;
+    Series entropy;
+    if (floor) entropy = {{x.low, *floor}, {x.high, *floor}};
+    std::vector<const Series*> all = {&entropy};
     for (const RunSeries& run : runs) all.insert(all.end(), {&run.training, &run.validation});
-    for (const Series& series : floors) all.push_back(&series);
     const Axis y = value_axis(all, true, 28, 290);
     std::string svg = frame(x, y, "loss (nats per token)", false);
     std::vector<std::pair<std::string, std::string>> names;
     for (size_t i = 0; i < runs.size() && runs.size() > 1; i++) names.push_back({runs[i].name, colour_of(i)});
     if (runs.size() == 1) names = {{"training", training_blue}, {"validation", validation_red}};
     if (floor) names.push_back({"corpus entropy", grey});
-    for (const Series& series : floors)
-        svg += curve(series, x, y, stroke(grey, 2) + " stroke-dasharray=\"6 4\"");
+    svg += curve(entropy, x, y, stroke(grey, 2) + " stroke-dasharray=\"6 4\"");
     svg += runs.size() == 1 ? loss_of_one(runs[0], x, y, over) : loss_of_several(runs, x, y);
     return svg + legend(names, 20);
 }
