@@ -76,13 +76,13 @@ struct PromptReader {
                                      .OC = which.OC});
     }
 
-    // residual += proj; normed = LayerNorm of it
-    void residual_layernorm(const Real* weight, const Real* bias, int num_rows) const {
+    // residual += added, unless that is null; normed = LayerNorm of it
+    void residual_layernorm(const Real* added, const Real* weight, const Real* bias, int num_rows) const {
         layernorm_forward<Real>(g.pad, {.out = normed,
                                         .mean = mean,
                                         .rstd = rstd,
                                         .inp = residual,
-                                        .added = proj,
+                                        .added = added,
                                         .sum = residual,
                                         .weight = weight,
                                         .bias = bias,
@@ -101,26 +101,19 @@ struct PromptReader {
                                       .B = 1,
                                       .T = num_rows,
                                       .C = C});
-        layernorm_forward<Real>(g.pad, {.out = normed,
-                                        .mean = mean,
-                                        .rstd = rstd,
-                                        .inp = residual,
-                                        .weight = g.weight(LN1W),
-                                        .bias = g.weight(LN1B),
-                                        .num_rows = num_rows,
-                                        .C = C});
+        residual_layernorm(nullptr, g.weight(LN1W), g.weight(LN1B), num_rows);
         for (int l = 0; l < L; l++) {
             Real* cache = qkv[l] + size_t(text) * T * 3 * C;
             linear(cache, normed, {QKVW, QKVB, l, C, 3 * C}, num_rows);
             attention_forward<Real>(
                 g.pad, {.out = atty, .lse = lse, .qkv = cache, .B = 1, .T = num_rows, .C = C, .NH = NH});
             linear(proj, atty, {ATTPROJW, ATTPROJB, l, C, C}, num_rows);
-            residual_layernorm(g.weight(LN2W, l), g.weight(LN2B, l), num_rows);
+            residual_layernorm(proj, g.weight(LN2W, l), g.weight(LN2B, l), num_rows);
             linear(wide, normed, {FCW, FCB, l, C, 4 * C}, num_rows);
             gelu_forward<Real>(g.pad, {.out = wide_gelu, .inp = wide, .n = size_t(num_rows) * 4 * C});
             linear(proj, wide_gelu, {FCPROJW, FCPROJB, l, 4 * C, C}, num_rows);
             const bool last = l + 1 == L;
-            residual_layernorm(last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
+            residual_layernorm(proj, last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
                                last ? g.weight(LNFB) : g.weight(LN1B, l + 1), num_rows);
         }
         decode_linear<Real>(g.pad, {.out = logits + size_t(text) * Vp,
