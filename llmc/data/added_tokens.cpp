@@ -81,9 +81,3 @@ bool AddedTokenMatcher::touches(std::string_view text, size_t position) const {
             }
     return false;
 }
-
-size_t AddedTokenMatcher::count(std::string_view text) const {
-    size_t tokens = 0;
-    for (const TextPart& part : split(text)) tokens += part.token >= 0;
-    return tokens;
-}

@@ -34,9 +34,6 @@ struct AddedTokenMatcher {
     // Whether an added token reaches across this position of the text, or ends there.
     bool touches(std::string_view text, size_t position) const;
 
-    // The number of added tokens in the text.
-    size_t count(std::string_view text) const;
-
    private:
     struct Entry {
         std::string text;
