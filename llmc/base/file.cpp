@@ -34,7 +34,7 @@ HeldFolder::~HeldFolder() {
 
 // --- reading ---
 
-static FileStatus status_of(const File& file, const std::string& path) {
+FileStatus status_of(const File& file, const std::string& path) {
     FileStatus status;
     if (!get_status(fileno(file.get()), status)) fail("cannot read %s: %s", path.c_str(), strerror(errno));
     return status;
@@ -91,11 +91,6 @@ size_t read_some(const File& file, const std::string& path, void* to, size_t byt
 void read_exactly(const File& file, const std::string& path, void* to, size_t bytes) {
     if (bytes > 0 && read_some(file, path, to, bytes) != bytes)
         fail("cannot read %s to its end", path.c_str());
-}
-
-FileVersion version_of(const File& file, const std::string& path) {
-    const FileStatus status = status_of(file, path);
-    return {.file_number = status.number, .size = status.size, .written = status.written};
 }
 
 std::string read_whole_file(const std::string& path, uint64_t limit) {

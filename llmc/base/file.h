@@ -43,14 +43,10 @@ size_t read_some(const File& file, const std::string& path, void* to, size_t byt
 // Reads so many bytes. Error if reading fails or the file ends before.
 void read_exactly(const File& file, const std::string& path, void* to, size_t bytes);
 
-// Tells a file from one that took its place, or that was written since.
-struct FileVersion {
-    uint64_t file_number = 0, size = 0;
-    int64_t written = 0;  // time in nanoseconds
-
-    bool operator==(const FileVersion&) const = default;
-};
-FileVersion version_of(const File& file, const std::string& path);
+// What the system says of an open file (os/files.h). It tells the file from one that took its place, or that
+// was written since.
+struct FileStatus;
+FileStatus status_of(const File& file, const std::string& path);
 
 // Reads the whole file. Error if it cannot be read or is larger than `limit` bytes.
 std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1) << 32);

@@ -51,12 +51,12 @@ TokenShard open_token_shard(const std::string& path) {
         fail("%s is %s: %llu bytes, but the %llu tokens of its header take %llu", path.c_str(),
              size < expected ? "truncated" : "too long", (unsigned long long)size, (unsigned long long)tokens,
              (unsigned long long)expected);
-    const FileVersion version = version_of(file, path);  // before the content is read
-    return {path, tokens, identity_of(file, path, header, tokens * sizeof(uint16_t)), version};
+    const FileStatus status = status_of(file, path);  // before the content is read
+    return {path, tokens, identity_of(file, path, header, tokens * sizeof(uint16_t)), status};
 }
 
 static bool is_unchanged(const TokenShard& shard, const File& file) {
-    return version_of(file, shard.path) == shard.version ||
+    return status_of(file, shard.path) == shard.status ||
            open_token_shard(shard.path).checksum == shard.checksum;
 }
 

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "llmc/base/file.h"
+#include "llmc/os/files.h"
 
 // A shard whose header and size have been checked.
 struct TokenShard {
     std::string path;
     uint64_t tokens;
     std::string checksum;  // of its content: all of a small file, samples of a large one
-    FileVersion version = {};
+    FileStatus status = {};
 };
 
 // The format counts tokens in an int32.

@@ -12,6 +12,7 @@ struct FileStatus {
     uint64_t size = 0;                // bytes
     int64_t written = 0;              // nanoseconds since an epoch of the system
 
+    bool operator==(const FileStatus&) const = default;
     bool is_same_file(const FileStatus& o) const { return device == o.device && number == o.number; }
 };
 

@@ -78,9 +78,9 @@ static std::string description(const PreparationOptions& p, const std::vector<st
         format_string("%s\n%s\n%s\n%llu %d %d %d\n", p.tokenizer.c_str(), p.split.c_str(), p.field.c_str(),
                       (unsigned long long)p.val_tokens, p.skip_bad_lines, p.special_tokens, p.as_text);
     for (const std::string& path : files) {
-        const FileVersion version = version_of(open_to_read(path), path);
+        const FileStatus status = status_of(open_to_read(path), path);
         text += std::filesystem::absolute(path).lexically_normal().generic_string() +
-                format_string("\n%llu %lld\n", (unsigned long long)version.size, (long long)version.written);
+                format_string("\n%llu %lld\n", (unsigned long long)status.size, (long long)status.written);
     }
     return checksum_of(text);
 }
