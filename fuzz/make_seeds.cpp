@@ -100,8 +100,11 @@ static void make_data() {
 
     std::vector<uint16_t> tokens;
     for (int i = 0; i < 40; i++) tokens.push_back(uint16_t(i * 7 % 257));
-    write_token_shard(seed("token_shard_fuzz", "40"), tokens.data(), 40);
-    write_token_shard(seed("token_shard_fuzz", "5"), tokens.data(), 5);
+    for (const int count : {40, 5}) {
+        TokenShardWriter shard(seed("token_shard_fuzz", std::to_string(count)));
+        shard.add(tokens.data(), uint64_t(count));
+        shard.finish();
+    }
     write_tokenizer(open_tokenizer("bytes"), seed("tokenizer_fuzz", "bytes"));
     Tokenizer merged = open_tokenizer("bytes");
     for (const char* token : {"th", "the", " the", "in", "ing"}) merged.tokens.push_back(token);

@@ -12,6 +12,7 @@
 #include "llmc/base/file.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 // Writes a shard of the tokens first, first + 1, ...
 static void write_counting(const std::string& path, uint64_t count, uint16_t first = 0) {

@@ -15,6 +15,7 @@
 #include "llmc/model/initialize.h"
 #include "llmc/run/run_state.h"
 #include "tests/tiny_run.h"
+#include "tests/token_shard.h"
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 

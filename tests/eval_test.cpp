@@ -6,11 +6,11 @@
 
 #include "llmc/base/file.h"
 #include "llmc/data/hellaswag.h"
-#include "llmc/data/token_file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/initialize.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 static const std::string program = BINARY_DIR "/eval";
 static const std::string tiny = "custom:layers=2,heads=2,channels=32,max_seq_len=16,vocab=257";

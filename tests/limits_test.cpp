@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "llmc/base/file.h"
-#include "llmc/data/token_file.h"
 #include "llmc/os/available_memory.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 namespace fs = std::filesystem;
 

@@ -4,9 +4,9 @@
 // software device that `dev/setup.sh newer-mesa` unpacks, with fragments of 8x8x8; the distribution's Mesa
 // has no cooperative matrices.
 #include "llmc/base/file.h"
-#include "llmc/data/token_file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/other_device.h"
+#include "tests/token_shard.h"
 
 struct CooperativeMatrix : OtherDevice {
     CooperativeMatrix() : OtherDevice("newer-mesa") {}

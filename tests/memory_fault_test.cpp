@@ -23,6 +23,7 @@
 #include "llmc/files/model_file.h"
 #include "llmc/run/train_options.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 // Calls of malloc() and its relatives since arm(), which fail from number `first` to `last`.
 static std::atomic<long> calls = 0, first_failing = 0, last_failing = 0;

@@ -12,6 +12,7 @@
 #include "llmc/data/hellaswag.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
+#include "tests/token_shard.h"
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 

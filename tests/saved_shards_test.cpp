@@ -8,6 +8,7 @@
 #include "llmc/base/error.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 // Shards whose tokens are numbered, so a batch shows where it was read.
 struct Shards : TemporaryFolder {

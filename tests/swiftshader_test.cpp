@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "llmc/data/token_file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/other_device.h"
+#include "tests/token_shard.h"
 
 struct SwiftShader : OtherDevice {
     SwiftShader() : OtherDevice("swiftshader") {}

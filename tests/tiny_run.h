@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "llmc/data/token_file.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 // Idle threads block instead of spinning: on a busy machine these small models would lose most of their time.
 inline const int patient_threads = setenv("OMP_WAIT_POLICY", "passive", 1);

@@ -10,6 +10,7 @@
 #include "llmc/base/file.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 static std::string error_of(const std::string& path) {
     try {

@@ -15,6 +15,7 @@
 #include "llmc/base/real.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
+#include "tests/token_shard.h"
 
 static const std::vector<std::string> schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
                                                   "15", "-n", "30", "-c",   "0.1", "-d", "102"};

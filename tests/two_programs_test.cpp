@@ -13,6 +13,7 @@
 #include "llmc/data/token_file.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 namespace fs = std::filesystem;
 

@@ -17,6 +17,7 @@
 #include "tests/message_of.h"
 #include "tests/terminal.h"
 #include "tests/tiny_run.h"
+#include "tests/token_shard.h"
 
 using Words = std::vector<std::string>;
 

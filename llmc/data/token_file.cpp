@@ -126,9 +126,3 @@ void TokenShardWriter::finish() {
     file.replace_start(header_of(tokens));
     file.finish();
 }
-
-void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t count) {
-    TokenShardWriter writer(path);
-    writer.add(tokens, count);
-    writer.finish();
-}

@@ -51,6 +51,3 @@ struct TokenShardWriter {
     FileWriter file;
     uint64_t tokens = 0;
 };
-
-// Writes count tokens as a shard, with a TokenShardWriter.
-void write_token_shard(const std::string& path, const uint16_t* tokens, uint64_t count);
