@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "llmc/base/clock.h"
+
 static bool times_are_kept = false;
 static std::vector<KernelTime> times;
 
@@ -24,16 +26,16 @@ CpuTimer::CpuTimer(const char* name, Work work, std::initializer_list<int> sizes
         key += separator + std::to_string(size);
         separator = " x ";
     }
-    start = std::chrono::steady_clock::now();
+    start = now();
 }
 
 CpuTimer::~CpuTimer() {
     if (key.empty()) return;
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    const double seconds = now() - start;
     auto found = std::find_if(times.begin(), times.end(), [&](const KernelTime& t) { return t.name == key; });
     if (found == times.end()) found = times.insert(times.end(), KernelTime{key});
     found->calls++;
-    found->seconds += seconds.count();
+    found->seconds += seconds;
     found->work.bytes += done.bytes;
     found->work.flops += done.flops;
 }

@@ -2,7 +2,6 @@
 // CpuTimer first, which does nothing unless keep_cpu_times(true) was called. Only one thread calls layers, so
 // this is not thread-safe.
 #pragma once
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -23,5 +22,5 @@ struct CpuTimer {
    private:
     std::string key;  // empty: times are not kept
     Work done;
-    std::chrono::steady_clock::time_point start;
+    double start;
 };

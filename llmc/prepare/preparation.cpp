@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
@@ -177,17 +177,14 @@ struct Preparation {
 
 // A progress bar on standard error; prints nothing if that is not a terminal.
 struct ProgressBar {
-    using Clock = std::chrono::steady_clock;
     bool terminal = is_terminal(stderr);
-    Clock::time_point start = Clock::now(), last = start;
+    double start = now(), last = start;  // of the last drawing
 
     // `done` of `total` bytes (0: unknown) are processed. Draws at most five times per second.
     void show(uint64_t done, uint64_t total) {
-        const auto now = Clock::now();
-        if (!terminal || now - last < std::chrono::milliseconds(200)) return;
-        last = now;
-        const double seconds = std::chrono::duration<double>(now - start).count(),
-                     rate = double(done) / seconds;
+        if (!terminal || now() - last < 0.2) return;
+        last = now();
+        const double rate = double(done) / (last - start);
         if (!total) {
             fprintf(stderr, "\r%.1f MB, %.1f MB/s \x1b[K", 1e-6 * double(done), 1e-6 * rate);
             return;
@@ -436,7 +433,7 @@ void prepare_tokens(const PreparationOptions& options) {
     create_folders(options.out);
     check_outputs(options, files);
     const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     const std::string& prefix = lock.path;
     StagedShards staged;
     std::vector<Tokenizer> tokenizers;
@@ -457,6 +454,5 @@ void prepare_tokens(const PreparationOptions& options) {
     staged.rename_all();
     remove_earlier_shards(options, staged);
     sync_folder(options.out);
-    print_summary(work, tokenizers[0],
-                  std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    print_summary(work, tokenizers[0], now() - start);
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/warning.h"
@@ -31,9 +32,8 @@ static double last_seconds(const std::string& lines) {
 }
 
 std::string MainLog::time_and_tokens(int steps_done) const {
-    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - opened;
     return format_string(
-        "%.3f,%llu", seconds_before + since.count(),
+        "%.3f,%llu", seconds_before + now() - opened,
         (unsigned long long)(tokens_before + uint64_t(steps_done - first_step) * uint64_t(tokens_per_step)));
 }
 
@@ -44,7 +44,7 @@ void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
     const std::string kept = kept_lines(metrics_path, "", ',', resume_step);
     write_whole_file(metrics_path, {metrics_header, kept});
     seconds_before = kept.empty() ? 0 : last_seconds(kept);
-    opened = std::chrono::steady_clock::now();
+    opened = now();
     main.path = main_path;
     metrics.path = metrics_path;
     if (tensorboard) events.path = start_event_file(dir + "/" + tensorboard_folder, resume_step);

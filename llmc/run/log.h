@@ -5,7 +5,6 @@
 // event, with empty fields where an event has no value. `seconds` counts the time of all parts of a resumed
 // run, `tokens` those trained on before the event. TensorBoard events with the same values are optional.
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -58,6 +57,6 @@ struct MainLog {
 
    private:
     std::string time_and_tokens(int steps_done) const;
-    std::chrono::steady_clock::time_point opened = {};
+    double opened = 0;
     double seconds_before = 0;  // of the run's earlier parts
 };

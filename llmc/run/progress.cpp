@@ -44,15 +44,14 @@ Phase::Phase(std::string what, const std::string& detail) : name(std::move(what)
 void Phase::update(const std::string& detail) {
     const std::string text = detail.empty() ? name : name + " (" + detail + ")";
     if (on_terminal()) return show_status_line(text);
-    const auto now = Clock::now();
-    if (now - last_line < std::chrono::seconds(5)) return;
-    last_line = now;
+    if (now() - last_line < 5) return;
+    last_line = now();
     print_line(stdout, "%s", text.c_str());
 }
 
 void Phase::done() {
     clear_status_line();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = now() - start;
     if (!on_terminal() && seconds > 1) printf("%s: done in %.1f s\n", name.c_str(), seconds);
 }
 
@@ -90,7 +89,7 @@ void ByteProgress::add(uint64_t bytes) {
     done += bytes;
     if (phase)
         phase->update(bytes_text(done, total));
-    else if (Clock::now() - start > std::chrono::seconds(2))
+    else if (now() - start > 2)
         phase.emplace(name, bytes_text(done, total));
 }
 
@@ -129,10 +128,9 @@ static std::string bar(double done, int width) {
 }
 
 void Progress::show_status(int step, float loss, float norm, double rate) {
-    const auto now = Clock::now();
     const bool last_step = step + 1 == max_steps;
-    if (now - last_status < std::chrono::milliseconds(100) && !last_step) return;
-    last_status = now;
+    if (now() - last_status < 0.1 && !last_step) return;
+    last_status = now();
     std::string line = bar(double(step + 1) / max_steps, 20);
     line += format_string(" %d/%d ETA %s | loss %.4f | norm %.3f | %.0f tok/s", step + 1, max_steps,
                           time_left(step).c_str(), loss, norm, rate);
@@ -154,9 +152,9 @@ std::string Progress::mfu_text(double rate) const {
 
 void Progress::report(int step, float loss, float norm, float learning_rate,
                       const StepJudge::Verdict& verdict) {
-    const auto now = Clock::now();
-    const double seconds = std::chrono::duration<double>(now - last).count();
-    last = now;
+    const double before = last;
+    last = now();
+    const double seconds = last - before;
     if (++steps > 1) total_seconds += seconds;
     if (steps == 2) recent.seconds.clear();  // the first step also compiles kernels and touches memory
     recent.add(seconds);

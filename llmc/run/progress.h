@@ -2,11 +2,11 @@
 // status line, which is overwritten. A log or a pipe gets plain lines: few before the first step, then
 // llm.c's line for every step.
 #pragma once
-#include <chrono>
 #include <deque>
 #include <optional>
 #include <string>
 
+#include "llmc/base/clock.h"
 #include "llmc/run/log.h"
 #include "llmc/run/run_state.h"
 
@@ -34,9 +34,8 @@ struct Phase {
     void done();  // prints how long it took, in a log only, and only if that is over a second
 
    private:
-    using Clock = std::chrono::steady_clock;
     std::string name;
-    Clock::time_point start = Clock::now(), last_line = {};
+    double start = now(), last_line = 0;
 };
 
 // "3 of 25"
@@ -49,10 +48,9 @@ struct ByteProgress {
     void add(uint64_t bytes);
 
    private:
-    using Clock = std::chrono::steady_clock;
     std::string name;
     uint64_t total, done = 0;
-    Clock::time_point start = Clock::now();
+    double start = now();
     std::optional<Phase> phase;
 };
 
@@ -81,19 +79,18 @@ struct RecentSteps {
 
 // Reports steps.
 struct Progress {
-    using Clock = std::chrono::steady_clock;
     const MainLog& log;
     int max_steps, tokens_per_step;
     double flops_per_token = 0, peak_rate = 0;  // see run_plan.h; 0: unknown
     const char* precision = "";
     uint64_t memory_bytes = 0;  // shown on a terminal
     int log_every = 1;          // steps between lines elsewhere
-    Clock::time_point last = Clock::now(), last_status = {};
+    double last = now(), last_status = 0;
     RecentSteps recent = {};   // without the first step, once there is another
     double total_seconds = 0;  // without the first step
     int steps = 0;             // reported so far
 
-    void restart_clock() { last = Clock::now(); }
+    void restart_clock() { last = now(); }
 
     // Prints and logs a finished step (counted from 0). Its time is the time since the last call.
     void report(int step, float loss, float norm, float learning_rate, const StepJudge::Verdict& verdict);
