@@ -25,15 +25,15 @@ struct AdamWCase {
         for (int t = 1; t <= STEPS; t++) {
             const AdamWStep step = step_number(t);
             const std::vector<float> grads = gradients_of_step<Real>(n, t);
-            adamw_update_cpu<float>({.params = params.data(),
-                                     .master = nullptr,
-                                     .m = m.data(),
-                                     .v = v.data(),
-                                     .grads = grads.data(),
-                                     .n = n,
-                                     .step = &step,
-                                     .weight_decay = weight_decay,
-                                     .norm_and_scale = norm_and_scale});
+            adamw_update<float>(nullptr, {.params = params.data(),
+                                          .master = nullptr,
+                                          .m = m.data(),
+                                          .v = v.data(),
+                                          .grads = grads.data(),
+                                          .n = n,
+                                          .step = &step,
+                                          .weight_decay = weight_decay,
+                                          .norm_and_scale = norm_and_scale});
         }
     }
     // Tests compare changes, since errors are small relative to the parameters themselves.
@@ -124,7 +124,7 @@ TEST(AdamW, TheMasterWeightDecays) {
     const AdamWStep step = adamw_step(0.1f, BETA1, BETA2, EPS, 1);
     const float start = 1.003f;  // 1 in bf16
     HostArrays<bf16> host({start}, {0.0f});
-    adamw_update_cpu(host.all(step, true));
+    adamw_update(nullptr, host.all(step, true));
     EXPECT_NEAR(host.master[0], start - 0.1f * DECAY * start, 1e-6);
 }
 
@@ -258,7 +258,7 @@ TYPED_TEST(AdamWTyped, GpuMatchesCpu) {
                 for (int t = 1; t <= STEPS; t++) {
                     const AdamWStep now = step_number(t);
                     host.grads = from_floats<Real>(gradients_of_step<Real>(n, t));
-                    adamw_update_cpu(host.all(now, false, norm_and_scale));
+                    adamw_update(nullptr, host.all(now, false, norm_and_scale));
                 }
                 const std::vector<float> want = to_floats(host.params);
                 auto check = [&](LaunchPad& pad, auto& version, int block_size) {
@@ -275,7 +275,7 @@ static std::vector<float> rounded_copies(float value, size_t n, int t) {
     const AdamWStep now = adamw_step(0, BETA1, BETA2, EPS, t);
     const std::vector<float> ones(n, 1.0f);
     HostArrays<Real> host(std::vector<float>(n, value), ones);
-    adamw_update_cpu(host.all(now, true));
+    adamw_update(nullptr, host.all(now, true));
     for (float kept : host.master) EXPECT_TRUE(kept == value || std::isnan(value));
     const std::vector<float> got = to_floats(host.params);
     for_each_version<Real>(adamw_update_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
@@ -299,9 +299,9 @@ TYPED_TEST(AdamWTyped, PartsAreBitIdentical) {
     const AdamWStep now = step_number(3);
     const std::vector<float> start = random_values<Real>(n, 1), grads = gradients_of_step<Real>(n, 1);
     HostArrays<Real> whole(start, grads), parts(start, grads);
-    adamw_update_cpu(whole.all(now));
-    adamw_update_cpu(parts.range(0, middle, now));
-    adamw_update_cpu(parts.range(middle, n, now));
+    adamw_update(nullptr, whole.all(now));
+    adamw_update(nullptr, parts.range(0, middle, now));
+    adamw_update(nullptr, parts.range(middle, n, now));
     EXPECT_EQ(to_floats(parts.params), to_floats(whole.params));
     for_each_version<Real>(adamw_update_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
         if (block_size != version.configs[0]) return;
@@ -351,7 +351,7 @@ TYPED_TEST(AdamWRandom, ElementsPast32Bits) {
         HostArrays<Real> host(start, ones);
         AdamWUpdate<Real> update = host.all(now, true);
         update.first = first;
-        adamw_update_cpu(update);
+        adamw_update(nullptr, update);
         for (const std::vector<float>& other : seen) EXPECT_NE(to_floats(host.params), other) << first;
         seen.push_back(to_floats(host.params));
         for_each_version<Real>(adamw_update_versions<Real>(),
@@ -403,7 +403,7 @@ TYPED_TEST(AdamWRandom, StepsDiffer) {
         const AdamWStep now = adamw_step(2e-5f, BETA1, BETA2, EPS, t);
         AdamWUpdate<Real> update = host.all(now);
         update.weight_decay = 0;
-        adamw_update_cpu(update);
+        adamw_update(nullptr, update);
     }
     double sum = 0;
     for (Real p : host.params) sum += double(float(p));
@@ -427,7 +427,7 @@ TYPED_TEST(AdamWTyped, SkipsIfTheNormIsNotFiniteOrTheScaleIsZero) {
     for (const std::vector<float>& norm_and_scale : std::vector<std::vector<float>>{
              {nan, 0.0f}, {inf, 0.0f}, {1.0f, 0.0f}, {nan, 1.0f}, {inf, 1.0f}, {-inf, 1.0f}}) {
         HostArrays<Real> host(start, grads);
-        adamw_update_cpu(host.all(now, with_master, norm_and_scale.data()));
+        adamw_update(nullptr, host.all(now, with_master, norm_and_scale.data()));
         EXPECT_EQ(to_floats(host.params), start);
         EXPECT_EQ(host.master, start);
         EXPECT_EQ(host.m, zero);

@@ -45,7 +45,7 @@ struct ClassifierCase {
         for (int row = 0; row < s.num_rows; row++)  // large padding, which shows if it is used
             for (int c = s.V; c < s.Vp; c++) logits[size_t(row) * s.Vp + c] = 100;
         gradients = logits;
-        fused_classifier_cpu(params<float>(s, gradients.data(), losses.data(), targets.data(), true));
+        fused_classifier(nullptr, params<float>(s, gradients.data(), losses.data(), targets.data(), true));
     }
 };
 
@@ -86,7 +86,7 @@ TEST(FusedClassifier, CpuFindsTheLargestLogitAnywhere) {
         std::vector<float> logits(shape.V, 0.0f), loss = nans(1);
         logits[size_t(largest)] = 200;  // exp(200) overflows
         const int target = (largest + 7) % shape.V;
-        fused_classifier_cpu(params<float>(shape, logits.data(), loss.data(), &target, true));
+        fused_classifier(nullptr, params<float>(shape, logits.data(), loss.data(), &target, true));
         EXPECT_FLOAT_EQ(loss[0], 200) << largest;
         EXPECT_FLOAT_EQ(logits[size_t(largest)], DLOSS) << largest;
     }
@@ -120,9 +120,11 @@ TYPED_TEST(FusedClassifierTyped, MatchesFloat) {
         SCOPED_TRACE(format_string("%d rows, V %d Vp %d", shape.num_rows, shape.V, shape.Vp));
         std::vector<Real> on_cpu = from_floats<Real>(c.logits);
         std::vector<float> cpu_losses = nans(shape.num_rows);
-        fused_classifier_cpu(params<Real>(shape, on_cpu.data(), cpu_losses.data(), c.targets.data(), false));
+        fused_classifier(nullptr,
+                         params<Real>(shape, on_cpu.data(), cpu_losses.data(), c.targets.data(), false));
         EXPECT_EQ(to_floats(on_cpu), c.logits) << "without gradients, the logits must not change";
-        fused_classifier_cpu(params<Real>(shape, on_cpu.data(), cpu_losses.data(), c.targets.data(), true));
+        fused_classifier(nullptr,
+                         params<Real>(shape, on_cpu.data(), cpu_losses.data(), c.targets.data(), true));
         EXPECT_EQ(cpu_losses, c.losses);
         EXPECT_EQ(to_floats(on_cpu), rounded<Real>(c.gradients));
         for_each_version<Real>(
@@ -242,7 +244,7 @@ TYPED_TEST(FusedClassifierTyped, ExtremeLogits) {
     std::vector<float> losses = nans(num_rows);
     p.logits = gradients.data();
     p.losses = losses.data();
-    fused_classifier_cpu(p);
+    fused_classifier(nullptr, p);
     check(losses, to_floats(gradients));
     for_each_version<Real>(with_baselines(fused_classifier_versions<Real>()),
                            [&](LaunchPad& pad, auto& version, int block_size) {
@@ -264,7 +266,7 @@ TEST(SumLosses, AddsUp) {
         for (float& v : values) want += 0.5 * double(v = std::abs(v));  // positive, like losses
         SCOPED_TRACE(format_string("n %d", n));
         std::vector<float> total = {7.0f};
-        sum_losses_cpu({.total = total.data(), .losses = values.data(), .n = n, .scale = 0.5f});
+        sum_losses(nullptr, {.total = total.data(), .losses = values.data(), .n = n, .scale = 0.5f});
         expect_close("total", total, {float(want)}, 1e-6);
         const auto versions = with_baselines(sum_losses_versions());
         for_each_version(versions, [&](LaunchPad& pad, auto& version, int block_size) {

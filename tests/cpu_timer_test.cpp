@@ -11,15 +11,15 @@ TEST(CpuTimer, KeepsTimesOnRequest) {
     const std::vector<float> x(32, 1.0f);
     std::vector<float> y(32);
     const GeluForward<float> gelu = {.out = y.data(), .inp = x.data(), .n = x.size()};
-    gelu_forward_cpu(gelu);
+    gelu_forward(nullptr, gelu);
     EXPECT_TRUE(take_cpu_times().empty());
     keep_cpu_times(true);
-    gelu_forward_cpu(gelu);
-    gelu_forward_cpu(gelu);
+    gelu_forward(nullptr, gelu);
+    gelu_forward(nullptr, gelu);
     matmul_forward_cpu<float>(
         {.out = y.data(), .inp = x.data(), .weight = x.data(), .num_rows = 2, .C = 3, .OC = 4});
     keep_cpu_times(false);
-    gelu_forward_cpu(gelu);
+    gelu_forward(nullptr, gelu);
     const std::vector<KernelTime> times = take_cpu_times();
     ASSERT_EQ(times.size(), 2u);
     EXPECT_GE(times[0].seconds, times[1].seconds);

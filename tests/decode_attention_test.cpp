@@ -40,13 +40,13 @@ TYPED_TEST(DecodeAttentionOf, CpuMatchesWholeAttention) {
         const Case<Real> c(s);
         const std::vector<Real> cache = from_floats<Real>(c.cache);
         std::vector<Real> out = from_floats<Real>(nans(size_t(s.B) * s.C));
-        decode_attention_cpu<Real>({.out = out.data(),
-                                    .cache = cache.data(),
-                                    .positions = c.positions.data(),
-                                    .num_texts = s.B,
-                                    .T = s.T,
-                                    .C = s.C,
-                                    .NH = s.NH});
+        decode_attention<Real>(nullptr, {.out = out.data(),
+                                         .cache = cache.data(),
+                                         .positions = c.positions.data(),
+                                         .num_texts = s.B,
+                                         .T = s.T,
+                                         .C = s.C,
+                                         .NH = s.NH});
         expect_close("out", to_floats(out), c.out, tolerance<Real>());
     }
 }

@@ -106,7 +106,7 @@ TYPED_TEST(DecodeLinearOf, CpuMatchesDouble) {
         DecodeLinear<Real> p = c.layer(rows.data(), stream.data(), inp.data(), weight.data());
         p.gain = gain.data(), p.shift = shift.data(), p.bias = bias.data();
         p.positions = c.positions.data();
-        decode_linear_cpu(p);
+        decode_linear(nullptr, p);
         const bool add = c.epilogue == DecodeEpilogue::add;
         expect_close("out", add ? stream : c.written(to_floats(rows)), c.out,
                      add ? 1e-5 : 2 * tolerance<Real>());  // GELU's argument is rounded

@@ -8,18 +8,18 @@
 
 static const std::array<uint32_t, 2> key = dropout_key(42, 3, 1, 0);
 
-// What dropout_cpu makes of `values`.
+// What dropout() makes of `values` on the CPU.
 template <class Real>
 static std::vector<float> dropped(const std::vector<float>& values, float rate, uint32_t site = 0,
                                   const std::array<uint32_t, 2>& of = key) {
     const std::vector<Real> inp = from_floats<Real>(values);
     std::vector<Real> out(inp.size(), Real(NAN));
-    dropout_cpu<Real>({.out = out.data(),
-                       .inp = inp.data(),
-                       .key = of.data(),
-                       .site = site,
-                       .rate = rate,
-                       .n = inp.size()});
+    dropout<Real>(nullptr, {.out = out.data(),
+                            .inp = inp.data(),
+                            .key = of.data(),
+                            .site = site,
+                            .rate = rate,
+                            .n = inp.size()});
     return to_floats(out);
 }
 

@@ -118,13 +118,13 @@ TYPED_TEST(Encoder, ForwardMatchesFloat) {
         const Case<Real> c(s);
         const std::vector<Real> wte_values = from_floats<Real>(c.wte), wpe_values = from_floats<Real>(c.wpe);
         std::vector<Real> on_cpu(c.out.size(), Real(NAN));
-        encoder_forward_cpu<Real>({.out = on_cpu.data(),
-                                   .inp = c.inp.data(),
-                                   .wte = wte_values.data(),
-                                   .wpe = wpe_values.data(),
-                                   .B = s.B,
-                                   .T = s.T,
-                                   .C = s.C});
+        encoder_forward<Real>(nullptr, {.out = on_cpu.data(),
+                                        .inp = c.inp.data(),
+                                        .wte = wte_values.data(),
+                                        .wpe = wpe_values.data(),
+                                        .B = s.B,
+                                        .T = s.T,
+                                        .C = s.C});
         EXPECT_EQ(to_floats(on_cpu), rounded<Real>(c.out));
         auto check = [&](LaunchPad& pad, auto& version, int block_size) {
             DeviceArray<int> inp(pad, c.inp);
@@ -162,13 +162,13 @@ TYPED_TEST(Encoder, BackwardMatchesFloat) {
         const Case<Real> c(s);
         const std::vector<Real> dout = from_floats<Real>(c.dout);
         std::vector<Real> dwte_cpu = from_floats<Real>(c.dwte), dwpe_cpu = from_floats<Real>(c.dwpe);
-        encoder_backward_cpu<Real>({.dwte = dwte_cpu.data(),
-                                    .dwpe = dwpe_cpu.data(),
-                                    .dout = dout.data(),
-                                    .buckets = c.buckets.data(),
-                                    .B = s.B,
-                                    .T = s.T,
-                                    .C = s.C});
+        encoder_backward<Real>(nullptr, {.dwte = dwte_cpu.data(),
+                                         .dwpe = dwpe_cpu.data(),
+                                         .dout = dout.data(),
+                                         .buckets = c.buckets.data(),
+                                         .B = s.B,
+                                         .T = s.T,
+                                         .C = s.C});
         EXPECT_EQ(to_floats(dwte_cpu), rounded<Real>(c.dwte_after));
         EXPECT_EQ(to_floats(dwpe_cpu), rounded<Real>(c.dwpe_after));
         for_each_version<Real>(with_baselines(encoder_backward_versions<Real>()),

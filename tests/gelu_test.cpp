@@ -28,7 +28,7 @@ TEST(GeluForward, CpuMatchesDouble) {
     std::vector<float> inp, out;
     for (float x = -8; x < 12; x += 0.001f) inp.push_back(x);
     out = nans(inp.size());
-    gelu_forward_cpu<float>({.out = out.data(), .inp = inp.data(), .n = inp.size()});
+    gelu_forward<float>(nullptr, {.out = out.data(), .inp = inp.data(), .n = inp.size()});
     for (size_t i = 0; i < inp.size(); i++) {
         // relative error: for negative x, the exponential amplifies the rounding of its argument, |2 u| *
         // 2^-24
@@ -43,7 +43,8 @@ TEST(GeluForward, CpuMatchesDouble) {
 TEST(GeluBackward, CpuMatchesFiniteDifferences) {
     const std::vector<float> inp = inputs(20000), dout = random_values(20000, 2);
     std::vector<float> dinp = nans(inp.size()), want(inp.size());
-    gelu_backward_cpu<float>({.dinp = dinp.data(), .inp = inp.data(), .dout = dout.data(), .n = inp.size()});
+    gelu_backward<float>(nullptr,
+                         {.dinp = dinp.data(), .inp = inp.data(), .dout = dout.data(), .n = inp.size()});
     for (size_t i = 0; i < inp.size(); i++) want[i] = float(dout[i] * gelu_slope(inp[i]));
     expect_close("dinp", dinp, want, 1e-6);
 }
@@ -58,10 +59,10 @@ TYPED_TEST(Gelu, ForwardMatchesFloat) {
         SCOPED_TRACE(format_string("n %zu", n));
         const std::vector<float> x = inputs<Real>(n);
         std::vector<float> want = nans(n);
-        gelu_forward_cpu<float>({.out = want.data(), .inp = x.data(), .n = n});
+        gelu_forward<float>(nullptr, {.out = want.data(), .inp = x.data(), .n = n});
         const std::vector<Real> inp_values = from_floats<Real>(x);
         std::vector<Real> on_cpu(n, Real(NAN));
-        gelu_forward_cpu<Real>({.out = on_cpu.data(), .inp = inp_values.data(), .n = n});
+        gelu_forward<Real>(nullptr, {.out = on_cpu.data(), .inp = inp_values.data(), .n = n});
         EXPECT_EQ(to_floats(on_cpu), rounded<Real>(want));
         for_each_version<Real>(with_baselines(gelu_forward_versions<Real>()),
                                [&](LaunchPad& pad, auto& version, int block_size) {
@@ -84,11 +85,11 @@ TYPED_TEST(Gelu, BackwardMatchesFloat) {
         SCOPED_TRACE(format_string("n %zu", n));
         const std::vector<float> x = inputs<Real>(n), dy = random_values<Real>(n, 2);
         std::vector<float> want = nans(n);
-        gelu_backward_cpu<float>({.dinp = want.data(), .inp = x.data(), .dout = dy.data(), .n = n});
+        gelu_backward<float>(nullptr, {.dinp = want.data(), .inp = x.data(), .dout = dy.data(), .n = n});
         const std::vector<Real> inp_values = from_floats<Real>(x), dout_values = from_floats<Real>(dy);
         std::vector<Real> on_cpu(n, Real(NAN));
-        gelu_backward_cpu<Real>(
-            {.dinp = on_cpu.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
+        gelu_backward<Real>(
+            nullptr, {.dinp = on_cpu.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
         EXPECT_EQ(to_floats(on_cpu), rounded<Real>(want));
         for_each_version<Real>(
             with_baselines(gelu_backward_versions<Real>()),
@@ -130,9 +131,9 @@ TYPED_TEST(Gelu, Extremes) {
     const size_t n = x.size() - 1;  // without the last, since gelu'(0) is 1/2
     std::vector<Real> y(x.size(), Real(NAN)), dx(y), inp_values = from_floats<Real>(x),
                                                      dout_values = from_floats<Real>(ones);
-    gelu_forward_cpu<Real>({.out = y.data(), .inp = inp_values.data(), .n = n});
-    gelu_backward_cpu<Real>(
-        {.dinp = dx.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
+    gelu_forward<Real>(nullptr, {.out = y.data(), .inp = inp_values.data(), .n = n});
+    gelu_backward<Real>(nullptr,
+                        {.dinp = dx.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
     const std::vector<float> inputs_used(x.begin(), x.end() - 1);
     check_extremes(inputs_used, to_floats(y), to_floats(dx));
     const auto backward = with_baselines(gelu_backward_versions<Real>());

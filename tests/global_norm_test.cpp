@@ -29,11 +29,11 @@ static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices
         gradients.push_back({arrays.back().data(), slice.size()});
     }
     std::vector<float> result = nans(2);
-    global_norm_cpu<Real>({.norm_and_scale = result.data(),
-                           .gradients = gradients,
-                           .max_norm = max_norm,
-                           .unscale = unscale,
-                           .loss = loss});
+    global_norm<Real>(nullptr, {.norm_and_scale = result.data(),
+                                .gradients = gradients,
+                                .max_norm = max_norm,
+                                .unscale = unscale,
+                                .loss = loss});
     return result;
 }
 

@@ -43,10 +43,10 @@ TYPED_TEST(GradientSumTest, CpuAddsInOrder) {
                                .stride = s.stride,
                                .count = s.count,
                                .own_index = s.own_index};
-        gradient_sum_cpu(p);
+        gradient_sum(nullptr, p);
         EXPECT_EQ(to_floats(out), c.sum) << s.n << " elements of " << s.count;
         p.out = own.data();
-        gradient_sum_cpu(p);
+        gradient_sum(nullptr, p);
         EXPECT_EQ(to_floats(own), c.sum) << s.n << " elements of " << s.count << ", in place";
         std::vector<Real> copy(s.n);
         p.copy = copy.data();
@@ -54,7 +54,7 @@ TYPED_TEST(GradientSumTest, CpuAddsInOrder) {
         p.inp = own.data();
         p.count = 1;
         p.own_index = -1;
-        gradient_sum_cpu(p);
+        gradient_sum(nullptr, p);
         EXPECT_EQ(to_floats(out), c.sum) << s.n << " elements, copied";
         EXPECT_EQ(to_floats(copy), c.sum) << s.n << " elements, copied twice";
     }

@@ -24,14 +24,14 @@ struct ForwardCase {
           out(nans(size_t(num_rows) * C)),
           mean(nans(num_rows)),
           rstd(nans(num_rows)) {
-        layernorm_forward_cpu<float>({.out = out.data(),
-                                      .mean = mean.data(),
-                                      .rstd = rstd.data(),
-                                      .inp = inp.data(),
-                                      .weight = weight.data(),
-                                      .bias = bias.data(),
-                                      .num_rows = num_rows,
-                                      .C = C});
+        layernorm_forward<float>(nullptr, {.out = out.data(),
+                                           .mean = mean.data(),
+                                           .rstd = rstd.data(),
+                                           .inp = inp.data(),
+                                           .weight = weight.data(),
+                                           .bias = bias.data(),
+                                           .num_rows = num_rows,
+                                           .C = C});
     }
 };
 
@@ -136,17 +136,17 @@ struct BackwardCase {
           dinp_after(added.size()),
           dweight_after(dweight),
           dbias_after(dbias) {
-        layernorm_backward_cpu<float>({.dinp = dinp_after.data(),
-                                       .dweight = dweight_after.data(),
-                                       .dbias = dbias_after.data(),
-                                       .added = added.data(),
-                                       .dout = dout.data(),
-                                       .inp = forward.inp.data(),
-                                       .weight = forward.weight.data(),
-                                       .mean = forward.mean.data(),
-                                       .rstd = forward.rstd.data(),
-                                       .num_rows = num_rows,
-                                       .C = C});
+        layernorm_backward<float>(nullptr, {.dinp = dinp_after.data(),
+                                            .dweight = dweight_after.data(),
+                                            .dbias = dbias_after.data(),
+                                            .added = added.data(),
+                                            .dout = dout.data(),
+                                            .inp = forward.inp.data(),
+                                            .weight = forward.weight.data(),
+                                            .mean = forward.mean.data(),
+                                            .rstd = forward.rstd.data(),
+                                            .num_rows = num_rows,
+                                            .C = C});
     }
 };
 
@@ -305,10 +305,10 @@ TYPED_TEST(Layernorm, BackwardWithNothingAdded) {
                                        .rstd = f.rstd.data(),
                                        .num_rows = num_rows,
                                        .C = C};
-    layernorm_backward_cpu(params);
+    layernorm_backward(nullptr, params);
     params.dinp = got.data();
     params.added = nullptr;
-    layernorm_backward_cpu(params);
+    layernorm_backward(nullptr, params);
     EXPECT_EQ(got, want);
     for_each_version<Real>(layernorm_backward_versions<Real>(),
                            [&](LaunchPad& pad, auto& version, int block) {

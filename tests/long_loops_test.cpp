@@ -40,7 +40,7 @@ static void encoder(LaunchPad& pad, int B, int T, int C, int token_every) {
     std::vector<float> dwte(5 * C), dwpe(size_t(T) * C);
     DeviceArray<float> gpu_dout(pad, dout), gpu_dwte(pad, dwte), gpu_dwpe(pad, dwpe);
     DeviceArray<int> gpu_buckets(pad, buckets);
-    encoder_backward_cpu<float>({dwte.data(), dwpe.data(), dout.data(), buckets.data(), B, T, C});
+    encoder_backward<float>(nullptr, {dwte.data(), dwpe.data(), dout.data(), buckets.data(), B, T, C});
     if (!runs([&] { encoder_backward<float>(&pad, {gpu_dwte, gpu_dwpe, gpu_dout, gpu_buckets, B, T, C}); }))
         return;
     expect_close("dwte", gpu_dwte.values(), dwte, 1e-4);
@@ -64,10 +64,10 @@ static void layernorm(LaunchPad& pad, int rows, int C) {
                              weight = random_values(C, 3);
     std::vector<float> out(n), mean(rows), rstd(rows), dinp(n), dweight(C), dbias(C);
     DeviceArray<float> gpu_inp(pad, inp), gpu_dout(pad, dout), gpu_weight(pad, weight);
-    layernorm_forward_cpu<float>({out.data(), mean.data(), rstd.data(), inp.data(), nullptr, nullptr,
-                                  weight.data(), weight.data(), rows, C});
-    layernorm_backward_cpu<float>({dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
-                                   inp.data(), weight.data(), mean.data(), rstd.data(), rows, C});
+    layernorm_forward<float>(nullptr, {out.data(), mean.data(), rstd.data(), inp.data(), nullptr, nullptr,
+                                       weight.data(), weight.data(), rows, C});
+    layernorm_backward<float>(nullptr, {dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
+                                        inp.data(), weight.data(), mean.data(), rstd.data(), rows, C});
     for (auto& version : layernorm_forward_versions<float>()) {
         DeviceArray<float> gpu_out(pad, n), gpu_mean(pad, rows), gpu_rstd(pad, rows);
         if (runs([&] {
@@ -99,7 +99,7 @@ static void classify(LaunchPad& pad, int V) {
     std::vector<float> want = logits;
     float loss = 0;
     const int target = V - 2;
-    fused_classifier_cpu<float>({want.data(), &loss, &target, 1, 1, V, V, true});
+    fused_classifier<float>(nullptr, {want.data(), &loss, &target, 1, 1, V, V, true});
     DeviceArray<int> targets(pad, std::vector<int>{target});
     for (auto& version : fused_classifier_versions<float>()) {
         DeviceArray<float> gpu_logits(pad, logits), losses(pad, 1);
@@ -115,7 +115,7 @@ static void attention_of_one_token(LaunchPad& pad, int keys) {
     const std::vector<float> qkv = random_values(size_t(keys) * 3 * C, 1);
     std::vector<float> want(C);
     const int position = keys - 1;
-    decode_attention_cpu<float>({want.data(), qkv.data(), &position, 1, keys, C, 1});
+    decode_attention<float>(nullptr, {want.data(), qkv.data(), &position, 1, keys, C, 1});
     DeviceArray<float> gpu_qkv(pad, qkv);
     DeviceArray<int> positions(pad, std::vector<int>{position});
     for (auto& version : decode_attention_versions<float>()) {

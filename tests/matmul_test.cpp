@@ -233,9 +233,9 @@ static void check_gelu(const MatmulCase<Real>& c) {
     const size_t n = c.out.size(), n_inp = c.dinp.size();
     const std::vector<float> pre_inp = random_values<Real>(n_inp, 9);
     std::vector<float> want_out(n), want_dinp(n_inp);
-    gelu_forward_cpu<float>({.out = want_out.data(), .inp = c.out.data(), .n = n});
-    gelu_backward_cpu<float>(
-        {.dinp = want_dinp.data(), .inp = pre_inp.data(), .dout = c.dinp.data(), .n = n_inp});
+    gelu_forward<float>(nullptr, {.out = want_out.data(), .inp = c.out.data(), .n = n});
+    gelu_backward<float>(
+        nullptr, {.dinp = want_dinp.data(), .inp = pre_inp.data(), .dout = c.dinp.data(), .n = n_inp});
     auto run = [&](LaunchPad* pad, MatmulForward<Real> forward, const MatmulBackwardInput<Real>& backward) {
         matmul_forward(pad, forward);
         matmul_backward_input(pad, backward);

@@ -165,7 +165,7 @@ static void update_on_cpu(Values<Real>& v, const Settings& s) {
                                    .grads = grads[i].data(),
                                    .first = s.first + i * v.shape.elements()});
     }
-    muon_update_cpu(update);
+    muon_update(nullptr, update);
     for (size_t i = 0; i < v.params.size(); i++) v.params[i] = to_floats(params[i]);
 }
 

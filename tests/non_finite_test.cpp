@@ -32,6 +32,11 @@ struct Layer {
     bool infinity = true;                         // is not to be lost, either
 };
 
+template <auto layer, class Params>
+static void on_cpu(const Params& params) {
+    layer(nullptr, params);
+}
+
 using Tensors = std::vector<std::vector<float>>;
 
 template <class Params, class Config>
@@ -97,7 +102,7 @@ static const size_t INP = size_t(ROWS) * C, OUT = size_t(ROWS) * OC, WEIGHT = si
 
 TEST(NonFinite, LayerNormForward) {
     check(Layer<LayerNormForward<float>>{layernorm_forward_versions<float>(),
-                                         layernorm_forward_cpu<float>,
+                                         on_cpu<layernorm_forward<float>>,
                                          {INP, C, C, INP, ROWS, ROWS},
                                          3,
                                          {0},
@@ -115,7 +120,7 @@ TEST(NonFinite, LayerNormForward) {
 
 TEST(NonFinite, LayerNormBackward) {
     check(Layer<LayerNormBackward<float>>{layernorm_backward_versions<float>(),
-                                          layernorm_backward_cpu<float>,
+                                          on_cpu<layernorm_backward<float>>,
                                           {INP, INP, INP, C, ROWS, ROWS, INP, C, C},
                                           6,
                                           {0},
@@ -136,11 +141,11 @@ TEST(NonFinite, LayerNormBackward) {
 
 TEST(NonFinite, Gelu) {
     check(Layer<GeluForward<float>>{
-        gelu_forward_versions<float>(), gelu_forward_cpu<float>, {INP, INP}, 1, {0}, [](float** t, int*) {
+        gelu_forward_versions<float>(), on_cpu<gelu_forward<float>>, {INP, INP}, 1, {0}, [](float** t, int*) {
             return GeluForward<float>{.out = t[1], .inp = t[0], .n = INP};
         }});
     check(Layer<GeluBackward<float>>{gelu_backward_versions<float>(),
-                                     gelu_backward_cpu<float>,
+                                     on_cpu<gelu_backward<float>>,
                                      {INP, INP, INP},
                                      2,
                                      {0},
@@ -153,7 +158,7 @@ TEST(NonFinite, Gelu) {
 
 TEST(NonFinite, Residual) {
     check(Layer<LayerNormForward<float>>{layernorm_forward_versions<float>(),
-                                         layernorm_forward_cpu<float>,
+                                         on_cpu<layernorm_forward<float>>,
                                          {INP, INP, C, C, INP, INP, ROWS, ROWS},
                                          4,
                                          {0},
@@ -173,7 +178,7 @@ TEST(NonFinite, Residual) {
 
 TEST(NonFinite, Dropout) {
     check(Layer<Dropout<float>>{
-        dropout_versions<float>(), dropout_cpu<float>, {INP, INP}, 1, {1, 2}, [](float** t, int* key) {
+        dropout_versions<float>(), on_cpu<dropout<float>>, {INP, INP}, 1, {1, 2}, [](float** t, int* key) {
             return Dropout<float>{.out = t[1],
                                   .inp = t[0],
                                   .key = reinterpret_cast<uint32_t*>(key),
@@ -188,7 +193,7 @@ TEST(NonFinite, Encoder) {
     const size_t VOCABULARY = 4;
     check(Layer<EncoderForward<float>>{
         encoder_forward_versions<float>(),
-        encoder_forward_cpu<float>,
+        on_cpu<encoder_forward<float>>,
         {VOCABULARY * C, INP, INP},
         2,
         tokens,
@@ -200,7 +205,7 @@ TEST(NonFinite, Encoder) {
     build_encoder_buckets(buckets.data(), tokens.data(), ROWS);
     check(Layer<EncoderBackward<float>>{
         encoder_backward_versions<float>(),
-        encoder_backward_cpu<float>,
+        on_cpu<encoder_backward<float>>,
         {INP, VOCABULARY * C, INP},
         1,
         buckets,
@@ -247,7 +252,7 @@ TEST(NonFinite, Matmul) {
                                                                .accumulate = true};
                                                        }});
     check(Layer<DecodeLinear<float>>{decode_linear_versions<float>(),
-                                     decode_linear_cpu<float>,
+                                     on_cpu<decode_linear<float>>,
                                      {C, WEIGHT, OC, OC},
                                      3,
                                      {0},
@@ -299,7 +304,7 @@ TEST(NonFinite, Attention) {
                                                                               .NH = 2};
                                           }});
     check(Layer<DecodeAttention<float>>{decode_attention_versions<float>(),
-                                        decode_attention_cpu<float>,
+                                        on_cpu<decode_attention<float>>,
                                         {3 * INP, C},
                                         1,
                                         {ROWS - 1},
@@ -316,7 +321,7 @@ TEST(NonFinite, Attention) {
 
 TEST(NonFinite, Classifier) {
     check(Layer<FusedClassifier<float>>{fused_classifier_versions<float>(),
-                                        fused_classifier_cpu<float>,
+                                        on_cpu<fused_classifier<float>>,
                                         {INP, ROWS},
                                         1,
                                         {0, 1, 2, 3, 4},
@@ -330,14 +335,19 @@ TEST(NonFinite, Classifier) {
                                                                           .Vp = C,
                                                                           .write_gradients = true};
                                         }});
-    check(Layer<SumLosses>{sum_losses_versions(), sum_losses_cpu, {INP, 1}, 1, {0}, [](float** t, int*) {
+    check(Layer<SumLosses>{sum_losses_versions(), on_cpu<sum_losses>, {INP, 1}, 1, {0}, [](float** t, int*) {
                                return SumLosses{.total = t[1], .losses = t[0], .n = int(INP), .scale = 1};
                            }});
 }
 
 TEST(NonFinite, GradientSum) {
     check(Layer<GradientSum<float>>{
-        gradient_sum_versions<float>(), gradient_sum_cpu<float>, {INP, C, C}, 2, {0}, [](float** t, int*) {
+        gradient_sum_versions<float>(),
+        on_cpu<gradient_sum<float>>,
+        {INP, C, C},
+        2,
+        {0},
+        [](float** t, int*) {
             return GradientSum<float>{
                 .out = t[2], .inp = t[0], .own = t[1], .n = C, .stride = C, .count = ROWS, .own_index = 1};
         }});

@@ -33,14 +33,14 @@ struct FusedCase {
           normed(nans(residual.size())),
           mean(nans(num_rows)),
           rstd(nans(num_rows)) {
-        layernorm_forward_cpu<float>({.out = normed.data(),
-                                      .mean = mean.data(),
-                                      .rstd = rstd.data(),
-                                      .inp = residual.data(),
-                                      .weight = weight.data(),
-                                      .bias = bias.data(),
-                                      .num_rows = num_rows,
-                                      .C = C});
+        layernorm_forward<float>(nullptr, {.out = normed.data(),
+                                           .mean = mean.data(),
+                                           .rstd = rstd.data(),
+                                           .inp = residual.data(),
+                                           .weight = weight.data(),
+                                           .bias = bias.data(),
+                                           .num_rows = num_rows,
+                                           .C = C});
     }
 };
 
@@ -83,16 +83,16 @@ TYPED_TEST(Residual, FusedCpuMatchesBothLayers) {
                                 weight = from_floats<Real>(c.weight), bias = from_floats<Real>(c.bias);
         std::vector<Real> residual(c.residual.size(), Real(NAN)), normed(residual);
         std::vector<float> mean = nans(num_rows), rstd = nans(num_rows);
-        layernorm_forward_cpu<Real>({.out = normed.data(),
-                                     .mean = mean.data(),
-                                     .rstd = rstd.data(),
-                                     .inp = inp1.data(),
-                                     .added = inp2.data(),
-                                     .sum = residual.data(),
-                                     .weight = weight.data(),
-                                     .bias = bias.data(),
-                                     .num_rows = num_rows,
-                                     .C = C});
+        layernorm_forward<Real>(nullptr, {.out = normed.data(),
+                                          .mean = mean.data(),
+                                          .rstd = rstd.data(),
+                                          .inp = inp1.data(),
+                                          .added = inp2.data(),
+                                          .sum = residual.data(),
+                                          .weight = weight.data(),
+                                          .bias = bias.data(),
+                                          .num_rows = num_rows,
+                                          .C = C});
         EXPECT_EQ(to_floats(residual), c.residual);
         expect_close("normed", to_floats(normed), c.normed, tolerance<Real>(1e-6));
         expect_close("mean", mean, c.mean, 1e-6);

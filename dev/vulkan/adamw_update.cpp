@@ -36,15 +36,15 @@ static void register_cpu() {
               {.bytes = (3.0 * sizeof(Real) + 16) * double(n)}, [=] {
                   static std::vector<Real> params(n, Real(0.5f)), grads(params);
                   static std::vector<float> m(n), v(n);
-                  adamw_update_cpu<Real>({.params = params.data(),
-                                          .master = nullptr,
-                                          .m = m.data(),
-                                          .v = v.data(),
-                                          .grads = grads.data(),
-                                          .n = n,
-                                          .step = &NOW,
-                                          .weight_decay = 0.1f,
-                                          .norm_and_scale = nullptr});
+                  adamw_update<Real>(nullptr, {.params = params.data(),
+                                               .master = nullptr,
+                                               .m = m.data(),
+                                               .v = v.data(),
+                                               .grads = grads.data(),
+                                               .n = n,
+                                               .step = &NOW,
+                                               .weight_decay = 0.1f,
+                                               .norm_and_scale = nullptr});
               });
 }
 

@@ -30,7 +30,8 @@ static void register_cpu() {
         {.bytes = 2.0 * sizeof(Real) * double(n)}, [=] {
             static std::vector<Real> inp(n, Real(0.5f)), out(n);
             const auto key = dropout_key(42, 0, 0, 0);
-            dropout_cpu<Real>(
+            dropout<Real>(
+                nullptr,
                 {.out = out.data(), .inp = inp.data(), .key = key.data(), .site = 1, .rate = 0.1f, .n = n});
         });
 }

@@ -45,13 +45,13 @@ static void register_cpu() {
                       build_encoder_buckets(built.data(), word_like_tokens(256, V).data(), 256);
                       return built;
                   }();
-                  encoder_backward_cpu<Real>({.dwte = dwte.data(),
-                                              .dwpe = dwpe.data(),
-                                              .dout = dout.data(),
-                                              .buckets = buckets.data(),
-                                              .B = 4,
-                                              .T = 64,
-                                              .C = 768});
+                  encoder_backward<Real>(nullptr, {.dwte = dwte.data(),
+                                                   .dwpe = dwpe.data(),
+                                                   .dout = dout.data(),
+                                                   .buckets = buckets.data(),
+                                                   .B = 4,
+                                                   .T = 64,
+                                                   .C = 768});
               });
 }
 

@@ -34,13 +34,13 @@ static void register_cpu() {
               {.bytes = 2.0 * sizeof(Real) * 4 * 64 * 768}, [=] {
                   static std::vector<Real> weights(size_t(V) * 768, Real(0.5f)), out(256 * 768);
                   static const std::vector<int> tokens = word_like_tokens(256, V);
-                  encoder_forward_cpu<Real>({.out = out.data(),
-                                             .inp = tokens.data(),
-                                             .wte = weights.data(),
-                                             .wpe = weights.data(),
-                                             .B = 4,
-                                             .T = 64,
-                                             .C = 768});
+                  encoder_forward<Real>(nullptr, {.out = out.data(),
+                                                  .inp = tokens.data(),
+                                                  .wte = weights.data(),
+                                                  .wpe = weights.data(),
+                                                  .B = 4,
+                                                  .T = 64,
+                                                  .C = 768});
               });
 }
 

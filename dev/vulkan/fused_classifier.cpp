@@ -37,14 +37,14 @@ static void register_cpu() {
                   static std::vector<Real> logits(size_t(64) * Vp, Real(0.5f));
                   static std::vector<float> losses(64);
                   static const std::vector<int> targets(64, 1000);
-                  fused_classifier_cpu<Real>({.logits = logits.data(),
-                                              .losses = losses.data(),
-                                              .targets = targets.data(),
-                                              .dloss = 1.0f,
-                                              .num_rows = 64,
-                                              .V = V,
-                                              .Vp = Vp,
-                                              .write_gradients = true});
+                  fused_classifier<Real>(nullptr, {.logits = logits.data(),
+                                                   .losses = losses.data(),
+                                                   .targets = targets.data(),
+                                                   .dloss = 1.0f,
+                                                   .num_rows = 64,
+                                                   .V = V,
+                                                   .Vp = Vp,
+                                                   .write_gradients = true});
               });
 }
 

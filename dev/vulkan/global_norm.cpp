@@ -41,9 +41,9 @@ static void register_cpu() {
               {.bytes = double(sizeof(Real) * n)}, [=] {
                   static std::vector<Real> grads(n, Real(0.5f));
                   static std::vector<float> result(2);
-                  global_norm_cpu<Real>({.norm_and_scale = result.data(),
-                                         .gradients = {{grads.data(), grads.size()}},
-                                         .max_norm = 1.0f});
+                  global_norm<Real>(nullptr, {.norm_and_scale = result.data(),
+                                              .gradients = {{grads.data(), grads.size()}},
+                                              .max_norm = 1.0f});
               });
 }
 

@@ -41,17 +41,17 @@ static void register_all() {
     bench_cpu("layernorm_backward_cpu/N:1024/C:768", {.bytes = 16.0 * 1024 * 768}, [=] {
         static std::vector<float> x(1024 * 768, 0.5f), dy(x), dx(x), w(768, 1.0f), dw(w), db(w), m(1024),
             s(1024);
-        layernorm_backward_cpu<float>({.dinp = dx.data(),
-                                       .dweight = dw.data(),
-                                       .dbias = db.data(),
-                                       .added = dx.data(),
-                                       .dout = dy.data(),
-                                       .inp = x.data(),
-                                       .weight = w.data(),
-                                       .mean = m.data(),
-                                       .rstd = s.data(),
-                                       .num_rows = 1024,
-                                       .C = 768});
+        layernorm_backward<float>(nullptr, {.dinp = dx.data(),
+                                            .dweight = dw.data(),
+                                            .dbias = db.data(),
+                                            .added = dx.data(),
+                                            .dout = dy.data(),
+                                            .inp = x.data(),
+                                            .weight = w.data(),
+                                            .mean = m.data(),
+                                            .rstd = s.data(),
+                                            .num_rows = 1024,
+                                            .C = 768});
     });
 }
 

@@ -43,16 +43,16 @@ static void register_cpu(const char* name, bool adds) {
     bench_cpu(name, {.bytes = bytes_of<Real>(1024, 768, adds)}, [=] {
         static std::vector<Real> x(1024 * 768, Real(0.5f)), b(x), sum(x), y(x), w(768, Real(1.0f));
         static std::vector<float> m(1024), s(1024);
-        layernorm_forward_cpu<Real>({.out = y.data(),
-                                     .mean = m.data(),
-                                     .rstd = s.data(),
-                                     .inp = x.data(),
-                                     .added = adds ? b.data() : nullptr,
-                                     .sum = adds ? sum.data() : nullptr,
-                                     .weight = w.data(),
-                                     .bias = w.data(),
-                                     .num_rows = 1024,
-                                     .C = 768});
+        layernorm_forward<Real>(nullptr, {.out = y.data(),
+                                          .mean = m.data(),
+                                          .rstd = s.data(),
+                                          .inp = x.data(),
+                                          .added = adds ? b.data() : nullptr,
+                                          .sum = adds ? sum.data() : nullptr,
+                                          .weight = w.data(),
+                                          .bias = w.data(),
+                                          .num_rows = 1024,
+                                          .C = 768});
     });
 }
 

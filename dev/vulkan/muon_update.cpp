@@ -116,10 +116,10 @@ static void register_cpu(int C) {
         allocate();
         for (size_t i = 0; i < all.size(); i++) {
             Memory& mem = (*memory)[i];
-            muon_update_cpu(make_update<Real>(all[i], {.params = mem.params.data(),
-                                                       .master = nullptr,
-                                                       .m = mem.m.data(),
-                                                       .grads = mem.grads.data()}));
+            muon_update(nullptr, make_update<Real>(all[i], {.params = mem.params.data(),
+                                                            .master = nullptr,
+                                                            .m = mem.m.data(),
+                                                            .grads = mem.grads.data()}));
         }
     });
     const double n = 12.0 * C * C;
@@ -127,15 +127,15 @@ static void register_cpu(int C) {
               {.bytes = (3.0 * sizeof(Real) + 16) * n}, [=] {
                   allocate();
                   for (Memory& mem : *memory)
-                      adamw_update_cpu<Real>({.params = mem.params.data(),
-                                              .master = nullptr,
-                                              .m = mem.m.data(),
-                                              .v = mem.v.data(),
-                                              .grads = mem.grads.data(),
-                                              .n = mem.params.size(),
-                                              .step = &ADAMW_NOW,
-                                              .weight_decay = 0.1f,
-                                              .norm_and_scale = nullptr});
+                      adamw_update<Real>(nullptr, {.params = mem.params.data(),
+                                                   .master = nullptr,
+                                                   .m = mem.m.data(),
+                                                   .v = mem.v.data(),
+                                                   .grads = mem.grads.data(),
+                                                   .n = mem.params.size(),
+                                                   .step = &ADAMW_NOW,
+                                                   .weight_decay = 0.1f,
+                                                   .norm_and_scale = nullptr});
               });
 }
 

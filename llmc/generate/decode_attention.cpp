@@ -46,7 +46,7 @@ static SIMD_INLINE void attend(Real* out, float* scores, const Real* q, const Ke
 }
 
 template <class Real>
-void decode_attention_cpu(const DecodeAttention<Real>& p) {
+static void decode_attention_cpu(const DecodeAttention<Real>& p) {
     const int hs = attention_head_size(p.C, p.NH);
     const size_t C = p.C;
 #pragma omp parallel

@@ -17,7 +17,4 @@ template <class Real>
 void decode_attention(LaunchPad* pad, const DecodeAttention<Real>& p);
 
 template <class Real>
-void decode_attention_cpu(const DecodeAttention<Real>& p);
-
-template <class Real>
 std::vector<KernelVersion<DecodeAttention<Real>>> decode_attention_versions();

@@ -84,7 +84,7 @@ static std::vector<float> inputs_of(const DecodeLinear<Real>& p) {
 }
 
 template <class Real>
-void decode_linear_cpu(const DecodeLinear<Real>& p) {
+static void decode_linear_cpu(const DecodeLinear<Real>& p) {
     const std::vector<float> x = inputs_of(p);
     const int block = 32;  // rows per task, which stay in the cache while all texts use them
     auto row_of = [&](int b) {
@@ -106,7 +106,7 @@ void decode_linear_cpu(const DecodeLinear<Real>& p) {
         }
     }
     for (int b = 0; b < p.num_texts && p.epilogue == DecodeEpilogue::gelu; b++)
-        gelu_forward_cpu<Real>({.out = row_of(b), .inp = row_of(b), .n = size_t(p.OC)});
+        gelu_forward<Real>(nullptr, {.out = row_of(b), .inp = row_of(b), .n = size_t(p.OC)});
 }
 
 // How the kernel divides the work: specialization constants 0 to 4.

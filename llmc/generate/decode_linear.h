@@ -25,7 +25,4 @@ template <class Real>
 void decode_linear(LaunchPad* pad, const DecodeLinear<Real>& p);
 
 template <class Real>
-void decode_linear_cpu(const DecodeLinear<Real>& p);
-
-template <class Real>
 std::vector<KernelVersion<DecodeLinear<Real>>> decode_linear_versions();

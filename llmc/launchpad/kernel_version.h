@@ -17,11 +17,10 @@ struct KernelVersion {
     std::vector<Config> configs;  // the default first
 };
 
-// The explicit instantiations of a layer function whose struct is Params<Real>: the dispatcher, the CPU
-// version and the table of the GPU versions.
+// The explicit instantiations of a layer function whose struct is Params<Real>, and of the table of its GPU
+// versions.
 #define INSTANTIATE_LAYER(function, Params, Real)            \
     template void function(LaunchPad*, const Params<Real>&); \
-    template void function##_cpu(const Params<Real>&);       \
     template std::vector<KernelVersion<Params<Real>>> function##_versions();
 
 // How tests and benchmarks print a config: "block:256".

@@ -77,7 +77,7 @@ static AdamWUpdate<Real> chunk_of(const AdamWUpdate<Real>& p, size_t begin, size
 }
 
 template <class Real>
-void adamw_update_cpu(const AdamWUpdate<Real>& p) {
+static void adamw_update_cpu(const AdamWUpdate<Real>& p) {
     check_master<Real>(p.master);
     const CpuTimer timer("adamw_update", update_work(p));
     const float* norm_and_scale = p.norm_and_scale;

@@ -40,7 +40,4 @@ template <class Real>
 void adamw_update(LaunchPad* pad, const AdamWUpdate<Real>& p);
 
 template <class Real>
-void adamw_update_cpu(const AdamWUpdate<Real>& p);
-
-template <class Real>
 std::vector<KernelVersion<AdamWUpdate<Real>>> adamw_update_versions();

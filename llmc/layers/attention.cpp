@@ -338,11 +338,9 @@ void attention_backward(LaunchPad* pad, const AttentionBackward<Real>& p) {
         attention_backward2(*pad, p, best_backward_block_size(*pad));
 }
 
-#define INSTANTIATE(Real)                                                                       \
-    template std::vector<KernelVersion<AttentionForward<Real>>> attention_forward_versions();   \
-    template std::vector<KernelVersion<AttentionBackward<Real>>> attention_backward_versions(); \
-    template void attention_forward(LaunchPad*, const AttentionForward<Real>&);                 \
-    template void attention_backward(LaunchPad*, const AttentionBackward<Real>&);               \
-    template bool attention_on_tensor_cores<Real>(const LaunchPad&, int, int);                  \
+#define INSTANTIATE(Real)                                                      \
+    INSTANTIATE_LAYER(attention_forward, AttentionForward, Real)               \
+    INSTANTIATE_LAYER(attention_backward, AttentionBackward, Real)             \
+    template bool attention_on_tensor_cores<Real>(const LaunchPad&, int, int); \
     template bool attention_skips_delta<Real>(const LaunchPad&, int, int, int);
 FOR_EACH_REAL(INSTANTIATE)

@@ -119,7 +119,7 @@ static Work classifier_work(const FusedClassifier<Real>& p) {
 }
 
 template <class Real>
-void fused_classifier_cpu(const FusedClassifier<Real>& p) {
+static void fused_classifier_cpu(const FusedClassifier<Real>& p) {
     const CpuTimer timer("fused_classifier", classifier_work(p));
     const int num_rows = p.num_rows;
     const bool whole_row = p.write_gradients && !std::is_same_v<Real, float>;
@@ -166,7 +166,7 @@ void fused_classifier(LaunchPad* pad, const FusedClassifier<Real>& p) {
     fused_classifier3(*pad, p, int(std::min(512u, pad->limits().barrier_block)));
 }
 
-void sum_losses_cpu(const SumLosses& p) {
+static void sum_losses_cpu(const SumLosses& p) {
     double sum = 0;
     for (int i = 0; i < p.n; i++) sum += double(p.losses[i]);
     p.total[0] += float(double(p.scale) * sum);

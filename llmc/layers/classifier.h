@@ -31,9 +31,5 @@ void fused_classifier(LaunchPad* pad, const FusedClassifier<Real>& p);
 void sum_losses(LaunchPad* pad, const SumLosses& p);
 
 template <class Real>
-void fused_classifier_cpu(const FusedClassifier<Real>& p);
-void sum_losses_cpu(const SumLosses& p);
-
-template <class Real>
 std::vector<KernelVersion<FusedClassifier<Real>>> fused_classifier_versions();
 std::vector<KernelVersion<SumLosses>> sum_losses_versions();

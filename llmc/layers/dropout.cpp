@@ -50,7 +50,7 @@ static Work dropout_work(const Dropout<Real>& p) {
 }
 
 template <class Real>
-void dropout_cpu(const Dropout<Real>& p) {
+static void dropout_cpu(const Dropout<Real>& p) {
     const CpuTimer timer("dropout", dropout_work(p));
     const size_t chunk = 4096;  // elements of one task
 #pragma omp parallel for

@@ -25,7 +25,4 @@ template <class Real>
 void dropout(LaunchPad* pad, const Dropout<Real>& p);
 
 template <class Real>
-void dropout_cpu(const Dropout<Real>& p);
-
-template <class Real>
 std::vector<KernelVersion<Dropout<Real>>> dropout_versions();

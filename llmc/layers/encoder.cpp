@@ -55,7 +55,7 @@ void build_encoder_buckets(int* buckets, const int* inp, int count) {
 }
 
 template <class Real>
-void encoder_forward_cpu(const EncoderForward<Real>& p) {
+static void encoder_forward_cpu(const EncoderForward<Real>& p) {
     const int num_rows = p.B * p.T, T = p.T, C = p.C;
     const CpuTimer timer("encoder_forward", memory_traffic<Real>(3.0 * p.B * T * C));
 #pragma omp parallel for
@@ -79,7 +79,7 @@ static void add_sums_to(Real* x, const float* sums, int n) {
 }
 
 template <class Real>
-void encoder_backward_cpu(const EncoderBackward<Real>& p) {
+static void encoder_backward_cpu(const EncoderBackward<Real>& p) {
     const int B = p.B, T = p.T, C = p.C, *buckets = p.buckets;
     const CpuTimer timer("encoder_backward", memory_traffic<Real>(4.0 * B * T * C));
     const int* positions = buckets + 2 * size_t(B) * T + 3;

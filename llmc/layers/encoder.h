@@ -41,11 +41,6 @@ void build_encoder_buckets(int* buckets, const int* inp, int count);
 size_t encoder_bucket_ints(int count);  // size of such an array; count at most 2^29
 
 template <class Real>
-void encoder_forward_cpu(const EncoderForward<Real>& p);
-template <class Real>
-void encoder_backward_cpu(const EncoderBackward<Real>& p);
-
-template <class Real>
 std::vector<KernelVersion<EncoderForward<Real>>> encoder_forward_versions();
 template <class Real>
 std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions();

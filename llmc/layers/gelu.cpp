@@ -51,7 +51,7 @@ static SIMD_INLINE void gelu_slopes(Real* dinp, const Real* inp, const Real* dou
 static const size_t CPU_BLOCK = 4096;  // elements that a thread processes at once
 
 template <class Real>
-void gelu_forward_cpu(const GeluForward<Real>& p) {
+static void gelu_forward_cpu(const GeluForward<Real>& p) {
     const size_t n = p.n;
     const CpuTimer timer("gelu_forward", memory_traffic<Real>(2.0 * double(n)));
 #pragma omp parallel for
@@ -60,7 +60,7 @@ void gelu_forward_cpu(const GeluForward<Real>& p) {
 }
 
 template <class Real>
-void gelu_backward_cpu(const GeluBackward<Real>& p) {
+static void gelu_backward_cpu(const GeluBackward<Real>& p) {
     const size_t n = p.n;
     const CpuTimer timer("gelu_backward", memory_traffic<Real>(3.0 * double(n)));
 #pragma omp parallel for

@@ -29,11 +29,6 @@ template <class Real>
 void gelu_backward(LaunchPad* pad, const GeluBackward<Real>& p);
 
 template <class Real>
-void gelu_forward_cpu(const GeluForward<Real>& p);
-template <class Real>
-void gelu_backward_cpu(const GeluBackward<Real>& p);
-
-template <class Real>
 std::vector<KernelVersion<GeluForward<Real>>> gelu_forward_versions();
 template <class Real>
 std::vector<KernelVersion<GeluBackward<Real>>> gelu_backward_versions();

@@ -40,7 +40,7 @@ static double sum_of_squares(const std::vector<GradientSlice<Real>>& gradients) 
 }
 
 template <class Real>
-void global_norm_cpu(const GlobalNorm<Real>& p) {
+static void global_norm_cpu(const GlobalNorm<Real>& p) {
     size_t elements = 0;
     for (const GradientSlice<Real>& slice : p.gradients) elements += slice.n;
     const CpuTimer timer("global_norm", memory_traffic<Real>(double(elements)));

@@ -27,9 +27,6 @@ struct GlobalNorm {
 template <class Real>
 void global_norm(LaunchPad* pad, const GlobalNorm<Real>& p);
 
-template <class Real>
-void global_norm_cpu(const GlobalNorm<Real>& p);
-
 // Computes norm_and_scale, on the CPU, from the sum of the squares of all gradients.
 template <class Real>
 void finish_global_norm(const GlobalNorm<Real>& p, double sum_of_squares);

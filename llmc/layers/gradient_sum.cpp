@@ -9,7 +9,7 @@
 #include "shaders/args.h"
 
 template <class Real>
-void gradient_sum_cpu(const GradientSum<Real>& p) {
+static void gradient_sum_cpu(const GradientSum<Real>& p) {
     const CpuTimer timer("gradient_sum", memory_traffic<Real>(double(p.n) * (p.count + 1)));
     const size_t block = 4096;  // accumulators stay in L1
 #pragma omp parallel for

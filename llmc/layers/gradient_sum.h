@@ -19,7 +19,4 @@ template <class Real>
 void gradient_sum(LaunchPad* pad, const GradientSum<Real>& p);
 
 template <class Real>
-void gradient_sum_cpu(const GradientSum<Real>& p);
-
-template <class Real>
 std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions();

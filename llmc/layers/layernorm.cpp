@@ -41,7 +41,7 @@ static Work forward_work(const LayerNormForward<Real>& p) {
 
 // Row by row, so that the sums are still in L1 when they are normalized.
 template <class Real>
-void layernorm_forward_cpu(const LayerNormForward<Real>& p) {
+static void layernorm_forward_cpu(const LayerNormForward<Real>& p) {
     const CpuTimer timer("layernorm_forward", forward_work(p));
     const Real* inp = p.added ? p.sum : p.inp;
 #pragma omp parallel for
@@ -94,7 +94,7 @@ static SIMD_INLINE void add_tasks(float* sums, int tasks, int n) {
 static int backward_tasks(int num_rows) { return std::clamp(num_rows / 8, 1, 64); }
 
 template <class Real>
-void layernorm_backward_cpu(const LayerNormBackward<Real>& p) {
+static void layernorm_backward_cpu(const LayerNormBackward<Real>& p) {
     const CpuTimer timer("layernorm_backward", memory_traffic<Real>(4.0 * p.num_rows * p.C));
     // the calling thread's, which all threads share; kept, because every layer needs it
     static thread_local LineFloats memory;

@@ -36,11 +36,6 @@ template <class Real>
 void layernorm_backward(LaunchPad* pad, const LayerNormBackward<Real>& p);
 
 template <class Real>
-void layernorm_forward_cpu(const LayerNormForward<Real>& p);
-template <class Real>
-void layernorm_backward_cpu(const LayerNormBackward<Real>& p);
-
-template <class Real>
 std::vector<KernelVersion<LayerNormForward<Real>>> layernorm_forward_versions();
 template <class Real>
 std::vector<KernelVersion<LayerNormBackward<Real>>> layernorm_backward_versions();

@@ -204,7 +204,7 @@ static void update_weights(const MuonUpdate<Real>& p, const MuonMatrix<Real>& ma
 }
 
 template <class Real>
-void muon_update_cpu(const MuonUpdate<Real>& p) {
+static void muon_update_cpu(const MuonUpdate<Real>& p) {
     check_update(p);
     const CpuTimer timer("muon_update", update_work(p), {p.rows, p.columns});
     const float* norm_and_scale = p.norm_and_scale;

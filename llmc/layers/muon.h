@@ -49,10 +49,7 @@ struct MuonUpdate {
 template <class Real>
 void muon_update(LaunchPad* pad, const MuonUpdate<Real>& p);
 
-template <class Real>
-void muon_update_cpu(const MuonUpdate<Real>& p);
-
-// Bytes that muon_update_cpu() allocates.
+// Bytes that muon_update() allocates on the CPU.
 size_t muon_workspace_bytes(int rows, int columns);
 
 template <class Real>

@@ -124,8 +124,13 @@ void GradientExchange<Real>::copy(const Copies& copies) {
         else if (g.pad)
             is_in_buffers(to) ? g.memory.download(to, from, n) : g.memory.upload(to, from, n);
         else
-            gradient_sum_cpu(GradientSum<Real>{
-                .out = to, .inp = from, .own = nullptr, .n = n, .stride = 0, .count = 1, .own_index = -1});
+            gradient_sum(nullptr, GradientSum<Real>{.out = to,
+                                                    .inp = from,
+                                                    .own = nullptr,
+                                                    .n = n,
+                                                    .stride = 0,
+                                                    .count = 1,
+                                                    .own_index = -1});
     if (on_launchpad) g.pad->copy_async(async);
 }
 
@@ -284,13 +289,13 @@ void GradientExchange<Real>::sum_between_nodes() {
     Copies copies;
     for (const Shard& s : own) {
         Real* const sum = in_buffer(comm.local_rank, s);
-        gradient_sum_cpu(GradientSum<Real>{.out = sum,
-                                           .inp = at,
-                                           .own = sum,
-                                           .n = s.count,
-                                           .stride = s.count,
-                                           .count = K,
-                                           .own_index = comm.node});
+        gradient_sum(nullptr, GradientSum<Real>{.out = sum,
+                                                .inp = at,
+                                                .own = sum,
+                                                .n = s.count,
+                                                .stride = s.count,
+                                                .count = K,
+                                                .own_index = comm.node});
         copies.push_back({gradients_of(s), sum, s.count});
         at += K * s.count;
     }
@@ -301,7 +306,7 @@ template <class Real>
 double GradientExchange<Real>::sum_of_squares() {
     float norm[2];
     if (comm.num_nodes > 1) {
-        global_norm_cpu<Real>({.norm_and_scale = norm, .gradients = own_sums, .max_norm = 0});
+        global_norm<Real>(nullptr, {.norm_and_scale = norm, .gradients = own_sums, .max_norm = 0});
     } else {
         global_norm<Real>(g.pad,
                           {.norm_and_scale = &g.stats->gradient_norm, .gradients = own_sums, .max_norm = 0});
