@@ -269,8 +269,8 @@ static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParam
     else if (version4)
         matmul_dweight4(pad, p, TILE4);
     else
-        dweight_partials(pad, p, scratch, tile);
-    if (p.dbias) dbias_partials(pad, dbias, scratch + dweight_scratch, DBIAS_BLOCK);
+        dweight_partials(pad, p, scratch, split, tile);
+    if (p.dbias) dbias_partials(pad, dbias, scratch + dweight_scratch, dbias_split, DBIAS_BLOCK);
     if (!scratch) return;
     const size_t bias_bytes = p.dbias ? p.OC * sizeof(Real) : 0;
     pad.postpone(Scratch::parameters, {{p.dweight, size * sizeof(Real)}, {p.dbias, bias_bytes}}, [=, &pad] {

@@ -113,11 +113,9 @@ RowSplits dweight_splits(int num_rows, int C, int OC, Tile tile) {
 }
 
 template <class Real>
-RowSplits dweight_partials(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
-                           Tile tile) {
-    const RowSplits split = dweight_splits(p.num_rows, p.C, p.OC, tile);
+void dweight_partials(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
+                      RowSplits split, Tile tile) {
     dispatch3<Real>(pad, dweight_args(pad, p, scratch, split), tile, DWEIGHT);
-    return split;
 }
 
 size_t dweight3_floats(int num_rows, int C, int OC) {
@@ -128,8 +126,9 @@ size_t dweight3_floats(int num_rows, int C, int OC) {
 
 template <class Real>
 void matmul_dweight3(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
+    const RowSplits split = dweight_splits(p.num_rows, p.C, p.OC, tile);
     float* scratch = pad.scratch(Scratch::parameters, dweight3_floats(p.num_rows, p.C, p.OC));
-    const RowSplits split = dweight_partials(pad, p, scratch, tile);
+    dweight_partials(pad, p, scratch, split, tile);
     pad.barrier();
     reduce_partials(pad, p.dweight, scratch, size_t(p.OC) * p.C, split.splits, p.accumulate);
 }
@@ -189,13 +188,8 @@ RowSplits dbias_splits(int num_rows, int OC, int block_size) {
 }
 
 template <class Real>
-size_t dbias_floats(int num_rows, int OC, int block_size) {
-    return size_t(dbias_splits<Real>(num_rows, OC, block_size).splits) * OC;
-}
-
-template <class Real>
-RowSplits dbias_partials(LaunchPad& pad, const MatmulDbias<Real>& p, float* scratch, int block_size) {
-    const RowSplits split = dbias_splits<Real>(p.num_rows, p.OC, block_size);
+void dbias_partials(LaunchPad& pad, const MatmulDbias<Real>& p, float* scratch, RowSplits split,
+                    int block_size) {
     const size_t n = p.num_rows, oc = p.OC;
     const MatmulDbiasArgs args = {.dbias = pad.at(p.dbias, oc),
                                   .partials = split.splits > 1 ? pad.at(scratch, split.splits * oc) : 0,
@@ -207,13 +201,13 @@ RowSplits dbias_partials(LaunchPad& pad, const MatmulDbias<Real>& p, float* scra
     const uint32_t width = wide_pack_width<Real>(p.OC, {args.dout, args.dbias});
     pad.dispatch<Real>("matmul_dbias2", {ceil_div(p.OC / width, DBIAS_PACKS) * split.splits},
                        {uint32_t(block_size), width}, args, memory_traffic<Real>(double(p.num_rows) * p.OC));
-    return split;
 }
 
 template <class Real>
 void matmul_dbias2(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size) {
-    float* scratch = pad.scratch(Scratch::parameters, dbias_floats<Real>(p.num_rows, p.OC, block_size));
-    const RowSplits split = dbias_partials(pad, p, scratch, block_size);
+    const RowSplits split = dbias_splits<Real>(p.num_rows, p.OC, block_size);
+    float* scratch = pad.scratch(Scratch::parameters, size_t(split.splits) * p.OC);
+    dbias_partials(pad, p, scratch, split, block_size);
     pad.barrier();
     reduce_partials(pad, p.dbias, scratch, p.OC, split.splits, true);
 }
@@ -226,9 +220,9 @@ void matmul_dbias2(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size) {
     template void matmul4(LaunchPad&, const WeightGemm<Real>&, Tile);                                       \
     template void matmul_dweight3(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);                 \
     template void matmul_dweight4(LaunchPad&, const MatmulBackwardParameters<Real>&, Tile);                 \
-    template RowSplits dweight_partials(LaunchPad&, const MatmulBackwardParameters<Real>&, float*, Tile);   \
+    template void dweight_partials(LaunchPad&, const MatmulBackwardParameters<Real>&, float*, RowSplits,    \
+                                   Tile);                                                                   \
     template void matmul_dbias2(LaunchPad&, const MatmulDbias<Real>&, int);                                 \
     template RowSplits dbias_splits<Real>(int, int, int);                                                   \
-    template size_t dbias_floats<Real>(int, int, int);                                                      \
-    template RowSplits dbias_partials(LaunchPad&, const MatmulDbias<Real>&, float*, int);
+    template void dbias_partials(LaunchPad&, const MatmulDbias<Real>&, float*, RowSplits, int);
 FOR_EACH_REAL(INSTANTIATE)

@@ -61,8 +61,8 @@ size_t dweight3_floats(int num_rows, int C, int OC);
 
 // Launches version 3 of dweight without its reduction. scratch: dweight3_floats().
 template <class Real>
-RowSplits dweight_partials(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
-                           Tile tile);
+void dweight_partials(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, float* scratch,
+                      RowSplits split, Tile tile);
 
 // --- version 4: for software devices, where barriers are expensive ---
 
@@ -78,12 +78,11 @@ constexpr int DBIAS_BLOCK = 256;
 template <class Real>
 void matmul_dbias2(LaunchPad& pad, const MatmulDbias<Real>& p, int block_size);
 
-// How version 2 splits the rows, and the floats that its partial sums take.
+// How version 2 splits the rows.
 template <class Real>
 RowSplits dbias_splits(int num_rows, int OC, int block_size);
-template <class Real>
-size_t dbias_floats(int num_rows, int OC, int block_size);
 
-// Launches version 2 without its reduction. scratch: dbias_floats().
+// Launches version 2 without its reduction. scratch: OC floats for each split, unless there is a single one.
 template <class Real>
-RowSplits dbias_partials(LaunchPad& pad, const MatmulDbias<Real>& p, float* scratch, int block_size);
+void dbias_partials(LaunchPad& pad, const MatmulDbias<Real>& p, float* scratch, RowSplits split,
+                    int block_size);
