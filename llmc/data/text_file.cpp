@@ -88,7 +88,9 @@ struct Zstd : Decompressor {
 
 // --- signatures ---
 
-const char* not_text(std::string_view start) {
+// What a file that is not text is, by its first bytes, as in "PDF (pdftotext extracts its text)".
+// Null: it may be text.
+static const char* not_text(std::string_view start) {
     using namespace std::string_view_literals;
     struct Signature {
         std::string_view bytes;

@@ -46,10 +46,6 @@ struct TextFile {
     std::unique_ptr<Decompressor> decompressor;  // null: plain text
 };
 
-// What a file that is not text is, by its first bytes, as in "PDF (pdftotext extracts its text)".
-// Null: it may be text.
-const char* not_text(std::string_view start);
-
 // All of a text file. Error if it has more than `limit` bytes.
 std::string read_text_file(const std::string& path, size_t limit = 32 << 20);
 

@@ -125,7 +125,8 @@ bool TextReader::next(TextBlock& block) {
     return true;
 }
 
-size_t after_blank_line(std::string_view text) {
+// Position after the first blank line, the second of two line ends; npos: there is none.
+static size_t after_blank_line(std::string_view text) {
     for (size_t i = text.find('\n'); i < text.size(); i = text.find('\n', i + 1)) {
         const size_t next = i + 1 < text.size() && text[i + 1] == '\r' ? i + 2 : i + 1;
         if (next < text.size() && text[next] == '\n') return next + 1;

@@ -55,9 +55,6 @@ struct TextReader {
     bool at_start = true;
 };
 
-// Position after the first blank line, the second of two line ends; npos: there is none.
-size_t after_blank_line(std::string_view text);
-
 // The tokens of a block, with end-of-text before each document and, if the format asks for it, after each
 // blank line, but never twice in a row.
 struct EncodedBlock {

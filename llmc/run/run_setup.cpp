@@ -16,7 +16,10 @@
 
 // --- the model ---
 
-ModelConfig new_config(const Options& o, const ModelSource& model, const std::optional<TokenizerInfo>& data) {
+// The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
+// that made the data, unless -e names a size.
+static ModelConfig new_config(const Options& o, const ModelSource& model,
+                              const std::optional<TokenizerInfo>& data) {
     ModelConfig config = read_shape(model);
     const bool names_vocab = model.is_file || model.path.find("vocab=") != std::string::npos;
     if (!names_vocab && !o.tokenizer.empty())

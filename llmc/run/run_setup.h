@@ -63,10 +63,6 @@ uint64_t fewest_tokens(const Options& o);
 // Opens the training and validation data for batches of -b, and computes the length of the run.
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process);
 
-// The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
-// that made the data, unless -e names a size.
-ModelConfig new_config(const Options& o, const ModelSource& model, const std::optional<TokenizerInfo>& data);
-
 // The tokens that a validation reads, whose last batch may be filled up with the first ones.
 uint64_t validation_tokens(const Options& o, const DataLoader& val);
 
