@@ -151,7 +151,13 @@ static VkDeviceSize with_memory_behind(const LaunchPadState& s, const Buffer& b,
     return reads_beyond ? std::max(bytes, std::min(bytes + (1 << 20), s.limits.max_allocation)) : bytes;
 }
 
-// Sets b.memory, of the first of these types that has `bytes`.
+static VkDeviceAddress device_address(LaunchPadState& s, VkBuffer buffer) {
+    VkBufferDeviceAddressInfo info = {VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO};
+    info.buffer = buffer;
+    return s.vk.vkGetBufferDeviceAddress(s.device, &info);
+}
+
+// Gives b.buffer memory of the first of these types that has `bytes`.
 static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
                             const std::vector<uint32_t>& types, const void* next) {
     VkMemoryAllocateFlagsInfo flags = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, next};
@@ -170,6 +176,8 @@ static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
             (type_is_on_device(s, type) ? b.device_bytes : b.host_bytes) = bytes;
         s.device_bytes += b.device_bytes;
         s.host_bytes += b.host_bytes;
+        VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
+        b.address = device_address(s, b.buffer) + b.offset;
         return;
     }
     out_of_memory(s, double(bytes), types.front(), b.label.c_str());
@@ -189,12 +197,6 @@ static VkBuffer create_vk_buffer(LaunchPadState& s, VkDeviceSize bytes, const vo
     VkBuffer buffer;
     VK_CHECK(s.vk.vkCreateBuffer(s.device, &info, nullptr, &buffer));
     return buffer;
-}
-
-static VkDeviceAddress device_address(LaunchPadState& s, VkBuffer buffer) {
-    VkBufferDeviceAddressInfo info = {VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO};
-    info.buffer = buffer;
-    return s.vk.vkGetBufferDeviceAddress(s.device, &info);
 }
 
 // A range of inaccessible addresses that stands for memory that only the device sees.
@@ -222,8 +224,6 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
         VkMemoryRequirements needs;
         s.vk.vkGetBufferMemoryRequirements(s.device, b.buffer, &needs);
         allocate_memory(s, b, needs.size, memory_types_for(s, needs.memoryTypeBits, kind), nullptr);
-        VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
-        b.address = device_address(s, b.buffer);
         void* host = nullptr;
         if (kind != BufferKind::device_only)
             VK_CHECK(s.vk.vkMapMemory(s.device, b.memory, 0, VK_WHOLE_SIZE, 0, &host));
@@ -350,8 +350,6 @@ void LaunchPad::register_buffer(void* address, size_t bytes) {
         const int memory_type = find_memory_type(s, properties.memoryTypeBits & needs.memoryTypeBits, 0);
         if (memory_type < 0) fail("%s cannot import memory at %p", s.info.name.c_str(), address);
         allocate_memory(s, b, span, {uint32_t(memory_type)}, &import);
-        VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
-        b.address = device_address(s, b.buffer) + b.offset;
     } catch (...) {
         destroy_buffer(s, b);
         throw;
