@@ -267,17 +267,15 @@ static void list_token(ListedTokens& listed, NamedToken token, const std::string
 
 static ListedTokens read_listed_tokens(const TokenizerFiles& files, const SpecialTokens& special) {
     ListedTokens listed;
-    for (const json& item : files.member(tokenizer_json, "added_tokens")) {
-        NamedToken token = read_token(item, false, files.path_of(tokenizer_json));
-        token.token.id = read_id(item.at("id"), files.path_of(tokenizer_json));
+    const auto list = [&](const char* file, const json& item, const json& id) {
+        NamedToken token = read_token(item, false, files.path_of(file));
+        token.token.id = read_id(id, files.path_of(file));
         list_token(listed, token, files.path);
-    }
+    };
+    for (const json& item : files.member(tokenizer_json, "added_tokens"))
+        list(tokenizer_json, item, item.at("id"));
     const json& decoder = files.member(config_json, "added_tokens_decoder");
-    for (const auto& [id, item] : decoder.items()) {
-        NamedToken token = read_token(item, false, files.path_of(config_json));
-        token.token.id = read_id(json::parse(id, nullptr, false), files.path_of(config_json));
-        list_token(listed, token, files.path);
-    }
+    for (const auto& [id, item] : decoder.items()) list(config_json, item, json::parse(id, nullptr, false));
     if (!decoder.is_null()) {
         for (const auto& [id, token] : listed)
             if (!decoder.contains(std::to_string(id)))
