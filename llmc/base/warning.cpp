@@ -12,7 +12,11 @@ void print_line(FILE* to, const char* format, ...) {
     fprintf(to, "%s\n", printable(text).c_str());
 }
 
-void warn(const std::string& message) {
+void warn(const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    const std::string message = format_list(format, list);
+    va_end(list);
     fflush(stdout);
     print_line(stderr, "warning: %s", message.c_str());
 }

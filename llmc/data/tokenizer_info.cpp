@@ -130,7 +130,7 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     try {
         members = read_json_object(path);
     } catch (const Error& error) {
-        warn(format_string("%s: it does not say which tokenizer made the shards", error.what()));
+        warn("%s: it does not say which tokenizer made the shards", error.what());
         return std::nullopt;
     }
     if (!members.contains(shards_key)) return std::nullopt;
@@ -224,9 +224,9 @@ void warn_of_bytes(const std::vector<TokenShard>& shards, int vocab_size) {
     if (std::any_of(tokens.begin(), tokens.end(), [](uint16_t token) { return token >= bytes_vocab; }))
         return;
     warn(
-        format_string("%s: no token reaches 257, so this is likely text as plain bytes, and the model's "
-                      "vocabulary of %d is for another tokenizer; --tokenizer bytes makes a model for bytes",
-                      shard.path.c_str(), vocab_size));
+        "%s: no token reaches 257, so this is likely text as plain bytes, and the model's vocabulary of %d "
+        "is for another tokenizer; --tokenizer bytes makes a model for bytes",
+        shard.path.c_str(), vocab_size);
 }
 
 // --- finding the tokenizer again ---

@@ -296,8 +296,7 @@ void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Comm
         // processes agree on an error's text, and not on its type
         if (!job && !dynamic_cast<const FileError*>(&error)) throw;
         if (first)
-            warn(format_string("the checkpoint of step %d was not written: %s; it is written again", step,
-                               error.what()));
+            warn("the checkpoint of step %d was not written: %s; it is written again", step, error.what());
         write_or_remove(dir, checkpoint, overwrites, job);
     }
     if (first) try_to([&] { remove_file(mark_path(dir, step)); });

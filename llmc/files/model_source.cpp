@@ -28,7 +28,7 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
         try {
             return info_of(open_tokenizer(file.generic_string()));
         } catch (const Error& error) {
-            warn(format_string("this tokenizer cannot be used: %s", error.what()));
+            warn("this tokenizer cannot be used: %s", error.what());
             has_unusable_one = true;
         }
     }
@@ -246,10 +246,8 @@ std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSour
              model.name.c_str(), vocab_size);
     if (asked.empty()) return tokenizer;
     if (vocab_size > padded(tokens))
-        warn(
-            format_string("--tokenizer %s has %d of the %d tokens of the model %s; the others are never "
-                          "sampled",
-                          tokenizer->name.c_str(), tokens, vocab_size, model.name.c_str()));
+        warn("--tokenizer %s has %d of the %d tokens of the model %s; the others are never sampled",
+             tokenizer->name.c_str(), tokens, vocab_size, model.name.c_str());
     if (recorded && info_of(*tokenizer).checksum != recorded->checksum)
         fail("--tokenizer %s is not the one that made the data of the model %s, %s; leave it out",
              asked.c_str(), model.name.c_str(), describe(*recorded).c_str());

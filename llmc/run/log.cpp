@@ -61,14 +61,13 @@ void LogFile::append(const std::string& bytes) {
     if (pending.size() + bytes.size() <= most_pending) pending += bytes;
     const bool good = write_pending();
     if (!good && !failing)
-        warn(format_string("cannot write %s: %s; the run continues and tries again", path.c_str(),
-                           strerror(errno)));
+        warn("cannot write %s: %s; the run continues and tries again", path.c_str(), strerror(errno));
     failing = !good;
 }
 
 LogFile::~LogFile() {
     if (!pending.empty() && !write_pending())
-        warn(format_string("%s lacks its last %zu bytes: %s", path.c_str(), pending.size(), strerror(errno)));
+        warn("%s lacks its last %zu bytes: %s", path.c_str(), pending.size(), strerror(errno));
 }
 
 void MainLog::log_val(int step, float loss) const {

@@ -192,8 +192,7 @@ void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
                 delete_checkpoint(folder, step);
         remove_unfinished_checkpoints(folder);  // which an earlier error left
     } catch (const Error& error) {
-        warn(format_string("an old checkpoint was not deleted: %s; the next checkpoint tries again",
-                           error.what()));
+        warn("an old checkpoint was not deleted: %s; the next checkpoint tries again", error.what());
     }
 }
 

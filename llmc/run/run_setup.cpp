@@ -253,9 +253,9 @@ void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     check_resume(o, inputs.start, max_steps);
     if (o.warmup > max_steps && inputs.loader && is_first_process)
         warn(
-            format_string("-u %d: the warm-up is longer than the run of %d steps, which never reaches the "
-                          "learning rate of -l",
-                          o.warmup, max_steps));
+            "-u %d: the warm-up is longer than the run of %d steps, which never reaches the learning "
+            "rate of -l",
+            o.warmup, max_steps);
 }
 
 // The room that the run's checkpoints need; a resumed run first deletes old ones.
