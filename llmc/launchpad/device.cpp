@@ -38,10 +38,8 @@ void DeviceFeatures::request(const DeviceFeatures& have) {
 }
 
 bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name) {
-    uint32_t count = 0;
-    VK_CHECK(vk.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr));
-    std::vector<VkExtensionProperties> have(count);
-    VK_CHECK(vk.vkEnumerateDeviceExtensionProperties(physical, nullptr, &count, have.data()));
+    const auto have = listed<VkExtensionProperties>(
+        [&](auto... to) { VK_CHECK(vk.vkEnumerateDeviceExtensionProperties(physical, nullptr, to...)); });
     return std::any_of(have.begin(), have.end(),
                        [&](const auto& e) { return !strcmp(e.extensionName, name); });
 }
@@ -124,10 +122,8 @@ void find_fragment_shapes(const Vulkan& vk, VkPhysicalDevice physical,
     // The kernels keep up to 128 accumulators per invocation: with few registers they spill hundreds, and
     // Mesa 25's compiler for Intel crashes on some of them.
     if (limits.few_registers) return;
-    uint32_t count = 0;
-    VK_CHECK(list(physical, &count, nullptr));
-    std::vector<CooperativeMatrixProperties> have(count);
-    VK_CHECK(list(physical, &count, have.data()));
+    const auto have =
+        listed<CooperativeMatrixProperties>([&](auto... to) { VK_CHECK(list(physical, to...)); });
     auto find = [&](int type) {
         for (FragmentShape shape :
              {FragmentShape{16, 16, 16}, {16, 8, 16}, {8, 8, 16}, {8, 16, 16}, {8, 8, 8}})
@@ -194,10 +190,8 @@ static DeviceInfo describe(const Vulkan& vk, VkPhysicalDevice physical) {
 }
 
 std::vector<PhysicalDevice> physical_devices(const Vulkan& vk) {
-    uint32_t count = 0;
-    VK_CHECK(vk.vkEnumeratePhysicalDevices(vk.instance, &count, nullptr));
-    std::vector<VkPhysicalDevice> handles(count);
-    VK_CHECK(vk.vkEnumeratePhysicalDevices(vk.instance, &count, handles.data()));
+    const auto handles = listed<VkPhysicalDevice>(
+        [&](auto... to) { VK_CHECK(vk.vkEnumeratePhysicalDevices(vk.instance, to...)); });
     std::vector<PhysicalDevice> devices;
     for (VkPhysicalDevice handle : handles) devices.push_back({describe(vk, handle), handle});
     std::stable_sort(devices.begin(), devices.end(),

@@ -41,10 +41,8 @@ static void find_physical_device(LaunchPadState& s) {
 }
 
 static void find_queue_families(LaunchPadState& s) {
-    uint32_t count = 0;
-    s.vk.vkGetPhysicalDeviceQueueFamilyProperties(s.physical, &count, nullptr);
-    std::vector<VkQueueFamilyProperties> families(count);
-    s.vk.vkGetPhysicalDeviceQueueFamilyProperties(s.physical, &count, families.data());
+    const auto families = listed<VkQueueFamilyProperties>(
+        [&](auto... to) { s.vk.vkGetPhysicalDeviceQueueFamilyProperties(s.physical, to...); });
     const auto found = std::find_if(families.begin(), families.end(), [](const auto& family) {
         return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
     });
@@ -54,7 +52,7 @@ static void find_queue_families(LaunchPadState& s) {
     s.compute.family = s.copies.family = uint32_t(found - families.begin());
     // families for video and optical flow transfer too
     const VkQueueFlags harmless = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < families.size(); i++)
         if ((families[i].queueFlags & ~harmless) == VK_QUEUE_TRANSFER_BIT) s.copies.family = i;
 }
 

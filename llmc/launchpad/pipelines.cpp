@@ -95,11 +95,9 @@ VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
 std::map<std::string, double> read_statistics(const LaunchPadState& s, VkPipeline pipeline) {
     std::map<std::string, double> read;
     VkPipelineExecutableInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, 0};
-    uint32_t count = 0;
-    VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, &count, nullptr));
-    std::vector<VkPipelineExecutableStatisticKHR> statistics(
-        count, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
-    VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, &count, statistics.data()));
+    const auto statistics = listed<VkPipelineExecutableStatisticKHR>(
+        [&](auto... to) { VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, to...)); },
+        {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
     for (const VkPipelineExecutableStatisticKHR& statistic : statistics)
         read[statistic.name] = statistic.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR
                                    ? statistic.value.f64

@@ -76,20 +76,15 @@ static void* open_loader() {
 static bool has_layer(PFN_vkGetInstanceProcAddr get, const char* wanted) {
     auto enumerate =
         PFN_vkEnumerateInstanceLayerProperties(get(nullptr, "vkEnumerateInstanceLayerProperties"));
-    uint32_t count = 0;
-    VK_CHECK(enumerate(&count, nullptr));
-    std::vector<VkLayerProperties> layers(count);
-    VK_CHECK(enumerate(&count, layers.data()));
+    const auto layers = listed<VkLayerProperties>([&](auto... to) { VK_CHECK(enumerate(to...)); });
     return std::ranges::any_of(layers, [&](const auto& layer) { return !strcmp(layer.layerName, wanted); });
 }
 
 static bool has_instance_extension(PFN_vkGetInstanceProcAddr get, const char* wanted) {
     auto enumerate =
         PFN_vkEnumerateInstanceExtensionProperties(get(nullptr, "vkEnumerateInstanceExtensionProperties"));
-    uint32_t count = 0;
-    VK_CHECK(enumerate(nullptr, &count, nullptr));
-    std::vector<VkExtensionProperties> extensions(count);
-    VK_CHECK(enumerate(nullptr, &count, extensions.data()));
+    const auto extensions =
+        listed<VkExtensionProperties>([&](auto... to) { VK_CHECK(enumerate(nullptr, to...)); });
     return std::ranges::any_of(extensions, [&](const auto& e) { return !strcmp(e.extensionName, wanted); });
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <vulkan/vulkan.h>
 
+#include <vector>
+
 #include "llmc/base/error.h"
 
 // VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16, declared under the project's own names: the headers
@@ -117,3 +119,14 @@ int validation_message_count();
 // function and the meaning of the result.
 void check_vulkan(VkResult result, const char* call);
 #define VK_CHECK(call) check_vulkan((call), #call)
+
+// What a function of Vulkan lists: list(count, elements) calls it for the number of elements, then for these,
+// which begin as copies of `first`.
+template <class Element, class List>
+std::vector<Element> listed(List list, const Element& first = {}) {
+    uint32_t count = 0;
+    list(&count, static_cast<Element*>(nullptr));
+    std::vector<Element> elements(count, first);
+    list(&count, elements.data());
+    return elements;
+}
