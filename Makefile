@@ -40,8 +40,9 @@ test: setup ## build and run the tests: some minutes
 	@$(call cmake_build,$(preset),build,tests)
 	@ctest --preset release
 
-# Everything: the tests, those that need minutes or another Mesa, compiler or browser, sanitizers and fuzzers.
-check: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz ## make test and more
+# Everything: the tests, those that need minutes or another Mesa, compiler, browser or system, sanitizers and
+# fuzzers.
+check: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz windows ## all tests
 	@ctest --preset check
 
 fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each

@@ -22,5 +22,6 @@ if [ "${1:-}" = -- ]; then
     shift
     /usr/lib/wine/wine64 "$@"
 else
-    ctest --preset windows "$@"
+    # busy machines: now and then Wine fails to start a program, with "Internal error"
+    ctest --preset windows --repeat until-pass:2 "$@"
 fi
