@@ -12,6 +12,12 @@
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
+#ifndef _WIN32
+#include <pty.h>
+#include <sys/stat.h>
+#include <termios.h>
+#endif
+
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
 static const int last = 1000;
@@ -144,6 +150,143 @@ TEST(Interrupts, RemoveACorpusThatIsNotComplete) {
     expect_stopped(run, SIGTERM, "SIGTERM");
     for (const std::string& name : names_in(folder / "run/tokens"))
         EXPECT_FALSE(name.ends_with(".tmp") || name.ends_with(".new")) << name;
+}
+
+// A program, started through a shell with these redirections.
+struct Redirected : TemporaryFolder {
+    Process process;
+    Redirected(const std::vector<std::string>& command, const std::string& redirections)
+        : process(with({"bash", "-c", "echo $$ >\"$0\" && mv \"$0\" \"$0.done\"; exec \"$@\" " + redirections,
+                        *this / "pid"},
+                       command)) {
+        wait_for(*this / "pid.done");
+    }
+
+    // The state and the CPU time of the program, "" once it has ended.
+    std::string activity() const {
+        std::string stat;
+        std::getline(std::ifstream("/proc/" + std::to_string(pid()) + "/stat"), stat);
+        const std::vector<std::string> fields = words_of(stat.substr(stat.rfind(')') + 1));
+        return fields.size() > 12 ? fields[0] + " " + fields[11] + " " + fields[12] : "";
+    }
+    int pid() const { return std::stoi(read_whole_file(*this / "pid.done")); }
+
+    void wait_until_blocked() const {
+        std::string before;
+        for (int same = 0, total = 0; same < 5 && total < 300 && !before.starts_with("Z"); total++) {
+            usleep(100000);
+            const std::string now = activity();
+            same = now == before && now.starts_with("S") ? same + 1 : 0;
+            before = now;
+        }
+        EXPECT_TRUE(before.starts_with("S")) << before;
+    }
+
+    // The exit status. Error if a signal does not end the program soon.
+    int stop(int number, std::string& err) {
+        std::string out;
+        process.send(number);
+        for (int i = 0; i < 200 && !process.has_ended(); i++) usleep(100000);
+        EXPECT_TRUE(process.has_ended()) << "the signal had no effect";
+        if (!process.has_ended()) process.kill();
+        while (process.read(out, err, 1)) continue;
+        return process.wait();
+    }
+};
+
+// FIFOs whose other end nobody has opened, and whose other end neither writes nor reads.
+struct Fifos : TemporaryFolder {
+    std::string alone = *this / "alone", stalled = *this / "stalled";
+    int both_ends = -1;
+    Fifos() {
+        EXPECT_EQ(mkfifo(alone.c_str(), 0600) | mkfifo(stalled.c_str(), 0600), 0);
+        both_ends = open(stalled.c_str(), O_RDWR | O_CLOEXEC);
+        fcntl(both_ends, F_SETPIPE_SZ, 4096);
+    }
+    ~Fifos() { close(both_ends); }
+    void empty() {
+        close(std::exchange(both_ends, open(stalled.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)));
+        char bytes[4096];
+        while (read(both_ends, bytes, sizeof bytes) > 0) continue;
+    }
+};
+
+TEST(BlockedPrograms, EndAtTheFirstSignal) {
+    Fifos fifos;
+    const std::string out = fifos / "out", model = fifos / "model", text = fifos / "text.txt";
+    const std::string prepare = BINARY_DIR "/prepare_data", corpus = BINARY_DIR "/make_corpus",
+                      generate = BINARY_DIR "/generate", &alone = fifos.alone, &stalled = fifos.stalled;
+    const std::string tokens = " --out " + out + " --name x ", stories = corpus + " --bytes 3000000 --out ",
+                      small = " -e custom:layers=1,heads=2,channels=16,max_seq_len=32 --device cpu -o ";
+    write_whole_file(text, {std::string(30000, 'a')});
+    ASSERT_EQ(run_program(words_of(program + " --text " + text + small + model + " -x 1 -s 0")).status, 0);
+    struct Case {
+        std::string command, redirections = "";
+        bool catches = true;
+    };
+    const Case cases[] = {{prepare + tokens + stalled},
+                          {prepare + tokens + alone},
+                          {prepare + tokens + "-", "<" + stalled},
+                          {prepare + " hellaswag " + stalled + " --out " + out},
+                          {prepare + " hellaswag " + alone + " --out " + out},
+                          {stories + stalled},
+                          {stories + alone},
+                          {stories + "/dev/stdout", ">" + stalled},
+                          {program + " -e " + model + " --export gguf " + stalled},
+                          {program + " -e " + model + " --export gguf " + alone},
+                          {prepare + tokens + "--files-from " + alone},
+                          {program + " --config " + alone, "", false},
+                          {generate + " -e " + model + " -", "<" + stalled, false},
+                          {generate + " -e " + model + " --file " + alone, "", false},
+                          {generate + " -e " + model + " -n 20000 --ignore-end x", ">" + stalled, false}};
+    const std::pair<int, const char*> signals[] = {
+        {SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}};
+    for (size_t i = 0; i < std::size(cases) && !HasFailure(); i++) {
+        const auto& [command, redirections, catches] = cases[i];
+        const auto& [number, name] = signals[i % 3];
+        SCOPED_TRACE(command + redirections);
+        std::string err;
+        fifos.empty();
+        {
+            Redirected blocked(words_of(command), redirections);
+            blocked.wait_until_blocked();
+            EXPECT_EQ(blocked.stop(number, err), 128 + number) << err;
+        }
+        const bool says_so = err.find(": stopped by " + std::string(name) + "\n") != std::string::npos;
+        EXPECT_EQ(says_so, catches) << err;
+        if (!std::filesystem::exists(out)) continue;
+        for (const auto& file : std::filesystem::recursive_directory_iterator(out))
+            EXPECT_TRUE(file.is_directory() || file.path().filename() == ".running") << file.path();
+        std::filesystem::remove_all(out);
+    }
+}
+
+// Nobody reads the pipe, or the terminal is stopped, as by Control-S.
+TEST_F(Signals, AStalledOutputDoesNotHoldUpTheCheckpoint) {
+    Fifos fifos;
+    int terminal = -1, shell = -1;
+    ASSERT_EQ(openpty(&terminal, &shell, nullptr, nullptr, nullptr), 0);
+    fcntl(terminal, F_SETFD, FD_CLOEXEC);
+    fcntl(shell, F_SETFD, FD_CLOEXEC);
+    const std::string outputs[] = {fifos.stalled, ttyname(shell)};
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR2}) {
+        const bool on_terminal = number == SIGINT;
+        const std::string& output = outputs[on_terminal];
+        SCOPED_TRACE(output);
+        std::string err;
+        fifos.empty();
+        Redirected blocked(command(data, run), ">" + output + " 2>&1");
+        wait_for(run + "/main.log");
+        if (on_terminal) tcflow(shell, TCOOFF);
+        blocked.wait_until_blocked();
+        EXPECT_EQ(blocked.stop(number, err), 128 + number);
+        EXPECT_LT(find_latest_checkpoint(run).step, last);
+        resume();
+        expect_same_end(whole, run);
+        std::filesystem::remove_all(run);
+    }
+    close(terminal);
+    close(shell);
 }
 #endif
 

@@ -13,11 +13,20 @@
 #include "llmc/os/files.h"
 #include "llmc/os/signals.h"
 
+StoppedBySignal::StoppedBySignal(int number)
+    : Error(format_string("stopped by %s", signal_name(number))), signal(number) {}
+
+// For the error of a call that waited for a pipe, a terminal or a FIFO.
+static void throw_if_interrupted(int error) {
+    if (error == EINTR && stop_signal()) throw StoppedBySignal(stop_signal());
+}
+
 // Throws FileError: "WHAT PATH: REASON".
 [[noreturn]] static void fail_file(const char* what, const std::string& path, const std::string& reason) {
     throw FileError(printable(format_string("%s %s: %s", what, path.c_str(), reason.c_str())));
 }
 [[noreturn]] static void fail_file(const char* what, const std::string& path, int error) {
+    throw_if_interrupted(error);
     fail_file(what, path, strerror(error));
 }
 
@@ -42,6 +51,7 @@ FileStatus status_of(const File& file, const std::string& path) {
 
 static File open_with(const std::string& path, Access access) {
     const int descriptor = open_path(path, access);
+    if (descriptor < 0) throw_if_interrupted(errno);
     if (descriptor < 0) fail("cannot open %s: %s", path.c_str(), strerror(errno));
     File file(fdopen(descriptor, "rb"));
     if (!file) {
@@ -60,8 +70,8 @@ static void refuse_lfs_pointer(const File& file, const std::string& path) {
     const std::string_view begins = "version https://git-lfs.github.com/spec/";
     char start[64];
     if (status.kind != FileStatus::regular || status.size > 1024) return;
-    const size_t count = read_some(file, path, start, begins.size());
-    rewind(file.get());
+    const size_t count = read_stream(file, path, start, begins.size());
+    lseek(fileno(file.get()), 0, SEEK_SET);
     if (std::string_view(start, count) == begins)
         fail("%s is a pointer of git-lfs, not the file itself: fetch it with git lfs pull", path.c_str());
 }
@@ -86,6 +96,18 @@ size_t read_some(const File& file, const std::string& path, void* to, size_t byt
     const size_t count = fread(to, 1, bytes, file.get());
     if (ferror(file.get())) fail_file("cannot read", path, errno);
     return count;
+}
+
+size_t read_stream(const File& file, const std::string& path, void* to, size_t bytes) {
+    size_t filled = 0;
+    while (filled < bytes) {
+        const int64_t count =
+            read_when_ready(fileno(file.get()), static_cast<char*>(to) + filled, bytes - filled);
+        if (count < 0) fail_file("cannot read", path, errno);
+        if (count == 0) break;
+        filled += size_t(count);
+    }
+    return filled;
 }
 
 void read_exactly(const File& file, const std::string& path, void* to, size_t bytes) {
@@ -250,9 +272,6 @@ StopWritingAtSignals::StopWritingAtSignals() {
 }
 StopWritingAtSignals::~StopWritingAtSignals() { stops_at_signals = false; }
 
-StoppedBySignal::StoppedBySignal(int number)
-    : Error(format_string("stopped by %s", signal_name(number))), signal(number) {}
-
 static void throw_if_stopped() {
     if (stops_at_signals && stop_signal()) throw StoppedBySignal(stop_signal());
 }
@@ -275,6 +294,11 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::write_out(std::string_view bytes) {
+    while (in_place && !bytes.empty()) {
+        const int64_t count = write_when_ready(descriptor, bytes.data(), bytes.size());
+        if (count < 0) fail_file("cannot write", path, errno);
+        bytes.remove_prefix(size_t(count));
+    }
     if (write_bytes(descriptor, bytes) != bytes.size()) fail_file("cannot write", path, errno);
 }
 

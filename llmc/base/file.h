@@ -31,8 +31,10 @@ using File = std::unique_ptr<FILE, FileCloser>;
 // Opens a regular file for reading. Error if it is missing, unreadable, a directory, a pipe or a device.
 File open_to_read(const std::string& path);
 
-// Like open_to_read(), but accepts pipes and devices; size_of() is meaningless for them.
+// Like open_to_read(), but accepts pipes and devices: only read_stream() can read them. While these two wait,
+// they throw StoppedBySignal at a stop signal (os/signals.h).
 File open_stream(const std::string& path);
+size_t read_stream(const File& file, const std::string& path, void* to, size_t bytes);  // as read_some()
 
 // Size in bytes of an open regular file.
 uint64_t size_of(const File& file, const std::string& path);
@@ -102,7 +104,7 @@ struct FileWriter {
     std::string buffer;
 };
 
-// Thrown by FileWriter: see StopWritingAtSignals.
+// Thrown by FileWriter: see StopWritingAtSignals, and at a stop signal while it waits to write to a pipe.
 struct StoppedBySignal : Error {
     int signal;
     explicit StoppedBySignal(int number);

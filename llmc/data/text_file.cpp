@@ -206,7 +206,9 @@ TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input
 TextFile::~TextFile() = default;
 
 size_t TextFile::read_raw(char* to, size_t size) {
-    const size_t count = read_some(file, path, to, size);
+    if (file_ended) return 0;  // a terminal could be read again
+    const size_t count = read_stream(file, path, to, size);
+    file_ended = count < size;
     bytes_read += count;
     return count;
 }

@@ -40,6 +40,7 @@ struct TextFile {
     enum class Encoding { utf8, utf16_little, utf16_big };
 
     File file;
+    bool file_ended = false;
     Encoding encoding = Encoding::utf8;
     std::string units;  // of UTF-16, not yet converted
     std::string start;  // the first bytes of the file, then the text that read() gives first

@@ -2,6 +2,7 @@
 // Functions that fail return -1 or false and set errno. Calls that a signal interrupts are repeated. Paths
 // are UTF-8.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ bool get_status(const std::string& path, FileStatus& status, Links links = Links
 bool get_status(int descriptor, FileStatus& status);
 
 enum class Access {
-    read,
+    read,  // waits for the writer of a FIFO, and `write` for its reader; EINTR: a stop signal (signals.h)
+           // came
     read_at_once,  // does not wait for the writer of a FIFO
     read_itself,   // the same, and a link is an error
     write,         // what exists already
@@ -33,6 +35,12 @@ enum class Access {
 // Returns a binary descriptor, for read(), write(), fdopen() and close(), which child processes do not
 // inherit.
 int open_path(const std::string& path, Access access);
+
+// read() and write() of something that may be a pipe or a terminal. EINTR: a stop signal came while it had
+// nothing to read, or took nothing.
+int64_t read_when_ready(int descriptor, void* to, size_t bytes);
+int64_t write_when_ready(int descriptor, const void* from, size_t bytes);
+
 int duplicate(int descriptor);  // child processes do not inherit the copy either
 
 // Locks a file or folder for this open descriptor until it is closed. False: another program holds the lock.

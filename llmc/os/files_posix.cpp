@@ -5,14 +5,19 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <glob.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <string_view>
+
+#include "llmc/os/signals.h"
 
 // Repeats a system call as long as signals interrupt it.
 template <class Call>
@@ -66,6 +71,18 @@ void release_folder(int descriptor) {
 
 // --- files ---
 
+// What macOS names and does otherwise.
+#ifdef __APPLE__
+static timespec time_written(const struct stat& status) { return status.st_mtimespec; }
+// fsync() leaves the bytes in the disk's cache there; not every file system has the other one.
+static int flush(int descriptor) { return fcntl(descriptor, F_FULLFSYNC) == 0 ? 0 : fsync(descriptor); }
+static constexpr bool polls_for_writer = false;  // poll() of a FIFO that has had no writer reports its end
+#else
+static timespec time_written(const struct stat& status) { return status.st_mtim; }
+static int flush(int descriptor) { return fsync(descriptor); }
+static constexpr bool polls_for_writer = true;
+#endif
+
 static int flags_of(Access access) {
     switch (access) {
         case Access::read:
@@ -86,22 +103,65 @@ static int flags_of(Access access) {
     return O_RDONLY;
 }
 
+// Waits a short time only, since a signal can come just before poll().
+static bool is_ready(int descriptor, short events) {
+    pollfd waiting = {descriptor, events, 0};
+    const int count = poll(&waiting, 1, 50);
+    return count > 0 || (count < 0 && errno != EINTR);
+}
+
+static bool is_stopped() {
+    if (stop_signal()) errno = EINTR;
+    return stop_signal() != 0;
+}
+
+static bool wait_for(int descriptor, short events) {
+    while (!is_ready(descriptor, events))
+        if (is_stopped()) return false;
+    return true;
+}
+
+int64_t read_when_ready(int descriptor, void* to, size_t bytes) {
+    if (!wait_for(descriptor, POLLIN)) return -1;
+    return retry([&] { return read(descriptor, to, bytes); });
+}
+
+int64_t write_when_ready(int descriptor, const void* from, size_t bytes) {
+    const size_t part = std::min<size_t>(bytes, PIPE_BUF);  // a pipe that is ready has room for it
+    if (!wait_for(descriptor, POLLOUT)) return -1;
+    return retry([&] { return write(descriptor, from, part); });
+}
+
+static int open_fifo(const Place& at, int flags) {
+    const auto try_to_open = [&] {
+        return retry([&] { return openat(at.folder, at.name.c_str(), flags | O_NONBLOCK | O_CLOEXEC); });
+    };
+    int descriptor = try_to_open();
+    for (; descriptor < 0 && errno == ENXIO; descriptor = try_to_open()) {  // to write, but nobody reads
+        is_ready(-1, 0);
+        if (is_stopped()) return -1;
+    }
+    if (descriptor < 0) return -1;
+    fcntl(descriptor, F_SETFL, flags);
+    if (flags == O_WRONLY || wait_for(descriptor, POLLIN)) return descriptor;
+    close_after_error(descriptor);
+    return -1;
+}
+
+static bool is_fifo(const Place& at) {
+    struct stat found;
+    return fstatat(at.folder, at.name.c_str(), &found, 0) == 0 && S_ISFIFO(found.st_mode);
+}
+
 int open_path(const std::string& path, Access access) {
     const Place at = place_of(path);
-    return retry([&] { return openat(at.folder, at.name.c_str(), flags_of(access) | O_CLOEXEC, 0666); });
+    const int flags = flags_of(access);
+    const bool may_wait = flags == O_WRONLY || (flags == O_RDONLY && polls_for_writer);
+    if (may_wait && is_fifo(at)) return open_fifo(at, flags);
+    return retry([&] { return openat(at.folder, at.name.c_str(), flags | O_CLOEXEC, 0666); });
 }
 
 int duplicate(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
-
-// What macOS names and does otherwise.
-#ifdef __APPLE__
-static timespec time_written(const struct stat& status) { return status.st_mtimespec; }
-// fsync() leaves the bytes in the disk's cache there; not every file system has the other one.
-static int flush(int descriptor) { return fcntl(descriptor, F_FULLFSYNC) == 0 ? 0 : fsync(descriptor); }
-#else
-static timespec time_written(const struct stat& status) { return status.st_mtim; }
-static int flush(int descriptor) { return fsync(descriptor); }
-#endif
 
 static FileStatus status_from(const struct stat& status) {
     const timespec written = time_written(status);

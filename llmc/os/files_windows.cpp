@@ -56,6 +56,14 @@ static bool is_folder(HANDLE handle) { return has_attribute(handle, FILE_ATTRIBU
 
 // --- files ---
 
+// Windows interrupts no calls.
+int64_t read_when_ready(int descriptor, void* to, size_t bytes) {
+    return _read(descriptor, to, unsigned(std::min<size_t>(bytes, 1 << 30)));
+}
+int64_t write_when_ready(int descriptor, const void* from, size_t bytes) {
+    return _write(descriptor, from, unsigned(std::min<size_t>(bytes, 1 << 30)));
+}
+
 int open_path(const std::string& path, Access access) {
     const bool writes = access == Access::write || access == Access::create;
     const bool appends = access == Access::append;

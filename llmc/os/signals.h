@@ -1,6 +1,11 @@
 // Signals that a long run handles between two micro-batches. None of them is caught where it was ignored
 // when the program started, as SIGHUP is under nohup. Windows has Ctrl-C, Ctrl-Break and closing the window
 // instead.
+//
+// No call fails because of a signal: it is restarted. What must not wait any longer for a pipe, a terminal or
+// the other end of a FIFO looks for stop_signal() while it waits: see files.h. Standard output and standard
+// error that accept nothing for half a second after a stop signal become /dev/null; what the first thread
+// writes to them goes there.
 #pragma once
 
 // From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up), SIGUSR2 (schedulers send it before they

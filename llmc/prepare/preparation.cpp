@@ -288,6 +288,8 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
     pipeline.finished.resize(4 * tokenizers.size());
 #pragma omp parallel num_threads(int(tokenizers.size()))
     while (auto item = pipeline.read()) {
+        // the first thread, since a stop signal ends only its waits for a stopped terminal (signals.h)
+        if (omp_get_thread_num() == 0) bar.show(item->bytes_read, reader.total_bytes);
         item->attempt([&] {
             item->encoded = encode_block(item->block, reader.format, tokenizers[omp_get_thread_num()]);
             item->block.text = {};
@@ -295,7 +297,6 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
         pipeline.add(std::move(*item), [&](const BlockPipeline::Item& next) {
             note_encoding(next.block, next.encoded, noted);
             work.add_block(next.encoded);
-            bar.show(next.bytes_read, reader.total_bytes);
         });
     }
     if (pipeline.error) std::rethrow_exception(pipeline.error);
