@@ -39,6 +39,26 @@ TEST(MainLog, WritesLlmcsLines) {
     EXPECT_EQ(count_lines(read_whole_file(folder / "deep/er/metrics.csv")), 1);
 }
 
+TEST(MainLog, HasNoValuesThatAreNotFinite) {
+    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    TemporaryFolder folder;
+    MainLog log;
+    log.open(folder.path, -1, true);
+    for (const float value : bad) {
+        log.log_train(1, {value, 0.5f, 2.0f, 10, "not finite"});
+        log.log_train(2, {3.0f, 0.5f, value, 10, "not finite"});
+    }
+    EXPECT_EQ(read_whole_file(folder / "main.log"), "");
+    EXPECT_TRUE(without_seconds(read_whole_file(folder / "metrics.csv"))
+                    .ends_with("\n1,,0.5,2,10,not finite,,,S,0\n2,3,0.5,,10,not finite,,,S,0\n"));
+    const std::string events = read_whole_file(log.events.path);
+    size_t losses = 0, norms = 0;
+    for (size_t at = 0; (at = events.find("loss/train", at)) != events.npos; at++) losses++;
+    for (size_t at = 0; (at = events.find("gradient_norm", at)) != events.npos; at++) norms++;
+    EXPECT_EQ(losses, std::size(bad));
+    EXPECT_EQ(norms, std::size(bad));
+}
+
 TEST(MainLog, ResumeKeepsEarlierSteps) {
     TemporaryFolder folder;
     MainLog log;

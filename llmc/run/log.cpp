@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -82,12 +83,20 @@ void MainLog::log_eval(int step, float accuracy) const {
     events.append(event_record(step, {{"hellaswag/accuracy", accuracy}}));
 }
 
+// "" for a value that is not finite.
+static std::string field(float value) { return std::isfinite(value) ? format_string("%.9g", value) : ""; }
+
 void MainLog::log_train(int step, const StepNumbers& n) const {
-    main.append(format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
-    metrics.append(format_string("%d,%.9g,%.9g,%.9g,%.0f,%s,,,%s\n", step, n.loss, n.learning_rate, n.norm,
-                                 n.tokens_per_second, n.skipped, time_and_tokens(step + 1).c_str()));
-    events.append(event_record(step, {{"loss/train", n.loss},
-                                      {"training/gradient_norm", n.norm},
-                                      {"training/learning_rate", n.learning_rate},
-                                      {"training/tokens_per_second", float(n.tokens_per_second)}}));
+    if (std::isfinite(n.loss) && std::isfinite(n.norm))
+        main.append(
+            format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
+    metrics.append(format_string("%d,%s,%.9g,%s,%.0f,%s,,,%s\n", step, field(n.loss).c_str(), n.learning_rate,
+                                 field(n.norm).c_str(), n.tokens_per_second, n.skipped,
+                                 time_and_tokens(step + 1).c_str()));
+    std::vector<Scalar> scalars = {{"loss/train", n.loss},
+                                   {"training/gradient_norm", n.norm},
+                                   {"training/learning_rate", n.learning_rate},
+                                   {"training/tokens_per_second", float(n.tokens_per_second)}};
+    std::erase_if(scalars, [](const Scalar& scalar) { return !std::isfinite(scalar.value); });
+    events.append(event_record(step, scalars));
 }

@@ -1,6 +1,7 @@
 // The logs of a run, in its folder. main.log has llm.c's lines for validation, HellaSwag and training, so
 // that llm.c's plotting tools can read it:
 //     s:STEP tel:LOSS    s:STEP eval:ACCURACY    s:STEP trl:LOSS lr:RATE norm:NORM
+// No log has values that are not finite; a training line with one is left out of main.log.
 // metrics.csv has the same values and more, with all digits, for spreadsheets and --plot: one row per
 // event, with empty fields where an event has no value. `seconds` counts the time of all parts of a resumed
 // run, `tokens` those trained on before the event. TensorBoard events with the same values are optional.
