@@ -42,7 +42,9 @@ test: setup ## build and run the tests: some minutes
 
 # Everything: the tests, those that need minutes or another Mesa, compiler, browser or system, sanitizers and
 # fuzzers.
-check: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz windows ## all tests
+check: linux windows ## all tests
+
+linux: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz ## all but Windows' tests
 	@ctest --preset check
 
 fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each
@@ -117,5 +119,5 @@ programs = train_gpt2 generate eval make_corpus prepare_data
 build_programs = { [ build/build.ninja -nt CMakePresets.json ] || \
 	{ $(call configure,programs,build); }; } && cmake --build build --target $(1)
 
-.PHONY: help setup train text build install package test check fuzz windows newer-mesa swiftshader \
+.PHONY: help setup train text build install package test check linux fuzz windows newer-mesa swiftshader \
 	macos browser vendor-compilers torture bench report sanitize debug format clean
