@@ -130,6 +130,27 @@ TEST(MainLog, ResumeDropsDamagedLines) {
               "cannot read " + folder / "main.log" + ": it is a directory");
 }
 
+TEST(MainLog, ResumeLeavesFilesOfOthersAlone) {
+    for (const std::string name : {"main.log", "metrics.csv"}) {
+        TemporaryFolder folder;
+        MainLog log;
+        log.open(folder.path, -1);
+        log.log_val(0, 1.0f);
+        const std::string main = read_whole_file(folder / "main.log"),
+                          metrics = read_whole_file(folder / "metrics.csv");
+        write_whole_file(folder / name, {"notes of somebody\n"});
+        EXPECT_EQ(message_of([&] { log.open(folder.path, 1); }),
+                  folder / name + " is not a log of this program: move it");
+        EXPECT_EQ(read_whole_file(folder / "main.log"), name == "main.log" ? "notes of somebody\n" : main);
+        EXPECT_EQ(read_whole_file(folder / "metrics.csv"),
+                  name == "main.log" ? metrics : "notes of somebody\n");
+        write_whole_file(folder / name, {std::string(100, '\0')});
+        log.open(folder.path, 1);
+        EXPECT_EQ(read_whole_file(folder / name),
+                  name == "main.log" ? "" : metrics.substr(0, metrics.find('\n') + 1));
+    }
+}
+
 TEST(MainLog, UnwritableDirectory) {
     TemporaryFolder folder;
     write_whole_file(folder / "file", {"x"});

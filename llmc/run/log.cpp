@@ -16,10 +16,15 @@
 static const char* metrics_header =
     "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens\n";
 
-// The part of a log that a resumed run keeps; "" if there is no log yet.
-static std::string kept_lines(const std::string& path, std::string_view before, char after, int resume_step) {
+// The part of a log that a resumed run keeps; "" if there is no log yet. Error for a file that begins neither
+// with `start` nor with zeros, which a power failure can leave.
+static std::string kept_lines(const std::string& path, std::string_view start, std::string_view before,
+                              char after, int resume_step) {
     if (resume_step < 0 || !file_exists(path)) return "";
-    return lines_before(read_whole_file(path), before, after, resume_step);
+    const std::string log = read_whole_file(path);
+    if (!log.empty() && log[0] != '\0' && !log.starts_with(start))
+        fail("%s is not a log of this program: move it", path.c_str());
+    return lines_before(log, before, after, resume_step);
 }
 
 // The seconds in the last line of a metrics.csv; 0: there are none, or no run can have taken so long.
@@ -41,8 +46,9 @@ std::string MainLog::time_and_tokens(int steps_done) const {
 void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
     create_folders(dir);
     const std::string main_path = dir + "/main.log", metrics_path = dir + "/metrics.csv";
-    write_whole_file(main_path, {kept_lines(main_path, "s:", ' ', resume_step)});
-    const std::string kept = kept_lines(metrics_path, "", ',', resume_step);
+    const std::string kept_of_main = kept_lines(main_path, "s:", "s:", ' ', resume_step);
+    const std::string kept = kept_lines(metrics_path, "step,", "", ',', resume_step);
+    write_whole_file(main_path, {kept_of_main});
     write_whole_file(metrics_path, {metrics_header, kept});
     seconds_before = kept.empty() ? 0 : last_seconds(kept);
     opened = now();
