@@ -52,6 +52,11 @@ TEST(driver_statistics, of_nvk_have_names_of_their_own) {
     EXPECT_EQ(older.code_bytes, 2592);
 }
 
+TEST(driver_statistics, of_anv_count_spills_under_two_names) {
+    EXPECT_EQ(named({{"Max live registers", 230}, {"Spill Count", 3}}).spills, 3);
+    EXPECT_EQ(named({{"Max live registers", 230}, {"Spills", 9}}).spills, 9);
+}
+
 class compile_kernels : public testing::TestWithParam<const char*> {};
 
 // All default kernels of d12 in fp32, bf16 and fp16.

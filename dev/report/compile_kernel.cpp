@@ -12,11 +12,11 @@ static double find_statistic(const std::map<std::string, double>& statistics,
 }
 
 // In each list: the names of RADV, ANV, NVIDIA's driver and NVK, as far as they have one of their own.
-// "Code Size", "SLM Size" and no spills: NVK up to Mesa 25.0.
+// "Code Size", "SLM Size" and no spills: NVK up to Mesa 25.0. "Spills": ANV of Mesa 26.2.
 void name_statistics(CompiledKernel& k) {
     k.registers =
         find_statistic(k.statistics, {"VGPRs", "Max live registers", "Register Count", "Number of GPRs"});
-    k.spills = find_statistic(k.statistics, {"Spilled VGPRs", "Spill Count", "Spills to memory"});
+    k.spills = find_statistic(k.statistics, {"Spilled VGPRs", "Spill Count", "Spills", "Spills to memory"});
     k.scratch_bytes = find_statistic(
         k.statistics, {"Scratch size", "Scratch Memory Size", "Local Memory Size", "SLM Size", "SLM size"});
     k.shared_bytes =
