@@ -23,5 +23,5 @@ if [ "${1:-}" = -- ]; then
     /usr/lib/wine/wine64 "$@"
 else
     # busy machines: now and then Wine fails to start a program, with "Internal error"
-    ctest --preset windows --repeat until-pass:2 "$@"
+    ctest --preset windows --repeat until-pass:3 "$@"
 fi
