@@ -30,7 +30,8 @@ endif()
 if(NOT SANITIZE)  # where it would compile the same
   add_test(NAME macos COMMAND ${PROJECT_SOURCE_DIR}/tests/compile_for_macos.sh ${PROJECT_SOURCE_DIR}
     ${CMAKE_CURRENT_BINARY_DIR}/macos)
-  set_tests_properties(macos PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 LABELS check)
+  set_tests_properties(macos PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 LABELS check
+    COST 1000)  # starts first
 endif()
 add_library(file_fault MODULE tests/file_fault.cpp)  # preloaded by file_fault_test
 target_compile_options(file_fault PRIVATE -fno-sanitize=all)
