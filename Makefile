@@ -44,7 +44,7 @@ test: setup ## build and run the tests: some minutes
 # fuzzers.
 check: linux windows ## all tests
 
-linux: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz ## all but Windows' tests
+linux: test newer-mesa swiftshader macos browser vendor-compilers build sanitize fuzz ## all tests of Linux
 	@ctest --preset check
 
 fuzz: setup ## feed malformed files to every reader, under sanitizers, FUZZ_SECONDS=5 each

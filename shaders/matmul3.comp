@@ -228,8 +228,8 @@ void main() {
     if (tile.outside) return;
     const uint begin = A_M_MAJOR ? tile.split * args.k_per_split : 0;
     const uint end = A_M_MAJOR ? min(begin + args.k_per_split, K) : K;
-    multiply(Operand(args.a, M, A_M_MAJOR ? M : K, A_M_MAJOR), Operand(args.b, N, B_N_MAJOR ? N : K, B_N_MAJOR),
-             tile, begin, end);
+    multiply(Operand(args.a, M, A_M_MAJOR ? M : K, A_M_MAJOR),
+             Operand(args.b, N, B_N_MAJOR ? N : K, B_N_MAJOR), tile, begin, end);
     if (k_group() != 0) return;
     [[unroll]] for (uint j = 0; j < 2; j++) {
         const uint column = tile.column + column_in_tile(j);

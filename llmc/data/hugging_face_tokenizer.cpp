@@ -77,9 +77,9 @@ static TokenizerFiles load_files(const std::string& name) {
             fail("%s: its merges are missing: there is no %s", path.generic_string().c_str(), merges.c_str());
         files.contents[merges_txt] = read_whole_file(merges, max_json_bytes);
     }
-    for (const char* beside : {config_json, special_json, added_json}) {
-        const std::string file = (path.parent_path() / beside).generic_string();
-        if (file_exists(file)) files.contents[beside] = read_json_object(file);
+    for (const char* extra : {config_json, special_json, added_json}) {
+        const std::string file = (path.parent_path() / extra).generic_string();
+        if (file_exists(file)) files.contents[extra] = read_json_object(file);
     }
     // transformers takes GPT-2's class and its defaults if the model's config.json is all there is
     if (!files.has(config_json) && fs::exists(path.parent_path() / "config.json"))

@@ -48,6 +48,7 @@ extern const ParameterInfo parameter_info[NUM_PARAMETER_TENSORS];
 using WriteTensor = std::function<void(int tensor, size_t offset, const float* values, size_t count)>;
 using ReadTensor = std::function<void(int tensor, size_t offset, float* values, size_t count)>;
 constexpr size_t tensor_chunk = size_t(4) << 20;  // elements
+// Passes the values of a tensor from `offset` on to `write`, in chunks.
 void write_in_chunks(const WriteTensor& write, int tensor, size_t offset, const float* values, size_t count);
 
 // Parses a descriptor: llm.c's dN or gpt2:dN (max_seq_len 1024) and gpt3:cN (2048), both with GPT-2's

@@ -22,8 +22,8 @@ bool get_status(const std::string& path, FileStatus& status, Links links = Links
 bool get_status(int descriptor, FileStatus& status);
 
 enum class Access {
-    read,  // waits for the writer of a FIFO, and `write` for its reader; EINTR: a stop signal (signals.h)
-           // came
+    // `read` waits for the writer of a FIFO, `write` for its reader; EINTR: a stop signal came (signals.h)
+    read,
     read_at_once,  // does not wait for the writer of a FIFO
     read_itself,   // the same, and a link is an error
     write,         // what exists already
