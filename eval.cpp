@@ -5,7 +5,6 @@
 //
 // A shard is divided into sequences of T tokens, the last of which may be shorter. Every token except a
 // shard's first is predicted once, from the tokens before it in its sequence.
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -13,7 +12,6 @@
 #include "llmc/data/token_file.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/program/command_line.h"
-#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/progress.h"
@@ -134,28 +132,21 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     print_hellaswag(*score_hellaswag(*g, examples, nullptr, [] { return true; }));
 }
 
-static void add_options(CLI::App& app, EvalOptions& o) {
-    add_model_options(app, o.model);
-    app.add_option("-i,--data", o.data, "token shards: a file or a quoted glob pattern")
-        ->transform(home_path());
-    app.add_option("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag")
-        ->transform(home_path());
-    app.add_option("-b,--batch-size", o.batch, "sequences per batch (B)")
-        ->check(between(1, 1 << 20))
-        ->capture_default_str();
-    app.add_option("-t,--sequence-length", o.sequence, "tokens per sequence (T; 0: the model's max_seq_len)")
-        ->check(between(0, 1 << 20))
-        ->capture_default_str();
-    app.add_option("-m,--max-batches", o.max_batches, "most batches to evaluate (-1: all)")
-        ->check(at_least(-1))
-        ->capture_default_str();
+static void add_options(CommandLine& line, EvalOptions& o) {
+    add_model_options(line, o.model);
+    line.add("-i,--data", o.data, "token shards: a file or a quoted glob pattern");
+    line.add("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag");
+    line.add("-b,--batch-size", o.batch, 1, 1 << 20, "sequences per batch (B)");
+    line.add("-t,--sequence-length", o.sequence, 0, 1 << 20,
+             "tokens per sequence (T; 0: the model's max_seq_len)");
+    line.add("-m,--max-batches", o.max_batches, -1, "most batches to evaluate (-1: all)");
 }
 
 int main(int argc, char** argv) {
     start_program(argv);
     EvalOptions options;
     CommandLine line("eval", "Evaluates a trained GPT-2 on token shards and on HellaSwag.");
-    add_options(*line.app, options);
+    add_options(line, options);
     return line.run(argc, argv, [&] {
         if (options.data.empty() && options.hellaswag.empty())
             fail("nothing to evaluate on: give token shards with -i, or --hellaswag FILE");

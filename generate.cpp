@@ -8,7 +8,6 @@
 //
 // Standard output gets only the texts; device and speed go to standard error. The same seed gives the same
 // text on the same device.
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -23,8 +22,7 @@
 #include "llmc/launchpad/open_device.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/line_editor.h"
-#include "llmc/program/option_checks.h"
-#include "llmc/program/sampler_options.h"
+#include "llmc/program/shared_options.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/trained_model.h"
 
@@ -214,45 +212,32 @@ static void generate(const GenerateOptions& options, TrainedModel& model,
             prompts[i], prompts.size() > 1 ? format_string("prompt %zu of %zu", i + 1, prompts.size()) : "");
 }
 
-static void add_options(CLI::App& app, GenerateOptions& o) {
-    add_model_options(app, o.model);
-    app.add_option("PROMPT", o.prompt,
-                   "text to continue; -: read it from standard input, without a newline at its end");
-    app.add_option("--file", o.prompt_file, "read the prompt from this file, without a newline at its end")
-        ->transform(home_path());
-    app.add_option("--prompts", o.prompts_file, "continue each line of this file that is not empty")
-        ->transform(home_path());
-    app.add_flag("-i,--interactive", o.interactive, "continue each line that is typed");
-    app.add_option("--samples", o.samples,
-                   "texts for each prompt, generated side by side; the seeds count up")
-        ->check(between(1, 1024))
-        ->capture_default_str();
-    app.add_option("--stop", o.stops, "end a text before this; may be given several times")
-        ->allow_extra_args(false);
-    app.add_option("-n,--tokens", o.tokens, "most tokens to generate")
-        ->check(at_least(0))
-        ->capture_default_str();
-    add_sampler_options(app, o.sampler);
-    app.add_option("--min-p", o.sampler.min_p,
-                   "sample from the tokens at least this times as likely as the likeliest")
-        ->check(between(0, 1))
-        ->capture_default_str();
-    app.add_option("--repetition-penalty", o.repetition_penalty,
-                   "makes tokens that are in the text less likely; 1: no change, 1.2: a usual value")
-        ->check(between(0.01, 100))
-        ->capture_default_str();
-    app.add_option("--seed", o.seed, "the same seed gives the same text on the same device")
-        ->check(unsigned_number())
-        ->capture_default_str();
-    app.add_flag("--no-echo", o.no_echo, "do not print the prompt");
-    app.add_flag("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
+static void add_options(CommandLine& line, GenerateOptions& o) {
+    add_model_options(line, o.model);
+    line.add_text("PROMPT", o.prompt,
+                  "text to continue; -: read it from standard input, without a newline at its end");
+    line.add("--file", o.prompt_file, "read the prompt from this file, without a newline at its end");
+    line.add("--prompts", o.prompts_file, "continue each line of this file that is not empty");
+    line.add_flag("-i,--interactive", o.interactive, "continue each line that is typed");
+    line.add("--samples", o.samples, 1, 1024,
+             "texts for each prompt, generated side by side; the seeds count up");
+    line.add_texts("--stop", o.stops, "end a text before this; may be given several times");
+    line.add("-n,--tokens", o.tokens, 0, "most tokens to generate");
+    add_sampler_options(*line.app, o.sampler);
+    line.add("--min-p", o.sampler.min_p, 0, 1,
+             "sample from the tokens at least this times as likely as the likeliest");
+    line.add("--repetition-penalty", o.repetition_penalty, 0.01, 100,
+             "makes tokens that are in the text less likely; 1: no change, 1.2: a usual value");
+    line.add("--seed", o.seed, "the same seed gives the same text on the same device");
+    line.add_flag("--no-echo", o.no_echo, "do not print the prompt");
+    line.add_flag("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
 }
 
 int main(int argc, char** argv) {
     start_program(argv);
     GenerateOptions options;
     CommandLine line("generate", "Generates text with a trained GPT-2, on the CPU or on any Vulkan device.");
-    add_options(*line.app, options);
+    add_options(line, options);
     return line.run(argc, argv, [&] {
         TrainedModel model = open_model(options.model);
         if (!model.tokenizer)

@@ -6,7 +6,6 @@
 //
 // Without files it uses the small reference in tests/reference. Exits with 0 only if every error is within
 // the limits below.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,7 +20,6 @@
 #include "llmc/model/optimizer.h"
 #include "llmc/os/os.h"
 #include "llmc/program/command_line.h"
-#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 
 // The largest errors that pass: the relative L2 error of tensors, the relative error of losses.
@@ -156,18 +154,12 @@ static std::string reference_folder() {
     fail("tests/reference is not here: run from the project's folder, or give MODEL.bin and STATE.bin");
 }
 
-static void add_options(CLI::App& app, TestOptions& o) {
-    app.add_option("--device", o.device,
-                   "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
-        ->capture_default_str();
-    add_tensor_core_option(app);
-    app.add_option("--precision", o.precision, "fp32, bf16 or fp16")
-        ->check(one_of(precision_names()))
-        ->capture_default_str();
-    app.add_option("--losses", o.losses, "losses of ten AdamW steps, to check them, too");
-    CLI::Option* model = app.add_option("MODEL", o.model, "llm.c checkpoint, such as gpt2_124M.bin");
-    CLI::Option* state = app.add_option("STATE", o.state, "debug state, such as gpt2_124M_debug_state.bin");
-    model->needs(state);
+static void add_options(CommandLine& line, TestOptions& o) {
+    line.add_device(o.device);
+    line.add_choice("--precision", o.precision, precision_names(), "fp32, bf16 or fp16");
+    line.add("--losses", o.losses, "losses of ten AdamW steps, to check them, too");
+    line.add("MODEL", o.model, "llm.c checkpoint, such as gpt2_124M.bin");
+    line.add("STATE", o.state, "debug state, such as gpt2_124M_debug_state.bin");
 }
 
 int main(int argc, char** argv) {
@@ -175,8 +167,9 @@ int main(int argc, char** argv) {
     TestOptions options;
     bool passed = true;
     CommandLine line("test_gpt2", "Checks the model against PyTorch.");
-    add_options(*line.app, options);
+    add_options(line, options);
     const int status = line.run(argc, argv, [&] {
+        if (options.model.empty() != options.state.empty()) fail("MODEL and STATE are given together");
         if (options.model.empty()) {
             const std::string folder = reference_folder();
             options.model = folder + "/tiny.bin";

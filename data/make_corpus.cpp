@@ -51,11 +51,9 @@ int main(int argc, char** argv) {
     line.add("--out", options.out, "text file to write; its numbers go beside it, named .json");
     line.add("--bytes", options.bytes, "minimum size in bytes");
     line.add("--stories", options.stories, "minimum number of stories");
-    line.add("--seed", options.seed, "the same seed gives the same text (1)");
-    line.add("--tokenizer", options.tokenizer,
-             "tokenizer that counts tokens: a file, or bytes (the default)");
-    line.add("--val-tokens", options.val_tokens,
-             "size of the validation part, rounded up to whole stories (0)");
+    line.add("--seed", options.seed, "the same seed gives the same text");
+    line.add("--tokenizer", options.tokenizer, "tokenizer that counts tokens: a file, or bytes");
+    line.add("--val-tokens", options.val_tokens, "size of the validation part, rounded up to whole stories");
     line.add("--check", options.check, "text file whose stories to check");
     return line.run(argc, argv, [&] {
         if (!options.check.empty()) return check(options.check);

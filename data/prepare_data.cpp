@@ -17,8 +17,8 @@
 #include "llmc/data/tokenizer.h"
 #include "llmc/prepare/preparation.h"
 #include "llmc/program/command_line.h"
+#include "llmc/program/shared_options.h"
 #include "llmc/program/start_program.h"
-#include "llmc/program/text_options.h"
 
 struct Options : PreparationOptions {
     std::string make_tokenizer, vocab, encoder;
@@ -67,13 +67,13 @@ int main(int argc, char** argv) {
     line.add("FILE", options.files,
              "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input");
     line.add("--files-from", options.files_from, "read more names of files from this file, one per line");
-    line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
+    line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes");
     add_text_options(*line.app, options);
-    line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation (0)");
+    line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation");
     line.add("--val-fraction", options.val_fraction, 0, 0.5,
-             "instead: fraction of the documents, drawn from all of the text, for validation (0)");
-    line.add("--seed", options.seed, "seed of the draw of --val-fraction (42)");
-    line.add("--shard-tokens", options.shard_tokens, "maximum tokens in a shard (100000000)");
+             "instead: fraction of the documents, drawn from all of the text, for validation");
+    line.add("--seed", options.seed, "seed of the draw of --val-fraction");
+    line.add("--shard-tokens", options.shard_tokens, "maximum tokens in a shard");
     line.add("--out", options.out, "folder for the shards, created if missing");
     line.add("--name", options.name, "name of the shards");
     line.add("--make-tokenizer", options.make_tokenizer, "only write GPT-2's tokenizer to this file");
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     line.add("--encoder", options.encoder, "encoder.json, for --make-tokenizer");
     CommandLine hellaswag = line.add_subcommand("hellaswag", "Turns HellaSwag's JSONL into llm.c's file.");
     hellaswag.add("FILE", options.hellaswag, "hellaswag_val.jsonl, as published");
-    hellaswag.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes (the default)");
+    hellaswag.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes");
     hellaswag.add("--out", options.out, "file to write");
     hellaswag.require("FILE");
     hellaswag.require("--out");

@@ -4,13 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
 
 #include "llmc/base/file.h"
 #include "llmc/launchpad/shaders.h"
-#include "llmc/program/option_checks.h"
+#include "llmc/program/command_line.h"
 #include "tests/run_program.h"
 
 TEST(DeviceFeatures, AllMissingFeaturesAreNamed) {
@@ -136,9 +135,11 @@ TEST(TensorCores, OfFaultyDriversAreAvoidedUnlessAskedFor) {
     EXPECT_FALSE(faulty(VK_DRIVER_ID_AMD_PROPRIETARY, DeviceType::discrete));
     EXPECT_FALSE(faulty(VK_DRIVER_ID_MESA_RADV, DeviceType::integrated));
     const auto parse = [](const char* option) {
-        CLI::App app;
-        add_tensor_core_option(app);
-        app.parse(option);
+        CommandLine line("program", "");
+        std::string device;
+        line.add_device(device);
+        const char* arguments[] = {"program", option};
+        EXPECT_EQ(line.run(2, const_cast<char**>(arguments), [] {}), 0);
     };
     parse("--tensor-cores");
     EXPECT_FALSE(faulty(VK_DRIVER_ID_AMD_PROPRIETARY, DeviceType::integrated));

@@ -10,7 +10,6 @@
 #include <omp.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <numeric>
 
@@ -20,7 +19,7 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/initialize.h"
-#include "llmc/program/option_checks.h"
+#include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
 #include "llmc/program/version.h"
 
@@ -199,38 +198,14 @@ static void time_steps(const StepOptions& o) {
 int main(int argc, char** argv) {
     start_program(argv);
     StepOptions o;
-    CLI::App app("Times a training step on the CPU, by phase and layer.", "train_step");
-    app.set_help_flag("-h,--help", "show this text");
-    app.set_version_flag("--version", version_text("train_step"));
-    const auto positive = CLI::Range(1, 1 << 20);
-    app.add_option("-e,--model", o.model, "d6, d12, ..., as in train_gpt2")->capture_default_str();
-    app.add_option("-b,--batch-size", o.batch, "sequences (B)")->check(positive)->capture_default_str();
-    app.add_option("-t,--sequence-length", o.sequence, "tokens in a sequence (T)")
-        ->check(positive)
-        ->capture_default_str();
-    app.add_option("--precision", o.precision, "fp32, bf16 or fp16")
-        ->check(one_of(precision_names()))
-        ->capture_default_str();
-    app.add_option("-r,--recompute", o.recompute, "as in train_gpt2")
-        ->check(CLI::Range(0, 3))
-        ->capture_default_str();
-    add_cpu_as_device(app);
-    app.add_option("--threads", o.threads, "number of threads (default: OMP_NUM_THREADS, or all cores)")
-        ->check(positive);
-    add_simd_option(app);
-    app.add_option("-x,--steps", o.steps, "steps to time")->check(positive)->capture_default_str();
-    try {
-        app.parse(argc, argv);
-        if (o.threads) omp_set_num_threads(o.threads);
-        with_precision(o.precision, [&]<class Real>(Real) { time_steps<Real>(o); });
-    } catch (const CLI::Success& help) {
-        return app.exit(help);
-    } catch (const CLI::ParseError& error) {
-        fprintf(stderr, "train_step: %s (--help lists the options)\n", explain(app, error).c_str());
-        return 1;
-    } catch (const std::exception& error) {
-        fprintf(stderr, "train_step: %s\n", error.what());
-        return 1;
-    }
-    return 0;
+    CommandLine line("train_step", "Times a training step on the CPU, by phase and layer.");
+    line.accept_cpu_as_device();
+    line.add_text("-e,--model", o.model, "d6, d12, ..., as in train_gpt2");
+    line.add("-b,--batch-size", o.batch, 1, 1 << 20, "sequences (B)");
+    line.add("-t,--sequence-length", o.sequence, 1, 1 << 20, "tokens in a sequence (T)");
+    line.add_choice("--precision", o.precision, precision_names(), "fp32, bf16 or fp16");
+    line.add("-r,--recompute", o.recompute, 0, 3, "as in train_gpt2");
+    line.add("-x,--steps", o.steps, 1, 1 << 20, "steps to time");
+    return line.run(argc, argv,
+                    [&] { with_precision(o.precision, [&]<class Real>(Real) { time_steps<Real>(o); }); });
 }

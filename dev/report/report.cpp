@@ -4,7 +4,6 @@
 //   build/report --compare A.json B.json
 //   build/report --page runs/report/report.json
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -24,7 +23,6 @@
 #include "llmc/os/os.h"
 #include "llmc/os/signals.h"
 #include "llmc/program/command_line.h"
-#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 #include "llmc/run/progress.h"
 
@@ -229,37 +227,28 @@ static void render_page(const Options& options) {
     write_page(report, folder, page);
 }
 
-static void add_options(CLI::App& app, Options& o) {
+static void add_options(CommandLine& line, Options& o) {
     std::set<std::string> names;
     for (const MeasuringProgram& program : measuring_programs) names.insert(program.name);
-    app.add_option("--device", o.device,
-                   "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
-        ->capture_default_str();
-    add_tensor_core_option(app);
-    app.add_flag("--quick", o.quick, "fewer and smaller measurements, in about a minute");
-    app.add_option("--seconds", o.seconds, "time limit for all programs together (0: 570, with --quick 55)")
-        ->check(number_check(0, 1e9, "at least 0"));
-    app.add_option("--out", o.out, "folder for the page, the JSON files and the plots")
-        ->transform(home_path())
-        ->capture_default_str();
-    app.add_option("--only", o.only, "run only these programs")->check(one_of({names.begin(), names.end()}));
-    app.add_option("--programs", o.programs, "folder of the programs (default: this program's)")
-        ->transform(home_path());
-    CLI::Option* compare =
-        app.add_option("--compare", o.compare, "compare two reports, A.json and B.json, and exit")
-            ->transform(home_path())
-            ->expected(2);
-    app.add_option("--page", o.page, "render the page of an existing report.json, in its folder, and exit")
-        ->transform(home_path())
-        ->excludes(compare);
+    line.add_device(o.device);
+    line.add_flag("--quick", o.quick, "fewer and smaller measurements, in about a minute");
+    line.add("--seconds", o.seconds, 0, 1e6,
+             "time limit for all programs together (0: 570, with --quick 55)");
+    line.add("--out", o.out, "folder for the page, the JSON files and the plots");
+    line.add_list("--only", o.only, {names.begin(), names.end()}, 0, 0, "run only these programs");
+    line.add("--programs", o.programs, "folder of the programs (default: this program's)");
+    line.add("--compare", o.compare, "compare two reports, A.json and B.json, and exit");
+    line.add("--page", o.page, "render the page of an existing report.json, in its folder, and exit");
 }
 
 int main(int argc, char** argv) {
     start_program(argv);
     Options options;
     CommandLine line("report", "Measures the performance of this machine and writes a report page.");
-    add_options(*line.app, options);
+    add_options(line, options);
     return line.run(argc, argv, [&] {
+        if (!options.compare.empty() && options.compare.size() != 2) fail("--compare needs two files");
+        if (!options.compare.empty() && !options.page.empty()) fail("--compare excludes --page");
         if (!options.compare.empty())
             fputs(compare_reports(read_report(options.compare[0]), read_report(options.compare[1])).c_str(),
                   stdout);

@@ -3,7 +3,6 @@
 
 #include <omp.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +18,6 @@
 #include "llmc/launchpad/open_device.h"
 #include "llmc/os/os.h"
 #include "llmc/program/command_line.h"
-#include "llmc/program/option_checks.h"
 #include "llmc/program/start_program.h"
 
 #ifdef __clang__
@@ -114,38 +112,23 @@ static std::string left_out_text(const std::vector<std::string>& left_out) {
     return text;
 }
 
-static void add_common_options(CLI::App& app, CommonOptions& o) {
-    app.add_option("--device", o.device,
-                   "auto, cpu, gpu, a number of train_gpt2 --list-devices, or part of a name")
-        ->capture_default_str();
-    add_tensor_core_option(app);
-    app.add_option("--json", o.json, "write the tables to this file, as JSON")->transform(home_path());
-    app.add_flag("--quick", o.quick, "fewer and smaller measurements");
-    app.add_option("--peaks", o.peaks, "refer to the peaks in this JSON file, which `peak` wrote")
-        ->transform(home_path());
-    app.add_option("--seconds", o.seconds,
-                   "time limit; measurements that no longer fit are skipped (0: none)")
-        ->check(number_check(0, 1e9, "at least 0"))
-        ->capture_default_str();
-}
-
-static void add_option(CLI::App& app, const ReportOption& o) {
-    const auto add = [&](auto* values) {
-        CLI::Option* option = app.add_option(o.name, *values, o.help)->delimiter(',');
-        if (!o.allowed.empty()) option->check(one_of(o.allowed));
-        if (o.min < o.max) option->check(between(o.min, o.max));
-        if (!values->empty()) option->capture_default_str();
-        if (!*o.help) option->group("");  // not listed by --help
-    };
-    std::visit(add, o.values);
+static void add_common_options(CommandLine& line, CommonOptions& o) {
+    line.add_device(o.device);
+    line.add("--json", o.json, "write the tables to this file, as JSON");
+    line.add_flag("--quick", o.quick, "fewer and smaller measurements");
+    line.add("--peaks", o.peaks, "refer to the peaks in this JSON file, which `peak` wrote");
+    line.add("--seconds", o.seconds, 0, 1e6,
+             "time limit; measurements that no longer fit are skipped (0: none)");
 }
 
 int run_report_program(const ReportProgram& program, int argc, char** argv) {
     start_program(argv);
     ReportRun run;
     CommandLine line(program.name, program.what);
-    add_common_options(*line.app, run.options);
-    for (const ReportOption& option : program.options) add_option(*line.app, option);
+    add_common_options(line, run.options);
+    for (const ReportOption& o : program.options)
+        std::visit([&](auto* values) { line.add_list(o.name, *values, o.allowed, o.min, o.max, o.help); },
+                   o.values);
     return line.run(argc, argv, [&] {
         const double start = now();
         if (run.options.seconds > 0) run.end = start + run.options.seconds;

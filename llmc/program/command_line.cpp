@@ -7,12 +7,14 @@
 #include "llmc/base/error.h"
 #include "llmc/os/os.h"
 #include "llmc/program/option_checks.h"
+#include "llmc/program/shared_options.h"
 #include "llmc/program/start_program.h"
 #include "llmc/program/version.h"
 
 CommandLine::CommandLine(const char* program, const char* description)
     : app(std::make_shared<CLI::App>(description, program)) {
     app->allow_windows_style_options(false);  // a path may begin with a slash
+    app->option_defaults()->always_capture_default();
     app->set_help_flag("-h,--help", "show this text");
     app->set_version_flag("--version", version_text(program));
     app->add_option("--threads", *threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
@@ -22,16 +24,36 @@ CommandLine::CommandLine(const char* program, const char* description)
 
 CommandLine::CommandLine(std::shared_ptr<CLI::App> subcommand) : app(std::move(subcommand)) {}
 
-void CommandLine::add(const char* name, std::string& value, const char* help) {
-    app->add_option(name, value, help)->transform(home_path());
+void CommandLine::add(const char* name, std::string& path, const char* help) {
+    app->add_option(name, path, help)->transform(home_path());
 }
 
-void CommandLine::add(const char* name, std::vector<std::string>& values, const char* help) {
-    app->add_option(name, values, help)->transform(home_path());
+void CommandLine::add(const char* name, std::vector<std::string>& paths, const char* help) {
+    app->add_option(name, paths, help)->transform(home_path())->default_str("");
+}
+
+void CommandLine::add_text(const char* name, std::string& text, const char* help) {
+    app->add_option(name, text, help);
+}
+
+void CommandLine::add_texts(const char* name, std::vector<std::string>& texts, const char* help) {
+    app->add_option(name, texts, help)->allow_extra_args(false)->default_str("");
 }
 
 void CommandLine::add(const char* name, uint64_t& count, const char* help) {
     app->add_option(name, count, help)->check(unsigned_number());
+}
+
+void CommandLine::add(const char* name, int& value, int least, const char* help) {
+    app->add_option(name, value, help)->check(at_least(least));
+}
+
+void CommandLine::add(const char* name, int& value, int least, int most, const char* help) {
+    app->add_option(name, value, help)->check(between(least, most));
+}
+
+void CommandLine::add(const char* name, float& value, double least, double most, const char* help) {
+    app->add_option(name, value, help)->check(between(least, most));
 }
 
 void CommandLine::add(const char* name, double& value, double least, double most, const char* help) {
@@ -47,7 +69,33 @@ void CommandLine::add_choice(const char* name, std::string& value, const std::ve
     app->add_option(name, value, help)->check(one_of(allowed));
 }
 
-void CommandLine::accept_cpu_as_device() { add_cpu_as_device(*app); }
+template <class T>
+void CommandLine::add_list(const char* name, std::vector<T>& values, const std::vector<std::string>& allowed,
+                           double least, double most, const char* help) {
+    CLI::Option* option = app->add_option(name, values, help)->delimiter(',');
+    if (!allowed.empty()) option->check(one_of(allowed));
+    if (least < most) option->check(between(least, most));
+    if (values.empty()) option->default_str("");
+    if (!*help) option->group("");
+}
+template void CommandLine::add_list(const char*, std::vector<std::string>&, const std::vector<std::string>&,
+                                    double, double, const char*);
+template void CommandLine::add_list(const char*, std::vector<int>&, const std::vector<std::string>&, double,
+                                    double, const char*);
+template void CommandLine::add_list(const char*, std::vector<double>&, const std::vector<std::string>&,
+                                    double, double, const char*);
+
+void CommandLine::add_device(std::string& device) {
+    add_text("--device", device,
+             "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name");
+    add_tensor_core_option(*app);
+}
+
+void CommandLine::accept_cpu_as_device() {
+    app->add_option_function<std::string>(
+           "--device", [](const std::string&) {}, "the CPU: this program uses no GPU")
+        ->check(one_of({"auto", "cpu"}));
+}
 
 void CommandLine::require(const char* name) { app->get_option(name)->required(); }
 

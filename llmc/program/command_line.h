@@ -1,5 +1,5 @@
-// Command lines of the smaller programs. CLI11 takes ten seconds to compile, so command_line.cpp includes it
-// for them.
+// Command lines of the smaller programs. CLI11 takes long to compile, so command_line.cpp includes it for
+// them.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,20 +11,36 @@ namespace CLI {
 class App;
 }
 
+// --help shows the options with their defaults, the values that the variables have when they are added. A
+// name without dashes is that of a positional argument.
 struct CommandLine {
     // Has --help, --version, which prints version_text(program), --threads and --simd.
     CommandLine(const char* program, const char* description);
 
-    // Options, and positional arguments if the name has no dashes. Counts must not be negative.
-    void add(const char* name, std::string& value, const char* help);
-    void add(const char* name, std::vector<std::string>& values, const char* help);
+    // Paths: a ~ at the start is the home folder.
+    void add(const char* name, std::string& path, const char* help);
+    void add(const char* name, std::vector<std::string>& paths, const char* help);
+    void add_text(const char* name, std::string& text, const char* help);
+    void add_texts(const char* name, std::vector<std::string>& texts, const char* help);  // may be repeated
+
     void add(const char* name, uint64_t& count, const char* help);
+    void add(const char* name, int& value, int least, const char* help);
+    void add(const char* name, int& value, int least, int most, const char* help);
+    void add(const char* name, float& value, double least, double most, const char* help);
     void add(const char* name, double& value, double least, double most, const char* help);
     void add_flag(const char* name, bool& flag, const char* help);
     void add_choice(const char* name, std::string& value, const std::vector<std::string>& allowed,
                     const char* help);
-    void require(const char* name);  // of an option added before
-    void accept_cpu_as_device();     // --device of a program that uses no GPU: accepts auto and cpu
+
+    // A list, separated by commas: of the allowed values, unless there are none, and from `least` to `most`,
+    // unless both are 0. Without `help`, --help does not list it.
+    template <class T>
+    void add_list(const char* name, std::vector<T>& values, const std::vector<std::string>& allowed,
+                  double least, double most, const char* help);
+
+    void add_device(std::string& device);  // --device and --tensor-cores
+    void accept_cpu_as_device();           // --device of a program that uses no GPU: accepts auto and cpu
+    void require(const char* name);        // of an option added before
 
     // A word that comes before the options; it has options of its own.
     CommandLine add_subcommand(const char* name, const char* description);

@@ -4,32 +4,7 @@
 #include <regex>
 #include <utility>
 
-#include "llmc/cpu/simd.h"
 #include "llmc/os/os.h"
-
-CLI::Option* add_simd_option(CLI::App& app) {
-    const CLI::Validator check(
-        [](std::string& name) {
-            const std::string problem = choose_simd_by_name(name);
-            if (problem.empty()) set_environment("LLMC_SIMD", name);
-            return problem;
-        },
-        "");
-    const std::string help =
-        "instruction set of the CPU's GEMM and attention micro-kernels: " + simd_option_names(SIMD_AMX);
-    return app
-        .add_option_function<std::string>(
-            "--simd", [](const std::string&) {}, help)
-        ->check(check)
-        ->envname("LLMC_SIMD");
-}
-
-CLI::Option* add_tensor_core_option(CLI::App& app) {
-    return app.add_flag_function(
-        "--tensor-cores,!--no-tensor-cores",
-        [](int64_t count) { set_environment("LAUNCHPAD_TENSOR_CORES", count > 0 ? "1" : "0"); },
-        "use the GPU's tensor cores even if its driver is known to crash or hang with them; or use none");
-}
 
 void check_flags(const CLI::App& app, const std::vector<std::string>& arguments,
                  const std::vector<std::string>& values) {
@@ -97,12 +72,6 @@ CLI::Validator home_path() {
             return std::string();
         },
         "");
-}
-
-void add_cpu_as_device(CLI::App& app) {
-    app.add_option_function<std::string>(
-           "--device", [](const std::string&) {}, "the CPU: this program uses no GPU")
-        ->check(one_of({"auto", "cpu"}));
 }
 
 // Insertions, deletions and replacements that turn one word into the other.

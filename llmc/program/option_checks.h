@@ -75,18 +75,6 @@ CLI::Validator size_check();
 // A path. A ~ at its start, which a shell leaves in --output=~/x and in quotes, is the home folder.
 CLI::Validator home_path();
 
-// --simd, or the environment variable LLMC_SIMD. It takes effect while the command line is parsed, and sets
-// the variable for programs that this one starts.
-CLI::Option* add_simd_option(CLI::App& app);
-
-// --tensor-cores and --no-tensor-cores, which set the environment variable LAUNCHPAD_TENSOR_CORES, for this
-// program and for those that it starts. Default: tensor cores except those of faulty drivers
-// (launchpad/device_features.h).
-CLI::Option* add_tensor_core_option(CLI::App& app);
-
-// --device of a program that uses no GPU: accepts auto and cpu.
-void add_cpu_as_device(CLI::App& app);
-
 // One of these words. CLI11's own check prints them as a set.
 CLI::Validator one_of(const std::vector<std::string>& words);
 

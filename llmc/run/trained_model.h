@@ -1,13 +1,11 @@
-// What the programs that run a trained model share: its file, tokenizer, device and precision. Included by
-// the one file of each such program that declares options, since the parser's header takes long to compile.
+// What the programs that run a trained model share: its file, tokenizer, device and precision.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
 #include "llmc/base/precision.h"
 #include "llmc/files/model_source.h"
-#include "llmc/program/option_checks.h"
+#include "llmc/program/command_line.h"
 #include "llmc/run/model_checkpoint.h"
 
 struct ModelOptions {
@@ -15,27 +13,19 @@ struct ModelOptions {
 };
 
 // Declares -e, --tokenizer, --device and --precision.
-inline void add_model_options(CLI::App& app, ModelOptions& options) {
-    app.add_option("-e,--model", options.model,
-                   "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c "
-                   "checkpoint (.bin), a Hugging "
-                   "Face folder or model.safetensors, or a descriptor such as d12 for random weights, to "
-                   "measure speed")
-        ->transform(home_path())
-        ->required();
-    app.add_option(
-           "--tokenizer", options.tokenizer,
-           "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes for "
-           "a vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or data/starter)")
-        ->transform(home_path());
-    app.add_option("--device", options.device,
-                   "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
-        ->capture_default_str();
-    add_tensor_core_option(app);
-    app.add_option("--precision", options.precision,
-                   "storage type of weights and activations: fp32, bf16 or fp16")
-        ->check(one_of(precision_names()))
-        ->capture_default_str();
+inline void add_model_options(CommandLine& line, ModelOptions& options) {
+    line.add("-e,--model", options.model,
+             "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
+             "(.bin), a Hugging Face folder or model.safetensors, or a descriptor such as d12 for random "
+             "weights, to measure speed");
+    line.require("--model");
+    line.add("--tokenizer", options.tokenizer,
+             "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes "
+             "for a vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or "
+             "data/starter)");
+    line.add_device(options.device);
+    line.add_choice("--precision", options.precision, precision_names(),
+                    "storage type of weights and activations: fp32, bf16 or fp16");
 }
 
 // A trained model that was found and verified, and its tokenizer; none if it is not to be found.
