@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "llmc/data/text_file.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/model_source.h"
 #include "llmc/text_run/loss_plot.h"
@@ -119,4 +122,21 @@ TEST(FileErrors, AFolderWithoutPermissionIsNotAMissingFile) {
             EXPECT_TRUE(message.ends_with(": Permission denied")) << message;
     }
     chmod((folder / "closed").c_str(), 0755);
+}
+
+TEST(FileErrors, APathThatLeadsNowhereSaysWhy) {
+    TemporaryFolder folder;
+    const std::string loop = folder / "loop", file = folder / "file";
+    std::filesystem::create_symlink("loop", loop);
+    write_whole_file(file, {"text"});
+    for (const auto& [path, reason] : {std::pair{loop, ELOOP},
+                                       {loop + "/run", ELOOP},
+                                       {folder / std::string(300, 'n'), ENAMETOOLONG},
+                                       {file + "/run", ENOTDIR}})
+        for (const std::string& message :
+             {message_of([&] { find_model(path); }), message_of([&] { open_token_shards(path); }),
+              message_of([&] { open_token_shards(path + "*"); }),
+              message_of([&] { read_series(path, PlotOver::steps); }),
+              message_of([&] { read_text_file(path); })})
+            EXPECT_TRUE(message.ends_with(std::string(": ") + strerror(reason))) << message;
 }

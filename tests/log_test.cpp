@@ -139,8 +139,10 @@ TEST(MainLog, ResumeLeavesFilesOfOthersAlone) {
         const std::string main = read_whole_file(folder / "main.log"),
                           metrics = read_whole_file(folder / "metrics.csv");
         write_whole_file(folder / name, {"notes of somebody\n"});
-        EXPECT_EQ(message_of([&] { log.open(folder.path, 1); }),
+        bool writes = false;
+        EXPECT_EQ(message_of([&] { log.open(folder.path, 1, false, [&] { writes = true; }); }),
                   folder / name + " is not a log of this program: move it");
+        EXPECT_FALSE(writes) << "options.toml would change";
         EXPECT_EQ(read_whole_file(folder / "main.log"), name == "main.log" ? "notes of somebody\n" : main);
         EXPECT_EQ(read_whole_file(folder / "metrics.csv"),
                   name == "main.log" ? metrics : "notes of somebody\n");

@@ -131,8 +131,8 @@ bool file_exists(const std::string& path) {
     return get_status(path, status);
 }
 
-void refuse_closed_folders(const std::string& path) {
-    if (!file_exists(path) && errno == EACCES) fail_file("cannot open", path, errno);
+void refuse_unreachable(const std::string& path) {
+    if (!file_exists(path) && errno != ENOENT) fail_file("cannot open", path, errno);
 }
 
 bool is_link(const std::string& path) {

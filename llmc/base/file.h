@@ -56,9 +56,9 @@ std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1
 bool file_exists(const std::string& path);
 bool is_link(const std::string& path);
 
-// Error if a folder on the way to the path is closed to this process, so that nobody can tell whether the
-// file exists. For what would otherwise say that there is none.
-void refuse_closed_folders(const std::string& path);
+// Error if the path leads nowhere for another reason than that nothing is there: a closed folder, a loop of
+// links, a name that is too long. For what would otherwise say that there is no such file.
+void refuse_unreachable(const std::string& path);
 
 // The path itself if it exists, else what it matches as a shell pattern (* ? [...]), sorted by name. Error if
 // more than three parts of the path have wildcards.

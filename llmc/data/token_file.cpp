@@ -63,7 +63,7 @@ static bool is_unchanged(const TokenShard& shard, const File& file) {
 std::vector<TokenShard> open_token_shards(const std::string& pattern) {
     const std::vector<std::string> paths = matching_paths(pattern);
     if (paths.empty()) {
-        refuse_closed_folders(pattern);
+        refuse_unreachable(pattern);
         fail(
             "no token shard matches '%s': say where they are with -i or, for validation, -j (prepare_data "
             "makes them)",

@@ -127,7 +127,7 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
     for (const char* file : {"model.safetensors", "model.safetensors.index.json"}) {
         const std::string path = (fs::path(folder) / file).generic_string();
         if (file_exists(path)) return find_file(name, path);
-        refuse_closed_folders(path);
+        refuse_unreachable(path);
     }
     for (const std::string& file : names_in(folder))
         for (const char* end : {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
@@ -173,7 +173,7 @@ ModelSource find_model(const std::string& name) {
     if (!is_shape && is_folder(before_colon))
         fail("-e %s: after a run's folder comes :last, or nothing for its best checkpoint", name.c_str());
     if (name.find('/') != std::string::npos) {
-        refuse_closed_folders(name);
+        refuse_unreachable(name);
         fail("-e %s: %s", name.c_str(),
              file_exists(name) ? "a model is a folder, or a file whose name ends with .bin or .safetensors"
                                : "there is no such file or folder");

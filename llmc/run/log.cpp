@@ -43,11 +43,13 @@ std::string MainLog::time_and_tokens(int steps_done) const {
         (unsigned long long)(tokens_before + uint64_t(steps_done - first_step) * uint64_t(tokens_per_step)));
 }
 
-void MainLog::open(const std::string& dir, int resume_step, bool tensorboard) {
+void MainLog::open(const std::string& dir, int resume_step, bool tensorboard,
+                   const std::function<void()>& before_writing) {
     create_folders(dir);
     const std::string main_path = dir + "/main.log", metrics_path = dir + "/metrics.csv";
     const std::string kept_of_main = kept_lines(main_path, "s:", "s:", ' ', resume_step);
     const std::string kept = kept_lines(metrics_path, "step,", "", ',', resume_step);
+    if (before_writing) before_writing();
     write_whole_file(main_path, {kept_of_main});
     write_whole_file(metrics_path, {metrics_header, kept});
     seconds_before = kept.empty() ? 0 : last_seconds(kept);

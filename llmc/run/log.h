@@ -7,6 +7,7 @@
 // run, `tokens` those trained on before the event. TensorBoard events with the same values are optional.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "llmc/run/tensorboard.h"
@@ -41,8 +42,10 @@ struct MainLog {
     // Creates dir and opens dir/main.log and dir/metrics.csv. If resume_step < 0, the logs start empty.
     // Otherwise lines of steps before resume_step are kept and later ones are dropped, since the resumed run
     // logs these steps again. `tensorboard` also creates an event file in dir/tensorboard: see tensorboard.h.
-    // Throws Error if the folder or a log cannot be written or an existing log cannot be read.
-    void open(const std::string& dir, int resume_step, bool tensorboard = false);
+    // `before_writing` is called once the logs that are there turn out to be this program's. Throws Error if
+    // they are not, or if the folder or a log cannot be written.
+    void open(const std::string& dir, int resume_step, bool tensorboard = false,
+              const std::function<void()>& before_writing = nullptr);
 
     // Each appends a line and flushes it to the file; an error gives a warning, and the line is written
     // later. Nothing happens before open().

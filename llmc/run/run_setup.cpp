@@ -298,8 +298,9 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     log.tokens_per_step = inputs.length.tokens_per_step;
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);
-    write_whole_file(options_path(o.output), {o.effective});  // first: without it, logs are somebody else's
-    log.open(o.output, o.resume ? start.step : -1, o.tensorboard);
+    log.open(o.output, o.resume ? start.step : -1, o.tensorboard, [&] {
+        write_whole_file(options_path(o.output), {o.effective});  // without it, logs are somebody else's
+    });
 }
 
 std::string recorded_tokenizer(const Options& o, const RunInputs& inputs) {

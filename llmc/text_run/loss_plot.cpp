@@ -78,7 +78,7 @@ RunSeries read_series(const std::string& folder, PlotOver over) {
     const std::string metrics = folder + "/metrics.csv", log = folder + "/main.log";
     const bool has_metrics = file_exists(metrics);
     if (!has_metrics && !file_exists(log)) {
-        refuse_closed_folders(log);
+        refuse_unreachable(log);
         fail("there is no metrics.csv or main.log in %s", folder.c_str());
     }
     if (!has_metrics && over != PlotOver::steps)
