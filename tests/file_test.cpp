@@ -139,4 +139,8 @@ TEST(FileErrors, APathThatLeadsNowhereSaysWhy) {
               message_of([&] { read_series(path, PlotOver::steps); }),
               message_of([&] { read_text_file(path); })})
             EXPECT_TRUE(message.ends_with(std::string(": ") + strerror(reason))) << message;
+    std::filesystem::create_symlink("nowhere", folder / "dangling");
+    for (const std::string& link : {loop, folder / "dangling"})
+        EXPECT_EQ(message_of([&] { create_folders(link); }),
+                  "cannot create directory " + link + ": it is a link that leads nowhere");
 }

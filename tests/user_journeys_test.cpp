@@ -724,6 +724,38 @@ TEST_F(Journey, EveryProgramHasTheUsualOptions) {
     }
 }
 
+// Scripts append options; lists grow.
+TEST_F(Journey, TheLastValueOfAnOptionCounts) {
+    const std::string first = folder / "first", last = folder / "last";
+    EXPECT_EQ(
+        run_program({bin("make_corpus"), "--stories", "0", "--stories", "1", "--out", first, "--out", last})
+            .status,
+        0);
+    EXPECT_FALSE(file_exists(first));
+    const ProgramResult prepared = run_program({bin("prepare_data"),
+                                                "--include",
+                                                "fir*",
+                                                "--include",
+                                                "las*",
+                                                folder.path,
+                                                "--out",
+                                                first,
+                                                "--out",
+                                                folder / "tokens",
+                                                "--name",
+                                                "a",
+                                                "--name",
+                                                "b",
+                                                "--seed",
+                                                "1",
+                                                "--seed",
+                                                "2",
+                                                "--val-tokens",
+                                                "10"});
+    EXPECT_EQ(prepared.status, 0) << prepared.err;
+    EXPECT_TRUE(file_exists(folder / "tokens/b_train.bin"));
+}
+
 TEST_F(Journey, ABenchmarkMeasuresKernelsAndTheCpu) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     const std::string benchmark = bin("bench_gelu_forward");

@@ -379,8 +379,11 @@ void create_folders(const std::string& path) {
     if (above != path) create_folders(above);
     const bool created = make_folder(path);
     const int error = errno;  // before is_folder() sets another
-    if (!created && !is_folder(path))
+    if (!created && !is_folder(path)) {
+        if (is_link(path) && !file_exists(path))
+            fail("cannot create directory %s: it is a link that leads nowhere", path.c_str());
         fail_file("cannot create directory", path, error == EEXIST ? ENOTDIR : error);
+    }
     sync_folder(above);
 }
 

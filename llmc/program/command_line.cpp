@@ -15,6 +15,7 @@ CommandLine::CommandLine(const char* program, const char* description)
     : app(std::make_shared<CLI::App>(description, program)) {
     app->allow_windows_style_options(false);  // a path may begin with a slash
     app->option_defaults()->always_capture_default();
+    app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
     app->set_help_flag("-h,--help", "show this text");
     app->set_version_flag("--version", version_text(program));
     app->add_option("--threads", *threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
@@ -29,7 +30,10 @@ void CommandLine::add(const char* name, std::string& path, const char* help) {
 }
 
 void CommandLine::add(const char* name, std::vector<std::string>& paths, const char* help) {
-    app->add_option(name, paths, help)->transform(home_path())->default_str("");
+    app->add_option(name, paths, help)
+        ->transform(home_path())
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->default_str("");
 }
 
 void CommandLine::add_text(const char* name, std::string& text, const char* help) {
@@ -37,7 +41,10 @@ void CommandLine::add_text(const char* name, std::string& text, const char* help
 }
 
 void CommandLine::add_texts(const char* name, std::vector<std::string>& texts, const char* help) {
-    app->add_option(name, texts, help)->allow_extra_args(false)->default_str("");
+    app->add_option(name, texts, help)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->default_str("");
 }
 
 void CommandLine::add(const char* name, uint64_t& count, const char* help) {
@@ -73,6 +80,7 @@ template <class T>
 void CommandLine::add_list(const char* name, std::vector<T>& values, const std::vector<std::string>& allowed,
                            double least, double most, const char* help) {
     CLI::Option* option = app->add_option(name, values, help)->delimiter(',');
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     if (!allowed.empty()) option->check(one_of(allowed));
     if (least < most) option->check(between(least, most));
     if (values.empty()) option->default_str("");

@@ -11,8 +11,8 @@ namespace CLI {
 class App;
 }
 
-// --help shows the options with their defaults, the values that the variables have when they are added. A
-// name without dashes is that of a positional argument.
+// --help shows the options with their defaults, the values that the variables have when they are added. Of an
+// option that is given twice, the last value counts. A name without dashes is that of a positional argument.
 struct CommandLine {
     // Has --help, --version, which prints version_text(program), --threads and --simd.
     CommandLine(const char* program, const char* description);
