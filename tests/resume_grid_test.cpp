@@ -175,6 +175,21 @@ TEST_F(Grid, StoppedBeforeTheFirstStepARunEndsWithTheSameFiles) {
     expect_same_files(whole, run);
 }
 
+// The end of the shorter run is not on the schedule of -v; its validation is not made again.
+TEST_F(Grid, ALongerRunKeepsTheValidationOfAShorterOnesEnd) {
+    const Words options = {"-e", tiny, "-b", "3", "-t", "17",   "-v",       "5",
+                           "-m", "2",  "-s", "0", "-l", "0.03", "--device", "cpu"};
+    ASSERT_EQ(train(run, with(options, {"-x", "7"})).status, 0);
+    const std::string before = read_whole_file(run + "/main.log");
+    const size_t at = before.find("s:7 tel:");
+    ASSERT_NE(at, std::string::npos) << before;
+    const ProgramResult longer = train(run, with(options, {"-x", "9", "-y", "1"}));
+    ASSERT_EQ(longer.status, 0) << longer.err;
+    const std::string after = read_whole_file(run + "/main.log");
+    EXPECT_NE(after.find(before.substr(at, before.find('\n', at) - at)), std::string::npos) << after;
+    EXPECT_NE(after.find("s:9 tel:"), std::string::npos) << after;
+}
+
 // What is saved within a step was preceded by its sample, which the resumed run draws again.
 TEST_F(Grid, StoppedWithinAStepARunEndsWithTheSameFiles) {
     write_tokens(Data::train, 60000, 67);
