@@ -54,6 +54,7 @@ FileStatus status_of(const File& file, const std::string& path);
 std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1) << 32);
 
 bool file_exists(const std::string& path);
+bool is_folder(const std::string& path);
 bool is_link(const std::string& path);
 
 // Error if a folder on the way to the path is closed to this process, so that nobody can tell whether the

@@ -44,7 +44,7 @@ static void check_existing(const std::string& path, const std::vector<std::strin
 void check_output(const std::string& path, const std::vector<std::string>& inputs,
                   const std::function<bool(const std::string& path)>& is_ours, Target target) {
     std::error_code error;
-    if (std::filesystem::is_directory(path, error)) fail("cannot write %s: it is a directory", path.c_str());
+    if (is_folder(path)) fail("cannot write %s: it is a directory", path.c_str());
     if (target == Target::file && is_written_in_place(path))
         fail("cannot write %s: it is a device or a pipe, not a file", path.c_str());
     for (const std::string& file : {path, path + ".tmp"})

@@ -65,12 +65,11 @@ TextReader::TextReader(const std::vector<std::string>& files, const TextFormat& 
     : paths(files), format(text_format) {
     bool known = true;
     for (const std::string& path : paths) {
-        FileStatus status;
-        const bool found = path != "-" && get_status(path, status);
-        const bool regular = found && status.kind == FileStatus::regular;
-        if (path != "-" && (regular || !found || status.kind == FileStatus::folder)) TextFile check(path);
+        const auto status = path == "-" ? FileStatus() : get_status(path);
+        const bool regular = status && status->kind == FileStatus::regular;
+        if (regular || !status || status->kind == FileStatus::folder) TextFile check(path);
         known = known && regular;
-        total_bytes += status.size;
+        if (known) total_bytes += status->size;
     }
     if (!known) total_bytes = 0;
 }

@@ -141,11 +141,6 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
         name.c_str(), folder.c_str());
 }
 
-static bool is_folder(const std::string& name) {
-    std::error_code no_such_folder;
-    return fs::is_directory(name, no_such_folder);
-}
-
 // The run's folder in FOLDER:last; "": it is something else.
 static std::string folder_of_last(const std::string& name) {
     const std::string suffix = ":last";
