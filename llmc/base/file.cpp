@@ -115,6 +115,18 @@ void read_exactly(const File& file, const std::string& path, void* to, size_t by
         fail("cannot read %s to its end", path.c_str());
 }
 
+void seek(const File& file, const std::string& path, uint64_t position) {
+    if (fseeko(file.get(), off_t(position), SEEK_SET) != 0)
+        fail("cannot read %s: %s", path.c_str(), strerror(errno));
+}
+
+std::string first_bytes(const std::string& path, size_t most) {
+    const File file = open_to_read(path);
+    std::string bytes(most, '\0');
+    bytes.resize(read_some(file, path, bytes.data(), most));
+    return bytes;
+}
+
 std::string read_whole_file(const std::string& path, uint64_t limit) {
     File file = open_to_read(path);
     uint64_t size = size_of(file, path);

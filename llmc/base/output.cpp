@@ -5,9 +5,7 @@
 #include "llmc/base/error.h"
 
 bool begins_with(const std::string& path, std::string_view bytes) {
-    const File file = open_to_read(path);
-    std::string found(bytes.size(), '\0');
-    return read_some(file, path, found.data(), found.size()) == found.size() && found == bytes;
+    return first_bytes(path, bytes.size()) == bytes;
 }
 
 bool begins_with(const std::string& path, int magic) {
@@ -15,10 +13,7 @@ bool begins_with(const std::string& path, int magic) {
 }
 
 bool begins_around(const std::string& path, std::string_view text) {
-    const File file = open_to_read(path);
-    std::string head(4096, '\0');
-    head.resize(read_some(file, path, head.data(), head.size()));
-    return head.find(text) != std::string::npos;
+    return first_bytes(path, 4096).find(text) != std::string::npos;
 }
 
 static bool may_be_replaced(const std::string& path,
