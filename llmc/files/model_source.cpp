@@ -136,8 +136,7 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
                 refuse_other_format(path.generic_string());
     fail(
         "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "
-        "no "
-        "model.safetensors",
+        "no model.safetensors",
         name.c_str(), folder.c_str());
 }
 

@@ -40,8 +40,7 @@ Spread fma_rate(LaunchPad& pad, int repeats);
 struct MatrixLoad {
     int subgroups = 4;  // in a workgroup
     int down = 4, across = 4;
-    int iterations =
-        256;  // loop iterations of 16 multiply-adds of fragments; divided by 16 on a software device
+    int iterations = 256;          // of 16 multiply-adds of fragments; divided by 16 on a software device
     int operands = POWERS_OF_TWO;  // values of the operands (shaders/args.h); others may be slower
 };
 // Flops per second of cooperative matrices in registers, with operands of type Real (bf16, fp16). The count

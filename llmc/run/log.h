@@ -44,8 +44,7 @@ struct MainLog {
     // Throws Error if the folder or a log cannot be written or an existing log cannot be read.
     void open(const std::string& dir, int resume_step, bool tensorboard = false);
 
-    // Each appends a line and flushes it to the file; an error gives a warning, and the line is written
-    // later. Nothing happens before open().
+    // Each appends a line, as LogFile does. Nothing happens before open().
     void log_val(int step, float loss) const;
     void log_eval(int step, float accuracy) const;
     void log_train(int step, const StepNumbers& numbers) const;

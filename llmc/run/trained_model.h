@@ -18,8 +18,8 @@ struct ModelOptions {
 inline void add_model_options(CLI::App& app, ModelOptions& options) {
     app.add_option("-e,--model", options.model,
                    "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c "
-                   "checkpoint (.bin), a Hugging "
-                   "Face folder or model.safetensors, or a descriptor such as d12 for random weights, to "
+                   "checkpoint (.bin), a Hugging Face folder or model.safetensors, or a descriptor such as "
+                   "d12 for random weights, to "
                    "measure speed")
         ->transform(home_path())
         ->required();
