@@ -136,19 +136,12 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
 
 static void add_options(CLI::App& app, EvalOptions& o) {
     add_model_options(app, o.model);
-    app.add_option("-i,--data", o.data, "token shards: a file or a quoted glob pattern")
-        ->transform(home_path());
-    app.add_option("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag")
-        ->transform(home_path());
-    app.add_option("-b,--batch-size", o.batch, "sequences per batch (B)")
-        ->check(between(1, 1 << 20))
-        ->capture_default_str();
-    app.add_option("-t,--sequence-length", o.sequence, "tokens per sequence (T; 0: the model's max_seq_len)")
-        ->check(between(0, 1 << 20))
-        ->capture_default_str();
-    app.add_option("-m,--max-batches", o.max_batches, "most batches to evaluate (-1: all)")
-        ->check(at_least(-1))
-        ->capture_default_str();
+    add(app, "-i,--data", o.data, home_path(), "token shards: a file or a quoted glob pattern");
+    add(app, "--hellaswag", o.hellaswag, home_path(), "HellaSwag file, made by prepare_data hellaswag");
+    add(app, "-b,--batch-size", o.batch, between(1, 1 << 20), "sequences per batch (B)");
+    add(app, "-t,--sequence-length", o.sequence, between(0, 1 << 20),
+        "tokens per sequence (T; 0: the model's max_seq_len)");
+    add(app, "-m,--max-batches", o.max_batches, at_least(-1), "most batches to evaluate (-1: all)");
 }
 
 int main(int argc, char** argv) {

@@ -218,32 +218,21 @@ static void add_options(CLI::App& app, GenerateOptions& o) {
     add_model_options(app, o.model);
     app.add_option("PROMPT", o.prompt,
                    "text to continue; -: read it from standard input, without a newline at its end");
-    app.add_option("--file", o.prompt_file, "read the prompt from this file, without a newline at its end")
-        ->transform(home_path());
-    app.add_option("--prompts", o.prompts_file, "continue each line of this file that is not empty")
-        ->transform(home_path());
+    add(app, "--file", o.prompt_file, home_path(),
+        "read the prompt from this file, without a newline at its end");
+    add(app, "--prompts", o.prompts_file, home_path(), "continue each line of this file that is not empty");
     app.add_flag("-i,--interactive", o.interactive, "continue each line that is typed");
-    app.add_option("--samples", o.samples,
-                   "texts for each prompt, generated side by side; the seeds count up")
-        ->check(between(1, 1024))
-        ->capture_default_str();
+    add(app, "--samples", o.samples, between(1, 1024),
+        "texts for each prompt, generated side by side; the seeds count up");
     app.add_option("--stop", o.stops, "end a text before this; may be given several times")
         ->allow_extra_args(false);
-    app.add_option("-n,--tokens", o.tokens, "most tokens to generate")
-        ->check(at_least(0))
-        ->capture_default_str();
+    add(app, "-n,--tokens", o.tokens, at_least(0), "most tokens to generate");
     add_sampler_options(app, o.sampler);
-    app.add_option("--min-p", o.sampler.min_p,
-                   "sample from the tokens at least this times as likely as the likeliest")
-        ->check(between(0, 1))
-        ->capture_default_str();
-    app.add_option("--repetition-penalty", o.repetition_penalty,
-                   "makes tokens that are in the text less likely; 1: no change, 1.2: a usual value")
-        ->check(between(0.01, 100))
-        ->capture_default_str();
-    app.add_option("--seed", o.seed, "the same seed gives the same text on the same device")
-        ->check(unsigned_number())
-        ->capture_default_str();
+    add(app, "--min-p", o.sampler.min_p, between(0, 1),
+        "sample from the tokens at least this times as likely as the likeliest");
+    add(app, "--repetition-penalty", o.repetition_penalty, between(0.01, 100),
+        "makes tokens that are in the text less likely; 1: no change, 1.2: a usual value");
+    add(app, "--seed", o.seed, unsigned_number(), "the same seed gives the same text on the same device");
     app.add_flag("--no-echo", o.no_echo, "do not print the prompt");
     app.add_flag("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
 }

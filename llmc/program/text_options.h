@@ -10,12 +10,9 @@ inline void add_text_options(CLI::App& app, TextOptions& text) {
         ->allow_extra_args(false)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app.add_option("--field", text.field, "the files are JSONL; this field of each object is a document");
-    app.add_option("--split-documents", text.split,
-                   "blank-line: put end-of-text after every blank line, too; endoftext: the text "
-                   "<|endoftext|> ends a document; none; auto: blank-line for train_gpt2 --text without "
-                   "--field, else none")
-        ->check(one_of({"auto", "none", "blank-line", "endoftext"}))
-        ->capture_default_str();
+    add(app, "--split-documents", text.split, one_of({"auto", "none", "blank-line", "endoftext"}),
+        "blank-line: put end-of-text after every blank line, too; endoftext: the text <|endoftext|> ends a "
+        "document; none; auto: blank-line for train_gpt2 --text without --field, else none");
     app.add_flag("--special-tokens", text.special_tokens,
                  "the texts of the tokenizer's added tokens, such as <|endoftext|>, are these tokens");
     app.add_flag("--skip-bad-lines", text.skip_bad_lines,

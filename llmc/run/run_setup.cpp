@@ -1,9 +1,8 @@
 #include "llmc/run/run_setup.h"
 
-#include <filesystem>
-
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "llmc/base/checksum.h"

@@ -16,26 +16,20 @@ struct ModelOptions {
 
 // Declares -e, --tokenizer, --device and --precision.
 inline void add_model_options(CLI::App& app, ModelOptions& options) {
-    app.add_option("-e,--model", options.model,
-                   "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c "
-                   "checkpoint (.bin), a Hugging Face folder or model.safetensors, or a descriptor such as "
-                   "d12 for random weights, to "
-                   "measure speed")
-        ->transform(home_path())
+    add(app, "-e,--model", options.model, home_path(),
+        "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint (.bin), a "
+        "Hugging Face folder or model.safetensors, or a descriptor such as d12 for random weights, to "
+        "measure speed")
         ->required();
-    app.add_option(
-           "--tokenizer", options.tokenizer,
-           "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes for "
-           "a vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or data/starter)")
-        ->transform(home_path());
+    add(app, "--tokenizer", options.tokenizer, home_path(),
+        "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes for "
+        "a vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or data/starter)");
     app.add_option("--device", options.device,
                    "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name")
         ->capture_default_str();
     add_tensor_core_option(app);
-    app.add_option("--precision", options.precision,
-                   "storage type of weights and activations: fp32, bf16 or fp16")
-        ->check(one_of(precision_names()))
-        ->capture_default_str();
+    add(app, "--precision", options.precision, one_of(precision_names()),
+        "storage type of weights and activations: fp32, bf16 or fp16");
 }
 
 // A trained model that was found and verified, and its tokenizer; none if it is not to be found.
