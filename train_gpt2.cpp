@@ -17,7 +17,7 @@
 #include "llmc/base/warning.h"
 #include "llmc/files/export.h"
 #include "llmc/launchpad/open_device.h"
-#include "llmc/measure/profile.h"
+#include "llmc/measure/peak.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/os/signals.h"
 #include "llmc/plan/fit.h"

@@ -19,6 +19,11 @@ struct Peaks {
 // a software device).
 Peaks measure_peaks(LaunchPad& pad);
 
+// Prints the table of train_gpt2 --profile: the time of each kernel and its share of a measured peak.
+// Memory-bound kernels are compared with copy bandwidth. Kernels that state flops are compared with fp32 FMA,
+// or with cooperative matrices if they are faster than that.
+void print_profile(LaunchPad& pad);
+
 // Summary of a measurement that was repeated `count` times.
 struct Spread {
     double median = 0, least = 0, most = 0;
