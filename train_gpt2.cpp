@@ -13,8 +13,8 @@
 #include <csignal>
 #include <optional>
 
+#include "llmc/base/error.h"
 #include "llmc/base/precision.h"
-#include "llmc/base/warning.h"
 #include "llmc/files/export.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/measure/peak.h"

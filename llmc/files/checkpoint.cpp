@@ -11,7 +11,6 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/real.h"
-#include "llmc/base/warning.h"
 #include "llmc/os/files.h"
 
 static constexpr int32_t model_magic = 20240326, fp32_version = 3, bf16_version = 5;

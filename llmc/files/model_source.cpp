@@ -6,7 +6,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
-#include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 

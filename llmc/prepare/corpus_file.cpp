@@ -7,7 +7,6 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/output.h"
-#include "llmc/base/warning.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/tokenizer_info.h"
 #include "llmc/prepare/corpus.h"

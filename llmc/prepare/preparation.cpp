@@ -18,7 +18,6 @@
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
 #include "llmc/base/random.h"
-#include "llmc/base/warning.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/tokenizer_info.h"

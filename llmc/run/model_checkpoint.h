@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "llmc/base/warning.h"
+#include "llmc/base/error.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/model/gpt2.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "llmc/base/error.h"
-#include "llmc/base/warning.h"
 #include "llmc/measure/peak.h"
 #include "llmc/os/os.h"
 #include "llmc/run/progress.h"

@@ -6,7 +6,6 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/warning.h"
 #include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/model_source.h"
