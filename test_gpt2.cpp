@@ -11,8 +11,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "llmc/base/error.h"
 #include "llmc/base/precision.h"
-#include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/debug_state.h"

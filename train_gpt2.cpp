@@ -13,11 +13,11 @@
 #include <csignal>
 #include <optional>
 
+#include "llmc/base/error.h"
 #include "llmc/base/precision.h"
-#include "llmc/base/warning.h"
 #include "llmc/files/export.h"
 #include "llmc/launchpad/open_device.h"
-#include "llmc/measure/profile.h"
+#include "llmc/measure/peak.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/os/signals.h"
 #include "llmc/plan/fit.h"
@@ -119,7 +119,7 @@ static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g, Optim
     const Start& start = inputs.start;
     Phase phase("loading the parameters");
     uint64_t loaded = 0;
-    const ShowBytes show = [&](uint64_t bytes) { phase.update(bytes_text(loaded += bytes, 0)); };
+    const BytesRead show = [&](uint64_t bytes) { phase.update(bytes_text(loaded += bytes, 0)); };
     if (start.resumed)
         load_checkpoint(g, optimizer, o.output, start.step, start.state.precision, show);
     else

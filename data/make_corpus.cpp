@@ -6,7 +6,6 @@
 // samples, and counts how many of them the grammar could have written.
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/warning.h"
 #include "llmc/prepare/corpus.h"
 #include "llmc/prepare/corpus_file.h"
 #include "llmc/program/command_line.h"

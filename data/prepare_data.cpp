@@ -11,7 +11,6 @@
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/output.h"
-#include "llmc/base/warning.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/text_file.h"
 #include "llmc/data/tokenizer.h"

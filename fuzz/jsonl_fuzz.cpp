@@ -10,8 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static Tokenizer bytes = open_tokenizer("bytes");
     const std::string_view all = text_of(data, size);
     const InputFile file(all);
-    for (const TextFormat& format :
-         {TextFormat{"text", false}, TextFormat{"text", true}, TextFormat{"", true}})
+    for (const TextOptions& options :
+         {TextOptions{.field = "text"}, {.split = "blank-line", .field = "text"}, {.split = "blank-line"}})
         expect_no_crash([&] {
             const size_t most = 4 * size + (1 << 14);
             std::string text(most, ' ');  // decompressed, without a byte order mark
@@ -19,13 +19,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             const size_t first_byte = text_file.position;
             text.resize(text_file.read(text.data(), text.size()));
             if (text.size() == most) return;  // too long to compare
-            TextReader reader({file.path}, format);
+            TextReader reader({file.path}, options);
             reader.block_bytes = 16;
             TextBlock block;
             std::string back;
             size_t not_utf8 = std::string::npos;
             while (reader.next(block)) {
-                const EncodedBlock encoded = encode_block(block, format, bytes);
+                const EncodedBlock encoded = encode_block(block, options, bytes);
                 for (uint16_t token : encoded.tokens)
                     if (token != bytes.end_of_text) back += bytes.decode(token);
                 if (encoded.not_utf8 != std::string::npos)
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             }
             const size_t expected = find_not_utf8(text);
             require(
-                !format.field.empty() ||
+                !options.field.empty() ||
                 (back == text && not_utf8 == (expected == text.npos ? text.npos : first_byte + expected)));
         });
     expect_no_crash([&] {

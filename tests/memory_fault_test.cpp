@@ -1,7 +1,7 @@
 // Memory that runs out in a reader: malloc() fails at each call in turn, once, or until operator new has
 // failed. The reader throws std::bad_alloc or an Error, or does without the memory; it leaves no file open
 // and works afterwards. Readers of JSON and options get small pieces from the reserve
-// (llmc/base/memory_reserve.h). About 100 calls of each reader are tested; MEMORY_FAULT_ALL=1 tests all.
+// (reserve_memory()). About 100 calls of each reader are tested; MEMORY_FAULT_ALL=1 tests all.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -15,12 +15,12 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
-#include "llmc/base/memory_reserve.h"
 #include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/files/model_file.h"
+#include "llmc/program/start_program.h"
 #include "llmc/run/train_options.h"
 #include "tests/run_program.h"
 #include "tests/token_shard.h"

@@ -582,12 +582,12 @@ TEST(prepare_data, marks_do_not_depend_on_blocks) {
     write_whole_file(folder / "text", {text});
     Tokens whole, blocks;
     tokenizer.encode(text, whole, AddedTokens::all);
-    TextReader reader({folder / "text"}, {.field = "", .found = AddedTokens::all});
+    TextReader reader({folder / "text"}, {.special_tokens = true});
     reader.tokenizer = &tokenizer;
     reader.block_bytes = 7;
     size_t count = 0;
     for (TextBlock block; reader.next(block); count++)
-        for (uint16_t token : encode_block(block, reader.format, tokenizer).tokens) blocks.push_back(token);
+        for (uint16_t token : encode_block(block, reader.options, tokenizer).tokens) blocks.push_back(token);
     EXPECT_GT(count, 500u);
     EXPECT_TRUE(blocks == whole);
 }

@@ -18,7 +18,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
-#include "llmc/base/warning.h"
 #include "llmc/launchpad/device.h"
 #include "llmc/os/os.h"
 #include "llmc/os/signals.h"

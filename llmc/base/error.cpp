@@ -13,7 +13,7 @@
 
 #include "llmc/base/utf8.h"
 
-std::string format_list(const char* format, va_list list) {
+static std::string format_list(const char* format, va_list list) {
     va_list again;
     va_copy(again, list);
     int length = vsnprintf(nullptr, 0, format, again);
@@ -37,6 +37,23 @@ std::string format_string(const char* format, ...) {
     std::string text = format_list(format, list);
     va_end(list);
     return text;
+}
+
+void print_line(FILE* to, const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    const std::string text = format_list(format, list);
+    va_end(list);
+    fprintf(to, "%s\n", printable(text).c_str());
+}
+
+void warn(const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    const std::string message = format_list(format, list);
+    va_end(list);
+    fflush(stdout);
+    print_line(stderr, "warning: %s", message.c_str());
 }
 
 static bool is_printable(uint32_t code) {

@@ -1,7 +1,8 @@
-// The library's only exception type, and fail(), which throws it. Library code never exits: main() catches
-// Error, prints its one line (what is wrong, where, what to do) and exits with a non-zero status.
+// Messages: the library's only exception type, fail(), which throws it, and lines for a person. Library code
+// never exits: main() catches Error, prints its one line (what is wrong, where, what to do) and exits with a
+// non-zero status.
 #pragma once
-#include <cstdarg>
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -17,8 +18,13 @@ struct Error : std::runtime_error {
 // Formats like printf, into a std::string.
 std::string format_string(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// The same with a list of arguments.
-std::string format_list(const char* format, va_list list) __attribute__((format(printf, 1, 0)));
+// Prints one line, formatted like printf, without the newline at its end: what printable() escapes in it,
+// which may be text from files, neither acts on a terminal nor adds a line.
+void print_line(FILE* to, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// Prints "warning: " and a message, formatted like printf, as a line to standard error: something went wrong
+// that does not end the program.
+void warn(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // The text on one line that no terminal interprets: control characters, invisible characters that change the
 // order of others, and bytes that are not UTF-8 become escapes such as \n and \x1b.

@@ -44,9 +44,9 @@ HeldFolder::~HeldFolder() {
 // --- reading ---
 
 FileStatus status_of(const File& file, const std::string& path) {
-    FileStatus status;
-    if (!get_status(fileno(file.get()), status)) fail("cannot read %s: %s", path.c_str(), strerror(errno));
-    return status;
+    const std::optional<FileStatus> status = get_status(fileno(file.get()));
+    if (!status) fail("cannot read %s: %s", path.c_str(), strerror(errno));
+    return *status;
 }
 
 static File open_with(const std::string& path, Access access) {
@@ -115,6 +115,18 @@ void read_exactly(const File& file, const std::string& path, void* to, size_t by
         fail("cannot read %s to its end", path.c_str());
 }
 
+void seek(const File& file, const std::string& path, uint64_t position) {
+    if (fseeko(file.get(), off_t(position), SEEK_SET) != 0)
+        fail("cannot read %s: %s", path.c_str(), strerror(errno));
+}
+
+std::string first_bytes(const std::string& path, size_t most) {
+    const File file = open_to_read(path);
+    std::string bytes(most, '\0');
+    bytes.resize(read_some(file, path, bytes.data(), most));
+    return bytes;
+}
+
 std::string read_whole_file(const std::string& path, uint64_t limit) {
     File file = open_to_read(path);
     uint64_t size = size_of(file, path);
@@ -126,18 +138,20 @@ std::string read_whole_file(const std::string& path, uint64_t limit) {
     return bytes;
 }
 
-bool file_exists(const std::string& path) {
-    FileStatus status;
-    return get_status(path, status);
+bool file_exists(const std::string& path) { return get_status(path).has_value(); }
+
+static bool is_kind(FileStatus::Kind kind, const std::optional<FileStatus>& status) {
+    return status && status->kind == kind;
 }
+
+bool is_folder(const std::string& path) { return is_kind(FileStatus::folder, get_status(path)); }
 
 void refuse_unreachable(const std::string& path) {
     if (!file_exists(path) && errno != ENOENT) fail_file("cannot open", path, errno);
 }
 
 bool is_link(const std::string& path) {
-    FileStatus status;
-    return get_status(path, status, Links::keep) && status.kind == FileStatus::symbolic_link;
+    return is_kind(FileStatus::symbolic_link, get_status(path, Links::keep));
 }
 
 // The parts of a path that hold a wildcard.
@@ -170,35 +184,35 @@ static constexpr size_t buffer_bytes = 1 << 20;
 
 static std::string temporary(const std::string& path) { return path + ".tmp"; }
 
+static bool is_same_file(const std::optional<FileStatus>& a, const std::optional<FileStatus>& b) {
+    return a && b && a->is_same_file(*b);
+}
+
 // Whether `path` still names the open file.
 static bool is_named(int descriptor, const std::string& path) {
-    FileStatus open, named;
-    return get_status(descriptor, open) && get_status(path, named, Links::keep) && open.is_same_file(named);
+    return is_same_file(get_status(descriptor), get_status(path, Links::keep));
 }
 
 bool is_same_file(const std::string& a, const std::string& b) {
-    FileStatus first, second;
-    return get_status(a, first) && get_status(b, second) && first.is_same_file(second);
+    return is_same_file(get_status(a), get_status(b));
 }
 
 // Standard output or standard error, if the path leads to where it leads; else -1.
-static int standard_stream(const FileStatus& named) {
-    FileStatus open;
+static int standard_stream(const std::string& path) {
     for (int stream : {STDOUT_FILENO, STDERR_FILENO})
-        if (get_status(stream, open) && open.is_same_file(named)) return stream;
+        if (is_same_file(get_status(stream), get_status(path))) return stream;
     return -1;
 }
 
 bool is_written_in_place(const std::string& path) {
-    FileStatus status;
-    if (!get_status(path, status) || status.kind == FileStatus::folder) return false;
-    return status.kind != FileStatus::regular || standard_stream(status) >= 0;
+    const std::optional<FileStatus> status = get_status(path);
+    if (!status || status->kind == FileStatus::folder) return false;
+    return status->kind != FileStatus::regular || standard_stream(path) >= 0;
 }
 
 // Opens such a path. Standard output is shared, so that what is printed before and after stays in order.
 static int open_in_place(const std::string& path) {
-    FileStatus status;
-    const int stream = get_status(path, status) ? standard_stream(status) : -1;
+    const int stream = standard_stream(path);
     fflush(stdout);
     const int descriptor = stream >= 0 ? duplicate(stream) : open_path(path, Access::write);
     if (descriptor < 0) fail_file("cannot write", path, errno);
@@ -216,10 +230,9 @@ static std::string target_of(const std::string& path) {
 
 // Error if a file at this path would replace something that is no file.
 static void check_replaceable(const std::string& path) {
-    FileStatus status;
-    if (!get_status(path, status, Links::keep)) return;
-    if (status.kind == FileStatus::folder) fail_file("cannot write", path, EISDIR);
-    if (status.kind == FileStatus::other)
+    const std::optional<FileStatus> status = get_status(path, Links::keep);
+    if (is_kind(FileStatus::folder, status)) fail_file("cannot write", path, EISDIR);
+    if (is_kind(FileStatus::other, status))
         fail_file("cannot write", path, "it is a device or a pipe, not a file");
 }
 
@@ -366,11 +379,6 @@ static std::string parent_of(const std::string& path) {
     const size_t slash = last == std::string::npos ? last : path.rfind('/', last);
     if (slash == std::string::npos) return last == std::string::npos ? "/" : ".";
     return path.substr(0, std::max<size_t>(slash, 1));
-}
-
-static bool is_folder(const std::string& path) {
-    FileStatus status;
-    return get_status(path, status) && status.kind == FileStatus::folder;
 }
 
 void create_folders(const std::string& path) {

@@ -45,6 +45,13 @@ size_t read_some(const File& file, const std::string& path, void* to, size_t byt
 // Reads so many bytes. Error if reading fails or the file ends before.
 void read_exactly(const File& file, const std::string& path, void* to, size_t bytes);
 
+// Continues reading at this position.
+void seek(const File& file, const std::string& path, uint64_t position);
+
+// Files of llm.c begin with so many int32.
+constexpr int header_ints = 256;
+constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
+
 // What the system says of an open file (os/files.h). It tells the file from one that took its place, or that
 // was written since.
 struct FileStatus;
@@ -53,7 +60,11 @@ FileStatus status_of(const File& file, const std::string& path);
 // Reads the whole file. Error if it cannot be read or is larger than `limit` bytes.
 std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1) << 32);
 
+// The file's first bytes, at most so many.
+std::string first_bytes(const std::string& path, size_t most);
+
 bool file_exists(const std::string& path);
+bool is_folder(const std::string& path);
 bool is_link(const std::string& path);
 
 // Error if the path leads nowhere for another reason than that nothing is there: a closed folder, a loop of

@@ -7,20 +7,13 @@
 
 static std::string replace_markup(const std::string& text) {
     std::string result;
-    for (char c : text) {
-        if (c == '<')
-            result += "&lt;";
-        else if (c == '>')
-            result += "&gt;";
-        else if (c == '&')
-            result += "&amp;";
-        else if (c == '"')
-            result += "&quot;";
-        else if (c == '\'')
-            result += "&#39;";
-        else
-            result += c;
-    }
+    for (char c : text)
+        result += c == '<'    ? "&lt;"
+                  : c == '>'  ? "&gt;"
+                  : c == '&'  ? "&amp;"
+                  : c == '"'  ? "&quot;"
+                  : c == '\'' ? "&#39;"
+                              : std::string(1, c);
     return result;
 }
 

@@ -6,26 +6,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 
-// Whether arrays and objects nest deeper than max_json_depth. Sees text that is not JSON as well.
-static bool is_too_deep(std::string_view text) {
-    int depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < text.size(); i++) {
-        const char c = text[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;  // an escaped quote does not end the string
-            else
-                in_string = c != '"';
-            continue;
-        }
-        in_string = c == '"';
-        if ((c == '[' || c == '{') && ++depth > max_json_depth) return true;
-        if (c == ']' || c == '}') depth--;
-    }
-    return false;
-}
-
 std::string json_reason(const nlohmann::json::exception& error) {
     const std::string what = error.what();  // [json.exception.parse_error.101] parse error at line 1, ...
     const size_t prefix = what.find("] ");
@@ -42,11 +22,17 @@ static std::string why_not_object(std::string_view text) {
 }
 
 nlohmann::json parse_json_object(std::string_view text, const std::string& where) {
+    using Event = nlohmann::json::parse_event_t;
     if (text.size() > max_json_bytes)
         fail("%s has %zu bytes of JSON; at most %zu can be read", where.c_str(), text.size(), max_json_bytes);
-    if (is_too_deep(text))
-        fail("%s has JSON nested deeper than %d levels, which is refused", where.c_str(), max_json_depth);
-    nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
+    if (text.find('\0') != text.npos)  // where the library takes the text to end
+        fail("%s is not a JSON object: it has a zero byte", where.c_str());
+    const auto check_depth = [&](int depth, Event event, nlohmann::json&) {
+        if (depth >= max_json_depth && (event == Event::object_start || event == Event::array_start))
+            fail("%s has JSON nested deeper than %d levels, which is refused", where.c_str(), max_json_depth);
+        return true;
+    };
+    nlohmann::json object = nlohmann::json::parse(text, check_depth, false);
     if (!object.is_object()) fail("%s is not a JSON object: %s", where.c_str(), why_not_object(text).c_str());
     return object;
 }

@@ -5,9 +5,7 @@
 #include "llmc/base/error.h"
 
 bool begins_with(const std::string& path, std::string_view bytes) {
-    const File file = open_to_read(path);
-    std::string found(bytes.size(), '\0');
-    return read_some(file, path, found.data(), found.size()) == found.size() && found == bytes;
+    return first_bytes(path, bytes.size()) == bytes;
 }
 
 bool begins_with(const std::string& path, int magic) {
@@ -15,10 +13,7 @@ bool begins_with(const std::string& path, int magic) {
 }
 
 bool begins_around(const std::string& path, std::string_view text) {
-    const File file = open_to_read(path);
-    std::string head(4096, '\0');
-    head.resize(read_some(file, path, head.data(), head.size()));
-    return head.find(text) != std::string::npos;
+    return first_bytes(path, 4096).find(text) != std::string::npos;
 }
 
 static bool may_be_replaced(const std::string& path,
@@ -44,7 +39,7 @@ static void check_existing(const std::string& path, const std::vector<std::strin
 void check_output(const std::string& path, const std::vector<std::string>& inputs,
                   const std::function<bool(const std::string& path)>& is_ours, Target target) {
     std::error_code error;
-    if (std::filesystem::is_directory(path, error)) fail("cannot write %s: it is a directory", path.c_str());
+    if (is_folder(path)) fail("cannot write %s: it is a directory", path.c_str());
     if (target == Target::file && is_written_in_place(path))
         fail("cannot write %s: it is a device or a pipe, not a file", path.c_str());
     for (const std::string& file : {path, path + ".tmp"})

@@ -3,6 +3,7 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 // bfloat16, the upper half of a float: 8 bits of exponent, 8 significant bits.
 struct bf16 {
@@ -84,18 +85,9 @@ inline fp16 round_randomly<fp16>(float v, uint32_t random) {
 
 // The type's name, as --precision takes it. It is also the suffix of the kernels built for the type.
 template <class Real>
-constexpr const char* real_name();
-template <>
-constexpr const char* real_name<float>() {
-    return "fp32";
-}
-template <>
-constexpr const char* real_name<bf16>() {
-    return "bf16";
-}
-template <>
-constexpr const char* real_name<fp16>() {
-    return "fp16";
+constexpr const char* real_name() {
+    static_assert(std::is_same_v<Real, float> || std::is_same_v<Real, bf16> || std::is_same_v<Real, fp16>);
+    return std::is_same_v<Real, float> ? "fp32" : std::is_same_v<Real, bf16> ? "bf16" : "fp16";
 }
 
 // Expands INSTANTIATE, a layer's list of explicit instantiations, for each storage type.

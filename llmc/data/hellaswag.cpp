@@ -11,8 +11,6 @@
 #include "llmc/base/output.h"
 
 static const int32_t hellaswag_magic = 20240522, hellaswag_version = 1;
-static const size_t hellaswag_header_ints = 256,
-                    hellaswag_header_bytes = hellaswag_header_ints * sizeof(int32_t);
 static const uint16_t start_of_example = 65535;
 static const size_t fixed_words = 6;  // per example: start, bytes, number, label, 4, context length
 
@@ -72,10 +70,10 @@ static HellaSwagExample read_example(std::span<const uint16_t>& words, const std
 }
 
 std::vector<HellaSwagExample> read_hellaswag(const std::string& path, int vocab_size) {
-    const std::string bytes = read_whole_file(path, uint64_t(hellaswag_header_bytes) + (uint64_t(1) << 32));
-    int32_t header[hellaswag_header_ints];
-    if (bytes.size() < hellaswag_header_bytes) fail("%s is too short for a HellaSwag file", path.c_str());
-    memcpy(header, bytes.data(), hellaswag_header_bytes);
+    const std::string bytes = read_whole_file(path, header_bytes + (uint64_t(1) << 32));
+    int32_t header[header_ints];
+    if (bytes.size() < header_bytes) fail("%s is too short for a HellaSwag file", path.c_str());
+    memcpy(header, bytes.data(), header_bytes);
     if (header[0] != hellaswag_magic)
         fail(
             "%s is not a HellaSwag file: it starts with %d instead of %d; make one with 'prepare_data "
@@ -84,8 +82,8 @@ std::vector<HellaSwagExample> read_hellaswag(const std::string& path, int vocab_
     if (header[1] != hellaswag_version)
         fail("%s is a HellaSwag file of version %d; only version %d can be read", path.c_str(), header[1],
              hellaswag_version);
-    std::vector<uint16_t> all((bytes.size() - hellaswag_header_bytes) / 2);
-    if (!all.empty()) memcpy(all.data(), bytes.data() + hellaswag_header_bytes, 2 * all.size());
+    std::vector<uint16_t> all((bytes.size() - header_bytes) / 2);
+    if (!all.empty()) memcpy(all.data(), bytes.data() + header_bytes, 2 * all.size());
     if (bytes.size() % 2 || header[2] < 1 || size_t(header[2]) > all.size() / fixed_words || header[3] < 0)
         fail("%s is truncated or damaged: %d examples in %zu bytes", path.c_str(), header[2], bytes.size());
     std::span<const uint16_t> words = all;
@@ -121,10 +119,10 @@ void write_hellaswag(const std::string& path, const std::vector<HellaSwagExample
         longest = std::max(longest, 2 * words.size());
         all.insert(all.end(), words.begin(), words.end());
     }
-    const int32_t header[hellaswag_header_ints] = {hellaswag_magic, hellaswag_version,
-                                                   int32_t(examples.size()), int32_t(longest)};
+    const int32_t header[header_ints] = {hellaswag_magic, hellaswag_version, int32_t(examples.size()),
+                                         int32_t(longest)};
     write_whole_file(path,
-                     {{reinterpret_cast<const char*>(header), hellaswag_header_bytes},
+                     {{reinterpret_cast<const char*>(header), header_bytes},
                       {reinterpret_cast<const char*>(all.data()), 2 * all.size()}},
                      Target::named);
 }

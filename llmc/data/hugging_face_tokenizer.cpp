@@ -281,8 +281,7 @@ static ListedTokens read_listed_tokens(const TokenizerFiles& files, const Specia
             if (!decoder.contains(std::to_string(id)))
                 fail(
                     "%s: tokenizer.json has the added token '%s' and tokenizer_config.json does not: make "
-                    "them "
-                    "agree",
+                    "them agree",
                     files.path.c_str(), token.text.c_str());
     } else if (files.has(added_json)) {
         for (const auto& item : files.contents[added_json].items()) {
@@ -433,8 +432,7 @@ static int find_end_of_text(const Vocabulary& vocabulary, const SpecialTokens& s
     if (found == vocabulary.end())
         fail(
             "%s has no token <|endoftext|>: name the token that ends a text in tokenizer_config.json beside "
-            "it, "
-            "as in {\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"</s>\"}",
+            "it, as in {\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"</s>\"}",
             files.path.c_str());
     return found->second;
 }

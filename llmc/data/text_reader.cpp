@@ -12,7 +12,7 @@ static const size_t most_bytes = 32 << 20;  // encoding one piece of this size t
 // always splits before white space that follows another character, whatever comes later, and no blank line
 // spans that position. A text that begins with a space gets no other one before it.
 size_t TextReader::safe_cut(std::string_view text) const {
-    const AddedTokenMatcher* added = tokenizer ? tokenizer->matcher(format.found) : nullptr;
+    const AddedTokenMatcher* added = tokenizer ? tokenizer->matcher(options.found()) : nullptr;
     const bool needs_space = tokenizer && tokenizer->add_prefix_space;
     for (size_t i = text.size(); i-- > 1;)
         if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !white.ends(text.substr(0, i)) &&
@@ -61,16 +61,15 @@ static void refuse_json(std::string_view text, const std::string& path) {
              path.c_str(), printable(member).c_str(), otherwise);
 }
 
-TextReader::TextReader(const std::vector<std::string>& files, const TextFormat& text_format)
-    : paths(files), format(text_format) {
+TextReader::TextReader(const std::vector<std::string>& files, const TextOptions& text_options)
+    : paths(files), options(text_options) {
     bool known = true;
     for (const std::string& path : paths) {
-        FileStatus status;
-        const bool found = path != "-" && get_status(path, status);
-        const bool regular = found && status.kind == FileStatus::regular;
-        if (path != "-" && (regular || !found || status.kind == FileStatus::folder)) TextFile check(path);
+        const auto status = path == "-" ? FileStatus() : get_status(path);
+        const bool regular = status && status->kind == FileStatus::regular;
+        if (regular || !status || status->kind == FileStatus::folder) TextFile check(path);
         known = known && regular;
-        total_bytes += status.size;
+        if (known) total_bytes += status->size;
     }
     if (!known) total_bytes = 0;
 }
@@ -89,10 +88,10 @@ bool TextReader::fill(TextBlock& block, std::string& text) {
         bytes_read = bytes_before + file->bytes_read;
         if (text.empty()) return false;
         if (ended) return true;
-        const size_t cut = format.field.empty() ? safe_cut(text) : text.rfind('\n') + 1;
+        const size_t cut = options.field.empty() ? safe_cut(text) : text.rfind('\n') + 1;
         if (cut == 0 && text.size() >= most_bytes)
             fail("%s has %zu bytes without %s: is it text?", block.path.c_str(), text.size(),
-                 format.field.empty() ? "a space after a letter" : "a newline");
+                 options.field.empty() ? "a space after a letter" : "a newline");
         if (cut == 0) continue;
         rest = text.substr(cut);
         text.resize(cut);
@@ -114,14 +113,14 @@ bool TextReader::next(TextBlock& block) {
         bytes_before += file->bytes_read;
         file.reset();
     }
-    if (at_start && !format.field.empty())
+    if (at_start && !options.field.empty())
         refuse_array(block.text, block.path, "");
-    else if (at_start && !format.json_as_text)
+    else if (at_start && !options.as_text)
         refuse_json(block.text, block.path);
     block.begins_file = at_start;
     block.first_line = next_line;
     at_start = false;
-    if (!format.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
+    if (!options.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
     return true;
 }
 
@@ -135,28 +134,28 @@ static size_t after_blank_line(std::string_view text) {
 }
 
 // Counts the added tokens in a text that are not found, as ordinary text.
-static void count_marks(std::string_view text, const TextFormat& format, Tokenizer& tokenizer,
+static void count_marks(std::string_view text, const TextOptions& options, Tokenizer& tokenizer,
                         EncodedBlock& to) {
-    if (format.found == AddedTokens::all) return;
+    if (options.found() == AddedTokens::all) return;
     for (const TextPart& part : tokenizer.matcher(AddedTokens::all)->split(text)) {
         if (part.token < 0) continue;
-        if (format.found == AddedTokens::end_of_text && part.token == tokenizer.end_of_text) continue;
+        if (options.found() == AddedTokens::end_of_text && part.token == tokenizer.end_of_text) continue;
         if (to.unused_marks++ == 0) to.first_mark = part.token;
     }
 }
 
-static void encode_text(std::string_view text, const TextFormat& format, Tokenizer& tokenizer,
+static void encode_text(std::string_view text, const TextOptions& options, Tokenizer& tokenizer,
                         EncodedBlock& to) {
     to.text_bytes += text.size();
-    count_marks(text, format, tokenizer, to);
-    while (format.split_at_blank_lines) {
+    count_marks(text, options, tokenizer, to);
+    while (options.split == "blank-line") {
         const size_t end = after_blank_line(text);
         if (end == std::string_view::npos) break;
-        tokenizer.encode(text.substr(0, end), to.tokens, format.found);
+        tokenizer.encode(text.substr(0, end), to.tokens, options.found());
         to.tokens.push_back(uint16_t(tokenizer.end_of_text));
         text.remove_prefix(end);
     }
-    tokenizer.encode(text, to.tokens, format.found);
+    tokenizer.encode(text, to.tokens, options.found());
 }
 
 // The text of a document on a line of JSONL. Error if there is none.
@@ -171,7 +170,7 @@ static std::string text_of_line(std::string_view line, const std::string& field,
     return std::move(text->get_ref<std::string&>());
 }
 
-static void encode_lines(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer,
+static void encode_lines(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer,
                          EncodedBlock& to) {
     uint64_t number = block.first_line;
     const std::string_view all = block.text;
@@ -181,9 +180,9 @@ static void encode_lines(const TextBlock& block, const TextFormat& format, Token
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
         std::string text;
         try {
-            text = text_of_line(line, format.field, block.path + ": line " + std::to_string(number));
+            text = text_of_line(line, options.field, block.path + ": line " + std::to_string(number));
         } catch (const Error& error) {
-            if (!format.skip_bad_lines) throw;
+            if (!options.skip_bad_lines) throw;
             if (to.skipped_lines++ == 0) to.first_skipped = error.what();
             continue;
         }
@@ -191,18 +190,18 @@ static void encode_lines(const TextBlock& block, const TextFormat& format, Token
             to.begins_document = true;
         else if (to.tokens.back() != tokenizer.end_of_text)
             to.tokens.push_back(uint16_t(tokenizer.end_of_text));
-        encode_text(text, format, tokenizer, to);
+        encode_text(text, options, tokenizer, to);
     }
 }
 
-EncodedBlock encode_block(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer) {
+EncodedBlock encode_block(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer) {
     EncodedBlock encoded;
-    encoded.begins_document = block.begins_file && format.field.empty();
-    if (format.field.empty()) {
-        encode_text(block.text, format, tokenizer, encoded);
+    encoded.begins_document = block.begins_file && options.field.empty();
+    if (options.field.empty()) {
+        encode_text(block.text, options, tokenizer, encoded);
         encoded.not_utf8 = find_not_utf8(block.text);
     } else
-        encode_lines(block, format, tokenizer, encoded);
+        encode_lines(block, options, tokenizer, encoded);
     const auto is_repeated_end = [&](uint16_t a, uint16_t b) { return a == b && a == tokenizer.end_of_text; };
     encoded.tokens.erase(std::unique(encoded.tokens.begin(), encoded.tokens.end(), is_repeated_end),
                          encoded.tokens.end());

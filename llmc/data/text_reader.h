@@ -19,23 +19,34 @@ struct TextBlock {
     bool begins_file = false;
 };
 
-struct TextFormat {
-    std::string field;                      // the JSONL field that holds the text; empty: plain text
-    bool split_at_blank_lines = false;      // a document ends after each blank line; lines end in LF or CRLF
-    bool skip_bad_lines = false;            // JSONL: leave out lines that have no such field
-    AddedTokens found = AddedTokens::none;  // the added tokens that are tokens, not text
-    bool json_as_text = false;              // plain text may be JSONL, which is refused otherwise
+// How files are read; prepare_data and train_gpt2 --text have these options.
+struct TextOptions {
+    std::vector<std::string> include = {};  // shell patterns of names in folders; empty: all files
+    // Where documents end, apart from ends of files: "blank-line", "endoftext" or "none". "auto" is "none",
+    // but "blank-line" for --text without --field. Lines end in LF or CRLF.
+    std::string split = "auto";
+    std::string field = "";       // the files are JSONL, whose field of this name holds the text
+    bool skip_bad_lines = false;  // JSONL: leave out lines that have no such field
+    bool special_tokens = false;
+    bool as_text = false;  // plain text may be JSONL, which is refused otherwise
+
+    // The added tokens that are tokens, not text.
+    AddedTokens found() const {
+        return special_tokens         ? AddedTokens::all
+               : split == "endoftext" ? AddedTokens::end_of_text
+                                      : AddedTokens::none;
+    }
 };
 
 // Reads files block by block, one file after the other.
 struct TextReader {
     std::vector<std::string> paths;
-    TextFormat format;
+    TextOptions options;
     size_t block_bytes = 256 << 10;  // approximate size of a block
     Tokenizer* tokenizer = nullptr;  // that encodes the blocks: blocks do not end within its added tokens
 
     // Error if a file cannot be opened or is not text.
-    TextReader(const std::vector<std::string>& paths, const TextFormat& format);
+    TextReader(const std::vector<std::string>& paths, const TextOptions& options);
     // False: everything is read. Error if a file cannot be read, or has 32 MiB without a safe cut.
     bool next(TextBlock& block);
 
@@ -55,7 +66,7 @@ struct TextReader {
     bool at_start = true;
 };
 
-// The tokens of a block, with end-of-text before each document and, if the format asks for it, after each
+// The tokens of a block, with end-of-text before each document and, if the options ask for it, after each
 // blank line, but never twice in a row.
 struct EncodedBlock {
     std::vector<uint16_t> tokens;
@@ -67,4 +78,4 @@ struct EncodedBlock {
     int first_mark = -1;           // the token of the first of them
     bool begins_document = false;  // needs end-of-text before it, unless the previous block ended with one
 };
-EncodedBlock encode_block(const TextBlock& block, const TextFormat& format, Tokenizer& tokenizer);
+EncodedBlock encode_block(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer);

@@ -9,31 +9,21 @@
 #include "llmc/base/utf8.h"
 
 size_t whole_characters(std::string_view text) {
-    for (size_t back = 1; back <= std::min<size_t>(3, text.size()); back++) {
-        const uint8_t byte = uint8_t(text[text.size() - back]);
-        if ((byte & 0xc0) == 0x80) continue;  // not the first byte of a character
-        return character_length(byte) > back ? text.size() - back : text.size();
-    }
-    return text.size();
-}
-
-static void print(FILE* to, std::string_view bytes) {
-    if (fwrite(bytes.data(), 1, bytes.size(), to) != bytes.size() || fflush(to) != 0)
-        fail("cannot print the text: %s", strerror(errno));
+    if (text.empty()) return 0;
+    const size_t last = last_character(text);
+    return last + character_length(uint8_t(text[last])) > text.size() ? last : text.size();
 }
 
 void TextStream::write(std::string_view bytes) {
     waiting += bytes;
-    const size_t whole = whole_characters(waiting);
-    if (whole == 0) return;
-    const std::string text = waiting.substr(0, whole);
-    print(to, escape ? printable_lines(text) : text);
-    waiting.erase(0, whole);
+    if (const size_t whole = whole_characters(waiting)) print(whole);
 }
 
-void TextStream::finish() {
-    print(to, escape ? printable_lines(waiting) : waiting);
-    waiting.clear();
+void TextStream::print(size_t bytes) {
+    const std::string start = waiting.substr(0, bytes), text = escape ? printable_lines(start) : start;
+    if (fwrite(text.data(), 1, text.size(), to) != text.size() || fflush(to) != 0)
+        fail("cannot print the text: %s", strerror(errno));
+    waiting.erase(0, bytes);
 }
 
 std::string StopTexts::add(std::string_view bytes) {

@@ -21,7 +21,10 @@ struct TextStream {
 
     // Prints all whole characters and flushes. Error if writing fails, as on a full disk or a closed pipe.
     void write(std::string_view bytes);
-    void finish();  // prints the bytes that still wait, at the end of the text
+    void finish() { print(waiting.size()); }  // at the end of the text
+
+   private:
+    void print(size_t bytes);  // of those that wait
 };
 
 // Ends a text before the first of some stop texts, which may begin in one token and end in another.

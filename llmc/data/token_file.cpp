@@ -1,28 +1,21 @@
 #include "llmc/data/token_file.h"
 
-#include <cerrno>
-#include <cstring>
-
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/output.h"
 #include "llmc/data/tokenizer_info.h"
 
-static const int32_t shard_magic = 20240520;
-static const int32_t shard_version = 1;
-static const int shard_header_ints = 256;
-static const uint64_t shard_header_bytes = shard_header_ints * sizeof(int32_t);
+static const int32_t shard_magic = 20240520, shard_version = 1;
 
 static std::string identity_of(const File& file, const std::string& path, const int32_t* header,
                                uint64_t bytes) {
     Checksum sum;
-    sum.add(header, shard_header_bytes);
+    sum.add(header, header_bytes);
     const uint64_t sample = bytes <= 1 << 20 ? bytes : 4096, last = bytes - sample;
     std::vector<char> piece(sample);
     for (uint64_t i = 0; i < 4 && sample > 0; i++) {
         if (last == 0 && i > 0) break;
-        if (fseeko(file.get(), off_t(shard_header_bytes + last * i / 3), SEEK_SET) != 0)
-            fail("cannot read %s: %s", path.c_str(), strerror(errno));
+        seek(file, path, header_bytes + last * i / 3);
         read_exactly(file, path, piece.data(), sample);
         sum.add(piece.data(), sample);
     }
@@ -34,11 +27,11 @@ bool is_token_shard(const std::string& path) { return begins_with(path, shard_ma
 TokenShard open_token_shard(const std::string& path) {
     File file = open_to_read(path);
     uint64_t size = size_of(file, path);
-    int32_t header[shard_header_ints];
-    if (size < shard_header_bytes)
+    int32_t header[header_ints];
+    if (size < header_bytes)
         fail("%s is too short for a token shard: %llu bytes, the header alone has %llu", path.c_str(),
-             (unsigned long long)size, (unsigned long long)shard_header_bytes);
-    read_exactly(file, path, header, shard_header_bytes);
+             (unsigned long long)size, (unsigned long long)header_bytes);
+    read_exactly(file, path, header, header_bytes);
     if (header[0] != shard_magic)
         fail("%s is not a token shard: it starts with %d instead of %d; make one with prepare_data",
              path.c_str(), header[0], shard_magic);
@@ -46,7 +39,7 @@ TokenShard open_token_shard(const std::string& path) {
         fail("%s is a token shard of version %d; only version %d can be read", path.c_str(), header[1],
              shard_version);
     if (header[2] < 0) fail("%s is damaged: its header says %d tokens", path.c_str(), header[2]);
-    uint64_t tokens = uint64_t(header[2]), expected = shard_header_bytes + tokens * sizeof(uint16_t);
+    uint64_t tokens = uint64_t(header[2]), expected = header_bytes + tokens * sizeof(uint16_t);
     if (size != expected)
         fail("%s is %s: %llu bytes, but the %llu tokens of its header take %llu", path.c_str(),
              size < expected ? "truncated" : "too long", (unsigned long long)size, (unsigned long long)tokens,
@@ -100,16 +93,15 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
         fail("%s has changed since it was opened; restore it and resume, or start a new run",
              shard.path.c_str());
     setvbuf(file.get(), nullptr, _IONBF, 0);  // one direct read; a buffer would read too much and copy
-    if (fseeko(file.get(), off_t(shard_header_bytes + first * sizeof(uint16_t)), SEEK_SET) != 0)
-        fail("cannot read %s: %s", shard.path.c_str(), strerror(errno));
+    seek(file, shard.path, header_bytes + first * sizeof(uint16_t));
     if (read_some(file, shard.path, out, count * sizeof(uint16_t)) != count * sizeof(uint16_t))
         fail("%s ends before token %llu: it has changed since it was opened", shard.path.c_str(),
              (unsigned long long)(first + count));
 }
 
 static std::string header_of(uint64_t tokens) {
-    const int32_t header[shard_header_ints] = {shard_magic, shard_version, int32_t(tokens)};
-    return {reinterpret_cast<const char*>(header), shard_header_bytes};
+    const int32_t header[header_ints] = {shard_magic, shard_version, int32_t(tokens)};
+    return {reinterpret_cast<const char*>(header), header_bytes};
 }
 
 TokenShardWriter::TokenShardWriter(const std::string& path) : file(path) { file.write(header_of(0)); }

@@ -15,7 +15,6 @@
 #include "llmc/base/output.h"
 
 static const uint32_t tokenizer_magic = 20240328;
-static const size_t tokenizer_header_ints = 256;
 static const int gpt2_vocab_size = 50257;
 static const uint32_t max_vocab_size = 65536;  // tokens are stored as uint16
 
@@ -104,114 +103,110 @@ struct BpeEncoder {
     std::vector<Symbol> symbols;
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
 
-    explicit BpeEncoder(const Tokenizer& tokenizer);
-    void find_byte_tokens(const Tokenizer& tokenizer);
-    void recover_merges(const Tokenizer& tokenizer);
-    void add_candidate(int left);
-    void encode_piece(std::string_view piece, std::vector<uint16_t>& out);
-    void encode_cached(std::string_view piece, std::vector<uint16_t>& out);
-    void encode_valid(std::string_view text, std::vector<uint16_t>& out);
-};
-
-// The bytes' tokens are made by the vocabulary, not added to it: an added token of one byte counts last.
-void BpeEncoder::find_byte_tokens(const Tokenizer& tokenizer) {
-    std::vector<bool> is_added(tokenizer.tokens.size());
-    for (const AddedToken& token : tokenizer.added) is_added[token.id] = true;
-    byte_tokens.fill(-1);
-    for (const bool wanted : {true, false})
-        for (int id = tokenizer.vocab_size() - 1; id >= 0; id--) {
-            const std::string& bytes = tokenizer.tokens[id];
-            if (bytes.size() == 1 && id != tokenizer.end_of_text && is_added[id] == wanted)
-                byte_tokens[uint8_t(bytes[0])] = id;
-        }
-    for (int byte = 0; byte < 256; byte++)
-        if (byte_tokens[byte] < 0)
-            fail("%s has no token for byte %d, so it can decode but not encode", tokenizer.name.c_str(),
-                 byte);
-}
-
-void BpeEncoder::recover_merges(const Tokenizer& tokenizer) {
-    std::vector<uint16_t> parts;
-    for (int id = 0; id < tokenizer.vocab_size(); id++) {
-        if (tokenizer.tokens[id].size() == 1 || id == tokenizer.end_of_text) continue;
-        parts.clear();
-        encode_piece(tokenizer.tokens[id], parts);
-        // Merging cannot reach a token that is not a pair; it is only ever decoded.
-        if (parts.size() == 2) merges.set(parts[0], parts[1], id, id);
-    }
-}
-
-BpeEncoder::BpeEncoder(const Tokenizer& tokenizer)
-    : merges(tokenizer.given_merges ? tokenizer.given_merges->size() : tokenizer.tokens.size()) {
-    find_byte_tokens(tokenizer);
-    if (!tokenizer.given_merges) {
-        recover_merges(tokenizer);
-        return;
-    }
-    int rank = 0;
-    for (const Tokenizer::Merge& m : *tokenizer.given_merges) merges.set(m.left, m.right, rank++, m.merged);
-}
-
-void BpeEncoder::add_candidate(int left) {
-    int right = left < 0 ? -1 : symbols[left].next;
-    if (right < 0) return;
-    const MergeTable::Entry& merge = merges.at(symbols[left].token, symbols[right].token);
-    if (merge.merged >= 0)
-        candidates.push({merge.rank, merge.merged, symbols[left].token, symbols[right].token, left});
-}
-
-// Merges the pair of lowest rank, leftmost first, until none is left. The heap makes the cost O(n log n), so
-// a megabyte of one letter is harmless.
-void BpeEncoder::encode_piece(std::string_view piece, std::vector<uint16_t>& out) {
-    int count = int(piece.size());
-    symbols.resize(piece.size());
-    for (int i = 0; i < count; i++)
-        symbols[i] = {byte_tokens[uint8_t(piece[i])], i - 1, i + 1 < count ? i + 1 : -1};
-    for (int i = 0; i < count; i++) add_candidate(i);
-    while (!candidates.empty()) {
-        Candidate best = candidates.top();
-        candidates.pop();
-        Symbol& left = symbols[best.left];
-        if (left.token != best.left_token || left.next < 0) continue;  // an earlier merge took one of the two
-        Symbol& right = symbols[left.next];
-        if (right.token != best.right_token) continue;
-        left.token = best.merged;
-        left.next = right.next;
-        right.token = -1;
-        if (left.next >= 0) symbols[left.next].previous = best.left;
-        add_candidate(left.previous);
-        add_candidate(best.left);
-    }
-    for (int i = 0; i >= 0; i = symbols[i].next) out.push_back(uint16_t(symbols[i].token));
-}
-
-// Words repeat, so nearly every piece has been encoded before.
-void BpeEncoder::encode_cached(std::string_view piece, std::vector<uint16_t>& out) {
-    if (piece.size() > sizeof CachedPiece::text) return encode_piece(piece, out);
-    const uint64_t hash = XXH3_64bits(piece.data(), piece.size());
-    CacheSet& set = cache[hash % cache.size()];
-    for (const CachedPiece& cached : set.pieces)
-        if (cached.hash == uint32_t(hash >> 32) && std::string_view(cached.text, cached.length) == piece) {
-            out.insert(out.end(), cached.tokens, cached.tokens + cached.count);
+    explicit BpeEncoder(const Tokenizer& tokenizer)
+        : merges(tokenizer.given_merges ? tokenizer.given_merges->size() : tokenizer.tokens.size()) {
+        find_byte_tokens(tokenizer);
+        if (!tokenizer.given_merges) {
+            recover_merges(tokenizer);
             return;
         }
-    const size_t start = out.size();
-    encode_piece(piece, out);
-    CachedPiece& replaced = set.pieces[hash >> 30 & 3];
-    if (out.size() - start > std::size(replaced.tokens)) return;
-    replaced = {
-        .hash = uint32_t(hash >> 32), .length = uint8_t(piece.size()), .count = uint8_t(out.size() - start)};
-    memcpy(replaced.text, piece.data(), piece.size());
-    std::copy(out.begin() + ptrdiff_t(start), out.end(), replaced.tokens);
-}
-
-void BpeEncoder::encode_valid(std::string_view text, std::vector<uint16_t>& out) {
-    for (size_t start = 0, end; start < text.size(); start = end) {
-        const size_t word = ascii_word_end(text, start);
-        end = word > 0 ? word : splitter.match(text, start);
-        encode_cached(text.substr(start, end - start), out);
+        int rank = 0;
+        for (const Tokenizer::Merge& m : *tokenizer.given_merges)
+            merges.set(m.left, m.right, rank++, m.merged);
     }
-}
+
+    // The bytes' tokens are made by the vocabulary, not added to it: an added token of one byte counts last.
+    void find_byte_tokens(const Tokenizer& tokenizer) {
+        std::vector<bool> is_added(tokenizer.tokens.size());
+        for (const AddedToken& token : tokenizer.added) is_added[token.id] = true;
+        byte_tokens.fill(-1);
+        for (const bool wanted : {true, false})
+            for (int id = tokenizer.vocab_size() - 1; id >= 0; id--) {
+                const std::string& bytes = tokenizer.tokens[id];
+                if (bytes.size() == 1 && id != tokenizer.end_of_text && is_added[id] == wanted)
+                    byte_tokens[uint8_t(bytes[0])] = id;
+            }
+        for (int byte = 0; byte < 256; byte++)
+            if (byte_tokens[byte] < 0)
+                fail("%s has no token for byte %d, so it can decode but not encode", tokenizer.name.c_str(),
+                     byte);
+    }
+
+    void recover_merges(const Tokenizer& tokenizer) {
+        std::vector<uint16_t> parts;
+        for (int id = 0; id < tokenizer.vocab_size(); id++) {
+            if (tokenizer.tokens[id].size() == 1 || id == tokenizer.end_of_text) continue;
+            parts.clear();
+            encode_piece(tokenizer.tokens[id], parts);
+            // Merging cannot reach a token that is not a pair; it is only ever decoded.
+            if (parts.size() == 2) merges.set(parts[0], parts[1], id, id);
+        }
+    }
+
+    void add_candidate(int left) {
+        int right = left < 0 ? -1 : symbols[left].next;
+        if (right < 0) return;
+        const MergeTable::Entry& merge = merges.at(symbols[left].token, symbols[right].token);
+        if (merge.merged >= 0)
+            candidates.push({merge.rank, merge.merged, symbols[left].token, symbols[right].token, left});
+    }
+
+    // Merges the pair of lowest rank, leftmost first, until none is left. The heap makes the cost O(n log n),
+    // so a megabyte of one letter is harmless.
+    void encode_piece(std::string_view piece, std::vector<uint16_t>& out) {
+        int count = int(piece.size());
+        symbols.resize(piece.size());
+        for (int i = 0; i < count; i++)
+            symbols[i] = {byte_tokens[uint8_t(piece[i])], i - 1, i + 1 < count ? i + 1 : -1};
+        for (int i = 0; i < count; i++) add_candidate(i);
+        while (!candidates.empty()) {
+            Candidate best = candidates.top();
+            candidates.pop();
+            Symbol& left = symbols[best.left];
+            if (left.token != best.left_token || left.next < 0)
+                continue;  // an earlier merge took one of the two
+            Symbol& right = symbols[left.next];
+            if (right.token != best.right_token) continue;
+            left.token = best.merged;
+            left.next = right.next;
+            right.token = -1;
+            if (left.next >= 0) symbols[left.next].previous = best.left;
+            add_candidate(left.previous);
+            add_candidate(best.left);
+        }
+        for (int i = 0; i >= 0; i = symbols[i].next) out.push_back(uint16_t(symbols[i].token));
+    }
+
+    // Words repeat, so nearly every piece has been encoded before.
+    void encode_cached(std::string_view piece, std::vector<uint16_t>& out) {
+        if (piece.size() > sizeof CachedPiece::text) return encode_piece(piece, out);
+        const uint64_t hash = XXH3_64bits(piece.data(), piece.size());
+        CacheSet& set = cache[hash % cache.size()];
+        for (const CachedPiece& cached : set.pieces)
+            if (cached.hash == uint32_t(hash >> 32) &&
+                std::string_view(cached.text, cached.length) == piece) {
+                out.insert(out.end(), cached.tokens, cached.tokens + cached.count);
+                return;
+            }
+        const size_t start = out.size();
+        encode_piece(piece, out);
+        CachedPiece& replaced = set.pieces[hash >> 30 & 3];
+        if (out.size() - start > std::size(replaced.tokens)) return;
+        replaced = {.hash = uint32_t(hash >> 32),
+                    .length = uint8_t(piece.size()),
+                    .count = uint8_t(out.size() - start)};
+        memcpy(replaced.text, piece.data(), piece.size());
+        std::copy(out.begin() + ptrdiff_t(start), out.end(), replaced.tokens);
+    }
+
+    void encode_valid(std::string_view text, std::vector<uint16_t>& out) {
+        for (size_t start = 0, end; start < text.size(); start = end) {
+            const size_t word = ascii_word_end(text, start);
+            end = word > 0 ? word : splitter.match(text, start);
+            encode_cached(text.substr(start, end - start), out);
+        }
+    }
+};
 
 const std::string& Tokenizer::decode(int token) const {
     if (token < 0 || token >= vocab_size())
@@ -307,7 +302,7 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
             path);
     if (name_or_path.ends_with(".json") || std::filesystem::is_directory(name_or_path))
         return read_hugging_face_tokenizer(name_or_path);
-    uint32_t header[tokenizer_header_ints];
+    uint32_t header[header_ints];
     std::string bytes = read_whole_file(name_or_path, max_json_bytes);
     if (bytes.starts_with('{')) return read_hugging_face_tokenizer(name_or_path);
     if (bytes.size() < sizeof(header))
@@ -345,8 +340,8 @@ std::string usual_tokenizer(const std::vector<std::string>& folders) {
 }
 
 void write_tokenizer(const Tokenizer& tokenizer, const std::string& path, Target target) {
-    uint32_t header[tokenizer_header_ints] = {tokenizer_magic, 2, uint32_t(tokenizer.vocab_size()),
-                                              uint32_t(tokenizer.end_of_text)};
+    uint32_t header[header_ints] = {tokenizer_magic, 2, uint32_t(tokenizer.vocab_size()),
+                                    uint32_t(tokenizer.end_of_text)};
     std::string table;
     for (const std::string& bytes : tokenizer.tokens) {
         if (bytes.empty() || bytes.size() > 255)

@@ -85,9 +85,8 @@ Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& 
 
 // --- Hugging Face's files ---
 
-// Reads tokenizer.json, or vocab.json and merges.txt in the same folder, and the files beside them that add
-// tokens. Token ids are those of the library transformers; what this program does not do is an Error that
-// names it.
+// open_tokenizer() of these files, and of those beside them that add tokens. Token ids are those of the
+// library transformers; what this program does not do is an Error that names it.
 Tokenizer read_hugging_face_tokenizer(const std::string& path);
 
 // A token's bytes as these files and GGUF spell it, and back: each byte is one printable character. Error,

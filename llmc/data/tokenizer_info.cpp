@@ -10,7 +10,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
-#include "llmc/base/warning.h"
 #include "llmc/os/files.h"
 
 namespace fs = std::filesystem;

@@ -7,19 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <list>
 #include <optional>
 #include <thread>
 
 #include "llmc/base/error.h"
 #include "llmc/distributed/node_barrier.h"
-#include "llmc/distributed/shared_memory.h"
 #include "llmc/distributed/transport.h"
-
-struct Communicator::Internals {
-    std::list<SharedMemory> regions;
-    int exceptions = std::uncaught_exceptions();
-};
 
 // The process is in one job at most. It stays here until the rank has left normally, for abort_job().
 struct Job {
@@ -51,7 +44,7 @@ void abort_job(const std::string& message) {
 }
 
 Communicator::~Communicator() {
-    if (!job || std::uncaught_exceptions() > internals->exceptions) return;
+    if (!job || std::uncaught_exceptions() > exceptions) return;
     job->transport.leave();
     job.reset();
 }
@@ -94,7 +87,7 @@ std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int rank
     return first_ranks;
 }
 
-Communicator::Communicator() : internals(std::make_unique<Internals>()) {}
+Communicator::Communicator() : exceptions(std::uncaught_exceptions()) {}
 
 std::unique_ptr<Communicator> join_job() {
     if (job) fail("join_job: this process is in a job already");
@@ -227,7 +220,7 @@ SharedMemory Communicator::map_shared(size_t bytes, const std::string& purpose) 
 void* Communicator::allocate_shared(size_t bytes, const char* what) {
     SharedMemory memory = map_shared(bytes, what);
     memory.close_file();
-    return internals->regions.emplace_back(std::move(memory)).address;
+    return regions.emplace_back(std::move(memory)).address;
 }
 
 // --- the node's barrier ---

@@ -8,9 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "llmc/distributed/shared_memory.h"
 
 // A message to or from a rank. A send only reads the data. Both sides state the same number of bytes; it may
 // be 0, and data null then. Messages between two ranks arrive in the order in which they are listed.
@@ -21,7 +24,6 @@ struct Message {
 };
 
 struct Requests;  // of a transport
-struct SharedMemory;
 
 struct Communicator {
     int rank = 0, size = 1;  // in the job
@@ -67,8 +69,8 @@ struct Communicator {
     void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives);
 
    private:
-    struct Internals;
-    std::unique_ptr<Internals> internals;
+    std::list<SharedMemory> regions;
+    int exceptions;  // in flight when it was constructed
 
     Communicator();
     friend std::unique_ptr<Communicator> join_job();

@@ -11,7 +11,6 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/real.h"
-#include "llmc/base/warning.h"
 #include "llmc/os/files.h"
 
 static constexpr int32_t model_magic = 20240326, fp32_version = 3, bf16_version = 5;
@@ -348,14 +347,9 @@ std::string read_run(const std::string& dir, int step) {
     return verified_run(dir, step, [](const nlohmann::json&) {});
 }
 
-// Whether the folder's run writes run_%08d.json: llm.c writes neither this nor options.toml.
-static bool has_run_files(const std::string& dir) {
-    return !steps_of(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml");
-}
-
-// Error if the run wrote run_%08d.json and it is gone.
+// Error if the run wrote run_%08d.json and it is gone: llm.c writes neither this nor options.toml.
 static void expect_no_run_file(const std::string& dir, int step) {
-    if (has_run_files(dir))
+    if (!steps_of(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml"))
         fail(
             "%s is missing, which the run had: without it the other files cannot be verified; "
             "--resume-unverified accepts them as they are",

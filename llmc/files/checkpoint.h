@@ -2,9 +2,8 @@
 // state in one or several state_%08d_%05d.bin, and the empty DONE_%08d, which marks both as complete. Layout:
 // a header of 256 int32, then the tensors, little-endian. run_%08d.json, which llm.c ignores, holds
 // everything else that a run needs to resume exactly, and the lengths and checksums (XXH3, 64 bits) of the
-// other two files and of itself. Every file is written under a temporary name, flushed to disk and renamed.
-// Every file is checked completely (magic, version, shape, exact length) before anything is allocated from
-// it.
+// other two files and of itself. Every file is checked completely (magic, version, shape, exact length)
+// before anything is allocated from it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -47,11 +46,10 @@ struct Checkpoint {
 };
 
 // Writes a whole checkpoint of optimizer.step: creates dir, checks that there is room, removes an older DONE
-// of the same step, writes the optimizer state, the model and the run's state (`run`, the text of a JSON
-// object), and DONE last. If that fails, for example because a flush to disk does, it warns and tries once
-// more. After an Error there is no DONE, and no other file of the step unless it had a checkpoint before.
-// With a job, all processes call it: each writes its part of the optimizer state, rank 0 everything else, and
-// DONE after all others have finished.
+// of the same step, writes the optimizer state, the model and the run's state, and DONE last. If that fails,
+// for example because a flush to disk does, it warns and tries once more. After an Error there is no DONE,
+// and no other file of the step unless it had a checkpoint before. With a job, all processes call it: each
+// writes its part of the optimizer state, rank 0 everything else, and DONE after all others have finished.
 void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Communicator* job = nullptr);
 
 // The step in the name of a checkpoint's file, such as step_in_name(name, "model_", ".bin"); -1 if it has

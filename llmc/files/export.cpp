@@ -6,7 +6,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
-#include "llmc/base/warning.h"
 #include "llmc/files/gguf.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/files/model_card.h"

@@ -58,19 +58,8 @@ struct TensorItem : ModelTensor {
     uint64_t bytes() const { return stored_bytes(type, elements); }
 };
 
-static uint32_t ggml_type(StoredType type) {
-    switch (type) {
-        case StoredType::fp32:
-            return 0;
-        case StoredType::fp16:
-            return 1;
-        case StoredType::q8_0:
-            return 8;
-        case StoredType::bf16:
-            return 30;
-    }
-    fail("ggml has no such type");
-}
+// In the order of StoredType: ggml's types of tensors, and llama.cpp's llama_ftype.
+static const uint32_t ggml_types[] = {0, 30, 1, 8}, file_types[] = {0, 32, 1, 7};
 
 static void pad(FileWriter& file, uint64_t size) {
     file.write(std::string((alignment - size % alignment) % alignment, '\0'));
@@ -87,7 +76,7 @@ static void write_header(FileWriter& file, const Metadata& metadata, const std::
         append_text(header, item.name);
         append(header, uint32_t(item.shape.size()));
         for (auto size = item.shape.rbegin(); size != item.shape.rend(); size++) append(header, *size);
-        append(header, ggml_type(item.type));
+        append(header, ggml_types[int(item.type)]);
         append(header, at);
         at += (item.bytes() + alignment - 1) / alignment * alignment;
     }
@@ -118,7 +107,6 @@ static std::vector<TensorItem> list_items(const GgufModel& model, StoredType typ
 
 static void add_model(Metadata& metadata, const GgufModel& model, StoredType type) {
     const ModelConfig& config = model.config;
-    const uint32_t file_types[] = {0, 32, 1, 7};  // llama.cpp's llama_ftype, in the order of StoredType
     metadata.add_text("general.architecture", "gpt2");
     metadata.add_text("general.type", "model");
     metadata.add_text("general.name", printable(model.name));
@@ -187,8 +175,7 @@ bool is_gpt2_gguf(const std::string& path) {
     Metadata first;
     first.add_text("general.architecture", "gpt2");
     const size_t counts = 2 * sizeof(uint64_t);  // of tensors and metadata, between the version and these
-    std::string begin(4 + sizeof(uint32_t) + counts + first.bytes.size(), '\0');
-    const File file = open_to_read(path);
-    const size_t count = read_some(file, path, begin.data(), begin.size());
-    return count == begin.size() && begin.starts_with("GGUF") && begin.ends_with(first.bytes);
+    const size_t bytes = 4 + sizeof(uint32_t) + counts + first.bytes.size();
+    const std::string begin = first_bytes(path, bytes);
+    return begin.size() == bytes && begin.starts_with("GGUF") && begin.ends_with(first.bytes);
 }

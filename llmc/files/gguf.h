@@ -13,7 +13,7 @@ struct GgufModel {
     const ModelConfig& config;
     const ReadTensor& read;
     Tokenizer&
-        tokenizer;     // its vocabulary may be smaller than the model's: the other rows of wte are left out
+        tokenizer;     // if its vocabulary is smaller than the model's, the other rows of wte are left out
     std::string name;  // that programs show
 };
 

@@ -45,9 +45,7 @@ static KnownRun find_run(const ModelSource& model) {
 
 // The value of an option in the run's state, without quotes; "" if it is not there or was not given.
 static std::string option_value(const KnownRun& run, const std::string& name) {
-    const auto lines = run.state.find("options");
-    if (lines == run.state.end() || !lines->is_array()) return "";
-    for (const nlohmann::json& line : *lines) {
+    for (const nlohmann::json& line : run.state.value("options", nlohmann::json::array())) {
         if (!line.is_string() || !line.get<std::string>().starts_with(name + "=")) continue;
         std::string value = line.get<std::string>().substr(name.size() + 1);
         const bool quoted = value.starts_with('"') || value.starts_with('\'');  // ': has a backslash
@@ -85,10 +83,9 @@ static std::string training_table(const KnownRun& run) {
     const auto tokens = run.state.find("tokens");
     const bool has_tokens = tokens != run.state.end() && tokens->is_number_unsigned();
     uint64_t data_tokens = 0;
-    if (const auto shards = run.state.find("shards"); shards != run.state.end())
-        for (const nlohmann::json& shard : *shards)
-            if (shard.is_object() && shard.value("tokens", nlohmann::json()).is_number_unsigned())
-                data_tokens += shard["tokens"].get<uint64_t>();
+    for (const nlohmann::json& shard : run.state.value("shards", nlohmann::json::array()))
+        if (shard.is_object() && shard.value("tokens", nlohmann::json()).is_number_unsigned())
+            data_tokens += shard["tokens"].get<uint64_t>();
     std::string table = "| | |\n|---|---|\n";
     table += row("steps", with_commas(run.step));
     table += row("tokens trained on", has_tokens ? with_commas(tokens->get<uint64_t>()) : "");

@@ -13,10 +13,7 @@ static bool is_safetensors(const std::string& name) {
 
 // PyTorch's files are zip archives or, of old versions, pickles: both can hold code.
 void refuse_other_format(const std::string& path) {
-    const File file = open_to_read(path);
-    char start[4] = {};
-    const size_t count = read_some(file, path, start, sizeof start);
-    const std::string_view bytes(start, count);
+    const std::string bytes = first_bytes(path, 4);
     if (bytes.starts_with("PK\3\4") || bytes.starts_with("\x80\2"))
         fail(
             "%s is a file of PyTorch: convert it to model.safetensors; docs/files.md says how (PyTorch's "

@@ -6,7 +6,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
-#include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 
@@ -136,14 +135,8 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
                 refuse_other_format(path.generic_string());
     fail(
         "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "
-        "no "
-        "model.safetensors",
+        "no model.safetensors",
         name.c_str(), folder.c_str());
-}
-
-static bool is_folder(const std::string& name) {
-    std::error_code no_such_folder;
-    return fs::is_directory(name, no_such_folder);
 }
 
 // The run's folder in FOLDER:last; "": it is something else.

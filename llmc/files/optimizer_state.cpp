@@ -112,7 +112,7 @@ static OptimizerState check_state(const File& file, const std::string& path, con
     OptimizerState state = check_state_header(file, path, config);
     uint64_t moments = moment_bytes(config, state.use_master_weights, state.share);
     uint64_t left = size_of(file, path) - header_bytes - moments;
-    skip_bytes(file, path, moments);
+    seek(file, path, header_bytes + moments);
     if (state.data.should_shuffle) {
         state.data.shard_indices = read_indices(file, path, left);
         state.data.intra_shard_indices = read_indices(file, path, left);
@@ -142,8 +142,7 @@ OptimizerState read_moments(const std::string& path, const ModelConfig& config, 
     static const char* names[] = {"moment m of", "moment v of", "master weights of"};
     const File file = open_to_read(path);
     const OptimizerState state = check_state(file, path, config);
-    rewind(file.get());
-    skip_bytes(file, path, header_bytes);
+    seek(file, path, header_bytes);
     std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
     for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
         if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;

@@ -1,8 +1,6 @@
 #include "llmc/files/safetensors.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -179,8 +177,7 @@ void read_safetensors(const SafetensorsFile& from, const std::string& name, uint
              (unsigned long long)entry.elements());
     const SafetensorsFile::Part& part = from.parts[entry.part];
     const uint64_t position = part.data + entry.begin + first * type_bytes(entry.type);
-    if (fseeko(part.file.get(), off_t(position), SEEK_SET) != 0)
-        fail("cannot read %s: %s", part.path.c_str(), strerror(errno));
+    seek(part.file, part.path, position);
     if (entry.type == "F32") return read_as<float>(part, count, outp);
     if (entry.type == "BF16") return read_as<bf16>(part, count, outp);
     if (entry.type == "F16") return read_as<fp16>(part, count, outp);

@@ -1,14 +1,6 @@
 #include "llmc/files/sealed_file.h"
 
-#include <cerrno>
-#include <cstring>
-
 #include "llmc/base/error.h"
-
-void skip_bytes(const File& file, const std::string& path, uint64_t bytes) {
-    if (fseeko(file.get(), off_t(bytes), SEEK_CUR) != 0)
-        fail("cannot read %s: %s", path.c_str(), strerror(errno));
-}
 
 void read_header(const File& file, const std::string& path, int32_t* header, int32_t magic,
                  const char* what) {

@@ -8,10 +8,6 @@
 #include "llmc/base/file.h"
 #include "llmc/model/ownership.h"
 
-constexpr int header_ints = 256;
-constexpr uint64_t header_bytes = header_ints * sizeof(int32_t);
-
-void skip_bytes(const File& file, const std::string& path, uint64_t bytes);
 // Error if the file is too short or does not begin with `magic`.
 void read_header(const File& file, const std::string& path, int32_t* header, int32_t magic, const char* what);
 

@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include "llmc/base/error.h"
-#include "llmc/base/warning.h"
 #include "llmc/launchpad/internal.h"
 
 std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOptions options, FILE* out) {

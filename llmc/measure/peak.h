@@ -19,6 +19,11 @@ struct Peaks {
 // a software device).
 Peaks measure_peaks(LaunchPad& pad);
 
+// Prints the table of train_gpt2 --profile: the time of each kernel and its share of a measured peak.
+// Memory-bound kernels are compared with copy bandwidth. Kernels that state flops are compared with fp32 FMA,
+// or with cooperative matrices if they are faster than that.
+void print_profile(LaunchPad& pad);
+
 // Summary of a measurement that was repeated `count` times.
 struct Spread {
     double median = 0, least = 0, most = 0;
@@ -40,8 +45,7 @@ Spread fma_rate(LaunchPad& pad, int repeats);
 struct MatrixLoad {
     int subgroups = 4;  // in a workgroup
     int down = 4, across = 4;
-    int iterations =
-        256;  // loop iterations of 16 multiply-adds of fragments; divided by 16 on a software device
+    int iterations = 256;          // of 16 multiply-adds of fragments; divided by 16 on a software device
     int operands = POWERS_OF_TWO;  // values of the operands (shaders/args.h); others may be slower
 };
 // Flops per second of cooperative matrices in registers, with operands of type Real (bf16, fp16). The count

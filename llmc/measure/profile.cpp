@@ -1,6 +1,4 @@
-// Compares kernel times with the device's measured peaks: see profile.h.
-#include "llmc/measure/profile.h"
-
+// Compares kernel times with the device's measured peaks.
 #include <cstdio>
 
 #include "llmc/measure/peak.h"

@@ -1,5 +1,4 @@
-#include "llmc/os/available_memory.h"
-
+// The memory that limits of the process and of its control groups leave: see os.h.
 #include <sys/resource.h>
 
 #include <algorithm>

@@ -1,9 +1,10 @@
 // Files and folders as the operating system offers them, for llmc/base/file.h, which explains errors.
-// Functions that fail return -1 or false and set errno. Calls that a signal interrupts are repeated. Paths
-// are UTF-8.
+// Functions that fail return -1, false or nothing, and set errno. Calls that a signal interrupts are
+// repeated. Paths are UTF-8.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,8 @@ struct FileStatus {
 };
 
 enum class Links { follow, keep };
-bool get_status(const std::string& path, FileStatus& status, Links links = Links::follow);
-bool get_status(int descriptor, FileStatus& status);
+std::optional<FileStatus> get_status(const std::string& path, Links links = Links::follow);
+std::optional<FileStatus> get_status(int descriptor);
 
 enum class Access {
     // `read` waits for the writer of a FIFO, `write` for its reader; EINTR: a stop signal came (signals.h)

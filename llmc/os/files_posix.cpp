@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <map>
 #include <string_view>
 
 #include "llmc/os/signals.h"
@@ -83,25 +84,15 @@ static int flush(int descriptor) { return fsync(descriptor); }
 static constexpr bool polls_for_writer = true;
 #endif
 
-static int flags_of(Access access) {
-    switch (access) {
-        case Access::read:
-            return O_RDONLY;
-        case Access::read_at_once:
-            return O_RDONLY | O_NONBLOCK;
-        case Access::read_itself:
-            return O_RDONLY | O_NONBLOCK | O_NOFOLLOW;
-        case Access::write:
-            return O_WRONLY;
-        case Access::create:
-            return O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-        case Access::append:  // not blocking: a pipe without a reader is an error, not a reason to wait
-            return O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOFOLLOW;
-        case Access::folder:
-            return O_RDONLY | O_DIRECTORY;
-    }
-    return O_RDONLY;
-}
+static const std::map<Access, int> flags_of = {
+    {Access::read, O_RDONLY},
+    {Access::read_at_once, O_RDONLY | O_NONBLOCK},
+    {Access::read_itself, O_RDONLY | O_NONBLOCK | O_NOFOLLOW},
+    {Access::write, O_WRONLY},
+    {Access::create, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW},
+    // not blocking: a pipe without a reader is an error, not a reason to wait
+    {Access::append, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOFOLLOW},
+    {Access::folder, O_RDONLY | O_DIRECTORY}};
 
 // Waits a short time only, since a signal can come just before poll().
 static bool is_ready(int descriptor, short events) {
@@ -155,7 +146,7 @@ static bool is_fifo(const Place& at) {
 
 int open_path(const std::string& path, Access access) {
     const Place at = place_of(path);
-    const int flags = flags_of(access);
+    const int flags = flags_of.at(access);
     const bool may_wait = flags == O_WRONLY || (flags == O_RDONLY && polls_for_writer);
     if (may_wait && is_fifo(at)) return open_fifo(at, flags);
     return retry([&] { return openat(at.folder, at.name.c_str(), flags | O_CLOEXEC, 0666); });
@@ -175,20 +166,18 @@ static FileStatus status_from(const struct stat& status) {
             .written = int64_t(written.tv_sec) * 1000000000 + written.tv_nsec};
 }
 
-bool get_status(const std::string& path, FileStatus& status, Links links) {
+std::optional<FileStatus> get_status(const std::string& path, Links links) {
     const Place at = place_of(path);
     struct stat found;
     if (fstatat(at.folder, at.name.c_str(), &found, links == Links::keep ? AT_SYMLINK_NOFOLLOW : 0) != 0)
-        return false;
-    status = status_from(found);
-    return true;
+        return std::nullopt;
+    return status_from(found);
 }
 
-bool get_status(int descriptor, FileStatus& status) {
+std::optional<FileStatus> get_status(int descriptor) {
     struct stat found;
-    if (fstat(descriptor, &found) != 0) return false;
-    status = status_from(found);
-    return true;
+    if (fstat(descriptor, &found) != 0) return std::nullopt;
+    return status_from(found);
 }
 
 bool lock_file(int descriptor) {

@@ -104,11 +104,15 @@ int duplicate(int descriptor) {
     return _open_osfhandle(intptr_t(copy), _O_BINARY | _O_NOINHERIT);
 }
 
-static bool status_of_handle(HANDLE handle, FileStatus& status) {
-    status = {};
-    if (GetFileType(handle) != FILE_TYPE_DISK) return handle != INVALID_HANDLE_VALUE;
+static std::optional<FileStatus> status_of_handle(HANDLE handle) {
+    FileStatus status;
+    if (handle == INVALID_HANDLE_VALUE) return std::nullopt;
+    if (GetFileType(handle) != FILE_TYPE_DISK) return status;
     BY_HANDLE_FILE_INFORMATION info;
-    if (!GetFileInformationByHandle(handle, &info)) return failed();
+    if (!GetFileInformationByHandle(handle, &info)) {
+        failed();
+        return std::nullopt;
+    }
     const auto joined = [](DWORD high, DWORD low) { return uint64_t(high) << 32 | low; };
     status.kind = info.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT ? FileStatus::symbolic_link
                   : info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY   ? FileStatus::folder
@@ -118,30 +122,27 @@ static bool status_of_handle(HANDLE handle, FileStatus& status) {
     status.size = joined(info.nFileSizeHigh, info.nFileSizeLow);
     status.written =
         100 * int64_t(joined(info.ftLastWriteTime.dwHighDateTime, info.ftLastWriteTime.dwLowDateTime));
-    return true;
+    return status;
 }
 
-bool get_status(const std::string& path, FileStatus& status, Links links) {
+std::optional<FileStatus> get_status(const std::string& path, Links links) {
     const HANDLE handle = open_handle(path, FILE_READ_ATTRIBUTES, share_all, OPEN_EXISTING,
                                       links == Links::keep ? FILE_FLAG_OPEN_REPARSE_POINT : 0);
-    if (handle == INVALID_HANDLE_VALUE) return false;
-    const bool found = status_of_handle(handle, status);
-    CloseHandle(handle);
+    const std::optional<FileStatus> found = status_of_handle(handle);
+    if (handle != INVALID_HANDLE_VALUE) CloseHandle(handle);
     return found;
 }
 
-bool get_status(int descriptor, FileStatus& status) {
-    return status_of_handle(handle_of(descriptor), status);
-}
+std::optional<FileStatus> get_status(int descriptor) { return status_of_handle(handle_of(descriptor)); }
 
 // A kernel object whose name tells the folder: it is there as long as the program that created it.
 static HANDLE folder_lock = nullptr;
 
 static bool lock_folder(int descriptor) {
-    FileStatus status;
-    if (folder_lock || !get_status(descriptor, status)) return true;
+    const std::optional<FileStatus> status = get_status(descriptor);
+    if (folder_lock || !status) return true;
     const std::string name =
-        "Global\\vulkan_gpt2-" + std::to_string(status.device) + "-" + std::to_string(status.number);
+        "Global\\vulkan_gpt2-" + std::to_string(status->device) + "-" + std::to_string(status->number);
     folder_lock = CreateMutexA(nullptr, FALSE, name.c_str());
     if (!folder_lock || GetLastError() != ERROR_ALREADY_EXISTS) return true;
     CloseHandle(std::exchange(folder_lock, nullptr));
@@ -186,8 +187,8 @@ bool rename_path(const std::string& from, const std::string& to) {
 bool unlink_path(const std::string& path) {
     if (retry([&] { return DeleteFileW(wide(path).c_str()); })) return true;
     const int error = errno;
-    FileStatus status;
-    const bool is_folder = error == EACCES && get_status(path, status) && status.kind == FileStatus::folder;
+    const std::optional<FileStatus> status = get_status(path);
+    const bool is_folder = error == EACCES && status && status->kind == FileStatus::folder;
     errno = is_folder ? EISDIR : error;
     return false;
 }
@@ -278,10 +279,9 @@ static void expand(const std::string& found, const std::string& rest, std::vecto
     if (rest.empty()) return paths.push_back(found);
     if (wanted.empty()) return expand(found + rest[0], rest.substr(1), paths);
     std::vector<std::string> names;
-    FileStatus status;
     if (wanted.find_first_of("*?[") != std::string::npos)
         list_folder(found.empty() ? "." : found, names);
-    else if (!after.empty() || get_status(found + wanted, status))
+    else if (!after.empty() || get_status(found + wanted))
         return expand(found + wanted, after, paths);
     std::sort(names.begin(), names.end());
     for (const std::string& name : names)

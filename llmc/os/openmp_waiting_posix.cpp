@@ -1,6 +1,4 @@
-// Sets GOMP_SPINCOUNT of GNU's OpenMP library: see openmp_waiting.h.
-#include "llmc/os/openmp_waiting.h"
-
+// Sets GOMP_SPINCOUNT of GNU's OpenMP library: see os.h.
 #include <omp.h>
 #include <sched.h>
 #include <unistd.h>

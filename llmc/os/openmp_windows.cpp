@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "llmc/os/openmp_waiting.h"
+#include "llmc/os/os.h"
 
 void wait_briefly(char**) {}  // wait_while() waits like this
 

@@ -1,6 +1,6 @@
 // What operating systems offer beyond the standard library: os_posix.cpp, os_windows.cpp. Other code
 // does not ask which system it runs on, except llmc/distributed and llmc/cpu. Further headers of this folder:
-// files.h, signals.h, available_memory.h, openmp_waiting.h.
+// files.h, signals.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +13,12 @@
 // Opens descriptors 0 to 2 if they are closed, so that no file takes their place. A file that exceeds the
 // limit of `ulimit -f` then gives an error instead of a signal.
 void prepare_standard_streams();
+
+// To be called first in main(). Makes idle OpenMP threads spin for a few microseconds, then block. By default
+// they spin for milliseconds; on busy cores, that takes time from the very threads that they wait for. OpenMP
+// reads the setting only when the program starts, so this restarts the program with execv(). Does nothing if
+// OMP_WAIT_POLICY or GOMP_SPINCOUNT is set, and on Windows, where openmp_windows.cpp waits like this.
+void wait_briefly(char** argv);
 
 std::string program_path();  // of the file that is running; empty if unknown
 void set_environment(const char* name, const std::string& value);  // Windows: "" removes the variable
@@ -27,6 +33,18 @@ std::string home_folder();   // of the user; empty if unknown
 std::string cache_folder();  // of the user, for what programs can compute again; empty if unknown
 
 // --- memory ---
+
+// Bytes that this process may still take. On Linux, what is reported as available, at most what the limits
+// leave: those of the process (ulimit -v, -d) and of its control groups, version 1 or 2, and all groups above
+// them. On macOS, all memory; on Windows, what the system reports as available. `root` stands for / where the
+// control groups are looked up, for tests.
+uint64_t available_memory(const std::string& root = "");
+
+// The same, less what a program takes besides its tensors: buffers of kernels, stacks of threads, libraries.
+inline uint64_t memory_for_tensors() {
+    const uint64_t available = available_memory(), others = 32 << 20;
+    return available > others ? available - others : 0;
+}
 
 // A range of inaccessible addresses; null if there is none.
 void* reserve_addresses(size_t bytes);

@@ -11,8 +11,6 @@
 #include <cstdlib>
 #include <cwchar>
 
-#include "llmc/os/available_memory.h"
-
 // --- the program ---
 
 void prepare_standard_streams() {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "llmc/base/error.h"
-#include "llmc/base/warning.h"
 #include "llmc/distributed/communicator.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/train_options.h"

@@ -112,129 +112,112 @@ struct Teller {
         pen.choose(any_of(words, "", after, but));
         return pen.story.text.substr(start, pen.story.text.size() - start - after.size());
     }
-    Person choose_person(const std::string& after);
-    Thing choose_thing(const std::string& after, const std::string& but = "");
-    void choose_place(bool told_how, const std::string& after);
-    int choose_number(int least, int most, const std::string& after);
 
-    std::vector<Alternative> subject() const;
-    std::vector<Alternative> idle() const;
-    bool finish_idle(size_t act);
-    void talk();
-    void usual(Turn turn);
-    void open();
-    void arrive();
-    void feed_animal();
-    void tell();
-    void tell_of_thing();
-    void tell_of_numbers();
-    void tell_of_gifts();
-};
-
-// Anybody except the hero.
-Person Teller::choose_person(const std::string& after) {
-    std::vector<Alternative> people = any_of(girls, "", after, hero.name),
-                             more = any_of(boys, "", after, hero.name);
-    size_t girl_count = people.size();
-    people.insert(people.end(), more.begin(), more.end());
-    size_t taken = pen.choose(people);
-    const std::string& text = people[taken].text;
-    return {text.substr(0, text.size() - after.size()), taken < girl_count};
-}
-
-Thing Teller::choose_thing(const std::string& after, const std::string& but) {
-    std::string look = choose_word(looks, " ");
-    return {choose_word(things, after, but), look};
-}
-
-// told_how: any place, written as "in the park"; otherwise a place other than the current one, written as
-// "park".
-void Teller::choose_place(bool told_how, const std::string& after) {
-    std::vector<Alternative> alternatives;
-    std::vector<size_t> indices;
-    for (size_t i = 0; i < places.size(); i++)
-        if (told_how || i != place) {
-            alternatives.push_back(
-                {(told_how ? places[i].at : places[i].name) + after, int(1 + 40 / (i + 4))});
-            indices.push_back(i);
-        }
-    place = indices[pen.choose(alternatives)];
-}
-
-// A number from least to most; small numbers are more likely.
-int Teller::choose_number(int least, int most, const std::string& after) {
-    std::vector<Alternative> alternatives;
-    for (int n = least; n <= most; n++) alternatives.push_back({number_words[n] + after, 12 - n});
-    return least + int(pen.choose(alternatives));
-}
-
-// The subject of a sentence about the hero: one or two alternatives of a choice.
-std::vector<Alternative> Teller::subject() const {
-    if (!clear()) return {{hero.name + " ", 6}};
-    return {{hero.name + " ", 2}, {hero.She() + " ", 4}};
-}
-
-// Acts that do not change the state, as the first alternatives of a choice. finish_idle() says the rest of
-// such an act and returns whether the choice was one.
-std::vector<Alternative> Teller::idle() const {
-    std::vector<Alternative> acts = any_of(idle_acts, "", ". "), verbs = any_of(idle_verbs, "", " ");
-    acts.insert(acts.end(), verbs.begin(), verbs.end());
-    for (Alternative& act : acts) act.weight = 1 + act.weight / 4;
-    return acts;
-}
-
-bool Teller::finish_idle(size_t act) {
-    if (act >= idle_acts.size() + idle_verbs.size()) return false;
-    if (act >= idle_acts.size()) choose_thing(". ");
-    return true;
-}
-
-// Hero and companion talk; "I like has been said.
-void Teller::talk() {
-    choose_words(topics, ",\" said " + companion.name + ". \"");
-    pen.choose({{"So do I", 5}, {"I do not", 2}, {"Not me", 1}});
-    pen.say(",\" said " + hero.name + ". ");
-}
-
-// The turns that are the same in every kind of story.
-void Teller::usual(Turn turn) {
-    if (turn == somebody_comes) arrive();
-    if (turn == animal_comes) feed_animal();
-    if (turn == small_talk) talk();
-}
-
-void Teller::open() {
-    size_t way = pen.choose({{"One ", 5}, {"It was a ", 3}, {"There was once a ", 3}});
-    if (way < 2) {
-        choose_words(weathers, " ");
-        choose_words(times, way == 0 ? ", " : ". ");
-        hero = choose_person(" was ");
-    } else {
-        choose_words(traits, " ");
-        hero.girl = pen.choose({{"girl called ", 1}, {"boy called ", 1}}) == 0;
-        hero.name = choose_word(hero.girl ? girls : boys, ". ");
-        pen.choose({{"One day " + hero.she() + " was ", 2}, {hero.She() + " was ", 1}});
+    // Anybody except the hero.
+    Person choose_person(const std::string& after) {
+        std::vector<Alternative> people = any_of(girls, "", after, hero.name),
+                                 more = any_of(boys, "", after, hero.name);
+        size_t girl_count = people.size();
+        people.insert(people.end(), more.begin(), more.end());
+        size_t taken = pen.choose(people);
+        const std::string& text = people[taken].text;
+        return {text.substr(0, text.size() - after.size()), taken < girl_count};
     }
-    choose_place(true, ". ");
-}
 
-// The companion comes to the hero; "Then " has been said.
-void Teller::arrive() {
-    companion = choose_person(" ");
-    together = true;
-    choose_words(arrivals, ". ");
-}
+    Thing choose_thing(const std::string& after, const std::string& but = "") {
+        std::string look = choose_word(looks, " ");
+        return {choose_word(things, after, but), look};
+    }
 
-// An animal comes and is fed; "A " has been said.
-void Teller::feed_animal() {
-    animal_came = true;
-    choose_words(animal_looks, " ");
-    std::vector<Alternative> names;
-    for (size_t i = 0; i < animals.size(); i++)
-        names.push_back({animals[i].name + " came up to ", int(1 + 40 / (i + 3))});
-    const Animal& animal = animals[pen.choose(names)];
-    pen.say(hero_or_her() + ". " + (clear() ? hero.She() : hero.name) + " gave it " + animal.food + ". ");
-}
+    // told_how: any place, written as "in the park"; otherwise a place other than the current one, written as
+    // "park".
+    void choose_place(bool told_how, const std::string& after) {
+        std::vector<Alternative> alternatives;
+        std::vector<size_t> indices;
+        for (size_t i = 0; i < places.size(); i++)
+            if (told_how || i != place) {
+                alternatives.push_back(
+                    {(told_how ? places[i].at : places[i].name) + after, int(1 + 40 / (i + 4))});
+                indices.push_back(i);
+            }
+        place = indices[pen.choose(alternatives)];
+    }
+
+    // A number from least to most; small numbers are more likely.
+    int choose_number(int least, int most, const std::string& after) {
+        std::vector<Alternative> alternatives;
+        for (int n = least; n <= most; n++) alternatives.push_back({number_words[n] + after, 12 - n});
+        return least + int(pen.choose(alternatives));
+    }
+
+    // The subject of a sentence about the hero: one or two alternatives of a choice.
+    std::vector<Alternative> subject() const {
+        if (!clear()) return {{hero.name + " ", 6}};
+        return {{hero.name + " ", 2}, {hero.She() + " ", 4}};
+    }
+
+    // Acts that do not change the state, as the first alternatives of a choice. finish_idle() says the rest
+    // of such an act and returns whether the choice was one.
+    std::vector<Alternative> idle() const {
+        std::vector<Alternative> acts = any_of(idle_acts, "", ". "), verbs = any_of(idle_verbs, "", " ");
+        acts.insert(acts.end(), verbs.begin(), verbs.end());
+        for (Alternative& act : acts) act.weight = 1 + act.weight / 4;
+        return acts;
+    }
+
+    bool finish_idle(size_t act) {
+        if (act >= idle_acts.size() + idle_verbs.size()) return false;
+        if (act >= idle_acts.size()) choose_thing(". ");
+        return true;
+    }
+
+    // Hero and companion talk; "I like has been said.
+    void talk() {
+        choose_words(topics, ",\" said " + companion.name + ". \"");
+        pen.choose({{"So do I", 5}, {"I do not", 2}, {"Not me", 1}});
+        pen.say(",\" said " + hero.name + ". ");
+    }
+
+    // The turns that are the same in every kind of story.
+    void usual(Turn turn) {
+        if (turn == somebody_comes) arrive();
+        if (turn == animal_comes) feed_animal();
+        if (turn == small_talk) talk();
+    }
+
+    void open() {
+        size_t way = pen.choose({{"One ", 5}, {"It was a ", 3}, {"There was once a ", 3}});
+        if (way < 2) {
+            choose_words(weathers, " ");
+            choose_words(times, way == 0 ? ", " : ". ");
+            hero = choose_person(" was ");
+        } else {
+            choose_words(traits, " ");
+            hero.girl = pen.choose({{"girl called ", 1}, {"boy called ", 1}}) == 0;
+            hero.name = choose_word(hero.girl ? girls : boys, ". ");
+            pen.choose({{"One day " + hero.she() + " was ", 2}, {hero.She() + " was ", 1}});
+        }
+        choose_place(true, ". ");
+    }
+
+    // The companion comes to the hero; "Then " has been said.
+    void arrive() {
+        companion = choose_person(" ");
+        together = true;
+        choose_words(arrivals, ". ");
+    }
+
+    // An animal comes and is fed; "A " has been said.
+    void feed_animal() {
+        animal_came = true;
+        choose_words(animal_looks, " ");
+        std::vector<Alternative> names;
+        for (size_t i = 0; i < animals.size(); i++)
+            names.push_back({animals[i].name + " came up to ", int(1 + 40 / (i + 3))});
+        const Animal& animal = animals[pen.choose(names)];
+        pen.say(hero_or_her() + ". " + (clear() ? hero.She() : hero.name) + " gave it " + animal.food + ". ");
+    }
+};
 
 // Chooses the first words of the next sentence among the turns that are possible now.
 struct TurnChoice {
@@ -343,8 +326,6 @@ struct ThingStory {
     }
 };
 
-void Teller::tell_of_thing() { tell_about(*this, ThingStory{*this, choose_thing(". ")}); }
-
 // --- stories about addition and subtraction ---
 
 struct NumberStory {
@@ -401,15 +382,15 @@ struct NumberStory {
     }
 };
 
-void Teller::tell_of_numbers() {
+static void tell_of_numbers(Teller& teller) {
     std::vector<Alternative> nouns = any_of(foods, "", ": "), more = any_of(keepsakes, "", ": ");
     nouns.insert(nouns.end(), more.begin(), more.end());
-    size_t taken = pen.choose(nouns);
-    NumberStory about = {*this, taken < foods.size(),
+    size_t taken = teller.pen.choose(nouns);
+    NumberStory about = {teller, taken < foods.size(),
                          nouns[taken].text.substr(0, nouns[taken].text.size() - 2)};
-    about.count = choose_number(2, 9, ". ");
-    animal_came = true;  // no animal, since it might be fed what is counted
-    tell_about(*this, about);
+    about.count = teller.choose_number(2, 9, ". ");
+    teller.animal_came = true;  // no animal, since it might be fed what is counted
+    tell_about(teller, about);
 }
 
 // --- stories about things that change hands ---
@@ -468,40 +449,27 @@ struct GiftStory {
     }
 };
 
-void Teller::tell_of_gifts() {
-    companion = choose_person(". ");
-    together = true;
-    pen.say((clear() ? hero.She() : hero.name) + " had ");
-    Thing first = choose_thing(", and ");
-    pen.say(companion.name + " had ");
-    tell_about(*this, GiftStory{*this, {first, choose_thing(". ", first.name)}});
+static void tell_of_gifts(Teller& teller) {
+    teller.companion = teller.choose_person(". ");
+    teller.together = true;
+    teller.pen.say((teller.clear() ? teller.hero.She() : teller.hero.name) + " had ");
+    Thing first = teller.choose_thing(", and ");
+    teller.pen.say(teller.companion.name + " had ");
+    tell_about(teller, GiftStory{teller, {first, teller.choose_thing(". ", first.name)}});
 }
 
-void Teller::tell() {
-    open();
-    pen.choose(subject());
-    switch (pen.choose({{"had ", 5}, {"counted " + hero.her() + " ", 4}, {"met ", 4}})) {
-        case 0:
-            tell_of_thing();
-            break;
-        case 1:
-            tell_of_numbers();
-            break;
-        case 2:
-            tell_of_gifts();
-            break;
-    }
-    choose_words(endings, ".\n\n");
-}
-
-Story write_story(std::mt19937_64& random) {
-    StoryPen pen = {&random, ""};
-    Teller{pen}.tell();
+static Story tell(StoryPen pen) {
+    Teller teller = {pen};
+    teller.open();
+    pen.choose(teller.subject());
+    const size_t kind = pen.choose({{"had ", 5}, {"counted " + teller.hero.her() + " ", 4}, {"met ", 4}});
+    if (kind == 0) tell_about(teller, ThingStory{teller, teller.choose_thing(". ")});
+    if (kind == 1) tell_of_numbers(teller);
+    if (kind == 2) tell_of_gifts(teller);
+    teller.choose_words(endings, ".\n\n");
     return pen.story;
 }
 
-Story read_story(std::string_view text) {
-    StoryPen pen = {nullptr, text};
-    Teller{pen}.tell();
-    return pen.story;
-}
+Story write_story(std::mt19937_64& random) { return tell({&random, ""}); }
+
+Story read_story(std::string_view text) { return tell({nullptr, text}); }

@@ -7,7 +7,6 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/output.h"
-#include "llmc/base/warning.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/tokenizer_info.h"
 #include "llmc/prepare/corpus.h"
@@ -38,9 +37,7 @@ static void put_tally(JsonMembers& members, const std::string& prefix, const Tal
 }
 
 static bool begins_with_a_story(const std::string& path) {
-    const File file = open_to_read(path);
-    std::string head(1 << 14, '\0');
-    head.resize(read_some(file, path, head.data(), head.size()));
+    const std::string head = first_bytes(path, 1 << 14);
     read_story(head.substr(0, head.find("\n\n") + 2));  // throws Error if it is none
     return true;
 }

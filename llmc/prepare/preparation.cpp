@@ -18,8 +18,6 @@
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
 #include "llmc/base/random.h"
-#include "llmc/base/warning.h"
-#include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/tokenizer_info.h"
@@ -291,7 +289,7 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
         // the first thread, since a stop signal ends only its waits for a stopped terminal (signals.h)
         if (omp_get_thread_num() == 0) bar.show(item->bytes_read, reader.total_bytes);
         item->attempt([&] {
-            item->encoded = encode_block(item->block, reader.format, tokenizers[omp_get_thread_num()]);
+            item->encoded = encode_block(item->block, reader.options, tokenizers[omp_get_thread_num()]);
             item->block.text = {};
         });
         pipeline.add(std::move(*item), [&](const BlockPipeline::Item& next) {
@@ -419,18 +417,10 @@ static void print_summary(const Preparation& work, const Tokenizer& tokenizer, d
 
 void prepare_tokens(const PreparationOptions& options) {
     check_options(options);
-    const bool at_marks = options.split == "endoftext";
-    const TextFormat format = {.field = options.field,
-                               .split_at_blank_lines = options.split == "blank-line",
-                               .skip_bad_lines = options.skip_bad_lines,
-                               .found = options.special_tokens ? AddedTokens::all
-                                        : at_marks             ? AddedTokens::end_of_text
-                                                               : AddedTokens::none,
-                               .json_as_text = options.as_text};
     const FoundText found = find_text(options);
     note_left_out(found);
     const std::vector<std::string>& files = found.files;
-    TextReader reader(files, format);
+    TextReader reader(files, options);
     create_folders(options.out);
     check_outputs(options, files);
     const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());

@@ -6,15 +6,7 @@
 #include <string>
 #include <vector>
 
-// How files are read; train_gpt2 --text has these options, too.
-struct TextOptions {
-    std::vector<std::string> include;  // shell patterns of names in folders; empty: all files
-    // Where documents end, apart from ends of files: "blank-line", "endoftext" or "none". "auto" is "none",
-    // but "blank-line" for --text without --field.
-    std::string split = "auto";
-    std::string field;  // the files are JSONL, whose field of this name holds the text
-    bool skip_bad_lines = false, special_tokens = false, as_text = false;
-};
+#include "llmc/data/text_reader.h"
 
 struct PreparationOptions : TextOptions {
     std::vector<std::string> files;   // texts, folders of them, or "-" for standard input

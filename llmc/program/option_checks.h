@@ -78,6 +78,13 @@ CLI::Validator home_path();
 // One of these words. CLI11's own check prints them as a set.
 CLI::Validator one_of(const std::vector<std::string>& words);
 
+// Declares an option with a check, and shows its default value.
+template <class Value>
+CLI::Option* add(CLI::App& app, const char* names, Value& value, const CLI::Validator& check,
+                 const char* help) {
+    return app.add_option(names, value, help)->transform(check)->capture_default_str();
+}
+
 // 0 or 1. CLI11 itself takes any number for a bool.
 inline CLI::Validator zero_or_one() { return one_of({"0", "1", "false", "true"}).description("0 or 1"); }
 

@@ -38,12 +38,9 @@ void add_text_options(CLI::App& app, TextOptions& text) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->default_str("");
     app.add_option("--field", text.field, "the files are JSONL; this field of each object is a document");
-    app.add_option("--split-documents", text.split,
-                   "blank-line: put end-of-text after every blank line, too; endoftext: the text "
-                   "<|endoftext|> ends a document; none; auto: blank-line for train_gpt2 --text without "
-                   "--field, else none")
-        ->check(one_of({"auto", "none", "blank-line", "endoftext"}))
-        ->capture_default_str();
+    add(app, "--split-documents", text.split, one_of({"auto", "none", "blank-line", "endoftext"}),
+        "blank-line: put end-of-text after every blank line, too; endoftext: the text <|endoftext|> ends a "
+        "document; none; auto: blank-line for train_gpt2 --text without --field, else none");
     app.add_flag("--special-tokens", text.special_tokens,
                  "the texts of the tokenizer's added tokens, such as <|endoftext|>, are these tokens");
     app.add_flag("--skip-bad-lines", text.skip_bad_lines,
@@ -52,14 +49,9 @@ void add_text_options(CLI::App& app, TextOptions& text) {
 }
 
 void add_sampler_options(CLI::App& app, SamplerOptions& sampler) {
-    app.add_option("--temperature", sampler.temperature, "divides the logits; 0: always the likeliest token")
-        ->check(between(0, 1000))
-        ->capture_default_str();
-    app.add_option("--top-k", sampler.top_k, "sample from the k likeliest tokens (0: all)")
-        ->check(at_least(0))
-        ->capture_default_str();
-    app.add_option("--top-p", sampler.top_p,
-                   "sample from the smallest set of likeliest tokens whose probabilities add up to p")
-        ->check(between(0, 1))
-        ->capture_default_str();
+    add(app, "--temperature", sampler.temperature, between(0, 1000),
+        "divides the logits; 0: always the likeliest token");
+    add(app, "--top-k", sampler.top_k, at_least(0), "sample from the k likeliest tokens (0: all)");
+    add(app, "--top-p", sampler.top_p, between(0, 1),
+        "sample from the smallest set of likeliest tokens whose probabilities add up to p");
 }

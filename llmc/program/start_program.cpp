@@ -18,12 +18,24 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/memory_reserve.h"
-#include "llmc/os/openmp_waiting.h"
 #include "llmc/os/os.h"
 
 static std::string program_name;
 static bool error_reported = false;
+
+static std::atomic<void*> reserve = nullptr;
+
+// operator new tries again if this returns.
+static void free_reserve() {
+    void* const held = reserve.exchange(nullptr);
+    if (!held) throw std::bad_alloc();
+    free(held);
+}
+
+void reserve_memory() {
+    if (!reserve) reserve = malloc(1 << 20);
+    std::set_new_handler(free_reserve);
+}
 
 // As --threads allows. With more of them, OpenMP's table of the threads overflows the stack.
 static constexpr int most_threads = 1024;

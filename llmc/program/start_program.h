@@ -3,16 +3,19 @@
 #include <exception>
 
 // To be called at the start of main().
-// - Opens descriptors 0 to 2 on /dev/null if they are closed, so that no file takes their place.
-// - Sets how OpenMP's threads wait (openmp_waiting.h), which may restart the program.
-// - Sets memory aside for the error line of a program that runs out of it (memory_reserve.h).
+// - Calls prepare_standard_streams() and wait_briefly() (os.h), which may restart the program, and
+//   reserve_memory().
 // - Makes standard output line-buffered, also in a pipe or a file: a log shows every line at once, and an
 //   error comes after the output that led to it.
-// - A file that exceeds the limit of `ulimit -f` gives an error instead of a signal.
 // - Starts OpenMP's threads as use_threads() does, at most 1024.
 // - When the program exits, checks that standard output took everything; if not, prints an error line and
 //   changes the exit status to 1.
 void start_program(char** argv);
+
+// Sets memory aside for the way out of a program that has run out of it. Messages need some, and so do
+// destructors of the JSON library, which would end the program without a line. When operator new fails for
+// the first time, the reserve is freed and operator new tries again; then it throws std::bad_alloc as usual.
+void reserve_memory();
 
 // Sets the number of OpenMP's threads and starts them now. Throws Error if a limit of memory or processes
 // does not allow it; OpenMP itself would end the program without saying what to do.

@@ -10,7 +10,6 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/warning.h"
 #include "llmc/run/run_folder.h"
 
 static const char* metrics_header =

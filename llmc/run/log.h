@@ -47,8 +47,7 @@ struct MainLog {
     void open(const std::string& dir, int resume_step, bool tensorboard = false,
               const std::function<void()>& before_writing = nullptr);
 
-    // Each appends a line and flushes it to the file; an error gives a warning, and the line is written
-    // later. Nothing happens before open().
+    // Each appends a line, as LogFile does. Nothing happens before open().
     void log_val(int step, float loss) const;
     void log_eval(int step, float accuracy) const;
     void log_train(int step, const StepNumbers& numbers) const;

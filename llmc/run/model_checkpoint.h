@@ -4,22 +4,19 @@
 #include <functional>
 #include <string>
 
-#include "llmc/base/warning.h"
+#include "llmc/base/error.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/initialize.h"
-#include "llmc/os/available_memory.h"
+#include "llmc/os/os.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_state.h"
-
-// Called with the bytes of each part that was loaded.
-using ShowBytes = std::function<void(uint64_t bytes)>;
 
 // The parameters of `model`, as -e gives it: from its file, or random ones if it is a descriptor.
 template <class Real>
 void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
-                     const Optimizer<Real>* optimizer = nullptr, const ShowBytes& show = nullptr) {
+                     const Optimizer<Real>* optimizer = nullptr, const BytesRead& show = nullptr) {
     const WriteTensor write = parameter_writer(g, optimizer),
                       write_and_show = [&](int tensor, size_t offset, const float*values, size_t count) {
                           write(tensor, offset, values, count);
@@ -51,7 +48,7 @@ void check_model_fits(const std::string& name, const ModelConfig& config, Launch
 // the unrounded weights.
 template <class Real>
 void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder, int step,
-                     const std::string& precision, const ShowBytes& show = nullptr) {
+                     const std::string& precision, const BytesRead& show = nullptr) {
     const bool same_precision = precision == real_name<Real>();
     load_parameters(g, model_path(folder, step), 0, &optimizer, show);
     auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {

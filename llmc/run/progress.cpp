@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "llmc/base/error.h"
-#include "llmc/base/warning.h"
 #include "llmc/launchpad/launchpad.h"
 #include "llmc/os/os.h"
 

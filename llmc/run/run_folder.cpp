@@ -10,7 +10,6 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
-#include "llmc/base/warning.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/os/files.h"
 #include "llmc/run/run_state.h"

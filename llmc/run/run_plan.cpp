@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "llmc/base/error.h"
-#include "llmc/base/warning.h"
 #include "llmc/measure/peak.h"
-#include "llmc/os/available_memory.h"
+#include "llmc/os/os.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_setup.h"
 

@@ -1,15 +1,13 @@
 #include "llmc/run/run_setup.h"
 
-#include <filesystem>
-
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/warning.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/model_file.h"
 #include "llmc/run/progress.h"

@@ -56,8 +56,7 @@ struct RunState {
     std::string tokenizer;    // of the training data, as tokenizer_info.h writes it; "": unknown
     LossScaling scaling;
     StepJudge judge;
-    int healthy_checkpoint =
-        -1;  // step of the newest checkpoint that is healthy, this one included; -1: none
+    int healthy_checkpoint = -1;  // step of the newest healthy checkpoint, this one included; -1: none
     Validations validations;
     WrittenFor written_for = WrittenFor::schedule;  // this checkpoint
     std::optional<uint64_t> tokens;  // trained on so far; none in checkpoints of earlier versions

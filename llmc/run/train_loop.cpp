@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "llmc/base/warning.h"
+#include "llmc/base/error.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/model_source.h"
 #include "llmc/os/signals.h"

@@ -56,12 +56,6 @@ struct LlmcJob {
     int num_processes = -1, process_rank = -1;
 };
 
-template <class Value>
-static CLI::Option* add(CLI::App& app, const char* names, Value& value, const CLI::Validator& check,
-                        const char* help) {
-    return app.add_option(names, value, help)->transform(check);
-}
-
 static void add_data_options(CLI::App& app, Options& o) {
     app.option_defaults()->group("Data and model");
     add(app, "-i,--train-data", o.train_data, home_path(),

@@ -12,7 +12,6 @@
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/output.h"
-#include "llmc/base/warning.h"
 #include "llmc/data/tokenizer_info.h"
 #include "llmc/run/option_lines.h"
 #include "llmc/run/train_options.h"

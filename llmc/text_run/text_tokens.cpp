@@ -6,7 +6,6 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/warning.h"
 #include "llmc/data/text_reader.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/model_source.h"
@@ -52,7 +51,7 @@ static uint64_t text_bytes(const Options& o, const std::string& path) {
     if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
         fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
     TextBlock first;
-    TextReader({path}, {.field = o.of_text.field, .json_as_text = o.of_text.as_text}).next(first);  // no JSON
+    TextReader({path}, o.of_text).next(first);  // no JSON
     TextFile file(path);
     std::string part(1 << 20, '\0');
     uint64_t bytes = 0;
