@@ -24,7 +24,7 @@ TEST(Json, OnlyObjectsAreAccepted) {
     for (const char* text : {"", " ", "[]", "3", "null", "{", "{}x", R"({"a": })", "{\"a\": \"\xff\"}"})
         EXPECT_TRUE(refusal(text).starts_with("file.json is not a JSON object"))
             << text << ": " << refusal(text);
-    for (const std::string zero : {std::string(1, '\0'), std::string("\0x", 2)})
+    for (const std::string& zero : {std::string(1, '\0'), std::string("\0x", 2)})
         EXPECT_EQ(refusal("{\"a\": 1}" + zero), "file.json is not a JSON object: it has a zero byte");
 }
 
