@@ -4,7 +4,7 @@
 #version 460
 #include "muon.glsl"
 
-layout(push_constant, scalar) uniform Push { MuonNormalizeArgs args; };
+layout(push_constant, scalar) uniform Push { MuonMomentumArgs args; };
 
 void main() {
     const uint chunk = group_index();
