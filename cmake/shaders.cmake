@@ -51,6 +51,7 @@ function(compile_shaders output folder build_folder)
       endif()
       add_custom_command(OUTPUT ${to}/${name}.spv DEPENDS ${shader} DEPFILE ${to}/${name}.d
         COMMAND ${GLSLANG} --quiet --target-env vulkan1.3 ${definitions} -I${PROJECT_SOURCE_DIR}/shaders
+          "-P#extension GL_GOOGLE_include_directive : require"
           --depfile ${to}/${name}.d ${shader} -o ${to}/${name}.spv
         COMMAND ${SPIRV_VAL} --target-env vulkan1.3 --scalar-block-layout ${to}/${name}.spv
         COMMAND ${SPIRV_OPT} --target-env=vulkan1.3 -O ${to}/${name}.spv -o ${to}/${name}.spv

@@ -1,7 +1,6 @@
 // AdamW: one invocation updates four parameters with 16-byte accesses. It accesses them one by one if the
 // arrays are not ALIGNED to four elements, and at the end, if n is not a multiple of 4.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "adamw.glsl"
 

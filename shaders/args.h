@@ -238,19 +238,12 @@ struct AdamWArgs {
 
 // Muon: a matrix of n elements. X is what is orthogonalized, of the type MUON_TYPE.
 struct MuonMomentumArgs {
-    Floats m;               // (n)
+    Floats x;               // (n), which muon_normalize1 writes
+    Floats m;               // (n), which muon_momentum1 updates
     Floats partials;        // (ceil(n / MUON_CHUNK)): sums of squares
     Reals grads;            // (n)
     MuonSteps step;         // (1)
     Floats norm_and_scale;  // (2), or null
-    uint64_t n;
-};
-struct MuonNormalizeArgs {
-    Floats x;               // (n)
-    Floats m, partials;     // as above
-    Reals grads;
-    MuonSteps step;
-    Floats norm_and_scale;
     uint64_t n;
     float min_norm;
 };

@@ -2,7 +2,6 @@
 // loops over the queries that see them, in tiles. Rows of its score tiles are keys and columns are
 // queries: it computes the transposed scores that dv += p^T dout and dk += ds^T q need.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "attention.glsl"
 

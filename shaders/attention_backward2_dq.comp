@@ -2,7 +2,6 @@
 // over the keys that they see, in tiles. Three GEMMs per iteration accumulate in registers: the scores
 // q k^T, dp = dout v^T, and dq += ds k.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "attention.glsl"
 

@@ -3,7 +3,6 @@
 // elements of delta, whose channels are contiguous in memory. Adjacent invocations load adjacent packs and
 // store partial sums to shared memory; one invocation per element adds them up.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(constant_id = 2) const uint HS = 64;

@@ -2,7 +2,6 @@
 // tiles. Scores and output channels accumulate in registers, and each operand that is loaded serves
 // several accumulators; version 1 loads both operands of every multiplication from memory.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "attention.glsl"
 

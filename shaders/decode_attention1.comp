@@ -3,7 +3,6 @@
 // invocations, of which each owns a pack of channels, sum the values, weighted by the scores' powers. The
 // softmax is rescaled from block to block, and the groups' sums are added at the end.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(constant_id = 2) const uint HS = 64;

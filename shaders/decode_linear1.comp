@@ -3,7 +3,6 @@
 // With NORM, x is the LayerNorm of the residual stream, which each workgroup computes for itself: that costs
 // less than a dispatch of its own. The arithmetic of a text does not depend on how many there are.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 #include "gelu.glsl"
 

@@ -1,7 +1,6 @@
 // Dropout: one invocation computes one pack of elements with 16-byte accesses; version 1 needs four or eight
 // times as many memory instructions. The last invocation computes an incomplete pack element by element.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 #include "dropout.glsl"
 

@@ -2,7 +2,6 @@
 // with 16-byte accesses, in a grid-stride loop over the buckets. In version 1 the bucket of the most frequent
 // token delays the whole dispatch, so encoder_backward2_long sums the buckets longer than LONG_BUCKET.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { EncoderBackwardArgs args; };

@@ -2,7 +2,6 @@
 // sums a tile of 32 channels of a bucket with 16-byte accesses. Its invocations split the positions, then add
 // the partial sums of the splits in order. A grid-stride loop covers all long buckets.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { EncoderBackwardArgs args; };

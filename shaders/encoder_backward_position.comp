@@ -1,7 +1,6 @@
 // Encoder backward: the gradient of the position embedding. One invocation sums one pack of channels of one
 // position over the B sequences.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { EncoderBackwardArgs args; };

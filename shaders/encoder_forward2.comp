@@ -1,7 +1,6 @@
 // Encoder: one workgroup computes one position with 16-byte accesses. This avoids the 64-bit divisions that
 // each invocation of version 1 needs to find its row.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { EncoderForwardArgs args; };

@@ -3,7 +3,6 @@
 // So the row is read twice, where version 1 reads it three times. The target's column and the columns past
 // the last whole pack are processed separately, and with a WIDTH of 1 all columns are.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { FusedClassifierArgs args; };

@@ -1,7 +1,6 @@
 // GELU backward: one invocation computes one pack of dinp = dout * gelu'(inp) with 16-byte accesses. The last
 // one computes an incomplete pack element by element.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 #include "gelu.glsl"
 

@@ -1,7 +1,6 @@
 // Sums of squares: one workgroup sums one chunk of CHUNK elements, with 16-byte accesses if the slice is
 // aligned. CHUNK is a multiple of WIDTH, so only the last chunk may end with an incomplete pack.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { GlobalNormArgs args; };

@@ -1,6 +1,5 @@
 // One workgroup adds the sums of squares of all chunks, and computes the norm and the factor that clips it.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { GlobalNormFinishArgs args; };

@@ -1,7 +1,6 @@
 // The sum of the gradients of several processes, which may lie in host memory: each invocation has IN_FLIGHT
 // loads on their way at a time.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(constant_id = 2) const uint HAS_COPY = 0;

@@ -2,7 +2,6 @@
 // with 16-byte accesses. It accumulates the gradients of weight and bias of its rows in registers, and writes
 // them to its row of scratch at the end; layernorm_backward2_weight adds up these rows.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };

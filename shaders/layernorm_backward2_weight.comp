@@ -2,7 +2,6 @@
 // every workgroup of layernorm_backward2 or 3 has written one row. `lanes` invocations share a column: each
 // sums every lanes-th row, then the first one adds up their sums in order.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };

@@ -3,7 +3,6 @@
 // workgroups' rows of scratch; without scratch, layernorm_backward3_few computes the gradients of weight and
 // bias.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };

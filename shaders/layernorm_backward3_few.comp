@@ -3,7 +3,6 @@
 // has to wait for either. `lanes` invocations share a column: each of them sums every lanes-th row, then the
 // first one adds up their sums in order.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormBackwardArgs args; };

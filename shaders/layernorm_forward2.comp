@@ -2,7 +2,6 @@
 // channels, so accesses are coalesced; in version 1 they are a row apart. Sums are subgroup reductions. Each
 // invocation reads only channels that it added up itself.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormForwardArgs args; };

@@ -3,7 +3,6 @@
 // is rounded to the storage type before the statistics are computed: the backward pass combines them with the
 // stored sum.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormForwardArgs args; };

@@ -12,7 +12,6 @@
 //
 // The iteration is fully unrolled, which makes it a sixth faster on an H200.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(constant_id = 1) const bool WIDE = false;    // N, lines of a and addresses: multiples of 4 elements

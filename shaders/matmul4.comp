@@ -4,7 +4,6 @@
 // memory. An invocation computes ROWS x COLUMNS elements, with 128 multiply-adds for 24 loads. (16 x 16 is a
 // fifth faster, but takes three times as long to compile.)
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(constant_id = 1) const bool A_M_MAJOR = false;  // a is (K, M); otherwise (M, K)

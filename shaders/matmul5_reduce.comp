@@ -1,7 +1,6 @@
 // Reduces the partial sums of a split-K GEMM (matmul5.glsl) in the order of the splits and applies the
 // epilogue. One invocation computes eight consecutive elements of a row.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "gelu.glsl"
 

@@ -3,7 +3,6 @@
 // reduces the splits. Version 1 runs only OC invocations; this version runs as many as the device needs,
 // with 16-byte loads. With a single split, it adds to dbias itself.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { MatmulDbiasArgs args; };

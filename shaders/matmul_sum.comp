@@ -2,7 +2,6 @@
 // kernels that split the rows. One invocation reduces one pack of elements. If few elements have many
 // splits, LANES invocations share a pack, and each of them takes every LANES-th split.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(push_constant, scalar) uniform Push { MatmulSumArgs args; };

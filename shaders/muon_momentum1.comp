@@ -1,7 +1,6 @@
 // Muon: updates the momentum of a matrix, and sums the squares of the Nesterov momentum. One workgroup takes
 // a chunk of MUON_CHUNK elements.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "muon.glsl"
 
 layout(push_constant, scalar) uniform Push { MuonMomentumArgs args; };

@@ -2,10 +2,9 @@
 // squares that muon_momentum1 wrote, in the same order, and takes a chunk of MUON_CHUNK elements. X is zero
 // if the update is to be skipped.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "muon.glsl"
 
-layout(push_constant, scalar) uniform Push { MuonNormalizeArgs args; };
+layout(push_constant, scalar) uniform Push { MuonMomentumArgs args; };
 
 void main() {
     const uint chunk = group_index();

@@ -1,6 +1,5 @@
 // Muon: square (n, n) = a I + b gram + c square. One invocation per element.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { MuonPolynomialArgs args; };

@@ -1,7 +1,6 @@
 // Muon: weight = (1 - learning rate * weight decay) weight - learning rate * rate_factor X, with master
 // weights and rounding as in adamw_update. One invocation per pack.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "muon.glsl"
 
 layout(push_constant, scalar) uniform Push { MuonWeightsArgs args; };

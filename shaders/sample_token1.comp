@@ -3,7 +3,6 @@
 // order. The kernel also advances the text's position and stores the token's embedding, with which the next
 // step begins. Logits that are not finite give the token -1.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { SampleTokenArgs args; };

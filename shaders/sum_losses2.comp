@@ -1,7 +1,6 @@
 // Sum of the losses by one workgroup, each invocation adding every BLOCK-th loss. One workgroup is fast
 // enough for the rows of a step, and makes the order of the additions fixed.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { SumLossesArgs args; };

@@ -2,7 +2,6 @@
 // it reads once for all states. With FUSED, the invocations that hold the sums also apply the five pointwise
 // operations, so that a step is one dispatch.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "chain.glsl"
 
 layout(constant_id = 2) const bool FUSED = false;

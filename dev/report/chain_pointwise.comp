@@ -1,7 +1,6 @@
 // Pointwise operations FIRST to LAST of the chain, one invocation per element: a single operation, or all
 // five fused into one kernel, which reads and writes the state once.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "chain.glsl"
 
 layout(constant_id = 2) const uint FIRST = 0;

@@ -2,7 +2,6 @@
 // barrier instead of a dispatch separates the steps. Each subgroup loops over rows of the weight. This is
 // fast as long as a single SM can load the weight fast enough.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "chain.glsl"
 
 layout(constant_id = 2) const uint N = 16;

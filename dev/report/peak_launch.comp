@@ -1,6 +1,5 @@
 // Does nothing, which the compiler cannot know: measures the cost of a dispatch.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { PeakFmaArgs args; };

@@ -2,7 +2,6 @@
 // iteration has 8 accesses. Their addresses change in each iteration, so that the compiler cannot hoist them
 // out of the loop.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { PeakFmaArgs args; };

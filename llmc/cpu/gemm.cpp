@@ -95,12 +95,6 @@ struct KBlock {
     }
 };
 
-// Rows of a as the microkernel reads them. Strides are in bytes.
-struct PackedRows {
-    const char* p;
-    size_t row_stride, unit_stride;
-};
-
 // Rows of a that are packed at a time. For a transposed a these are enough to read whole cache lines.
 static constexpr int MAX_GROUP = 64;
 static int group_rows(const KernelSet& set, bool transposed) {
@@ -138,11 +132,12 @@ static void transpose_rows(float* dst, const KBlock<Real>& s, size_t row, int ro
     }
 }
 
-// Packs a group of `rows` rows of a. A transposed a gives (KC, group_rows()) if the microkernel can read
-// columns; otherwise rows have consecutive units. The microkernel reads rows in place if they already are
-// units in whole blocks and their lines do not crowd into a few cache sets. Missing rows and units are zero.
+// Packs a group of `rows` rows of a, and returns them as operand a of microkernels. A transposed a gives (KC,
+// group_rows()) if the microkernel can read columns; otherwise rows have consecutive units. The microkernel
+// reads rows in place if they already are units in whole blocks and their lines do not crowd into a few cache
+// sets. Missing rows and units are zero.
 template <class Units, class Real>
-static PackedRows pack_a(float* dst, const KernelSet& set, const KBlock<Real>& s, size_t row, int rows) {
+static KernelInput pack_a(float* dst, const KernelSet& set, const KBlock<Real>& s, size_t row, int rows) {
     const Real* src = s.at(row);
     const size_t stride = s.x.ld * sizeof(Real);
     const int units = s.template units<Units>(), padded_units = round_up(units, set.unit_multiple);
@@ -330,7 +325,7 @@ static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, con
     for (int g = 0; g < tile.rows; g += group) {
         const int rows_here = std::min(group, tile.rows - g),
                   rows_after = std::min(group, tile.rows - g - rows_here);
-        const PackedRows from = pack_a<Units>(a_panel, set, a, tile.row + g, rows_here);
+        const KernelInput from = pack_a<Units>(a_panel, set, a, tile.row + g, rows_here);
         Prefetcher next_rows(a, tile.row + g + rows_here, rows_after,
                              int(ceil_div(rows_here, set.mr)) * calls_per_row);
         // One microkernel call: row i of the group, column j of the tile.
@@ -340,9 +335,9 @@ static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, con
             next_rows.fetch();
             next_columns.fetch();
             if (last) prefetch_tile(gemm.c, part);
-            kernel_for(set, part.rows)(sums, {.a = from.p + size_t(i) * from.row_stride,
-                                              .a_row = from.row_stride,
-                                              .a_unit = from.unit_stride,
+            kernel_for(set, part.rows)(sums, {.a = from.a + size_t(i) * from.a_row,
+                                              .a_row = from.a_row,
+                                              .a_unit = from.a_unit,
                                               .b = b_panel + size_t(units) * j,
                                               .units = units,
                                               .add = k0 > 0});

@@ -5,14 +5,13 @@
 
 #include "llmc/cpu/amx.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#elif defined(__aarch64__) && defined(__linux__)
-#include <arm_neon.h>
-#endif
+// A unit that is a pair of bf16.
+struct Pair {
+    uint32_t bits;
+};
 
-// sum += x * v. In an unrolled loop, g++ 12 moves the AVX2 accumulators from register to register and
-// spills some, unless it has no choice of the instruction.
+// sum += x * v for a unit x and a vector of units v. In an unrolled loop, g++ 12 moves the AVX2 accumulators
+// from register to register and spills some, unless it has no choice of the instruction.
 template <class Vector>
 SIMD_INLINE void multiply_add(Vector& sum, float x, const Vector& v) {
     sum += x * v;
@@ -23,12 +22,23 @@ SIMD_INLINE void multiply_add(Float8& sum, float x, const Float8& v) {
     const Float8 broadcast = x - Float8{};
     asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(broadcast), "x"(v));
 }
+SIMD_INLINE void multiply_add(Float16& sum, Pair x, const Float16& v) {
+    typedef uint32_t Bits __attribute__((vector_size(64)));
+    const Bits broadcast = x.bits - Bits{};
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(broadcast), "v"(v));
+}
+#elif defined(__aarch64__)
+SIMD_INLINE void multiply_add(Float4& sum, Pair x, const Float4& v) {
+    typedef uint32_t Bits __attribute__((vector_size(16)));
+    const Bits broadcast = x.bits - Bits{};
+    asm("bfdot %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(broadcast), "w"(v));
+}
 #endif
 
 // Multiplies `units` units, a multiple of UNROLL and at least one, and advances a and b. ROW and UNIT are the
 // strides of a in bytes, or 0 for a stride that only the caller knows. Fewer instructions per unit leave the
 // core room if another program shares it: UNROLL spares pointer updates, constant strides spare registers.
-template <int UNROLL, int ROW, int UNIT, class Vector, int MR, int NV>
+template <class Unit, int UNROLL, int ROW, int UNIT, class Vector, int MR, int NV>
 SIMD_INLINE void multiply_units(Vector (&acc)[MR][NV], const char*& a, const float*& b, const KernelInput& in,
                                 int units) {
     constexpr int width = sizeof(Vector) / sizeof(float), POINTERS = ROW ? 1 : (MR + 2) / 3;
@@ -45,7 +55,7 @@ SIMD_INLINE void multiply_units(Vector (&acc)[MR][NV], const char*& a, const flo
             for (int j = 0; j < NV; j++) memcpy(&row[j], b + (u * NV + j) * width, sizeof(Vector));
 #pragma GCC unroll 16
             for (int i = 0; i < MR; i++) {
-                float x;
+                Unit x;
                 memcpy(&x, ROW ? p[0] + u * a_unit + i * ROW : p[i / 3] + (i % 3) * a_row + u * a_unit,
                        sizeof x);
 #pragma GCC unroll 4
@@ -61,7 +71,7 @@ SIMD_INLINE void multiply_units(Vector (&acc)[MR][NV], const char*& a, const flo
 
 // A microkernel of MR rows by NV vectors, which occupies MR * NV + NV + 1 registers. The loops over rows and
 // vectors must be fully unrolled to keep the accumulators in registers.
-template <class Vector, int MR, int NV>
+template <class Unit, class Vector, int MR, int NV>
 SIMD_INLINE void multiply_micro_panels(float* tile, const KernelInput& in) {
     constexpr int width = sizeof(Vector) / sizeof(float);
     // Only measured for AVX2.
@@ -75,15 +85,15 @@ SIMD_INLINE void multiply_micro_panels(float* tile, const KernelInput& in) {
     const char* a = in.a;
     const float* b = in.b;
     if constexpr (UNROLL == 1) {
-        multiply_units<1, 0, 0>(acc, a, b, in, in.units);
+        multiply_units<Unit, 1, 0, 0>(acc, a, b, in, in.units);
     } else {
         const int odd = in.units % UNROLL;
-        if (odd) multiply_units<1, 0, 0>(acc, a, b, in, odd);
+        if (odd) multiply_units<Unit, 1, 0, 0>(acc, a, b, in, odd);
         if (in.units < UNROLL) {
         } else if (in.a_unit == sizeof(float)) {
-            multiply_units<UNROLL, 0, sizeof(float)>(acc, a, b, in, in.units - odd);
+            multiply_units<Unit, UNROLL, 0, sizeof(float)>(acc, a, b, in, in.units - odd);
         } else {
-            multiply_units<UNROLL, sizeof(float), 0>(acc, a, b, in, in.units - odd);
+            multiply_units<Unit, UNROLL, sizeof(float), 0>(acc, a, b, in, in.units - odd);
         }
     }
 #pragma GCC unroll 16
@@ -95,49 +105,19 @@ SIMD_INLINE void multiply_micro_panels(float* tile, const KernelInput& in) {
 #if defined(__x86_64__)
 template <int MR>
 __attribute__((target("avx512f"))) void kernel_avx512(float* tile, const KernelInput& in) {
-    multiply_micro_panels<Float16, MR, 2>(tile, in);
+    multiply_micro_panels<float, Float16, MR, 2>(tile, in);
 }
 template <int MR>
 __attribute__((target("avx2,fma"))) void kernel_avx2(float* tile, const KernelInput& in) {
-    multiply_micro_panels<Float8, MR, 2>(tile, in);
+    multiply_micro_panels<float, Float8, MR, 2>(tile, in);
 }
 template <int MR>
 void kernel_base(float* tile, const KernelInput& in) {
-    multiply_micro_panels<Float4, MR, 2>(tile, in);
+    multiply_micro_panels<float, Float4, MR, 2>(tile, in);
 }
-
-// multiply_micro_panels() for units that are pairs of bf16.
 template <int MR>
 __attribute__((target("avx512f,avx512bf16"))) void kernel_bf16(float* tile, const KernelInput& in) {
-    constexpr int POINTERS = (MR + 2) / 3;
-    __m512 acc[MR][2] = {};
-    if (in.add)
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++)
-#pragma GCC unroll 2
-            for (int j = 0; j < 2; j++) acc[i][j] = _mm512_loadu_ps(tile + (i * 2 + j) * 16);
-    const size_t a_row = in.a_row, a_unit = in.a_unit;
-    const float* b = in.b;
-    const char* a[POINTERS];
-#pragma GCC unroll 16
-    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
-    for (int u = 0; u < in.units; u++, b += 32) {
-        const __m512bh row[2] = {__m512bh(_mm512_loadu_ps(b)), __m512bh(_mm512_loadu_ps(b + 16))};
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-            int pair;
-            memcpy(&pair, a[i / 3] + (i % 3) * a_row, sizeof pair);
-#pragma GCC unroll 2
-            for (int j = 0; j < 2; j++)
-                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], __m512bh(_mm512_set1_epi32(pair)), row[j]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < MR; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; j++) _mm512_storeu_ps(tile + (i * 2 + j) * 16, acc[i][j]);
+    multiply_micro_panels<Pair, Float16, MR, 2>(tile, in);
 }
 
 // Each TDPBF16PS multiplies 16 rows of a, 16 pairs each, by 16 units of 16 columns of b. Tile registers 0 to
@@ -212,46 +192,15 @@ const KernelSet& best_kernels() {
 // For NEON and similar: 32 registers of four floats. With NV = 4, g++ 12 spills one of the 24 accumulators.
 template <int MR>
 void kernel_base(float* tile, const KernelInput& in) {
-    multiply_micro_panels<Float4, MR, 3>(tile, in);
+    multiply_micro_panels<float, Float4, MR, 3>(tile, in);
 }
 static const KernelSet base_set = {
     .mr = 6, .nr = 12, .row_step = 2, .run = {kernel_base<2>, kernel_base<4>, kernel_base<6>}};
 
 #if defined(__aarch64__) && defined(__linux__)
-// kernel_bf16() above with Arm's BFDOT.
 template <int MR>
 __attribute__((target("arch=armv8.2-a+bf16"))) void kernel_bf16(float* tile, const KernelInput& in) {
-    constexpr int POINTERS = (MR + 2) / 3;
-    float32x4_t acc[MR][3] = {};
-    if (in.add)
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++)
-#pragma GCC unroll 3
-            for (int j = 0; j < 3; j++) acc[i][j] = vld1q_f32(tile + (i * 3 + j) * 4);
-    const size_t a_row = in.a_row, a_unit = in.a_unit;
-    const float* b = in.b;
-    const char* a[POINTERS];
-#pragma GCC unroll 16
-    for (int i = 0; i < POINTERS; i++) a[i] = in.a + 3 * i * a_row;
-    for (int u = 0; u < in.units; u++, b += 12) {
-        const bfloat16x8_t row[3] = {vreinterpretq_bf16_f32(vld1q_f32(b)),
-                                     vreinterpretq_bf16_f32(vld1q_f32(b + 4)),
-                                     vreinterpretq_bf16_f32(vld1q_f32(b + 8))};
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-            uint32_t pair;
-            memcpy(&pair, a[i / 3] + (i % 3) * a_row, sizeof pair);
-            const bfloat16x8_t pairs = vreinterpretq_bf16_u32(vdupq_n_u32(pair));
-#pragma GCC unroll 3
-            for (int j = 0; j < 3; j++) acc[i][j] = vbfdotq_f32(acc[i][j], pairs, row[j]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < POINTERS; i++) a[i] += a_unit;
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < MR; i++)
-#pragma GCC unroll 3
-        for (int j = 0; j < 3; j++) vst1q_f32(tile + (i * 3 + j) * 4, acc[i][j]);
+    multiply_micro_panels<Pair, Float4, MR, 3>(tile, in);
 }
 static const KernelSet bf16_set = {.mr = 6,
                                    .nr = 12,

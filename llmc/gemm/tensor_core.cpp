@@ -249,8 +249,7 @@ std::vector<Tile> interchangeable_tiles(const LaunchPad& pad, const GemmShape& g
 template <class Real>
 static Tile measured_tile(LaunchPad& pad, const GemmShape& g, const GemmPlan& plan, bool may_split) {
     const std::vector<Tile> tiles = interchangeable_tiles<Real>(pad, g, plan, may_split);
-    if (tiles.size() < 2) return plan.tile;
-    if (pad.limits().compiles_slowly) return plan.tile;
+    if (tiles.size() < 2 || pad.limits().compiles_slowly) return plan.tile;
     const std::optional<int> code =
         pad.tuned(tuning_name<Real>(g), [&pad, g] { return tile_code(tune_gemm<Real>(pad, g)); });
     for (const Tile tile : tiles)

@@ -367,12 +367,9 @@ void LaunchPad::unregister_buffer(void* address) {
     s.buffers.erase(found);
 }
 
-static void copy_region(LaunchPadState& s, VkBuffer dst, VkDeviceSize dst_offset, VkBuffer src,
-                        VkDeviceSize src_offset, VkDeviceSize bytes) {
+static void append_copy(LaunchPadState& s, const BufferCopy& copy) {
     memory_barrier(s);
-    VkCommandBuffer commands = open_commands(s);
-    VkBufferCopy region = {src_offset, dst_offset, bytes};
-    s.vk.vkCmdCopyBuffer(commands, src, dst, 1, &region);
+    s.vk.vkCmdCopyBuffer(open_commands(s), copy.src, copy.dst, 1, &copy.region);
     s.dirty = true;
 }
 
@@ -426,7 +423,7 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
         const size_t n = std::min(staging.bytes, bytes - i);
         commit(true);  // the previous piece has left the staging buffer
         memcpy(reinterpret_cast<void*>(staging.start), from + i, n);
-        copy_region(s, b.buffer, offset + i, staging.buffer, 0, n);
+        append_copy(s, {staging.buffer, b.buffer, {0, offset + i, n}});
     }
     commit(true);
 }
@@ -448,25 +445,30 @@ void LaunchPad::download(void* dst, const void* src, size_t bytes) {
     Buffer& staging = staging_buffer(s);
     for (size_t i = 0; i < bytes; i += staging.bytes) {
         const size_t n = std::min(staging.bytes, bytes - i);
-        copy_region(s, staging.buffer, 0, b.buffer, offset_in(b, src) + i, n);
+        append_copy(s, {b.buffer, staging.buffer, {offset_in(b, src) + i, 0, n}});
         commit(true);
         memcpy(static_cast<char*>(dst) + i, reinterpret_cast<void*>(staging.start), n);
     }
 }
 
-void record_pointer(LaunchPadState& s, const void* p, size_t bytes) {
+// For replay() to check.
+static void record_pointer(LaunchPadState& s, const void* p, size_t bytes) {
     if (s.recording && s.options.check_pointers) s.recording->pointers.push_back({p, bytes});
 }
 
-void LaunchPad::copy(void* dst, const void* src, size_t bytes) {
-    if (!bytes || state->dry) return;
+BufferCopy LaunchPad::prepare_copy(const CopyRange& range) {
+    const auto [dst, src, bytes] = range;
     const Buffer& to = buffer_at(*state, dst, bytes, "copy to");
     const Buffer& from = buffer_at(*state, src, bytes, "copy from");
     prepare_use(dst, bytes);
     prepare_use(src, bytes);
     record_pointer(*state, dst, bytes);
     record_pointer(*state, src, bytes);
-    copy_region(*state, to.buffer, offset_in(to, dst), from.buffer, offset_in(from, src), bytes);
+    return {from.buffer, to.buffer, {offset_in(from, src), offset_in(to, dst), bytes}};
+}
+
+void LaunchPad::copy(void* dst, const void* src, size_t bytes) {
+    if (bytes && !state->dry) append_copy(*state, prepare_copy({dst, src, bytes}));
 }
 
 void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {

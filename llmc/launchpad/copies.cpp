@@ -48,16 +48,8 @@ void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
     if (s.open_groups) fail("copy_async: a group is open");
     finish_copies();
     std::vector<BufferCopy> copies;
-    for (const auto& [dst, src, bytes] : ranges) {
-        if (!bytes) continue;
-        prepare_use(dst, bytes);
-        prepare_use(src, bytes);
-        const Buffer& to = buffer_at(s, dst, bytes, "copy to");
-        const Buffer& from = buffer_at(s, src, bytes, "copy from");
-        record_pointer(s, dst, bytes);
-        record_pointer(s, src, bytes);
-        copies.push_back({from.buffer, to.buffer, {offset_in(from, src), offset_in(to, dst), bytes}});
-    }
+    for (const CopyRange& range : ranges)
+        if (range.bytes) copies.push_back(prepare_copy(range));
     if (copies.empty()) return;
     for (const auto& [dst, src, bytes] : ranges)
         if (bytes) s.copy_destinations.push_back({dst, bytes});

@@ -1,8 +1,8 @@
-// See device_cache.h.
 #include "llmc/launchpad/device_cache.h"
 
-#include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <sstream>
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
@@ -13,6 +13,15 @@ std::string read_cache_file(const std::string& path) {
         return read_whole_file(path, uint64_t(1) << 30);
     } catch (const Error&) {
         return "";
+    }
+}
+
+void write_cache_file(const std::string& path, const std::string& bytes) {
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    try {
+        write_whole_file(path, {bytes});
+    } catch (const Error&) {
     }
 }
 
@@ -34,26 +43,17 @@ std::string pipelines_in(std::string_view file, const VkPhysicalDeviceProperties
     return std::string(ours ? bytes : "");
 }
 
-Measured measured_in(std::string_view file) {
-    Measured measured;
-    std::string_view left = unseal(file);
-    while (!left.empty()) {
-        const size_t end = left.find('\n');
-        if (end == std::string_view::npos) return {};
-        const std::string_view line = left.substr(0, end);
-        const size_t space = line.find(' ');
-        if (space == std::string_view::npos || space == 0) return {};
-        int number;
-        const auto [stop, error] = std::from_chars(line.data() + space + 1, line.data() + end, number);
-        if (error != std::errc() || stop != line.data() + end) return {};
-        measured[std::string(line.substr(0, space))] = number;
-        left.remove_prefix(end + 1);
-    }
-    return measured;
-}
-
 std::string measured_file(const Measured& measured) {
     std::string lines;
     for (const auto& [name, number] : measured) lines += name + " " + std::to_string(number) + "\n";
     return seal(lines);
+}
+
+// A line that measured_file() would not write is malformed.
+Measured measured_in(std::string_view file) {
+    Measured measured;
+    std::istringstream words{std::string(unseal(file))};
+    int number;
+    for (std::string name; words >> name >> number;) measured[name] = number;
+    return measured_file(measured) == file ? measured : Measured();
 }

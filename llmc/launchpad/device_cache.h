@@ -11,6 +11,8 @@
 
 // The file's bytes; empty if it cannot be read.
 std::string read_cache_file(const std::string& path);
+// Best effort: what cannot be written is compiled or measured again at the next start.
+void write_cache_file(const std::string& path, const std::string& bytes);
 
 // Prepends the checksum line to the content, and removes it again: "" if it does not match.
 std::string seal(std::string_view content);

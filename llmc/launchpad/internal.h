@@ -216,7 +216,6 @@ const Buffer* find_buffer(const LaunchPadState& s, const void* p,
                           size_t bytes);  // null: not inside a live one
 const Buffer& buffer_at(const LaunchPadState& s, const void* p, size_t bytes, const char* what);  // or Error
 VkDeviceSize offset_in(const Buffer& b, const void* p);
-void record_pointer(LaunchPadState& s, const void* p, size_t bytes);  // for replay() to check
 // commands.cpp
 VkCommandBuffer allocate_command_buffer(LaunchPadState& s, VkCommandPool pool);
 void begin_command_buffer(LaunchPadState& s, VkCommandBuffer commands);

@@ -295,6 +295,7 @@ class LaunchPad {
     void settle() noexcept;
     void append_postponed();
     void prepare_use(const void* p, size_t bytes);
+    struct BufferCopy prepare_copy(const CopyRange& range);  // which the next command makes
     void finish_postponed();
     void finish_pending();  // all that was given and not appended yet
     uint64_t address_of(const void* p, size_t bytes);

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "llmc/base/file.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 
@@ -20,17 +19,6 @@ std::optional<int> LaunchPad::tuned(const std::string& name, std::function<int()
     if (const auto found = state->measured.find(name); found != state->measured.end()) return found->second;
     if (state->dry && measure) state->dry->untuned.try_emplace(name, std::move(measure));
     return std::nullopt;
-}
-
-static void store_measured(LaunchPadState& s) {
-    if (s.measured_file.empty()) return;
-    std::error_code ignored;
-    std::filesystem::create_directories(std::filesystem::path(s.measured_file).parent_path(), ignored);
-    try {
-        write_whole_file(s.measured_file, {measured_file(s.measured)});
-    } catch (const Error&) {
-        // best effort: it is measured again at the next start
-    }
 }
 
 size_t Requirements::scratch_bytes() const {
@@ -77,7 +65,7 @@ void LaunchPad::tune(const ProgressCallback& progress) {
         const auto next = s.untuned.extract(s.untuned.begin());
         try {
             s.measured[next.key()] = next.mapped()();
-            store_measured(s);
+            if (!s.measured_file.empty()) write_cache_file(s.measured_file, measured_file(s.measured));
         } catch (const OutOfDeviceMemory&) {
             // the choice stays the usual one
         }

@@ -47,8 +47,7 @@ struct Memory {
         if (!p)
             fail(
                 "out of memory: %.1f MiB asked for '%s', %.1f MiB in use by this program; use a smaller "
-                "batch, sequence "
-                "or model",
+                "batch, sequence or model",
                 double(size) / (1 << 20), label, double(bytes) / (1 << 20));
         if (use == MemoryUse::allocate) owned.push_back(p);
         largest = std::max(largest, size);

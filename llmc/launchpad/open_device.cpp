@@ -16,8 +16,7 @@ std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOpti
     if (environment_switch("LAUNCHPAD_WITHOUT_DEVICE"))
         fail(
             "LAUNCHPAD_WITHOUT_DEVICE is set, so kernels are compiled and none runs: unset it, or use "
-            "--device "
-            "cpu");
+            "--device cpu");
     options.device = std::to_string(choice.device->index);
     auto pad = std::make_unique<LaunchPad>(options);
     print_line(out, "device: %s, %s memory (%s)", pad->device().name.c_str(),

@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "llmc/base/file.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/shaders.h"
@@ -39,23 +38,17 @@ void create_pipeline_cache(LaunchPadState& s) {
     s.cache = cache;
 }
 
-static void write_pipeline_cache(LaunchPadState& s) {
+// Best effort: without the cache the next start only takes longer.
+void save_pipeline_cache(LaunchPadState& s) noexcept {
     size_t bytes = 0;
     if (s.cache_file.empty() || s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS)
         return;
-    std::string data(bytes, '\0');
-    if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, data.data()) != VK_SUCCESS) return;
-    std::error_code ignored;
-    std::filesystem::create_directories(std::filesystem::path(s.cache_file).parent_path(), ignored);
-    data.resize(bytes);
-    write_whole_file(s.cache_file, {seal(data)});
-}
-
-// Best effort: without the cache the next start only takes longer.
-void save_pipeline_cache(LaunchPadState& s) noexcept {
     try {
-        write_pipeline_cache(s);
-    } catch (const std::exception&) {  // out of memory, a full disk
+        std::string data(bytes, '\0');
+        if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, data.data()) != VK_SUCCESS) return;
+        data.resize(bytes);
+        write_cache_file(s.cache_file, seal(data));
+    } catch (const std::exception&) {  // out of memory
     }
 }
 

@@ -214,26 +214,15 @@ class Rewriter {
     }
 
     Pair arithmetic(uint32_t op, Pair a, Pair b) {
-        switch (op) {
-            case OpIAdd:
-                return sum(a, b);
-            case OpISub:
-                return difference(a, b);
-            case OpIMul:
-                return product(a, b);
-            default:
-                return divided(a, b, op == OpUMod);
-        }
+        if (op == OpIAdd || op == OpISub) return sum(op, a, b);
+        if (op == OpIMul) return product(a, b);
+        return divided(a, b, op == OpUMod);
     }
-    Pair sum(Pair a, Pair b) {
-        const Pair lo = halves(emit(OpIAddCarry, carry_type, {a.lo, b.lo}));
-        const Id hi = emit(OpIAdd, {a.hi, b.hi});
-        return {lo.lo, emit(OpIAdd, {hi, lo.hi})};
-    }
-    Pair difference(Pair a, Pair b) {
-        const Pair lo = halves(emit(OpISubBorrow, carry_type, {a.lo, b.lo}));
-        const Id hi = emit(OpISub, {a.hi, b.hi});
-        return {lo.lo, emit(OpISub, {hi, lo.hi})};
+    // Or the difference: the carry, or the borrow, is added or subtracted likewise.
+    Pair sum(uint32_t op, Pair a, Pair b) {
+        const Pair lo = halves(emit(op == OpIAdd ? OpIAddCarry : OpISubBorrow, carry_type, {a.lo, b.lo}));
+        const Id hi = emit(op, {a.hi, b.hi});
+        return {lo.lo, emit(op, {hi, lo.hi})};
     }
     Pair product(Pair a, Pair b) {
         const Pair low = halves(emit(OpUMulExtended, carry_type, {a.lo, b.lo}));
@@ -248,7 +237,7 @@ class Rewriter {
             const Id from = emit(OpShiftRightLogical, {bit < 32 ? a.lo : a.hi, constant(bit % 32)});
             rest.lo = emit(OpBitwiseOr, {rest.lo, emit(OpBitwiseAnd, {from, constant(1)})});
             const Id less = is_less(rest, b);
-            const Pair reduced = difference(rest, b);
+            const Pair reduced = sum(OpISub, rest, b);
             rest = {emit(OpSelect, {less, rest.lo, reduced.lo}), emit(OpSelect, {less, rest.hi, reduced.hi})};
             quotient = shifted(quotient, true, 1);
             quotient.lo = emit(OpBitwiseOr, {quotient.lo, emit(OpSelect, {less, zero, constant(1)})});

@@ -268,28 +268,19 @@ struct MuonKernels {
         return width;
     }
 
-    void momentum(const MuonMatrix<Real>& matrix, const float* partials) const {
-        const MuonMomentumArgs args = {.m = pad.at(matrix.m, n()),
+    // Runs muon_momentum1 or, after it, muon_normalize1. bytes: that it reads and writes of each element.
+    void momentum(const char* kernel, const MuonMatrix<Real>& matrix, const X* x, const float* partials,
+                  double bytes) const {
+        const MuonMomentumArgs args = {.x = pad.at(x, n()),
+                                       .m = pad.at(matrix.m, n()),
                                        .partials = pad.at(partials, chunks()),
                                        .grads = pad.at(matrix.grads, n()),
                                        .step = pad.at(p.step, 1),
                                        .norm_and_scale = pad.at(p.norm_and_scale, 2),
-                                       .n = n()};
-        pad.dispatch<Real>("muon_momentum1", {chunks()}, {block_size, width(args.grads, args.m), x_type<X>()},
-                           args, {.bytes = double(n()) * (8.0 + sizeof(Real))});
-    }
-    void normalize(const MuonMatrix<Real>& matrix, const X* x, const float* partials) const {
-        const MuonNormalizeArgs args = {.x = pad.at(x, n()),
-                                        .m = pad.at(matrix.m, n()),
-                                        .partials = pad.at(partials, chunks()),
-                                        .grads = pad.at(matrix.grads, n()),
-                                        .step = pad.at(p.step, 1),
-                                        .norm_and_scale = pad.at(p.norm_and_scale, 2),
-                                        .n = n(),
-                                        .min_norm = MIN_NORM};
-        pad.dispatch<Real>("muon_normalize1", {chunks()},
-                           {block_size, width(args.grads, args.m), x_type<X>()}, args,
-                           {.bytes = double(n()) * (4.0 + sizeof(Real) + sizeof(X))});
+                                       .n = n(),
+                                       .min_norm = MIN_NORM};
+        pad.dispatch<Real>(kernel, {chunks()}, {block_size, width(args.grads, args.m), x_type<X>()}, args,
+                           {.bytes = double(n()) * bytes});
     }
     void weights(const MuonMatrix<Real>& matrix, const X* x) const {
         const MuonWeightsArgs args = {.params = pad.at(matrix.params, n()),
@@ -320,10 +311,13 @@ static void update_in_batches(const MuonKernels<Real, X>& kernels, size_t batch,
         MuonScratch<X> s(kernels.pad, size_t(p.rows), size_t(p.columns), count);
         {
             const ConcurrentGroup group(&kernels.pad);
-            for (size_t i = 0; i < count; i++) kernels.momentum(matrices[i], s.partials + i * chunks);
+            for (size_t i = 0; i < count; i++)
+                kernels.momentum("muon_momentum1", matrices[i], s.x + i * n, s.partials + i * chunks,
+                                 8.0 + sizeof(Real));
             kernels.pad.barrier();
             for (size_t i = 0; i < count; i++)
-                kernels.normalize(matrices[i], s.x + i * n, s.partials + i * chunks);
+                kernels.momentum("muon_normalize1", matrices[i], s.x + i * n, s.partials + i * chunks,
+                                 4.0 + sizeof(Real) + sizeof(X));
         }
         for (int i = 0; i < NEWTON_SCHULZ_STEPS; i++) {
             step(s, int(count));

@@ -20,9 +20,8 @@ std::vector<Shard> Ownership::within(const TensorRange& range) const {
 }
 
 std::vector<Shard> Ownership::owned_by(int owner) const {
-    std::vector<Shard> found;
-    std::ranges::copy_if(shards, std::back_inserter(found),
-                         [owner](const Shard& s) { return s.owner == owner; });
+    std::vector<Shard> found = shards;
+    std::erase_if(found, [owner](const Shard& s) { return s.owner != owner; });
     return found;
 }
 

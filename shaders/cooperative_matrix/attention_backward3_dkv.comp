@@ -4,7 +4,6 @@
 // dk += ds^T q need. A subgroup processes CHUNK queries at once: more would not fit in its registers, beside
 // its keys, values and their gradients.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 #define TILES 4

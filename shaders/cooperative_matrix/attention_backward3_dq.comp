@@ -2,7 +2,6 @@
 // queries for one head. It loops over the keys that they see, TILE_ROWS per iteration, and CHUNK of these at
 // once: the scores q k^T, ds = dout v^T, and dq += ds k.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 #define TILES 4

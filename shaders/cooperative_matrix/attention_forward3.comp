@@ -7,7 +7,6 @@
 // raised, and the accumulators are rescaled, only if a score exceeds it by RESCALE_THRESHOLD, which is rare
 // after a few iterations. CHUNK equals TILE_ROWS in this kernel.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 #define TILES 2

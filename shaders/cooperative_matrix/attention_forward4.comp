@@ -7,7 +7,6 @@
 // the same relative precision. If a sum of them exceeds MAX_SUM, the workgroup finds the largest scores and
 // computes its queries again.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 #define TILES 4

@@ -1,7 +1,6 @@
 // dinp = dout weight on cooperative matrices, optionally times the slope of GELU; also out = inp weight^T
 // with transposed weights: see matmul5.glsl.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 const bool A_M_MAJOR = false, B_N_MAJOR = true;

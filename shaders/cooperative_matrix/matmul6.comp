@@ -8,7 +8,6 @@
 // as much of K as in matmul5.glsl. A subgroup runs that much longer between barriers, which makes the kernel
 // alone, without packing, a fifth faster on an H200.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 #include "packed_weight.glsl"

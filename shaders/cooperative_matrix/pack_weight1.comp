@@ -2,7 +2,6 @@
 // after the other. N_MAJOR: the weight is (K, N), contiguous along N; otherwise (N, K), contiguous along K. K
 // and N are multiples of FK and FN.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 #include "packed_weight.glsl"

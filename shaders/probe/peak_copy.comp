@@ -1,6 +1,5 @@
 // Copies N vec4 with 16-byte accesses: the copy bandwidth that benchmarks are compared with.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { PeakCopyArgs args; };

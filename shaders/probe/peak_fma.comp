@@ -2,7 +2,6 @@
 // repeats 256 operations (512 flops) `iterations` times. With 64 operations, the three instructions of the
 // loop itself would be 5 %.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { PeakFmaArgs args; };

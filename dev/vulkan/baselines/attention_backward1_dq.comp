@@ -1,7 +1,6 @@
 // Attention backward pass, plain port: one invocation computes the gradient of one query. It loops over the
 // keys that the query sees.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(constant_id = 1) const uint HS = 64;

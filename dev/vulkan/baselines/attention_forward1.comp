@@ -1,7 +1,6 @@
 // Attention, plain port: one invocation computes one query of one head. It loops over the keys that the query
 // sees, with an online softmax: a running maximum and sum.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(constant_id = 1) const uint HS = 64;

@@ -1,6 +1,5 @@
 // Dropout, plain version: one invocation per element.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "dropout.glsl"
 

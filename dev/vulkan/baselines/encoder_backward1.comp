@@ -1,7 +1,6 @@
 // Encoder backward, plain port: the gradient of the token embedding. One invocation sums one channel of one
 // bucket. encoder_backward_position computes the gradient of the position embedding.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { EncoderBackwardArgs args; };

@@ -1,6 +1,5 @@
 // Encoder, plain port: one invocation computes one channel of one position.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { EncoderForwardArgs args; };

@@ -2,7 +2,6 @@
 // loops are unrolled by 8, because Mesa's software devices silently end an invocation's loops after 65,535
 // iterations in total.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { FusedClassifierArgs args; };

@@ -1,6 +1,5 @@
 // GELU backward, plain port: one invocation computes one element of dinp = dout * gelu'(inp).
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "gelu.glsl"
 

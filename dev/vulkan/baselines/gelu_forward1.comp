@@ -1,6 +1,5 @@
 // GELU, plain port: one invocation computes one element.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "gelu.glsl"
 

@@ -1,7 +1,6 @@
 // Sums of squares, plain port: one invocation sums one chunk of CHUNK elements. It sums segments of 128
 // elements separately, because 16384 successive additions would lose three decimal digits.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { GlobalNormArgs args; };

@@ -1,6 +1,5 @@
 // The sum of the gradients of several processes. One invocation adds one pack of each of them, in order.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "packs.glsl"
 
 layout(constant_id = 2) const uint HAS_COPY = 0;

@@ -1,6 +1,5 @@
 // LayerNorm, or with ADDS of a sum, plain port: one invocation computes one row of C channels in three passes.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormForwardArgs args; };

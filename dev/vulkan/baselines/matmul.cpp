@@ -1,6 +1,6 @@
 // The baselines of GEMMs and bias gradients: one invocation per element, and tiles through shared memory.
 #include "dev/vulkan/baselines/join.h"
-#include "llmc/layers/matmul_simt.h"
+#include "llmc/layers/matmul_args.h"
 
 template <class Real>
 static MatmulArgs args_of(LaunchPad& pad, const MatmulForward<Real>& p) {

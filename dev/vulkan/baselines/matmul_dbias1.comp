@@ -1,6 +1,5 @@
 // dbias += the column sums of dout, plain port: one invocation sums one column.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { MatmulDbiasArgs args; };

@@ -1,6 +1,5 @@
 // dinp = dout weight, plain port: one invocation computes one element of dinp.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { MatmulArgs args; };

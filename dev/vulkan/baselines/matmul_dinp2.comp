@@ -1,6 +1,5 @@
 // dinp = dout weight with shared-memory tiles: see matmul2.glsl.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "matmul2.glsl"
 

@@ -1,6 +1,5 @@
 // dweight = dout^T inp, or += if args.accumulate, plain port: one invocation computes one element of dweight.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { MatmulArgs args; };

@@ -1,6 +1,5 @@
 // out = inp weight^T + bias, plain port: one invocation computes one element of out.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { MatmulArgs args; };

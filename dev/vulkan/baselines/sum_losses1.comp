@@ -1,6 +1,5 @@
 // Sum of the losses, plain port: one invocation adds all of them.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 
 layout(push_constant, scalar) uniform Push { SumLossesArgs args; };

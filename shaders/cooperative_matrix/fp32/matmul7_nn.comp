@@ -1,6 +1,5 @@
 // dinp = dout weight in fp32. See matmul7.glsl.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 const bool A_M_MAJOR = false, B_N_MAJOR = true;

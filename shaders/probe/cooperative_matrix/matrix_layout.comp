@@ -2,7 +2,6 @@
 // as operand A, and stores the components of each invocation. It also converts args.value to the operands'
 // type, with both signs, as a fragment and as a single component.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 

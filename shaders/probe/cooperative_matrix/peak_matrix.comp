@@ -7,7 +7,6 @@
 // which costs a quarter on an H200. Fragments differ from each other, since the compiler would merge equal
 // accumulators.
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #include "util.glsl"
 #include "cooperative_matrix.glsl"
 
