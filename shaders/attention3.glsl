@@ -26,9 +26,6 @@ layout(constant_id = 11) const bool IN_PLACE = false;  // accumulators have the 
 // the row is held by the invocations whose numbers differ only in the bits COLUMN_LANES.
 layout(constant_id = 12) const uint ROW_COMPONENTS = 4;
 layout(constant_id = 13) const uint COLUMN_LANES = 3;
-// Whether the backward kernels compute delta themselves, which saves a dispatch for short sequences. The
-// packs of a row must be a power of two, and at most LANES.
-layout(constant_id = 14) const bool FUSED_DELTA = false;
 
 const uint SUBGROUPS = BLOCK / LANES;
 const uint ROWS = FRAGMENTS * FM;
@@ -98,13 +95,6 @@ FragmentSum load_positions() {
 int row_of(float position) { return int(uint(position) / FN); }
 int column_of(float position) { return int(uint(position) % FN); }
 
-// The number by which an invocation picks its packs. With FUSED_DELTA, subgroups reduce what they loaded, so
-// adjacent invocations of a subgroup must hold the packs of a row. Vulkan does not guarantee that for
-// gl_LocalInvocationID.
-uint loader() {
-    return FUSED_DELTA ? gl_SubgroupID * LANES + gl_SubgroupInvocationID : gl_LocalInvocationID.x;
-}
-
 // The row and the pack of an invocation's n-th load of the subgroup's own rows, and whether there is one.
 uint owned_load(uint n) { return gl_SubgroupInvocationID + n % FRAGMENT_LOADS * LANES; }
 uint owned_row(uint n) { return n / FRAGMENT_LOADS * FM + owned_load(n) / PACKS; }
@@ -113,8 +103,8 @@ bool has_owned_load(uint n) { return owned_load(n) < FM * PACKS; }
 
 // Loads TILE_ROWS rows from `first` on into the workgroup's registers; rows past the last one are zero.
 void prefetch(inout uvec4 v[LOADS], HeadRows h, uint first) {
-    const uint tile_row = loader() / PACKS;
-    Reals8 p = pack_address(h, first + tile_row, loader() % PACKS);
+    const uint tile_row = gl_LocalInvocationID.x / PACKS;
+    Reals8 p = pack_address(h, first + tile_row, gl_LocalInvocationID.x % PACKS);
     [[unroll]] for (uint n = 0; n < LOADS; n++) {
         v[n] = uvec4(0);
         if (has_load(tile_row, n) && first + tile_row + n * ROWS_PER_LOAD < h.count)
@@ -124,7 +114,7 @@ void prefetch(inout uvec4 v[LOADS], HeadRows h, uint first) {
 
 // Stores what prefetch() loaded to the tile at `at`.
 void store_tile(uint at, uvec4 v[LOADS]) {
-    const uint tile_row = loader() / PACKS, to = at + tile_row * STRIDE + loader() % PACKS;
+    const uint tile_row = gl_LocalInvocationID.x / PACKS, to = at + tile_row * STRIDE + gl_LocalInvocationID.x % PACKS;
     [[unroll]] for (uint n = 0; n < LOADS; n++)
         if (has_load(tile_row, n)) smem[to + n * ROWS_PER_LOAD * STRIDE] = v[n];
 }
@@ -168,15 +158,6 @@ void store_owned_rows(FragmentSum f[ACCUMULATORS], HeadRows h, uint first) {
         }
         subgroup_memory_barrier();
     }
-}
-
-// The dot product of two rows, distributed over PACKS adjacent invocations of the subgroup. All of them get
-// bit-identical results.
-float row_dot(uvec4 a, uvec4 b) {
-    float sum = 0;
-    [[unroll]] for (uint i = 0; i < 4; i++) sum += dot(unpack(a[i]), unpack(b[i]));
-    [[unroll]] for (uint bit = 1; bit < PACKS; bit *= 2) sum += subgroupShuffleXor(sum, bit);
-    return sum;
 }
 
 // K fragment k of the transpose of rows row to row + FN - 1 of the tile at `at`.

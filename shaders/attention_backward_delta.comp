@@ -1,7 +1,7 @@
 // Attention backward pass, first kernel: delta = sum of dout * out over the channels of a head. Every version
-// runs it, except version 3 on short sequences (FUSED_DELTA of attention3.glsl). A workgroup computes HEADS
-// elements of delta, whose channels are contiguous in memory. Adjacent invocations load adjacent packs and
-// store partial sums to shared memory; one invocation per element adds them up.
+// runs it. A workgroup computes HEADS elements of delta, whose channels are contiguous in memory. Adjacent
+// invocations load adjacent packs and store partial sums to shared memory; one invocation per element adds
+// them up.
 #version 460
 #include "packs.glsl"
 

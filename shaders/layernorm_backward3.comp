@@ -1,7 +1,6 @@
 // LayerNorm backward in one pass, as version 2, but with 16-byte accesses for all storage types, ROWS rows
 // per iteration, and the rows of the next iteration prefetched. layernorm_backward2_weight adds up the
-// workgroups' rows of scratch; without scratch, layernorm_backward3_few computes the gradients of weight and
-// bias.
+// workgroups' rows of scratch.
 #version 460
 #include "packs.glsl"
 
@@ -89,7 +88,6 @@ void main() {
             }
         }
     }
-    if (uint64_t(args.scratch) == 0) return;
     Floats scratch = float_row(args.scratch, group, 2 * C);
     [[unroll]] for (uint k = 0; k < PACKS; k++)
         for (uint j = 0; id + k * BLOCK < packs && j < 4 * RAW_FOURS; j++) {

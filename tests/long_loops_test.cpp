@@ -193,7 +193,6 @@ static const std::map<std::string, const char*> short_loops = {
     {"global_norm_finish", "checked: 10^11 parameters"},
     {"gradient_sum2", "checked: 10^11 parameters"},
     {"layernorm_backward2_weight", "1,024 workgroups"},
-    {"layernorm_backward3_few", "512 rows"},
     {"attention_backward_delta", "the packs of a head"},
     {"attention_backward2_dkv", "checked as the forward pass"},
     {"attention_backward2_dq", "checked as the forward pass"},

@@ -3,7 +3,6 @@
 #include "llmc/layers/attention.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/launchpad/packs.h"
@@ -103,10 +102,6 @@ bool attention_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
     return shape && attention_head_size(C, NH) % 16 == 0 && attention_head_size(C, NH) % (2 * shape.K) == 0;
 }
 
-// The longest sequence for which the backward kernels of version 3 compute delta themselves (0: none). With
-// short sequences, the latency of the extra dispatch exceeds the cost of computing delta more than once.
-static const int FUSED_DELTA_MAX_T = 64;
-
 // Version 3 of the backward pass needs accumulators that can serve as operands. With two copies in registers
 // it spills 66 to 163 of them on RDNA 3, SGPRs included, and version 2 none. Software devices, which keep
 // registers in memory, take it so that CI trains with what other GPUs run.
@@ -114,13 +109,6 @@ template <class Real>
 static bool backward_on_tensor_cores(const LaunchPad& pad, int C, int NH) {
     const bool one_copy = pad.limits().fragment<Real>().in_place;
     return attention_on_tensor_cores<Real>(pad, C, NH) && (one_copy || pad.limits().compiles_slowly);
-}
-
-template <class Real>
-bool attention_skips_delta(const LaunchPad& pad, int T, int C, int NH) {
-    const uint32_t packs = attention_head_size(C, NH) / 8;  // 16 bytes each, one per invocation
-    return backward_on_tensor_cores<Real>(pad, C, NH) && T <= FUSED_DELTA_MAX_T &&
-           std::has_single_bit(packs) && packs <= pad.limits().subgroup_size;
 }
 
 // The tiling of a kernel on tensor cores; attention3.glsl explains the fields.
@@ -150,12 +138,6 @@ static Tilings small_tilings(int block_size) {
 static Tilings tilings(const LaunchPad& pad, int block_size) {
     return pad.limits().compiles_slowly ? small_tilings(block_size) : gpu_tilings(block_size);
 }
-
-// For dq with sequences up to ONE_TILE_MAX_T (0: none) and the default tiling of a GPU: a single tile holds
-// all keys. It takes most of the shared memory, but a short sequence has few workgroups that could share an
-// SM. With heads of 64 channels on an H200 (d12, B=4, T=64) a step takes 3.07 ms instead of 3.11 ms.
-static const Tiling ONE_TILE_DQ = {128, 1, 64, 32};
-static const int ONE_TILE_MAX_T = 64;
 
 // An upper bound on a kernel's shared memory, in bytes: `tiles` tiles, a staging buffer per subgroup for
 // `staging_parts` chunks of accumulators, and the row statistics.
@@ -195,8 +177,7 @@ static bool tiling_fits(const LaunchPad& pad, const TensorCoreKernel& kernel, co
 // not aligned to 16 bytes.
 template <class Real, class Args>
 static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& kernel, Tiling t,
-                                     const Args& args, std::initializer_list<uint64_t> addresses,
-                                     bool fused_delta = false) {
+                                     const Args& args, std::initializer_list<uint64_t> addresses) {
     const FragmentShape shape = usable_fragment<Real>(pad);
     const uint32_t subgroup_size = pad.limits().subgroup_size, hs = attention_head_size(args.C, args.NH);
     for (uint64_t address : addresses)
@@ -206,11 +187,11 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
         return false;
     const uint32_t rows = t.block / subgroup_size * t.fragments * shape.M;
     check_iterations(pad, kernel.name, ceil_div(args.T, 16));  // an iteration for a tile of at least 16 rows
-    pad.dispatch<Real>(kernel.name, {uint64_t(args.B) * args.NH * ceil_div(args.T, rows)},
-                       {t.block, shape.M, shape.N, shape.K, shape.truncates, hs, uint32_t(args.C),
-                        subgroup_size, t.fragments, t.tile_rows, t.chunk, shape.in_place,
-                        shape.row_components, shape.column_lanes, fused_delta},
-                       args, score_work(args, kernel.gemms));
+    pad.dispatch<Real>(
+        kernel.name, {uint64_t(args.B) * args.NH * ceil_div(args.T, rows)},
+        {t.block, shape.M, shape.N, shape.K, shape.truncates, hs, uint32_t(args.C), subgroup_size,
+         t.fragments, t.tile_rows, t.chunk, shape.in_place, shape.row_components, shape.column_lanes},
+        args, score_work(args, kernel.gemms));
     return true;
 }
 
@@ -300,16 +281,12 @@ static void attention_backward3(LaunchPad& pad, const AttentionBackward<Real>& p
     const AttentionBackwardArgs args = backward_args(pad, p);
     const uint32_t hs = attention_head_size(p.C, p.NH);
     const Tilings tiling = tilings(pad, block_size);
-    const bool one_tile = p.T <= ONE_TILE_MAX_T && hs <= 64 && tiling.dq.block == 128;
     const std::initializer_list<uint64_t> addresses = {args.dqkv, args.dout, args.qkv};
-    const bool fused_delta = attention_skips_delta<Real>(pad, p.T, p.C, p.NH) && args.outp % 16 == 0;
-    const bool uses_one_tile = one_tile && tiling_fits<Real>(pad, BACKWARD3_DQ, ONE_TILE_DQ, hs);
-    const Tiling dq = uses_one_tile ? ONE_TILE_DQ : tiling.dq;
-    if (!fused_delta) compute_delta<Real>(pad, args, hs);
+    compute_delta<Real>(pad, args, hs);
     const auto dispatch_both = [&] {
         const ConcurrentGroup group(&pad);
-        return dispatch_on_tensor_cores<Real>(pad, BACKWARD3_DKV, tiling.dkv, args, addresses, fused_delta) &&
-               dispatch_on_tensor_cores<Real>(pad, BACKWARD3_DQ, dq, args, addresses, fused_delta);
+        return dispatch_on_tensor_cores<Real>(pad, BACKWARD3_DKV, tiling.dkv, args, addresses) &&
+               dispatch_on_tensor_cores<Real>(pad, BACKWARD3_DQ, tiling.dq, args, addresses);
     };
     if (!dispatch_both()) attention_backward2(pad, p, best_backward_block_size(pad));
 }
@@ -338,9 +315,8 @@ void attention_backward(LaunchPad* pad, const AttentionBackward<Real>& p) {
         attention_backward2(*pad, p, best_backward_block_size(*pad));
 }
 
-#define INSTANTIATE(Real)                                                      \
-    INSTANTIATE_LAYER(attention_forward, AttentionForward, Real)               \
-    INSTANTIATE_LAYER(attention_backward, AttentionBackward, Real)             \
-    template bool attention_on_tensor_cores<Real>(const LaunchPad&, int, int); \
-    template bool attention_skips_delta<Real>(const LaunchPad&, int, int, int);
+#define INSTANTIATE(Real)                                          \
+    INSTANTIATE_LAYER(attention_forward, AttentionForward, Real)   \
+    INSTANTIATE_LAYER(attention_backward, AttentionBackward, Real) \
+    template bool attention_on_tensor_cores<Real>(const LaunchPad&, int, int);
 FOR_EACH_REAL(INSTANTIATE)

@@ -17,9 +17,8 @@ struct AttentionForward {
 
 template <class Real>
 struct AttentionBackward {
-    Real* dqkv;  // (B,T,3C), overwritten
-    float*
-        delta;  // (B,NH,T) scratch: sum of dout * out over each head's channels; see attention_skips_delta()
+    Real* dqkv;        // (B,T,3C), overwritten
+    float* delta;      // (B,NH,T) scratch: sum of dout * out over each head's channels
     const Real* dout;  // (B,T,C)
     const Real* out;   // (B,T,C) of the forward pass, as are lse and qkv
     const float* lse;  // (B,NH,T)
@@ -48,12 +47,6 @@ std::vector<KernelVersion<AttentionBackward<Real>>> attention_backward_versions(
 // where K is 16.
 template <class Real>
 bool attention_on_tensor_cores(const LaunchPad& pad, int C, int NH);
-
-// Whether version 3 of the backward pass sums delta inside its kernels and leaves the array untouched: on
-// cooperative matrices, if T is at most 64 and hs a power of two. (An `out` that is not aligned to 16 bytes
-// prevents it.)
-template <class Real>
-bool attention_skips_delta(const LaunchPad& pad, int T, int C, int NH);
 
 // hs = C / NH, or Error if the layer cannot run with these sizes.
 int attention_head_size(int C, int NH);

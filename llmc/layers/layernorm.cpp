@@ -225,18 +225,6 @@ static void layernorm_backward2(LaunchPad& pad, const LayerNormBackward<Real>& p
 // 132 SMs runs at once, since each of them runs to the end. A constant, for the same reason as above.
 static const int BACKWARD3_WORKGROUPS = 528;
 static const uint32_t BACKWARD3_PACKS = 4;
-// Up to this many rows, a second pass over the rows takes less time than a second kernel that waits for the
-// first. A constant too: the order of the sums depends on it.
-static const int FEW_ROWS = 512;
-
-// The gradients of weight and bias if there are few rows.
-template <class Real>
-static void launch_few(LaunchPad& pad, const LayernormBackwardArgs& args) {
-    const uint32_t columns = 8;  // of a workgroup, as in the kernel: few rows spread over all SMs of a GPU
-    pad.dispatch<Real>("layernorm_backward3_few", {ceil_div(args.C, columns)},
-                       {column_sum_block(pad) / 32 * columns}, args,
-                       memory_traffic<Real>(2.0 * args.num_rows * args.C));
-}
 
 template <class Real>
 static void layernorm_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p, int block_size) {
@@ -247,15 +235,13 @@ static void layernorm_backward3(LaunchPad& pad, const LayerNormBackward<Real>& p
     if (wide_pack_width<Real>(args.C, {args.dinp, args.added, args.dout, args.inp, args.weight}) != pack ||
         packs > BACKWARD3_PACKS)
         return layernorm_backward2(pad, p, block_size);
-    const bool few = args.num_rows <= FEW_ROWS;
     args.workgroups = int(std::min<uint64_t>(ceil_div(args.num_rows, rows), BACKWARD3_WORKGROUPS));
     check_rows(pad, "layernorm_backward3", ceil_div(args.num_rows, uint64_t(args.workgroups) * rows), rows,
                block);
-    if (!few) use_scratch(pad, args);
+    use_scratch(pad, args);
     const ConcurrentGroup group(&pad);
     pad.dispatch<Real>("layernorm_backward3", {uint64_t(args.workgroups)}, {block, pack, packs, rows}, args,
                        memory_traffic<Real>(4.0 * args.num_rows * args.C));
-    if (few) return launch_few<Real>(pad, args);
     const size_t gradient = size_t(args.C) * sizeof(Real);
     pad.postpone(Scratch::layernorm, {{p.dweight, gradient}, {p.dbias, gradient}},
                  [args, &pad] { add_workgroup_sums<Real>(pad, args); });

@@ -12,8 +12,7 @@
 
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
-// Initial values loaded per iteration: for both GEMMs, or only for the scores.
-const uint INITIAL_VALUES = FUSED_DELTA ? TILE_ROWS : 2 * TILE_ROWS;
+const uint INITIAL_VALUES = 2 * TILE_ROWS;  // loaded per iteration, for both GEMMs
 const uint INITIAL_LOADS = (INITIAL_VALUES + BLOCK - 1) / BLOCK;
 
 // The initial values of both GEMMs' accumulators, per query: -lse / scale() and -delta. A query past the end
@@ -23,28 +22,21 @@ shared float initial[2][2 * TILE_ROWS];  // of this iteration and the next
 FragmentA k[OPERANDS], v[OPERANDS];
 FragmentSum p[SCORES], ds[SCORES], dk[ACCUMULATORS], dv[ACCUMULATORS];
 
-// Whether lse and delta are prefetched as they are, and scaled when they are stored. Otherwise an invocation
-// waits for its load in every iteration, which makes the kernel a sixth slower on an H200. With short
-// sequences, which have few iterations, a step is 3 % faster that way.
-const bool SCALE_LATE = !FUSED_DELTA;
-
-float initial_factor(uint i) { return FUSED_DELTA || i < TILE_ROWS ? -1 / scale() : -1; }
-
+// Prefetches lse and delta as they are; store_initial() scales them. Otherwise an invocation waits for its
+// load in every iteration, which makes the kernel a sixth slower on an H200.
 void prefetch_initial(inout float prefetched[INITIAL_LOADS], Floats lse, Floats delta, uint first, uint T) {
     [[unroll]] for (uint n = 0; n < INITIAL_LOADS; n++) {
         const uint i = gl_LocalInvocationID.x + n * BLOCK, t = first + i % TILE_ROWS;
-        prefetched[n] = i >= TILE_ROWS ? 0 : SCALE_LATE ? HUGE_LSE : HUGE_LSE * initial_factor(i);
-        if (i < INITIAL_VALUES && t < T) {
-            Floats from = Floats(FUSED_DELTA || i < TILE_ROWS ? uint64_t(lse) : uint64_t(delta));
-            prefetched[n] = SCALE_LATE ? from.x[t] : from.x[t] * initial_factor(i);
-        }
+        prefetched[n] = i >= TILE_ROWS ? 0 : HUGE_LSE;
+        if (i < INITIAL_VALUES && t < T)
+            prefetched[n] = Floats(i < TILE_ROWS ? uint64_t(lse) : uint64_t(delta)).x[t];
     }
 }
 
 void store_initial(uint slot, float prefetched[INITIAL_LOADS]) {
     [[unroll]] for (uint n = 0; n < INITIAL_LOADS; n++) {
         const uint i = gl_LocalInvocationID.x + n * BLOCK;
-        if (i < INITIAL_VALUES) initial[slot][i] = prefetched[n] * (SCALE_LATE ? initial_factor(i) : 1);
+        if (i < INITIAL_VALUES) initial[slot][i] = prefetched[n] * (i < TILE_ROWS ? -1 / scale() : -1);
     }
 }
 
@@ -113,36 +105,23 @@ void accumulate(uint slot, uint c) {
     staging_barrier();
 }
 
-uvec4 queries[LOADS], douts[LOADS], outs[LOADS];
+uvec4 queries[LOADS], douts[LOADS];
 float prefetched_initial[INITIAL_LOADS];
 
-// Computes delta of the rows in douts and outs, and stores what store_initial() stores without FUSED_DELTA.
-void store_delta(uint slot) {
-    const uint tile_row = loader() / PACKS;
-    [[unroll]] for (uint n = 0; n < LOADS; n++) {
-        const float delta = row_dot(douts[n], outs[n]);
-        if (has_load(tile_row, n) && loader() % PACKS == 0)
-            initial[slot][TILE_ROWS + tile_row + n * ROWS_PER_LOAD] = -delta;
-    }
-}
-
-// outp is read with FUSED_DELTA only, delta without it only.
 struct Queries {
-    HeadRows query, dout, outp;
+    HeadRows query, dout;
     Floats lse, delta;
 };
 
 void prefetch_tiles(Queries from, uint t) {
     prefetch(queries, from.query, t);
     prefetch(douts, from.dout, t);
-    if (FUSED_DELTA) prefetch(outs, from.outp, t);
     prefetch_initial(prefetched_initial, from.lse, from.delta, t, from.query.count);
 }
 void store_tiles(uint slot) {
     store_tile(slot * 2 * TILE_SIZE, queries);
     store_tile(slot * 2 * TILE_SIZE + TILE_SIZE, douts);
     store_initial(slot, prefetched_initial);
-    if (FUSED_DELTA) store_delta(slot);
 }
 
 // One iteration of the main loop: the queries from t on, in the tiles of buffer `slot`. The next queries go
@@ -172,7 +151,6 @@ void main() {
     Reals sequence = real_row(args.qkv, b * T, 3 * C);
     Queries from = Queries(HeadRows(sequence, 3 * C / 8, head, T),
                            HeadRows(real_row(args.dout, b * T, C), C / 8, head, T),
-                           HeadRows(real_row(args.outp, b * T, C), C / 8, head, T),
                            float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T));
 
     const uint begin = first / TILE_ROWS * TILE_ROWS, masked_end = min(first + keys, T);

@@ -15,10 +15,10 @@ shared float initial[2 * SUBGROUPS * ROWS];  // per query: -lse / scale(), -delt
 FragmentA q[OPERANDS], dout[OPERANDS];
 FragmentSum p_initial[FRAGMENTS], ds_initial[FRAGMENTS], p[SCORES], ds[SCORES], dq[ACCUMULATORS];
 
-// What a subgroup loads of its own rows before its main loop. outs is for FUSED_DELTA, deltas for the rest.
+// What a subgroup loads of its own rows before its main loop.
 const uint STATISTICS = (ROWS + LANES - 1) / LANES;  // values per invocation
 struct OwnRows {
-    uvec4 queries[OWN_LOADS], douts[OWN_LOADS], outs[OWN_LOADS];
+    uvec4 queries[OWN_LOADS], douts[OWN_LOADS];
     float lse[STATISTICS], deltas[STATISTICS];
 };
 
@@ -30,7 +30,7 @@ void prefetch_statistics(inout OwnRows own, Floats lse, Floats delta, uint row, 
         own.deltas[n] = 0;
         if (i < ROWS && row + i < T) {
             own.lse[n] = lse.x[row + i];
-            if (!FUSED_DELTA) own.deltas[n] = delta.x[row + i];
+            own.deltas[n] = delta.x[row + i];
         }
     }
 }
@@ -42,14 +42,9 @@ void set_initial(OwnRows own) {
         const uint i = gl_SubgroupInvocationID + n * LANES;
         if (i < ROWS) {
             initial[at + i] = -own.lse[n] / scale();
-            if (!FUSED_DELTA) initial[at + ROWS + i] = -own.deltas[n];
+            initial[at + ROWS + i] = -own.deltas[n];
         }
     }
-    if (FUSED_DELTA)
-        [[unroll]] for (uint n = 0; n < OWN_LOADS; n++) {
-            const float delta = row_dot(own.douts[n], own.outs[n]);
-            if (has_owned_load(n) && owned_pack(n) == 0) initial[at + ROWS + owned_row(n)] = -delta;
-        }
     subgroup_memory_barrier();
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
         coopMatLoad(p_initial[r], initial, at + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
@@ -146,8 +141,6 @@ void main() {
     prefetch(values, value, 0);
     prefetch_owned_rows(own.queries, HeadRows(sequence, 3 * C / 8, head, T), row);
     prefetch_owned_rows(own.douts, dout_rows, row);
-    if (FUSED_DELTA)
-        prefetch_owned_rows(own.outs, HeadRows(real_row(args.outp, b * T, C), C / 8, head, T), row);
     prefetch_statistics(own, float_row(args.lse, group / tiles, T), float_row(args.delta, group / tiles, T),
                         row, T);
     store_positions();
