@@ -335,6 +335,16 @@ TEST(TrainOptions, NumbersThatAnOptionCannotHold) {
             << name;
 }
 
+// The processes of a job compare the options that they are given.
+TEST(TrainOptions, ARepeatedOptionIsNoOther) {
+    const std::string given = parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y"}).given;
+    EXPECT_EQ(parse({"-i", "w", "-x", "2", "--tensorboard", "-o", "z", "-i", "x", "-x", "1", "-x", "1",
+                     "--tensorboard", "-o", "y"})
+                  .given,
+              given);
+    EXPECT_NE(parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y", "-x", "2"}).given, given);
+}
+
 // What a file of options may be, as long as its lines are NAME = VALUE.
 TEST(TrainOptions, ValuesInAFile) {
     TemporaryFolder folder;

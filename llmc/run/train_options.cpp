@@ -608,12 +608,12 @@ static void choose_hellaswag_file(Options& o) {
         o.hellaswag_file = downloaded;
 }
 
-// A line for each option that the command line or a file gives.
+// A line for each value that the command line or a file gives, and that counts.
 static std::string given_options(const CLI::App& app) {
     std::string text;
     for (const CLI::Option* option : app.get_options())
         if (option->get_name() != "--process-rank")  // the one that differs
-            for (const std::string& value : option->results())
+            for (const std::string& value : option->reduced_results())
                 text += option->get_name() + " " + value + "\n";
     return text;
 }
