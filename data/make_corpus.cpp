@@ -15,14 +15,30 @@ struct Options : CorpusOptions {
     std::string check;
 };
 
-// Stories end with blank lines. A truncated story after the last blank line does not count.
+// Takes the next story, which ends with a blank line, off the text, which continues in the file. Returns ""
+// if there is none: a truncated story at the end does not count.
+static std::string take_story(std::string& text, const File& file, const std::string& path) {
+    const size_t longest = 1 << 20, piece = 1 << 12;
+    size_t end;
+    while ((end = text.find("\n\n")) == std::string::npos) {
+        const size_t before = text.size();
+        if (before > longest) fail("%s: no blank line ends a story within %zu bytes", path.c_str(), longest);
+        text.resize(before + piece);
+        text.resize(before + read_some(file, path, &text[before], piece));
+        if (text.size() == before) return "";
+    }
+    const std::string story = text.substr(0, end + 2);
+    text.erase(0, story.size());
+    return story;
+}
+
 static void check(const std::string& path) {
     const std::string end_of_text = "<|endoftext|>";
-    std::string text = read_whole_file(path), first_fault;
+    const File file = open_to_read(path);
+    std::string text, first_fault;
     uint64_t stories = 0, good = 0, bytes = 0;
     double nats = 0;
-    for (size_t start = 0, end; (end = text.find("\n\n", start)) != std::string::npos; start = end + 2) {
-        std::string story = text.substr(start, end + 2 - start);
+    for (std::string story; !(story = take_story(text, file, path)).empty();) {
         if (story.starts_with(end_of_text)) story.erase(0, end_of_text.size());
         stories++;
         try {

@@ -31,6 +31,7 @@ static FILE* summary_of(const std::string& path) {
 
 static void prepare_hellaswag(const Options& options) {
     check_output(options.out, {options.hellaswag, options.tokenizer}, is_hellaswag);
+    check_writable(options.out);
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
     std::vector<HellaSwagExample> examples;
     size_t number = 0;

@@ -225,6 +225,18 @@ TEST(corpus, program_checks_stories) {
         << checked.out;
 }
 
+// It reads a file piece by piece, however large it is.
+TEST(corpus, program_checks_large_files) {
+    TemporaryFolder folder;
+    ASSERT_EQ(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "500"}).status, 0);
+    ProgramResult result = run_program({make_corpus, "--check", folder / "c.txt"});
+    EXPECT_NE(result.out.find("500 of 500 stories"), std::string::npos) << result.out;
+    std::filesystem::resize_file(folder / "c.txt", uint64_t(2) << 30);  // with zeros
+    result = run_program({make_corpus, "--check", folder / "c.txt"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("no blank line"), std::string::npos) << result.err;
+}
+
 TEST(corpus, program_prints_its_version) {
     const ProgramResult result = run_program({make_corpus, "--version"});
     EXPECT_EQ(result.status, 0);

@@ -39,6 +39,26 @@ TEST(MainLog, WritesLlmcsLines) {
     EXPECT_EQ(count_lines(read_whole_file(folder / "deep/er/metrics.csv")), 1);
 }
 
+// Somebody removes or empties the logs of a run: it starts new ones, which it can resume.
+TEST(MainLog, StartsAgainWhenItIsGone) {
+    for (const bool emptied : {false, true}) {
+        TemporaryFolder folder;
+        MainLog log;
+        log.open(folder.path, -1);
+        log.log_val(0, 1);
+        for (const char* name : {"main.log", "metrics.csv"})
+            emptied ? write_whole_file(folder / name, {}) : remove_file(folder / name);
+        log.log_val(1, 2);
+        log.log_val(2, 3);
+        log.open(folder.path, 2);
+        EXPECT_EQ(read_whole_file(folder / "main.log"), "s:1 tel:2.0000\n");
+        EXPECT_EQ(
+            without_seconds(read_whole_file(folder / "metrics.csv")),
+            "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens\n"
+            "1,,,,,,2,,S,0\n");
+    }
+}
+
 TEST(MainLog, HasNoValuesThatAreNotFinite) {
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     TemporaryFolder folder;

@@ -135,8 +135,9 @@ static void expect_success_or_one_line(const std::string& folder, const Words& c
     if (result.status == 1) {
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
         EXPECT_LT(result.err.size(), 1000u) << result.err;
-        for (const char* words : {"stoll", "stoi", "std::", "unrecognized character", "Could not convert",
-                                  "basic_string", "vector", "filesystem error"})  // a library's own
+        for (const char* words :
+             {"stoll", "stoi", "std::", "unrecognized character", "Could not convert", "cannot use --",
+              "basic_string", "vector", "filesystem error"})  // a library's own
             EXPECT_EQ(result.err.find(words), std::string::npos) << result.err;
     }
     for (const char* value : {"loss nan", "loss inf", "norm nan", "norm inf"})
@@ -167,4 +168,5 @@ TEST_P(AnyOption, TakesOrRefusesTheValue) {
 INSTANTIATE_TEST_SUITE_P(ManyDigits, AnyOption,
                          testing::Values("2147483647", "2147483648", "-2147483649", "1000000000000000000",
                                          "9223372036854775807", "9223372036854775808", "18446744073709551615",
-                                         "18446744073709551616", "1e400", "nan", "-inf", "0x7fffffff", "all", ""));
+                                         "18446744073709551616", "1e400", "nan", "-inf", "0x7fffffff", "1.5",
+                                         "all", ""));

@@ -114,6 +114,19 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
     }
 }
 
+// Before it measures, or reads its input. An export creates the folder.
+TEST(Outputs, AFolderThatIsMissingIsNoticedFirst) {
+    TemporaryFolder folder;
+    for (Writer writer : writers(folder.path)) {
+        if (writer.name == "gguf") continue;
+        if (!writer.input.empty()) write_whole_file(writer.input, {"no question\n"});
+        const ProgramResult result = run_writer(writer, folder / ("missing/x" + writer.suffix));
+        EXPECT_EQ(result.status, 1) << writer.name;
+        EXPECT_EQ(result.out, "") << writer.name;
+        EXPECT_NE(result.err.find("cannot write " + folder / "missing/x"), std::string::npos) << result.err;
+    }
+}
+
 // Files of somebody else, by all names, stay as they are.
 TEST(Outputs, FilesOfOthersAreRefused) {
     TemporaryFolder folder;

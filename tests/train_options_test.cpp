@@ -11,6 +11,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/cpu/simd.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
@@ -302,6 +303,46 @@ TEST(TrainOptions, Refusals) {
         EXPECT_NE(message.find(c.says), std::string::npos) << message;
         EXPECT_EQ(count_lines(message), 1) << message;
     }
+}
+
+// Every option with a number, on the command line and in a file: the message says what is wanted.
+TEST(TrainOptions, NumbersThatAnOptionCannotHold) {
+    TemporaryFolder folder;
+    const std::string config = folder / "c.toml";
+    size_t whole = 0;
+    for (const std::string& line : lines_of(parse({"-i", "x"}).effective)) {
+        const std::string name = line.substr(0, line.find('='));
+        if (line.find_first_of("0123456789", name.size()) != name.size() + 1) continue;
+        for (const std::string value : {"1.5", "1e3", "1e", "0.5.5"}) {
+            write_whole_file(config, {name + " = " + value + "\n"});
+            const std::string given = refusal({"-i", "x", "--" + name + "=" + value});
+            const std::string in_file = refusal({"-i", "x", "--config", config});
+            const std::string says = "--" + name + ": " + value + " is not ";
+            if (given.starts_with("--")) {
+                EXPECT_TRUE(given.starts_with(says)) << given;
+                EXPECT_TRUE(in_file.starts_with(config + ", line 1: " + says)) << in_file;
+                whole += given.find("is not a whole number") != std::string::npos;
+            }
+            for (const std::string& message : {given, in_file})
+                EXPECT_EQ(message.find(name + " = "), std::string::npos) << message;
+        }
+    }
+    EXPECT_GT(whole, 20u);
+    for (const char* name : {"patience", "seed", "val-every", "batch-size", "recompute", "threads", "pn"})
+        EXPECT_NE(refusal({"-i", "x", name == std::string("pn") ? "-pn" : "--" + std::string(name), "1.5"})
+                      .find(": 1.5 is not a whole number"),
+                  std::string::npos)
+            << name;
+}
+
+// The processes of a job compare the options that they are given.
+TEST(TrainOptions, ARepeatedOptionIsNoOther) {
+    const std::string given = parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y"}).given;
+    EXPECT_EQ(parse({"-i", "w", "-x", "2", "--tensorboard", "-o", "z", "-i", "x", "-x", "1", "-x", "1",
+                     "--tensorboard", "-o", "y"})
+                  .given,
+              given);
+    EXPECT_NE(parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y", "-x", "2"}).given, given);
 }
 
 // What a file of options may be, as long as its lines are NAME = VALUE.

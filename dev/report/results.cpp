@@ -133,7 +133,10 @@ int run_report_program(const ReportProgram& program, int argc, char** argv) {
         const double start = now();
         if (run.options.seconds > 0) run.end = start + run.options.seconds;
         const std::string& json_path = run.options.json;
-        if (!json_path.empty()) check_output(json_path, {run.options.peaks}, is_report_part);
+        if (!json_path.empty()) {
+            check_output(json_path, {run.options.peaks}, is_report_part);
+            check_writable(json_path);
+        }
         FILE* const out = is_same_file(json_path, "/dev/stdout") ? stderr : stdout;
         run.pad = open_device(run.options.device, {}, out);
         program.measure(run);

@@ -46,6 +46,10 @@ void check_output(const std::string& path, const std::vector<std::string>& input
         if (std::filesystem::is_regular_file(file, error)) check_existing(file, inputs, is_ours);
 }
 
+void check_writable(const std::string& path) {
+    if (!is_written_in_place(path)) FileWriter(path, Target::named);
+}
+
 FileWriter lock_outputs(const std::string& path) {
     const std::string file = path + ".tmp";
     if (file_exists(file)) check_existing(file, {}, [](const std::string&) { return false; });

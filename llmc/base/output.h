@@ -22,6 +22,10 @@ bool begins_around(const std::string& path, std::string_view text);
 void check_output(const std::string& path, const std::vector<std::string>& inputs,
                   const std::function<bool(const std::string& path)>& is_ours, Target target = Target::named);
 
+// Error if a FileWriter cannot write to an output that somebody named. For programs that write after long
+// work.
+void check_writable(const std::string& path);
+
 // The lock on outputs that a program writes one after the other, to hold until all are there: a writer of
 // PATH that is never finished. Error if another program holds it, or if PATH.tmp is somebody else's file.
 FileWriter lock_outputs(const std::string& path);

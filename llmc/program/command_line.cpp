@@ -18,8 +18,7 @@ CommandLine::CommandLine(const char* program, const char* description)
     app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append options
     app->set_help_flag("-h,--help", "show this text");
     app->set_version_flag("--version", version_text(program));
-    app->add_option("--threads", *threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
-        ->check(between(0, 1024));
+    ::add(*app, "--threads", *threads, between(0, 1024), "CPU threads (0: OMP_NUM_THREADS, or all cores)");
     add_simd_option(*app);
 }
 
@@ -48,23 +47,23 @@ void CommandLine::add_texts(const char* name, std::vector<std::string>& texts, c
 }
 
 void CommandLine::add(const char* name, uint64_t& count, const char* help) {
-    app->add_option(name, count, help)->check(unsigned_number());
+    ::add(*app, name, count, unsigned_number(), help);
 }
 
 void CommandLine::add(const char* name, int& value, int least, const char* help) {
-    app->add_option(name, value, help)->check(at_least(least));
+    ::add(*app, name, value, at_least(least), help);
 }
 
 void CommandLine::add(const char* name, int& value, int least, int most, const char* help) {
-    app->add_option(name, value, help)->check(between(least, most));
+    ::add(*app, name, value, between(least, most), help);
 }
 
 void CommandLine::add(const char* name, float& value, double least, double most, const char* help) {
-    app->add_option(name, value, help)->check(between(least, most));
+    ::add(*app, name, value, between(least, most), help);
 }
 
 void CommandLine::add(const char* name, double& value, double least, double most, const char* help) {
-    app->add_option(name, value, help)->check(between(least, most));
+    ::add(*app, name, value, between(least, most), help);
 }
 
 void CommandLine::add_flag(const char* name, bool& flag, const char* help) {
@@ -83,6 +82,7 @@ void CommandLine::add_list(const char* name, std::vector<T>& values, const std::
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     if (!allowed.empty()) option->check(one_of(allowed));
     if (least < most) option->check(between(least, most));
+    if constexpr (std::is_integral_v<T>) option->check(whole_number<T>());
     if (values.empty()) option->default_str("");
     if (!*help) option->group("");
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "llmc/base/error.h"
@@ -78,11 +79,24 @@ CLI::Validator home_path();
 // One of these words. CLI11's own check prints them as a set.
 CLI::Validator one_of(const std::vector<std::string>& words);
 
+// For an option that is stored in an integer. CLI11's own message does not say what is wanted.
+template <class Integer>
+CLI::Validator whole_number() {
+    return CLI::Validator(
+        [](std::string& text) {
+            Integer value;
+            return CLI::detail::lexical_cast(text, value) ? "" : text + " is not a whole number in digits";
+        },
+        "");
+}
+
 // Declares an option with a check, and shows its default value.
 template <class Value>
 CLI::Option* add(CLI::App& app, const char* names, Value& value, const CLI::Validator& check,
                  const char* help) {
-    return app.add_option(names, value, help)->transform(check)->capture_default_str();
+    CLI::Option* option = app.add_option(names, value, help)->transform(check)->capture_default_str();
+    if constexpr (std::is_integral_v<Value>) option->check(whole_number<Value>());
+    return option;
 }
 
 // 0 or 1. CLI11 itself takes any number for a bool.

@@ -10,6 +10,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/os/files.h"
 #include "llmc/run/run_folder.h"
 
 static const char* metrics_header =
@@ -55,11 +56,15 @@ void MainLog::open(const std::string& dir, int resume_step, bool tensorboard,
     opened = now();
     main.path = main_path;
     metrics.path = metrics_path;
+    metrics.start = metrics_header;
     if (tensorboard) events.path = start_event_file(dir + "/" + tensorboard_folder, resume_step);
 }
 
 // Returns whether everything is in the file. What was written in part is continued.
 bool LogFile::write_pending() {
+    const std::optional<FileStatus> status = get_status(path);
+    const bool is_new = status ? status->size == 0 : errno == ENOENT;
+    if (is_new && append_to_file(path, start) != start.size()) return false;
     pending.erase(0, append_to_file(path, pending));
     return pending.empty();
 }

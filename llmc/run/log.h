@@ -29,7 +29,8 @@ struct LogFile {
 
     void append(const std::string& bytes);
 
-    std::string path;  // empty: not open, nothing is written
+    std::string path;   // empty: not open, nothing is written
+    std::string start;  // of a file that is new, since somebody removed it
 
    private:
     static constexpr size_t most_pending = 16 << 20;  // bytes; later ones are dropped

@@ -249,8 +249,10 @@ static void add_llmc_options(CLI::App& app, LlmcJob& job) {
         if (o.why)
             app.add_option_function<std::string>(
                 o.name, [](const std::string&) {}, std::string("without effect: ") + o.why);
-    app.add_option("--num-processes", job.num_processes, "must be what mpirun started");
-    app.add_option("--process-rank", job.process_rank, "must be the rank that mpirun gave");
+    app.add_option("--num-processes", job.num_processes, "must be what mpirun started")
+        ->check(whole_number<int>());
+    app.add_option("--process-rank", job.process_rank, "must be the rank that mpirun gave")
+        ->check(whole_number<int>());
     app.option_defaults()->group("Options")->configurable(true);
 }
 
@@ -438,7 +440,8 @@ static void take_options(CLI::App& app, const std::string& text, const std::stri
                 option->add_result(value_in_file(line.name, value, path));
             option->run_callback();
         } catch (const CLI::ParseError& error) {
-            fail("%s: %s; correct it, or delete it and give all options", where.c_str(), error.what());
+            fail("%s: %s; correct it, or delete it and give all options", where.c_str(),
+                 explain(app, error).c_str());
         }
     }
 }
@@ -605,12 +608,12 @@ static void choose_hellaswag_file(Options& o) {
         o.hellaswag_file = downloaded;
 }
 
-// A line for each option that the command line or a file gives.
+// A line for each value that the command line or a file gives, and that counts.
 static std::string given_options(const CLI::App& app) {
     std::string text;
     for (const CLI::Option* option : app.get_options())
         if (option->get_name() != "--process-rank")  // the one that differs
-            for (const std::string& value : option->results())
+            for (const std::string& value : option->reduced_results())
                 text += option->get_name() + " " + value + "\n";
     return text;
 }
