@@ -404,8 +404,8 @@ static bool is_descriptor(const std::string& model) {
     }
 }
 
-// The value of an option in a file of options. A relative path is relative to the file, or else, as earlier
-// versions wrote it, to the current folder.
+// The value of an option in a file of options. A relative path is relative to the file, or else to the
+// current folder.
 static std::string value_in_file(const std::string& option, const std::string& value,
                                  const std::string& path) {
     if (!is_path(option, value) && option != "model") return value;
@@ -419,7 +419,6 @@ static std::string value_in_file(const std::string& option, const std::string& v
 // Sets the options of a file that nothing has set before.
 static void take_options(CLI::App& app, const std::string& text, const std::string& path) {
     for (const OptionLine& line : parse_option_lines(text, path)) {
-        if (line.name == "cpu-layers") continue;  // of earlier versions
         CLI::Option* option = app.get_option_no_throw("--" + line.name);
         const std::string where = format_string("%s, line %d", path.c_str(), line.number);
         if (!option)
