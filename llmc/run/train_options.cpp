@@ -230,7 +230,7 @@ static void add_device_options(CLI::App& app, Options& o) {
         "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), whether 0 or 1");
     add(app, "--ranks-per-node", o.ranks_per_node, at_least(0),
         "for tests: processes that share memory, so that one machine acts as several, which exchange "
-        "messages (0: RANKS_PER_NODE, or all of a machine)")
+        "messages (0: all of a machine)")
         ->configurable(false);
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
     app.add_flag("--dry-run", o.dry_run_of,
