@@ -356,7 +356,7 @@ TEST(Checkpoint, PartWithALongOrderIsNotAWholeState) {
     EXPECT_EQ(loaded.data.intra_shard_indices, state.data.intra_shard_indices);
 }
 
-// As earlier versions and llm.c write it.
+// As llm.c writes it.
 TEST(Checkpoint, PartThatDoesNotSaySo) {
     TemporaryFolder folder;
     OptimizerState state = small_state(true, false);

@@ -240,7 +240,8 @@ int main(int argc, char** argv) {
     prepare_standard_streams();
     try {
         const auto communicator = join_job();
-        communicator->form_nodes();
+        const char* ranks_per_node = getenv("RANKS_PER_NODE");
+        communicator->form_nodes(ranks_per_node ? atoi(ranks_per_node) : 0);
         scenarios.at(argc > 1 ? argv[1] : "")(*communicator, argc > 2 ? argv[2] : "");
         communicator->gather("");  // all have come this far
         if (communicator->rank == 0) printf("done\n");

@@ -92,12 +92,6 @@ TEST(Communicator, OneProcessRefusesMessages) {
     EXPECT_THROW(c->agree([] { throw std::bad_alloc(); }), std::bad_alloc);  // as it was thrown
 }
 
-static void expect_refused_ranks(const std::string& value) {
-    const ProgramResult result = run_program({"env", "RANKS_PER_NODE=" + value, PROGRAM, "ranks"});
-    EXPECT_EQ(result.status, 1);
-    EXPECT_EQ(result.err, "RANKS_PER_NODE=" + value + " is not a positive number: correct or unset it\n");
-}
-
 TEST(Communicator, NodesAreMachinesOrPartsOfThem) {
     using Ranks = std::vector<int>;
     EXPECT_EQ(first_ranks_of_nodes({0}, 0), (Ranks{0, 1}));
@@ -110,11 +104,7 @@ TEST(Communicator, NodesAreMachinesOrPartsOfThem) {
               }),
               "2 ranks per node: ranks 2 and 3 would be one node, but run on two machines; use a number that "
               "divides the ranks of each machine");
-    EXPECT_EQ(message_of([] { join_job()->form_nodes(-1); }), "ranks per node: -1 is negative");
-    for (const char* value : {"0", "-2", "two", "3x"}) expect_refused_ranks(value);
 }
-
-TEST(Communicator, AnEmptyNumberOfRanksIsRefused) { expect_refused_ranks(""); }
 
 TEST(Communicator, BuildWithoutMpi) {
     const std::string program = BINARY_DIR "/communicator_program_without_mpi";
@@ -168,9 +158,6 @@ TEST(Communicator, EmulatedNodes) {
               "done\n");
     for (int processes : {3, 4}) expect_done(run_job(processes, {"everything"}, two));
     expect_done(run_job(2, {"everything"}, one));
-    const ProgramResult wrong = run_job(3, {"ranks"}, {.variable = "RANKS_PER_NODE=two"});
-    EXPECT_NE(wrong.status, 0);
-    EXPECT_EQ(occurrences(wrong.err, "RANKS_PER_NODE=two is not a positive number"), 1) << wrong.err;
 }
 
 TEST(Communicator, WrongMessagesEndTheJob) {

@@ -61,7 +61,7 @@ TEST(Dropout, EachPlaceStepAndProcessHasItsOwnMask) {
     EXPECT_EQ(mask(n, rate), masks[0]) << "the mask is not reproducible";
 }
 
-// A run that an earlier version began resumes with the same masks.
+// A run that another version began resumes with the same masks.
 TEST(Dropout, MasksStayTheSame) {
     const std::vector<float> drops = mask(64, 0.5f, 3, {1, 2});
     uint64_t bits = 0;

@@ -116,7 +116,7 @@ TEST(MainLog, SecondsContinueOnResume) {
     log.open(folder.path, 4);
     log.log_val(4, 1.0f);
     EXPECT_NE(read_whole_file(folder / "metrics.csv").find("\n4,,,,,,1,,1000.5"), std::string::npos);
-    write_whole_file(folder / "metrics.csv", {"step,...\n3,1,,,,,,\n"});  // of an earlier version
+    write_whole_file(folder / "metrics.csv", {"step,...\n3,1,,,,,,\n"});
     log.open(folder.path, 4);
     log.log_val(4, 1.0f);
     EXPECT_NE(read_whole_file(folder / "metrics.csv").find("\n4,,,,,,1,,0.0"), std::string::npos);

@@ -83,16 +83,15 @@ TEST(RunState, AnythingElseIsRefused) {
     }
 }
 
-// Earlier versions wrote only --keep-best's checkpoint.
-TEST(RunState, ReadsTheBestOfEarlierVersions) {
-    nlohmann::json j = nlohmann::json::parse(run_state_to_json(some_state()));
-    j.erase("validations");
-    j.erase("written_for");
-    j["best"] = {{"checkpoint", 12}, {"loss", 2.5}, {"extra", true}};
-    const RunState state = run_state_from_json(j.dump(), "x");
-    EXPECT_EQ(state.validations.best_step, 12);
-    EXPECT_EQ(state.validations.best_loss, 2.5);
-    EXPECT_EQ(state.written_for, WrittenFor::best);
+// As earlier versions, which were never released, wrote them.
+TEST(RunState, AMissingFieldIsRefused) {
+    for (const char* name : {"validations", "written_for", "options", "healthy_checkpoint"}) {
+        nlohmann::json j = nlohmann::json::parse(run_state_to_json(some_state()));
+        j.erase(name);
+        const std::string message = message_of([&] { run_state_from_json(j.dump(), "some/run.json"); });
+        EXPECT_TRUE(message.starts_with("some/run.json was not written by this program: ")) << message;
+        EXPECT_NE(message.find(name), std::string::npos) << message;
+    }
 }
 
 TEST(Validations, ALossThatIsNotFiniteIsNeverTheBest) {

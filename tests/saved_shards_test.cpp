@@ -147,7 +147,7 @@ TEST(SavedShards, LeftoversOfOtherShardsAreSkipped) {
     }
 }
 
-// A checkpoint names the content of its shards; one of an earlier version does not.
+// A checkpoint names the content of its shards.
 TEST(SavedShards, AChangedShardIsRefused) {
     Shards shards;
     shards.write("a.bin", 0, 1001);
@@ -160,9 +160,6 @@ TEST(SavedShards, AChangedShardIsRefused) {
         DataLoader second = shards.open(2, 10);
         const std::string message = message_of([&] { fit_position(first.position(), saved, second); });
         EXPECT_NE(message.find(std::string("shard ") + name + " has other tokens"), std::string::npos);
-        std::vector<SavedShard> unknown = saved;
-        for (SavedShard& shard : unknown) shard.checksum.clear();
-        EXPECT_EQ(message_of([&] { fit_position(first.position(), unknown, second); }), "");
         shards.write(name, name[0] == 'a' ? 0 : 2000, name[0] == 'a' ? 1001 : 801);
     }
 }

@@ -60,7 +60,7 @@ static void check_prompts(LaunchPad* pad, const std::vector<int>& lengths) {
 }
 
 TYPED_TEST(TextGeneratorOf, LogitsOfPromptsAreTheWholeModelsOnCpu) {
-    check_prompts<TypeParam>(nullptr, {1, 2, 16, 20, 37});
+    check_prompts<TypeParam>(nullptr, {1, 2, 4, 5, 16, 20, 37});
 }
 
 TYPED_TEST(TextGeneratorOf, LogitsOfPromptsAreTheWholeModelsOnDevice) {

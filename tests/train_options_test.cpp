@@ -351,7 +351,7 @@ TEST(TrainOptions, ValuesInAFile) {
     std::ofstream(folder / "run.toml")
         << "# comment\n\n \t train-data = \"a # b, [c]\" # x\r\nval-data='it\"s'\n"
            "tokenizer= \"\"#\nmodel=d24 # d12\nbatch-size=8\nseed = 7\t\n"
-           "cpu-layers=\"\" # of earlier versions\ninclude=\"\"\n"
+           "include=\"\"\n"
            "learning-rate=1e-4\ntensorboard=false\ndevice='a' 'b'";
     const Options o = parse({"--config", folder / "run.toml"});
     EXPECT_EQ(o.train_data, "a # b, [c]");

@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <vector>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/gemm_kernels.h"
@@ -421,56 +420,8 @@ static void run_tiles(const KernelSet& set, const Gemm<Real>& gemm) {
     }
 }
 
-// A forward GEMM of so few columns, as in text generation, is bound by reading a, the weights. Dot products
-// stream through a, and fill no micro-tiles with columns that do not exist.
-static const size_t FEW_COLUMNS = 4;
-static const int DOT_ROWS = 4;
-
-// sums[i] = row i of a times b, for DOT_ROWS rows. Rows past `rows` repeat the last one.
-template <class Real>
-static SIMD_INLINE void dot_rows(float* sums, const Real* a, size_t ld, const float* b, int rows, size_t K) {
-    const Real *a0 = a, *a1 = a + size_t(std::min(1, rows - 1)) * ld,
-               *a2 = a + size_t(std::min(2, rows - 1)) * ld, *a3 = a + size_t(std::min(3, rows - 1)) * ld;
-    float sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
-#pragma omp simd reduction(+ : sum0, sum1, sum2, sum3)
-    for (size_t k = 0; k < K; k++) {
-        sum0 += float(a0[k]) * b[k];
-        sum1 += float(a1[k]) * b[k];
-        sum2 += float(a2[k]) * b[k];
-        sum3 += float(a3[k]) * b[k];
-    }
-    const float all[DOT_ROWS] = {sum0, sum1, sum2, sum3};
-    memcpy(sums, all, sizeof all);
-}
-
-// Whether run_few_columns() can compute this GEMM.
-template <class Real>
-static bool has_few_columns(const Gemm<Real>& gemm) {
-    return gemm.N <= FEW_COLUMNS && !gemm.a.transposed && !gemm.b.transposed && gemm.c.transposed &&
-           !gemm.c.accumulate;
-}
-
-template <class Real>
-static void run_few_columns(const Gemm<Real>& gemm) {
-    const Result<Real>& c = gemm.c;
-    const Operand<Real>&a = gemm.a, &b = gemm.b;
-    const size_t M = gemm.M, N = gemm.N, K = gemm.K;
-    std::vector<float> b_floats(N * K);
-    copy_to_floats(b_floats.data(), K, b.p, b.ld, int(N), int(K));
-#pragma omp parallel for
-    for (size_t row = 0; row < M; row += DOT_ROWS)
-        for (size_t column = 0; column < N; column++) {
-            float sums[DOT_ROWS];
-            const int count = int(std::min<size_t>(DOT_ROWS, M - row));
-            simd<dot_rows<Real>>(sums, a.p + row * a.ld, a.ld, b_floats.data() + column * K, count, K);
-            for (size_t i = row; i < row + size_t(count); i++)
-                c.p[column * c.ld + i] = Real(sums[i - row] + (c.bias ? float(c.bias[i]) : 0.0f));
-        }
-}
-
 template <class Real>
 void gemm_cpu(const Gemm<Real>& gemm) {
-    if (has_few_columns(gemm)) return run_few_columns(gemm);
     const KernelSet& set = best_kernels<Real>();
     if constexpr (std::is_same_v<Real, bf16>)
         if (set.bf16_pairs) return run_tiles<PairUnits>(set, gemm);

@@ -18,15 +18,11 @@ std::vector<SavedShard> shards_of(const DataLoader& loader) {
     return found;
 }
 
-// Checkpoints of earlier versions have no checksums.
-static bool has_same_content(const SavedShard& a, const SavedShard& b) {
-    return a.checksum == b.checksum || a.checksum.empty() || b.checksum.empty();
-}
 static bool has_same_name(const SavedShard& a, const SavedShard& b) {
     return a.name == b.name && a.tokens == b.tokens;
 }
 static bool is_same(const SavedShard& a, const SavedShard& b) {
-    return has_same_name(a, b) && has_same_content(a, b);
+    return has_same_name(a, b) && a.checksum == b.checksum;
 }
 
 // Shards of several folders may have the same name: prefers the one with the same content. -1: none has it.
@@ -42,7 +38,7 @@ static int find(const std::vector<SavedShard>& shards, const SavedShard& wanted)
 static void check_content(const std::vector<SavedShard>& saved, const std::vector<SavedShard>& now) {
     for (const SavedShard& shard : saved) {
         const int found = find(now, shard);
-        if (found < 0 || has_same_content(now[size_t(found)], shard)) continue;
+        if (found < 0 || now[size_t(found)].checksum == shard.checksum) continue;
         fail(
             "the training shard %s has other tokens than when the run was saved: restore it, or start a new "
             "run from the weights, with -e model_....bin and another -o",

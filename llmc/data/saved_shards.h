@@ -10,7 +10,7 @@
 struct SavedShard {
     std::string name;  // without its folder, so that data may be moved
     uint64_t tokens = 0;
-    std::string checksum;  // of its content (token_file.h); "" in checkpoints of earlier versions: unknown
+    std::string checksum;  // of its content (token_file.h)
     bool operator==(const SavedShard&) const = default;
 };
 

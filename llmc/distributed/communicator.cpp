@@ -59,17 +59,6 @@ static int started_processes() {
     return getenv("PMIX_RANK") || getenv("PMI_RANK") ? 0 : 1;
 }
 
-static int ranks_per_node_of(int argument) {
-    const char* value = getenv("RANKS_PER_NODE");
-    if (argument < 0) fail("ranks per node: %d is negative", argument);
-    if (argument > 0 || !value) return argument;
-    char* end;
-    const long number = strtol(value, &end, 10);
-    if (*end || end == value || number < 1 || number > 1000000)
-        fail("RANKS_PER_NODE=%s is not a positive number: correct or unset it", value);
-    return int(number);
-}
-
 std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int ranks_per_node) {
     const int size = int(machines.size());
     std::vector<int> first_ranks;
@@ -103,10 +92,6 @@ std::unique_ptr<Communicator> join_job() {
 }
 
 void Communicator::form_nodes(int ranks_per_node) {
-    // rank 0's, since launchers forward variables to one machine only
-    agree([&] {
-        if (rank == 0) ranks_per_node = ranks_per_node_of(ranks_per_node);
-    });
     if (!job) return;
     broadcast(&ranks_per_node, sizeof ranks_per_node, 0);
     const std::vector<int>& machines = job->transport.machines;

@@ -41,8 +41,8 @@ struct Communicator {
     ~Communicator();
 
     // Collective; call it once, before any function that concerns nodes. A node has all ranks of a machine.
-    // With ranks_per_node > 0, or else the environment variable RANKS_PER_NODE, it has that many consecutive
-    // ranks of a machine, so one machine can act as several. Rank 0's number holds for all.
+    // With ranks_per_node > 0, it has that many consecutive ranks of a machine, so one machine can act as
+    // several. Rank 0's number holds for all.
     void form_nodes(int ranks_per_node = 0);
 
     // Collective functions. A rank's results are bit-identical to every other rank's.

@@ -56,16 +56,12 @@ static BestCheckpoint best_of_run(const FoundCheckpoint& newest, const std::stri
     if (newest.run.empty()) return {};
     try {
         const nlohmann::json run = parse_json_object(newest.run, "it");
-        if (run.contains("validations")) {
-            const nlohmann::json& best = run["validations"].at("best");
-            return {best.at("step").get<int>(), best.at("loss").get<double>()};
-        }
-        if (run.contains("best"))  // earlier versions
-            return {run["best"].at("checkpoint").get<int>(), run["best"].at("loss").get<double>()};
+        if (!run.contains("validations")) return {};
+        const nlohmann::json& best = run["validations"].at("best");
+        return {best.at("step").get<int>(), best.at("loss").get<double>()};
     } catch (const nlohmann::json::exception&) {
         fail("%s was not written by this program", run_path(folder, newest.step).c_str());
     }
-    return {};
 }
 
 static std::string last_of_run(const std::string& folder, int step) {

@@ -67,6 +67,16 @@ struct PromptReader {
     };
     // out (num_rows, OC) = inp (num_rows, C) weight^T + bias
     void linear(Real* out, const Real* inp, const Linear& which, int num_rows) const {
+        if (!g.pad && num_rows <= 4)  // bound by reading the weight, which a packed GEMM reads slower
+            return decode_linear<Real>(g.pad, {.out = out,
+                                               .stream = nullptr,
+                                               .inp = inp,
+                                               .weight = g.weight(which.weight, which.layer),
+                                               .bias = g.weight(which.bias, which.layer),
+                                               .text_stride = size_t(which.OC),
+                                               .num_texts = num_rows,
+                                               .C = which.C,
+                                               .OC = which.OC});
         matmul_forward<Real>(g.pad, {.out = out,
                                      .inp = inp,
                                      .weight = g.weight(which.weight, which.layer),

@@ -53,9 +53,6 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job) {
     for (int node = 0; node < job.num_nodes; node++) {
         const int processes = job.first_ranks[node + 1] - job.first_ranks[node];
         if (processes == job.local_size) continue;
-        if (job.local_size < job.machine_size)
-            fail("--ranks-per-node or RANKS_PER_NODE does not divide the %d processes of a machine",
-                 job.machine_size);
         fail(
             "machine %d runs %d process%s, and machine %d runs %d: start the same number on each, for "
             "example with mpirun --map-by ppr:%d:node",

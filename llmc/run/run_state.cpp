@@ -80,15 +80,9 @@ static double finite_number(const nlohmann::json& j) {
     return x;
 }
 
-// Earlier versions wrote --keep-best's checkpoint alone, as "best".
-static Validations validations_from_json(const nlohmann::json& run) {
+static Validations validations_from_json(const nlohmann::json& j) {
     Validations v;
-    if (run.contains("best")) {
-        v.best_step = integer<int>(run["best"].at("checkpoint"));
-        v.best_loss = finite_number(run["best"].at("loss"));
-    }
-    if (!run.contains("validations")) return v;
-    const nlohmann::json &j = run["validations"], &last = j.at("last"), &best = j.at("best");
+    const nlohmann::json &last = j.at("last"), &best = j.at("best");
     v.last_step = integer<int>(last.at("step"));
     v.last_loss = last.at("loss").is_null() ? std::nan("") : finite_number(last.at("loss"));
     v.best_step = integer<int>(best.at("step"));
@@ -101,9 +95,8 @@ static Validations validations_from_json(const nlohmann::json& run) {
 static const std::pair<WrittenFor, const char*> reasons[] = {
     {WrittenFor::schedule, "schedule"}, {WrittenFor::best, "best"}, {WrittenFor::signal, "signal"}};
 
-static WrittenFor reason_from_json(const nlohmann::json& run) {
-    if (run.contains("best") && run["best"].value("extra", false)) return WrittenFor::best;
-    const std::string text = run.value("written_for", "schedule");
+static WrittenFor reason_from_json(const nlohmann::json& j) {
+    const std::string text = j;
     for (const auto& [reason, name] : reasons)
         if (text == name) return reason;
     fail("it was written for '%s'", printable(text).c_str());
@@ -164,29 +157,28 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
         state.precision = j.at("precision");
         state.seed = integer<uint64_t>(j.at("seed"));
         for (const nlohmann::json& shard : j.at("shards"))
-            state.shards.push_back({shard.at("name"), integer<uint64_t>(shard.at("tokens")),
-                                    shard.value("xxh3", std::string())});
+            state.shards.push_back(
+                {shard.at("name"), integer<uint64_t>(shard.at("tokens")), shard.at("xxh3")});
         state.chunk_tokens = integer<uint64_t>(j.at("chunk_tokens"));
         state.token_in_sample = integer<uint64_t>(j.at("token_in_sample"));
         state.coin_state = integer<uint64_t>(j.at("coin_state"));
-        state.options = options_from_json(j.value("options", nlohmann::json::array()));
+        state.options = options_from_json(j.at("options"));
         state.scaling = scaling_from_json(j.at("loss_scaling"));
         state.judge.losses.values = window_from_json(j.at("losses"));
         state.judge.norms.values = window_from_json(j.at("norms"));
         state.judge.not_finite = integer<int>(j.at("not_finite"));
         state.judge.outliers = integer<int>(j.at("outliers"));
-        // checkpoints of earlier versions lack these
-        state.judge.not_finite_in_a_row = integer<int>(j.value("not_finite_in_a_row", nlohmann::json(0)));
-        state.judge.finite_in_a_row = integer<int>(j.value("finite_in_a_row", nlohmann::json(0)));
-        state.healthy_checkpoint = integer<int>(j.value("healthy_checkpoint", nlohmann::json(-1)));
+        state.judge.not_finite_in_a_row = integer<int>(j.at("not_finite_in_a_row"));
+        state.judge.finite_in_a_row = integer<int>(j.at("finite_in_a_row"));
+        state.healthy_checkpoint = integer<int>(j.at("healthy_checkpoint"));
         if (j.contains("tokenizer")) {
             if (!j["tokenizer"].is_object())
                 fail("the tokenizer is %s", describe_json(j["tokenizer"]).c_str());
             state.tokenizer = json_text(j["tokenizer"]);
         }
         if (j.contains("tokens")) state.tokens = integer<uint64_t>(j["tokens"]);
-        state.validations = validations_from_json(j);
-        state.written_for = reason_from_json(j);
+        state.validations = validations_from_json(j.at("validations"));
+        state.written_for = reason_from_json(j.at("written_for"));
         return state;
     } catch (const nlohmann::json::exception& error) {
         fail("%s was not written by this program: %s", path.c_str(), json_reason(error).c_str());

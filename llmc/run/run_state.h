@@ -59,7 +59,7 @@ struct RunState {
     int healthy_checkpoint = -1;  // step of the newest healthy checkpoint, this one included; -1: none
     Validations validations;
     WrittenFor written_for = WrittenFor::schedule;  // this checkpoint
-    std::optional<uint64_t> tokens;  // trained on so far; none in checkpoints of earlier versions
+    std::optional<uint64_t> tokens;  // trained on so far; none: the checkpoint has no run file, as llm.c's
 };
 
 std::string run_state_to_json(const RunState& state);

@@ -230,7 +230,7 @@ static void add_device_options(CLI::App& app, Options& o) {
         "with several processes: each holds a part of the optimizer's state (ZeRO stage 1), whether 0 or 1");
     add(app, "--ranks-per-node", o.ranks_per_node, at_least(0),
         "for tests: processes that share memory, so that one machine acts as several, which exchange "
-        "messages (0: RANKS_PER_NODE, or all of a machine)")
+        "messages (0: all of a machine)")
         ->configurable(false);
     app.add_flag("--list-devices", o.list_devices, "list the Vulkan devices and exit")->configurable(false);
     app.add_flag("--dry-run", o.dry_run_of,
@@ -406,8 +406,8 @@ static bool is_descriptor(const std::string& model) {
     }
 }
 
-// The value of an option in a file of options. A relative path is relative to the file, or else, as earlier
-// versions wrote it, to the current folder.
+// The value of an option in a file of options. A relative path is relative to the file, or else to the
+// current folder.
 static std::string value_in_file(const std::string& option, const std::string& value,
                                  const std::string& path) {
     if (!is_path(option, value) && option != "model") return value;
@@ -421,7 +421,6 @@ static std::string value_in_file(const std::string& option, const std::string& v
 // Sets the options of a file that nothing has set before.
 static void take_options(CLI::App& app, const std::string& text, const std::string& path) {
     for (const OptionLine& line : parse_option_lines(text, path)) {
-        if (line.name == "cpu-layers") continue;  // of earlier versions
         CLI::Option* option = app.get_option_no_throw("--" + line.name);
         const std::string where = format_string("%s, line %d", path.c_str(), line.number);
         if (!option)

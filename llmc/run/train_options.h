@@ -39,7 +39,7 @@ struct Options {
     int recompute = 1;             // RECOMPUTE_GELU
     std::string offload = "none";  // or optimizer: its state lies in the host's memory
     int zero_stage = 1;            // 0 or 1: the optimizer's state is divided among the processes
-    int ranks_per_node = 0;        // processes that share memory; 0: RANKS_PER_NODE, or all of a machine
+    int ranks_per_node = 0;        // processes that share memory; 0: all of a machine
     SamplerOptions sampler;
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's
     std::pair<std::string, std::string> export_to;                        // "hf" and a folder; empty: train

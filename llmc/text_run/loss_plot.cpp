@@ -373,8 +373,7 @@ std::optional<double> corpus_entropy(const std::string& folder) {
 }
 
 static bool is_plot(const std::string& path) {
-    return begins_around(path, "<title>Loss of a run of vulkan-gpt2</title>") ||
-           begins_around(path, "Produced by GNUPLOT");  // by earlier versions
+    return begins_around(path, "<title>Loss of a run of vulkan-gpt2</title>");
 }
 
 static void print_distance(const RunSeries& run, double floor) {
