@@ -35,7 +35,7 @@ static void prepare_hellaswag(const Options& options) {
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
     std::vector<HellaSwagExample> examples;
     size_t number = 0;
-    for (const std::string& line : lines_of(read_text_file(options.hellaswag, 1 << 30))) {
+    for (const std::string& line : lines_of(read_text_file(options.hellaswag, 1 << 28))) {
         number++;
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
         const std::string where = format_string("%s: line %zu", options.hellaswag.c_str(), number);
