@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"

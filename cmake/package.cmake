@@ -27,7 +27,8 @@ add_library(vulkan_gpt2::llmc ALIAS llmc)
 target_include_directories(llmc PUBLIC $<INSTALL_INTERFACE:${HEADERS}>)
 target_compile_features(llmc PUBLIC cxx_std_20)
 if(NOT WIN32)  # cross-built libraries are in the source folder, which CMake exports to nobody
-  install(TARGETS llmc llmc_settings EXPORT vulkan_gpt2-targets DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+  install(TARGETS llmc llmc_settings EXPORT vulkan_gpt2-targets DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    COMPONENT library)
   install(DIRECTORY llmc shaders DESTINATION ${HEADERS} COMPONENT library FILES_MATCHING PATTERN *.h
     PATTERN cooperative_matrix EXCLUDE)
   if(WITHOUT_OPENMP)

@@ -114,7 +114,8 @@ void prefetch(inout uvec4 v[LOADS], HeadRows h, uint first) {
 
 // Stores what prefetch() loaded to the tile at `at`.
 void store_tile(uint at, uvec4 v[LOADS]) {
-    const uint tile_row = gl_LocalInvocationID.x / PACKS, to = at + tile_row * STRIDE + gl_LocalInvocationID.x % PACKS;
+    const uint tile_row = gl_LocalInvocationID.x / PACKS;
+    const uint to = at + tile_row * STRIDE + gl_LocalInvocationID.x % PACKS;
     [[unroll]] for (uint n = 0; n < LOADS; n++)
         if (has_load(tile_row, n)) smem[to + n * ROWS_PER_LOAD * STRIDE] = v[n];
 }

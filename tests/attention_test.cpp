@@ -446,7 +446,8 @@ TYPED_TEST(AttentionGpu, MatrixBackwardMatchesCpu) {
         }
 }
 
-// Heads of 32, 64, 96 and 128. A software device compiles slowly, so it runs heads of 32 only.
+// Less than a tile, whole tiles, and a row more; heads of 32, 64, 96 and 128. A software device compiles
+// slowly, so it runs heads of 32 only.
 TYPED_TEST(AttentionGpu, MatrixBackwardOfShortSequences) {
     using Real = TypeParam;
     if (!have_tensor_cores<Real>()) GTEST_SKIP() << "no tensor cores for " << real_name<Real>() << " here";

@@ -1,5 +1,5 @@
 // Started by communicator_test under mpirun: communicator_program SCENARIO [ARGUMENT]. Rank 0 prints results;
-// a failed check ends the job with a line.
+// a failed check ends the job with a line. The variable RANKS_PER_NODE is the argument of form_nodes().
 #include <unistd.h>
 
 #include <cmath>

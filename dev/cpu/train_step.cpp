@@ -21,11 +21,10 @@
 #include "llmc/model/initialize.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
-#include "llmc/program/version.h"
 
 struct StepOptions {
     std::string model = "d12", precision = "fp32";
-    int batch = 4, sequence = 64, steps = 10, threads = 0, recompute = RECOMPUTE_NOTHING;
+    int batch = 4, sequence = 64, steps = 10, recompute = RECOMPUTE_NOTHING;
 };
 
 static double cpu_seconds() {

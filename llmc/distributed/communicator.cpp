@@ -94,6 +94,7 @@ std::unique_ptr<Communicator> join_job() {
 void Communicator::form_nodes(int ranks_per_node) {
     if (!job) return;
     broadcast(&ranks_per_node, sizeof ranks_per_node, 0);
+    if (ranks_per_node < 0) fail("form_nodes: %d ranks in a node", ranks_per_node);
     const std::vector<int>& machines = job->transport.machines;
     agree([&] { first_ranks = first_ranks_of_nodes(machines, ranks_per_node); });
     const auto [first, end] = std::equal_range(machines.begin(), machines.end(), machines[rank]);

@@ -1,5 +1,5 @@
-// The arguments of GEMM kernels without cooperative matrices, which matmul.cpp launches, and the baselines of
-// dev/vulkan/baselines/.
+// What matmul.cpp and dev/vulkan/baselines/ share: the operands of a linear layer's GEMM, and the arguments
+// of kernels without cooperative matrices.
 #pragma once
 #include "llmc/layers/matmul.h"
 #include "shaders/args.h"

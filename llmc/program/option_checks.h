@@ -1,4 +1,4 @@
-// Checks of option values for CLI11, whose own ones print ranges of up to 309 digits, and messages about
+// Declares options with checks of their values for CLI11, whose own checks print ranges of up to 309 digits, and messages about
 // command lines that do not parse.
 #pragma once
 #include <CLI/CLI.hpp>
