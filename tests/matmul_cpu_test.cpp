@@ -8,19 +8,18 @@ template <class Real>
 struct Matmul : testing::Test {};
 TYPED_TEST_SUITE(Matmul, RealTypes);
 
-TYPED_TEST(Matmul, ForwardCpuMatchesDouble) {
-    using Real = TypeParam;
-    for_each_shape<Real>([](const MatmulCase<Real>& c) {
-        for_each_simd_level([&] {
-            HostArrays<Real> host(c);
-            host.forward(true);
-            expect_close("out", to_floats(host.out), c.out, tolerance<Real>(1e-6));
-            host.forward(false);
-            expect_close("out without bias", to_floats(host.out), c.out_without_bias(),
-                         tolerance<Real>(1e-6));
-        });
+template <class Real>
+static void check_forward(const MatmulCase<Real>& c) {
+    for_each_simd_level([&] {
+        HostArrays<Real> host(c);
+        host.forward(true);
+        expect_close("out", to_floats(host.out), c.out, tolerance<Real>(1e-6));
+        host.forward(false);
+        expect_close("out without bias", to_floats(host.out), c.out_without_bias(), tolerance<Real>(1e-6));
     });
 }
+
+TYPED_TEST(Matmul, ForwardCpuMatchesDouble) { for_each_shape<TypeParam>(check_forward<TypeParam>); }
 
 TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
     using Real = TypeParam;
@@ -41,18 +40,9 @@ TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
 
 // Fewer rows than a micro-tile has columns.
 TYPED_TEST(Matmul, FewRowsMatchDoubleOnTheCpu) {
-    using Real = TypeParam;
     for (int num_rows : {1, 2, 3, 4, 5}) {
-        const MatmulCase<Real> c({num_rows, 100, 77});
         SCOPED_TRACE(format_string("%d rows", num_rows));
-        for_each_simd_level([&] {
-            HostArrays<Real> host(c);
-            host.forward(true);
-            expect_close("out", to_floats(host.out), c.out, tolerance<Real>(1e-6));
-            host.forward(false);
-            expect_close("out without bias", to_floats(host.out), c.out_without_bias(),
-                         tolerance<Real>(1e-6));
-        });
+        check_forward(MatmulCase<TypeParam>({num_rows, 100, 77}));
     }
 }
 

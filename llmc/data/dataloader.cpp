@@ -210,10 +210,12 @@ int DataLoader::next_batch(int* inputs, int* targets, int rank, int num_processe
 }
 
 // Whether values are 0..size-1 in some order.
-static bool is_permutation_of(std::vector<int32_t> values, uint64_t size) {
-    std::sort(values.begin(), values.end());
-    for (size_t i = 0; i < values.size(); i++)
-        if (values[i] != int32_t(i)) return false;
+static bool is_permutation_of(const std::vector<int32_t>& values, uint64_t size) {
+    std::vector<bool> seen(values.size());
+    for (int32_t value : values) {
+        if (value < 0 || size_t(value) >= values.size() || seen[value]) return false;
+        seen[value] = true;
+    }
     return values.size() == size;
 }
 

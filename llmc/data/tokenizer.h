@@ -85,7 +85,7 @@ Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& 
 
 // --- Hugging Face's files ---
 
-// open_tokenizer() of these files, and of those beside them that add tokens. Token ids are those of the
+// open_tokenizer() of these files, and of those next to them that add tokens. Token ids are those of the
 // library transformers; what this program does not do is an Error that names it.
 Tokenizer read_hugging_face_tokenizer(const std::string& path);
 

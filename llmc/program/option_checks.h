@@ -1,5 +1,5 @@
-// Declares options with checks of their values for CLI11, whose own checks print ranges of up to 309 digits, and messages about
-// command lines that do not parse.
+// Declares options with checks of their values for CLI11, whose own checks print ranges of up to 309 digits,
+// and messages about command lines that do not parse.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -20,7 +20,7 @@ inline void add_model_options(CommandLine& line, ModelOptions& options) {
              "weights, to measure speed");
     line.require("--model");
     line.add("--tokenizer", options.tokenizer,
-             "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files beside it say; else bytes "
+             "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files next to it say; else bytes "
              "for a vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or "
              "data/starter)");
     line.add_device(options.device);
