@@ -13,8 +13,10 @@ void main() {
     const uint id = gl_LocalInvocationID.x, lane = id / COLUMNS, lanes = BLOCK / COLUMNS, C = args.C;
     const uint column = group_index() * COLUMNS + id % COLUMNS;
     float sum = 0;
-    for (uint row = lane; row < args.workgroups && column < 2 * C; row += lanes)
-        sum += float_row(args.scratch, row, 2 * C).x[column];
+    for (uint row = lane; row < args.workgroups && column < 2 * C; row += 4 * lanes)
+        [[unroll]] for (uint k = 0; k < 4; k++)
+            if (row + k * lanes < args.workgroups)
+                sum += float_row(args.scratch, row + k * lanes, 2 * C).x[column];
     sums[id] = sum;
     barrier();
     if (lane > 0 || column >= 2 * C) return;

@@ -88,11 +88,12 @@ void main() {
             }
         }
     }
-    Floats scratch = float_row(args.scratch, group, 2 * C);
+    Floats4 scratch = Floats4(uint64_t(float_row(args.scratch, group, 2 * C)));
     [[unroll]] for (uint k = 0; k < PACKS; k++)
-        for (uint j = 0; id + k * BLOCK < packs && j < 4 * RAW_FOURS; j++) {
-            const uint c = (id + k * BLOCK) * 4 * RAW_FOURS + j;
-            scratch.x[c] = dweight[k * RAW_FOURS + j / 4][j % 4];
-            scratch.x[C + c] = dbias[k * RAW_FOURS + j / 4][j % 4];
+        [[unroll]] for (uint j = 0; j < RAW_FOURS; j++) {
+            const uint i = (id + k * BLOCK) * RAW_FOURS + j;
+            if (4 * i >= C) return;
+            scratch.x[i] = dweight[k * RAW_FOURS + j];
+            scratch.x[C / 4 + i] = dbias[k * RAW_FOURS + j];
         }
 }

@@ -321,6 +321,25 @@ TEST(Commands, GroupsAndBarriers) {
     });
 }
 
+// Uploads of one group wait for the commands before it, and those after it for them.
+TEST(Commands, UploadsInAGroup) {
+    for_each_mode([](LaunchPad& pad) {
+        DeviceArray<float> a(pad, std::vector<float>{1.0f}), b(pad, std::vector<float>{2.0f});
+        DeviceArray<float> before(pad, std::vector<float>{0.0f});
+        add_to(pad, before, a, 1);
+        const float three = 3, four = 4;
+        {
+            const ConcurrentGroup group(&pad);
+            pad.upload(a, &three, sizeof three);
+            pad.upload(b, &four, sizeof four);
+        }
+        add_to(pad, b, a, 1);
+        EXPECT_EQ(before.values()[0], 1.0f);
+        EXPECT_EQ(a.values()[0], 3.0f);
+        EXPECT_EQ(b.values()[0], 7.0f);
+    });
+}
+
 // reverse_groups exposes a missing barrier inside a group, and respects one that is there.
 TEST(Commands, ReversedGroups) {
     for_each_mode([](LaunchPad& pad) {

@@ -405,7 +405,7 @@ void LaunchPad::upload(void* dst, const void* src, size_t bytes) {
     const char* from = static_cast<const char*>(src);
     if (bytes <= INLINE_UPLOAD && bytes % 4 == 0 &&
         offset % 4 == 0) {  // no wait: the command buffer holds the bytes
-        memory_barrier(s);
+        if (!s.open_groups) memory_barrier(s);
         VkCommandBuffer commands = open_commands(s);
         for (size_t i = 0; i < bytes; i += 65536)  // vkCmdUpdateBuffer takes no more
             s.vk.vkCmdUpdateBuffer(commands, b.buffer, offset + i, std::min<size_t>(65536, bytes - i),

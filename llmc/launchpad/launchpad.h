@@ -14,8 +14,8 @@
 //
 // Commands run in the order in which they are given. dispatch(), fill(), copy() and upload() append to an
 // open command buffer and return at once; commit() submits it. A barrier before each command makes it wait
-// for those before it, except inside a ConcurrentGroup, whose dispatches and fills must be independent of
-// each other. Two more kinds of command overlap with later ones: postpone() and copy_async().
+// for those before it, except inside a ConcurrentGroup, whose dispatches, fills and uploads must be
+// independent of each other. Two more kinds of command overlap with later ones: postpone() and copy_async().
 //
 // A training step is the same commands every time, so they are recorded once and replayed. A dry run of the
 // commands tells before the first step what they need: scratch memory, kernels to compile, GEMMs to tune.
@@ -305,8 +305,8 @@ class LaunchPad {
     std::unique_ptr<struct LaunchPadState> state;
 };
 
-// The dispatches and fills appended during its lifetime may run concurrently. Groups nest: an inner group is
-// part of the outer one. An error inside closes them all. `launchpad` null (CPU): nothing happens.
+// The dispatches, fills and uploads appended during its lifetime may run concurrently. Groups nest: an inner
+// group is part of the outer one. An error inside closes them all. `launchpad` null (CPU): nothing happens.
 struct ConcurrentGroup {
     LaunchPad* pad;
     explicit ConcurrentGroup(LaunchPad* launchpad) : pad(launchpad) {

@@ -47,7 +47,7 @@ void StepRunner<Real>::synchronize() {
 
 template <class Real>
 void StepRunner<Real>::forget_recordings() {
-    for (Phase* phase : {&first_micro, &later_micro, &last_micro, &norm, &apply}) {
+    for (Phase* phase : {&first_micro, &later_micro, &last_micro, &apply}) {
         for (Recording* recording : *phase) g.pad->forget(recording);
         phase->clear();
     }
@@ -66,16 +66,18 @@ void StepRunner<Real>::forward_first() {
     });
 }
 
-// The last micro-step's gradients are complete, and leave for the other processes.
+// The last micro-step's gradients are complete: they leave for the other processes, or their norm follows.
 template <class Real>
 void StepRunner<Real>::head_and_backward(Gradients gradients, bool last) {
     const int num_processes = exchange ? exchange->num_processes() : 1;
     gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps) * float(num_processes)), gradients);
-    if (!exchange || !last) return gpt2_backward(g, B, T, gradients);
-    gpt2_backward(g, B, T, gradients, [&](int layer) {
-        if (layer == exchange->synchronization_layer()) synchronize();
-        exchange->after_layer(layer);
-    });
+    if (exchange && last)
+        return gpt2_backward(g, B, T, gradients, [&](int layer) {
+            if (layer == exchange->synchronization_layer()) synchronize();
+            exchange->after_layer(layer);
+        });
+    gpt2_backward(g, B, T, gradients);
+    if (last) gpt2_gradient_norm(g, gradient_clip);
 }
 
 template <class Real>
@@ -87,7 +89,7 @@ void StepRunner<Real>::run_micro_step(int i) {
             forward_first();
             head_and_backward(Gradients::overwrite, last);
         });
-    run_phase(last && exchange ? last_micro : later_micro, [&] {
+    run_phase(last ? last_micro : later_micro, [&] {
         gpt2_forward(g, B, T, Pass::training);
         head_and_backward(Gradients::accumulate, last);
     });
@@ -106,10 +108,7 @@ void StepRunner<Real>::update() {
 template <class Real>
 void StepRunner<Real>::reduce_and_update(int step) {
     StepStats* const sent = readback + step % 2;
-    if (exchange)
-        exchange->reduce(gradient_clip);
-    else
-        run_phase(norm, [&] { gpt2_gradient_norm(g, gradient_clip); });
+    if (exchange) exchange->reduce(gradient_clip);
     g.memory.copy(sent, g.stats, 1);
     if (should_update && g.pad) g.pad->commit(true);
     // last, so that a step that fails leaves the parameters as they were
@@ -120,13 +119,16 @@ template <class Real>
 Ticket StepRunner<Real>::run(int step, float learning_rate, const NextBatch& next_batch) {
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
     if (std::is_same_v<Real, fp16>) set_scale(scaling.for_step(step));
-    optimizer.begin_step(step, learning_rate);
     for (int i = 0; i < micro_steps; i++) {
         if (on_micro_step) on_micro_step(i);
         next_batch(inputs.data(), targets.data());
-        gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
-        if (g.dropout > 0)
-            g.memory.upload(g.dropout_key, dropout_key(dropout_seed, step, i, process).data(), 2);
+        {
+            const ConcurrentGroup uploads(g.pad);
+            if (i == 0) optimizer.begin_step(step, learning_rate);
+            gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
+            if (g.dropout > 0)
+                g.memory.upload(g.dropout_key, dropout_key(dropout_seed, step, i, process).data(), 2);
+        }
         run_micro_step(i);
     }
     if (on_submitted) on_submitted();

@@ -48,7 +48,7 @@ struct StepRunner {
 
     // Several recordings, where the processes of a job synchronize between them
     using Phase = std::vector<Recording*>;
-    Phase first_micro, later_micro, last_micro, norm, apply;
+    Phase first_micro, later_micro, last_micro, apply;
     Phase* being_recorded = nullptr;
     // Two slots, for the stats of consecutive steps
     StepStats* readback = g.memory.template allocate<StepStats>(2, "readback", Placement::host);
