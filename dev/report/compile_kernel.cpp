@@ -27,6 +27,20 @@ void name_statistics(CompiledKernel& k) {
     if (warps_per_sm > 0) k.subgroups_per_unit = warps_per_sm / 4;  // an SM has four SIMD units
 }
 
+// What the driver's compiler tells of a kernel: registers, shared memory and so on.
+static std::map<std::string, double> read_statistics(const LaunchPadState& s, VkPipeline pipeline) {
+    std::map<std::string, double> read;
+    VkPipelineExecutableInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, 0};
+    const auto statistics = listed<VkPipelineExecutableStatisticKHR>(
+        [&](auto... to) { VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, to...)); },
+        {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
+    for (const VkPipelineExecutableStatisticKHR& statistic : statistics)
+        read[statistic.name] = statistic.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR
+                                   ? statistic.value.f64
+                                   : double(statistic.value.i64);
+    return read;
+}
+
 CompiledKernel compile_kernel(LaunchPad& pad, const std::string& key,
                               const std::vector<uint32_t>& constants) {
     LaunchPadState& s = *pad.state;

@@ -241,8 +241,6 @@ void read_measured(LaunchPadState& s);  // needs create_pipeline_cache()
 VkShaderModule find_module(LaunchPadState& s, const std::string& kernel);
 VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
                           VkPipelineCache cache);
-// The driver's statistics of a kernel: registers, shared memory and so on.
-std::map<std::string, double> read_statistics(const LaunchPadState& s, VkPipeline pipeline);
 std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> constants);
 // Builds it at first use. `kernel` names the shader and its storage type.
 const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,

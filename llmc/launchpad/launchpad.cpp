@@ -175,14 +175,13 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     LaunchPadState& s = *state;
     s.options = options;
     s.options.validation |= environment_switch("LAUNCHPAD_VALIDATION");
-    s.options.print_pipelines |= environment_switch("LAUNCHPAD_PRINT_PIPELINES");
     s.options.check_pointers |= environment_switch("LAUNCHPAD_CHECK_POINTERS");
     s.options.reverse_groups |= environment_switch("LAUNCHPAD_REVERSE_GROUPS");
     s.options.fp16_pieces |= environment_switch("LAUNCHPAD_FP16_PIECES");
     if (environment_switch("LAUNCHPAD_STAGED")) s.options.memory = MemoryMode::staged;
     s.without_device = environment_switch("LAUNCHPAD_WITHOUT_DEVICE");
     s.options.compile_only |= s.without_device;
-    s.capture_statistics = s.options.print_pipelines || s.options.compile_only;
+    s.capture_statistics = s.options.compile_only;
     s.vk = open_vulkan(s.options.validation);
     find_physical_device(s);
     create_device(s);

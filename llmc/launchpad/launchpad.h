@@ -48,8 +48,6 @@ struct LaunchPadOptions {
     // Bytes that all allocations together may take of the device's memory; 0: what there is.
     uint64_t device_memory = 0;
     bool validation = false;  // Khronos validation layer; also LAUNCHPAD_VALIDATION=1
-    // Prints the compiler's statistics of each kernel; also LAUNCHPAD_PRINT_PIPELINES=1
-    bool print_pipelines = false;
     bool check_pointers = false;  // replay() checks recorded pointers; also LAUNCHPAD_CHECK_POINTERS=1
     // Starts the dispatches of a group last to first, and copy_async() when it is finished, so that a device
     // that runs everything in order exposes a missing wait; also LAUNCHPAD_REVERSE_GROUPS=1

@@ -85,27 +85,6 @@ VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
     return s.modules[kernel] = module;
 }
 
-std::map<std::string, double> read_statistics(const LaunchPadState& s, VkPipeline pipeline) {
-    std::map<std::string, double> read;
-    VkPipelineExecutableInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline, 0};
-    const auto statistics = listed<VkPipelineExecutableStatisticKHR>(
-        [&](auto... to) { VK_CHECK(s.vk.vkGetPipelineExecutableStatisticsKHR(s.device, &info, to...)); },
-        {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
-    for (const VkPipelineExecutableStatisticKHR& statistic : statistics)
-        read[statistic.name] = statistic.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR
-                                   ? statistic.value.f64
-                                   : double(statistic.value.i64);
-    return read;
-}
-
-static void print_statistics(const LaunchPadState& s, const std::string& kernel, VkPipeline pipeline) {
-    if (!s.options.print_pipelines || !s.capture_statistics) return;
-    fprintf(stderr, "%s:", kernel.c_str());
-    for (const auto& [name, value] : read_statistics(s, pipeline))
-        fprintf(stderr, " %s %.10g,", name.c_str(), value);
-    fprintf(stderr, "\n");
-}
-
 VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
                           VkPipelineCache cache) {
     const uint32_t block = constants.empty() ? 0 : constants[0];
@@ -132,7 +111,6 @@ VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::spa
     info.layout = s.layout;
     VkPipeline pipeline;
     VK_CHECK(s.vk.vkCreateComputePipelines(s.device, cache, 1, &info, nullptr, &pipeline));
-    print_statistics(s, kernel, pipeline);
     return pipeline;
 }
 
