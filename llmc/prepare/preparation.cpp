@@ -7,11 +7,10 @@
 #include <condition_variable>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <mutex>
-#include <optional>
 #include <regex>
 #include <set>
-#include <utility>
 
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
@@ -210,22 +209,24 @@ static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, s
 }
 
 // Threads read blocks one at a time, tokenize them in parallel, and add their tokens one at a time, in the
-// order of the blocks. A thread whose block is not the next one queues its tokens and reads another block.
-// The first error in the order of the blocks ends the work.
+// order of the blocks. A thread whose block is not the next one leaves its tokens to the thread that adds
+// that one. The first error in the order of the blocks ends the work.
 struct BlockPipeline {
+    Preparation& work;
     TextReader& reader;
+    const size_t most_waiting;  // tokenized blocks
+    ProgressBar bar = {};
+    std::set<std::string> noted = {};
     std::mutex reading = {}, adding = {};
     std::condition_variable added = {};
     size_t blocks_read = 0, blocks_added = 0;
-    bool ended = false, is_adding = false;
-    std::atomic<bool> failed = false;
+    std::atomic<bool> ended = false;
     std::exception_ptr error = nullptr;
 
     struct Item {
         size_t number = 0;
         TextBlock block = {};
         EncodedBlock encoded = {};
-        uint64_t bytes_read = 0;
         std::exception_ptr error = nullptr;
 
         void attempt(const std::function<void()>& action) {
@@ -236,66 +237,46 @@ struct BlockPipeline {
                 }
         }
     };
-    // Tokenized blocks that are not yet added, block n at n modulo the size, which is how many blocks may be
-    // read and not yet added. Guarded by `adding`, as blocks_added is.
-    std::vector<std::optional<Item>> finished;
+    std::map<size_t, Item> waiting = {};  // by number; guarded by `adding`, as blocks_added and error are
 
-    std::optional<Item>& next_slot() { return finished[blocks_added % finished.size()]; }
-    void wait_for_room() {
-        std::unique_lock lock(adding);
-        added.wait(lock, [&] { return blocks_read - blocks_added < finished.size(); });
-    }
-    std::optional<Item> read() {
+    // False: there is nothing more to do.
+    bool read(Item& item) {
         const std::lock_guard lock(reading);
-        wait_for_room();
-        if (ended || failed) return std::nullopt;
-        Item item = {.number = blocks_read};
+        // the first thread, since a stop signal ends only its waits for a stopped terminal (signals.h)
+        if (omp_get_thread_num() == 0) bar.show(reader.bytes_read, reader.total_bytes);
         bool more = false;
-        item.attempt([&] { more = reader.next(item.block); });
-        ended = !more;
-        if (ended && !item.error) return std::nullopt;
-        blocks_read++;
-        item.bytes_read = reader.bytes_read;
-        return item;
+        item.attempt([&] { more = !ended && reader.next(item.block); });
+        if (!more) ended = true;
+        item.number = blocks_read++;
+        return more || item.error;
     }
-    void add(Item item, const std::function<void(const Item&)>& add_item) {
+    void add(Item tokenized) {
         std::unique_lock lock(adding);
-        finished[item.number % finished.size()] = std::move(item);
-        if (is_adding) return;  // the thread that adds will find it
-        is_adding = true;
-        while (std::optional<Item> next = std::exchange(next_slot(), std::nullopt)) {
-            lock.unlock();
-            if (!failed) next->attempt([&] { add_item(*next); });
-            if (!failed && next->error) {
-                error = next->error;
-                failed = true;
-            }
-            lock.lock();
-            blocks_added++;
-            added.notify_all();
+        added.wait(lock, [&] { return error || tokenized.number < blocks_added + most_waiting; });
+        waiting[tokenized.number] = std::move(tokenized);
+        while (!error && waiting.contains(blocks_added)) {
+            Item item = std::move(waiting.extract(blocks_added++).mapped());
+            item.attempt([&] {
+                note_encoding(item.block, item.encoded, noted);
+                work.add_block(item.encoded);
+            });
+            error = item.error;
         }
-        is_adding = false;
+        if (error) ended = true;
+        added.notify_all();
     }
 };
 
 // Each thread has a tokenizer, since a tokenizer is not thread-safe.
 static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
-    ProgressBar bar;
-    std::set<std::string> noted;
-    BlockPipeline pipeline = {.reader = reader, .finished = {}};
-    pipeline.finished.resize(4 * tokenizers.size());
+    BlockPipeline pipeline = {work, reader, 4 * tokenizers.size()};
 #pragma omp parallel num_threads(int(tokenizers.size()))
-    while (auto item = pipeline.read()) {
-        // the first thread, since a stop signal ends only its waits for a stopped terminal (signals.h)
-        if (omp_get_thread_num() == 0) bar.show(item->bytes_read, reader.total_bytes);
-        item->attempt([&] {
-            item->encoded = encode_block(item->block, reader.options, tokenizers[omp_get_thread_num()]);
-            item->block.text = {};
+    for (BlockPipeline::Item item; pipeline.read(item); item = {}) {
+        item.attempt([&] {
+            item.encoded = encode_block(item.block, reader.options, tokenizers[omp_get_thread_num()]);
+            item.block.text = {};
         });
-        pipeline.add(std::move(*item), [&](const BlockPipeline::Item& next) {
-            note_encoding(next.block, next.encoded, noted);
-            work.add_block(next.encoded);
-        });
+        pipeline.add(std::move(item));
     }
     if (pipeline.error) std::rethrow_exception(pipeline.error);
 }
