@@ -7,7 +7,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/prepare/corpus.h"
-#include "llmc/prepare/corpus_file.h"
 #include "llmc/program/command_line.h"
 #include "llmc/program/start_program.h"
 

@@ -14,12 +14,17 @@ struct Alternative {
     int weight;
 };
 
-// The words of a list, each between two texts, without `but`. Later words of the list have lower weights.
-static std::vector<Alternative> any_of(const Words& words, const std::string& before,
-                                       const std::string& after, const std::string& but = "") {
+static std::vector<Alternative> joined(std::vector<Alternative> some, const std::vector<Alternative>& more) {
+    some.insert(some.end(), more.begin(), more.end());
+    return some;
+}
+
+// The words of a list, each with a text after it, without `but`. Later words of the list have lower weights.
+static std::vector<Alternative> any_of(const Words& words, const std::string& after,
+                                       const std::string& but = "") {
     std::vector<Alternative> alternatives;
     for (size_t i = 0; i < words.size(); i++)
-        if (words[i] != but) alternatives.push_back({before + words[i] + after, int(1 + 40 / (i + 2))});
+        if (words[i] != but) alternatives.push_back({words[i] + after, int(1 + 40 / (i + 2))});
     return alternatives;
 }
 
@@ -37,7 +42,7 @@ struct StoryPen {
     }
 
     void say(const std::string& text) {
-        if (!random && rest().substr(0, text.size()) != text) lost(text);
+        if (!random && !rest().starts_with(text)) lost(text);
         story.text += text;
     }
 
@@ -106,22 +111,24 @@ struct Teller {
     std::string hero_or_her() const { return clear() ? hero.to_her() : hero.name; }
     const std::string& at() const { return places[place].at; }
 
-    void choose_words(const Words& words, const std::string& after) { pen.choose(any_of(words, "", after)); }
+    struct Choice {
+        size_t index;
+        std::string word;  // the alternative without `after`, with which all end
+    };
+    Choice choose_of(const std::vector<Alternative>& alternatives, const std::string& after) {
+        const size_t taken = pen.choose(alternatives);
+        const std::string& text = alternatives[taken].text;
+        return {taken, text.substr(0, text.size() - after.size())};
+    }
     std::string choose_word(const Words& words, const std::string& after, const std::string& but = "") {
-        size_t start = pen.story.text.size();
-        pen.choose(any_of(words, "", after, but));
-        return pen.story.text.substr(start, pen.story.text.size() - start - after.size());
+        return choose_of(any_of(words, after, but), after).word;
     }
 
     // Anybody except the hero.
     Person choose_person(const std::string& after) {
-        std::vector<Alternative> people = any_of(girls, "", after, hero.name),
-                                 more = any_of(boys, "", after, hero.name);
-        size_t girl_count = people.size();
-        people.insert(people.end(), more.begin(), more.end());
-        size_t taken = pen.choose(people);
-        const std::string& text = people[taken].text;
-        return {text.substr(0, text.size() - after.size()), taken < girl_count};
+        const std::vector<Alternative> some = any_of(girls, after, hero.name);
+        const Choice person = choose_of(joined(some, any_of(boys, after, hero.name)), after);
+        return {person.word, person.index < some.size()};
     }
 
     Thing choose_thing(const std::string& after, const std::string& but = "") {
@@ -131,13 +138,13 @@ struct Teller {
 
     // told_how: any place, written as "in the park"; otherwise a place other than the current one, written as
     // "park".
-    void choose_place(bool told_how, const std::string& after) {
+    void choose_place(bool told_how) {
         std::vector<Alternative> alternatives;
         std::vector<size_t> indices;
         for (size_t i = 0; i < places.size(); i++)
             if (told_how || i != place) {
                 alternatives.push_back(
-                    {(told_how ? places[i].at : places[i].name) + after, int(1 + 40 / (i + 4))});
+                    {(told_how ? places[i].at : places[i].name) + ". ", int(1 + 40 / (i + 4))});
                 indices.push_back(i);
             }
         place = indices[pen.choose(alternatives)];
@@ -159,8 +166,7 @@ struct Teller {
     // Acts that do not change the state, as the first alternatives of a choice. finish_idle() says the rest
     // of such an act and returns whether the choice was one.
     std::vector<Alternative> idle() const {
-        std::vector<Alternative> acts = any_of(idle_acts, "", ". "), verbs = any_of(idle_verbs, "", " ");
-        acts.insert(acts.end(), verbs.begin(), verbs.end());
+        std::vector<Alternative> acts = joined(any_of(idle_acts, ". "), any_of(idle_verbs, " "));
         for (Alternative& act : acts) act.weight = 1 + act.weight / 4;
         return acts;
     }
@@ -173,44 +179,37 @@ struct Teller {
 
     // Hero and companion talk; "I like has been said.
     void talk() {
-        choose_words(topics, ",\" said " + companion.name + ". \"");
+        choose_word(topics, ",\" said " + companion.name + ". \"");
         pen.choose({{"So do I", 5}, {"I do not", 2}, {"Not me", 1}});
         pen.say(",\" said " + hero.name + ". ");
-    }
-
-    // The turns that are the same in every kind of story.
-    void usual(Turn turn) {
-        if (turn == somebody_comes) arrive();
-        if (turn == animal_comes) feed_animal();
-        if (turn == small_talk) talk();
     }
 
     void open() {
         size_t way = pen.choose({{"One ", 5}, {"It was a ", 3}, {"There was once a ", 3}});
         if (way < 2) {
-            choose_words(weathers, " ");
-            choose_words(times, way == 0 ? ", " : ". ");
+            choose_word(weathers, " ");
+            choose_word(times, way == 0 ? ", " : ". ");
             hero = choose_person(" was ");
         } else {
-            choose_words(traits, " ");
+            choose_word(traits, " ");
             hero.girl = pen.choose({{"girl called ", 1}, {"boy called ", 1}}) == 0;
             hero.name = choose_word(hero.girl ? girls : boys, ". ");
             pen.choose({{"One day " + hero.she() + " was ", 2}, {hero.She() + " was ", 1}});
         }
-        choose_place(true, ". ");
+        choose_place(true);
     }
 
     // The companion comes to the hero; "Then " has been said.
     void arrive() {
         companion = choose_person(" ");
         together = true;
-        choose_words(arrivals, ". ");
+        choose_word(arrivals, ". ");
     }
 
     // An animal comes and is fed; "A " has been said.
     void feed_animal() {
         animal_came = true;
-        choose_words(animal_looks, " ");
+        choose_word(animal_looks, " ");
         std::vector<Alternative> names;
         for (size_t i = 0; i < animals.size(); i++)
             names.push_back({animals[i].name + " came up to ", int(1 + 40 / (i + 3))});
@@ -260,7 +259,9 @@ static void tell_about(Teller& teller, About about) {
         if (turn == both_act) about.both_do();
         if (turn == question) about.ask();
         if (turn == ending) return about.end();
-        teller.usual(turn);
+        if (turn == somebody_comes) teller.arrive();
+        if (turn == animal_comes) teller.feed_animal();
+        if (turn == small_talk) teller.talk();
     }
 }
 
@@ -288,7 +289,7 @@ struct ThingStory {
         if (!teller.together) acts.push_back({"went to the ", 40});
         size_t act = pen.choose(acts);
         if (teller.finish_idle(act)) return;
-        if (acts[act].text.starts_with("went")) return teller.choose_place(false, ". ");
+        if (acts[act].text.starts_with("went")) return teller.choose_place(false);
         if (acts[act].text.starts_with("looked")) held = true;
         if (acts[act].text.starts_with("put")) {
             spot = teller.choose_word(places[teller.place].spots, ". ");
@@ -301,7 +302,7 @@ struct ThingStory {
     void both_do() {
         std::vector<Alternative> acts = {{"went to the ", 4}, {"sat down and talked. ", 1}, {"laughed. ", 1}};
         if (held) acts.push_back({"played with the " + thing.name + ". ", 3});
-        if (teller.pen.choose(acts) == 0) teller.choose_place(false, ". ");
+        if (teller.pen.choose(acts) == 0) teller.choose_place(false);
     }
 
     static const int question_weight = 4;
@@ -350,11 +351,10 @@ struct NumberStory {
 
     // Somebody adds to the hero's things or takes from them, in one of the given ways.
     void change(const Words& ways_to_get, const Words& ways_to_lose, const std::string& object) {
-        std::vector<Alternative> acts, losses = any_of(ways_to_lose, "", " ");
-        if (count < most) acts = any_of(ways_to_get, "", object);
-        size_t gains = acts.size();
-        if (count > 0) acts.insert(acts.end(), losses.begin(), losses.end());
-        if (teller.pen.choose(acts) < gains)
+        std::vector<Alternative> gains, losses;
+        if (count < most) gains = any_of(ways_to_get, object);
+        if (count > 0) losses = any_of(ways_to_lose, " ");
+        if (teller.pen.choose(joined(gains, losses)) < gains.size())
             add(" more. ");
         else
             take_away();
@@ -366,7 +366,7 @@ struct NumberStory {
         std::string object = teller.hero_or_her();
         change({"gave"}, {"took", "borrowed"}, " " + object + " ");
     }
-    void both_do() { teller.choose_words({"laughed", "sat down and talked", "counted again"}, ". "); }
+    void both_do() { teller.choose_word({"laughed", "sat down and talked", "counted again"}, ". "); }
 
     static const int question_weight = 4;
     std::string question_start() const { return "\"How many "; }
@@ -383,11 +383,9 @@ struct NumberStory {
 };
 
 static void tell_of_numbers(Teller& teller) {
-    std::vector<Alternative> nouns = any_of(foods, "", ": "), more = any_of(keepsakes, "", ": ");
-    nouns.insert(nouns.end(), more.begin(), more.end());
-    size_t taken = teller.pen.choose(nouns);
-    NumberStory about = {teller, taken < foods.size(),
-                         nouns[taken].text.substr(0, nouns[taken].text.size() - 2)};
+    const auto nouns = joined(any_of(foods, ": "), any_of(keepsakes, ": "));
+    const Teller::Choice noun = teller.choose_of(nouns, ": ");
+    NumberStory about = {teller, noun.index < foods.size(), noun.word};
     about.count = teller.choose_number(2, 9, ". ");
     teller.animal_came = true;  // no animal, since it might be fed what is counted
     tell_about(teller, about);
@@ -422,7 +420,7 @@ struct GiftStory {
         std::vector<Alternative> acts = {{"went to the ", 4}, {"sat down and talked. ", 1}, {"laughed. ", 1}};
         if (one_each()) acts.push_back({"swapped. ", 4});
         size_t act = teller.pen.choose(acts);
-        if (act == 0) teller.choose_place(false, ". ");
+        if (act == 0) teller.choose_place(false);
         if (act == 3) std::swap(with_hero[0], with_hero[1]);
     }
 
@@ -432,7 +430,7 @@ struct GiftStory {
         const std::string &name = teller.hero.name, asked = "?\" asked ";
         size_t which = teller.pen.choose({{things[0].name + asked, 1}, {things[1].name + asked, 1}});
         teller.pen.say((teller.clear() ? teller.hero.her() : name + "'s") + " ");
-        teller.choose_words(elders, ". \"");
+        teller.choose_word(elders, ". \"");
         teller.pen.say((with_hero[which] ? "I do" : teller.companion.name + " does") + ",\" said " + name +
                        ". ");
     }
@@ -466,7 +464,7 @@ static Story tell(StoryPen pen) {
     if (kind == 0) tell_about(teller, ThingStory{teller, teller.choose_thing(". ")});
     if (kind == 1) tell_of_numbers(teller);
     if (kind == 2) tell_of_gifts(teller);
-    teller.choose_words(endings, ".\n\n");
+    teller.choose_word(endings, ".\n\n");
     return pen.story;
 }
 

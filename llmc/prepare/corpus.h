@@ -9,6 +9,7 @@
 // parses a text with the same grammar. It also checks, at each choice it reaches, that no alternative is a
 // prefix of another.
 #pragma once
+#include <cstdint>
 #include <random>
 #include <string>
 #include <string_view>
@@ -25,3 +26,17 @@ Story write_story(std::mt19937_64& random);
 // Parses the story that the text begins with. Error, naming the byte where the text leaves the grammar, if
 // there is none.
 Story read_story(std::string_view text);
+
+// --- the corpus as a file (corpus_file.cpp), as make_corpus and train_gpt2 --text stories write it ---
+
+struct CorpusOptions {
+    std::string out;                  // the text file; its numbers go beside it, named .json
+    std::string tokenizer = "bytes";  // that counts tokens, or a tokenizer's file
+    uint64_t bytes = 0, stories = 0;  // at least so many
+    uint64_t seed = 1;
+    uint64_t val_tokens = 0;  // of the validation part, rounded up to whole stories
+};
+
+// Writes the corpus and its numbers, and prints both sizes and entropies. Returns the number of tokens in the
+// validation part, as prepare_data --split-documents blank-line makes them.
+uint64_t write_corpus(const CorpusOptions& options);

@@ -1,5 +1,3 @@
-#include "llmc/prepare/corpus_file.h"
-
 #include <filesystem>
 #include <optional>
 

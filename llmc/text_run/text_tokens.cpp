@@ -10,7 +10,7 @@
 #include "llmc/data/token_file.h"
 #include "llmc/files/model_source.h"
 #include "llmc/os/files.h"
-#include "llmc/prepare/corpus_file.h"
+#include "llmc/prepare/corpus.h"
 #include "llmc/prepare/preparation.h"
 #include "llmc/program/version.h"
 #include "llmc/run/run_folder.h"
