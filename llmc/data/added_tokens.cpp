@@ -11,27 +11,23 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& added,
     for (const AddedToken& token : added) {
         Group& group = token.normalized ? normalized : raw;
         const std::string& text = tokens[token.id];
-        group.entries.push_back({text, token});
+        group.entries[text] = token;
         group.begins[uint8_t(text[0])] = true;
         longest = std::max(longest, text.size());
     }
-    for (Group* group : {&raw, &normalized})
-        std::sort(group->entries.begin(), group->entries.end(),
-                  [](const Entry& a, const Entry& b) { return a.text < b.text; });
 }
 
-// The longest token that the text begins with; null: none. Narrows the range of entries byte by byte.
+// The longest token that the text begins with; null: none. It is the last one up to the text, or is no longer
+// than what that one has in common with the text.
 const AddedTokenMatcher::Entry* AddedTokenMatcher::Group::longest_at(std::string_view text) const {
-    const Entry* found = nullptr;
-    auto first = entries.begin(), last = entries.end();
-    for (size_t depth = 0; depth < text.size() && first != last; depth++) {
-        const uint8_t byte = uint8_t(text[depth]);
-        const auto byte_of = [depth](const Entry& entry) { return uint8_t(entry.text[depth]); };
-        first = std::partition_point(first, last, [&](const Entry& e) { return byte_of(e) < byte; });
-        last = std::partition_point(first, last, [&](const Entry& e) { return byte_of(e) == byte; });
-        if (first != last && first->text.size() == depth + 1) found = &*first++;
+    for (auto entry = entries.upper_bound(text); entry != entries.begin();
+         entry = entries.upper_bound(text)) {
+        const std::string& token = (--entry)->first;
+        if (text.starts_with(token)) return &*entry;
+        const auto [end, other] = std::mismatch(text.begin(), text.end(), token.begin(), token.end());
+        text = text.substr(0, size_t(end - text.begin()));
     }
-    return found;
+    return nullptr;
 }
 
 // Appends the text's parts. A token found and rejected hides the tokens that begin within it.
@@ -42,9 +38,9 @@ void AddedTokenMatcher::split_with(const Group& group, std::string_view text,
         if (!group.begins[uint8_t(text[at])]) continue;
         const Entry* found = group.longest_at(text.substr(at));
         if (!found) continue;
-        size_t start = at, end = at + found->text.size();
+        const AddedToken& token = found->second;
+        size_t start = at, end = at + found->first.size();
         at = end - 1;
-        const AddedToken& token = found->token;
         if (token.single_word && (word.ends(text.substr(0, start)) || word.begins(text.substr(end))))
             continue;
         while (token.lstrip && start > done && white.ends(text.substr(0, start)))
@@ -75,9 +71,9 @@ std::vector<TextPart> AddedTokenMatcher::split(std::string_view text) const {
 bool AddedTokenMatcher::touches(std::string_view text, size_t position) const {
     for (size_t at = position - std::min(position, longest); at < position; at++)
         for (const Group* group : {&raw, &normalized})
-            for (const Entry& entry : group->entries) {
-                const std::string_view rest = text.substr(at, entry.text.size());
-                if (entry.text.starts_with(rest) && at + entry.text.size() >= position) return true;
+            for (const auto& [token, flags] : group->entries) {
+                const std::string_view rest = text.substr(at, token.size());
+                if (token.starts_with(rest) && at + token.size() >= position) return true;
             }
     return false;
 }

@@ -1,6 +1,7 @@
 // Added tokens: texts that are one token each, such as <|user|>. They are found in a text before the rest is
 // split and merged. The rules are those of Hugging Face's tokenizers, so that token ids are equal.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,13 +36,10 @@ struct AddedTokenMatcher {
     bool touches(std::string_view text, size_t position) const;
 
    private:
-    struct Entry {
-        std::string text;
-        AddedToken token;
-    };
-    struct Group {                   // the tokens that are searched together
-        std::vector<Entry> entries;  // sorted by text
-        bool begins[256] = {};       // whether a token begins with this byte
+    using Entry = std::pair<const std::string, AddedToken>;
+    struct Group {  // the tokens that are searched together
+        std::map<std::string, AddedToken, std::less<>> entries;
+        bool begins[256] = {};  // whether a token begins with this byte
 
         const Entry* longest_at(std::string_view text) const;
     };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
 
 using Shard = DataLoader::Shard;
@@ -36,10 +37,10 @@ DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size,
       vocab(vocab_size) {
     if (B < 1 || T < 1) fail("batch size (%d) and sequence length (%d) must be positive", B, T);
     shards = std::make_shared<std::vector<Shard>>(group_shards(open_token_shards(pattern), batch_tokens));
-    uint64_t targets = 0;  // every token but each shard's first
+    uint64_t targets = 0;
     for (const Shard& shard : *shards) {
         tokens += shard.num_tokens;
-        targets += shard.num_tokens - (shard.num_tokens > 0);
+        targets += shard.num_targets();
     }
     if (targets < batch_tokens) {
         const bool one_fits = targets >= uint64_t(T);
@@ -47,7 +48,7 @@ DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size,
              pattern.c_str(), (unsigned long long)tokens, B, T, (unsigned long long)batch_tokens + 1,
              one_fits ? "a smaller batch (-b)" : "shorter sequences (-t)");
     }
-    batches = (targets + batch_tokens - 1) / batch_tokens;
+    batches = ceil_div(targets, batch_tokens);
     at.should_shuffle = should_shuffle;
     at.shuffle_random = Random(seed);
     if (should_shuffle) {
@@ -66,14 +67,9 @@ uint64_t DataLoader::sample_at(uint64_t i) const { return at.should_shuffle ? at
 
 uint64_t DataLoader::num_samples() const { return (*shards)[shard_number()].num_samples(at.sample_tokens); }
 
-// Tokens at the end of a shard that do not fill a sample.
-static uint64_t leftover_of(const Shard& shard, uint64_t sample_tokens) {
-    return shard.num_tokens - (shard.num_tokens > 0) - shard.num_samples(sample_tokens) * sample_tokens;
-}
-
 uint64_t DataLoader::leftover_tokens() const {
     uint64_t sum = 0;
-    for (const Shard& shard : *shards) sum += leftover_of(shard, at.sample_tokens);
+    for (const Shard& shard : *shards) sum += shard.leftover_tokens(at.sample_tokens);
     return sum;
 }
 
@@ -97,17 +93,21 @@ bool DataLoader::at_epoch_end() const {
     return (at.current_sample - num_samples()) * at.sample_tokens + at.token_in_sample >= leftover_tokens();
 }
 
+void DataLoader::advance(uint64_t count) {
+    const uint64_t in_sample = at.token_in_sample + count;
+    at.current_sample += in_sample / at.sample_tokens;
+    at.token_in_sample = in_sample % at.sample_tokens;
+}
+
 // Draws at most `wanted` leftover tokens, from the current position on.
 Piece DataLoader::take_leftover(uint64_t wanted) {
     uint64_t skip = (at.current_sample - num_samples()) * at.sample_tokens + at.token_in_sample;
-    const uint64_t before = num_samples() * at.sample_tokens + skip;
     for (uint64_t number = 0; number < shards->size(); number++) {
         const Shard& shard = (*shards)[number];
-        const uint64_t left = leftover_of(shard, at.sample_tokens);
+        const uint64_t left = shard.leftover_tokens(at.sample_tokens);
         if (skip < left) {
             const uint64_t count = std::min(wanted, left - skip);
-            at.current_sample = (before + count) / at.sample_tokens;
-            at.token_in_sample = (before + count) % at.sample_tokens;
+            advance(count);
             return {number, shard.num_samples(at.sample_tokens) * at.sample_tokens + skip, count};
         }
         skip -= left;
@@ -125,11 +125,7 @@ Piece DataLoader::take(uint64_t wanted) {
     const uint64_t sample = sample_at(at.current_sample);
     const uint64_t count = std::min(wanted, at.sample_tokens - at.token_in_sample);
     const Piece piece = {shard_number(), sample * at.sample_tokens + at.token_in_sample, count};
-    at.token_in_sample += count;
-    if (at.token_in_sample == at.sample_tokens) {
-        at.current_sample++;
-        at.token_in_sample = 0;
-    }
+    advance(count);
     return piece;
 }
 
@@ -144,14 +140,12 @@ std::vector<Piece> DataLoader::take_batch(int& fresh) {
     }
     fresh = int(batch_tokens - missing);
     for (uint64_t number = 0; missing > 0; number++) {  // fill up the epoch's last batch
-        const uint64_t count = std::min(missing, std::max<uint64_t>((*shards)[number].num_tokens, 1) - 1);
+        const uint64_t count = std::min(missing, (*shards)[number].num_targets());
         if (count > 0) pieces.push_back({number, 0, count});
         missing -= count;
     }
-    if (at.token_in_sample > 0 && at_epoch_end()) {  // an epoch ends at a sample boundary
-        at.current_sample++;
-        at.token_in_sample = 0;
-    }
+    if (at.token_in_sample > 0 && at_epoch_end())  // an epoch ends at a sample boundary
+        advance(at.sample_tokens - at.token_in_sample);
     return pieces;
 }
 
@@ -241,8 +235,7 @@ void DataLoader::resume(const DataPosition& position) {
     }
     const uint64_t samples = num_samples();
     const bool last = at.current_shard + 1 == shards->size();
-    const uint64_t most =
-        last ? samples + (leftover_tokens() + at.sample_tokens - 1) / at.sample_tokens : samples;
+    const uint64_t most = samples + (last ? ceil_div(leftover_tokens(), at.sample_tokens) : 0);
     if (at.current_sample > most || at.token_in_sample >= at.sample_tokens ||
         (at.should_shuffle && !is_permutation_of(at.intra_shard_indices, samples))) {
         at = std::move(before);

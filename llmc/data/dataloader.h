@@ -47,10 +47,10 @@ struct DataLoader {
     struct Shard {  // one file, or several small ones read as if they were one
         std::vector<TokenShard> files;
         uint64_t num_tokens = 0;
-        // A sample needs one token more than it advances by: the last target.
-        uint64_t num_samples(uint64_t advance) const {
-            return num_tokens > 0 ? (num_tokens - 1) / advance : 0;
-        }
+        uint64_t num_targets() const { return num_tokens - (num_tokens > 0); }  // all but the first token
+        uint64_t num_samples(uint64_t sample_tokens) const { return num_targets() / sample_tokens; }
+        // At its end, those that do not fill a sample.
+        uint64_t leftover_tokens(uint64_t sample_tokens) const { return num_targets() % sample_tokens; }
     };
     struct Piece {  // inputs [first, first + count) of a shard
         uint64_t shard, first, count;
@@ -69,6 +69,7 @@ struct DataLoader {
     uint64_t leftover_tokens() const;
     bool at_epoch_end() const;
     void start_shard();
+    void advance(uint64_t count);
     Piece take(uint64_t wanted);
     Piece take_leftover(uint64_t wanted);
     std::vector<Piece> take_batch(int& fresh);

@@ -18,21 +18,14 @@ std::vector<SavedShard> shards_of(const DataLoader& loader) {
     return found;
 }
 
-static bool has_same_name(const SavedShard& a, const SavedShard& b) {
-    return a.name == b.name && a.tokens == b.tokens;
-}
-static bool is_same(const SavedShard& a, const SavedShard& b) {
-    return has_same_name(a, b) && a.checksum == b.checksum;
-}
-
 // Shards of several folders may have the same name: prefers the one with the same content. -1: none has it.
 static int find(const std::vector<SavedShard>& shards, const SavedShard& wanted) {
-    for (const auto& matches : {is_same, has_same_name}) {
-        const auto at = std::find_if(shards.begin(), shards.end(),
-                                     [&](const SavedShard& s) { return matches(s, wanted); });
-        if (at != shards.end()) return int(at - shards.begin());
-    }
-    return -1;
+    auto at = std::find(shards.begin(), shards.end(), wanted);
+    if (at == shards.end())
+        at = std::find_if(shards.begin(), shards.end(), [&](const SavedShard& s) {
+            return s.name == wanted.name && s.tokens == wanted.tokens;
+        });
+    return at == shards.end() ? -1 : int(at - shards.begin());
 }
 
 static void check_content(const std::vector<SavedShard>& saved, const std::vector<SavedShard>& now) {
@@ -84,8 +77,7 @@ DataPosition fit_position(const DataPosition& saved, const std::vector<SavedShar
     DataPosition at = saved;
     const std::vector<SavedShard> now = shards_of(loader);
     check_content(saved_shards, now);
-    const bool same = std::equal(now.begin(), now.end(), saved_shards.begin(), saved_shards.end(), is_same);
-    if (same || at.sample_tokens == 0) return at;
+    if (now == saved_shards || at.sample_tokens == 0) return at;
     fit_shards(at, saved_shards, now);
     const uint64_t shard =
         at.should_shuffle ? uint64_t(at.shard_indices[at.current_shard]) : at.current_shard;

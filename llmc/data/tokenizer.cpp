@@ -95,10 +95,8 @@ struct BpeEncoder {
         int previous, next;
     };
     struct Candidate {
-        int rank, merged, left_token, right_token, left;
-        bool operator>(const Candidate& other) const {
-            return rank != other.rank ? rank > other.rank : left > other.left;
-        }
+        int rank, left, merged, left_token, right_token;  // rank and left decide which one comes first
+        auto operator<=>(const Candidate&) const = default;
     };
     std::vector<Symbol> symbols;
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
@@ -148,7 +146,7 @@ struct BpeEncoder {
         if (right < 0) return;
         const MergeTable::Entry& merge = merges.at(symbols[left].token, symbols[right].token);
         if (merge.merged >= 0)
-            candidates.push({merge.rank, merge.merged, symbols[left].token, symbols[right].token, left});
+            candidates.push({merge.rank, left, merge.merged, symbols[left].token, symbols[right].token});
     }
 
     // Merges the pair of lowest rank, leftmost first, until none is left. The heap makes the cost O(n log n),
@@ -245,11 +243,10 @@ void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out, AddedT
 
 const AddedTokenMatcher* Tokenizer::matcher(AddedTokens found) {
     if (found == AddedTokens::none) return nullptr;
-    std::unique_ptr<AddedTokenMatcher>& matching =
-        found == AddedTokens::all && !added.empty() ? added_matcher : end_of_text_matcher;
-    if (matching) return matching.get();
+    const bool all = found == AddedTokens::all && !added.empty();
     const std::vector<AddedToken> end = {{.id = end_of_text, .special = true}};
-    matching = std::make_unique<AddedTokenMatcher>(&matching == &added_matcher ? added : end, tokens);
+    std::unique_ptr<AddedTokenMatcher>& matching = all ? added_matcher : end_of_text_matcher;
+    if (!matching) matching = std::make_unique<AddedTokenMatcher>(all ? added : end, tokens);
     return matching.get();
 }
 
