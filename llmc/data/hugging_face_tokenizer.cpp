@@ -99,18 +99,18 @@ static std::string type_of(const json& part) {
     return part.contains("type") ? describe_json(part["type"]) : "one without a type";
 }
 
+static bool is_type(const json& part, const char* type) {
+    return part.is_object() && part.contains("type") && part["type"] == type;
+}
+
 // The parts of a pipeline's stage, of which a Sequence has several.
 static std::vector<json> parts_of(const json& stage, const char* list) {
     if (stage.is_null()) return {};
-    if (!stage.is_object() || !stage.contains("type") || stage["type"] != "Sequence") return {stage};
+    if (!is_type(stage, "Sequence")) return {stage};
     std::vector<json> parts;
     for (const json& part : stage.at(list))
         for (const json& inner : parts_of(part, list)) parts.push_back(inner);
     return parts;
-}
-
-static bool is_type(const json& part, const char* type) {
-    return part.is_object() && part.contains("type") && part["type"] == type;
 }
 
 // Whether a post-processor adds no token to a text.
@@ -288,10 +288,10 @@ static ListedTokens read_listed_tokens(const TokenizerFiles& files, const Specia
             const std::string& text = item.key();
             const bool is_special = std::any_of(special.all.begin(), special.all.end(),
                                                 [&](const NamedToken& named) { return named.text == text; });
-            NamedToken token = {text, {.special = is_special, .normalized = !is_special}};
-            token.token.id = read_id(item.value(), files.path_of(added_json));
-            if (!listed.count(token.token.id) || listed[token.token.id].text != text)
-                list_token(listed, token, files.path);
+            const int id = read_id(item.value(), files.path_of(added_json));
+            if (!listed.count(id) || listed[id].text != text)
+                list_token(listed, {text, {.id = id, .special = is_special, .normalized = !is_special}},
+                           files.path);
         }
     }
     return listed;

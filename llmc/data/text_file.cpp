@@ -136,11 +136,6 @@ static bool is_utf32(std::string_view start) {
     return start.size() >= 4 && start[2] == '\0' && start[3] == '\0';
 }
 
-static void refuse_binary(const std::string& path, std::string_view start) {
-    if (const char* what = not_text(start))
-        throw NotText(printable(format_string("%s is not text: it is %s", path.c_str(), what)));
-}
-
 // pzstd begins with a frame of zstd that readers skip.
 static bool has_skippable_frame(std::string_view start) {
     return start.size() >= 4 && (start[0] & 0xf0) == 0x50 && start.substr(1, 3) == "\x2a\x4d\x18";
@@ -196,7 +191,8 @@ TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input
         start.clear();
         return;
     }
-    refuse_binary(path, start);
+    if (const char* what = not_text(start))
+        throw NotText(printable(format_string("%s is not text: it is %s", path.c_str(), what)));
     if (start.starts_with("\xef\xbb\xbf")) {
         start.erase(0, 3);
         position = 3;
@@ -298,21 +294,18 @@ static const char* why_left_out(const std::filesystem::directory_entry& entry) {
     return is_folder || entry.is_regular_file(unreadable) ? nullptr : "is neither a file nor a folder";
 }
 
-struct FolderList {
-    std::vector<std::string> files, left_out;  // the latter with reasons
-};
-
-static void list_folder(const std::filesystem::path& folder, FolderList& list) {
+static void list_folder(const std::filesystem::path& folder, std::vector<std::string>& files,
+                        std::vector<std::string>& left_out) {
     namespace fs = std::filesystem;
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
         std::error_code unreadable;
         if (const char* why = why_left_out(*entry))
-            list.left_out.push_back(printable(entry->path().generic_string() + " " + why));
+            left_out.push_back(printable(entry->path().generic_string() + " " + why));
         else if (entry->is_directory(unreadable))
-            list_folder(entry->path(), list);
+            list_folder(entry->path(), files, left_out);
         else
-            list.files.push_back(entry->path().generic_string());
+            files.push_back(entry->path().generic_string());
     }
     if (error) fail("cannot read the folder %s: %s", folder.c_str(), error.message().c_str());
 }
@@ -340,14 +333,14 @@ static void check_text(const std::string& path) {
 static std::vector<std::string> texts_below(const std::string& folder,
                                             const std::vector<std::string>& include,
                                             const std::function<void(const std::string& why)>& left_out) {
-    FolderList list;
-    list_folder(folder, list);
-    if (list.files.empty() && !list.left_out.empty())
-        fail("the folder %s has no file that is read; %s", folder.c_str(), list.left_out[0].c_str());
-    if (list.files.empty()) fail("the folder %s has no file", folder.c_str());
-    std::sort(list.files.begin(), list.files.end());
+    std::vector<std::string> files, reasons;
+    list_folder(folder, files, reasons);
+    if (files.empty() && !reasons.empty())
+        fail("the folder %s has no file that is read; %s", folder.c_str(), reasons[0].c_str());
+    if (files.empty()) fail("the folder %s has no file", folder.c_str());
+    std::sort(files.begin(), files.end());
     std::vector<std::string> texts;
-    for (const std::string& file : list.files) try {
+    for (const std::string& file : files) try {
             if (!is_included(file, include)) continue;
             check_text(file);
             texts.push_back(file);
@@ -363,7 +356,7 @@ static std::vector<std::string> texts_below(const std::string& folder,
              std::any_of(include.begin(), include.end(), has_other)
                  ? ": a pattern is of a name without folders, and has * ? [...], but no {...}; give several"
                  : "");
-    for (const std::string& why : list.left_out) left_out(why);
+    for (const std::string& why : reasons) left_out(why);
     return texts;
 }
 

@@ -1,9 +1,11 @@
 #include "llmc/data/text_reader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 #include "llmc/os/files.h"
 
 static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
@@ -75,9 +77,9 @@ TextReader::TextReader(const std::vector<std::string>& files, const TextOptions&
 }
 
 // Reads until there is a safe cut or the file ends. False: the file ended and no text is left.
-bool TextReader::fill(TextBlock& block, std::string& text) {
-    text = std::move(rest);
-    rest.clear();
+bool TextReader::fill(TextBlock& block) {
+    std::string& text = block.text;
+    text = std::exchange(rest, "");
     for (size_t wanted = std::max(block_bytes, text.size());;
          wanted = std::min(2 * text.size() + block_bytes, most_bytes)) {
         const size_t kept = text.size();
@@ -109,7 +111,7 @@ bool TextReader::next(TextBlock& block) {
         }
         block.path = file->path;
         block.first_byte = file->position - rest.size();
-        if (fill(block, block.text)) break;
+        if (fill(block)) break;
         bytes_before += file->bytes_read;
         file.reset();
     }
@@ -172,11 +174,9 @@ static std::string text_of_line(std::string_view line, const std::string& field,
 
 static void encode_lines(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer,
                          EncodedBlock& to) {
-    uint64_t number = block.first_line;
-    const std::string_view all = block.text;
-    for (size_t start = 0, end; start < all.size(); start = end + 1, number++) {
-        end = std::min(all.find('\n', start), all.size());
-        const std::string_view line = all.substr(start, end - start);
+    uint64_t number = block.first_line - 1;
+    for (const std::string& line : lines_of(block.text)) {
+        number++;
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
         std::string text;
         try {

@@ -54,7 +54,7 @@ struct TextReader {
     uint64_t total_bytes = 0;  // of all files; 0 if one of them is a pipe
 
    private:
-    bool fill(TextBlock& block, std::string& text);
+    bool fill(TextBlock& block);
     size_t safe_cut(std::string_view text) const;
 
     const Pattern white{std::string("[") + white_space + "]"};

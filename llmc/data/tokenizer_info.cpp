@@ -140,28 +140,24 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     return info;
 }
 
-// What NAME.json lists: the shards by the names of their files. Empty if it is missing, or some other file
-// that has this name.
-struct ShardList {
-    std::string folder;  // as the paths of the shards begin
-    std::map<std::string, TokenShard> shards = {};
-    std::set<std::string> found = {};
-};
+// What NAME.json lists: the shards by their paths, which begin with `folder`. Empty if it is missing, or some
+// other file that has this name.
+using ShardList = std::map<std::string, TokenShard>;
 
 static ShardList read_shard_list(const std::string& sidecar, const std::string& folder) {
-    ShardList list = {.folder = folder};
+    ShardList list;
     try {
         const json members = file_exists(sidecar) ? read_json_object(sidecar) : json::object();
         if (!members.contains(shards_key)) return list;
-        const std::string name = fs::path(sidecar).stem().generic_string();
+        const std::string prefix = folder + fs::path(sidecar).stem().generic_string();
         for (const json& shard : members.value(list_key, json::array())) {
-            const std::string file = name + shard.at("part").get<std::string>();
-            list.shards[file] = {folder + file, shard.at("tokens"), shard.at("xxh3")};
+            const std::string path = prefix + shard.at("part").get<std::string>();
+            list[path] = {path, shard.at("tokens"), shard.at("xxh3")};
         }
     } catch (const json::exception& error) {
         fail("%s does not list shards: %s", sidecar.c_str(), json_reason(error).c_str());
     } catch (const Error&) {
-        list.shards.clear();  // read_sidecar() warns of it
+        list.clear();  // read_sidecar() warns of it
     }
     return list;
 }
@@ -171,38 +167,33 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
         "prepare_data was interrupted, is running, or another program wrote the shard: run prepare_data "
         "again, or give the shards another name";
     std::map<std::string, ShardList> lists;  // by sidecar
+    std::set<std::string> found;
     for (const TokenShard& shard : shards) {
-        const std::string sidecar = sidecar_of(shard.path),
-                          file = fs::path(shard.path).filename().generic_string(),
+        const std::string sidecar = sidecar_of(shard.path), file = fs::path(shard.path).filename().string(),
                           folder = shard.path.substr(0, shard.path.size() - file.size());
         if (!lists.count(sidecar)) lists[sidecar] = read_shard_list(sidecar, folder);
-        ShardList& list = lists[sidecar];
-        if (list.shards.empty()) continue;
-        const auto listed = list.shards.find(file);
-        if (listed == list.shards.end() || listed->second.tokens != shard.tokens ||
-            listed->second.checksum != shard.checksum)
+        const ShardList& list = lists[sidecar];
+        const auto listed = list.find(shard.path);
+        if (!list.empty() && (listed == list.end() || listed->second.tokens != shard.tokens ||
+                              listed->second.checksum != shard.checksum))
             fail("%s is not one of the shards that %s lists: %s", shard.path.c_str(), sidecar.c_str(),
                  advice);
-        list.found.insert(file);
+        found.insert(shard.path);
     }
     if (file_exists(pattern)) return;  // one file, whatever characters its name has
     for (const auto& [sidecar, list] : lists)
-        for (const auto& [file, shard] : list.shards)
-            if (!list.found.count(file) && matches_pattern(pattern, shard.path))
-                fail("%s is missing, which %s lists: %s", shard.path.c_str(), sidecar.c_str(), advice);
-}
-
-static std::set<std::string> sidecars_of(const std::string& pattern) {
-    std::set<std::string> sidecars;
-    for (const std::string& path : matching_paths(pattern)) sidecars.insert(sidecar_of(path));
-    return sidecars;
+        for (const auto& [path, shard] : list)
+            if (!found.count(path) && matches_pattern(pattern, path))
+                fail("%s is missing, which %s lists: %s", path.c_str(), sidecar.c_str(), advice);
 }
 
 std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>& patterns) {
     std::optional<TokenizerInfo> first;
     std::string first_path;
-    for (const std::string& pattern : patterns)
-        for (const std::string& path : sidecars_of(pattern)) {
+    for (const std::string& pattern : patterns) {
+        std::set<std::string> sidecars;
+        for (const std::string& shard : matching_paths(pattern)) sidecars.insert(sidecar_of(shard));
+        for (const std::string& path : sidecars) {
             const std::optional<TokenizerInfo> info = read_sidecar(path);
             if (!info) continue;
             if (first && first->checksum != info->checksum)
@@ -211,6 +202,7 @@ std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>&
             if (!first) first_path = path;
             first = info;
         }
+    }
     return first;
 }
 
