@@ -1,4 +1,3 @@
-// llm.c's checkpoints: see checkpoint.h. Files are checked completely before they are used.
 #include "llmc/files/checkpoint.h"
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/real.h"
+#include "llmc/files/stored_type.h"
 #include "llmc/os/files.h"
 
 static constexpr int32_t model_magic = 20240326, fp32_version = 3, bf16_version = 5;
@@ -69,19 +69,13 @@ FileSeal write_model(const std::string& path, const ModelConfig& config, const R
                                    config.num_layers,  config.num_heads,
                                    config.channels,    config.padded_vocab_size};
     SealedWriter file(path);
-    file.write(header, header_bytes);
-    size_t most = std::min(tensor_chunk, num_parameters(config));
-    std::vector<float> values(most);
-    std::vector<bf16> halves(in_bf16 ? most : 0);
+    const WriteBytes write = [&](const void* bytes, size_t count) { file.write(bytes, count); };
+    write(header, header_bytes);
+    std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
     for_each_chunk(config, {}, MASTER_WEIGHTS, [&](int tensor, size_t offset, size_t count) {
         read(tensor, offset, values.data(), count);
-        if (in_bf16) {
-            std::transform(values.begin(), values.begin() + count, halves.begin(),
-                           [](float value) { return bf16(value); });
-            file.write(halves.data(), count * sizeof(bf16));
-        } else {
-            file.write(values.data(), count * sizeof(float));
-        }
+        const StoredType type = in_bf16 ? StoredType::bf16 : StoredType::fp32;
+        write_values(write, type, values.data(), count, parameter_info[tensor].name);
     });
     return file.finish();
 }
@@ -94,8 +88,8 @@ FileSeal write_model(const std::string& path, const ModelConfig& config, const R
 
 static nlohmann::json seal_to_json(const FileSeal& s) { return {{"bytes", s.bytes}, {"xxh3", s.checksum}}; }
 
-static void write_run_file(const std::string& path, const FileSeal& model, const nlohmann::json& states,
-                           const std::string& run) {
+static void write_run_file(const std::string& path, const FileSeal& model,
+                           const std::vector<nlohmann::json>& states, const std::string& run) {
     nlohmann::json files = {{"model", seal_to_json(model)}};
     if (states.size() == 1)
         files["state"] = states[0];
@@ -145,13 +139,19 @@ static int number_in(std::string_view name, std::string_view before, int digits,
     return number >= 0 && name == same ? number : -1;
 }
 
+// The numbers in the names of a folder's files, highest first.
+static std::vector<int> numbers_in(const std::string& dir, const std::string& before, int digits,
+                                   const std::string& after) {
+    std::vector<int> numbers;
+    for (const std::string& name : names_in(dir))
+        if (const int number = number_in(name, before, digits, after); number >= 0) numbers.push_back(number);
+    std::sort(numbers.rbegin(), numbers.rend());
+    return numbers;
+}
+
 // The parts of the optimizer's state that the step has files of.
 static std::vector<int> parts_of_state(const std::string& dir, int step) {
-    std::vector<int> parts;
-    for (const std::string& name : names_in(dir))
-        if (const int part = number_in(name, format_string("state_%08d_", step), 5, ".bin"); part >= 0)
-            parts.push_back(part);
-    return parts;
+    return numbers_in(dir, format_string("state_%08d_", step), 5, ".bin");
 }
 
 int step_in_name(std::string_view name, std::string_view before, std::string_view after) {
@@ -174,15 +174,13 @@ uint64_t checkpoint_bytes(const ModelConfig& config, const OptimizerState& state
            state.share.count * (order * sizeof(int32_t) + others);
 }
 
-static std::string mib(uint64_t bytes) { return format_string("%.1f MiB", double(bytes) / (1 << 20)); }
-
 void check_room(const std::string& dir, uint64_t bytes) {
     const uint64_t room = free_bytes(dir);
     if (room < bytes)
         fail(
-            "no room for a checkpoint in %s: it takes %s, and %s are free; free some space, for example by "
-            "removing old checkpoints, and resume with -y 1",
-            dir.c_str(), mib(bytes).c_str(), mib(room).c_str());
+            "no room for a checkpoint in %s: it takes %.1f MiB, and %.1f MiB are free; free some space, for "
+            "example by removing old checkpoints, and resume with -y 1",
+            dir.c_str(), double(bytes) / (1 << 20), double(room) / (1 << 20));
 }
 
 // Does the work in all processes, or in this one alone. An error in one of them is an error in all.
@@ -191,17 +189,16 @@ static void together(Communicator* job, const std::function<void()>& work) {
 }
 
 // The seals of all parts of the optimizer's state, in the order of the parts.
-static nlohmann::json gather_seals(const FileSeal& own, const OptimizerShare& share, Communicator* job) {
+static std::vector<nlohmann::json> gather_seals(const FileSeal& own, const OptimizerShare& share,
+                                                Communicator* job) {
     if (!job) return {seal_to_json(own)};
-    nlohmann::json seals = nlohmann::json::array();
     std::vector<nlohmann::json> by_part(share.count);
     for (const std::string& text :
          job->gather(json_text({{"part", share.index}, {"seal", seal_to_json(own)}}))) {
         const nlohmann::json seal = parse_json_object(text, "a seal");
         by_part.at(seal.at("part")) = seal.at("seal");
     }
-    for (const nlohmann::json& seal : by_part) seals.push_back(seal);
-    return seals;
+    return by_part;
 }
 
 // All parts must be in this process's folder before the checkpoint counts.
@@ -223,7 +220,7 @@ static void write_files(const std::string& dir, const Checkpoint& c, Communicato
         state = write_optimizer_state(optimizer_part_path(dir, step, share.index), c.config, c.optimizer,
                                       c.read_moment);
     });
-    const nlohmann::json states = gather_seals(state, share, job);
+    const std::vector<nlohmann::json> states = gather_seals(state, share, job);
     together(job, [&] {
         if (!first) return sync_folder(dir);
         for (const int part : parts_of_state(dir, step))  // of an earlier run with more processes
@@ -303,11 +300,7 @@ void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Comm
 
 // Steps with a file of this kind, newest first.
 static std::vector<int> steps_of(const std::string& dir, const char* before, const char* after = "") {
-    std::vector<int> steps;
-    for (const std::string& name : names_in(dir))
-        if (const int step = step_in_name(name, before, after); step >= 0) steps.push_back(step);
-    std::sort(steps.rbegin(), steps.rend());
-    return steps;
+    return numbers_in(dir, before, 8, after);
 }
 
 std::vector<int> list_checkpoints(const std::string& dir) { return steps_of(dir, "DONE_"); }

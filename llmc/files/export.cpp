@@ -1,32 +1,29 @@
 #include "llmc/files/export.h"
 
-#include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
 #include "llmc/files/gguf.h"
 #include "llmc/files/hugging_face.h"
-#include "llmc/files/model_card.h"
 #include "llmc/os/files.h"
 
 namespace fs = std::filesystem;
 
 static const char* const card_name = "README.md";
-static const char* const file_names[] = {"README.md",      "config.json",          "generation_config.json",
-                                         "merges.txt",     "vocab.json",           "model.safetensors",
-                                         "tokenizer.json", "tokenizer_config.json"};
+// Sorted, so config.json is the first to be removed.
+static const std::set<std::string> file_names = {
+    "README.md",  "config.json",       "generation_config.json", "merges.txt",
+    "vocab.json", "model.safetensors", "tokenizer.json",         "tokenizer_config.json"};
 
 void check_export_folder(const std::string& folder) {
     bool has_card = false;
     std::string first;
     for (const std::string& name : names_in(folder)) {
         if (name.starts_with(".")) continue;
-        const bool known = std::any_of(std::begin(file_names), std::end(file_names), [&](const char* ours) {
-            return name == ours || name == std::string(ours) + ".tmp";
-        });
-        if (!known)
+        if (!file_names.contains(name.ends_with(".tmp") ? name.substr(0, name.size() - 4) : name))
             fail("--export hf %s: this folder holds %s, which an export does not write; name a new folder",
                  folder.c_str(), name.c_str());
         has_card = has_card || name == card_name;
@@ -41,8 +38,7 @@ void check_export_folder(const std::string& folder) {
 // Error if an export to the folder would replace a file that it reads.
 static void refuse_own_inputs(const std::string& folder, const ExportedModel& model) {
     for (const std::string& input : {model.source.path, model.tokenizer ? model.tokenizer->name : ""})
-        for (const std::string& name : {std::string("."), std::string("tokenizer.json"),
-                                        std::string("vocab.json"), std::string("model.safetensors")})
+        for (const char* name : {".", "tokenizer.json", "vocab.json", "model.safetensors"})
             if (is_same_file(input, folder + "/" + name))
                 fail("--export hf %s: %s is an input, too, and would be lost: name a new folder",
                      folder.c_str(), input.c_str());
@@ -62,8 +58,8 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
     const std::string name = fs::absolute(folder).lexically_normal().filename().generic_string();
     write_whole_file(folder + "/" + card_name,
                      {model_card(name, model.source, model.config, model.tokenizer)});
-    for (const char* old : file_names)
-        if (old != std::string(card_name) && file_exists(folder + "/" + old)) remove_file(folder + "/" + old);
+    for (const std::string& old : file_names)
+        if (old != card_name && file_exists(folder + "/" + old)) remove_file(folder + "/" + old);
     if (model.tokenizer) write_hugging_face_tokenizer(folder, *model.tokenizer, model.config.max_seq_len);
     write_hugging_face(folder, model.config, model.read, model.type,
                        model.tokenizer ? model.tokenizer->end_of_text : -1);

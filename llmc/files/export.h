@@ -21,3 +21,13 @@ void check_export_file(const std::string& path);
 // that holds a file of this model's is refused, too.
 void export_hugging_face(const std::string& folder, const ExportedModel& model);
 void export_gguf(const std::string& path, const ExportedModel& model);
+
+// --- its model card (model_card.cpp): the README.md of the folder, as Hugging Face's hub reads it ---
+
+// What is known of the model and its run; tokenizer: null if none is known. Of the run's options and paths,
+// only those appear that a reader needs: no folders of this machine.
+std::string model_card(const std::string& name, const ModelSource& model, const ModelConfig& config,
+                       const Tokenizer* tokenizer);
+
+// Whether the text is a card that model_card() wrote.
+bool is_model_card(const std::string& text);

@@ -12,11 +12,13 @@ static const uint64_t alignment = 32;  // of tensors; the format's default
 // Types of metadata.
 enum GgufValue : uint32_t { UINT32 = 4, INT32 = 5, FLOAT32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
 
-static void append(std::string& to, const auto& number) {
+template <class Number>
+static void append(std::string& to, const Number& number) {
+    static_assert(std::is_arithmetic_v<Number>);
     to.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-static void append_text(std::string& to, const std::string& text) {
+static void append(std::string& to, const std::string& text) {
     append(to, uint64_t(text.size()));
     to += text;
 }
@@ -29,27 +31,20 @@ struct Metadata {
     void add_uint(const char* key, uint32_t value) { append(start(key, UINT32), value); }
     void add_float(const char* key, float value) { append(start(key, FLOAT32), value); }
     void add_bool(const char* key, bool value) { append(start(key, BOOL), uint8_t(value)); }
-    void add_text(const char* key, const std::string& value) { append_text(start(key, STRING), value); }
-    void add_texts(const char* key, const std::vector<std::string>& values) {
-        start_array(key, STRING, values.size());
-        for (const std::string& value : values) append_text(bytes, value);
-    }
-    void add_ints(const char* key, const std::vector<int32_t>& values) {
-        start_array(key, INT32, values.size());
-        for (int32_t value : values) append(bytes, value);
+    void add_text(const char* key, const std::string& value) { append(start(key, STRING), value); }
+    template <class Element>
+    void add_array(const char* key, GgufValue type, const std::vector<Element>& values) {
+        append(start(key, ARRAY), uint32_t(type));
+        append(bytes, uint64_t(values.size()));
+        for (const Element& value : values) append(bytes, value);
     }
 
    private:
-    std::string& start(const char* key, GgufValue type) {
+    std::string& start(const std::string& key, GgufValue type) {
         count++;
-        append_text(bytes, key);
+        append(bytes, key);
         append(bytes, uint32_t(type));
         return bytes;
-    }
-    void start_array(const char* key, GgufValue element, uint64_t length) {
-        start(key, ARRAY);
-        append(bytes, uint32_t(element));
-        append(bytes, length);
     }
 };
 
@@ -73,7 +68,7 @@ static void write_header(FileWriter& file, const Metadata& metadata, const std::
     header += metadata.bytes;
     uint64_t at = 0;
     for (const TensorItem& item : items) {
-        append_text(header, item.name);
+        append(header, item.name);
         append(header, uint32_t(item.shape.size()));
         for (auto size = item.shape.rbegin(); size != item.shape.rend(); size++) append(header, *size);
         append(header, ggml_types[int(item.type)]);
@@ -145,9 +140,9 @@ static void add_tokenizer(Metadata& metadata, Tokenizer& tokenizer) {
     const TokenTexts texts = spell_tokens(tokenizer);
     metadata.add_text("tokenizer.ggml.model", "gpt2");
     metadata.add_text("tokenizer.ggml.pre", "gpt-2");
-    metadata.add_texts("tokenizer.ggml.tokens", texts.tokens);
-    metadata.add_ints("tokenizer.ggml.token_type", types);
-    metadata.add_texts("tokenizer.ggml.merges", texts.merges);
+    metadata.add_array("tokenizer.ggml.tokens", STRING, texts.tokens);
+    metadata.add_array("tokenizer.ggml.token_type", INT32, types);
+    metadata.add_array("tokenizer.ggml.merges", STRING, texts.merges);
     metadata.add_uint("tokenizer.ggml.bos_token_id", tokenizer.end_of_text);
     metadata.add_uint("tokenizer.ggml.eos_token_id", tokenizer.end_of_text);
     metadata.add_bool("tokenizer.ggml.add_bos_token", true);

@@ -45,22 +45,6 @@ static int dimension(const Model& model, const std::string& name, size_t index) 
     return int(std::min<uint64_t>(found->second.shape[index], 1 << 30));
 }
 
-// Error if config.json has the field with another value than the only one supported.
-static void expect_field(const json& fields, const char* key, const json& wanted, const std::string& path) {
-    auto found = fields.find(key);
-    if (found != fields.end() && *found != wanted)
-        fail("%s: %s is %s; only %s is supported", path.c_str(), key, describe_json(*found).c_str(),
-             describe_json(wanted).c_str());
-}
-
-// Error if config.json has the field with another value than the tensors.
-static void expect_size(const json& fields, const char* key, int64_t size, const std::string& path) {
-    auto found = fields.find(key);
-    if (found != fields.end() && !found->is_null() && *found != size)
-        fail("%s: %s is %s, but the tensors have %lld; are these files of one model, and complete?",
-             path.c_str(), key, describe_json(*found).c_str(), (long long)size);
-}
-
 // The names that transformers has for GPT-2's approximation of GELU by tanh.
 static void check_activation(const json& fields, const std::string& path) {
     const json name = fields.value("activation_function", json("gelu_new"));
@@ -73,21 +57,26 @@ static void check_activation(const json& fields, const std::string& path) {
 // Checks config.json and returns the number of heads.
 static int read_config(const std::string& path, const ModelConfig& config) {
     const json fields = read_json_object(path, 1 << 20);
-    expect_field(fields, "model_type", "gpt2", path);
+    const JsonMembers supported = {{"model_type", "gpt2"},        {"layer_norm_epsilon", 1e-5},
+                                   {"scale_attn_weights", true},  {"scale_attn_by_inverse_layer_idx", false},
+                                   {"tie_word_embeddings", true}, {"add_cross_attention", false}};
+    for (const auto& [key, wanted] : supported)
+        if (const json found = fields.value(key, wanted); found != wanted)
+            fail("%s: %s is %s; only %s is supported", path.c_str(), key.c_str(),
+                 describe_json(found).c_str(), describe_json(wanted).c_str());
     check_activation(fields, path);
-    expect_field(fields, "layer_norm_epsilon", 1e-5, path);
-    expect_field(fields, "scale_attn_weights", true, path);
-    expect_field(fields, "scale_attn_by_inverse_layer_idx", false, path);
-    expect_field(fields, "tie_word_embeddings", true, path);
-    expect_field(fields, "add_cross_attention", false, path);
     const json inner = fields.value("n_inner", json());
     if (!inner.is_null() && inner != 4 * int64_t(config.channels))
         fail("%s: n_inner, the width of the MLP, is %s; only 4 * n_embd, here %lld, is supported",
              path.c_str(), describe_json(inner).c_str(), 4 * (long long)config.channels);
-    expect_size(fields, "n_layer", config.num_layers, path);
-    expect_size(fields, "n_embd", config.channels, path);
-    expect_size(fields, "n_positions", config.max_seq_len, path);
-    expect_size(fields, "vocab_size", config.vocab_size, path);
+    const JsonMembers sizes = {{"n_layer", config.num_layers},
+                               {"n_embd", config.channels},
+                               {"n_positions", config.max_seq_len},
+                               {"vocab_size", config.vocab_size}};
+    for (const auto& [key, size] : sizes)
+        if (const json found = fields.value(key, json()); !found.is_null() && found != size)
+            fail("%s: %s is %s, but the tensors have %d; are these files of one model, and complete?",
+                 path.c_str(), key.c_str(), describe_json(found).c_str(), size.get<int>());
     auto heads = fields.find("n_head");
     if (heads == fields.end() || !heads->is_number_unsigned() || heads->get<uint64_t>() > 1 << 16)
         fail("%s: n_head is missing or not a valid number of heads", path.c_str());
@@ -197,14 +186,9 @@ void read_hugging_face(const std::string& path, const WriteTensor& write) {
 
 // --- writing ---
 
-// The type's names in model.safetensors and config.json.
-static const char* safetensors_type(StoredType type) {
-    if (type == StoredType::q8_0) fail("safetensors files have no type q8_0");
-    return type == StoredType::fp32 ? "F32" : type == StoredType::bf16 ? "BF16" : "F16";
-}
-static const char* torch_type(StoredType type) {
-    return type == StoredType::fp32 ? "float32" : type == StoredType::bf16 ? "bfloat16" : "float16";
-}
+// In the order of StoredType, without q8_0: the names in model.safetensors and config.json.
+static const char* const safetensors_types[] = {"F32", "BF16", "F16"};
+static const char* const torch_types[] = {"float32", "bfloat16", "float16"};
 
 static std::string config_json(const ModelConfig& config, StoredType type, int end_of_text) {
     const JsonMembers fields = {{"architectures", json::array({"GPT2LMHeadModel"})},
@@ -224,7 +208,7 @@ static std::string config_json(const ModelConfig& config, StoredType type, int e
                                 {"n_layer", config.num_layers},
                                 {"vocab_size", config.vocab_size},
                                 {"tie_word_embeddings", true},
-                                {"torch_dtype", torch_type(type)}};
+                                {"torch_dtype", torch_types[int(type)]}};
     return json_text(fields, 2) + "\n";
 }
 
@@ -241,7 +225,8 @@ void write_hugging_face(const std::string& dir, const ModelConfig& config, const
     if (end_of_text < 0) end_of_text = config.vocab_size - 1;
     std::vector<SafetensorsItem> items;
     const std::vector<ModelTensor> tensors = list_tensors(config);
-    for (const ModelTensor& t : tensors) items.push_back({t.name, safetensors_type(type), stored_shape(t)});
+    for (const ModelTensor& t : tensors)
+        items.push_back({t.name, safetensors_types[int(type)], stored_shape(t)});
     FileWriter file(dir + "/model.safetensors");
     write_safetensors_header(file, items);
     for (const ModelTensor& t : tensors) write_tensor(file, read, t, type, true);

@@ -1,5 +1,3 @@
-#include "llmc/files/model_card.h"
-
 #include <cmath>
 #include <filesystem>
 
@@ -9,6 +7,7 @@
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/files/export.h"
 
 namespace fs = std::filesystem;
 

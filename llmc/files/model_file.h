@@ -24,8 +24,8 @@ struct TensorPart {
     size_t count;
 };
 
-// The first value that is NaN or infinite, as in "tensor wte has the value nan at element 5"; empty if there is
-// none. `values_are` says what the values are of the tensor, such as "moment m of".
+// The first value that is NaN or infinite, as in "tensor wte has the value nan at element 5"; empty if there
+// is none. `values_are` says what the values are of the tensor, such as "moment m of".
 std::string find_not_finite(const TensorPart& part, const ModelConfig& config,
                             const char* values_are = "tensor");
 

@@ -45,6 +45,7 @@ std::vector<float> transpose(const std::vector<float>& from, size_t rows, size_t
 // In chunks, or as a whole if it is transposed.
 void write_tensor(FileWriter& file, const ReadTensor& read, const ModelTensor& t, StoredType type,
                   bool transposes_linear) {
+    const WriteBytes write = [&](const void* bytes, size_t count) { file.write(bytes, count); };
     const bool whole = transposes_linear && t.is_linear();
     std::vector<float> values(whole ? t.elements : std::min(t.elements, tensor_chunk));
     for (size_t at = 0; at < t.elements; at += values.size()) {
@@ -52,6 +53,6 @@ void write_tensor(FileWriter& file, const ReadTensor& read, const ModelTensor& t
         for (size_t i = 0; i < values.size(); i += tensor_chunk)
             read(t.tensor, t.offset + at + i, values.data() + i, std::min(tensor_chunk, values.size() - i));
         if (whole) values = transpose(values, t.shape[0], t.shape[1]);
-        write_values(file, type, values.data(), values.size(), t.name);
+        write_values(write, type, values.data(), values.size(), t.name);
     }
 }

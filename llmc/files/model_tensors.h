@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "llmc/base/file.h"
 #include "llmc/files/stored_type.h"
 #include "llmc/model/model_config.h"
 

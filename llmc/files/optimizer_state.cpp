@@ -1,4 +1,3 @@
-// llm.c's optimizer states: see optimizer_state.h. Files are checked completely before they are used.
 #include "llmc/files/optimizer_state.h"
 
 #include <cstring>

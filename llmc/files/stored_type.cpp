@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llmc/base/error.h"
 #include "llmc/base/real.h"
 
 static_assert(int(StoredType::fp32) == 0 && int(StoredType::q8_0) == 3, "the order of stored_type_names()");
@@ -46,14 +47,14 @@ static Q8Block quantize(const float* values, const std::string& tensor) {
     return block;
 }
 
-void write_values(FileWriter& file, StoredType type, const float* values, size_t count,
+void write_values(const WriteBytes& write, StoredType type, const float* values, size_t count,
                   const std::string& tensor) {
-    if (type == StoredType::fp32) return file.write(values, count * sizeof(float));
+    if (type == StoredType::fp32) return write(values, count * sizeof(float));
     if (type == StoredType::q8_0) {
         std::vector<Q8Block> blocks;
         blocks.reserve(count / q8_0_block);
         for (size_t i = 0; i < count; i += q8_0_block) blocks.push_back(quantize(values + i, tensor));
-        return file.write(blocks.data(), blocks.size() * sizeof(Q8Block));
+        return write(blocks.data(), blocks.size() * sizeof(Q8Block));
     }
     std::vector<uint16_t> halves(count);
     if (type == StoredType::bf16)
@@ -61,5 +62,5 @@ void write_values(FileWriter& file, StoredType type, const float* values, size_t
     else
         std::transform(values, values + count, halves.begin(),
                        [&](float v) { return checked_fp16(v, tensor).bits; });
-    file.write(halves.data(), halves.size() * sizeof(uint16_t));
+    write(halves.data(), halves.size() * sizeof(uint16_t));
 }

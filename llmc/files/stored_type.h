@@ -1,9 +1,9 @@
 // The types of values in files for other programs: safetensors and GGUF.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
-
-#include "llmc/base/file.h"
 
 enum class StoredType {
     fp32,
@@ -22,5 +22,6 @@ StoredType stored_type(const std::string& name);
 uint64_t stored_bytes(StoredType type, uint64_t count);
 
 // Writes values, rounded to nearest. Error, naming the tensor, if fp16 cannot hold one of them.
-void write_values(FileWriter& file, StoredType type, const float* values, size_t count,
+using WriteBytes = std::function<void(const void* bytes, size_t count)>;
+void write_values(const WriteBytes& write, StoredType type, const float* values, size_t count,
                   const std::string& tensor);
