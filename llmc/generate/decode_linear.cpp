@@ -59,11 +59,6 @@ static SIMD_INLINE void dot_all(float* sums, const float* x, const Real* weight,
     for (int row = 0; row < rows; row++) sums[row] = dot(x, weight + size_t(row) * C, C);
 }
 
-template <class Real>
-static size_t out_elements(const DecodeLinear<Real>& p) {
-    return p.num_texts * std::max(p.text_stride, size_t(p.OC));
-}
-
 // x (B,C)
 template <class Real>
 static std::vector<float> inputs_of(const DecodeLinear<Real>& p) {
@@ -139,7 +134,10 @@ static DecodeGrid decode_grid(const Limits& limits, const DecodeLinear<Real>& p,
 
 // Whether normalizing the texts takes so long that a workgroup should do it once for many rows. With a single
 // text, generating takes 3 % longer that way on an H200.
-static bool normalizes_many(int num_texts, bool normalizes) { return normalizes && num_texts > 4; }
+template <class Real>
+static bool normalizes_many(const DecodeLinear<Real>& p) {
+    return !p.inp && p.num_texts > 4;
+}
 // The workgroups that then take turns at the rows: about as many as run at once, if that is known.
 static uint64_t most_workgroups(const LaunchPad& pad, const DecodeGrid& grid) {
     const uint64_t units = pad.limits().compute_units;
@@ -151,7 +149,7 @@ static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int bloc
     const size_t C = p.C, OC = p.OC, B = p.num_texts;
     const bool add = p.epilogue == DecodeEpilogue::add;
     if (add && !p.inp) fail("decode_linear: add needs inp, since it overwrites the stream");
-    const DecodeLinearArgs args = {add ? 0 : pad.at(p.out, out_elements(p)),
+    const DecodeLinearArgs args = {add ? 0 : pad.at(p.out, B * std::max(p.text_stride, OC)),
                                    add     ? pad.at(p.stream, B * OC)
                                    : p.inp ? 0
                                            : pad.at(p.stream, B * C),
@@ -167,8 +165,7 @@ static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int bloc
     const DecodeGrid grid = decode_grid(pad.limits(), p, args, block_size);
     const uint32_t rows = grid.block / pad.limits().subgroup_size * grid.rows;
     const uint64_t blocks = ceil_div(OC, rows);
-    const bool many = normalizes_many(p.num_texts, !p.inp);
-    const uint64_t most = many ? most_workgroups(pad, grid) : blocks;
+    const uint64_t most = normalizes_many(p) ? most_workgroups(pad, grid) : blocks;
     // 65,535: the launchpad may fold larger grids, whose y is taken by the texts
     const uint64_t groups = std::min({blocks, most, uint64_t(65535)});
     const uint64_t packs = C / grid.width, per_round = ceil_div(packs, pad.limits().subgroup_size);
@@ -190,8 +187,7 @@ template <class Real>
 void decode_linear(LaunchPad* pad, const DecodeLinear<Real>& p) {
     if (!pad) return decode_linear_cpu(p);
     // many texts: more subgroups share the work of normalizing them
-    const bool many = normalizes_many(p.num_texts, !p.inp);
-    decode_linear1(*pad, p, many && pad->limits().max_block >= 512 ? 512 : 256);
+    decode_linear1(*pad, p, normalizes_many(p) && pad->limits().max_block >= 512 ? 512 : 256);
 }
 
 #define INSTANTIATE(Real) INSTANTIATE_LAYER(decode_linear, DecodeLinear, Real)
