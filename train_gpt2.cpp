@@ -27,7 +27,6 @@
 #include "llmc/run/processes.h"
 #include "llmc/run/train_loop.h"
 #include "llmc/text_run/loss_plot.h"
-#include "llmc/text_run/recipe.h"
 #include "llmc/text_run/text_tokens.h"
 
 static void print_devices() {

@@ -7,7 +7,7 @@
 #include "llmc/base/file.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/run/train_options.h"
-#include "llmc/text_run/recipe.h"
+#include "llmc/text_run/text_tokens.h"
 #include "tests/compressed.h"
 #include "tests/tiny_run.h"
 

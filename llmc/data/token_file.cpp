@@ -48,11 +48,6 @@ TokenShard open_token_shard(const std::string& path) {
     return {path, tokens, identity_of(file, path, header, tokens * sizeof(uint16_t)), status};
 }
 
-static bool is_unchanged(const TokenShard& shard, const File& file) {
-    return status_of(file, shard.path) == shard.status ||
-           open_token_shard(shard.path).checksum == shard.checksum;
-}
-
 std::vector<TokenShard> open_token_shards(const std::string& pattern) {
     const std::vector<std::string> paths = matching_paths(pattern);
     if (paths.empty()) {
@@ -89,7 +84,8 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
              (unsigned long long)(first + count), shard.path.c_str(), (unsigned long long)shard.tokens);
     if (count == 0) return;  // out may be null
     File file = open_to_read(shard.path);
-    if (!is_unchanged(shard, file))
+    if (status_of(file, shard.path) != shard.status &&
+        open_token_shard(shard.path).checksum != shard.checksum)
         fail("%s has changed since it was opened; restore it and resume, or start a new run",
              shard.path.c_str());
     setvbuf(file.get(), nullptr, _IONBF, 0);  // one direct read; a buffer would read too much and copy

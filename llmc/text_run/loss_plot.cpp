@@ -16,6 +16,8 @@
 #include "llmc/run/option_lines.h"
 #include "llmc/run/train_options.h"
 
+using nlohmann::json;
+
 // --- the logs ---
 
 // A number that can be drawn.
@@ -362,11 +364,9 @@ std::optional<double> corpus_entropy(const std::string& folder) {
         for (const std::string& shard : matching_paths(line.values[0])) {
             const std::string numbers = sidecar_of(shard);
             if (!file_exists(numbers)) continue;
-            const nlohmann::json json = read_json_object(numbers);
-            const auto entropy = json.find("val_nats_per_token");
-            if (entropy == json.end() || !entropy->is_number()) continue;
-            const double nats = entropy->get<double>();
-            if (nats > 1e-6 && nats < 1e3) return nats;  // the logarithmic axis has a place for it
+            const json nats = read_json_object(numbers).value("val_nats_per_token", json());
+            if (nats.is_number() && nats > 1e-6 && nats < 1e3)  // the logarithmic axis has a place for it
+                return nats.get<double>();
         }
     }
     return std::nullopt;
@@ -374,12 +374,6 @@ std::optional<double> corpus_entropy(const std::string& folder) {
 
 static bool is_plot(const std::string& path) {
     return begins_around(path, "<title>Loss of a run of vulkan-gpt2</title>");
-}
-
-static void print_distance(const RunSeries& run, double floor) {
-    if (const auto* best = best_of(run))
-        printf("validation loss %.4f, corpus entropy %.4f: %.4f nats per token above it\n", best->second,
-               floor, best->second - floor);
 }
 
 void plot_runs(const std::vector<std::string>& folders, PlotOver over) {
@@ -396,6 +390,8 @@ void plot_runs(const std::vector<std::string>& folders, PlotOver over) {
     check_output(picture, logs, is_plot, Target::file);
     const std::optional<double> floor = corpus_entropy(folders[0]);
     write_whole_file(picture, {draw_runs(runs, floor, over)});
-    if (floor && runs.size() == 1) print_distance(runs[0], *floor);
+    if (const auto* best = best_of(runs[0]); floor && runs.size() == 1 && best)
+        printf("validation loss %.4f, corpus entropy %.4f: %.4f nats per token above it\n", best->second,
+               *floor, best->second - *floor);
     print_line(stdout, "plot: %s", picture.c_str());
 }

@@ -1,12 +1,11 @@
-// Options chosen from the size of a text: see recipe.h. docs/experiments.md has the measurements.
-#include "llmc/text_run/recipe.h"
-
+// Options chosen from the size of a text. docs/experiments.md has the measurements.
 #include <algorithm>
 #include <cmath>
 
 #include "llmc/base/error.h"
 #include "llmc/files/model_source.h"
 #include "llmc/run/train_options.h"
+#include "llmc/text_run/text_tokens.h"
 
 // What the number of tokens decides.
 struct Recipe {

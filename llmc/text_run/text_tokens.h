@@ -1,4 +1,4 @@
-// The tokens of train_gpt2 --text, in the folder `tokens` of the run.
+// The tokens of train_gpt2 --text, in the folder `tokens` of the run, and the options chosen for them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,3 +20,7 @@ void prepare_text(const Options& o);
 
 // The prepared tokens. Error if they are missing.
 TextTokens find_tokens(const Options& o);
+
+// Lines of options (option_lines.h) for everything that a run on these tokens needs. Steps and what follows
+// from them take the options that `o` gives into account; the caller ignores the lines of those options.
+std::string choose_options(const Options& o, const TextTokens& tokens);
