@@ -109,7 +109,6 @@ struct Teller {
     bool clear() const { return !together || hero.girl != companion.girl; }
     std::string hero_again() const { return clear() ? hero.she() : hero.name; }
     std::string hero_or_her() const { return clear() ? hero.to_her() : hero.name; }
-    const std::string& at() const { return places[place].at; }
 
     struct Choice {
         size_t index;
@@ -140,14 +139,12 @@ struct Teller {
     // "park".
     void choose_place(bool told_how) {
         std::vector<Alternative> alternatives;
-        std::vector<size_t> indices;
         for (size_t i = 0; i < places.size(); i++)
-            if (told_how || i != place) {
+            if (told_how || i != place)
                 alternatives.push_back(
                     {(told_how ? places[i].at : places[i].name) + ". ", int(1 + 40 / (i + 4))});
-                indices.push_back(i);
-            }
-        place = indices[pen.choose(alternatives)];
+        const size_t taken = pen.choose(alternatives);
+        place = taken + (!told_how && taken >= place);  // the current place is no alternative
     }
 
     // A number from least to most; small numbers are more likely.

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <regex>
 #include <set>
+#include <span>
 
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
@@ -72,15 +73,14 @@ struct ShardWriter {
         written++;
         shard = nullptr;
     }
-    void add(const uint16_t* tokens, size_t count) {
-        total += count;
-        while (count > 0) {
+    void add(std::span<const uint16_t> tokens) {
+        total += tokens.size();
+        while (!tokens.empty()) {
             if (shard && shard->tokens == limit) finish_shard(numbered());
             if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + ".new");
-            const size_t some = std::min(count, size_t(limit - shard->tokens));
-            shard->add(tokens, some);
-            tokens += some;
-            count -= some;
+            const size_t some = std::min(tokens.size(), size_t(limit - shard->tokens));
+            shard->add(tokens.data(), some);
+            tokens = tokens.subspan(some);
         }
     }
     void finish() {
@@ -129,39 +129,38 @@ struct Preparation {
     std::string first_skipped = "";
     int first_mark = -1;
 
-    void add_tokens(const uint16_t* tokens, size_t count) {
-        const bool repeats_end = count > 0 && last_token == end_of_text && tokens[0] == end_of_text;
-        tokens += repeats_end;
-        count -= repeats_end;
-        if (count == 0) return;
-        last_token = tokens[count - 1];
-        if (draw.fraction > 0) return draw_tokens(tokens, count);
-        const size_t for_val = size_t(std::min<uint64_t>(count, val_tokens - val.total));
-        val.add(tokens, for_val);
-        train.add(tokens + for_val, count - for_val);
+    void add_tokens(std::span<const uint16_t> tokens) {
+        const bool repeats_end = !tokens.empty() && tokens[0] == end_of_text && last_token == end_of_text;
+        tokens = tokens.subspan(repeats_end);
+        if (tokens.empty()) return;
+        last_token = tokens.back();
+        if (draw.fraction > 0) return draw_tokens(tokens);
+        const size_t for_val = size_t(std::min<uint64_t>(tokens.size(), val_tokens - val.total));
+        val.add(tokens.first(for_val));
+        train.add(tokens.subspan(for_val));
     }
-    void draw_tokens(const uint16_t* tokens, size_t count) {
+    void draw_tokens(std::span<const uint16_t> tokens) {
         const uint16_t end = uint16_t(end_of_text);
-        while (count > 0) {
+        while (!tokens.empty()) {
             const bool begins_document = tokens[0] == end;
             if (begins_document || left_in_piece == 0) {
                 const ShardWriter* before = drawn;
                 drawn = draw.next() ? &val : &train;
                 left_in_piece = piece_tokens;
-                if (!begins_document && drawn != before) drawn->add(&end, 1);  // the text before is elsewhere
+                if (!begins_document && drawn != before)
+                    drawn->add({&end, 1});  // the text before is elsewhere
             }
-            const size_t most = std::min(count, left_in_piece);
-            const size_t some = size_t(std::find(tokens + 1, tokens + most, end) - tokens);
-            drawn->add(tokens, some);
-            tokens += some;
-            count -= some;
+            const auto piece = tokens.first(std::min(tokens.size(), left_in_piece));
+            const size_t some = size_t(std::find(piece.begin() + 1, piece.end(), end) - piece.begin());
+            drawn->add(piece.first(some));
+            tokens = tokens.subspan(some);
             left_in_piece -= some;
         }
     }
     void add_block(const EncodedBlock& block) {
         const uint16_t end = uint16_t(end_of_text);
-        if (block.begins_document && last_token != end) add_tokens(&end, 1);
-        add_tokens(block.tokens.data(), block.tokens.size());
+        if (block.begins_document && last_token != end) add_tokens({&end, 1});
+        add_tokens(block.tokens);
         bytes += block.text_bytes;
         if (skipped_lines == 0) first_skipped = block.first_skipped;
         skipped_lines += block.skipped_lines;
