@@ -58,13 +58,12 @@ TEST(ManyDigits, LeftoversOfAnyStepGo) {
 }
 
 TEST(ManyDigits, StepsInNames) {
-    for (int step : steps)
-        EXPECT_EQ(step_in_name(format_string("model_%08d.bin", step), "model_", ".bin"), step);
+    for (int step : steps) EXPECT_EQ(checkpoint_of(format_string("model_%08d.bin", step)).step, step);
     for (const char* name :
          {"model_.bin", "model_1.bin", "model_0000001.bin", "model_000000001.bin", "model_-0000001.bin",
           "model_+0000001.bin", "model_ 0000001.bin", "model_00000001.bin.tmp", "model_00000001",
           "model_2147483648.bin", "model_99999999999999999999999.bin", "state_00000001.bin"})
-        EXPECT_EQ(step_in_name(name, "model_", ".bin"), -1) << name;
+        EXPECT_EQ(checkpoint_of(name).step, -1) << name;
 }
 
 // A number in a format with a width loses its further digits.

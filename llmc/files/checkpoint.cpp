@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <set>
 
@@ -130,8 +131,9 @@ std::string optimizer_part_path(const std::string& dir, int step, int part) {
     return format_string("%s/state_%08d_%05d.bin", dir.c_str(), step, part);
 }
 
-// The number between the two ends of a name, in which it has at least so many digits; -1 if there is none.
-static int number_in(std::string_view name, std::string_view before, int digits, std::string_view after) {
+// The number between the two ends of a name, in which it has at least so many digits, as a step has 8; -1 if
+// there is none.
+static int number_in(std::string_view name, std::string_view before, std::string_view after, int digits = 8) {
     int number = -1;
     if (!name.starts_with(before)) return -1;
     std::from_chars(name.data() + before.size(), name.data() + name.size(), number);
@@ -140,22 +142,24 @@ static int number_in(std::string_view name, std::string_view before, int digits,
 }
 
 // The numbers in the names of a folder's files, highest first.
-static std::vector<int> numbers_in(const std::string& dir, const std::string& before, int digits,
-                                   const std::string& after) {
+static std::vector<int> numbers_in(const std::string& dir, const std::string& before,
+                                   const std::string& after = "", int digits = 8) {
     std::vector<int> numbers;
     for (const std::string& name : names_in(dir))
-        if (const int number = number_in(name, before, digits, after); number >= 0) numbers.push_back(number);
+        if (const int number = number_in(name, before, after, digits); number >= 0) numbers.push_back(number);
     std::sort(numbers.rbegin(), numbers.rend());
     return numbers;
 }
 
 // The parts of the optimizer's state that the step has files of.
 static std::vector<int> parts_of_state(const std::string& dir, int step) {
-    return numbers_in(dir, format_string("state_%08d_", step), 5, ".bin");
+    return numbers_in(dir, format_string("state_%08d_", step), ".bin", 5);
 }
 
-int step_in_name(std::string_view name, std::string_view before, std::string_view after) {
-    return number_in(name, before, 8, after);
+CheckpointName checkpoint_of(const std::string& model) {
+    const std::filesystem::path path = model, parent = path.parent_path();
+    return {parent.empty() ? "." : parent.generic_string(),
+            number_in(path.filename().generic_string(), "model_", ".bin")};
 }
 
 std::string done_path(const std::string& dir, int step) {
@@ -298,15 +302,10 @@ void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Comm
     if (first) try_to([&] { remove_file(mark_path(dir, step)); });
 }
 
-// Steps with a file of this kind, newest first.
-static std::vector<int> steps_of(const std::string& dir, const char* before, const char* after = "") {
-    return numbers_in(dir, before, 8, after);
-}
-
-std::vector<int> list_checkpoints(const std::string& dir) { return steps_of(dir, "DONE_"); }
+std::vector<int> list_checkpoints(const std::string& dir) { return numbers_in(dir, "DONE_"); }
 
 void remove_unfinished_checkpoints(const std::string& dir) {
-    for (int step : steps_of(dir, "unfinished_")) {
+    for (int step : numbers_in(dir, "unfinished_")) {
         if (file_exists(done_path(dir, step)))
             remove_file(mark_path(dir, step));  // the checkpoint was complete when the program stopped
         else
@@ -318,7 +317,7 @@ std::vector<int> list_checkpoints_without_done(const std::string& dir) {
     const std::vector<int> complete = list_checkpoints(dir);
     std::set<int> steps;
     for (const auto& [before, after] : {std::pair("state_", "_00000.bin"), std::pair("run_", ".json")})
-        for (int step : steps_of(dir, before, after))
+        for (int step : numbers_in(dir, before, after))
             if (!std::binary_search(complete.rbegin(), complete.rend(), step)) steps.insert(step);
     return {steps.begin(), steps.end()};
 }
@@ -342,7 +341,7 @@ std::string read_run(const std::string& dir, int step) {
 
 // Error if the run wrote run_%08d.json and it is gone: llm.c writes neither this nor options.toml.
 static void expect_no_run_file(const std::string& dir, int step) {
-    if (!steps_of(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml"))
+    if (!numbers_in(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml"))
         fail(
             "%s is missing, which the run had: without it the other files cannot be verified; "
             "--resume-unverified accepts them as they are",

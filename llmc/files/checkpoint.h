@@ -52,9 +52,13 @@ struct Checkpoint {
 // writes its part of the optimizer state, rank 0 everything else, and DONE after all others have finished.
 void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Communicator* job = nullptr);
 
-// The step in the name of a checkpoint's file, such as step_in_name(name, "model_", ".bin"); -1 if it has
-// another name. Steps from 10^8 on have more than eight digits.
-int step_in_name(std::string_view name, std::string_view before, std::string_view after);
+// The folder and the step of which a file is the model, by its name; step -1: it has another name. Steps from
+// 10^8 on have more than eight digits.
+struct CheckpointName {
+    std::string folder;
+    int step;
+};
+CheckpointName checkpoint_of(const std::string& model);
 
 // Lists the steps of the checkpoints in dir that have DONE, newest first; empty if dir does not exist. Error
 // if it cannot be read.

@@ -19,18 +19,17 @@ static const std::set<std::string> file_names = {
     "vocab.json", "model.safetensors", "tokenizer.json",         "tokenizer_config.json"};
 
 void check_export_folder(const std::string& folder) {
-    bool has_card = false;
+    const std::string card = folder + "/" + card_name;
     std::string first;
     for (const std::string& name : names_in(folder)) {
         if (name.starts_with(".")) continue;
         if (!file_names.contains(name.ends_with(".tmp") ? name.substr(0, name.size() - 4) : name))
             fail("--export hf %s: this folder holds %s, which an export does not write; name a new folder",
                  folder.c_str(), name.c_str());
-        has_card = has_card || name == card_name;
         if (first.empty()) first = name;
     }
     if (first.empty()) return;
-    if (!has_card || !is_model_card(read_whole_file(folder + "/" + card_name)))
+    if (!file_exists(card) || !is_model_card(read_whole_file(card)))
         fail("--export hf %s: this folder holds %s, and no %s of an earlier export; name a new folder",
              folder.c_str(), first.c_str(), card_name);
 }

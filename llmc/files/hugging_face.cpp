@@ -88,8 +88,8 @@ static int find_heads(const std::string& path, const ModelConfig& config) {
     if (std::filesystem::exists(config_file)) return read_config(config_file.generic_string(), config);
     fail(
         "%s: the tensors do not say how many heads the model has: write {\"n_head\": N} to %s (all of "
-        "OpenAI's GPT-2 models have %d channels per head)",
-        path.c_str(), config_file.generic_string().c_str(), 64);
+        "OpenAI's GPT-2 models have 64 channels per head)",
+        path.c_str(), config_file.generic_string().c_str());
 }
 
 static bool is_ignored(const std::string& name) {

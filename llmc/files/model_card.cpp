@@ -28,18 +28,15 @@ static std::string with_commas(uint64_t number) {
 // A checkpoint's run, as far as it is known.
 struct KnownRun {
     std::string folder;
-    int step = -1;  // -1: the model is not a checkpoint of a run
+    int step;  // -1: the model is not a checkpoint of a run
     nlohmann::json state;
 };
 
 static KnownRun find_run(const ModelSource& model) {
-    const fs::path path = model.path, parent = path.parent_path();
-    KnownRun run = {.folder = parent.empty() ? "." : parent.generic_string(), .state = {}};
-    const int step = step_in_name(path.filename().generic_string(), "model_", ".bin");
-    if (step < 0 || !file_exists(run_path(run.folder, step))) return run;
-    run.step = step;
-    run.state = parse_json_object(read_run(run.folder, step), run_path(run.folder, step));
-    return run;
+    const auto [folder, step] = checkpoint_of(model.path);
+    const std::string path = run_path(folder, step);
+    if (step < 0 || !file_exists(path)) return {folder, -1, {}};
+    return {folder, step, parse_json_object(read_run(folder, step), path)};
 }
 
 // The value of an option in the run's state, without quotes; "" if it is not there or was not given.

@@ -36,14 +36,10 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
 
 static ModelSource find_file(const std::string& name, const std::string& path) {
     ModelSource model = {.name = name, .path = path, .is_file = true, .tokenizer = {}};
-    if (!path.ends_with(".bin")) {
+    if (!path.ends_with(".bin"))
         model.tokenizer = tokenizer_beside(path, model.has_unusable_tokenizer);
-    } else if (const int step = step_in_name(fs::path(path).filename().generic_string(), "model_", ".bin");
-               step >= 0) {
-        const fs::path parent = fs::path(path).parent_path();
-        const std::string folder = parent.empty() ? "." : parent.generic_string();
+    else if (const auto [folder, step] = checkpoint_of(path); step >= 0)
         model.tokenizer = tokenizer_in_run(check_model_of_checkpoint(folder, step), run_path(folder, step));
-    }
     return model;
 }
 
