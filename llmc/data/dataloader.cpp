@@ -180,7 +180,6 @@ static Batch read_batch(DataLoader::Shards shards, std::vector<Piece> pieces, in
 
 // Starts reading the batch after this one if it consists of the shard's next samples, as nearly always.
 void DataLoader::prefetch() {
-    prefetched_pieces.clear();
     const uint64_t count = batch_tokens / at.sample_tokens;
     if (batch_tokens % at.sample_tokens || at.token_in_sample > 0 ||
         at.current_sample + count > num_samples())
@@ -193,7 +192,7 @@ void DataLoader::prefetch() {
 int DataLoader::next_batch(int* inputs, int* targets, int rank, int num_processes) {
     int fresh;
     const std::vector<Piece> pieces = take_batch(fresh);
-    const bool was_prefetched = !prefetched_pieces.empty() && prefetched_pieces == pieces;
+    const bool was_prefetched = prefetched_pieces == pieces;
     prefetched_pieces.clear();
     const Batch batch = was_prefetched ? prefetched.get() : read_batch(shards, pieces, vocab);
     const int slice = int(batch_tokens / uint64_t(num_processes)), first = slice * rank;

@@ -48,9 +48,9 @@ struct DataLoader {
         std::vector<TokenShard> files;
         uint64_t num_tokens = 0;
         uint64_t num_targets() const { return num_tokens - (num_tokens > 0); }  // all but the first token
-        uint64_t num_samples(uint64_t sample_tokens) const { return num_targets() / sample_tokens; }
+        uint64_t num_samples(uint64_t per_sample) const { return num_targets() / per_sample; }
         // At its end, those that do not fill a sample.
-        uint64_t leftover_tokens(uint64_t sample_tokens) const { return num_targets() % sample_tokens; }
+        uint64_t leftover_tokens(uint64_t per_sample) const { return num_targets() % per_sample; }
     };
     struct Piece {  // inputs [first, first + count) of a shard
         uint64_t shard, first, count;

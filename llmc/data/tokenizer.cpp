@@ -104,13 +104,12 @@ struct BpeEncoder {
     explicit BpeEncoder(const Tokenizer& tokenizer)
         : merges(tokenizer.given_merges ? tokenizer.given_merges->size() : tokenizer.tokens.size()) {
         find_byte_tokens(tokenizer);
-        if (!tokenizer.given_merges) {
-            recover_merges(tokenizer);
-            return;
-        }
         int rank = 0;
-        for (const Tokenizer::Merge& m : *tokenizer.given_merges)
-            merges.set(m.left, m.right, rank++, m.merged);
+        if (!tokenizer.given_merges)
+            recover_merges(tokenizer);
+        else
+            for (const Tokenizer::Merge& m : *tokenizer.given_merges)
+                merges.set(m.left, m.right, rank++, m.merged);
     }
 
     // The bytes' tokens are made by the vocabulary, not added to it: an added token of one byte counts last.
