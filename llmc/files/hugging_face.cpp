@@ -221,6 +221,7 @@ static std::string generation_config_json(int end_of_text) {
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
                         StoredType type, int end_of_text) {
     validate(config, dir);
+    if (type == StoredType::q8_0) fail("%s: safetensors files hold no q8_0: use gguf", dir.c_str());
     create_folders(dir);
     if (end_of_text < 0) end_of_text = config.vocab_size - 1;
     std::vector<SafetensorsItem> items;
