@@ -76,8 +76,6 @@ std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int rank
     return first_ranks;
 }
 
-Communicator::Communicator() : exceptions(std::uncaught_exceptions()) {}
-
 std::unique_ptr<Communicator> join_job() {
     if (job) fail("join_job: this process is in a job already");
     std::unique_ptr<Communicator> communicator(new Communicator);

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <list>
 #include <memory>
@@ -70,9 +71,9 @@ struct Communicator {
 
    private:
     std::list<SharedMemory> regions;
-    int exceptions;  // in flight when it was constructed
+    const int exceptions = std::uncaught_exceptions();  // in flight when it was constructed
 
-    Communicator();
+    Communicator() = default;
     friend std::unique_ptr<Communicator> join_job();
     void open_node_barrier();
     void wait(Requests& requests);

@@ -29,10 +29,7 @@ static void check(int error, const char* what) {
 #define MPI_CHECK(call) check(call, #call)
 
 static std::shared_ptr<Requests> one_request() {
-    auto requests = std::make_shared<Requests>();
-    requests->all.push_back(MPI_REQUEST_NULL);
-    requests->expected.push_back(-1);
-    return requests;
+    return std::make_shared<Requests>(Requests{{MPI_REQUEST_NULL}, {-1}});
 }
 
 static std::shared_ptr<Requests> begin_broadcast(void* data, size_t bytes, int root) {

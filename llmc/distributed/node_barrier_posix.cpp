@@ -2,15 +2,16 @@
 #include "llmc/distributed/node_barrier.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <thread>
 #include <utility>
 #ifdef __linux__
 #include <linux/futex.h>
@@ -43,20 +44,15 @@ static void relax_core() {
 #endif
 }
 
-static void sleep_for(double seconds) {
-    const timespec time = {0, long(seconds * 1e9)};
-    nanosleep(&time, nullptr);
-}
-
 bool Polling::pause() {
     const double time = now();
     if (begin == 0) begin = checked = time;
     if (time < begin + SPIN_SECONDS)
         relax_core();
     else if (time < begin + YIELD_SECONDS)
-        sched_yield();
+        std::this_thread::yield();
     else
-        sleep_for(BLOCK_SECONDS);
+        std::this_thread::sleep_for(std::chrono::duration<double>(BLOCK_SECONDS));
     if (time < checked + CHECK_SECONDS) return false;
     checked = time;
     return true;
@@ -100,7 +96,7 @@ static void block_while(std::atomic<uint32_t>& word, uint32_t value) {
     const timespec timeout = {0, long(CHECK_SECONDS * 1e9)};
     syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
 #else
-    if (word == value) sleep_for(BLOCK_SECONDS);
+    if (word == value) std::this_thread::sleep_for(std::chrono::duration<double>(BLOCK_SECONDS));
 #endif
 }
 
@@ -123,7 +119,7 @@ int NodeBarrier::wait() {
     const double begin = now();
     for (double time = begin; time < begin + BLOCK_SECONDS; time = now()) {
         if (state.generation != generation) return -1;
-        time < begin + SPIN_SECONDS ? relax_core() : void(sched_yield());
+        time < begin + SPIN_SECONDS ? relax_core() : std::this_thread::yield();
     }
     // Both sides are sequentially consistent: either the last process sees this one blocked, or this one sees
     // the new generation.

@@ -16,11 +16,12 @@ struct SharedMemory {
 
     SharedMemory() = default;
     ~SharedMemory();
-    SharedMemory(SharedMemory&& other) noexcept { swap(other); }
-    SharedMemory& operator=(SharedMemory&& other) noexcept {
-        swap(other);
-        return *this;
-    }
+    SharedMemory(SharedMemory&& other) noexcept
+        : address(std::exchange(other.address, nullptr)),
+          bytes(other.bytes),
+          file(std::exchange(other.file, -1)),
+          path(std::move(other.path)),
+          named(std::exchange(other.named, false)) {}
 
     // In this order: create() in one process, open() of its path in the others, unlink() and resize() in the
     // first, map() in each. Error on failure. resize() reserves the space, so that the processes can touch
@@ -37,12 +38,5 @@ struct SharedMemory {
     void close_file();
 
    private:
-    void swap(SharedMemory& other) noexcept {
-        std::swap(address, other.address);
-        std::swap(bytes, other.bytes);
-        std::swap(file, other.file);
-        std::swap(path, other.path);
-        std::swap(named, other.named);
-    }
     bool map_aligned(size_t size);
 };
