@@ -1,8 +1,6 @@
 // Parsing and printing of JSON: see json.h.
 #include "llmc/base/json.h"
 
-#include <algorithm>
-
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 

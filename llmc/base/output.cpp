@@ -4,12 +4,9 @@
 
 #include "llmc/base/error.h"
 
-bool begins_with(const std::string& path, std::string_view bytes) {
-    return first_bytes(path, bytes.size()) == bytes;
-}
-
 bool begins_with(const std::string& path, int magic) {
-    return begins_with(path, std::string_view(reinterpret_cast<const char*>(&magic), sizeof magic));
+    const std::string_view bytes(reinterpret_cast<const char*>(&magic), sizeof magic);
+    return first_bytes(path, bytes.size()) == bytes;
 }
 
 bool begins_around(const std::string& path, std::string_view text) {

@@ -7,9 +7,7 @@
 
 #include "llmc/base/file.h"
 
-// Whether the file begins with these bytes.
-bool begins_with(const std::string& path, std::string_view bytes);
-// The same with a number, as the files of llm.c do.
+// Whether the file begins with this number, as the files of llm.c do.
 bool begins_with(const std::string& path, int magic);
 
 // Whether the text is in the first 4 KiB of the file.

@@ -19,20 +19,15 @@ Random::Random(uint64_t seed_value) : seed(seed_value), left(1), next(0) {
     }
 }
 
-// Updates words first to end - 1, each from itself, its successor and the word `from` positions away.
-static inline void mix_words(uint32_t* words, uint32_t first, uint32_t end, int from) {
-    for (uint32_t i = first; i < end; i++) {
-        const uint32_t mixed = (words[i] & 0x80000000u) | (words[i + 1] & 0x7fffffffu);
-        words[i] = words[int(i) + from] ^ (mixed >> 1) ^ (mixed & 1 ? twist[1] : 0);
-    }
-}
-
 static void next_block(uint32_t* words) {
-    constexpr uint32_t last = num_words - 1, wrap = num_words - middle;
-    mix_words(words, 0, wrap, middle);
-    mix_words(words, wrap, last, -int(wrap));
-    const uint32_t mixed = (words[last] & 0x80000000u) | (words[0] & 0x7fffffffu);
-    words[last] = words[middle - 1] ^ (mixed >> 1) ^ twist[mixed & 1];
+    constexpr int last = num_words - 1, wrap = num_words - middle;
+    const auto mix = [&](int i, int successor, int other) {
+        const uint32_t mixed = (words[i] & 0x80000000u) | (words[successor] & 0x7fffffffu);
+        words[i] = words[other] ^ (mixed >> 1) ^ (mixed & 1 ? twist[1] : 0);
+    };
+    for (int i = 0; i < wrap; i++) mix(i, i + 1, i + int(middle));
+    for (int i = wrap; i < last; i++) mix(i, i + 1, i - wrap);
+    mix(last, 0, middle - 1);
 }
 
 static uint32_t temper(uint32_t value) {

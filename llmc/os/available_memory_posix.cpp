@@ -10,15 +10,12 @@
 
 static constexpr uint64_t unlimited = std::numeric_limits<uint64_t>::max();
 
-// The number after NAME in a file of lines "NAME NUMBER"; `otherwise` if there is none.
+// The number after the word `name` in a file; `otherwise` if there is none.
 static uint64_t number_in(const std::string& path, const std::string& name, uint64_t otherwise) {
     std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) {
-        std::istringstream words(line);
-        std::string word;
-        uint64_t number = 0;
-        if (words >> word && word == name && words >> number) return number;
-    }
+    uint64_t number = 0;
+    for (std::string word; file >> word;)
+        if (word == name) return file >> number ? number : otherwise;
     return otherwise;
 }
 
@@ -56,12 +53,10 @@ static bool lists(const std::string& words, const std::string& word) {
 // "NUMBER:CONTROLLERS:PATH", with no controllers in version 2. Empty if there is none.
 static std::string group_of_process(const std::string& root, bool is_version2) {
     std::ifstream file(root + "/proc/self/cgroup");
-    for (std::string line; std::getline(file, line);) {
-        const size_t first = line.find(':'), second = line.find(':', first + 1);
-        if (second == std::string::npos) continue;
-        const std::string controllers = line.substr(first + 1, second - first - 1);
-        if (is_version2 ? controllers.empty() : lists(controllers, "memory")) return line.substr(second + 1);
-    }
+    std::string number, controllers, path;
+    while (std::getline(file, number, ':') && std::getline(file, controllers, ':') &&
+           std::getline(file, path))
+        if (is_version2 ? controllers.empty() : lists(controllers, "memory")) return path;
     return "";
 }
 
