@@ -35,7 +35,7 @@ TEST(Progress, RatesAreTokensOverTimeWhateverTheJitter) {
     TemporaryFolder folder;
     MainLog log;
     log.open(folder.path, -1);
-    const int steps = 60, tokens = 1000, window = int(RecentSteps::window);
+    const int steps = 60, tokens = 1000, window = int(Progress::window);
     Progress progress = {.log = log, .max_steps = steps, .tokens_per_step = tokens};
     std::vector<double> times = {now()};
     testing::internal::CaptureStdout();

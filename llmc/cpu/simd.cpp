@@ -1,6 +1,9 @@
 // Detects the instruction sets of the CPU.
 #include "llmc/cpu/simd.h"
 
+#include <algorithm>
+#include <iterator>
+
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -87,18 +90,14 @@ std::string simd_option_names(SimdLevel highest) {
 }
 
 std::string choose_simd_by_name(const std::string& name) {
-    if (name == "auto") {
-        choose_simd_level(best_simd_level());
-        return "";
-    }
-    for (const LevelName& known : level_names) {
-        if (name != known.option) continue;
-        if (known.level > best_simd_level())
-            return name + " is not available here; there are " + simd_option_names(best_simd_level());
-        choose_simd_level(known.level);
-        return "";
-    }
-    return name + " is none of " + simd_option_names(SIMD_AMX);
+    const LevelName* known = std::find_if(std::begin(level_names), std::end(level_names),
+                                          [&](const LevelName& l) { return name == l.option; });
+    if (known == std::end(level_names) && name != "auto")
+        return name + " is none of " + simd_option_names(SIMD_AMX);
+    const SimdLevel best = best_simd_level(), level = name == "auto" ? best : known->level;
+    if (level > best) return name + " is not available here; there are " + simd_option_names(best);
+    choose_simd_level(level);
+    return "";
 }
 
 const char* simd_level_name(SimdLevel level) {

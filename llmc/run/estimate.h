@@ -45,10 +45,6 @@ double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     return one + std::max(two - one, 0.0) * (n - 1);
 }
 
-inline std::string epochs_text(const std::optional<DataLoader>& loader, double tokens) {
-    return loader ? format_string(", %.2f epochs", tokens / double(loader->num_tokens())) : "";
-}
-
 // peak: flops per second, as peak_rate() measures it; 0: unknown.
 template <class Real>
 void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer, RunInputs& inputs,
@@ -57,9 +53,11 @@ void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     const double flops = flops_per_token(g.config, o.sequence), tokens = length.tokens_per_step;
     const int steps = length.steps_left();
     const bool has_length = inputs.loader || o.max_steps >= 0;  // without data, only -x says how long it is
-    if (has_length)
-        printf("tokens: %.4g in %d steps%s\n", tokens * steps, steps,
-               epochs_text(inputs.loader, tokens * steps).c_str());
+    if (has_length) {
+        printf("tokens: %.4g in %d steps", tokens * steps, steps);
+        if (inputs.loader) printf(", %.2f epochs", tokens * steps / double(inputs.loader->num_tokens()));
+        printf("\n");
+    }
     printf("operations: %.4g per token, %.4g per step", flops, flops * tokens);
     if (has_length) printf(", %.4g in total", flops * tokens * steps);
     printf("\n");

@@ -54,16 +54,15 @@ void Phase::done() {
     if (!on_terminal() && seconds > 1) printf("%s: done in %.1f s\n", name.c_str(), seconds);
 }
 
+void update(std::optional<Phase>& phase, const std::string& name, const std::string& detail) {
+    phase ? phase->update(detail) : void(phase.emplace(name, detail));
+}
+
 // Shows a phase from the first call of the progress callback on: without one, there was nothing to do.
 template <class Action>
 static void show_phase(const char* name, Action action) {
     std::optional<Phase> phase;
-    action([&](int done, int total) {
-        if (phase)
-            phase->update(count_text(done, total));
-        else
-            phase.emplace(name, count_text(done, total));
-    });
+    action([&](int done, int total) { update(phase, name, count_text(done, total)); });
     if (phase) phase->done();
 }
 
@@ -86,13 +85,10 @@ std::string bytes_text(uint64_t done, uint64_t total) {
 
 void ByteProgress::add(uint64_t bytes) {
     done += bytes;
-    if (phase)
-        phase->update(bytes_text(done, total));
-    else if (now() - start > 2)
-        phase.emplace(name, bytes_text(done, total));
+    if (phase || now() - start > 2) update(phase, name, bytes_text(done, total));
 }
 
-static void tune(LaunchPad& pad) {
+void prepare_kernels(LaunchPad& pad) {
     try {
         show_phase("tuning GEMM tiles", [&](const auto& progress) { pad.tune(progress); });
     } catch (const DeviceLost&) {
@@ -101,29 +97,22 @@ static void tune(LaunchPad& pad) {
         clear_status_line();
         print_line(stdout, "note: the GEMM tiles were not tuned: %s", error.what());
     }
-}
-
-void prepare_kernels(LaunchPad& pad) {
-    tune(pad);
     show_phase("compiling kernels", [&](const auto& progress) { pad.compile(progress); });
 }
 
 // --- steps ---
 
-double RecentSteps::mean() const {
-    return std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size());
+double Progress::mean_seconds() const {
+    return std::accumulate(recent.begin(), recent.end(), 0.0) / double(recent.size());
 }
 
 std::string Progress::time_left(int step) const {
-    return duration(double(max_steps - step - 1) * recent.mean());
+    return duration(double(max_steps - step - 1) * mean_seconds());
 }
 
 static std::string bar(double done, int width) {
-    std::string text(size_t(width) + 2, '.');
-    std::fill_n(text.begin() + 1, int(done * width), '#');
-    text.front() = '[';
-    text.back() = ']';
-    return text;
+    const int filled = int(done * width);
+    return '[' + std::string(filled, '#') + std::string(width - filled, '.') + ']';
 }
 
 void Progress::show_status(int step, float loss, float norm, double rate) {
@@ -155,9 +144,10 @@ void Progress::report(int step, float loss, float norm, float learning_rate,
     last = now();
     const double seconds = last - before;
     if (++steps > 1) total_seconds += seconds;
-    if (steps == 2) recent.seconds.clear();  // the first step also compiles kernels and touches memory
-    recent.add(seconds);
-    const double rate = tokens_per_step / recent.mean();
+    if (steps == 2) recent.clear();  // the first step also compiles kernels and touches memory
+    recent.push_back(seconds);
+    if (recent.size() > window) recent.pop_front();
+    const double rate = tokens_per_step / mean_seconds();
     if (on_terminal())
         show_status(step, loss, norm, rate);
     else if ((step + 1) % log_every == 0 || step + 1 == max_steps)  // llm.c's line and the remaining time

@@ -38,6 +38,9 @@ struct Phase {
     double start = now(), last_line = 0;
 };
 
+// Updates the phase, which the first call begins.
+void update(std::optional<Phase>& phase, const std::string& name, const std::string& detail);
+
 // "3 of 25"
 std::string count_text(int done, int total);
 
@@ -64,19 +67,6 @@ std::string bytes_text(uint64_t done, uint64_t total);
 // needs. Tuning only affects speed, so a failure of it is printed and not an error.
 void prepare_kernels(LaunchPad& pad);
 
-// The mean time of the last steps. Tokens per second follow from it as all tokens over all time: a mean of
-// rates would count a step that is reported early more than the late one before it.
-struct RecentSteps {
-    static constexpr size_t window = 20;
-    std::deque<double> seconds;
-
-    void add(double step) {
-        seconds.push_back(step);
-        if (seconds.size() > window) seconds.pop_front();
-    }
-    double mean() const;
-};
-
 // Reports steps.
 struct Progress {
     const MainLog& log;
@@ -86,7 +76,9 @@ struct Progress {
     uint64_t memory_bytes = 0;  // shown on a terminal
     int log_every = 1;          // steps between lines elsewhere
     double last = now(), last_status = 0;
-    RecentSteps recent = {};   // without the first step, once there is another
+    static constexpr size_t window = 20;
+    std::deque<double> recent = {};  // seconds of the last steps, `window` at most; without the first one,
+                                     // once there is another
     double total_seconds = 0;  // without the first step
     int steps = 0;             // reported so far
 
@@ -97,6 +89,9 @@ struct Progress {
     void print_summary(const StepJudge& judge) const;
 
    private:
+    // Of the recent steps. Tokens per second are all their tokens over all their time: a mean of rates would
+    // count a step that is reported early more than the late one before it.
+    double mean_seconds() const;
     std::string mfu_text(double rate) const;
     std::string time_left(int step) const;
     void show_status(int step, float loss, float norm, double rate);

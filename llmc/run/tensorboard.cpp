@@ -3,7 +3,6 @@
 #include "llmc/run/tensorboard.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -19,21 +18,13 @@
 using llmc::tensorboard::Event;
 using llmc::tensorboard::SessionLog;
 
-static constexpr std::array<uint32_t, 256> crc32c_table() {
-    std::array<uint32_t, 256> table = {};
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
+uint32_t crc32c(std::string_view bytes) {
+    uint32_t c = 0xffffffff;
+    for (const char byte : bytes) {
+        c ^= uint8_t(byte);
         for (int bit = 0; bit < 8; bit++)
             c = (c >> 1) ^ (c & 1 ? 0x82f63b78 : 0);  // the reflected polynomial
-        table[i] = c;
     }
-    return table;
-}
-
-uint32_t crc32c(std::string_view bytes) {
-    static constexpr std::array<uint32_t, 256> table = crc32c_table();
-    uint32_t c = 0xffffffff;
-    for (char byte : bytes) c = (c >> 8) ^ table[(c ^ uint8_t(byte)) & 0xff];
     return ~c;
 }
 

@@ -80,7 +80,11 @@ typename Run<Real>::Batch Run<Real>::read_batch() {
 template <class Real>
 void Run<Real>::start_step(int step) {
     runner.on_micro_step = nullptr;
-    if (step == inputs.start.step) runner.on_micro_step = [=, this](int i) { show_first_step(step, i); };
+    if (step == inputs.start.step)
+        runner.on_micro_step = [=, this](int i) {
+            update(first_step, format_string("step %d", step + 1),
+                   "micro-batch " + count_text(i + 1, runner.micro_steps));
+        };
     runner.on_submitted = nullptr;
     if (job.size > 1)
         runner.on_submitted = [=, this] {
@@ -109,15 +113,6 @@ void Run<Real>::start_step(int step) {
     // During its first step, a GPU that was idle raises its clock: those times would distort the profile.
     const bool is_warm_up = step == inputs.start.step && step + 1 < inputs.length.max_steps;
     if (options.profile && g.pad && is_warm_up) g.pad->take_kernel_times();
-}
-
-template <class Real>
-void Run<Real>::show_first_step(int step, int micro_step) {
-    const std::string detail = "micro-batch " + count_text(micro_step + 1, runner.micro_steps);
-    if (first_step)
-        first_step->update(detail);
-    else
-        first_step.emplace(format_string("step %d", step + 1), detail);
 }
 
 template <class Real>

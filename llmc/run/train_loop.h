@@ -119,6 +119,5 @@ struct Run {
     DataPosition position() const { return read_ahead ? read_ahead->position : inputs.loader->position(); }
     Batch read_batch();
     void start_step(int step);
-    void show_first_step(int step, int micro_step);
     void report_pending();
 };

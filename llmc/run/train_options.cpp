@@ -46,11 +46,6 @@ static const LlmcOption llmc_options[] = {
     {"-pf", "--shared-folder", launcher_starts},
 };
 
-// llm.c's default files.
-static const char *llmc_model = "gpt2_124M_bf16.bin",
-                  *llmc_train_data = "dev/data/tinyshakespeare/tiny_shakespeare_train.bin",
-                  *llmc_val_data = "dev/data/tinyshakespeare/tiny_shakespeare_val.bin";
-
 // llm.c's options for jobs, which must agree with the job.
 struct LlmcJob {
     int num_processes = -1, process_rank = -1;
@@ -268,10 +263,7 @@ static void check_processes(const Options& o, const LlmcJob& l) {
              o.num_processes, o.num_processes == 1 ? "" : "es");
 }
 
-const char* why_nothing_is_saved(const Options& o) {
-    if (o.saves()) return nullptr;
-    return o.output.empty() ? "there is no -o" : "-n is 0";
-}
+const char* why_nothing_is_saved(const Options& o) { return o.output.empty() ? "there is no -o" : "-n is 0"; }
 
 static void check_options(const Options& o) {
     const std::string& format = o.export_to.first;
@@ -302,10 +294,11 @@ static void check_options(const Options& o) {
 
 // llm.c's default files, if they are in the current folder.
 static void fill_in_defaults(Options& o) {
-    auto exists = [](const char* path) { return std::filesystem::exists(path); };
-    if (exists(llmc_train_data)) o.train_data = llmc_train_data;
-    if (exists(llmc_val_data)) o.val_data = llmc_val_data;
-    o.model = exists(llmc_model) ? llmc_model : "d12";
+    const auto if_there = [](const std::string& path) { return std::filesystem::exists(path) ? path : ""; };
+    o.train_data = if_there("dev/data/tinyshakespeare/tiny_shakespeare_train.bin");
+    o.val_data = if_there("dev/data/tinyshakespeare/tiny_shakespeare_val.bin");
+    o.model = if_there("gpt2_124M_bf16.bin");
+    if (o.model.empty()) o.model = "d12";
 }
 
 // The help text, with llm.c's two-letter flags added before the long names and the columns kept aligned.
