@@ -1,4 +1,3 @@
-// Keeps a total for each name and list of sizes: see cpu_timer.h.
 #include "llmc/cpu/cpu_timer.h"
 
 #include <algorithm>

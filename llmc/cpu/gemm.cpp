@@ -217,6 +217,7 @@ struct Prefetcher {
 struct Region {
     size_t row, column;
     int rows, columns;
+    Region transposed() const { return {column, row, columns, rows}; }
 };
 
 // With `accumulate`, first adds dst to the tile. A separate loop avoids that loads wait for stores whose
@@ -234,14 +235,14 @@ static SIMD_INLINE void store_columns(Real* dst, size_t ld, float* tile, int nr,
 }
 // Constant column counts are faster.
 template <class Real>
-static SIMD_INLINE void store_rows(Real* dst, size_t ld, float* tile, int nr, const Region& part,
-                                   bool accumulate) {
-    if (part.columns == 32) return store_columns(dst, ld, tile, nr, part.rows, 32, accumulate);
-    if (part.columns == 12) return store_columns(dst, ld, tile, nr, part.rows, 12, accumulate);
-    if (part.columns == 16) return store_columns(dst, ld, tile, nr, part.rows, 16, accumulate);
-    if (part.columns == 6) return store_columns(dst, ld, tile, nr, part.rows, 6, accumulate);
-    if (part.columns == 24) return store_columns(dst, ld, tile, nr, part.rows, 24, accumulate);
-    store_columns(dst, ld, tile, nr, part.rows, part.columns, accumulate);
+static SIMD_INLINE void store_rows(const Result<Real>& c, const Region& part, float* tile, int nr) {
+    Real* dst = c.p + part.row * c.ld + part.column;
+    if (part.columns == 32) return store_columns(dst, c.ld, tile, nr, part.rows, 32, c.accumulate);
+    if (part.columns == 12) return store_columns(dst, c.ld, tile, nr, part.rows, 12, c.accumulate);
+    if (part.columns == 16) return store_columns(dst, c.ld, tile, nr, part.rows, 16, c.accumulate);
+    if (part.columns == 6) return store_columns(dst, c.ld, tile, nr, part.rows, 6, c.accumulate);
+    if (part.columns == 24) return store_columns(dst, c.ld, tile, nr, part.rows, 24, c.accumulate);
+    store_columns(dst, c.ld, tile, nr, part.rows, part.columns, c.accumulate);
 }
 
 // Adds a bias to each of `rows` rows of tile (rows, nr), and transposes it: dst (nr, ld).
@@ -259,31 +260,26 @@ static SIMD_INLINE void transpose_tile(float* dst, int ld, const float* tile, in
 // and accumulation.
 template <class Real>
 static void store_tile(const Result<Real>& c, const Region& part, float* tiles, int nr) {
-    if (!c.transposed && !c.bias)
-        return simd<store_rows<Real>>(c.p + part.row * c.ld + part.column, c.ld, tiles, nr, part,
-                                      c.accumulate);
+    if (!c.transposed && !c.bias) return simd<store_rows<Real>>(c, part, tiles, nr);
     float bias[MAX_GROUP], finished[MAX_NR * MAX_GROUP];
     for (int i = 0; i < part.rows; i++) bias[i] = c.bias ? float(c.bias[part.row + i]) : 0.0f;
     if (c.transposed) {
         const int ld = round_up(part.rows, 4);
         simd<transpose_tile>(finished, ld, tiles, nr, part.rows, bias);
-        return simd<store_rows<Real>>(c.p + part.column * c.ld + part.row, c.ld, finished, ld,
-                                      {part.column, part.row, part.columns, part.rows}, c.accumulate);
+        return simd<store_rows<Real>>(c, part.transposed(), finished, ld);
     }
     for (int i = 0; i < part.rows; i++)
         for (int j = 0; j < nr; j++) finished[i * nr + j] = tiles[i * nr + j] + bias[i];
-    simd<store_rows<Real>>(c.p + part.row * c.ld + part.column, c.ld, finished, nr, part, c.accumulate);
+    simd<store_rows<Real>>(c, part, finished, nr);
 }
 
 // Prefetches the lines that store_tile() writes, to hide the memory latency.
 template <class Real>
 static void prefetch_tile(const Result<Real>& c, const Region& part) {
-    const size_t row = c.transposed ? part.column : part.row, column = c.transposed ? part.row : part.column;
-    const int rows = c.transposed ? part.columns : part.rows,
-              columns = c.transposed ? part.rows : part.columns;
-    for (int i = 0; i < rows; i++) {
-        const char* first = reinterpret_cast<const char*>(c.p + (row + i) * c.ld + column);
-        const char* last = first + size_t(columns) * sizeof(Real) - 1;
+    const Region stored = c.transposed ? part.transposed() : part;
+    for (int i = 0; i < stored.rows; i++) {
+        const char* first = reinterpret_cast<const char*>(c.p + (stored.row + i) * c.ld + stored.column);
+        const char* last = first + size_t(stored.columns) * sizeof(Real) - 1;
         __builtin_prefetch(first, 1);
         __builtin_prefetch(last, 1);
     }
@@ -295,21 +291,12 @@ struct ThreadBuffers {
     LineFloats accumulators;  // (mr, nr) for each microkernel call of the tile, consecutive
 };
 
-// A GEMM and the microkernels that it runs on.
-template <class Real>
-struct GemmRun {
-    const KernelSet& set;
-    const Gemm<Real>& gemm;
-};
-
 // Multiplies one block of K of a tile, from k0 on: runs all its microkernel calls, strip by strip.
 // Consecutive calls have consecutive accumulators. With a single block of K, all strips use the same ones,
 // and all calls if each stores its own tile.
 template <class Units, class Real>
-static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, const Region& tile, size_t k0,
-                             float* accumulators) {
-    const KernelSet& set = x.set;
-    const Gemm<Real>& gemm = x.gemm;
+static void multiply_k_block(ThreadBuffers& buffers, const KernelSet& set, const Gemm<Real>& gemm,
+                             const Region& tile, size_t k0, float* accumulators) {
     const size_t block = size_t(block_units(set)) * Units::per_unit;
     const int kc = int(std::min(block, gemm.K - k0)), next_kc = int(std::min(block, gemm.K - k0 - kc));
     const KBlock<Real> a = {gemm.a, k0, kc}, b = {gemm.b, k0, kc}, next_b = {gemm.b, k0 + kc, next_kc};
@@ -359,18 +346,18 @@ static void multiply_k_block(ThreadBuffers& buffers, const GemmRun<Real>& x, con
 
 // Computes one tile of the result over all of K.
 template <class Units, class Real>
-static void compute_tile(ThreadBuffers& buffers, const GemmRun<Real>& x, const Region& tile) {
-    const size_t block = size_t(block_units(x.set)) * Units::per_unit;
-    const size_t rows = size_t(round_up(tile.rows, x.set.mr)),
-                 columns = size_t(round_up(tile.columns, x.set.nr)),
-                 strip = size_t(strip_rows(x.set, x.gemm.a.transposed)) * x.set.nr;
+static void compute_tile(ThreadBuffers& buffers, const KernelSet& set, const Gemm<Real>& gemm,
+                         const Region& tile) {
+    const size_t block = size_t(block_units(set)) * Units::per_unit;
+    const size_t rows = size_t(round_up(tile.rows, set.mr)), columns = size_t(round_up(tile.columns, set.nr)),
+                 strip = size_t(strip_rows(set, gemm.a.transposed)) * set.nr;
     buffers.a.at_least(size_t(A_STRIDE) * MAX_GROUP);
     buffers.b.at_least(columns * KC);
-    float* accumulators = buffers.accumulators.at_least(x.gemm.K > block ? rows * columns : strip);
-    if (x.set.begin) x.set.begin();
-    for (size_t k0 = 0; k0 < x.gemm.K; k0 += block)
-        multiply_k_block<Units>(buffers, x, tile, k0, accumulators);
-    if (x.set.end) x.set.end();
+    float* accumulators = buffers.accumulators.at_least(gemm.K > block ? rows * columns : strip);
+    if (set.begin) set.begin();
+    for (size_t k0 = 0; k0 < gemm.K; k0 += block)
+        multiply_k_block<Units>(buffers, set, gemm, tile, k0, accumulators);
+    if (set.end) set.end();
 }
 
 struct TileShape {
@@ -416,7 +403,7 @@ static void run_tiles(const KernelSet& set, const Gemm<Real>& gemm) {
         const size_t row = t / across * shape.rows, column = t % across * shape.columns;
         const Region tile = {row, column, int(std::min(shape.rows, M - row)),
                              int(std::min(shape.columns, N - column))};
-        compute_tile<Units>(buffers, GemmRun<Real>{set, gemm}, tile);
+        compute_tile<Units>(buffers, set, gemm, tile);
     }
 }
 

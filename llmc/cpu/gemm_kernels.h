@@ -52,8 +52,7 @@ inline MicroKernel* kernel_for(const KernelSet& set, int rows) { return set.run[
 
 // A buffer of floats that starts at a cache line, because microkernels read and write whole lines. Threads
 // keep their packing buffers from one GEMM to the next.
-class LineFloats {
-   public:
+struct LineFloats {
     static constexpr size_t LINE = 64 / sizeof(float);  // floats in a cache line
 
     // glibc registers the destructor of a thread_local object next, and aborts if it cannot allocate a few

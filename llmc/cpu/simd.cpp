@@ -1,4 +1,3 @@
-// Detects the instruction sets of the CPU.
 #include "llmc/cpu/simd.h"
 
 #include <algorithm>
