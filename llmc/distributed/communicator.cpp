@@ -197,7 +197,7 @@ SharedMemory Communicator::map_shared(size_t bytes, const std::string& purpose) 
         memory.unlink();
         memory.resize(bytes, purpose);
     });
-    agree([&] { alone ? memory.map_private(bytes, purpose) : memory.map(bytes); });
+    agree([&] { memory.map(bytes, purpose); });
     return memory;
 }
 

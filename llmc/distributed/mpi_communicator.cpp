@@ -80,13 +80,6 @@ static bool done(Requests& requests) {
     return finished;
 }
 
-static void leave() {
-    MPI_Comm_free(&ranks);
-    MPI_Finalize();
-}
-
-static void abort_all() { MPI_Abort(MPI_COMM_WORLD, 1); }
-
 bool built_with_mpi() { return true; }
 
 // Such as "Open MPI v4.1.4".
@@ -144,7 +137,10 @@ Transport join_mpi(int expected) {
     job.begin_all_gather = begin_all_gather;
     job.begin_exchange = begin_exchange;
     job.done = done;
-    job.leave = leave;
-    job.abort = abort_all;
+    job.leave = [] {
+        MPI_Comm_free(&ranks);
+        MPI_Finalize();
+    };
+    job.abort = [] { MPI_Abort(MPI_COMM_WORLD, 1); };
     return job;
 }

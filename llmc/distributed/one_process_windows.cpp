@@ -22,7 +22,7 @@ SharedMemory::~SharedMemory() {
     if (address) VirtualFree(address, 0, MEM_RELEASE);
 }
 
-void SharedMemory::map_private(size_t size, const std::string& purpose) {
+void SharedMemory::map(size_t size, const std::string& purpose) {
     bytes = ceil_div(size ? size : 1, size_t(65536)) * 65536;
     address = static_cast<char*>(VirtualAlloc(nullptr, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE));
     if (!address) fail("cannot get %.1f MiB of memory for %s", double(bytes) / (1 << 20), purpose.c_str());
@@ -32,7 +32,6 @@ void SharedMemory::create() { refuse(); }
 void SharedMemory::open(const std::string&) { refuse(); }
 void SharedMemory::unlink() {}
 void SharedMemory::resize(size_t, const std::string&) { refuse(); }
-void SharedMemory::map(size_t) { refuse(); }
 void SharedMemory::close_file() {}
 
 // --- other processes ---

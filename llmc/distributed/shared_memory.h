@@ -1,7 +1,6 @@
 // Memory that processes of one machine share: a file in /dev/shm that each of them maps. On Linux the file
 // has no name, so it is gone with the last process, however that ends. Elsewhere it is unlinked once all have
-// opened it, before it gets its size. Windows has jobs of one process only: all but map_private() is an
-// Error.
+// opened it, before it gets its size. Windows has jobs of one process only: all but map() is an Error.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -30,11 +29,8 @@ struct SharedMemory {
     void open(const std::string& path_of_creator);
     void unlink();
     void resize(size_t size, const std::string& purpose);
-    void map(size_t size);
-
-    // Memory of this process alone, with the same alignment. Error, naming the purpose, if there is none.
-    void map_private(size_t size, const std::string& purpose);
-
+    // map() without create() and open(): memory of this process alone, with the same alignment.
+    void map(size_t size, const std::string& purpose);
     void close_file();
 
    private:

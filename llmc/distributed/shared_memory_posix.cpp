@@ -1,4 +1,3 @@
-// Files in /dev/shm: see shared_memory.h.
 #include "llmc/distributed/shared_memory.h"
 
 #include <fcntl.h>
@@ -117,15 +116,11 @@ bool SharedMemory::map_aligned(size_t size) {
     return true;
 }
 
-void SharedMemory::map(size_t size) {
-    if (!map_aligned(size))
-        fail("cannot map %s of shared memory: %s", mib(double(size)).c_str(), strerror(errno));
-}
-
-void SharedMemory::map_private(size_t size, const std::string& purpose) {
-    if (!map_aligned(size))
-        fail("cannot get %s of memory for %s: %s", mib(double(size)).c_str(), purpose.c_str(),
-             strerror(errno));
+void SharedMemory::map(size_t size, const std::string& purpose) {
+    if (map_aligned(size)) return;
+    const std::string reason = strerror(errno), amount = mib(double(size));
+    if (file >= 0) fail("cannot map %s of shared memory: %s", amount.c_str(), reason.c_str());
+    fail("cannot get %s of memory for %s: %s", amount.c_str(), purpose.c_str(), reason.c_str());
 }
 
 void SharedMemory::close_file() {

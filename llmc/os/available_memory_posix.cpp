@@ -26,8 +26,6 @@ static uint64_t number_of(const std::string& path, uint64_t otherwise) {
     return file >> number ? number : otherwise;
 }
 
-static uint64_t difference(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }
-
 // --- control groups ---
 
 // The names of the files of one version.
@@ -42,7 +40,7 @@ static uint64_t room_in_group(const std::string& folder, const GroupFiles& files
     const uint64_t limit = number_of(folder + "/" + files.limit, unlimited);
     if (limit == unlimited) return unlimited;
     const uint64_t used = number_of(folder + "/" + files.used, 0);
-    return difference(limit, difference(used, number_in(folder + "/memory.stat", files.file_cache, 0)));
+    return left_of(limit, left_of(used, number_in(folder + "/memory.stat", files.file_cache, 0)));
 }
 
 static bool lists(const std::string& words, const std::string& word) {
@@ -93,7 +91,7 @@ static uint64_t room_in_groups(const std::string& root) {
 // What a limit leaves, given the line of /proc/self/status that says how much is used.
 static uint64_t room_in_limit(rlimit value, const char* used) {
     if (value.rlim_cur == RLIM_INFINITY) return unlimited;
-    return difference(value.rlim_cur, 1024 * number_in("/proc/self/status", used, 0));
+    return left_of(value.rlim_cur, 1024 * number_in("/proc/self/status", used, 0));
 }
 
 uint64_t available_memory(const std::string& root) {

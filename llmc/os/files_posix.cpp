@@ -1,4 +1,3 @@
-// Files of POSIX systems: see files.h.
 #include "llmc/os/files.h"
 
 #include <dirent.h>

@@ -40,11 +40,12 @@ std::string cache_folder();  // of the user, for what programs can compute again
 // control groups are looked up, for tests.
 uint64_t available_memory(const std::string& root = "");
 
-// The same, less what a program takes besides its tensors: buffers of kernels, stacks of threads, libraries.
-inline uint64_t memory_for_tensors() {
-    const uint64_t available = available_memory(), others = 32 << 20;
-    return available > others ? available - others : 0;
-}
+// What a limit leaves: 0 if more is used.
+inline uint64_t left_of(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }
+
+// Available memory, less what a program takes besides its tensors: buffers of kernels, stacks of threads,
+// libraries.
+inline uint64_t memory_for_tensors() { return left_of(available_memory(), 32 << 20); }
 
 // A range of inaccessible addresses; null if there is none.
 void* reserve_addresses(size_t bytes);

@@ -1,4 +1,3 @@
-// Linux, macOS and other POSIX systems: see os.h.
 #include "llmc/os/os.h"
 
 #include <dlfcn.h>
@@ -43,7 +42,8 @@ int online_cpus() { return int(sysconf(_SC_NPROCESSORS_ONLN)); }
 
 uint64_t stack_limit() {
     rlimit stack = {};
-    return getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur == RLIM_INFINITY ? UINT64_MAX : stack.rlim_cur;
+    return getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur == RLIM_INFINITY ? UINT64_MAX
+                                                                                   : stack.rlim_cur;
 }
 
 static std::string variable(const char* name) {

@@ -12,14 +12,12 @@
 // tables, the staging buffer.
 static uint64_t reserve(DeviceType type) { return type == DeviceType::software ? 32 << 20 : 256 << 20; }
 
-static uint64_t difference(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
-
 MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
     MemoryRoom room = {memory_for_tensors(), ~uint64_t(0), "this machine", processes};
     if (limit) room.bytes = std::min(room.bytes, limit);
     if (!pad) return room;
     const DeviceType type = pad->device().type;
-    const uint64_t of_each = difference(pad->available_bytes(Placement::device, processes), reserve(type));
+    const uint64_t of_each = left_of(pad->available_bytes(Placement::device, processes), reserve(type));
     uint64_t free = of_each * uint64_t(processes);
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
     if (type == DeviceType::integrated) free = std::max(free, room.bytes);
@@ -33,7 +31,7 @@ uint64_t host_room(const LaunchPad* pad, int processes) {
 }
 
 MemoryRoom room_of_device(uint64_t bytes) {
-    return {difference(bytes, reserve(DeviceType::discrete)), ~uint64_t(0),
+    return {left_of(bytes, reserve(DeviceType::discrete)), ~uint64_t(0),
             format_string("a device of %s", gib(bytes).c_str())};
 }
 
