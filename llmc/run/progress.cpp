@@ -36,8 +36,6 @@ static void show_status_line(const std::string& text) {
 
 // --- before the first step ---
 
-std::string count_text(int done, int total) { return format_string("%d of %d", done, total); }
-
 Phase::Phase(std::string what, const std::string& detail) : name(std::move(what)) { update(detail); }
 
 void Phase::update(const std::string& detail) {
@@ -62,7 +60,7 @@ void update(std::optional<Phase>& phase, const std::string& name, const std::str
 template <class Action>
 static void show_phase(const char* name, Action action) {
     std::optional<Phase> phase;
-    action([&](int done, int total) { update(phase, name, count_text(done, total)); });
+    action([&](int done, int total) { update(phase, name, format_string("%d of %d", done, total)); });
     if (phase) phase->done();
 }
 

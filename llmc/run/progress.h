@@ -12,8 +12,7 @@
 
 class LaunchPad;
 
-// Whether standard output is the terminal that controls this process, and its last line can be rewritten:
-// TERM is set, and not "dumb".
+// Whether standard output is a terminal whose last line can be rewritten: columns_of_terminal() (os.h).
 bool on_terminal();
 
 // Removes the status line. Call it before printing anything else.
@@ -40,9 +39,6 @@ struct Phase {
 
 // Updates the phase, which the first call begins.
 void update(std::optional<Phase>& phase, const std::string& name, const std::string& detail);
-
-// "3 of 25"
-std::string count_text(int done, int total);
 
 // Work on large files. A Phase shows how much is done, once it takes more than two seconds.
 struct ByteProgress {
@@ -79,8 +75,8 @@ struct Progress {
     static constexpr size_t window = 20;
     std::deque<double> recent = {};  // seconds of the last steps, `window` at most; without the first one,
                                      // once there is another
-    double total_seconds = 0;  // without the first step
-    int steps = 0;             // reported so far
+    double total_seconds = 0;        // without the first step
+    int steps = 0;                   // reported so far
 
     void restart_clock() { last = now(); }
 

@@ -81,15 +81,13 @@ static double finite_number(const nlohmann::json& j) {
 }
 
 static Validations validations_from_json(const nlohmann::json& j) {
-    Validations v;
     const nlohmann::json &last = j.at("last"), &best = j.at("best");
-    v.last_step = integer<int>(last.at("step"));
-    v.last_loss = last.at("loss").is_null() ? std::nan("") : finite_number(last.at("loss"));
-    v.best_step = integer<int>(best.at("step"));
-    v.best_loss = finite_number(best.at("loss"));
-    v.since_best = integer<int>(j.at("since_best"));
-    v.data = j.at("data");
-    return v;
+    return {.last_step = integer<int>(last.at("step")),
+            .best_step = integer<int>(best.at("step")),
+            .last_loss = last.at("loss").is_null() ? std::nan("") : finite_number(last.at("loss")),
+            .best_loss = finite_number(best.at("loss")),
+            .since_best = integer<int>(j.at("since_best")),
+            .data = j.at("data")};
 }
 
 static const std::pair<WrittenFor, const char*> reasons[] = {

@@ -64,7 +64,6 @@ bool Run<Real>::look_for_signals() {
     return !stopping;
 }
 
-// The next batch of this process.
 template <class Real>
 typename Run<Real>::Batch Run<Real>::read_batch() {
     if (options.overfit) inputs.loader->reset();
@@ -83,7 +82,7 @@ void Run<Real>::start_step(int step) {
     if (step == inputs.start.step)
         runner.on_micro_step = [=, this](int i) {
             update(first_step, format_string("step %d", step + 1),
-                   "micro-batch " + count_text(i + 1, runner.micro_steps));
+                   format_string("micro-batch %d of %d", i + 1, runner.micro_steps));
         };
     runner.on_submitted = nullptr;
     if (job.size > 1)
@@ -107,7 +106,7 @@ void Run<Real>::start_step(int step) {
         return inputs.loader->resume(begin);
     }
     report_pending();
-    pending = Pending{step, ticket};
+    pending = {step, ticket};
     const bool has_run = !g.pad || skips_outliers();   // the host has waited for it
     if (has_run || options.profile) report_pending();  // a profile times every step by itself
     // During its first step, a GPU that was idle raises its clock: those times would distort the profile.
@@ -270,7 +269,7 @@ std::optional<float> Run<Real>::measure_loss(int step) {
     if (before_first_step || on_terminal()) phase.emplace("validating");
     return validation_loss(g, *inputs.val, options.batch, options.sequence, options.val_batches, job,
                            [&](int done, int total) {
-                               if (phase) phase->update("batch " + count_text(done, total));
+                               if (phase) phase->update(format_string("batch %d of %d", done, total));
                                return look_for_signals();
                            });
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "llmc/distributed/communicator.h"
@@ -39,14 +40,9 @@ struct Run {
         std::vector<int> inputs, targets;
     };
     std::optional<Batch> read_ahead = {};
-    // A step that was started and not yet reported.
-    struct Pending {
-        int step;
-        Ticket ticket;
-    };
-    std::optional<Pending> pending = {};
-    StepJudge::Verdict verdict = {};       // on the last judged step
-    std::optional<Phase> first_step = {};  // until it is reported
+    std::optional<std::pair<int, Ticket>> pending = {};  // a step that was started and not yet reported
+    StepJudge::Verdict verdict = {};                     // on the last judged step
+    std::optional<Phase> first_step = {};                // until it is reported
     Scheduler scheduler = {.schedule = parse_schedule(options.scheduler),
                            .peak = options.learning_rate,
                            .warmup_steps = options.warmup,

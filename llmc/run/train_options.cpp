@@ -1,4 +1,3 @@
-// Declares the options to the parser, under llm.c's names.
 #include "llmc/run/train_options.h"
 
 #include <CLI/CLI.hpp>
@@ -486,7 +485,6 @@ static std::vector<std::string> values_in(const std::vector<OptionLine>& lines, 
     std::vector<std::string> values;
     for (const OptionLine& line : lines)
         if (line.name == name) values = line.values;
-    std::erase(values, "");  // how a file writes an empty list
     return values;
 }
 
@@ -497,7 +495,8 @@ static const char* const text_options[] = {"include",        "field",          "
 static std::string shown(const std::string& name, const std::vector<std::string>& values) {
     std::string text;
     for (const std::string& value : values) {
-        if (value == "false" || value == "auto") continue;  // the defaults
+        // the defaults; a file writes an empty list as ""
+        if (value == "false" || value == "auto" || value.empty()) continue;
         text += (text.empty() ? "--" : " --") + name + (value == "true" ? "" : " " + shell_word(value));
     }
     return text.empty() ? "no --" + name : text;
@@ -507,9 +506,7 @@ static std::string shown(const std::string& name, const std::vector<std::string>
 static void refuse_text_options(const CLI::App& app, const Options& o) {
     if (!o.text.empty() && o.text != "stories") return;
     for (const std::string name : text_options) {
-        std::vector<std::string> values = app.get_option("--" + name)->results();
-        std::erase(values, "");
-        const std::string given = shown(name, values);
+        const std::string given = shown(name, app.get_option("--" + name)->results());
         if (given.starts_with("--"))
             fail("%s says how a text is read: name a file or folder with --text", given.c_str());
     }
