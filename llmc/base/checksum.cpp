@@ -1,4 +1,3 @@
-// XXH3 from the xxHash library: see checksum.h.
 #include "llmc/base/checksum.h"
 
 #define XXH_INLINE_ALL

@@ -1,4 +1,3 @@
-// Formatting of messages: see error.h.
 #include "llmc/base/error.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Reading and writing files: see file.h.
 #include "llmc/base/file.h"
 
 #include <unistd.h>

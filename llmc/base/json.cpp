@@ -1,4 +1,3 @@
-// Parsing and printing of JSON: see json.h.
 #include "llmc/base/json.h"
 
 #include "llmc/base/error.h"

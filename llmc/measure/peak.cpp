@@ -1,4 +1,3 @@
-// Measures a device with kernels that copy or compute in registers.
 #include "llmc/measure/peak.h"
 
 #include <algorithm>

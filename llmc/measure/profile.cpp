@@ -1,4 +1,3 @@
-// Compares kernel times with the device's measured peaks.
 #include <cstdio>
 
 #include "llmc/measure/peak.h"
