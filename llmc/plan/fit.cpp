@@ -40,10 +40,14 @@ static double relative_time(const RunShape& shape, int sequences) {
 
 // Ascending.
 static std::vector<int> divisors_of(int n, int most) {
-    std::vector<int> divisors;
-    for (int i = 1; i <= std::min(n, most); i++)
-        if (n % i == 0) divisors.push_back(i);
-    return divisors;
+    std::vector<int> low, high;
+    for (int i = 1; i <= n / i; i++) {
+        if (n % i) continue;
+        if (i <= most) low.push_back(i);
+        if (i != n / i && n / i <= most) high.push_back(n / i);
+    }
+    low.insert(low.end(), high.rbegin(), high.rend());
+    return low;
 }
 
 // The largest number up to `most` that fits, as all smaller ones do; 0: none. Doubles it before it bisects:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 
 #include "llmc/base/error.h"
 #include "llmc/launchpad/launchpad.h"
@@ -136,11 +137,9 @@ std::string Progress::mfu_text(double rate) const {
     return format_string(" | %.1f%% %s MFU", 100 * rate * flops_per_token / peak_rate, precision);
 }
 
-void Progress::report(int step, float loss, float norm, float learning_rate,
+void Progress::report(int step, double end, float loss, float norm, float learning_rate,
                       const StepJudge::Verdict& verdict) {
-    const double before = last;
-    last = now();
-    const double seconds = last - before;
+    const double seconds = end - std::exchange(last, end);
     if (++steps > 1) total_seconds += seconds;
     if (steps == 2) recent.clear();  // the first step also compiles kernels and touches memory
     recent.push_back(seconds);

@@ -80,8 +80,10 @@ struct Progress {
 
     void restart_clock() { last = now(); }
 
-    // Prints and logs a finished step (counted from 0). Its time is the time since the last call.
-    void report(int step, float loss, float norm, float learning_rate, const StepJudge::Verdict& verdict);
+    // Prints and logs a step (counted from 0) that ended at the time `end`, and began when the one before
+    // ended or the clock was restarted.
+    void report(int step, double end, float loss, float norm, float learning_rate,
+                const StepJudge::Verdict& verdict);
     void print_summary(const StepJudge& judge) const;
 
    private:

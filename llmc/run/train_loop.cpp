@@ -106,7 +106,7 @@ void Run<Real>::start_step(int step) {
         return inputs.loader->resume(begin);
     }
     report_pending();
-    pending = {step, ticket};
+    pending = Pending{step, ticket, now()};
     const bool has_run = !g.pad || skips_outliers();   // the host has waited for it
     if (has_run || options.profile) report_pending();  // a profile times every step by itself
     // During its first step, a GPU that was idle raises its clock: those times would distort the profile.
@@ -117,12 +117,13 @@ void Run<Real>::start_step(int step) {
 template <class Real>
 void Run<Real>::report_pending() {
     if (!pending) return;
-    const auto [step, ticket] = *pending;
+    const auto [step, ticket, returned] = *pending;
     pending.reset();
     const StepStats& stats = runner.stats(step, ticket);
+    const double end = job.size > 1 ? returned : now();
     if (!skips_outliers()) verdict = judge.judge(stats.loss, stats.gradient_norm, stats.gradient_scale);
     first_step.reset();
-    progress.report(step, stats.loss, stats.gradient_norm, learning_rate(scheduler, step), verdict);
+    progress.report(step, end, stats.loss, stats.gradient_norm, learning_rate(scheduler, step), verdict);
 }
 
 // What is saved knows of the validation, so that a run that resumes does not repeat it. The rest it repeats.

@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "llmc/distributed/communicator.h"
@@ -40,9 +39,15 @@ struct Run {
         std::vector<int> inputs, targets;
     };
     std::optional<Batch> read_ahead = {};
-    std::optional<std::pair<int, Ticket>> pending = {};  // a step that was started and not yet reported
-    StepJudge::Verdict verdict = {};                     // on the last judged step
-    std::optional<Phase> first_step = {};                // until it is reported
+    // A step that was started and not yet reported. In a job it has ended.
+    struct Pending {
+        int step;
+        Ticket ticket;
+        double returned;  // when StepRunner::run() did
+    };
+    std::optional<Pending> pending = {};
+    StepJudge::Verdict verdict = {};       // on the last judged step
+    std::optional<Phase> first_step = {};  // until it is reported
     Scheduler scheduler = {.schedule = parse_schedule(options.scheduler),
                            .peak = options.learning_rate,
                            .warmup_steps = options.warmup,
