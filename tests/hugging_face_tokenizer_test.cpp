@@ -162,6 +162,22 @@ TEST(HuggingFaceTokenizer, WhatIsNotImplementedIsRefusedByName) {
     EXPECT_NE(small.refusal().find("'<|user|>'"), std::string::npos) << small.refusal();
 }
 
+// In every file that lists added tokens.
+TEST(HuggingFaceTokenizer, AddedTokensHaveATextOfAtMost255Bytes) {
+    for (const std::string& text : {std::string(), std::string(256, 'x')}) {
+        SmallTokenizer small;
+        small.whole["added_tokens"][1]["content"] = text;
+        EXPECT_NE(small.refusal().find("not 1 to 255"), std::string::npos) << small.refusal();
+        SmallTokenizer listed;
+        write_whole_file(listed.folder / "added_tokens.json", {json_text({{text, 260}})});
+        EXPECT_NE(listed.refusal().find("(added_tokens.json) has an added token of"), std::string::npos)
+            << listed.refusal();
+        SmallTokenizer configured;
+        configured.config["pad_token"] = text;
+        EXPECT_NE(configured.refusal().find("not 1 to 255"), std::string::npos) << configured.refusal();
+    }
+}
+
 TEST(HuggingFaceTokenizer, RandomOnesEqualTransformers) {
     const char* named = getenv("LLMC_TEST_PYTHON");
     const std::string python = named ? named : "python3";

@@ -17,8 +17,8 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& added,
     }
 }
 
-// The longest token that the text begins with; null: none. It is the last one up to the text, or is no longer
-// than what that one has in common with the text.
+// The longest token that the text begins with; null: none. It is the last token up to the text, in order, if
+// the text begins with that; otherwise the text begins with no more than what the two have in common.
 const AddedTokenMatcher::Entry* AddedTokenMatcher::Group::longest_at(std::string_view text) const {
     for (auto entry = entries.upper_bound(text); entry != entries.begin();
          entry = entries.upper_bound(text)) {

@@ -288,10 +288,11 @@ static ListedTokens read_listed_tokens(const TokenizerFiles& files, const Specia
             const std::string& text = item.key();
             const bool is_special = std::any_of(special.all.begin(), special.all.end(),
                                                 [&](const NamedToken& named) { return named.text == text; });
-            const int id = read_id(item.value(), files.path_of(added_json));
-            if (!listed.count(id) || listed[id].text != text)
-                list_token(listed, {text, {.id = id, .special = is_special, .normalized = !is_special}},
-                           files.path);
+            NamedToken token = read_token(text, is_special, files.path_of(added_json));
+            token.token.id = read_id(item.value(), files.path_of(added_json));
+            token.token.normalized = !is_special;
+            if (!listed.count(token.token.id) || listed[token.token.id].text != text)
+                list_token(listed, token, files.path);
         }
     }
     return listed;

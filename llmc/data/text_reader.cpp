@@ -5,7 +5,6 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
-#include "llmc/base/lines.h"
 #include "llmc/os/files.h"
 
 static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
@@ -174,9 +173,11 @@ static std::string text_of_line(std::string_view line, const std::string& field,
 
 static void encode_lines(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer,
                          EncodedBlock& to) {
-    uint64_t number = block.first_line - 1;
-    for (const std::string& line : lines_of(block.text)) {
-        number++;
+    uint64_t number = block.first_line;
+    const std::string_view all = block.text;
+    for (size_t start = 0, end; start < all.size(); start = end + 1, number++) {
+        end = std::min(all.find('\n', start), all.size());
+        const std::string_view line = all.substr(start, end - start);
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
         std::string text;
         try {

@@ -173,9 +173,10 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
                           folder = shard.path.substr(0, shard.path.size() - file.size());
         if (!lists.count(sidecar)) lists[sidecar] = read_shard_list(sidecar, folder);
         const ShardList& list = lists[sidecar];
+        if (list.empty()) continue;
         const auto listed = list.find(shard.path);
-        if (!list.empty() && (listed == list.end() || listed->second.tokens != shard.tokens ||
-                              listed->second.checksum != shard.checksum))
+        if (listed == list.end() || listed->second.tokens != shard.tokens ||
+            listed->second.checksum != shard.checksum)
             fail("%s is not one of the shards that %s lists: %s", shard.path.c_str(), sidecar.c_str(),
                  advice);
         found.insert(shard.path);

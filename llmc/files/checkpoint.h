@@ -52,8 +52,8 @@ struct Checkpoint {
 // writes its part of the optimizer state, rank 0 everything else, and DONE after all others have finished.
 void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Communicator* job = nullptr);
 
-// The folder and the step of which a file is the model, by its name; step -1: it has another name. Steps from
-// 10^8 on have more than eight digits.
+// The folder and the step of a model file, from its path; step -1: its name is not that of a checkpoint's
+// model. Steps from 10^8 on have more than eight digits.
 struct CheckpointName {
     std::string folder;
     int step;

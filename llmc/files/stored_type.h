@@ -1,4 +1,4 @@
-// The types of values in files for other programs: safetensors and GGUF.
+// The types of values in files: llm.c's checkpoints (fp32 and bf16), safetensors and GGUF.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -21,7 +21,7 @@ StoredType stored_type(const std::string& name);
 // Bytes of so many values; for q8_0, a multiple of q8_0_block.
 uint64_t stored_bytes(StoredType type, uint64_t count);
 
-// Writes values, rounded to nearest. Error, naming the tensor, if fp16 cannot hold one of them.
 using WriteBytes = std::function<void(const void* bytes, size_t count)>;
+// Writes values, rounded to nearest. Error, naming the tensor, if fp16 cannot hold one of them.
 void write_values(const WriteBytes& write, StoredType type, const float* values, size_t count,
                   const std::string& tensor);

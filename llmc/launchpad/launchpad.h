@@ -47,7 +47,7 @@ struct LaunchPadOptions {
     MemoryMode memory = MemoryMode::automatic;  // LAUNCHPAD_STAGED=1: staged
     // Bytes that all allocations together may take of the device's memory; 0: what there is.
     uint64_t device_memory = 0;
-    bool validation = false;  // Khronos validation layer; also LAUNCHPAD_VALIDATION=1
+    bool validation = false;      // Khronos validation layer; also LAUNCHPAD_VALIDATION=1
     bool check_pointers = false;  // replay() checks recorded pointers; also LAUNCHPAD_CHECK_POINTERS=1
     // Starts the dispatches of a group last to first, and copy_async() when it is finished, so that a device
     // that runs everything in order exposes a missing wait; also LAUNCHPAD_REVERSE_GROUPS=1
@@ -207,8 +207,8 @@ class LaunchPad {
     // which prepare() avoids; memory that recordings use stays valid.
     float* scratch(Scratch slot, size_t floats);
 
-    // Stream-ordered: takes effect after the commands before it, seen by those after it. src may change on
-    // return.
+    // Stream-ordered: takes effect after the commands before it, seen by those after it; in a
+    // ConcurrentGroup, it may overlap with the group's other commands. src may change on return.
     void upload(void* dst, const void* src, size_t bytes);
     void download(void* dst, const void* src, size_t bytes);  // commits, waits, then copies to the host
     void copy(void* dst, const void* src, size_t bytes);      // between two GPU-visible addresses

@@ -174,7 +174,7 @@ static void encoder_backward2(LaunchPad& pad, const EncoderBackward<Real>& p, in
                                 .grid_buckets = int(num_rows)};
     const uint32_t block_size = uint32_t(config);
     const uint32_t width = pack_width<Real>(args.C, {args.dwte, args.dwpe, args.dout});
-    const ConcurrentGroup group(&pad);  // each writes other gradients
+    const ConcurrentGroup group(&pad);  // long and short buckets are disjoint rows of dwte
     backward_long<Real>(pad, args, width, block_size);
     args.grid_buckets = std::min(int(num_rows), SHORT_BUCKETS);
     const uint64_t packs = uint64_t(args.grid_buckets) * args.C / width;

@@ -178,7 +178,7 @@ struct ProgressBar {
 
     // `done` of `total` bytes (0: unknown) are processed. Draws at most five times per second.
     void show(uint64_t done, uint64_t total) {
-        if (!terminal || now() - last < 0.2) return;
+        if (!terminal || !done || now() - last < 0.2) return;
         last = now();
         const double rate = double(done) / (last - start);
         if (!total) {

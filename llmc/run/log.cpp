@@ -45,16 +45,17 @@ std::string MainLog::time_and_tokens(int steps_done) const {
 void MainLog::open(const std::string& dir, int resume_step, bool tensorboard,
                    const std::function<void()>& before_writing) {
     create_folders(dir);
-    main.path = dir + "/main.log";
-    metrics.path = dir + "/metrics.csv";
-    metrics.start = metrics_header;
-    const std::string kept_of_main = kept_lines(main.path, "s:", "s:", ' ', resume_step);
-    const std::string kept = kept_lines(metrics.path, "step,", "", ',', resume_step);
+    const std::string main_path = dir + "/main.log", metrics_path = dir + "/metrics.csv";
+    const std::string kept_of_main = kept_lines(main_path, "s:", "s:", ' ', resume_step);
+    const std::string kept = kept_lines(metrics_path, "step,", "", ',', resume_step);
     if (before_writing) before_writing();
-    write_whole_file(main.path, {kept_of_main});
-    write_whole_file(metrics.path, {metrics_header, kept});
+    write_whole_file(main_path, {kept_of_main});
+    write_whole_file(metrics_path, {metrics_header, kept});
     seconds_before = last_seconds(kept);
     opened = now();
+    main.path = main_path;
+    metrics.path = metrics_path;
+    metrics.start = metrics_header;
     if (tensorboard) events.path = start_event_file(dir + "/" + tensorboard_folder, resume_step);
 }
 

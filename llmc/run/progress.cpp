@@ -53,15 +53,18 @@ void Phase::done() {
     if (!on_terminal() && seconds > 1) printf("%s: done in %.1f s\n", name.c_str(), seconds);
 }
 
-void update(std::optional<Phase>& phase, const std::string& name, const std::string& detail) {
-    phase ? phase->update(detail) : void(phase.emplace(name, detail));
+void update_phase(std::optional<Phase>& phase, const std::string& name, const std::string& detail) {
+    if (phase)
+        phase->update(detail);
+    else
+        phase.emplace(name, detail);
 }
 
 // Shows a phase from the first call of the progress callback on: without one, there was nothing to do.
 template <class Action>
 static void show_phase(const char* name, Action action) {
     std::optional<Phase> phase;
-    action([&](int done, int total) { update(phase, name, format_string("%d of %d", done, total)); });
+    action([&](int done, int total) { update_phase(phase, name, format_string("%d of %d", done, total)); });
     if (phase) phase->done();
 }
 
@@ -84,7 +87,7 @@ std::string bytes_text(uint64_t done, uint64_t total) {
 
 void ByteProgress::add(uint64_t bytes) {
     done += bytes;
-    if (phase || now() - start > 2) update(phase, name, bytes_text(done, total));
+    if (phase || now() - start > 2) update_phase(phase, name, bytes_text(done, total));
 }
 
 void prepare_kernels(LaunchPad& pad) {

@@ -38,7 +38,7 @@ struct Phase {
 };
 
 // Updates the phase, which the first call begins.
-void update(std::optional<Phase>& phase, const std::string& name, const std::string& detail);
+void update_phase(std::optional<Phase>& phase, const std::string& name, const std::string& detail);
 
 // Work on large files. A Phase shows how much is done, once it takes more than two seconds.
 struct ByteProgress {

@@ -81,8 +81,8 @@ void Run<Real>::start_step(int step) {
     runner.on_micro_step = nullptr;
     if (step == inputs.start.step)
         runner.on_micro_step = [=, this](int i) {
-            update(first_step, format_string("step %d", step + 1),
-                   format_string("micro-batch %d of %d", i + 1, runner.micro_steps));
+            update_phase(first_step, format_string("step %d", step + 1),
+                         format_string("micro-batch %d of %d", i + 1, runner.micro_steps));
         };
     runner.on_submitted = nullptr;
     if (job.size > 1)

@@ -39,7 +39,8 @@ struct Run {
         std::vector<int> inputs, targets;
     };
     std::optional<Batch> read_ahead = {};
-    // A step that was started and not yet reported. In a job it has ended.
+    // A step that was started and not yet reported. In a job, at most the last copies of its weights are
+    // under way.
     struct Pending {
         int step;
         Ticket ticket;

@@ -91,7 +91,7 @@ struct Options {
 // ones for 96 (0.005) and 768 channels (0.0036): docs/experiments.md.
 double default_muon_learning_rate(int channels);
 
-// Why a run that saves nothing does not, as the end of a sentence.
+// Why a run saves nothing, as the end of a sentence. Only where saves() is false.
 const char* why_nothing_is_saved(const Options& o);
 
 // A line for each option that differs between two sets of effective options.
