@@ -30,7 +30,7 @@ Story read_story(std::string_view text);
 // --- the corpus as a file (corpus_file.cpp), as make_corpus and train_gpt2 --text stories write it ---
 
 struct CorpusOptions {
-    std::string out;                  // the text file; its numbers go beside it, named .json
+    std::string out;                  // the text file; its numbers go to the same name with .json
     std::string tokenizer = "bytes";  // that counts tokens, or a tokenizer's file
     uint64_t bytes = 0, stories = 0;  // at least so many
     uint64_t seed = 1;
