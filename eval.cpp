@@ -9,10 +9,11 @@
 #include <cstdio>
 #include <optional>
 
+#include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
 #include "llmc/launchpad/open_device.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/start_program.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/start_program.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/trained_model.h"

@@ -15,15 +15,15 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
-#include "llmc/data/text_file.h"
-#include "llmc/data/text_stream.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/launchpad/open_device.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/line_editor.h"
-#include "llmc/program/shared_options.h"
-#include "llmc/program/start_program.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/shared_options.h"
+#include "llmc/options/start_program.h"
+#include "llmc/run/line_editor.h"
 #include "llmc/run/trained_model.h"
+#include "llmc/text/text_file.h"
+#include "llmc/text/text_stream.h"
 
 struct GenerateOptions {
     ModelOptions model;

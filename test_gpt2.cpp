@@ -12,15 +12,15 @@
 #include <filesystem>
 
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
 #include "llmc/base/precision.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/model/debug_state.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/optimizer.h"
-#include "llmc/os/os.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/start_program.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/start_program.h"
 
 // The largest errors that pass: the relative L2 error of tensors, the relative error of losses.
 struct ErrorLimits {

@@ -3,10 +3,11 @@
 //     train_gpt2 --text my.txt
 //     train_gpt2 -i 'data/my_train*.bin' -j 'data/my_val*.bin' -e d6 -x 100
 //
-// The first prepares the tokens and chooses the options of the second (llmc/text_run).
+// The first prepares the tokens (llmc/run/text_tokens.h) and chooses the options of the second
+// (llmc/options/recipe.h).
 // A run has three parts: open the inputs and the device (llmc/run/run_setup.h), plan memory and time
 // (llmc/run/run_plan.h), run the loop (llmc/run/train_loop.h). The model is llmc/model/gpt2.h, a training
-// step is llmc/model/train_step.h, the options are llmc/run/train_options.h.
+// step is llmc/model/train_step.h, the options are llmc/options/train_options.h.
 #include <omp.h>
 
 #include <algorithm>
@@ -15,19 +16,20 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/precision.h"
+#include "llmc/base/signals.h"
 #include "llmc/files/export.h"
 #include "llmc/launchpad/open_device.h"
-#include "llmc/measure/peak.h"
+#include "llmc/launchpad/peak.h"
 #include "llmc/model/gradient_exchange.h"
-#include "llmc/os/signals.h"
-#include "llmc/plan/fit.h"
-#include "llmc/program/start_program.h"
+#include "llmc/options/start_program.h"
 #include "llmc/run/estimate.h"
+#include "llmc/run/fit.h"
+#include "llmc/run/loss_plot.h"
 #include "llmc/run/model_checkpoint.h"
 #include "llmc/run/processes.h"
+#include "llmc/run/profile.h"
+#include "llmc/run/text_tokens.h"
 #include "llmc/run/train_loop.h"
-#include "llmc/text_run/loss_plot.h"
-#include "llmc/text_run/text_tokens.h"
 
 static void print_devices() {
     std::vector<DeviceInfo> devices;

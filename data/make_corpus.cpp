@@ -1,4 +1,4 @@
-// make_corpus: writes the default corpus (llmc/prepare/corpus.h) in any size, from a seed, with its exact
+// make_corpus: writes the default corpus (llmc/text/corpus.h) in any size, from a seed, with its exact
 // entropy: the loss of a perfect model.
 //     make_corpus --out data/corpus.txt --bytes 4000000 --seed 1 --val-tokens 32768
 // writes data/corpus.txt, which prepare_data --split-documents blank-line tokenizes, and data/corpus.json
@@ -6,9 +6,10 @@
 // samples, and counts how many of them the grammar could have written.
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/prepare/corpus.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/start_program.h"
+#include "llmc/data/corpus_file.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/start_program.h"
+#include "llmc/text/corpus.h"
 
 struct Options : CorpusOptions {
     std::string check;

@@ -12,12 +12,12 @@
 #include "llmc/base/lines.h"
 #include "llmc/base/output.h"
 #include "llmc/data/hellaswag.h"
-#include "llmc/data/text_file.h"
-#include "llmc/data/tokenizer.h"
-#include "llmc/prepare/preparation.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/shared_options.h"
-#include "llmc/program/start_program.h"
+#include "llmc/data/preparation.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/shared_options.h"
+#include "llmc/options/start_program.h"
+#include "llmc/text/text_file.h"
+#include "llmc/text/tokenizer.h"
 
 struct Options : PreparationOptions {
     std::string make_tokenizer, vocab, encoder;

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "fuzz/fuzz.h"
-#include "llmc/prepare/corpus.h"
+#include "llmc/text/corpus.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view all = text_of(data, size);

@@ -3,8 +3,8 @@
 #include "fuzz/fuzz.h"
 #include "llmc/base/utf8.h"
 #include "llmc/data/hellaswag.h"
-#include "llmc/data/text_reader.h"
-#include "llmc/data/text_stream.h"
+#include "llmc/text/text_reader.h"
+#include "llmc/text/text_stream.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static Tokenizer bytes = open_tokenizer("bytes");

@@ -14,10 +14,10 @@
 #include "llmc/base/json.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/token_file.h"
-#include "llmc/data/tokenizer.h"
 #include "llmc/files/hugging_face.h"
-#include "llmc/prepare/corpus.h"
-#include "llmc/run/train_options.h"
+#include "llmc/options/train_options.h"
+#include "llmc/text/corpus.h"
+#include "llmc/text/tokenizer.h"
 
 static std::string folder;
 

@@ -2,8 +2,8 @@
 #include <filesystem>
 
 #include "fuzz/fuzz.h"
-#include "llmc/run/option_lines.h"
-#include "llmc/run/train_options.h"
+#include "llmc/options/option_lines.h"
+#include "llmc/options/train_options.h"
 
 static void parse(std::vector<std::string> arguments) {
     std::vector<char*> argv;

@@ -1,6 +1,6 @@
 // The logs of a run as train_gpt2 --plot reads and draws them: the first byte chooses the kind of log.
 #include "fuzz/fuzz.h"
-#include "llmc/text_run/loss_plot.h"
+#include "llmc/run/loss_plot.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size == 0) return 0;

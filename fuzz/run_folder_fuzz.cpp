@@ -7,9 +7,9 @@
 #include "fuzz/seeds.h"
 #include "llmc/base/checksum.h"
 #include "llmc/base/json.h"
+#include "llmc/options/train_options.h"
 #include "llmc/run/run_folder.h"
 #include "llmc/run/run_state.h"
-#include "llmc/run/train_options.h"
 
 // A folder with a checkpoint, removed at exit.
 struct Folder {

@@ -1,6 +1,6 @@
 // Tokenizer files, and encoding and decoding with them.
 #include "fuzz/fuzz.h"
-#include "llmc/data/tokenizer.h"
+#include "llmc/text/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const InputFile file(text_of(data, size));

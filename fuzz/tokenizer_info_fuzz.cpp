@@ -1,6 +1,6 @@
 // What NAME.json and run_%08d.json say about the tokenizer: reading and writing it again does not change it.
 #include "fuzz/fuzz.h"
-#include "llmc/data/tokenizer_info.h"
+#include "llmc/text/tokenizer_info.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     expect_no_crash([&] {

@@ -1,6 +1,6 @@
 // GPT-2's published vocabulary files: encoder.json up to the first NUL, then vocab.bpe.
 #include "fuzz/fuzz.h"
-#include "llmc/data/tokenizer.h"
+#include "llmc/text/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view all = text_of(data, size), encoder = all.substr(0, all.find('\0'));

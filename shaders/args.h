@@ -175,7 +175,7 @@ struct SampleTokenArgs {
     int num_texts, V, Vp, C, T;
     float scale;            // log2(e) / temperature; 0: the likeliest token
     float penalty, reciprocal;
-    uint32_t top_k, top_p, min_weight;  // see llmc/generate/sampling_numbers.h
+    uint32_t top_k, top_p, min_weight;  // see llmc/layers/sampling_numbers.h
 };
 
 struct AttentionBackwardArgs {

@@ -1,4 +1,4 @@
-// Draws the next token of each text from its logits, as llmc/generate/sampler.cpp does: one workgroup per
+// Draws the next token of each text from its logits, as llmc/layers/sampler.cpp does: one workgroup per
 // text. Each subgroup owns a range of token numbers. All sums are integers, so they do not depend on their
 // order. The kernel also advances the text's position and stores the token's embedding, with which the next
 // step begins. Logits that are not finite give the token -1.
@@ -206,7 +206,7 @@ void choose_random(float maximum, uint coin) {
     if (before <= threshold && threshold < before + mine) choose_in_range(kept, my_ties, threshold - before);
 }
 
-uint next_coin() {  // 24 bits; see random_u32() of llmc/generate/sampler.h
+uint next_coin() {  // 24 bits; see random_u32() of llmc/layers/sampler.h
     uint64_t state = args.random_states.x[text];
     state ^= state >> 12;
     state ^= state << 25;

@@ -12,8 +12,8 @@
 
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
 #include "llmc/distributed/communicator.h"
-#include "llmc/os/os.h"
 
 static void expect(bool condition, const char* what) {
     if (!condition) fail("failed: %s", what);

@@ -1,6 +1,6 @@
 // The corpus: stories parse to the choices that wrote them, the grammar rejects stories that break its rules,
 // and make_corpus's numbers match the text, as prepare_data tokenizes it.
-#include "llmc/prepare/corpus.h"
+#include "llmc/text/corpus.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Attention of the newest row of a few texts gives the last row of attention_forward() for each.
-#include "llmc/generate/decode_attention.h"
+#include "llmc/layers/decode_attention.h"
 
 #include "tests/layer_test.h"
 #include "tests/whole_attention.h"

@@ -1,5 +1,5 @@
 // The linear layer of the newest rows: the CPU and GPU versions against sums in double.
-#include "llmc/generate/decode_linear.h"
+#include "llmc/layers/decode_linear.h"
 
 #include "llmc/layers/gelu.h"
 #include "tests/layer_test.h"

@@ -9,7 +9,7 @@
 
 #include "llmc/base/file.h"
 #include "llmc/launchpad/shaders.h"
-#include "llmc/program/command_line.h"
+#include "llmc/options/command_line.h"
 #include "tests/run_program.h"
 
 TEST(DeviceFeatures, AllMissingFeaturesAreNamed) {

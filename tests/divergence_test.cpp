@@ -226,7 +226,7 @@ TEST(Divergence, WeightsThatOverflowAreNotSaved) {
     });
     const std::vector<std::string> options = {
         program, "-e", model, "-i",   data.train, "-j",       data.val, "-b", "3",   "-t", "17",
-        "-l",    "3", "-c",  "1000", "-k",       "constant", "-n",     "1",  "-nk", "1",  "--device",
+        "-l",    "3",  "-c",  "1000", "-k",       "constant", "-n",     "1",  "-nk", "1",  "--device",
         "cpu",   "-s", "0",   "-v",   "0",        "-o",       run,      "-x", "9"};
     const ProgramResult result = run_program(options);
     expect_one_line(result, {"cannot be saved: ", "the model has diverged", "-y 1 resumes from there"});

@@ -14,8 +14,8 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/data/hellaswag.h"
-#include "llmc/data/tokenizer.h"
 #include "llmc/distributed/communicator.h"
+#include "llmc/text/tokenizer.h"
 #include "tests/run_program.h"
 
 // Serves files from memory, one connection at a time.

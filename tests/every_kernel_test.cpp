@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <set>
 
-#include "llmc/gemm/tensor_core.h"
+#include "llmc/layers/tensor_core.h"
 #include "tests/launchpad_test.h"
 
 template <class Real>

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "llmc/base/file.h"
-#include "llmc/data/tokenizer.h"
+#include "llmc/text/tokenizer.h"
 #include "tests/tiny_run.h"
 
 using Words = std::vector<std::string>;

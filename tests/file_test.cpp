@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "llmc/data/text_file.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/model_source.h"
-#include "llmc/text_run/loss_plot.h"
+#include "llmc/run/loss_plot.h"
+#include "llmc/text/text_file.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 

@@ -1,12 +1,12 @@
 // Whether runs fit in memory: what is chosen fits, and what is advised is accepted.
-#include "llmc/plan/fit.h"
+#include "llmc/run/fit.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "llmc/base/file.h"
-#include "llmc/run/train_options.h"
+#include "llmc/options/train_options.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 

@@ -6,9 +6,9 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/data/text_stream.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/model/initialize.h"
+#include "llmc/text/text_stream.h"
 #include "tests/run_program.h"
 #include "tests/terminal.h"
 

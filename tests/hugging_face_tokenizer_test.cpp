@@ -5,8 +5,8 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
-#include "llmc/data/tokenizer.h"
-#include "llmc/data/tokenizer_info.h"
+#include "llmc/text/tokenizer.h"
+#include "llmc/text/tokenizer_info.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 

@@ -4,9 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "llmc/base/file.h"
-#include "llmc/data/tokenizer.h"
-#include "llmc/data/tokenizer_info.h"
+#include "llmc/data/sidecar.h"
 #include "llmc/run/run_state.h"
+#include "llmc/text/tokenizer.h"
+#include "llmc/text/tokenizer_info.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "llmc/base/file.h"
-#include "llmc/os/os.h"
+#include "llmc/base/os.h"
 #include "tests/run_program.h"
 #include "tests/token_shard.h"
 

@@ -8,9 +8,9 @@
 #include <regex>
 
 #include "llmc/base/file.h"
-#include "llmc/generate/decode_attention.h"
 #include "llmc/layers/attention.h"
 #include "llmc/layers/classifier.h"
+#include "llmc/layers/decode_attention.h"
 #include "llmc/layers/encoder.h"
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"

@@ -5,9 +5,9 @@
 #include <tuple>
 
 #include "dev/vulkan/baselines/baselines.h"
-#include "llmc/gemm/packed_weight.h"
-#include "llmc/gemm/tensor_core.h"
 #include "llmc/layers/gelu.h"
+#include "llmc/layers/packed_weight.h"
+#include "llmc/layers/tensor_core.h"
 #include "tests/matmul_case.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"

@@ -1,6 +1,6 @@
 // Drawing tokens on a device: the same ones as on the CPU, for all options; positions, embeddings and the
 // bits of seen tokens; logits that are not finite.
-#include "llmc/generate/next_token.h"
+#include "llmc/layers/next_token.h"
 
 #include <set>
 

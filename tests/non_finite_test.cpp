@@ -8,10 +8,10 @@
 #include <set>
 
 #include "llmc/base/file.h"
-#include "llmc/generate/decode_attention.h"
-#include "llmc/generate/decode_linear.h"
 #include "llmc/layers/attention.h"
 #include "llmc/layers/classifier.h"
+#include "llmc/layers/decode_attention.h"
+#include "llmc/layers/decode_linear.h"
 #include "llmc/layers/dropout.h"
 #include "llmc/layers/encoder.h"
 #include "llmc/layers/gelu.h"

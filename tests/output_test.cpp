@@ -11,6 +11,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/data/sidecar.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 

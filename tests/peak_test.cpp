@@ -1,5 +1,5 @@
 // Measures the peaks of the test device, and checks that all memory is freed.
-#include "llmc/measure/peak.h"
+#include "llmc/launchpad/peak.h"
 
 #include "tests/layer_test.h"
 

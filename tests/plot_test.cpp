@@ -1,6 +1,6 @@
-// Plots of metrics.csv and of llm.c's main.log, for one run and for several: llmc/text_run/loss_plot.h and
+// Plots of metrics.csv and of llm.c's main.log, for one run and for several: llmc/run/loss_plot.h and
 // train_gpt2 --plot.
-#include "llmc/text_run/loss_plot.h"
+#include "llmc/run/loss_plot.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "dev/report/process.h"
-#include "llmc/os/os.h"
+#include "llmc/base/os.h"
 #include "tests/run_program.h"
 
 namespace fs = std::filesystem;

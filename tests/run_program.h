@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "dev/report/process.h"
-#include "llmc/os/os.h"
+#include "llmc/base/os.h"
 
 struct ProgramResult {
     int status;       // exit status; 128 + signal number if a signal killed it

@@ -1,5 +1,5 @@
 // Sampling: the token for each random number, huge logits, temperature, top-k and top-p; the random numbers.
-#include "llmc/generate/sampler.h"
+#include "llmc/layers/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "llmc/base/error.h"
-#include "llmc/generate/sampling_numbers.h"
+#include "llmc/layers/sampling_numbers.h"
 
 static int sample(const std::vector<float>& logits, float coin, const SamplerOptions& options = {}) {
     return sample_token(logits.data(), int(logits.size()), coin, options);

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "llmc/base/file.h"
-#include "llmc/data/tokenizer.h"
-#include "llmc/run/train_options.h"
-#include "llmc/text_run/text_tokens.h"
+#include "llmc/options/train_options.h"
+#include "llmc/run/text_tokens.h"
+#include "llmc/text/tokenizer.h"
 #include "tests/compressed.h"
 #include "tests/tiny_run.h"
 

@@ -1,6 +1,6 @@
 // The tokenizer: known encodings of GPT-2, round trips of arbitrary bytes, comparison with a BPE from the
 // published merges and a hand-written splitter, and refusal of damaged files.
-#include "llmc/data/tokenizer.h"
+#include "llmc/text/tokenizer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The trainer's options: every flag of llm.c's train_gpt2.cu, files of options, precedence, and errors.
-#include "llmc/run/train_options.h"
+#include "llmc/options/train_options.h"
 
 #include <gtest/gtest.h>
 

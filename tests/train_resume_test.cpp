@@ -12,8 +12,8 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/options/train_options.h"
 #include "llmc/run/run_folder.h"
-#include "llmc/run/train_options.h"
 #include "tests/tiny_run.h"
 
 // Tiny models gain nothing from threads, and these tests start hundreds of programs.

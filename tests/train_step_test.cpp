@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "llmc/gemm/tensor_core.h"
+#include "llmc/layers/tensor_core.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/model/initialize.h"
 #include "tests/layer_test.h"

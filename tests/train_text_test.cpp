@@ -4,9 +4,9 @@
 #include "llmc/base/file.h"
 #include "llmc/base/real.h"
 #include "llmc/data/hellaswag.h"
-#include "llmc/data/tokenizer.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
+#include "llmc/text/tokenizer.h"
 #include "tests/tiny_run.h"
 
 static std::vector<float> parameters(const std::string& path) {

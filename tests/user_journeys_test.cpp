@@ -10,10 +10,11 @@
 
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
-#include "llmc/data/tokenizer.h"
-#include "llmc/data/tokenizer_info.h"
+#include "llmc/data/sidecar.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
+#include "llmc/text/tokenizer.h"
+#include "llmc/text/tokenizer_info.h"
 #include "tests/message_of.h"
 #include "tests/terminal.h"
 #include "tests/tiny_run.h"

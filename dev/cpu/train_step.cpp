@@ -19,8 +19,8 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/initialize.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/start_program.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/start_program.h"
 
 struct StepOptions {
     std::string model = "d12", precision = "fp32";

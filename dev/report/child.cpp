@@ -12,7 +12,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/os/signals.h"
+#include "llmc/base/signals.h"
 
 // An unnamed file that holds the input: unlike a pipe it cannot fill up.
 static File input_file(const std::string& input) {

@@ -13,7 +13,7 @@ struct ChildResult {
 
 // Runs argv[0] (a path, or a name found in PATH) with `input` as standard input. on_line is called with each
 // line of standard error as it arrives. The program is killed after `limit` seconds. Throws Error if it
-// cannot be started, or, after killing it, if this program receives a stop signal (llmc/os/signals.h).
+// cannot be started, or, after killing it, if this program receives a stop signal (llmc/base/signals.h).
 ChildResult run_child(std::vector<std::string> argv, double limit, const std::string& input = "",
                       const std::function<void(const std::string&)>& on_line = nullptr);
 

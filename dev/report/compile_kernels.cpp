@@ -16,8 +16,8 @@
 #include "dev/report/compile_kernel.h"
 #include "dev/report/every_kernel.h"
 #include "llmc/base/precision.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/start_program.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/start_program.h"
 
 struct CompileOptions {
     std::string device = "gpu", model = "d12", precision = "all", kernels;

@@ -3,11 +3,11 @@
 #include <optional>
 
 #include "dev/vulkan/baselines/baselines.h"
-#include "llmc/gemm/tensor_core.h"
-#include "llmc/generate/decode_attention.h"
-#include "llmc/generate/decode_linear.h"
 #include "llmc/generate/text_generator.h"
+#include "llmc/layers/decode_attention.h"
+#include "llmc/layers/decode_linear.h"
 #include "llmc/layers/gradient_sum.h"
+#include "llmc/layers/tensor_core.h"
 #include "llmc/model/train_step.h"
 
 // --- what training takes ---

@@ -1,6 +1,6 @@
 // Launch overhead: the time of an empty kernel, by the way in which the launchpad starts it.
 #pragma once
-#include "llmc/measure/peak.h"
+#include "llmc/launchpad/peak.h"
 
 enum class LaunchWay {
     synchronous,          // one commit per dispatch, waited for

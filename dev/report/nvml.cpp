@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "llmc/os/os.h"
+#include "llmc/base/os.h"
 
 using Handle = struct NvmlDevice*;
 using Status = int;  // 0: success

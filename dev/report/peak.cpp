@@ -4,8 +4,8 @@
 //
 //     build/peak [--device 0] [--quick] [--json FILE]
 //
-// Benchmarks, --profile and MFU refer to measure_peaks() of llmc/measure/peak.h, which runs the same kernels
-// in one configuration each. This program tries several configurations of cooperative matrices.
+// Benchmarks, --profile and MFU refer to measure_peaks() of llmc/launchpad/peak.h, which runs the same
+// kernels in one configuration each. This program tries several configurations of cooperative matrices.
 #include <algorithm>
 #include <cstring>
 

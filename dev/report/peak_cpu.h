@@ -1,6 +1,6 @@
 // Measured peak rates of the CPU.
 #pragma once
-#include "llmc/measure/peak.h"
+#include "llmc/launchpad/peak.h"
 
 // Flops per second of fused multiply-adds in registers, on all OpenMP threads together. Takes about
 // `seconds`, in several batches, and returns the best one, because other programs may disturb some.

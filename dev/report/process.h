@@ -1,4 +1,5 @@
-// What report and tests need of the operating system beyond llmc/os: process_posix.cpp, process_windows.cpp.
+// What report and tests need of the operating system beyond llmc/base: process_posix.cpp,
+// process_windows.cpp.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -40,5 +41,5 @@ struct Process {
 std::string system_name();   // name, release and architecture, such as "Linux 6.1.0 x86_64"
 uint64_t resident_memory();  // of this process, bytes; 0 if the system does not report it
 
-void close_library(void* library);      // which open_library() of llmc/os/os.h opened
+void close_library(void* library);      // which open_library() of llmc/base/os.h opened
 extern const char* const nvml_library;  // NVIDIA's management library

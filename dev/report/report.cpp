@@ -17,12 +17,12 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/os.h"
 #include "llmc/base/output.h"
+#include "llmc/base/signals.h"
 #include "llmc/launchpad/device.h"
-#include "llmc/os/os.h"
-#include "llmc/os/signals.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/start_program.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/start_program.h"
 #include "llmc/run/progress.h"
 
 namespace fs = std::filesystem;

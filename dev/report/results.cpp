@@ -14,11 +14,11 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/os.h"
 #include "llmc/base/output.h"
 #include "llmc/launchpad/open_device.h"
-#include "llmc/os/os.h"
-#include "llmc/program/command_line.h"
-#include "llmc/program/start_program.h"
+#include "llmc/options/command_line.h"
+#include "llmc/options/start_program.h"
 
 #ifdef __clang__
 static const char* compiler = "clang " __clang_version__;

@@ -7,7 +7,7 @@
 
 #include "dev/report/results.h"
 #include "llmc/base/real.h"
-#include "llmc/measure/peak.h"
+#include "llmc/launchpad/peak.h"
 
 // values (n): uniform in [-1, 1], the same for the same seed.
 template <class Real>

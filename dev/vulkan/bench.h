@@ -23,7 +23,7 @@
 #include "llmc/cpu/simd.h"
 #include "llmc/launchpad/kernel_version.h"
 #include "llmc/launchpad/launchpad.h"
-#include "llmc/measure/peak.h"
+#include "llmc/launchpad/peak.h"
 #include "shaders/args.h"
 
 struct Bench {

@@ -1,5 +1,5 @@
 // Benchmark of decode_attention on the last of 64 and 1024 rows of GPT-2 124M; bench.h says how to run it.
-#include "llmc/generate/decode_attention.h"
+#include "llmc/layers/decode_attention.h"
 
 #include "dev/vulkan/bench.h"
 

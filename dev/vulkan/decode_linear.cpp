@@ -1,5 +1,5 @@
 // Benchmark of decode_linear on the linear layers of GPT-2 124M; bench.h says how to run it.
-#include "llmc/generate/decode_linear.h"
+#include "llmc/layers/decode_linear.h"
 
 #include "dev/vulkan/bench.h"
 

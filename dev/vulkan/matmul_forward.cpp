@@ -4,7 +4,7 @@
 #include "dev/vulkan/baselines/baselines.h"
 #include "dev/vulkan/bench.h"
 #include "dev/vulkan/linear_shapes.h"
-#include "llmc/gemm/tensor_core.h"
+#include "llmc/layers/tensor_core.h"
 
 // With many rows, versions 1, 2 and 4 take half a second per launch. The 16-bit types are measured with
 // tensor cores only.

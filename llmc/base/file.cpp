@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "llmc/base/error.h"
-#include "llmc/os/files.h"
-#include "llmc/os/signals.h"
+#include "llmc/base/signals.h"
+#include "llmc/base/system_files.h"
 
 StoppedBySignal::StoppedBySignal(int number)
     : Error(format_string("stopped by %s", signal_name(number))), signal(number) {}

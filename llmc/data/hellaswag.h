@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "llmc/data/tokenizer.h"
+#include "llmc/text/tokenizer.h"
 
 struct HellaSwagExample {
     int label = 0;  // index of the correct ending, 0 to 3

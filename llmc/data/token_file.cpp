@@ -3,7 +3,8 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/output.h"
-#include "llmc/data/tokenizer_info.h"
+#include "llmc/data/sidecar.h"
+#include "llmc/text/tokenizer_info.h"
 
 static const int32_t shard_magic = 20240520, shard_version = 1;
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "llmc/base/file.h"
-#include "llmc/os/files.h"
+#include "llmc/base/system_files.h"
 
 // A shard whose header and size have been checked.
 struct TokenShard {

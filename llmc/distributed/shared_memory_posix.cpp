@@ -14,7 +14,7 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
-#include "llmc/os/os.h"
+#include "llmc/base/os.h"
 
 // No Vulkan device needs more (limit of minImportedHostPointerAlignment).
 static constexpr size_t ALIGNMENT = 65536;

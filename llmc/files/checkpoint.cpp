@@ -11,8 +11,8 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/real.h"
+#include "llmc/base/system_files.h"
 #include "llmc/files/stored_type.h"
-#include "llmc/os/files.h"
 
 static constexpr int32_t model_magic = 20240326, fp32_version = 3, bf16_version = 5;
 
@@ -337,6 +337,21 @@ static std::string verified_run(const std::string& dir, int step,
 
 std::string read_run(const std::string& dir, int step) {
     return verified_run(dir, step, [](const nlohmann::json&) {});
+}
+
+SavedOptions options_of_checkpoint(const std::string& folder) {
+    for (int step : list_checkpoints(folder)) {  // newest first
+        const std::string path = run_path(folder, step);
+        if (!file_exists(path)) continue;  // llm.c's have none
+        std::string text;
+        try {
+            const nlohmann::json run = parse_json_object(read_run(folder, step), path);
+            for (const nlohmann::json& line : run.at("options")) text += line.get<std::string>() + "\n";
+        } catch (const std::exception&) {  // find_latest_checkpoint() reports what is wrong
+        }
+        if (!text.empty()) return {text, path};
+    }
+    return {};
 }
 
 // Error if the run wrote run_%08d.json and it is gone: llm.c writes neither this nor options.toml.

@@ -92,6 +92,13 @@ std::string check_model_of_checkpoint(const std::string& dir, int step);
 // The text of the run's JSON object, verified against its own checksum only.
 std::string read_run(const std::string& dir, int step);
 
+// The options in the newest checkpoint's run_%08d.json, in the format of --config, and that file's name; both
+// empty if no checkpoint has them.
+struct SavedOptions {
+    std::string text, path;
+};
+SavedOptions options_of_checkpoint(const std::string& folder);
+
 // The newest intact checkpoint.
 struct FoundCheckpoint {
     int step = -1;                    // -1: there is none

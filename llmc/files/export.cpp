@@ -6,9 +6,9 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
+#include "llmc/base/system_files.h"
 #include "llmc/files/gguf.h"
 #include "llmc/files/hugging_face.h"
-#include "llmc/os/files.h"
 
 namespace fs = std::filesystem;
 

@@ -5,9 +5,9 @@
 #pragma once
 #include <string>
 
-#include "llmc/data/tokenizer.h"
 #include "llmc/files/stored_type.h"
 #include "llmc/model/model_config.h"
+#include "llmc/text/tokenizer.h"
 
 struct GgufModel {
     const ModelConfig& config;

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "llmc/data/tokenizer_info.h"
 #include "llmc/model/model_config.h"
+#include "llmc/text/tokenizer_info.h"
 
 struct ModelSource {
     std::string name;                        // as -e gives it, for messages

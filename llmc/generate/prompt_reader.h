@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "llmc/generate/decode_linear.h"
+#include "llmc/layers/decode_linear.h"
 #include "llmc/model/gpt2.h"
 
 template <class Real>

@@ -8,9 +8,9 @@
 #pragma once
 #include <utility>
 
-#include "llmc/generate/decode_attention.h"
-#include "llmc/generate/next_token.h"
 #include "llmc/generate/prompt_reader.h"
+#include "llmc/layers/decode_attention.h"
+#include "llmc/layers/next_token.h"
 
 struct TextGeneratorOptions {
     SamplerOptions sampler;

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "llmc/base/os.h"
 #include "llmc/launchpad/internal.h"
-#include "llmc/os/os.h"
 
 static const VkMemoryPropertyFlags NEAR = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 static const VkMemoryPropertyFlags VISIBLE =

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "llmc/base/os.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/launchpad/launchpad.h"
-#include "llmc/os/os.h"
 
 // Whether a device has memory of its own: Placement::host spares it.
 inline bool has_own_memory(const LaunchPad* pad) { return pad && pad->memory_mode() != MemoryMode::unified; }

@@ -2,11 +2,11 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "llmc/base/os.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/shaders.h"
 #include "llmc/launchpad/without_int64.h"
-#include "llmc/os/os.h"
 
 static std::filesystem::path cache_directory(const LaunchPadOptions& options) {
     if (!options.cache_directory.empty()) return options.cache_directory;

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "llmc/base/os.h"
 #include "llmc/launchpad/launchpad.h"
-#include "llmc/os/os.h"
 
 static std::atomic<int> validation_messages{0};
 

@@ -7,11 +7,11 @@
 #include <type_traits>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/gemm/packed_weight.h"
-#include "llmc/gemm/tensor_core.h"
 #include "llmc/launchpad/packs.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/matmul_args.h"
+#include "llmc/layers/packed_weight.h"
+#include "llmc/layers/tensor_core.h"
 #include "shaders/args.h"
 
 static RowSplits split_rows(int num_rows, int splits, int multiple) {

@@ -1,8 +1,8 @@
 // GEMMs of the linear layers, as PyTorch's nn.Linear: out = inp weight^T + bias, and its backward pass. All
 // matrices are row-major.
 #pragma once
-#include "llmc/gemm/tile.h"
 #include "llmc/launchpad/kernel_version.h"
+#include "llmc/layers/tile.h"
 
 // A weight of a linear layer.
 template <class Real>

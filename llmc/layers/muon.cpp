@@ -12,10 +12,10 @@
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/gemm.h"
 #include "llmc/cpu/simd.h"
-#include "llmc/gemm/tensor_core.h"
 #include "llmc/launchpad/packs.h"
 #include "llmc/layers/adamw.h"
 #include "llmc/layers/matmul.h"
+#include "llmc/layers/tensor_core.h"
 #include "shaders/args.h"
 
 MuonStep muon_step(float learning_rate, float momentum, int t) {

@@ -10,11 +10,11 @@
 
 #include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
-#include "llmc/data/text_stream.h"
-#include "llmc/data/tokenizer.h"
 #include "llmc/distributed/communicator.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/model/gpt2.h"
+#include "llmc/text/text_stream.h"
+#include "llmc/text/tokenizer.h"
 
 // The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
 // processes, which share the work; the loader draws the batches of all. Every token counts once, even though

@@ -9,7 +9,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/os/files.h"
+#include "llmc/base/system_files.h"
 #include "llmc/run/run_folder.h"
 
 static const char* metrics_header =

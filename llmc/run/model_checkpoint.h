@@ -5,11 +5,11 @@
 #include <string>
 
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/initialize.h"
-#include "llmc/os/os.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_state.h"
 

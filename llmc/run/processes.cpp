@@ -7,11 +7,11 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/os.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/launchpad/device.h"
-#include "llmc/os/os.h"
 
 static std::vector<DeviceInfo> usable_gpus() {
     std::vector<DeviceInfo> gpus;

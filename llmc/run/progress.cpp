@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
 #include "llmc/launchpad/launchpad.h"
-#include "llmc/os/os.h"
 
 std::string duration(double seconds) {
     const long s = std::lround(seconds);

@@ -10,9 +10,9 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/system_files.h"
 #include "llmc/files/checkpoint.h"
-#include "llmc/os/files.h"
-#include "llmc/run/run_state.h"
+#include "llmc/options/recipe.h"
 #include "llmc/run/tensorboard.h"
 
 // Names the subfolder to which an earlier run is being moved; removed when all its files are there.
@@ -147,25 +147,6 @@ void RunFolder::open(const std::string& folder) {
     remove_leftovers(folder);
 }
 
-// The states in the run_%08d.json of the folder's checkpoints, newest first. llm.c's have none; of damaged
-// files, find_latest_checkpoint() reports what is wrong.
-static std::vector<std::pair<int, RunState>> states_in(const std::string& folder) {
-    std::vector<std::pair<int, RunState>> states;
-    for (int step : list_checkpoints(folder)) try {
-            if (file_exists(run_path(folder, step)))
-                states.push_back({step, run_state_from_json(read_run(folder, step), run_path(folder, step))});
-        } catch (const Error&) {
-        }
-    return states;
-}
-
-ExtraCheckpoints find_extra_checkpoints(const std::string& folder) {
-    ExtraCheckpoints extra;
-    for (const auto& [step, state] : states_in(folder))
-        if (state.written_for != WrittenFor::schedule) extra[step] = state.written_for;
-    return extra;
-}
-
 // The checkpoints that do not stay.
 static std::vector<int> superfluous(const std::string& folder, const KeptCheckpoints& kept) {
     std::vector<int> steps;
@@ -193,12 +174,6 @@ void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
     } catch (const Error& error) {
         warn("an old checkpoint was not deleted: %s; the next checkpoint tries again", error.what());
     }
-}
-
-SavedOptions options_of_checkpoint(const std::string& folder) {
-    for (const auto& [step, state] : states_in(folder))
-        if (!state.options.empty()) return {state.options, run_path(folder, step)};
-    return {};
 }
 
 void check_room_for_run(const std::string& folder, uint64_t bytes, int count, int keep) {

@@ -25,9 +25,6 @@ struct RunFolder {
     HeldFolder held;
 };
 
-// The subfolder that holds the tokens of a text (train_gpt2 --text).
-inline constexpr const char* tokens_folder = "tokens";
-
 // Error if one of the inputs, or of the files that match it, has the name of a file of a run in this folder:
 // a new run would move it, and what has a temporary name is removed.
 void refuse_inputs(const std::string& folder, const std::vector<std::string>& inputs);
@@ -59,9 +56,6 @@ enum class WrittenFor {
 // Extra checkpoints, by step.
 using ExtraCheckpoints = std::map<int, WrittenFor>;
 
-// The extra checkpoints in the folder, as their own run_%08d.json say.
-ExtraCheckpoints find_extra_checkpoints(const std::string& folder);
-
 // Which checkpoints stay.
 struct KeptCheckpoints {
     int newest;                   // later ones are left alone
@@ -72,13 +66,6 @@ struct KeptCheckpoints {
 
 // Deletes the checkpoints that do not stay. An error gives a warning: the next call tries again.
 void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept);
-
-// The options in the newest checkpoint's run_%08d.json, as Options::effective, and that file's name; both
-// empty if no checkpoint has them.
-struct SavedOptions {
-    std::string text, path;
-};
-SavedOptions options_of_checkpoint(const std::string& folder);
 
 // Checks that the folder's disk has room for a checkpoint of this many bytes, before a run of `count` of
 // them starts. Error if there is none for the first; a note if there is none for all of the `keep` (0: all)

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "llmc/base/error.h"
-#include "llmc/measure/peak.h"
-#include "llmc/os/os.h"
+#include "llmc/base/os.h"
+#include "llmc/launchpad/peak.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_setup.h"
 

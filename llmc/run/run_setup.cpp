@@ -9,6 +9,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/data/saved_shards.h"
+#include "llmc/data/sidecar.h"
 #include "llmc/files/model_file.h"
 #include "llmc/run/progress.h"
 

@@ -5,15 +5,15 @@
 
 #include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
-#include "llmc/data/tokenizer.h"
 #include "llmc/distributed/communicator.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
 #include "llmc/model/model_config.h"
+#include "llmc/options/train_options.h"
 #include "llmc/run/log.h"
 #include "llmc/run/run_folder.h"
 #include "llmc/run/run_state.h"
-#include "llmc/run/train_options.h"
+#include "llmc/text/tokenizer.h"
 
 // Where a run starts: at a checkpoint, or at step 0.
 struct Start {

@@ -6,6 +6,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
+#include "llmc/files/checkpoint.h"
 
 StepJudge::Verdict StepJudge::judge(float loss, float norm, float factor) {
     Verdict v;
@@ -183,4 +184,15 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
     } catch (const Error& error) {
         fail("%s was not written by this program: %s", path.c_str(), error.what());
     }
+}
+
+ExtraCheckpoints find_extra_checkpoints(const std::string& folder) {
+    ExtraCheckpoints extra;
+    for (int step : list_checkpoints(folder)) try {
+            if (!file_exists(run_path(folder, step))) continue;  // llm.c's have none
+            const RunState state = run_state_from_json(read_run(folder, step), run_path(folder, step));
+            if (state.written_for != WrittenFor::schedule) extra[step] = state.written_for;
+        } catch (const Error&) {  // find_latest_checkpoint() reports what is wrong
+        }
+    return extra;
 }

@@ -66,3 +66,6 @@ std::string run_state_to_json(const RunState& state);
 
 // Throws Error, which names `path`, if a field is missing or has the wrong type or an impossible value.
 RunState run_state_from_json(const std::string& text, const std::string& path);
+
+// The extra checkpoints in the folder, as their own run_%08d.json say.
+ExtraCheckpoints find_extra_checkpoints(const std::string& folder);

@@ -11,7 +11,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"  // asserts little-endian, which this format is, too
-#include "llmc/os/os.h"
+#include "llmc/base/os.h"
 #include "llmc/run/run_folder.h"
 #include "tensorboard.pb.h"
 

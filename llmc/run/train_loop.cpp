@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "llmc/base/error.h"
+#include "llmc/base/signals.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/model_source.h"
-#include "llmc/os/signals.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
 

@@ -5,7 +5,7 @@
 
 #include "llmc/base/precision.h"
 #include "llmc/files/model_source.h"
-#include "llmc/program/command_line.h"
+#include "llmc/options/command_line.h"
 #include "llmc/run/model_checkpoint.h"
 
 struct ModelOptions {

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "dev/report/process.h"
-#include "llmc/os/os.h"
-#include "llmc/os/signals.h"
+#include "llmc/base/os.h"
+#include "llmc/base/signals.h"
 
 int main(int argc, char** argv) {
     prepare_standard_streams();

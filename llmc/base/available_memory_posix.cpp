@@ -1,0 +1,104 @@
+// The memory that limits of the process and of its control groups leave: see os.h.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "llmc/base/os.h"
+
+static constexpr uint64_t unlimited = std::numeric_limits<uint64_t>::max();
+
+// The number after the word `name` in a file; `otherwise` if there is none.
+static uint64_t number_in(const std::string& path, const std::string& name, uint64_t otherwise) {
+    std::ifstream file(path);
+    uint64_t number = 0;
+    for (std::string word; file >> word;)
+        if (word == name) return file >> number ? number : otherwise;
+    return otherwise;
+}
+
+// The number that a file consists of; `otherwise` for "max", or if there is no such file.
+static uint64_t number_of(const std::string& path, uint64_t otherwise) {
+    std::ifstream file(path);
+    uint64_t number = 0;
+    return file >> number ? number : otherwise;
+}
+
+// --- control groups ---
+
+// The names of the files of one version.
+struct GroupFiles {
+    const char *limit, *used, *file_cache;  // the last one is a line of memory.stat
+};
+static const GroupFiles version1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+static const GroupFiles version2 = {"memory.max", "memory.current", "inactive_file"};
+
+// What a group leaves. The file cache counts as used, but is given back when memory is needed.
+static uint64_t room_in_group(const std::string& folder, const GroupFiles& files) {
+    const uint64_t limit = number_of(folder + "/" + files.limit, unlimited);
+    if (limit == unlimited) return unlimited;
+    const uint64_t used = number_of(folder + "/" + files.used, 0);
+    return left_of(limit, left_of(used, number_in(folder + "/memory.stat", files.file_cache, 0)));
+}
+
+static bool lists(const std::string& words, const std::string& word) {
+    return ("," + words + ",").find("," + word + ",") != std::string::npos;
+}
+
+// The path of the process's group in the hierarchy that limits memory; a line of /proc/self/cgroup is
+// "NUMBER:CONTROLLERS:PATH", with no controllers in version 2. Empty if there is none.
+static std::string group_of_process(const std::string& root, bool is_version2) {
+    std::ifstream file(root + "/proc/self/cgroup");
+    std::string number, controllers, path;
+    while (std::getline(file, number, ':') && std::getline(file, controllers, ':') &&
+           std::getline(file, path))
+        if (is_version2 ? controllers.empty() : lists(controllers, "memory")) return path;
+    return "";
+}
+
+// What the process's group and those above it leave, in a hierarchy whose group `top` is mounted at `mount`.
+static uint64_t room_below(const std::string& mount, const std::string& top, std::string group,
+                           const GroupFiles& files) {
+    if (top != "/" && group.starts_with(top)) group = group.substr(top.size());
+    uint64_t room = unlimited;
+    for (;; group = group.substr(0, group.rfind('/'))) {
+        room = std::min(room, room_in_group(mount + group, files));
+        if (group.find('/') == std::string::npos) return room;
+    }
+}
+
+// A line of /proc/self/mountinfo is "ID PARENT DEVICE TOP MOUNT OPTIONS ... - TYPE SOURCE OPTIONS".
+static uint64_t room_in_groups(const std::string& root) {
+    std::ifstream file(root + "/proc/self/mountinfo");
+    uint64_t room = unlimited;
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream before(line), after(line.substr(std::min(line.find(" - "), line.size())));
+        std::string skipped, top, mount, type, options;
+        before >> skipped >> skipped >> skipped >> top >> mount;
+        after >> skipped >> type >> skipped >> options;
+        const bool is_version2 = type == "cgroup2";
+        if (!is_version2 && !(type == "cgroup" && lists(options, "memory"))) continue;
+        const GroupFiles& files = is_version2 ? version2 : version1;
+        room = std::min(room, room_below(root + mount, top, group_of_process(root, is_version2), files));
+    }
+    return room;
+}
+
+// --- limits of the process ---
+
+// What a limit leaves, given the line of /proc/self/status that says how much is used.
+static uint64_t room_in_limit(rlimit value, const char* used) {
+    if (value.rlim_cur == RLIM_INFINITY) return unlimited;
+    return left_of(value.rlim_cur, 1024 * number_in("/proc/self/status", used, 0));
+}
+
+uint64_t available_memory(const std::string& root) {
+    const uint64_t available = number_in("/proc/meminfo", "MemAvailable:", physical_memory() / 1024) * 1024;
+    rlimit addresses = {RLIM_INFINITY, RLIM_INFINITY}, data = addresses;
+    getrlimit(RLIMIT_AS, &addresses);
+    getrlimit(RLIMIT_DATA, &data);
+    return std::min({available, room_in_groups(root), room_in_limit(addresses, "VmSize:"),
+                     room_in_limit(data, "VmData:")});
+}

@@ -1,0 +1,103 @@
+#include "llmc/base/os.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+// --- the program ---
+
+void prepare_standard_streams() {
+    int opened = open("/dev/null", O_RDWR);
+    while (opened >= 0 && opened <= STDERR_FILENO) opened = open("/dev/null", O_RDWR);
+    if (opened > STDERR_FILENO) close(opened);
+    std::signal(SIGXFSZ, SIG_IGN);
+}
+
+std::string program_path() {
+    std::error_code unknown;
+    return std::filesystem::read_symlink("/proc/self/exe", unknown);
+}
+
+void set_environment(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+// --- the machine ---
+
+std::string host_name() {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return name;
+}
+
+uint64_t physical_memory() { return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)); }
+
+int online_cpus() { return int(sysconf(_SC_NPROCESSORS_ONLN)); }
+
+uint64_t stack_limit() {
+    rlimit stack = {};
+    return getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur == RLIM_INFINITY ? UINT64_MAX
+                                                                                   : stack.rlim_cur;
+}
+
+static std::string variable(const char* name) {
+    const char* value = getenv(name);
+    return value ? value : "";
+}
+
+std::string home_folder() { return variable("HOME"); }
+
+std::string cache_folder() {
+    const std::string cache = variable("XDG_CACHE_HOME"), home = home_folder();
+    return !cache.empty() ? cache : home.empty() ? "" : home + "/.cache";
+}
+
+// --- memory ---
+
+void* reserve_addresses(size_t bytes) {
+    void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? nullptr : p;
+}
+
+void release_addresses(void* start, size_t bytes) { munmap(start, bytes); }
+
+void* allocate_aligned(size_t alignment, size_t bytes) { return std::aligned_alloc(alignment, bytes); }
+
+void free_aligned(void* memory) { std::free(memory); }
+
+void ask_for_huge_pages([[maybe_unused]] void* start, [[maybe_unused]] size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    madvise(start, bytes, MADV_HUGEPAGE);
+#endif
+}
+
+// --- libraries ---
+
+void* open_library(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
+
+void* find_in_library(void* library, const char* symbol) { return dlsym(library, symbol); }
+
+#ifdef __APPLE__
+const std::vector<const char*> vulkan_loaders = {"libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"};
+#else
+const std::vector<const char*> vulkan_loaders = {"libvulkan.so.1", "libvulkan.so"};
+#endif
+
+// --- the terminal ---
+
+bool is_terminal(FILE* stream) { return isatty(fileno(stream)) == 1; }
+
+size_t columns_of_terminal() {
+    const char* type = getenv("TERM");
+    // mpirun gives its processes terminals that control none of them, and may forward their output to a file.
+    const bool controlling = tcgetpgrp(STDOUT_FILENO) >= 0;
+    if (!controlling || !type || !*type || strcmp(type, "dumb") == 0) return 0;
+    winsize size = {};
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}

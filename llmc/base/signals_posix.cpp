@@ -1,0 +1,90 @@
+// Signal handlers that only record what came: see signals.h.
+#include "llmc/base/signals.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <initializer_list>
+#include <utility>
+
+static volatile std::sig_atomic_t stop_received = 0, save_received = 0;
+
+// What waits to be written is written to /dev/null, since the system restarts the call.
+static void drop_output(int stream) {
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (null < 0) return;
+    dup2(null, stream);
+    close(null);
+}
+
+// After a stop signal, a timer calls this every 0.1 s.
+static void drop_stalled_output(int) {
+    static volatile std::sig_atomic_t stalled[] = {0, 0, 0};
+    const int error = errno;
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+        pollfd output = {stream, POLLOUT, 0};
+        stalled[stream] = poll(&output, 1, 0) == 0 ? stalled[stream] + 1 : 0;
+        if (stalled[stream] == 5) drop_output(stream);
+    }
+    errno = error;
+}
+
+static void watch_output() {
+    struct sigaction action = {};
+    action.sa_handler = drop_stalled_output;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGALRM, &action, nullptr);
+    const itimerval timer = {{0, 100000}, {0, 100000}};
+    setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+static void record_stop(int number) {
+    if (!stop_received) watch_output();
+    if (!stop_received) stop_received = number;
+    if (number != SIGINT && number != SIGTERM) return;  // a closing terminal sends several of the others
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
+}
+
+static void record_save(int) { save_received = 1; }
+
+static void handle(int number, void (*handler)(int)) {
+    struct sigaction action = {}, before = {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) return;
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;  // do not interrupt pending reads and writes
+    sigaction(number, &action, nullptr);
+}
+
+void catch_interrupts() {
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) handle(number, record_stop);
+}
+
+void catch_stop_signals() {
+    catch_interrupts();
+    for (int number : {SIGUSR2, SIGPIPE}) handle(number, record_stop);
+}
+
+int stop_signal() { return stop_received; }
+
+void catch_save_signal() { handle(SIGUSR1, record_save); }
+
+bool take_save_request() {
+    const bool asked = save_received;
+    if (asked) save_received = 0;
+    return asked;
+}
+
+const char* signal_name(int number) {
+    static const std::pair<int, const char*> names[] = {{SIGINT, "SIGINT"},   {SIGTERM, "SIGTERM"},
+                                                        {SIGHUP, "SIGHUP"},   {SIGXCPU, "SIGXCPU"},
+                                                        {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"}};
+    for (const auto& [of, name] : names)
+        if (of == number) return name;
+    return "a signal";
+}

@@ -1,0 +1,47 @@
+// Windows' console events as signals: see signals.h.
+#include <windows.h>
+
+#include <atomic>
+#include <csignal>
+
+#include "llmc/base/signals.h"
+
+// The window is closed, or the user logs off or shuts down. No signal has this number.
+static constexpr int closing = 1;
+static std::atomic<int> stop_received = 0;
+
+// Windows calls this in a thread of its own. It ends the program when this returns after the window was
+// closed, and five seconds later at the latest.
+static BOOL WINAPI record_event(DWORD event) {
+    const bool again = stop_received != 0;
+    const bool by_key = event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT;
+    if (again && by_key) return FALSE;  // ends the program
+    if (!again)
+        stop_received = event == CTRL_C_EVENT ? SIGINT : event == CTRL_BREAK_EVENT ? SIGBREAK : closing;
+    if (!by_key) Sleep(INFINITE);
+    return TRUE;
+}
+
+static void record_signal(int number) {
+    if (!stop_received) stop_received = number;
+}
+
+void catch_stop_signals() {
+    SetConsoleCtrlHandler(record_event, TRUE);
+    std::signal(SIGTERM, record_signal);  // of raise(): Windows has no other
+}
+
+void catch_interrupts() { catch_stop_signals(); }
+
+int stop_signal() { return stop_received; }
+
+void catch_save_signal() {}  // Windows has no signal for it
+
+bool take_save_request() { return false; }
+
+const char* signal_name(int number) {
+    if (number == SIGINT) return "Ctrl-C";
+    if (number == SIGBREAK) return "Ctrl-Break";
+    if (number == SIGTERM) return "SIGTERM";
+    return number == closing ? "closing its window" : "a signal";
+}

@@ -1,0 +1,430 @@
+#include "llmc/data/preparation.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <regex>
+#include <set>
+#include <span>
+
+#include "llmc/base/clock.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/os.h"
+#include "llmc/base/output.h"
+#include "llmc/base/random.h"
+#include "llmc/data/sidecar.h"
+#include "llmc/data/token_file.h"
+#include "llmc/text/tokenizer.h"
+#include "llmc/text/tokenizer_info.h"
+
+namespace fs = std::filesystem;
+
+// --- shards, which appear under their names together, when all are complete ---
+
+// Complete shards that still have temporary names. What is not renamed is removed.
+struct StagedShards {
+    std::vector<TokenShard> shards = {};  // with their final paths
+    std::vector<std::string> temporary = {};
+    size_t renamed = 0;
+
+    StagedShards() = default;
+    StagedShards(const StagedShards&) = delete;
+    ~StagedShards() {
+        for (; renamed < shards.size(); renamed++) try {
+                remove_file(temporary[renamed]);
+            } catch (const Error&) {
+                // the error that led here is the one to report
+            }
+    }
+    void add(const std::string& file, const std::string& path, uint64_t tokens) {
+        temporary.push_back(file);
+        shards.push_back({path, tokens, ""});  // from now on it is removed after an error
+        shards.back().checksum = open_token_shard(file).checksum;
+    }
+    void rename_all() {
+        for (; renamed < shards.size(); renamed++) {
+            const TokenShard& shard = shards[renamed];
+            rename_file(temporary[renamed], shard.path);
+            print_line(stdout, "%s: %llu tokens", shard.path.c_str(), (unsigned long long)shard.tokens);
+        }
+    }
+};
+
+// Writes tokens to shards PREFIX.bin or, if there are more than `limit`, PREFIX_000000.bin and so on. The
+// first shard's name is known when it is complete.
+struct ShardWriter {
+    StagedShards& staged;
+    std::string prefix;
+    uint64_t limit;
+    uint64_t total = 0;
+    size_t written = 0;
+    std::unique_ptr<TokenShardWriter> shard = nullptr;
+
+    std::string numbered() const { return prefix + format_string("_%06zu.bin", written); }
+    void finish_shard(const std::string& path) {
+        shard->finish();
+        staged.add(shard->file.path, path, shard->tokens);
+        written++;
+        shard = nullptr;
+    }
+    void add(std::span<const uint16_t> tokens) {
+        total += tokens.size();
+        while (!tokens.empty()) {
+            if (shard && shard->tokens == limit) finish_shard(numbered());
+            if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + ".new");
+            const size_t some = std::min(tokens.size(), size_t(limit - shard->tokens));
+            shard->add(tokens.data(), some);
+            tokens = tokens.subspan(some);
+        }
+    }
+    void finish() {
+        if (shard) finish_shard(written ? numbered() : prefix + ".bin");
+    }
+};
+
+// --- tokens for training and validation ---
+
+// Which documents prepare_data takes for validation: a given fraction of them, spread over the whole text. Of
+// each 1 / fraction documents in a row, one is drawn at random, so the fraction is met closely.
+struct ValidationDraw {
+    double fraction = 0;  // 0 to 0.5
+    Random random = Random(42);
+    uint64_t seen = 0, drawn = 0;  // documents
+
+    ValidationDraw(double of_documents, uint64_t seed) : fraction(of_documents), random(seed) {
+        if (fraction > 0) next_drawn = std::min(random.uniform_double() / fraction, 1e18);
+    }
+
+    // Whether the next document is for validation.
+    bool next() {
+        if (fraction <= 0 || seen++ < uint64_t(next_drawn)) return false;
+        next_drawn = std::min((double(++drawn) + random.uniform_double()) / fraction, 1e18);
+        return true;
+    }
+
+   private:
+    double next_drawn = 0;  // its integer part is the number of the document
+};
+
+// A document with more tokens is drawn for validation in pieces of so many.
+static const size_t piece_tokens = 8192;
+
+// Splits the stream of tokens: the first val_tokens, or the documents that are drawn, go to `val`, the others
+// to `train`.
+struct Preparation {
+    int end_of_text;
+    uint64_t val_tokens;
+    ShardWriter val, train;
+    ValidationDraw draw;
+    ShardWriter* drawn = nullptr;  // where the current document goes
+    size_t left_in_piece = 0;
+    int last_token = -1;
+    uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0;
+    std::string first_skipped = "";
+    int first_mark = -1;
+
+    void add_tokens(std::span<const uint16_t> tokens) {
+        const bool repeats_end = !tokens.empty() && tokens[0] == end_of_text && last_token == end_of_text;
+        tokens = tokens.subspan(repeats_end);
+        if (tokens.empty()) return;
+        last_token = tokens.back();
+        if (draw.fraction > 0) return draw_tokens(tokens);
+        const size_t for_val = size_t(std::min<uint64_t>(tokens.size(), val_tokens - val.total));
+        val.add(tokens.first(for_val));
+        train.add(tokens.subspan(for_val));
+    }
+    void draw_tokens(std::span<const uint16_t> tokens) {
+        const uint16_t end = uint16_t(end_of_text);
+        while (!tokens.empty()) {
+            const bool begins_document = tokens[0] == end;
+            if (begins_document || left_in_piece == 0) {
+                const ShardWriter* before = drawn;
+                drawn = draw.next() ? &val : &train;
+                left_in_piece = piece_tokens;
+                if (!begins_document && drawn != before)
+                    drawn->add({&end, 1});  // the text before is elsewhere
+            }
+            const auto piece = tokens.first(std::min(tokens.size(), left_in_piece));
+            const size_t some = size_t(std::find(piece.begin() + 1, piece.end(), end) - piece.begin());
+            drawn->add(piece.first(some));
+            tokens = tokens.subspan(some);
+            left_in_piece -= some;
+        }
+    }
+    void add_block(const EncodedBlock& block) {
+        const uint16_t end = uint16_t(end_of_text);
+        if (block.begins_document && last_token != end) add_tokens({&end, 1});
+        add_tokens(block.tokens);
+        bytes += block.text_bytes;
+        if (skipped_lines == 0) first_skipped = block.first_skipped;
+        skipped_lines += block.skipped_lines;
+        if (unused_marks == 0) first_mark = block.first_mark;
+        unused_marks += block.unused_marks;
+    }
+};
+
+// --- text to tokens ---
+
+// A progress bar on standard error; prints nothing if that is not a terminal.
+struct ProgressBar {
+    bool terminal = is_terminal(stderr);
+    double start = now(), last = start;  // of the last drawing
+
+    // `done` of `total` bytes (0: unknown) are processed. Draws at most five times per second.
+    void show(uint64_t done, uint64_t total) {
+        if (!terminal || !done || now() - last < 0.2) return;
+        last = now();
+        const double rate = double(done) / (last - start);
+        if (!total) {
+            fprintf(stderr, "\r%.1f MB, %.1f MB/s \x1b[K", 1e-6 * double(done), 1e-6 * rate);
+            return;
+        }
+        done = std::min(done, total);  // a file may grow while it is read
+        const double share = double(done) / double(total);
+        const int width = 40, filled = int(share * width);
+        const long left = long(double(total - done) / rate);
+        fprintf(stderr, "\r[%s%s] %3.0f%%, %.1f MB/s, %ld:%02ld left \x1b[K",
+                std::string(filled, '#').c_str(), std::string(width - filled, ' ').c_str(), 100 * share,
+                1e-6 * rate, left / 60, left % 60);
+    }
+    ~ProgressBar() {  // clears the line, also after an error
+        if (terminal && last != start) fprintf(stderr, "\r\x1b[K");
+    }
+};
+
+// Prints a note for each file that is not UTF-8. This is not an error: every byte has a token.
+static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, std::set<std::string>& noted) {
+    if (encoded.not_utf8 == std::string::npos || !noted.insert(block.path).second) return;
+    print_line(stderr,
+               "note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (iconv "
+               "converts other encodings)",
+               block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
+}
+
+// Threads read blocks one at a time, tokenize them in parallel, and add their tokens one at a time, in the
+// order of the blocks. A thread whose block is not the next one leaves its tokens to the thread that adds
+// that one. The first error in the order of the blocks ends the work.
+struct BlockPipeline {
+    Preparation& work;
+    TextReader& reader;
+    const size_t most_waiting;  // tokenized blocks
+    ProgressBar bar = {};
+    std::set<std::string> noted = {};
+    std::mutex reading = {}, adding = {};
+    std::condition_variable added = {};
+    size_t blocks_read = 0, blocks_added = 0;
+    std::atomic<bool> ended = false;
+    std::exception_ptr error = nullptr;
+
+    struct Item {
+        size_t number = 0;
+        TextBlock block = {};
+        EncodedBlock encoded = {};
+        std::exception_ptr error = nullptr;
+
+        void attempt(const std::function<void()>& action) {
+            if (!error) try {
+                    action();
+                } catch (...) {
+                    error = std::current_exception();
+                }
+        }
+    };
+    std::map<size_t, Item> waiting = {};  // by number; guarded by `adding`, as blocks_added and error are
+
+    // False: there is nothing more to do.
+    bool read(Item& item) {
+        const std::lock_guard lock(reading);
+        // the first thread, since a stop signal ends only its waits for a stopped terminal (signals.h)
+        if (omp_get_thread_num() == 0) bar.show(reader.bytes_read, reader.total_bytes);
+        bool more = false;
+        item.attempt([&] { more = !ended && reader.next(item.block); });
+        if (!more) ended = true;
+        item.number = blocks_read++;
+        return more || item.error;
+    }
+    void add(Item tokenized) {
+        std::unique_lock lock(adding);
+        added.wait(lock, [&] { return error || tokenized.number < blocks_added + most_waiting; });
+        waiting[tokenized.number] = std::move(tokenized);
+        while (!error && waiting.contains(blocks_added)) {
+            Item item = std::move(waiting.extract(blocks_added++).mapped());
+            item.attempt([&] {
+                note_encoding(item.block, item.encoded, noted);
+                work.add_block(item.encoded);
+            });
+            error = item.error;
+        }
+        if (error) ended = true;
+        added.notify_all();
+    }
+};
+
+// Each thread has a tokenizer, since a tokenizer is not thread-safe.
+static void add_files(Preparation& work, TextReader& reader, std::vector<Tokenizer>& tokenizers) {
+    BlockPipeline pipeline = {work, reader, 4 * tokenizers.size()};
+#pragma omp parallel num_threads(int(tokenizers.size()))
+    for (BlockPipeline::Item item; pipeline.read(item); item = {}) {
+        item.attempt([&] {
+            item.encoded = encode_block(item.block, reader.options, tokenizers[omp_get_thread_num()]);
+            item.block.text = {};
+        });
+        pipeline.add(std::move(item));
+    }
+    if (pipeline.error) std::rethrow_exception(pipeline.error);
+}
+
+// --- all of it ---
+
+// The shards of this name in the folder, also temporary ones that a killed run left.
+static std::vector<std::string> earlier_shards(const PreparationOptions& options) {
+    static const std::regex after_name("(_train|_val)(_[0-9]{6,})?\\.bin(\\.new)?(\\.tmp)?");
+    std::vector<std::string> paths;
+    for (const std::string& file : names_in(options.out))
+        if (file.starts_with(options.name) && std::regex_match(file.substr(options.name.size()), after_name))
+            paths.push_back((fs::path(options.out) / file).generic_string());
+    return paths;
+}
+
+// Deletes those that are not among the new ones, because a glob would mix them.
+static void remove_earlier_shards(const PreparationOptions& options, const StagedShards& fresh) {
+    std::set<std::string> names;
+    for (const TokenShard& shard : fresh.shards) names.insert(shard.path);
+    for (const std::string& path : earlier_shards(options))
+        if (!names.count(path)) remove_file(path);
+}
+
+// Error if a file that this run will replace or delete is somebody else's, or an input.
+static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
+    const std::string prefix = (fs::path(options.out) / options.name).generic_string();
+    if (!options.files_from.empty()) inputs.push_back(options.files_from);
+    for (const std::string& path : earlier_shards(options))
+        check_output(path, inputs, is_token_shard, Target::file);
+    check_output(prefix + ".json", inputs, is_sidecar, Target::file);
+    const bool is_again = file_exists(prefix + ".json");
+    const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
+    if (!is_same_file(prefix + ".tokenizer", options.tokenizer))  // which is then not written
+        check_output(prefix + ".tokenizer", inputs, is_copy, Target::file);
+}
+
+static void check_options(const PreparationOptions& options) {
+    if (options.out.empty() || options.name.empty()) fail("--out DIR and --name NAME are needed");
+    if (options.name.find('/') != std::string::npos)
+        fail("--name %s: the name must not contain a slash", options.name.c_str());
+    if (options.shard_tokens < 1 || options.shard_tokens > max_shard_tokens)
+        fail("--shard-tokens is %llu, not in 1 to %llu", (unsigned long long)options.shard_tokens,
+             (unsigned long long)max_shard_tokens);
+    if (options.val_tokens > 0 && options.val_fraction > 0)
+        fail("--val-tokens and --val-fraction are both given: leave one out");
+    if (options.skip_bad_lines && options.field.empty())
+        fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
+}
+
+// Error if a file is JSONL by its name, and is to be read as plain text.
+static void refuse_jsonl(const std::string& file) {
+    const bool compressed = file.ends_with(".gz") || file.ends_with(".zst");
+    std::string name = compressed ? file.substr(0, file.rfind('.')) : file;
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return tolower(c); });
+    if (name.ends_with(".jsonl") || name.ends_with(".ndjson"))
+        fail("%s: name the field of the JSON objects that holds the text, as in --field text", file.c_str());
+}
+
+FoundText find_text(const PreparationOptions& options) {
+    std::vector<std::string> paths = options.files;
+    if (!options.files_from.empty()) {
+        const std::vector<std::string> listed = read_file_list(options.files_from);
+        paths.insert(paths.end(), listed.begin(), listed.end());
+    }
+    if (paths.empty()) fail("no text file is given (- is standard input)");
+    if (std::count(paths.begin(), paths.end(), "-") + (options.files_from == "-") > 1)
+        fail("standard input (-) is given twice: it can be read once");
+    FoundText found;
+    found.files = files_below(paths, options.include, [&](const std::string& why) {
+        if (found.left_out++ == 0) found.first_left_out = why;
+    });
+    if (options.field.empty() && !options.as_text)
+        for (const std::string& file : found.files) refuse_jsonl(file);
+    return found;
+}
+
+static void note_left_out(const FoundText& found) {
+    if (found.left_out)
+        print_line(stderr, "note: %llu %s left out of folders; the first: %s",
+                   (unsigned long long)found.left_out, found.left_out == 1 ? "entry was" : "entries were",
+                   found.first_left_out.c_str());
+}
+
+// Error if there is nothing to train on, or nothing of the validation text that was asked for.
+static void check_split(const Preparation& work, const PreparationOptions& options,
+                        const std::string& first_file) {
+    if (work.bytes == 0) fail("%s has no text", first_file.c_str());
+    if (work.draw.fraction > 0 && (work.val.total < 2 || work.train.total < 2))  // an end of text alone
+        fail(
+            "--val-fraction %g draws %llu of %llu documents: give more text, --split-documents, or another "
+            "fraction",
+            options.val_fraction, (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen);
+    if (work.train.total == 0)
+        fail("all %llu tokens of the text are among the first %llu, which are for validation: give more text",
+             (unsigned long long)work.val.total, (unsigned long long)options.val_tokens);
+}
+
+static void print_summary(const Preparation& work, const Tokenizer& tokenizer, double seconds) {
+    if (work.unused_marks > 0)
+        fprintf(stderr, "note: the text has %llu mark%s such as %s, encoded as ordinary text; %s\n",
+                (unsigned long long)work.unused_marks, work.unused_marks == 1 ? "" : "s",
+                printable(tokenizer.decode(work.first_mark)).c_str(),
+                work.first_mark == work.end_of_text
+                    ? "--split-documents endoftext makes it the end of a document"
+                    : "--special-tokens makes them tokens");
+    if (work.skipped_lines > 0)
+        print_line(stderr, "note: %llu bad line%s left out; the first: %s",
+                   (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
+                   work.first_skipped.c_str());
+    if (work.draw.fraction > 0)
+        printf("%llu of %llu documents, or pieces of %zu tokens, are for validation\n",
+               (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen, piece_tokens);
+    const uint64_t total = work.val.total + work.train.total;
+    printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
+           (unsigned long long)total, double(work.bytes) / double(total),
+           1e-6 * double(work.bytes) / seconds);
+}
+
+void prepare_tokens(const PreparationOptions& options) {
+    check_options(options);
+    const FoundText found = find_text(options);
+    note_left_out(found);
+    const std::vector<std::string>& files = found.files;
+    TextReader reader(files, options);
+    create_folders(options.out);
+    check_outputs(options, files);
+    const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
+    const double start = now();
+    const std::string& prefix = lock.path;
+    StagedShards staged;
+    std::vector<Tokenizer> tokenizers;
+    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(open_tokenizer(options.tokenizer));
+    Tokenizer of_reader = open_tokenizer(options.tokenizer);  // which cuts blocks while the others encode
+    reader.tokenizer = &of_reader;
+    Preparation work = {tokenizers[0].end_of_text,
+                        options.val_tokens,
+                        {staged, prefix + "_val", options.shard_tokens},
+                        {staged, prefix + "_train", options.shard_tokens},
+                        ValidationDraw(options.val_fraction, options.seed)};
+    add_files(work, reader, tokenizers);
+    check_split(work, options, files[0]);
+    work.val.finish();
+    work.train.finish();
+    if (options.before_replacing) options.before_replacing();
+    record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
+    staged.rename_all();
+    remove_earlier_shards(options, staged);
+    sync_folder(options.out);
+    print_summary(work, tokenizers[0], now() - start);
+}

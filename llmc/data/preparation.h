@@ -1,0 +1,34 @@
+// Turns text files into token shards, as prepare_data and train_gpt2 --text do. All threads tokenize; their
+// number does not change the tokens.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "llmc/text/text_reader.h"
+
+struct PreparationOptions : TextOptions {
+    std::vector<std::string> files;   // texts, folders of them, or "-" for standard input
+    std::string files_from;           // a file with more names, one per line; empty: none
+    std::string tokenizer = "bytes";  // or a tokenizer's file
+    std::string out, name;            // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
+    uint64_t val_tokens = 0;          // the first so many tokens are for validation
+    double val_fraction = 0;          // or this fraction of the documents, drawn with `seed`
+    uint64_t shard_tokens = 100000000, seed = 42;
+    std::function<void()> before_replacing = nullptr;  // called when the new shards are complete
+};
+
+// Writes the shards and NAME.json, which lists them, and prints a summary. The new shards replace earlier
+// ones of the same name together, when all are complete. Error if an option or a file is wrong, or if a part
+// has no tokens; earlier shards are then unchanged.
+void prepare_tokens(const PreparationOptions& options);
+
+// The files that would be read, with those in folders and of --files-from. What is no text in folders is left
+// out. Error if a folder has no text, or if no file is given.
+struct FoundText {
+    std::vector<std::string> files;
+    uint64_t left_out = 0;
+    std::string first_left_out;  // and why
+};
+FoundText find_text(const PreparationOptions& options);

@@ -1,0 +1,143 @@
+#include "llmc/data/sidecar.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/base/system_files.h"
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+static const char* list_key = "shards";
+static const char* shards_key = "tokenizer_of_shards";  // make_corpus writes "tokenizer" into the same file
+
+bool is_sidecar(const std::string& path) {
+    const json members = read_json_object(path);
+    return members.empty() || members.contains(shards_key) || members.contains("nats_per_token");
+}
+
+void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
+                   const std::vector<TokenShard>& shards) {
+    const std::string path = prefix + ".json";
+    json members = file_exists(path) ? read_json_object(path) : json::object(), list = json::array();
+    for (const TokenShard& shard : shards)
+        list.push_back(
+            {{"part", shard.path.substr(prefix.size())}, {"tokens", shard.tokens}, {"xxh3", shard.checksum}});
+    const TokenizerInfo info = keep_tokenizer(tokenizer, prefix + ".tokenizer");
+    const std::string folder = fs::absolute(prefix).parent_path().generic_string();
+    members[shards_key] = parse_json_object(tokenizer_info_to_json(info, folder), prefix);
+    members[list_key] = list;
+    write_whole_file(path, {json_text(members, 2), "\n"});
+}
+
+std::string sidecar_of(const std::string& shard) {
+    static const std::regex ending("(_train|_val)?(_[0-9]{6})?(\\.bin)?$");
+    const std::string name = fs::path(shard).filename().generic_string();
+    return (fs::path(shard).parent_path() / (std::regex_replace(name, ending, "") + ".json"))
+        .generic_string();
+}
+
+// What a sidecar says; none if it is missing or some other file that has this name.
+static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
+    if (!file_exists(path)) return std::nullopt;
+    json members;
+    try {
+        members = read_json_object(path);
+    } catch (const Error& error) {
+        warn("%s: it does not say which tokenizer made the shards", error.what());
+        return std::nullopt;
+    }
+    if (!members.contains(shards_key)) return std::nullopt;
+    TokenizerInfo info = tokenizer_info_from_json(json_text(members[shards_key]), path);
+    // JSON cannot hold every file name; record_shards() writes a copy next to the sidecar
+    const std::string copy = fs::path(path).replace_extension(".tokenizer").generic_string();
+    if (!info.file.empty() && !file_exists(info.file) && file_exists(copy)) info.file = copy;
+    return info;
+}
+
+// What NAME.json lists: the shards by their paths, which begin with `folder`. Empty if it is missing, or some
+// other file that has this name.
+using ShardList = std::map<std::string, TokenShard>;
+
+static ShardList read_shard_list(const std::string& sidecar, const std::string& folder) {
+    ShardList list;
+    try {
+        const json members = file_exists(sidecar) ? read_json_object(sidecar) : json::object();
+        if (!members.contains(shards_key)) return list;
+        const std::string prefix = folder + fs::path(sidecar).stem().generic_string();
+        for (const json& shard : members.value(list_key, json::array())) {
+            const std::string path = prefix + shard.at("part").get<std::string>();
+            list[path] = {path, shard.at("tokens"), shard.at("xxh3")};
+        }
+    } catch (const json::exception& error) {
+        fail("%s does not list shards: %s", sidecar.c_str(), json_reason(error).c_str());
+    } catch (const Error&) {
+        list.clear();  // read_sidecar() warns of it
+    }
+    return list;
+}
+
+void check_listed_shards(const std::string& pattern, const std::vector<TokenShard>& shards) {
+    const char* advice =
+        "prepare_data was interrupted, is running, or another program wrote the shard: run prepare_data "
+        "again, or give the shards another name";
+    std::map<std::string, ShardList> lists;  // by sidecar
+    std::set<std::string> found;
+    for (const TokenShard& shard : shards) {
+        const std::string sidecar = sidecar_of(shard.path), file = fs::path(shard.path).filename().string(),
+                          folder = shard.path.substr(0, shard.path.size() - file.size());
+        if (!lists.count(sidecar)) lists[sidecar] = read_shard_list(sidecar, folder);
+        const ShardList& list = lists[sidecar];
+        if (list.empty()) continue;
+        const auto listed = list.find(shard.path);
+        if (listed == list.end() || listed->second.tokens != shard.tokens ||
+            listed->second.checksum != shard.checksum)
+            fail("%s is not one of the shards that %s lists: %s", shard.path.c_str(), sidecar.c_str(),
+                 advice);
+        found.insert(shard.path);
+    }
+    if (file_exists(pattern)) return;  // one file, whatever characters its name has
+    for (const auto& [sidecar, list] : lists)
+        for (const auto& [path, shard] : list)
+            if (!found.count(path) && matches_pattern(pattern, path))
+                fail("%s is missing, which %s lists: %s", path.c_str(), sidecar.c_str(), advice);
+}
+
+std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>& patterns) {
+    std::optional<TokenizerInfo> first;
+    std::string first_path;
+    for (const std::string& pattern : patterns) {
+        std::set<std::string> sidecars;
+        for (const std::string& shard : matching_paths(pattern)) sidecars.insert(sidecar_of(shard));
+        for (const std::string& path : sidecars) {
+            const std::optional<TokenizerInfo> info = read_sidecar(path);
+            if (!info) continue;
+            if (first && first->checksum != info->checksum)
+                fail("%s names %s, but %s names %s: a run reads the shards of one tokenizer",
+                     first_path.c_str(), describe(*first).c_str(), path.c_str(), describe(*info).c_str());
+            if (!first) first_path = path;
+            first = info;
+        }
+    }
+    return first;
+}
+
+void warn_of_bytes(const std::vector<TokenShard>& shards, int vocab_size) {
+    const int bytes_vocab = 257;
+    if (vocab_size <= bytes_vocab || shards.empty()) return;
+    const TokenShard& shard = shards.front();
+    std::vector<uint16_t> tokens(size_t(std::min<uint64_t>(shard.tokens, 1 << 20)));
+    read_tokens(shard, 0, tokens.size(), tokens.data());
+    if (std::any_of(tokens.begin(), tokens.end(), [](uint16_t token) { return token >= bytes_vocab; }))
+        return;
+    warn(
+        "%s: no token reaches 257, so this is likely text as plain bytes, and the model's vocabulary of %d "
+        "is for another tokenizer; --tokenizer bytes makes a model for bytes",
+        shard.path.c_str(), vocab_size);
+}

@@ -1,0 +1,163 @@
+#include "llmc/run/text_tokens.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "llmc/base/checksum.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/system_files.h"
+#include "llmc/data/corpus_file.h"
+#include "llmc/data/preparation.h"
+#include "llmc/data/token_file.h"
+#include "llmc/files/model_source.h"
+#include "llmc/options/train_options.h"
+#include "llmc/options/version.h"
+#include "llmc/run/run_folder.h"
+#include "llmc/text/corpus.h"
+#include "llmc/text/text_reader.h"
+
+static const uint64_t least_bytes = 20000;  // of a text: less has too few different sequences
+static const uint64_t stories_bytes = 8000000, stories_val_tokens = 32768;
+
+static bool is_stories(const Options& o) { return o.text == "stories"; }
+
+static std::string folder_of(const Options& o) { return o.output + "/" + tokens_folder; }
+
+static const char* name_of(const Options& o) { return is_stories(o) ? "stories" : "text"; }
+
+static TextTokens patterns_of(const Options& o) {
+    const std::string prefix = escaped_pattern(folder_of(o)) + "/" + name_of(o);
+    return {prefix + "_train*.bin", prefix + "_val*.bin"};
+}
+
+// The tokenizer of --tokenizer, else of the model to finetune, else bytes.
+static std::string tokenizer_name(const Options& o) {
+    if (!o.tokenizer.empty()) return o.tokenizer;
+    if (!o.gives("model") || !names_model_file(o.model)) return "bytes";
+    const ModelSource model = find_model(o.model);
+    const auto tokenizer = tokenizer_for("", model, read_shape(model).vocab_size, model.tokenizer);
+    if (!tokenizer) fail("-e %s: its tokenizer is not known: name it with --tokenizer", o.model.c_str());
+    return tokenizer->name;
+}
+
+// A tenth of the text for validation, and of a short text more. A token of GPT-2's is about four bytes.
+static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
+    return tokens_are_bytes ? std::clamp<uint64_t>(bytes / 10, 4200, 32768)
+                            : std::clamp<uint64_t>(bytes / 40, 1200, 32768);
+}
+
+// Bytes of text in a file, decompressed. Error if it is no file, or not text.
+static uint64_t text_bytes(const Options& o, const std::string& path) {
+    if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
+        fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
+    TextBlock first;
+    TextReader({path}, o.of_text).next(first);  // no JSON
+    TextFile file(path);
+    std::string part(1 << 20, '\0');
+    uint64_t bytes = 0;
+    while (const size_t count = file.read(part.data(), part.size())) {
+        if (bytes == 0) refuse_zeros(path, {part.data(), count});
+        bytes += count;
+    }
+    return bytes;
+}
+
+static uint64_t text_bytes(const Options& o, const FoundText& found) {
+    uint64_t bytes = 0;
+    for (const std::string& file : found.files) bytes += text_bytes(o, file);
+    if (bytes < least_bytes)
+        fail("--text %s has %llu bytes of text; training needs at least %llu", o.text.c_str(),
+             (unsigned long long)bytes, (unsigned long long)least_bytes);
+    return bytes;
+}
+
+// What decides the tokens: the names, sizes and times of all files, and the options.
+static std::string description(const PreparationOptions& p, const std::vector<std::string>& files) {
+    std::string text =
+        format_string("%s\n%s\n%s\n%llu %d %d %d\n", p.tokenizer.c_str(), p.split.c_str(), p.field.c_str(),
+                      (unsigned long long)p.val_tokens, p.skip_bad_lines, p.special_tokens, p.as_text);
+    for (const std::string& path : files) {
+        const FileStatus status = status_of(open_to_read(path), path);
+        text += std::filesystem::absolute(path).lexically_normal().generic_string() +
+                format_string("\n%llu %lld\n", (unsigned long long)status.size, (long long)status.written);
+    }
+    return checksum_of(text);
+}
+
+// Whether the tokens that `made_of` describes are there.
+static bool are_there(const Options& o, const std::string& stamp, const std::string& made_of) {
+    if (!file_exists(stamp) || read_whole_file(stamp, 1 << 16) != made_of) return false;
+    try {
+        find_tokens(o);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+// A blank line ends a document, except in JSONL.
+static PreparationOptions preparation_of(const Options& o) {
+    PreparationOptions p = {o.of_text};
+    if (p.split == "auto" && p.field.empty()) p.split = "blank-line";
+    p.tokenizer = tokenizer_name(o);
+    p.out = folder_of(o);
+    p.name = name_of(o);
+    p.files = {o.text};
+    return p;
+}
+
+TextTokens plan_tokens(const Options& o) {
+    if (o.text == "-") fail("--text -: standard input can be read once: save the text in a file");
+    const PreparationOptions p = preparation_of(o);
+    const bool are_bytes = p.tokenizer == "bytes";
+    const uint64_t bytes = is_stories(o) ? stories_bytes : text_bytes(o, find_text(p));
+    const uint64_t val = is_stories(o) ? stories_val_tokens : validation_share(bytes, are_bytes);
+    TextTokens planned = patterns_of(o);
+    planned.train_tokens = std::max(val, (are_bytes ? bytes : bytes / 4) - val);
+    planned.val_tokens = val;
+    return planned;
+}
+
+void prepare_text(const Options& o) {
+    const StopWritingAtSignals stops;
+    PreparationOptions p = preparation_of(o);
+    // another version of this program may write other stories
+    std::string made_of = version_text("stories") + "\n" + p.tokenizer;
+    if (!is_stories(o)) {
+        const FoundText found = find_text(p);
+        p.val_tokens = validation_share(text_bytes(o, found), p.tokenizer == "bytes");
+        made_of = description(p, found.files);
+        refuse_inputs(o.output, found.files);
+    }
+    RunFolder lock;
+    lock.open(o.output);
+    create_subfolder(p.out);
+    const std::string stamp = p.out + "/" + p.name + ".made_of";
+    const bool is_prepared = are_there(o, stamp, made_of);
+    if (is_prepared && !is_stories(o))
+        print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
+    if (is_prepared) return;
+    if (is_stories(o)) {
+        remove_file(stamp);
+        p.files = {p.out + "/stories.txt"};
+        p.val_tokens = write_corpus({.out = p.files[0],
+                                     .tokenizer = p.tokenizer,
+                                     .bytes = stories_bytes,
+                                     .seed = 1,
+                                     .val_tokens = stories_val_tokens});
+    }
+    p.before_replacing = [&] {
+        if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
+        remove_file(stamp);
+    };
+    prepare_tokens(p);
+    write_whole_file(stamp, {made_of});  // last, so that an interrupted preparation is repeated
+}
+
+TextTokens find_tokens(const Options& o) {
+    TextTokens found = patterns_of(o);
+    found.train_tokens = count_tokens(found.train);
+    found.val_tokens = count_tokens(found.val);
+    return found;
+}

@@ -1,0 +1,210 @@
+#include "llmc/text/text_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "llmc/base/error.h"
+#include "llmc/base/json.h"
+#include "llmc/base/system_files.h"
+
+static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
+
+// The last position where splitting the text does not change its tokens; 0 if there is none. GPT-2's rule
+// always splits before white space that follows another character, whatever comes later, and no blank line
+// spans that position. A text that begins with a space gets no other one before it.
+size_t TextReader::safe_cut(std::string_view text) const {
+    const AddedTokenMatcher* added = tokenizer ? tokenizer->matcher(options.found()) : nullptr;
+    const bool needs_space = tokenizer && tokenizer->add_prefix_space;
+    for (size_t i = text.size(); i-- > 1;)
+        if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !white.ends(text.substr(0, i)) &&
+            !(added && added->touches(text, i)))
+            return i;
+    return 0;
+}
+
+// --- JSON that is read as text ---
+
+// A line of JSON that is an object with a member of text; its name, else empty.
+static std::string text_member(std::string_view line) {
+    if (!line.starts_with('{') || line.size() > most_bytes) return "";
+    try {
+        const nlohmann::json object = parse_json_object(line, "");
+        for (const auto& [name, value] : object.items())
+            if (value.is_string()) return name;
+    } catch (const Error&) {
+    }
+    return "";
+}
+
+static std::string_view without_blanks(std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+}
+
+// Error if the beginning of a file shows that it is an array of JSON objects.
+static void refuse_array(std::string_view text, const std::string& path, const char* otherwise) {
+    text = without_blanks(text);
+    if (text.starts_with('[') && without_blanks(text.substr(1)).starts_with('{'))
+        fail(
+            "%s is an array of JSON objects: make it JSONL (jq -c '.[]') and name the field of the text with "
+            "--field%s",
+            path.c_str(), otherwise);
+}
+
+// Error if the beginning of a file shows that it is JSONL, or an array of objects. A JSON document of several
+// lines, such as a configuration, is text.
+static void refuse_json(std::string_view text, const std::string& path) {
+    const char* otherwise = "; --as-text reads it as plain text";
+    refuse_array(text, path, otherwise);
+    text = without_blanks(text);
+    const std::string member = text_member(text.substr(0, text.find('\n')));
+    if (!member.empty())
+        fail("%s has JSON objects on its lines: name the field that holds the text, as in --field %s%s",
+             path.c_str(), printable(member).c_str(), otherwise);
+}
+
+TextReader::TextReader(const std::vector<std::string>& files, const TextOptions& text_options)
+    : paths(files), options(text_options) {
+    bool known = true;
+    for (const std::string& path : paths) {
+        const auto status = path == "-" ? FileStatus() : get_status(path);
+        const bool regular = status && status->kind == FileStatus::regular;
+        if (regular || !status || status->kind == FileStatus::folder) TextFile check(path);
+        known = known && regular;
+        if (known) total_bytes += status->size;
+    }
+    if (!known) total_bytes = 0;
+}
+
+// Reads until there is a safe cut or the file ends. False: the file ended and no text is left.
+bool TextReader::fill(TextBlock& block) {
+    std::string& text = block.text;
+    text = std::exchange(rest, "");
+    for (size_t wanted = std::max(block_bytes, text.size());;
+         wanted = std::min(2 * text.size() + block_bytes, most_bytes)) {
+        const size_t kept = text.size();
+        text.resize(std::max(wanted, kept));
+        const size_t count = file->read(&text[kept], text.size() - kept);
+        const bool ended = kept + count < text.size();
+        text.resize(kept + count);
+        bytes_read = bytes_before + file->bytes_read;
+        if (text.empty()) return false;
+        if (ended) return true;
+        const size_t cut = options.field.empty() ? safe_cut(text) : text.rfind('\n') + 1;
+        if (cut == 0 && text.size() >= most_bytes)
+            fail("%s has %zu bytes without %s: is it text?", block.path.c_str(), text.size(),
+                 options.field.empty() ? "a space after a letter" : "a newline");
+        if (cut == 0) continue;
+        rest = text.substr(cut);
+        text.resize(cut);
+        return true;
+    }
+}
+
+bool TextReader::next(TextBlock& block) {
+    for (;;) {
+        if (!file) {
+            if (next_file == paths.size()) return false;
+            file = std::make_unique<TextFile>(paths[next_file++]);
+            at_start = true;
+            next_line = 1;
+        }
+        block.path = file->path;
+        block.first_byte = file->position - rest.size();
+        if (fill(block)) break;
+        bytes_before += file->bytes_read;
+        file.reset();
+    }
+    if (at_start && !options.field.empty())
+        refuse_array(block.text, block.path, "");
+    else if (at_start && !options.as_text)
+        refuse_json(block.text, block.path);
+    block.begins_file = at_start;
+    block.first_line = next_line;
+    at_start = false;
+    if (!options.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
+    return true;
+}
+
+// Position after the first blank line, the second of two line ends; npos: there is none.
+static size_t after_blank_line(std::string_view text) {
+    for (size_t i = text.find('\n'); i < text.size(); i = text.find('\n', i + 1)) {
+        const size_t next = i + 1 < text.size() && text[i + 1] == '\r' ? i + 2 : i + 1;
+        if (next < text.size() && text[next] == '\n') return next + 1;
+    }
+    return std::string_view::npos;
+}
+
+// Counts the added tokens in a text that are not found, as ordinary text.
+static void count_marks(std::string_view text, const TextOptions& options, Tokenizer& tokenizer,
+                        EncodedBlock& to) {
+    if (options.found() == AddedTokens::all) return;
+    for (const TextPart& part : tokenizer.matcher(AddedTokens::all)->split(text)) {
+        if (part.token < 0) continue;
+        if (options.found() == AddedTokens::end_of_text && part.token == tokenizer.end_of_text) continue;
+        if (to.unused_marks++ == 0) to.first_mark = part.token;
+    }
+}
+
+static void encode_text(std::string_view text, const TextOptions& options, Tokenizer& tokenizer,
+                        EncodedBlock& to) {
+    to.text_bytes += text.size();
+    count_marks(text, options, tokenizer, to);
+    while (options.split == "blank-line") {
+        const size_t end = after_blank_line(text);
+        if (end == std::string_view::npos) break;
+        tokenizer.encode(text.substr(0, end), to.tokens, options.found());
+        to.tokens.push_back(uint16_t(tokenizer.end_of_text));
+        text.remove_prefix(end);
+    }
+    tokenizer.encode(text, to.tokens, options.found());
+}
+
+// The text of a document on a line of JSONL. Error if there is none.
+static std::string text_of_line(std::string_view line, const std::string& field, const std::string& where) {
+    nlohmann::json object = parse_json_object(line, where);
+    const auto text = object.find(field);
+    if (text == object.end() || !text->is_string())
+        fail(
+            "%s has no string in a field '%s': name the right field with --field, or leave such lines out "
+            "with --skip-bad-lines",
+            where.c_str(), field.c_str());
+    return std::move(text->get_ref<std::string&>());
+}
+
+static void encode_lines(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer,
+                         EncodedBlock& to) {
+    uint64_t number = block.first_line;
+    const std::string_view all = block.text;
+    for (size_t start = 0, end; start < all.size(); start = end + 1, number++) {
+        end = std::min(all.find('\n', start), all.size());
+        const std::string_view line = all.substr(start, end - start);
+        if (line.find_first_not_of(" \t\r") == line.npos) continue;
+        std::string text;
+        try {
+            text = text_of_line(line, options.field, block.path + ": line " + std::to_string(number));
+        } catch (const Error& error) {
+            if (!options.skip_bad_lines) throw;
+            if (to.skipped_lines++ == 0) to.first_skipped = error.what();
+            continue;
+        }
+        if (to.tokens.empty())
+            to.begins_document = true;
+        else if (to.tokens.back() != tokenizer.end_of_text)
+            to.tokens.push_back(uint16_t(tokenizer.end_of_text));
+        encode_text(text, options, tokenizer, to);
+    }
+}
+
+EncodedBlock encode_block(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer) {
+    EncodedBlock encoded;
+    encoded.begins_document = block.begins_file && options.field.empty();
+    if (options.field.empty()) {
+        encode_text(block.text, options, tokenizer, encoded);
+        encoded.not_utf8 = find_not_utf8(block.text);
+    } else
+        encode_lines(block, options, tokenizer, encoded);
+    const auto is_repeated_end = [&](uint16_t a, uint16_t b) { return a == b && a == tokenizer.end_of_text; };
+    encoded.tokens.erase(std::unique(encoded.tokens.begin(), encoded.tokens.end(), is_repeated_end),
+                         encoded.tokens.end());
+    return encoded;
+}

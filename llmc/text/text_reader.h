@@ -1,0 +1,81 @@
+// Text files in blocks that several threads can tokenize independently: the concatenated tokens of the blocks
+// are the tokens of the whole text. Files are plain text or JSONL, which has a JSON object on each line; one
+// field of the object is the text of a document. text_file.h says which files can be read.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "llmc/text/pattern.h"
+#include "llmc/text/text_file.h"
+#include "llmc/text/tokenizer.h"
+
+struct TextBlock {
+    std::string path;
+    std::string text;
+    uint64_t first_line = 0;  // JSONL: number of its first line in the file, from 1 on
+    uint64_t first_byte = 0;  // its offset in the file, decompressed
+    bool begins_file = false;
+};
+
+// How files are read; prepare_data and train_gpt2 --text have these options.
+struct TextOptions {
+    std::vector<std::string> include = {};  // shell patterns of names in folders; empty: all files
+    // Where documents end, apart from ends of files: "blank-line", "endoftext" or "none". "auto" is "none",
+    // but "blank-line" for --text without --field. Lines end in LF or CRLF.
+    std::string split = "auto";
+    std::string field = "";       // the files are JSONL, whose field of this name holds the text
+    bool skip_bad_lines = false;  // JSONL: leave out lines that have no such field
+    bool special_tokens = false;
+    bool as_text = false;  // plain text may be JSONL, which is refused otherwise
+
+    // The added tokens that are tokens, not text.
+    AddedTokens found() const {
+        return special_tokens         ? AddedTokens::all
+               : split == "endoftext" ? AddedTokens::end_of_text
+                                      : AddedTokens::none;
+    }
+};
+
+// Reads files block by block, one file after the other.
+struct TextReader {
+    std::vector<std::string> paths;
+    TextOptions options;
+    size_t block_bytes = 256 << 10;  // approximate size of a block
+    Tokenizer* tokenizer = nullptr;  // that encodes the blocks: blocks do not end within its added tokens
+
+    // Error if a file cannot be opened or is not text.
+    TextReader(const std::vector<std::string>& paths, const TextOptions& options);
+    // False: everything is read. Error if a file cannot be read, or has 32 MiB without a safe cut.
+    bool next(TextBlock& block);
+
+    uint64_t bytes_read = 0;
+    uint64_t total_bytes = 0;  // of all files; 0 if one of them is a pipe
+
+   private:
+    bool fill(TextBlock& block);
+    size_t safe_cut(std::string_view text) const;
+
+    const Pattern white{std::string("[") + white_space + "]"};
+    size_t next_file = 0;
+    std::unique_ptr<TextFile> file;
+    uint64_t bytes_before = 0;  // of the files before this one
+    std::string rest;           // text read beyond the last cut
+    uint64_t next_line = 1;
+    bool at_start = true;
+};
+
+// The tokens of a block, with end-of-text before each document and, if the options ask for it, after each
+// blank line, but never twice in a row.
+struct EncodedBlock {
+    std::vector<uint16_t> tokens;
+    size_t not_utf8 = std::string::npos;  // plain text: find_not_utf8() of the block
+    uint64_t text_bytes = 0;
+    uint64_t skipped_lines = 0;    // JSONL with skip_bad_lines
+    std::string first_skipped;     // what is wrong with the first of them, and where
+    uint64_t unused_marks = 0;     // texts of added tokens that were encoded as ordinary text
+    int first_mark = -1;           // the token of the first of them
+    bool begins_document = false;  // needs end-of-text before it, unless the previous block ended with one
+};
+EncodedBlock encode_block(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer);

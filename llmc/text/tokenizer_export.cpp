@@ -1,0 +1,98 @@
+// A tokenizer's files for other programs. Declared in tokenizer.h. The fields of tokenizer.json are those
+// that the tokenizers library writes for GPT-2.
+#include <algorithm>
+#include <set>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/text/tokenizer.h"
+
+using nlohmann::json;
+
+// An added token is its text; the others spell bytes.
+static bool is_added(const Tokenizer& tokenizer, int id) {
+    return std::ranges::any_of(tokenizer.added, [id](const AddedToken& t) { return t.id == id; });
+}
+
+TokenTexts spell_tokens(Tokenizer& tokenizer) {
+    TokenTexts texts;
+    std::set<std::string> known;
+    for (int id = 0; id < tokenizer.vocab_size(); id++) {
+        texts.tokens.push_back(is_added(tokenizer, id) ? tokenizer.tokens[id]
+                                                       : encode_printable(tokenizer.tokens[id]));
+        if (!known.insert(texts.tokens.back()).second)
+            fail("%s: two tokens have the same text as token %d, which other programs' files cannot express",
+                 tokenizer.name.c_str(), id);
+    }
+    for (const Tokenizer::Merge& m : tokenizer.merges())
+        texts.merges.push_back(texts.tokens[m.left] + " " + texts.tokens[m.right]);
+    return texts;
+}
+
+static json byte_level(bool add_prefix_space, bool trim_offsets) {
+    return {{"type", "ByteLevel"},
+            {"add_prefix_space", add_prefix_space},
+            {"trim_offsets", trim_offsets},
+            {"use_regex", true}};
+}
+
+static std::string text_of_tokenizer_json(const Tokenizer& tokenizer, const TokenTexts& texts,
+                                          const json& ids) {
+    std::vector<AddedToken> tokens = tokenizer.added;
+    if (tokens.empty()) tokens = {{.id = tokenizer.end_of_text, .special = true}};
+    json added = json::array();
+    for (const AddedToken& t : tokens)
+        added.push_back({{"id", t.id},
+                         {"content", texts.tokens[t.id]},
+                         {"single_word", t.single_word},
+                         {"lstrip", t.lstrip},
+                         {"rstrip", t.rstrip},
+                         {"normalized", t.normalized},
+                         {"special", t.special}});
+    const bool prefix = tokenizer.add_prefix_space;
+    const json model = {{"type", "BPE"},
+                        {"dropout", nullptr},
+                        {"unk_token", nullptr},
+                        {"continuing_subword_prefix", ""},
+                        {"end_of_word_suffix", ""},
+                        {"fuse_unk", false},
+                        {"byte_fallback", false},
+                        {"ignore_merges", false},
+                        {"vocab", ids},
+                        {"merges", texts.merges}};
+    const JsonMembers all = {{"version", "1.0"},
+                             {"truncation", nullptr},
+                             {"padding", nullptr},
+                             {"added_tokens", added},
+                             {"normalizer", nullptr},
+                             {"pre_tokenizer", byte_level(prefix, true)},
+                             {"post_processor", byte_level(prefix, false)},
+                             {"decoder", byte_level(prefix, true)},
+                             {"model", model}};
+    return json_text(all, 1) + "\n";
+}
+
+static std::string tokenizer_config(const Tokenizer& tokenizer, const std::string& end, int max_seq_len) {
+    const JsonMembers config = {{"tokenizer_class", "GPT2Tokenizer"},
+                                {"add_prefix_space", tokenizer.add_prefix_space},
+                                {"bos_token", end},
+                                {"eos_token", end},
+                                {"unk_token", end},
+                                {"clean_up_tokenization_spaces", false},
+                                {"model_max_length", max_seq_len}};
+    return json_text(config, 2) + "\n";
+}
+
+void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenizer, int max_seq_len) {
+    const TokenTexts texts = spell_tokens(tokenizer);
+    json ids = json::object();
+    for (int id = 0; id < tokenizer.vocab_size(); id++) ids[texts.tokens[id]] = id;
+    std::string merges = "#version: 0.2\n";
+    for (const std::string& merge : texts.merges) merges += merge + "\n";
+    write_whole_file(folder + "/tokenizer.json", {text_of_tokenizer_json(tokenizer, texts, ids)});
+    write_whole_file(folder + "/vocab.json", {json_text(ids), "\n"});
+    write_whole_file(folder + "/merges.txt", {merges});
+    write_whole_file(folder + "/tokenizer_config.json",
+                     {tokenizer_config(tokenizer, texts.tokens[tokenizer.end_of_text], max_seq_len)});
+}

@@ -1,0 +1,107 @@
+#include "llmc/text/tokenizer_info.h"
+
+#include <filesystem>
+
+#include "llmc/base/checksum.h"
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/base/system_files.h"
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+static bool is_bytes(const Tokenizer& tokenizer) { return tokenizer.name == "bytes"; }
+
+std::string describe(const TokenizerInfo& info) {
+    return format_string("the tokenizer %s (%d tokens)", info.name.c_str(), info.vocab_size);
+}
+
+// What the tokens alone do not say.
+static void add_to_checksum(Checksum& sum, const Tokenizer& tokenizer) {
+    std::vector<int> values = {tokenizer.add_prefix_space, int(tokenizer.added.size())};
+    for (const AddedToken& t : tokenizer.added)
+        values.insert(values.end(), {t.id, t.special, t.normalized, t.single_word, t.lstrip, t.rstrip});
+    for (const Tokenizer::Merge& merge : tokenizer.given_merges.value_or(std::vector<Tokenizer::Merge>()))
+        values.insert(values.end(), {merge.left, merge.right, merge.merged});
+    sum.add(values.data(), values.size() * sizeof(int));
+}
+
+TokenizerInfo info_of(const Tokenizer& tokenizer) {
+    Checksum sum;
+    sum.add(&tokenizer.end_of_text, sizeof tokenizer.end_of_text);
+    for (const std::string& token : tokenizer.tokens) {
+        const auto length = uint32_t(token.size());
+        sum.add(&length, sizeof length);
+        sum.add(token.data(), token.size());
+    }
+    if (!fits_tokenizer_file(tokenizer)) add_to_checksum(sum, tokenizer);
+    return {
+        .name = is_bytes(tokenizer) ? "bytes" : fs::path(tokenizer.name).filename().generic_string(),
+        .vocab_size = tokenizer.vocab_size(),
+        .checksum = sum.text(),
+        .file = is_bytes(tokenizer) ? "" : fs::absolute(tokenizer.name).lexically_normal().generic_string()};
+}
+
+// A file in the folder of the JSON file is recorded by its name alone, so that both can be moved.
+std::string tokenizer_info_to_json(const TokenizerInfo& info, const std::string& folder) {
+    const fs::path file = info.file, home = (fs::absolute(folder) / "name").lexically_normal().parent_path();
+    const bool in_same_folder = file.parent_path() == home;
+    json object = {{"name", printable(info.name)}, {"vocab_size", info.vocab_size}, {"xxh3", info.checksum}};
+    if (!info.file.empty())
+        object["file"] = printable(in_same_folder ? file.filename().generic_string() : info.file);
+    return json_text(object);
+}
+
+TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::string& json_path) {
+    const json object = parse_json_object(text, json_path);
+    try {
+        TokenizerInfo info = {.name = object.at("name"),
+                              .vocab_size = 0,
+                              .checksum = object.at("xxh3"),
+                              .file = object.value("file", std::string())};
+        const json& size = object.at("vocab_size");
+        if (!size.is_number_unsigned() || size.get<uint64_t>() < 1 || size.get<uint64_t>() > 65536)
+            fail("%s: the tokenizer's vocab_size is %s, not 1 to 65536", json_path.c_str(),
+                 describe_json(size).c_str());
+        info.vocab_size = size.get<int>();
+        if (!info.file.empty() && fs::path(info.file).is_relative())
+            info.file = (fs::path(json_path).parent_path() / info.file).generic_string();
+        return info;
+    } catch (const json::exception& error) {
+        fail("%s does not describe a tokenizer: %s", json_path.c_str(), json_reason(error).c_str());
+    }
+}
+
+TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+    TokenizerInfo info = info_of(tokenizer);
+    if (is_bytes(tokenizer)) return info;
+    const std::string copy = fs::absolute(path).lexically_normal().generic_string();
+    if (copy != info.file || !file_exists(copy)) {  // or moved meanwhile
+        if (fits_tokenizer_file(tokenizer))
+            write_tokenizer(tokenizer, path);
+        else
+            write_whole_file(path, {tokenizer.hugging_face_files, "\n"});
+    }
+    info.file = copy;
+    return info;
+}
+
+// --- finding the tokenizer again ---
+
+std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
+    const std::vector<std::string> candidates = {
+        info.file.empty() ? "bytes" : info.file,
+        usual_tokenizer({fs::path(info.file).parent_path().generic_string()})};
+    for (const std::string& place : candidates) {
+        std::error_code error;
+        if (place.empty() || (place != "bytes" && !fs::exists(place, error))) continue;
+        try {
+            Tokenizer tokenizer = open_tokenizer(place);
+            if (info_of(tokenizer).checksum == info.checksum) return tokenizer;
+        } catch (const Error&) {
+            // another file has this name now
+        }
+    }
+    return std::nullopt;
+}
