@@ -3,15 +3,14 @@
 #pragma once
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "llmc/base/svg_plot.h"
 
 // The horizontal axis: steps, or the tokens or the seconds that a run had trained for.
 enum class PlotOver { steps, tokens, seconds };
 
 // Values by step, tokens or seconds, in the order of the log.
-using Series = std::vector<std::pair<double, double>>;
-
 struct RunSeries {
     std::string name;  // in the legend, if there are several runs
     Series training, validation, rate, norm, speed;
