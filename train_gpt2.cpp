@@ -170,6 +170,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
                      .peak_rate = peak};
     if (job.rank == 0) begin_output(o, inputs, optimizer.share, run.log);
     if (job.rank == 0 && !o.output.empty()) run.tokenizer = recorded_tokenizer(o, inputs);
+    if (job.rank == 0) run.bits_per_nat = bits_per_nat(o, inputs);
     if (!o.saves()) printf("note: this run saves nothing, since %s\n", why_nothing_is_saved(o));
     catch_stop_signals();
     run.loop();

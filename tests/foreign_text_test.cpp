@@ -162,7 +162,7 @@ TEST(ForeignText, NamesOfRunsAreNoMarkup) {
             run_program({"env", "-C", folder.path, BINARY_DIR "/train_gpt2", "--plot", name, "b"});
         EXPECT_EQ(result.status, 0) << result.err;
         EXPECT_EQ(interpreted(result.out + result.err), "");
-        EXPECT_EQ(count_lines(result.out), 1) << result.out;
+        EXPECT_EQ(count_lines(result.out), 4) << result.out;  // with a table of two runs
         const std::string svg = read_whole_file(folder / "comparison.svg");
         EXPECT_EQ(svg.find("<script"), std::string::npos);
         EXPECT_EQ(interpreted(svg), "");

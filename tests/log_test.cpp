@@ -14,7 +14,7 @@
 
 // The text with S in place of each line's seconds.
 static std::string without_seconds(const std::string& metrics) {
-    return std::regex_replace(metrics, std::regex("[0-9]+[.][0-9]{3},([0-9]+\n)"), "S,$1");
+    return std::regex_replace(metrics, std::regex("[0-9]+[.][0-9]{3},([0-9]+,[0-9.]*\n)"), "S,$1");
 }
 
 TEST(MainLog, WritesLlmcsLines) {
@@ -23,17 +23,18 @@ TEST(MainLog, WritesLlmcsLines) {
     log.log_val(0, 1.0f);  // not open: nothing happens
     log.tokens_per_step = 100;
     log.open(folder / "deep/er", -1);
-    log.log_val(0, 10.98768f);
+    log.log_val(0, 10.98768f, 3.5);
     log.log_train(0, {10.98768f, 3e-4f, 1.23456f, 1234.5});
     log.log_eval(250, 0.29989f);
     EXPECT_EQ(read_whole_file(folder / "deep/er/main.log"),
               "s:0 tel:10.9877\ns:0 trl:10.9877 lr:0.000300 norm:1.23\ns:250 eval:0.2999\n");
     EXPECT_EQ(
         without_seconds(read_whole_file(folder / "deep/er/metrics.csv")),
-        "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens\n"
-        "0,,,,,,10.9876804,,S,0\n"
-        "0,10.9876804,0.000300000014,1.23456001,1234,,,,S,100\n"
-        "250,,,,,,,0.299890012,S,25000\n");
+        "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens,"
+        "val_bits_per_byte\n"
+        "0,,,,,,10.9876804,,S,0,3.5\n"
+        "0,10.9876804,0.000300000014,1.23456001,1234,,,,S,100,\n"
+        "250,,,,,,,0.299890012,S,25000,\n");
     log.open(folder / "deep/er", -1);
     EXPECT_EQ(read_whole_file(folder / "deep/er/main.log"), "");
     EXPECT_EQ(count_lines(read_whole_file(folder / "deep/er/metrics.csv")), 1);
@@ -54,8 +55,9 @@ TEST(MainLog, StartsAgainWhenItIsGone) {
         EXPECT_EQ(read_whole_file(folder / "main.log"), "s:1 tel:2.0000\n");
         EXPECT_EQ(
             without_seconds(read_whole_file(folder / "metrics.csv")),
-            "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens\n"
-            "1,,,,,,2,,S,0\n");
+            "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens,"
+            "val_bits_per_byte\n"
+            "1,,,,,,2,,S,0,\n");
     }
 }
 
@@ -70,7 +72,7 @@ TEST(MainLog, HasNoValuesThatAreNotFinite) {
     }
     EXPECT_EQ(read_whole_file(folder / "main.log"), "");
     EXPECT_TRUE(without_seconds(read_whole_file(folder / "metrics.csv"))
-                    .ends_with("\n1,,0.5,2,10,not finite,,,S,0\n2,3,0.5,,10,not finite,,,S,0\n"));
+                    .ends_with("\n1,,0.5,2,10,not finite,,,S,0,\n2,3,0.5,,10,not finite,,,S,0,\n"));
     const std::string events = read_whole_file(log.events.path);
     size_t losses = 0, norms = 0;
     for (size_t at = 0; (at = events.find("loss/train", at)) != events.npos; at++) losses++;
@@ -93,7 +95,7 @@ TEST(MainLog, ResumeKeepsEarlierSteps) {
     EXPECT_TRUE(text.ends_with("s:10 tel:1.0000\n"));
     text = read_whole_file(folder / "metrics.csv");
     EXPECT_EQ(count_lines(text), 12);
-    EXPECT_TRUE(without_seconds(text).ends_with("\n9,9,0,0,0,,,,S,0\n10,,,,,,1,,S,0\n"));
+    EXPECT_TRUE(without_seconds(text).ends_with("\n9,9,0,0,0,,,,S,0,\n10,,,,,,1,,S,0,\n"));
 }
 
 TEST(MainLog, TokensContinueOnResume) {
@@ -106,16 +108,20 @@ TEST(MainLog, TokensContinueOnResume) {
     log.log_val(10, 1.0f);
     log.log_train(11, {1.0f});
     EXPECT_TRUE(without_seconds(read_whole_file(folder / "metrics.csv"))
-                    .ends_with("\n10,,,,,,1,,S,5000000000\n11,1,0,0,0,,,,S,5000000200\n"));
+                    .ends_with("\n10,,,,,,1,,S,5000000000,\n11,1,0,0,0,,,,S,5000000200,\n"));
 }
 
 TEST(MainLog, SecondsContinueOnResume) {
     TemporaryFolder folder;
-    write_whole_file(folder / "metrics.csv", {"step,...\n3,1,,,,,,,1000.500,400\n4,1,,,,,,,2000.000,500\n"});
     MainLog log;
-    log.open(folder.path, 4);
-    log.log_val(4, 1.0f);
-    EXPECT_NE(read_whole_file(folder / "metrics.csv").find("\n4,,,,,,1,,1000.5"), std::string::npos);
+    for (const char* bits : {"", ",", ",1.25"}) {  // releases before had no bits per byte
+        write_whole_file(folder / "metrics.csv",
+                         {"step,...\n3,1,,,,,,,1000.500,400", bits, "\n4,1,,,,,,,2000.000,500\n"});
+        log.open(folder.path, 4);
+        log.log_val(4, 1.0f);
+        EXPECT_NE(read_whole_file(folder / "metrics.csv").find("\n4,,,,,,1,,1000.5"), std::string::npos)
+            << bits;
+    }
     write_whole_file(folder / "metrics.csv", {"step,...\n3,1,,,,,,\n"});
     log.open(folder.path, 4);
     log.log_val(4, 1.0f);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <regex>
+#include <set>
 
 #include "llmc/base/file.h"
 #include "llmc/run/log.h"
@@ -176,6 +177,85 @@ TEST(Plot, DamagedLinesAreSkipped) {
     const ProgramResult none = run_program({program, "--plot", folder / "a"});
     EXPECT_EQ(none.status, 1);
     EXPECT_EQ(none.err, "train_gpt2: the logs in " + folder / "a" + " contain no losses\n");
+}
+
+TEST(Plot, NamesAreTheShortestThatDiffer) {
+    using Names = std::vector<std::string>;
+    EXPECT_EQ(distinct_names({"seed1/run", "seed2/run/"}), (Names{"seed1/run", "seed2/run"}));
+    EXPECT_EQ(distinct_names({"a/b", "a/c", "/x/a/b"}), (Names{"a/b", "c", "x/a/b"}));
+    EXPECT_EQ(distinct_names({"a/x/y", "b/x/y", "x/y", "y"}), (Names{"a/x/y", "b/x/y", "x/y", "y"}));
+    EXPECT_EQ(distinct_names({"a", "b", "./a"}), (Names{"a (1)", "b", "a (3)"}));
+    EXPECT_EQ(distinct_names({"runs/one"}), Names{"one"});
+}
+
+// A folder with the log of a run of six validations; bits: per byte of a loss of 1, or 0.
+static std::string run_of_five_steps(const TemporaryFolder& folder, const std::string& name, double bits) {
+    MainLog log;
+    log.open(folder / name, -1);
+    for (int step = 0; step <= 5; step++) {
+        const float loss = float(5.0 / (step + 1) + 1);
+        log.log_val(step, loss, bits > 0 ? bits * loss : NAN);
+        if (step < 5) log.log_train(step, {loss + 0.25f, 1e-3f, 1.0f, 1000});
+    }
+    return folder / name;
+}
+
+TEST(Plot, ManyRunsSideBySide) {
+    TemporaryFolder folder;
+    for (int runs : {2, 6, 9, 16}) {
+        std::vector<std::string> words = {program, "--plot"};
+        for (int i = 0; i < runs; i++)
+            words.push_back(run_of_five_steps(folder, "seed" + std::to_string(i) + "/run", 0.5));
+        const ProgramResult drawn = run_program(words);
+        ASSERT_EQ(drawn.status, 0) << drawn.err;
+        EXPECT_EQ(count(drawn.out, "seed[0-9]+/run +1[.]8333 +0[.]9167 +5 +[0-9.]+\n"), runs) << drawn.out;
+        const std::string svg = read_whole_file(folder / "seed0/comparison.svg");
+        const std::vector<SvgText> texts = texts_of(svg);
+        for (const SvgText& text : texts) {
+            EXPECT_TRUE(text.left() >= 0 && text.right() <= 600) << text.text;
+            for (const SvgText& other : texts)
+                EXPECT_TRUE(&text == &other || !text.overlaps(other)) << text.text << " " << other.text;
+        }
+        EXPECT_EQ(count(svg, ">seed[0-9]+/run<"), 2 * runs);  // the legend and the table
+        EXPECT_EQ(count(svg, ">0[.]9167<"), runs);
+        const std::regex sample("stroke=\"#[0-9A-F]{6}\" stroke-width=\"3\"[^/]*/");
+        std::set<std::string> styles;
+        for (std::sregex_iterator at(svg.begin(), svg.end(), sample), end; at != end; ++at)
+            styles.insert(at->str());
+        EXPECT_EQ(styles.size(), size_t(runs));
+    }
+}
+
+// The text is above the curves' panel; only a ring marks the step.
+TEST(Plot, TheBestLossOfAShortRunIsNotOnItsCurve) {
+    TemporaryFolder folder;
+    const std::string svg = draw_runs({read_series(run_of_five_steps(folder, "a", 0.5))}, std::nullopt);
+    const std::vector<SvgText> texts = texts_of(svg);
+    EXPECT_LT(text_named(texts, "best 1.833 at step 5 (0.9167 bits per byte)").y,
+              text_named(texts, "loss (nats per token)").y - 10);
+    EXPECT_EQ(text_named(texts, "bits per byte").y, text_named(texts, "loss (nats per token)").y);
+    EXPECT_EQ(count(svg, "<circle[^>]*r=\"5.5\""), 2);
+}
+
+TEST(Plot, UnlikeTokenizersCompareInBitsPerByte) {
+    TemporaryFolder folder;
+    const std::string a = run_of_five_steps(folder, "a", 0.5), b = run_of_five_steps(folder, "b", 1.25),
+                      c = run_of_five_steps(folder, "c", 0.5), d = run_of_five_steps(folder, "d", 0);
+    const auto titles = [&](const std::vector<std::string>& runs) {
+        std::vector<RunSeries> series;
+        for (const std::string& run : runs) series.push_back(read_series(run));
+        const std::string svg = draw_runs(series, std::nullopt);
+        return std::pair(count(svg, ">loss .bits per byte.<"),
+                         count(svg, " font-weight=\"bold\" .*>bits per"));
+    };
+    using Counts = std::pair<std::ptrdiff_t, std::ptrdiff_t>;
+    EXPECT_EQ(titles({a, b}), (Counts{1, 0}));  // in bits per byte
+    EXPECT_EQ(count(draw_runs({read_series(a), read_series(b)}, std::nullopt), ">7<"), 1);  // 6 * 1.25 = 7.5
+    EXPECT_NE(titles({a, c}), (Counts{1, 0}));  // in nats, with an axis on the right
+    EXPECT_EQ(count(draw_runs({read_series(a), read_series(d)}, std::nullopt), ">loss .nats per token"), 1);
+    const ProgramResult mixed = run_program({program, "--plot", a, d});
+    EXPECT_EQ(count(mixed.out, "note: the bits per byte of d are unknown"), 1) << mixed.out;
+    EXPECT_EQ(count(run_program({program, "--plot", d, d}).out, "note"), 0);
 }
 
 TEST(Plot, ReplacesOnlyItsOwnPicture) {

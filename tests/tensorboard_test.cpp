@@ -188,6 +188,7 @@ static Curves curves_of_metrics(const std::string& run) {
                                  "loss/validation",
                                  "hellaswag/accuracy",
                                  "",
+                                 "",
                                  ""};
     Curves curves;
     std::ifstream file(run + "/metrics.csv");

@@ -6,6 +6,7 @@
 #include "llmc/data/hellaswag.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
+#include "llmc/run/loss_plot.h"
 #include "llmc/text/tokenizer.h"
 #include "tests/tiny_run.h"
 
@@ -159,6 +160,49 @@ TEST(train_gpt2, validation_loss_does_not_depend_on_the_batch_size) {
     };
     const double one = val_loss("1");
     for (const char* B : {"3", "7", "19"}) EXPECT_NEAR(val_loss(B), one, 2e-6) << B;
+}
+
+// Bits per byte count the bytes of the tokens that the validation reads, and are eval's.
+TEST(train_gpt2, validation_in_bits_per_byte) {
+    Data data;
+    Tokenizer words;  // of 1 to 5 bytes
+    for (int i = 0; i < 67; i++) words.tokens.push_back(std::string(i % 5 + 1, char('0' + i)));
+    words.end_of_text = 66;
+    const std::vector<std::string> options = {"-x", "2",        "-v",  "1",  "-s",
+                                              "0",  "--device", "cpu", "-o", data / "a"};
+    const ProgramResult unknown = data.run(options);
+    EXPECT_EQ(unknown.status, 0) << unknown.err;
+    EXPECT_EQ(unknown.out.find("bits per byte"), std::string::npos) << unknown.out;
+    write_tokenizer(words, data / "gpt2_tokenizer.bin");
+    std::vector<uint16_t> tokens(700);
+    read_tokens(open_token_shard(data.val), 0, 700, tokens.data());
+    const auto bytes_of = [&](size_t count) {
+        double bytes = 0;
+        for (size_t i = 1; i <= count; i++) bytes += tokens[i] == 66 ? 0 : tokens[i] % 5 + 1;
+        return bytes;
+    };
+    for (const int batches : {2, -1}) {
+        const ProgramResult run = data.run(with(options, {"-m", std::to_string(batches)}));
+        ASSERT_EQ(run.status, 0) << run.err;
+        const size_t count = batches < 0 ? 699 : 2 * 3 * 17;
+        const double bytes = bytes_of(count);
+        double loss = NAN, bits = NAN;
+        const size_t line = run.out.find("val loss ");
+        ASSERT_EQ(sscanf(run.out.c_str() + std::min(line, run.out.size()),
+                         "val loss %lf, %lf bits per byte at step 0", &loss, &bits),
+                  2)
+            << run.out;
+        EXPECT_NEAR(bits, loss * double(count) / bytes / std::log(2), 1e-4);
+        EXPECT_EQ(read_series(data / "a").validations.size(), 3u);
+        EXPECT_NEAR(read_series(data / "a").validations.at(0).bits_per_byte, bits, 1e-4);
+    }
+    const ProgramResult eval =
+        run_program({BINARY_DIR "/eval", "-e", data / "a", "-i", data.val, "-t", "17"});
+    double nats = NAN, bits = NAN;
+    ASSERT_EQ(
+        sscanf(eval.out.c_str(), "tokens 699 | loss %lf nats | perplexity %*f | %lf bits", &nats, &bits), 2)
+        << eval.out << eval.err;
+    EXPECT_NEAR(bits / nats, 699 / std::log(2) / bytes_of(699), 1e-4);
 }
 
 // -m counts batches, whose size depends on -b: the plan says how many tokens these are.

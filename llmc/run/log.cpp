@@ -13,7 +13,8 @@
 #include "llmc/run/run_folder.h"
 
 static const char* metrics_header =
-    "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens\n";
+    "step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,seconds,tokens,"
+    "val_bits_per_byte\n";
 
 // The part of a log that a resumed run keeps; "" if there is no log yet. Error for a file that begins neither
 // with `start` nor with zeros, which a power failure can leave.
@@ -30,9 +31,11 @@ static std::string kept_lines(const std::string& path, std::string_view start, s
 static double last_seconds(const std::string& lines) {
     const size_t end = lines.find_last_not_of('\n') + 1, start = lines.rfind('\n', end - 1) + 1;
     const std::string line = lines.substr(start, end - start);
-    const bool has_columns = std::count(line.begin(), line.end(), ',') == 9;
-    const double seconds =
-        has_columns ? strtod(line.c_str() + line.rfind(',', line.rfind(',') - 1) + 1, nullptr) : 0;
+    size_t column = 0;  // the ninth, if there are as many
+    for (int comma = 0; comma < 8 && column != line.npos; comma++)
+        column = line.find(',', column + (comma > 0));
+    const bool has_tokens = column != line.npos && line.find(',', column + 1) != line.npos;
+    const double seconds = has_tokens ? strtod(line.c_str() + column + 1, nullptr) : 0;
     return seconds >= 0 && seconds < 1e12 ? seconds : 0;
 }
 
@@ -82,27 +85,28 @@ LogFile::~LogFile() {
         warn("%s lacks its last %zu bytes: %s", path.c_str(), pending.size(), strerror(errno));
 }
 
-void MainLog::log_val(int step, float loss) const {
+// "" for a value that is not finite.
+static std::string field(double value) { return std::isfinite(value) ? format_string("%.9g", value) : ""; }
+
+void MainLog::log_val(int step, float loss, double bits_per_byte) const {
     main.append(format_string("s:%d tel:%.4f\n", step, loss));
-    metrics.append(format_string("%d,,,,,,%.9g,,%s\n", step, loss, time_and_tokens(step).c_str()));
+    metrics.append(format_string("%d,,,,,,%.9g,,%s,%s\n", step, loss, time_and_tokens(step).c_str(),
+                                 field(bits_per_byte).c_str()));
     events.append(event_record(step, {{"loss/validation", loss}}));
 }
 
 void MainLog::log_eval(int step, float accuracy) const {
     main.append(format_string("s:%d eval:%.4f\n", step, accuracy));
-    metrics.append(format_string("%d,,,,,,,%.9g,%s\n", step, accuracy, time_and_tokens(step).c_str()));
+    metrics.append(format_string("%d,,,,,,,%.9g,%s,\n", step, accuracy, time_and_tokens(step).c_str()));
     events.append(event_record(step, {{"hellaswag/accuracy", accuracy}}));
 }
-
-// "" for a value that is not finite.
-static std::string field(float value) { return std::isfinite(value) ? format_string("%.9g", value) : ""; }
 
 void MainLog::log_train(int step, const StepNumbers& n) const {
     if (std::isfinite(n.loss) && std::isfinite(n.norm))
         main.append(
             format_string("s:%d trl:%.4f lr:%.6f norm:%.2f\n", step, n.loss, n.learning_rate, n.norm));
-    metrics.append(format_string("%d,%s,%.9g,%s,%.0f,%s,,,%s\n", step, field(n.loss).c_str(), n.learning_rate,
-                                 field(n.norm).c_str(), n.tokens_per_second, n.skipped,
+    metrics.append(format_string("%d,%s,%.9g,%s,%.0f,%s,,,%s,\n", step, field(n.loss).c_str(),
+                                 n.learning_rate, field(n.norm).c_str(), n.tokens_per_second, n.skipped,
                                  time_and_tokens(step + 1).c_str()));
     std::vector<Scalar> scalars = {{"loss/train", n.loss},
                                    {"training/gradient_norm", n.norm},

@@ -6,6 +6,7 @@
 // event, with empty fields where an event has no value. `seconds` counts the time of all parts of a resumed
 // run, `tokens` those trained on before the event. TensorBoard events with the same values are optional.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -49,7 +50,7 @@ struct MainLog {
               const std::function<void()>& before_writing = nullptr);
 
     // Each appends a line, as LogFile does. Nothing happens before open().
-    void log_val(int step, float loss) const;
+    void log_val(int step, float loss, double bits_per_byte = NAN) const;  // NAN: unknown
     void log_eval(int step, float accuracy) const;
     void log_train(int step, const StepNumbers& numbers) const;
 

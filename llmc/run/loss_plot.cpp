@@ -7,13 +7,13 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/html.h"
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/output.h"
-#include "llmc/text/tokenizer_info.h"
+#include "llmc/data/sidecar.h"
 #include "llmc/options/option_lines.h"
 #include "llmc/options/train_options.h"
+#include "llmc/text/tokenizer_info.h"
 
 using nlohmann::json;
 
@@ -31,17 +31,25 @@ static void add(Series& series, const std::optional<double>& at, const std::stri
     if (const auto y = number(value); at && *at >= 0 && y) series.push_back({*at, *y});
 }
 
+static void add_validation(RunSeries& run, const std::optional<double>& at, const std::string& loss,
+                           const ValidationRow& row) {
+    add(run.validation, at, loss);
+    if (run.validations.size() < run.validation.size()) run.validations.push_back(row);
+}
+
 static void read_metrics_line(RunSeries& run, const std::string& line, PlotOver over) {
     std::vector<std::string> fields;
     std::istringstream text(line);
     for (std::string field; std::getline(text, field, ',');) fields.push_back(field);
-    fields.resize(std::max<size_t>(fields.size(), 10));
+    fields.resize(std::max<size_t>(fields.size(), 11));
     const auto at = number(fields[over == PlotOver::steps ? 0 : over == PlotOver::seconds ? 8 : 9]);
     add(run.training, at, fields[1]);
     add(run.rate, at, fields[2]);
     add(run.norm, at, fields[3]);
     add(run.speed, at, fields[4]);
-    add(run.validation, at, fields[6]);
+    add_validation(
+        run, at, fields[6],
+        {number(fields[0]).value_or(NAN), number(fields[8]).value_or(NAN), number(fields[10]).value_or(NAN)});
 }
 
 // A line of llm.c's main.log, such as "s:20 trl:4.123456 lr:0.000300 norm:1.23".
@@ -53,7 +61,7 @@ static void read_log_line(RunSeries& run, const std::string& line) {
         const std::string name = word.substr(0, colon), value = word.substr(colon + 1);
         if (name == "s") step = number(value);
         if (name == "trl") add(run.training, step, value);
-        if (name == "tel") add(run.validation, step, value);
+        if (name == "tel") add_validation(run, step, value, {.step = step.value_or(NAN)});
         if (name == "lr") add(run.rate, step, value);
         if (name == "norm") add(run.norm, step, value);
     }
@@ -74,6 +82,36 @@ static std::filesystem::path named_folder(const std::string& folder) {
     return (std::filesystem::absolute(folder) / "").lexically_normal().parent_path();
 }
 
+// The last names of a path, as many as there are.
+static std::string path_end(const std::filesystem::path& path, size_t names) {
+    const std::filesystem::path inside = path.relative_path();
+    const size_t all = size_t(std::distance(inside.begin(), inside.end()));
+    std::filesystem::path end;
+    for (auto name = std::next(inside.begin(), ptrdiff_t(all - std::min(names, all))); name != inside.end();
+         ++name)
+        end /= *name;
+    return end.generic_string();
+}
+
+std::vector<std::string> distinct_names(const std::vector<std::string>& folders) {
+    std::vector<std::filesystem::path> paths;
+    for (const std::string& folder : folders) paths.push_back(named_folder(folder));
+    std::vector<std::string> names;
+    for (size_t i = 0; i < paths.size(); i++) {
+        const auto is_alone = [&](size_t length) {
+            for (size_t j = 0; j < paths.size(); j++)
+                if (j != i && path_end(paths[j], length) == path_end(paths[i], length)) return false;
+            return true;
+        };
+        size_t length = 1;
+        while (!is_alone(length) && path_end(paths[i], length) != path_end(paths[i], length + 1)) length++;
+        names.push_back(path_end(paths[i], length));
+        if (std::count(paths.begin(), paths.end(), paths[i]) > 1)
+            names.back() += format_string(" (%zu)", i + 1);  // a folder that is named twice
+    }
+    return names;
+}
+
 RunSeries read_series(const std::string& folder, PlotOver over) {
     const std::string metrics = folder + "/metrics.csv", log = folder + "/main.log";
     const bool has_metrics = file_exists(metrics);
@@ -84,7 +122,6 @@ RunSeries read_series(const std::string& folder, PlotOver over) {
     if (!has_metrics && over != PlotOver::steps)
         fail("%s has no metrics.csv, and so only steps: leave out --plot-over", folder.c_str());
     RunSeries run = parse_series(read_whole_file(has_metrics ? metrics : log), has_metrics, over);
-    run.name = named_folder(folder).filename().generic_string();
     if (run.training.empty() && run.validation.empty())
         fail("the logs in %s contain no losses", folder.c_str());
     return run;
@@ -109,19 +146,38 @@ static Series smoothed(const Series& series) {
     return means;
 }
 
-// The step with the lowest validation loss; null: there was no validation.
-static const std::pair<double, double>* best_of(const RunSeries& run) {
+namespace {
+
+struct Best {
+    double at, loss;  // on the axis
+    ValidationRow row;
+};
+
+}  // namespace
+
+// The validation with the lowest loss; none: there was no validation.
+static std::optional<Best> best_of(const RunSeries& run) {
     const auto best = std::min_element(run.validation.begin(), run.validation.end(),
                                        [](auto& a, auto& b) { return a.second < b.second; });
-    return best == run.validation.end() ? nullptr : &*best;
+    if (best == run.validation.end()) return std::nullopt;
+    const size_t i = size_t(best - run.validation.begin());
+    return Best{best->first, best->second, i < run.validations.size() ? run.validations[i] : ValidationRow()};
 }
 
-static PlotRing ring_of_best(const std::pair<double, double>& best, PlotOver over) {
-    return {.text = over == PlotOver::steps ? format_string("best %.4g at step %.0f", best.second, best.first)
-                                            : format_string("best %.4g", best.second),
-            .x = best.first,
-            .y = best.second,
-            .colour = validation_red};
+// Bits per byte of a loss of one nat per token, by the last validation; 0: unknown.
+static double bits_of_nat(const RunSeries& run) {
+    double factor = 0;
+    for (size_t i = 0; i < std::min(run.validation.size(), run.validations.size()); i++)
+        if (run.validation[i].second > 0 && run.validations[i].bits_per_byte > 0)
+            factor = run.validations[i].bits_per_byte / run.validation[i].second;
+    return factor;
+}
+
+static PlotRing ring_of_best(const Best& best, PlotOver over) {
+    std::string text = format_string("best %.4g", best.loss);
+    if (over == PlotOver::steps) text += format_string(" at step %.0f", best.at);
+    if (best.row.bits_per_byte > 0) text += format_string(" (%.4g bits per byte)", best.row.bits_per_byte);
+    return {.text = text, .x = best.at, .y = best.loss, .colour = validation_red};
 }
 
 // One run: training pale and smoothed, validation above it in another colour, the best step marked.
@@ -131,7 +187,7 @@ static void add_losses_of_one(PlotPanel& panel, const RunSeries& run, PlotOver o
         {"training", smoothed(run.training), {.colour = training_blue}},
         {"validation", run.validation, {.colour = validation_red, .dots = true}},
     };
-    if (const auto* best = best_of(run)) panel.rings = {ring_of_best(*best, over)};
+    if (const auto best = best_of(run)) panel.rings = {ring_of_best(*best, over)};
 }
 
 // Several runs: a line style for each, training thin, validation with dots.
@@ -148,9 +204,36 @@ static void add_losses_of_several(PlotPanel& panel, const std::vector<RunSeries>
     }
 }
 
-static PlotPanel loss_panel(const std::vector<RunSeries>& runs, std::optional<double> floor, PlotOver over) {
+// How several runs are compared: a factor for each run's losses.
+static std::vector<double> factors_of(const std::vector<RunSeries>& runs) {
+    std::vector<double> factors;
+    for (const RunSeries& run : runs) factors.push_back(bits_of_nat(run));
+    const auto [least, most] = std::minmax_element(factors.begin(), factors.end());
+    const bool are_alike = *most <= *least * (1 + 1e-5);
+    if (are_alike || *least == 0) return std::vector<double>(runs.size(), 1);
+    return factors;
+}
+
+static Series scaled(Series series, double factor) {
+    for (auto& [at, value] : series) value *= factor;
+    return series;
+}
+
+static PlotPanel loss_panel(std::vector<RunSeries> runs, std::optional<double> floor, PlotOver over) {
     PlotPanel panel = {.y = {.title = "loss (nats per token)", .log = true}};
-    if (floor) panel.levels = {{"corpus entropy", *floor, {.dashes = "6 4"}}};
+    const std::vector<double> factors = factors_of(runs);
+    const double first = bits_of_nat(runs[0]);
+    const bool in_bits = factors[0] != 1;
+    if (in_bits) {
+        panel.y.title = "loss (bits per byte)";
+        for (size_t i = 0; i < runs.size(); i++)
+            for (Series* series : {&runs[i].training, &runs[i].validation})
+                *series = scaled(std::move(*series), factors[i]);
+    } else if (std::all_of(runs.begin(), runs.end(), bits_of_nat)) {
+        panel.right_title = "bits per byte";
+        panel.right_factor = first;
+    }
+    if (floor) panel.levels = {{"corpus entropy", *floor * factors[0], {.dashes = "6 4"}}};
     runs.size() == 1 ? add_losses_of_one(panel, runs[0], over) : add_losses_of_several(panel, runs);
     return panel;
 }
@@ -173,11 +256,27 @@ static const char* name_of(PlotOver over) {
     return over == PlotOver::steps ? "step" : over == PlotOver::tokens ? "tokens" : "seconds";
 }
 
+static std::string cell(const char* format, double value) {
+    return std::isnan(value) ? "-" : format_string(format, value);
+}
+
+static PlotTable table_of_best(const std::vector<RunSeries>& runs) {
+    PlotTable table = {.columns = {"run", "best loss", "bits per byte", "step", "seconds"}};
+    for (size_t i = 0; i < runs.size(); i++) {
+        const Best best = best_of(runs[i]).value_or(Best{NAN, NAN, {}});
+        table.rows.push_back({runs[i].name, cell("%.4f", best.loss), cell("%.4f", best.row.bits_per_byte),
+                              cell("%.0f", best.row.step), cell("%.1f", best.row.seconds)});
+        table.styles.push_back(line_style(i));
+    }
+    return table;
+}
+
 std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> floor, PlotOver over) {
     Picture picture = {.description = "Loss of a run of vulkan-gpt2", .x = {.title = name_of(over)}};
     picture.panels = {loss_panel(runs, floor, over), small_panel(runs, &RunSeries::rate, "learning rate"),
                       small_panel(runs, &RunSeries::norm, "gradient norm"),
                       small_panel(runs, &RunSeries::speed, "tokens per second")};
+    if (runs.size() > 1) picture.table = table_of_best(runs);
     return picture_file(picture);
 }
 
@@ -205,11 +304,48 @@ static bool is_plot(const std::string& path) {
     return begins_around(path, "<title>Loss of a run of vulkan-gpt2</title>");
 }
 
+static size_t count_characters(const std::string& text) {
+    return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+// The first column is aligned on the left, the others on the right.
+static void print_table(const PlotTable& table) {
+    std::vector<std::vector<std::string>> rows = {table.columns};
+    rows.insert(rows.end(), table.rows.begin(), table.rows.end());
+    std::vector<size_t> widths(table.columns.size());
+    for (auto& row : rows)
+        for (size_t i = 0; i < row.size(); i++) {
+            row[i] = printable(row[i]);
+            widths[i] = std::max(widths[i], count_characters(row[i]));
+        }
+    for (const auto& row : rows) {
+        std::string line;
+        for (size_t i = 0; i < row.size(); i++) {
+            const std::string space(widths[i] - count_characters(row[i]), ' ');
+            line += i == 0 ? row[i] + space : "  " + space + row[i];
+        }
+        print_line(stdout, "%s", line.c_str());
+    }
+}
+
+// Losses per token of unlike tokenizers do not compare.
+static void warn_of_unknown_bits(const std::vector<RunSeries>& runs) {
+    const auto knows = [](const RunSeries& run) { return bits_of_nat(run) > 0; };
+    const auto unknown = std::find_if_not(runs.begin(), runs.end(), knows);
+    if (unknown != runs.end() && std::any_of(runs.begin(), runs.end(), knows))
+        print_line(stdout,
+                   "note: the bits per byte of %s are unknown; losses per token compare only if the "
+                   "tokenizers are the same",
+                   printable(unknown->name).c_str());
+}
+
 void plot_runs(const std::vector<std::string>& folders, PlotOver over) {
     std::vector<RunSeries> runs;
     std::vector<std::string> logs;
+    const std::vector<std::string> names = distinct_names(folders);
     for (const std::string& folder : folders) {
         runs.push_back(read_series(folder, over));
+        runs.back().name = names[runs.size() - 1];
         logs.insert(logs.end(), {folder + "/metrics.csv", folder + "/main.log"});
     }
     const auto first = named_folder(folders[0]);
@@ -219,8 +355,9 @@ void plot_runs(const std::vector<std::string>& folders, PlotOver over) {
     check_output(picture, logs, is_plot, Target::file);
     const std::optional<double> floor = corpus_entropy(folders[0]);
     write_whole_file(picture, {draw_runs(runs, floor, over)});
-    if (const auto* best = best_of(runs[0]); floor && runs.size() == 1 && best)
-        printf("validation loss %.4f, corpus entropy %.4f: %.4f nats per token above it\n", best->second,
-               *floor, best->second - *floor);
+    if (runs.size() > 1) print_table(table_of_best(runs)), warn_of_unknown_bits(runs);
+    if (const auto best = best_of(runs[0]); floor && runs.size() == 1 && best)
+        printf("validation loss %.4f, corpus entropy %.4f: %.4f nats per token above it\n", best->loss,
+               *floor, best->loss - *floor);
     print_line(stdout, "plot: %s", picture.c_str());
 }

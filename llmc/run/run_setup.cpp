@@ -164,6 +164,24 @@ uint64_t validation_tokens(const Options& o, const DataLoader& val) {
     return std::min(std::min(val.num_batches(), most) * per_batch, val.num_tokens());
 }
 
+double bits_per_nat(const Options& o, RunInputs& inputs) {
+    if (!inputs.val || !inputs.tokenizer || o.val_every == 0) return NAN;
+    const Tokenizer& tokenizer = *inputs.tokenizer;
+    DataLoader& val = *inputs.val;
+    val.reset();
+    std::vector<int> batch(size_t(o.global_batch()) * o.sequence), targets(batch.size());
+    uint64_t tokens = 0, bytes = 0;
+    for (uint64_t left = std::min(val.num_batches(), uint64_t(o.val_batches)); left > 0; left--) {  // -1: all
+        const int fresh = val.next_batch(batch.data(), targets.data());
+        for (int i = 0; i < fresh; i++) {
+            if (targets[i] >= tokenizer.vocab_size()) return NAN;  // another tokenizer made them
+            if (targets[i] != tokenizer.end_of_text) bytes += tokenizer.decode(targets[i]).size();
+        }
+        tokens += uint64_t(fresh);
+    }
+    return bytes ? double(tokens) / double(bytes) / std::log(2) : NAN;
+}
+
 // Losses on other tokens do not compare with those before.
 static void check_validations(const Options& o, const DataLoader& val, Start& start) {
     std::string text = format_string("%d, %llu", o.sequence, (unsigned long long)validation_tokens(o, val));

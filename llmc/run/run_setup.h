@@ -1,5 +1,6 @@
 // Setting up a run: what it reads, checked before any device is opened, and its folder.
 #pragma once
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -65,6 +66,10 @@ void open_data(const Options& o, RunInputs& inputs, bool is_first_process);
 
 // The tokens that a validation reads, whose last batch may be filled up with the first ones.
 uint64_t validation_tokens(const Options& o, const DataLoader& val);
+
+// Bits per byte of a validation whose loss is 1 nat per token; NaN: no tokenizer tells the bytes of its
+// tokens. Reads the tokens.
+double bits_per_nat(const Options& o, RunInputs& inputs);
 
 // Prepares the folder -o, if there is one: moves an earlier run aside, checks that there is room, opens the
 // logs, which a resumed run continues at its first step, and writes the options.

@@ -259,7 +259,7 @@ bool Run<Real>::validate(int step) {
     const bool may_be_best = step > 0 || looks_like_model_file(options.model);
     const bool is_best = !again && validations.add(step, *loss, may_be_best);
     report_validation();
-    if (std::isfinite(*loss)) log.log_val(step, *loss);
+    if (std::isfinite(*loss)) log.log_val(step, *loss, bits_per_nat * *loss);
     return is_best;
 }
 
@@ -275,11 +275,17 @@ std::optional<float> Run<Real>::measure_loss(int step) {
                            });
 }
 
+template <class Real>
+std::string Run<Real>::in_bits_per_byte(double loss) const {
+    const double bits = bits_per_nat * loss;
+    return std::isfinite(bits) ? format_string(", %.4f bits per byte", bits) : "";
+}
+
 // Begins as llm.c's line does.
 template <class Real>
 void Run<Real>::report_validation() const {
     const Validations& v = validations;
-    printf("val loss %f at step %d", v.last_loss, v.last_step);
+    printf("val loss %f%s at step %d", v.last_loss, in_bits_per_byte(v.last_loss).c_str(), v.last_step);
     if (!judge.losses.values.empty()) printf(" | training loss %f", judge.losses.values.back());
     if (v.best_step >= 0) printf(" | best %f at step %d", v.best_loss, v.best_step);
     printf("\n");
@@ -295,7 +301,8 @@ void Run<Real>::report_best() const {
     if (v.best_step < 0)
         printf("validation loss: none was finite after the first step; last %.4f\n", v.last_loss);
     else
-        printf("validation loss: best %.4f at step %d, %s; last %.4f\n", v.best_loss, v.best_step,
+        printf("validation loss: best %.4f%s at step %d, %s; last %.4f\n", v.best_loss,
+               in_bits_per_byte(v.best_loss).c_str(), v.best_step,
                options.saves_best() ? "saved" : "not saved", v.last_loss);
 }
 

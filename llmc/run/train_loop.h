@@ -31,6 +31,7 @@ struct Run {
     int saved = inputs.start.resumed ? inputs.start.step : -1;  // step of the newest checkpoint; -1: none
     int healthy = inputs.start.state.healthy_checkpoint;        // as in RunState
     Validations validations = inputs.start.state.validations;
+    double bits_per_nat = NAN;  // bits per byte of a validation loss of 1; NaN: unknown
     ExtraCheckpoints extra = inputs.start.extra;
 
     // A batch that was read while the GPU ran the step before; `position` is where it begins.
@@ -112,6 +113,8 @@ struct Run {
     // Returns whether the step has the lowest loss so far.
     bool validate(int step);
     std::optional<float> measure_loss(int step);
+    // ", 1.7812 bits per byte"; "" if unknown.
+    std::string in_bits_per_byte(double loss) const;
     void report_validation() const;
     void report_best() const;
     void run_hellaswag(int step);
