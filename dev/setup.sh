@@ -19,7 +19,7 @@ tools=$PWD/.tools
 log=$tools/setup.log
 suite=forky  # the Debian release that has glslang >= 15.3 and Mesa >= 26.1
 vendor_suite=trixie  # the one whose Mesa has RADV_FORCE_FAMILY, and the source of Intel's shim
-windows_suite=bookworm  # the one whose protobuf fits protoc of Debian 12, 13 and Ubuntu 24.04, and g++ 12
+windows_suite=bookworm  # the oldest that this script supports
 glslang_wanted=15.3  # first release with GL_EXT_bfloat16
 
 # Each line: Debian's package, and how to see that it is installed, from Debian or elsewhere
@@ -39,8 +39,6 @@ zlib1g-dev               header   zlib.h
 libzstd-dev              header   zstd.h
 libedit-dev              header   editline/readline.h
 libcli11-dev             header   CLI/CLI.hpp
-libprotobuf-dev          header   google/protobuf/message_lite.h
-protobuf-compiler        command  protoc
 mesa-vulkan-drivers      file     /usr/share/vulkan/icd.d/lvp_icd*.json
 '
 # To build Intel's shim
@@ -121,7 +119,7 @@ name_homebrew_packages() {
     local package missing=''
     have brew || die "install Homebrew, then run this again"
     for package in cmake ninja glslang spirv-tools vulkan-headers vulkan-loader molten-vk pcre2 xxhash zstd \
-        nlohmann-json cli11 protobuf libomp googletest google-benchmark gnuplot; do
+        nlohmann-json cli11 libomp googletest google-benchmark gnuplot; do
         brew list --versions "$package" >/dev/null 2>&1 || missing="$missing $package"
     done
     [ -z "$missing" ] || die "packages are missing: brew install$missing"
@@ -374,8 +372,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) { return 0; }
 END
 }
 
-# cross_build PACKAGE FOLDER OPTION...: builds Debian's source package for Windows with CMake; if $target is
-# set, only that and the component of its name.
+# cross_build PACKAGE FOLDER OPTION...: builds Debian's source package for Windows with CMake.
 cross_build() {
     local package=$1 folder=$2 work=$tools/windows.partial
     shift 2
@@ -384,8 +381,7 @@ cross_build() {
     cmake -S "$work/$package/$folder" -B "$work/$package/cross" -G Ninja -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/windows/mingw.cmake" -DCMAKE_INSTALL_PREFIX="$work/root" \
         -DBUILD_SHARED_LIBS=OFF "$@" &&
-    cmake --build "$work/$package/cross" ${target:+--target "$target"} &&
-    cmake --install "$work/$package/cross" ${target:+--component "$target"}
+    cmake --build "$work/$package/cross" && cmake --install "$work/$package/cross"
 }
 
 # The libraries of the programs and tests, cross-built for Windows from Debian's sources. Libraries that are
@@ -394,14 +390,11 @@ windows_libraries() {
     local work=$tools/windows.partial apt source=yes name
     suite=$windows_suite
     prepare_apt "cross-built libraries" "$work"
-    say "building PCRE2, zstd, protobuf and GoogleTest of Debian $suite for Windows in .tools/windows"
+    say "building PCRE2, zstd and GoogleTest of Debian $suite for Windows in .tools/windows"
     if ! { "${apt[@]}" update &&
-        (cd "$work" && "${apt[@]}" source --download-only pcre2 libzstd protobuf googletest) &&
+        (cd "$work" && "${apt[@]}" source --download-only pcre2 libzstd googletest) &&
         cross_build pcre2 . -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF -DPCRE2_SUPPORT_JIT=ON &&
         cross_build libzstd build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF &&
-        target=libprotobuf-lite cross_build protobuf . -Dprotobuf_BUILD_TESTS=OFF \
-            -Dprotobuf_BUILD_PROTOC_BINARIES=OFF -Dprotobuf_WITH_ZLIB=OFF &&
-        cmake --install "$work/protobuf/cross" --component protobuf-headers &&
         cross_build googletest . -DBUILD_GMOCK=OFF
     } >>"$log" 2>&1 </dev/null; then
         rm -rf "$work"

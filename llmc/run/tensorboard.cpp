@@ -1,5 +1,6 @@
-// Events are protocol buffers (tensorboard.proto), each in a record as written by
-// tensorflow/core/lib/io/record_writer.cc of github.com/tensorflow/tensorflow.
+// Events are protocol buffers, each in a record as written by tensorflow/core/lib/io/record_writer.cc of
+// github.com/tensorflow/tensorflow. Names and numbers of the fields are those of tensorboard/compat/proto/
+// event.proto and summary.proto of github.com/tensorflow/tensorboard.
 #include "llmc/run/tensorboard.h"
 
 #include <algorithm>
@@ -13,10 +14,6 @@
 #include "llmc/base/file.h"  // asserts little-endian, which this format is, too
 #include "llmc/base/os.h"
 #include "llmc/run/run_folder.h"
-#include "tensorboard.pb.h"
-
-using llmc::tensorboard::Event;
-using llmc::tensorboard::SessionLog;
 
 uint32_t crc32c(std::string_view bytes) {
     uint32_t c = 0xffffffff;
@@ -52,12 +49,51 @@ static double unix_time() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-static Event event_at(int step) {
-    Event event;
-    event.set_wall_time(unix_time());
-    event.set_step(step);
-    return event;
+// --- protocol buffers: a message is a sequence of fields, each with a key ---
+
+static std::string varint(uint64_t value) {
+    std::string bytes;
+    for (; value >= 128; value >>= 7) bytes += char((value & 127) | 128);
+    return bytes + char(value);
 }
+
+enum class WireType { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+static std::string key(int field, WireType type) { return varint(uint64_t(field) << 3 | uint64_t(type)); }
+
+static std::string varint_field(int field, uint64_t value) {
+    return key(field, WireType::varint) + varint(value);
+}
+static std::string bytes_field(int field, std::string_view bytes) {
+    return key(field, WireType::bytes) + varint(bytes.size()) + std::string(bytes);
+}
+static std::string double_field(int field, double value) {
+    return key(field, WireType::fixed64) + std::string(bytes_of(value));
+}
+static std::string float_field(int field, float value) {
+    return key(field, WireType::fixed32) + std::string(bytes_of(value));
+}
+
+// An Event of the present time, with the field that says what happened, unless that is empty. Protobuf writes
+// no step 0, the default.
+static std::string event_at(int step, const std::string& what) {
+    const std::string wall_time = double_field(1, unix_time());
+    return tf_record(wall_time + (step > 0 ? varint_field(2, uint64_t(step)) : "") + what);
+}
+
+static std::string file_version(const char* version) { return bytes_field(3, version); }
+
+// A SessionLog whose status is START: earlier events of this step and later ones are void.
+static std::string session_start() { return bytes_field(7, varint_field(1, 1)); }
+
+// A Summary of Values. Zeros are written, since readers ignore a value that is not there.
+static std::string summary(const std::vector<Scalar>& scalars) {
+    std::string values;
+    for (const Scalar& scalar : scalars)
+        values += bytes_field(1, bytes_field(1, scalar.tag) + float_field(2, scalar.value));
+    return values.empty() ? "" : bytes_field(5, values);
+}
+
+// --- files ---
 
 static std::string host_in_a_name() {
     std::string name = host_name();
@@ -91,22 +127,13 @@ std::string start_event_file(const std::string& folder, int resume_step) {
     } catch (const std::filesystem::filesystem_error& error) {
         fail("cannot write into directory %s: %s", folder.c_str(), error.code().message().c_str());
     }
-    Event first = event_at(0), start = event_at(resume_step);
-    first.set_file_version("brain.Event:2");  // since version 2, readers honour START
-    start.mutable_session_log()->set_status(SessionLog::START);
-    std::string records = tf_record(first.SerializeAsString());
-    if (resume_step >= 0) records += tf_record(start.SerializeAsString());
+    std::string records = event_at(0, file_version("brain.Event:2"));  // readers of 2 and later honour START
+    if (resume_step >= 0) records += event_at(resume_step, session_start());
     if (append_to_file(path, records) < records.size())
         fail("cannot write %s: %s", path.c_str(), strerror(errno));
     return path;
 }
 
 std::string event_record(int step, const std::vector<Scalar>& scalars) {
-    Event event = event_at(step);
-    for (const Scalar& scalar : scalars) {
-        auto* value = event.mutable_summary()->add_value();
-        value->set_tag(scalar.tag);
-        value->set_simple_value(scalar.value);
-    }
-    return tf_record(event.SerializeAsString());
+    return event_at(step, summary(scalars));
 }
