@@ -226,6 +226,25 @@ TEST(Plot, ManyRunsSideBySide) {
     }
 }
 
+// Whatever a damaged log says: what is drawn is a picture of numbers, and stays inside it.
+TEST(Plot, ExtremeValuesStayInThePicture) {
+    const char* numbers[] = {"1e29", "-1e29", "1e-29", "0", "nan", "3"};
+    std::vector<RunSeries> runs;
+    for (const std::string loss : numbers)
+        for (const std::string bits : numbers) {
+            const std::string line = "," + loss + ",1,1,,,1," + loss + "," + bits + "\n";
+            runs = {
+                parse_series("step\n0,3,1,1,1,," + loss + ",," + bits + ",1," + bits + "\n1" + line, true),
+                parse_series("step\n0,,,,,,2,,3,4,1\n1,,,,,," + bits + ",," + loss + ",5," + loss, true)};
+            for (const auto& some : {std::vector{runs[0]}, std::vector{runs[1]}, runs}) {
+                const std::string svg = draw_runs(some, std::nullopt);
+                EXPECT_EQ(count(svg, "nan|inf"), 0) << svg;
+                for (const SvgText& text : texts_of(svg))
+                    EXPECT_TRUE(text.left() >= -30 && text.right() <= 630) << text.text;  // ticks
+            }
+        }
+}
+
 // The text is above the curves' panel; only a ring marks the step.
 TEST(Plot, TheBestLossOfAShortRunIsNotOnItsCurve) {
     TemporaryFolder folder;

@@ -1,6 +1,8 @@
 // The texts of an SVG picture, where they are, and about how wide they are in a common font.
 #pragma once
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <regex>
 #include <string>
 #include <vector>

@@ -46,6 +46,7 @@ struct Range {
 
 static std::string tick_text(double value) {
     const double size = std::fabs(value);
+    if (size >= 1e15) return format_string("%.3g", value);
     if (size >= 1e12) return format_string("%.3gT", value / 1e12);
     if (size >= 1e9) return format_string("%.3gG", value / 1e9);
     if (size >= 1e6) return format_string("%.3gM", value / 1e6);

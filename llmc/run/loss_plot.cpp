@@ -257,7 +257,7 @@ static const char* name_of(PlotOver over) {
 }
 
 static std::string cell(const char* format, double value) {
-    return std::isnan(value) ? "-" : format_string(format, value);
+    return std::isnan(value) ? "-" : format_string(std::fabs(value) < 1e9 ? format : "%.3g", value);
 }
 
 static PlotTable table_of_best(const std::vector<RunSeries>& runs) {
