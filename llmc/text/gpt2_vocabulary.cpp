@@ -1,5 +1,6 @@
 // How GPT-2's vocabulary files spell bytes. Declared in tokenizer.h.
 #include <array>
+#include <optional>
 #include <unordered_map>
 
 #include "llmc/base/error.h"
@@ -20,19 +21,26 @@ static std::unordered_map<std::string, char> printable_to_byte() {
     return bytes;
 }
 
-// Converts a token from the files' spelling to its bytes.
-std::string decode_printable(const std::string& text, const std::string& path) {
+static std::optional<std::string> find_bytes(const std::string& text) {
     static const std::unordered_map<std::string, char> bytes = printable_to_byte();
     std::string decoded;
     for (size_t i = 0, length; i < text.size(); i += length) {
         length = uint8_t(text[i]) < 0x80 ? 1 : 2;
         auto byte = bytes.find(text.substr(i, length));
-        if (byte == bytes.end())
-            fail("%s: token \"%s\" does not use GPT-2's spelling of bytes", path.c_str(), text.c_str());
+        if (byte == bytes.end()) return std::nullopt;
         decoded += byte->second;
     }
     return decoded;
 }
+
+// Converts a token from the files' spelling to its bytes.
+std::string decode_printable(const std::string& text, const std::string& path) {
+    const std::optional<std::string> bytes = find_bytes(text);
+    if (!bytes) fail("%s: token \"%s\" does not use GPT-2's spelling of bytes", path.c_str(), text.c_str());
+    return *bytes;
+}
+
+bool is_spelling_of_others(const std::string& text) { return find_bytes(text).value_or(text) != text; }
 
 std::string encode_printable(const std::string& token) {
     static const std::array<std::string, 256> spelling = [] {

@@ -470,6 +470,16 @@ static Tokenizer make_tokenizer(const TokenizerFiles& files) try {
     fail("%s is not a tokenizer like GPT-2's: %s", files.path.c_str(), json_reason(error).c_str());
 }
 
+Tokenizer finish_tokenizer(Tokenizer tokenizer) {
+    TokenizerFiles files = {tokenizer.name};
+    drop_usual_merges(tokenizer);
+    if (!fits_tokenizer_file(tokenizer)) {
+        files.contents[tokenizer_json] = json::parse(text_of_tokenizer_json(tokenizer));
+        tokenizer.hugging_face_files = json_text(files.contents);
+    }
+    return tokenizer;
+}
+
 Tokenizer read_hugging_face_tokenizer(const std::string& path) { return make_tokenizer(load_files(path)); }
 
 Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path) {

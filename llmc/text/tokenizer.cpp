@@ -13,29 +13,11 @@
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
 #include "llmc/base/output.h"
+#include "llmc/text/word_splitter.h"
 
 static const uint32_t tokenizer_magic = 20240328;
 static const int gpt2_vocab_size = 50257;
 static const uint32_t max_vocab_size = 65536;  // tokens are stored as uint16
-
-// GPT-2's rule that splits text into pieces, which are then encoded separately.
-static std::string split_pattern() {
-    const std::string white = white_space;
-    return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" + white + "\\p{L}\\p{N}]+|[" + white +
-           "]+(?![^" + white + "])|[" + white + "]+";
-}
-
-static bool is_ascii_letter(char c) { return uint8_t((c | 32) - 'a') < 26; }
-
-// End of the piece at `start` if it is a word of ASCII letters, with or without a space before it, and ends
-// for certain: at the end of the text or before another ASCII character; else 0. Most pieces are such words,
-// which a loop finds sooner than the pattern does.
-static size_t ascii_word_end(std::string_view text, size_t start) {
-    const size_t letters = start + (text[start] == ' ');
-    size_t end = letters;
-    while (end < text.size() && is_ascii_letter(text[end])) end++;
-    return end > letters && (end == text.size() || uint8_t(text[end]) < 0x80) ? end : 0;
-}
 
 // A short piece of text and its tokens. It is small, since most of the time goes to loads that miss the CPU's
 // caches.
@@ -87,7 +69,7 @@ struct BpeEncoder {
     MergeTable merges;
     // A piece is in the set of its hash modulo the size.
     std::vector<CacheSet> cache = std::vector<CacheSet>(1 << 15);
-    Pattern splitter{split_pattern()};  // matches at every character
+    WordSplitter splitter;
 
     // Buffers of encode_piece(): the piece's tokens as a doubly linked list, and the candidate merges.
     struct Symbol {
@@ -198,9 +180,15 @@ struct BpeEncoder {
 
     void encode_valid(std::string_view text, std::vector<uint16_t>& out) {
         for (size_t start = 0, end; start < text.size(); start = end) {
-            const size_t word = ascii_word_end(text, start);
-            end = word > 0 ? word : splitter.match(text, start);
+            end = splitter.word_end(text, start);
             encode_cached(text.substr(start, end - start), out);
+        }
+    }
+
+    void give_words(std::string_view text, const std::function<void(std::string_view)>& to) {
+        for (size_t start = 0, end; start < text.size(); start = end) {
+            end = splitter.word_end(text, start);
+            to(text.substr(start, end - start));
         }
     }
 };
@@ -212,13 +200,16 @@ const std::string& Tokenizer::decode(int token) const {
 }
 
 void Tokenizer::encode_text(std::string_view text, std::vector<uint16_t>& out) {
-    if (encoder->merges.count == 0) {  // plain bytes
+    if (encoder->merges.count == 0 && !on_word) {  // plain bytes
         for (char byte : text) out.push_back(uint16_t(encoder->byte_tokens[uint8_t(byte)]));
         return;
     }
     while (!text.empty()) {
         const size_t valid = std::min(find_not_utf8(text), text.size());
-        encoder->encode_valid(text.substr(0, valid), out);
+        if (on_word)
+            encoder->give_words(text.substr(0, valid), on_word);
+        else
+            encoder->encode_valid(text.substr(0, valid), out);
         text.remove_prefix(valid);
         if (text.empty()) break;
         out.push_back(uint16_t(encoder->byte_tokens[uint8_t(text[0])]));
@@ -238,6 +229,18 @@ void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out, AddedT
             encode_text(std::string(1, ' ').append(part.text), out);
         else
             encode_text(part.text, out);
+}
+
+Tokenizer Tokenizer::copy() const {
+    Tokenizer same;
+    same.tokens = tokens;
+    same.end_of_text = end_of_text;
+    same.name = name;
+    same.added = added;
+    same.given_merges = given_merges;
+    same.add_prefix_space = add_prefix_space;
+    same.hugging_face_files = hugging_face_files;
+    return same;
 }
 
 const AddedTokenMatcher* Tokenizer::matcher(AddedTokens found) {

@@ -6,6 +6,7 @@
 // them. Hugging Face's files say more: added tokens, merges in any order, a space before the text.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,9 @@ struct Tokenizer {
     bool add_prefix_space = false;                        // before a text that begins with another character
     std::string hugging_face_files = {};                  // as a copy keeps them: hugging_face_tokenizer.cpp
 
+    // If it is set, encode() gives each word of a text to it, instead of the word's tokens to `out`.
+    std::function<void(std::string_view word)> on_word = nullptr;
+
     int vocab_size() const { return int(tokens.size()); }
 
     // Returns the bytes of one token. Error if the id is out of range.
@@ -50,6 +54,9 @@ struct Tokenizer {
 
     // Finds the texts of added tokens; null for AddedTokens::none. Valid as long as the tokenizer.
     const AddedTokenMatcher* matcher(AddedTokens found);
+
+    // For another thread.
+    Tokenizer copy() const;
 
     // The pairs of tokens that BPE merges, in the order of its merges; none for plain bytes.
     std::vector<Merge> merges();
@@ -89,10 +96,15 @@ Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& 
 // library transformers; what this program does not do is an Error that names it.
 Tokenizer read_hugging_face_tokenizer(const std::string& path);
 
+// A tokenizer with added tokens and given merges, as read_hugging_face_tokenizer() returns the same from a file.
+Tokenizer finish_tokenizer(Tokenizer tokenizer);
+
 // A token's bytes as these files and GGUF spell it, and back: each byte is one printable character. Error,
 // which names the file, if a text is not one.
 std::string decode_printable(const std::string& text, const std::string& path);
 std::string encode_printable(const std::string& token);
+// Whether a text is the spelling of a token that has other bytes.
+bool is_spelling_of_others(const std::string& text);
 
 // --- writing them (tokenizer_export.cpp) ---
 
@@ -102,6 +114,8 @@ struct TokenTexts {
     std::vector<std::string> tokens, merges;
 };
 TokenTexts spell_tokens(Tokenizer& tokenizer);
+
+std::string text_of_tokenizer_json(Tokenizer& tokenizer);
 
 // Writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json, which transformers' AutoTokenizer
 // loads, to an existing folder. max_seq_len is the model's.

@@ -37,8 +37,14 @@ static json byte_level(bool add_prefix_space, bool trim_offsets) {
             {"use_regex", true}};
 }
 
-static std::string text_of_tokenizer_json(const Tokenizer& tokenizer, const TokenTexts& texts,
-                                          const json& ids) {
+static json ids_of(const TokenTexts& texts) {
+    json ids = json::object();
+    for (size_t id = 0; id < texts.tokens.size(); id++) ids[texts.tokens[id]] = id;
+    return ids;
+}
+
+std::string text_of_tokenizer_json(Tokenizer& tokenizer) {
+    const TokenTexts texts = spell_tokens(tokenizer);
     std::vector<AddedToken> tokens = tokenizer.added;
     if (tokens.empty()) tokens = {{.id = tokenizer.end_of_text, .special = true}};
     json added = json::array();
@@ -59,7 +65,7 @@ static std::string text_of_tokenizer_json(const Tokenizer& tokenizer, const Toke
                         {"fuse_unk", false},
                         {"byte_fallback", false},
                         {"ignore_merges", false},
-                        {"vocab", ids},
+                        {"vocab", ids_of(texts)},
                         {"merges", texts.merges}};
     const JsonMembers all = {{"version", "1.0"},
                              {"truncation", nullptr},
@@ -86,12 +92,10 @@ static std::string tokenizer_config(const Tokenizer& tokenizer, const std::strin
 
 void write_hugging_face_tokenizer(const std::string& folder, Tokenizer& tokenizer, int max_seq_len) {
     const TokenTexts texts = spell_tokens(tokenizer);
-    json ids = json::object();
-    for (int id = 0; id < tokenizer.vocab_size(); id++) ids[texts.tokens[id]] = id;
     std::string merges = "#version: 0.2\n";
     for (const std::string& merge : texts.merges) merges += merge + "\n";
-    write_whole_file(folder + "/tokenizer.json", {text_of_tokenizer_json(tokenizer, texts, ids)});
-    write_whole_file(folder + "/vocab.json", {json_text(ids), "\n"});
+    write_whole_file(folder + "/tokenizer.json", {text_of_tokenizer_json(tokenizer)});
+    write_whole_file(folder + "/vocab.json", {json_text(ids_of(texts)), "\n"});
     write_whole_file(folder + "/merges.txt", {merges});
     write_whole_file(folder + "/tokenizer_config.json",
                      {tokenizer_config(tokenizer, texts.tokens[tokenizer.end_of_text], max_seq_len)});
