@@ -3,7 +3,7 @@
 //                  --out data --name shakespeare tinyshakespeare.txt
 // writes data/shakespeare_val.bin and data/shakespeare_train.bin. With --field text, the files are JSONL.
 // They may be compressed, and folders stand for the files below them. All threads tokenize; their number does
-// not change the tokens.
+// not change the tokens. --tokenizer bpe:4096 first trains a tokenizer on the text.
 //     prepare_data hellaswag --tokenizer gpt2_tokenizer.bin --out hellaswag_val.bin hellaswag_val.jsonl
 // makes llm.c's HellaSwag file. --make-tokenizer makes gpt2_tokenizer.bin from the two files in which GPT-2's
 // vocabulary was published.
@@ -67,7 +67,13 @@ int main(int argc, char** argv) {
     line.add("FILE", options.files,
              "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input");
     line.add("--files-from", options.files_from, "read more names of files from this file, one per line");
-    line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes");
+    line.add("--tokenizer", options.tokenizer,
+             "tokenizer file, bytes, or bpe:N, as in bpe:4096: one of N tokens, trained on all of the text");
+    line.add("--min-frequency", options.bpe.min_frequency, "bpe: how often a pair that becomes a token occurs");
+    line.add("--max-token-length", options.bpe.max_token_length,
+             "bpe: tokens have fewer bytes, unless they have 1 or 2 (0: no limit)");
+    line.add_texts("--special-token", options.bpe.special_tokens,
+                   "bpe: a text that is one token; may be repeated. <|endoftext|> is the first if not named");
     add_text_options(*line.app, options);
     line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation");
     line.add("--val-fraction", options.val_fraction, 0, 0.5,

@@ -281,6 +281,31 @@ static void add_files(Preparation& work, TextReader& reader, std::vector<Tokeniz
     if (pipeline.error) std::rethrow_exception(pipeline.error);
 }
 
+// --- the tokenizer ---
+
+static std::string trained_file(const std::string& prefix, const char* type) {
+    return prefix + "_tokenizer." + type;
+}
+
+static Tokenizer find_tokenizer(const PreparationOptions& options, const std::vector<std::string>& files) {
+    const std::optional<BpeOptions> asked = parse_bpe(options.tokenizer);
+    if (!asked) return open_tokenizer(options.tokenizer);
+    BpeOptions bpe = options.bpe;
+    bpe.vocab_size = asked->vocab_size;
+    return train_tokenizer(files, options, bpe);
+}
+
+// The tokenizer as other programs read it.
+static void write_trained(Tokenizer& tokenizer, const std::string& prefix) {
+    const std::string json = trained_file(prefix, "json"), bin = trained_file(prefix, "bin");
+    write_whole_file(json, {text_of_tokenizer_json(tokenizer)});
+    if (fits_tokenizer_file(tokenizer))
+        write_tokenizer(tokenizer, bin);
+    else if (file_exists(bin))
+        remove_file(bin);  // of another tokenizer
+    print_line(stdout, "%s: %d tokens", json.c_str(), tokenizer.vocab_size());
+}
+
 // --- all of it ---
 
 // The shards of this name in the folder, also temporary ones that a killed run left.
@@ -312,6 +337,9 @@ static void check_outputs(const PreparationOptions& options, std::vector<std::st
     const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
     if (!is_same_file(prefix + ".tokenizer", options.tokenizer))  // which is then not written
         check_output(prefix + ".tokenizer", inputs, is_copy, Target::file);
+    if (!parse_bpe(options.tokenizer)) return;
+    check_output(trained_file(prefix, "json"), inputs, is_tokenizer_json, Target::file);
+    check_output(trained_file(prefix, "bin"), inputs, is_tokenizer_file, Target::file);
 }
 
 static void check_options(const PreparationOptions& options) {
@@ -325,6 +353,11 @@ static void check_options(const PreparationOptions& options) {
         fail("--val-tokens and --val-fraction are both given: leave one out");
     if (options.skip_bad_lines && options.field.empty())
         fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
+    const bool trains = parse_bpe(options.tokenizer).has_value();
+    if (!trains && options.bpe != BpeOptions())
+        fail(
+            "--min-frequency, --max-token-length and --special-token are for --tokenizer bpe:N, which trains a "
+            "tokenizer on the text");
 }
 
 // Error if a file is JSONL by its name, and is to be read as plain text.
@@ -405,13 +438,13 @@ void prepare_tokens(const PreparationOptions& options) {
     create_folders(options.out);
     check_outputs(options, files);
     const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
-    const double start = now();
     const std::string& prefix = lock.path;
     StagedShards staged;
-    std::vector<Tokenizer> tokenizers;
-    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(open_tokenizer(options.tokenizer));
-    Tokenizer of_reader = open_tokenizer(options.tokenizer);  // which cuts blocks while the others encode
+    Tokenizer of_reader = find_tokenizer(options, files);  // which cuts blocks while the others encode
     reader.tokenizer = &of_reader;
+    const double start = now();
+    std::vector<Tokenizer> tokenizers;
+    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(of_reader.copy());
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
                         {staged, prefix + "_val", options.shard_tokens},
@@ -425,6 +458,7 @@ void prepare_tokens(const PreparationOptions& options) {
     record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
     staged.rename_all();
     remove_earlier_shards(options, staged);
+    if (parse_bpe(options.tokenizer)) write_trained(of_reader, prefix);
     sync_folder(options.out);
     print_summary(work, tokenizers[0], now() - start);
 }

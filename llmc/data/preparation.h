@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "llmc/text/bpe_trainer.h"
 #include "llmc/text/text_reader.h"
 
 struct PreparationOptions : TextOptions {
     std::vector<std::string> files;   // texts, folders of them, or "-" for standard input
     std::string files_from;           // a file with more names, one per line; empty: none
-    std::string tokenizer = "bytes";  // or a tokenizer's file
+    std::string tokenizer = "bytes";  // a tokenizer's file, or "bpe:4096": trained on the text
+    BpeOptions bpe = {};              // of "bpe:4096"; the size is that of the name
     std::string out, name;            // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
     uint64_t val_tokens = 0;          // the first so many tokens are for validation
     double val_fraction = 0;          // or this fraction of the documents, drawn with `seed`
@@ -19,7 +21,8 @@ struct PreparationOptions : TextOptions {
     std::function<void()> before_replacing = nullptr;  // called when the new shards are complete
 };
 
-// Writes the shards and NAME.json, which lists them, and prints a summary. The new shards replace earlier
+// Writes the shards and NAME.json, which lists them, and prints a summary. A tokenizer that was trained is also
+// written for other programs, as NAME_tokenizer.json and, if llm.c's file can hold it, NAME_tokenizer.bin. The new shards replace earlier
 // ones of the same name together, when all are complete. Error if an option or a file is wrong, or if a part
 // has no tokens; earlier shards are then unchanged.
 void prepare_tokens(const PreparationOptions& options);

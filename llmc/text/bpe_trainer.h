@@ -12,9 +12,11 @@
 struct BpeOptions {
     int vocab_size = 0;          // with special tokens and bytes
     uint64_t min_frequency = 2;  // of a pair that merges
-    size_t max_token_length = 0;  // tokens that are made of others have fewer bytes; 0: no limit
+    uint64_t max_token_length = 0;  // tokens that are made of others have fewer bytes; 0: no limit
     // Their ids begin at 0. <|endoftext|> comes first if it is not among them.
     std::vector<std::string> special_tokens = {};
+
+    bool operator==(const BpeOptions&) const = default;
 };
 
 // The options of "bpe:4096"; none if the name of a tokenizer does not begin with "bpe:". Error if no size

@@ -411,8 +411,6 @@ static void fill_tokens(Tokenizer& tokenizer, const TokenizerFiles& files, const
     for (const auto& [text, id] : vocabulary) {
         std::string& bytes = tokenizer.tokens[id];
         bytes = is_added[id] && !is_merged[id] ? text : decode_printable(text, tokenizer.name);
-        if (bytes.size() > 255)
-            fail("%s: token %d has %zu bytes, more than 255", tokenizer.name.c_str(), id, bytes.size());
         if (is_added[id] && bytes != text)
             fail("%s: the added token '%s' is also a token of the vocabulary that stands for other bytes",
                  tokenizer.name.c_str(), text.c_str());

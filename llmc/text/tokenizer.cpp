@@ -265,8 +265,10 @@ std::vector<Tokenizer::Merge> Tokenizer::merges() {
 
 bool fits_tokenizer_file(const Tokenizer& tokenizer) {
     const std::vector<AddedToken> end = {{.id = tokenizer.end_of_text, .special = true}};
+    const bool is_short =
+        std::ranges::all_of(tokenizer.tokens, [](const std::string& token) { return token.size() <= 255; });
     return (tokenizer.added.empty() || tokenizer.added == end) && !tokenizer.given_merges &&
-           !tokenizer.add_prefix_space;
+           !tokenizer.add_prefix_space && is_short;
 }
 
 static Tokenizer bytes_tokenizer() {
@@ -294,6 +296,11 @@ static void check_header(const uint32_t* header, const char* path) {
 Tokenizer open_tokenizer(const std::string& name_or_path) {
     if (name_or_path == "bytes") return bytes_tokenizer();
     const char* path = name_or_path.c_str();
+    if (!std::filesystem::exists(name_or_path) && name_or_path.starts_with("bpe:"))
+        fail(
+            "the tokenizer %s is trained on a text, by prepare_data or train_gpt2 --text: name the file of one "
+            "that has been trained",
+            path);
     if (!std::filesystem::exists(name_or_path))
         fail(
             "no tokenizer file %s: 'data/download.sh starter' downloads GPT-2's into "

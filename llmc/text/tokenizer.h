@@ -28,7 +28,7 @@ struct Tokenizer {
         bool operator==(const Merge&) const = default;
     };
 
-    std::vector<std::string> tokens;  // token id -> its bytes (1 to 255 of them, NUL possible)
+    std::vector<std::string> tokens;  // token id -> its bytes (in llm.c's file 1 to 255, NUL possible)
     int end_of_text = 0;              // the id that separates documents
     std::string name;                 // "bytes" or the file's path, for messages
 
@@ -116,6 +116,8 @@ struct TokenTexts {
 TokenTexts spell_tokens(Tokenizer& tokenizer);
 
 std::string text_of_tokenizer_json(Tokenizer& tokenizer);
+// Whether the file is one. Error if it is no JSON object.
+bool is_tokenizer_json(const std::string& path);
 
 // Writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json, which transformers' AutoTokenizer
 // loads, to an existing folder. max_seq_len is the model's.

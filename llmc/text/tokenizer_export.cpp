@@ -79,6 +79,11 @@ std::string text_of_tokenizer_json(Tokenizer& tokenizer) {
     return json_text(all, 1) + "\n";
 }
 
+bool is_tokenizer_json(const std::string& path) {
+    const json whole = read_json_object(path);
+    return whole.contains("model") && whole.contains("added_tokens");
+}
+
 static std::string tokenizer_config(const Tokenizer& tokenizer, const std::string& end, int max_seq_len) {
     const JsonMembers config = {{"tokenizer_class", "GPT2Tokenizer"},
                                 {"add_prefix_space", tokenizer.add_prefix_space},
