@@ -8,6 +8,7 @@
 #include "llmc/base/json.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
+#include "llmc/text/bpe_trainer.h"
 
 namespace fs = std::filesystem;
 
@@ -217,7 +218,7 @@ std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSour
                                        const std::optional<TokenizerInfo>& recorded,
                                        const std::string& data) {
     std::optional<Tokenizer> tokenizer;
-    if (!asked.empty())
+    if (!asked.empty() && !(recorded && recorded->name == asked && parse_bpe(asked)))
         tokenizer = open_tokenizer(asked);
     else if (recorded)
         tokenizer = open_recorded_tokenizer(*recorded);

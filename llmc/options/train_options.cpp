@@ -20,6 +20,7 @@
 #include "llmc/options/recipe.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/options/version.h"
+#include "llmc/text/bpe_trainer.h"
 #include "llmc/text/text_file.h"
 
 static const char* launcher_starts = "mpirun or srun starts the processes";
@@ -354,14 +355,14 @@ static void name_tokens_in_folder(Options& o) {
                                         fs::path(value).filename().generic_string().c_str()));
 }
 
-// Options whose values are paths. A model may also be a descriptor, a tokenizer "bytes".
+// Options whose values are paths. A model may also be a descriptor, a tokenizer "bytes" or "bpe:4096".
 static const std::set<std::string> path_options = {"train-data", "val-data",       "model", "text",
                                                    "tokenizer",  "hellaswag-file", "output"};
 static bool is_path(const std::string& option, const std::string& value) {
     if (value.empty() || !path_options.count(option)) return false;
     if (option == "model") return looks_like_model_file(value);
     if (option == "text") return value != "stories";
-    return option != "tokenizer" || value != "bytes";
+    return option != "tokenizer" || (value != "bytes" && !parse_bpe(value));
 }
 
 static bool is_pattern(const std::string& option) { return option == "train-data" || option == "val-data"; }

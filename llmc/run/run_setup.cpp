@@ -12,6 +12,7 @@
 #include "llmc/data/sidecar.h"
 #include "llmc/files/model_file.h"
 #include "llmc/run/progress.h"
+#include "llmc/text/bpe_trainer.h"
 
 // --- the model ---
 
@@ -21,8 +22,9 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
                               const std::optional<TokenizerInfo>& data) {
     ModelConfig config = read_shape(model);
     const bool names_vocab = model.is_file || model.path.find("vocab=") != std::string::npos;
-    if (!names_vocab && !o.tokenizer.empty())
-        set_vocab_size(config, open_tokenizer(o.tokenizer).vocab_size());
+    const std::optional<BpeOptions> trained = parse_bpe(o.tokenizer);  // it may have become smaller
+    if (!names_vocab && !o.tokenizer.empty() && !(trained && data))
+        set_vocab_size(config, trained ? trained->vocab_size : open_tokenizer(o.tokenizer).vocab_size());
     else if (!names_vocab && data)
         set_vocab_size(config, data->vocab_size);
     validate(config, o.model);
@@ -231,8 +233,10 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
         start.resumed ? resumed_config(o, start.step, data) : new_config(o, model, data);
     const std::string& data_name = o.train_data.empty() ? o.val_data : o.train_data;
     if (data) check_data_fits(*data, data_name, model, config);
-    std::optional<Tokenizer> tokenizer =
-        tokenizer_for(o.tokenizer, model, config.vocab_size, data ? data : model.tokenizer, data_name);
+    std::optional<Tokenizer> tokenizer;
+    if (!o.dry_run || data || !parse_bpe(o.tokenizer))  // else it is not trained yet
+        tokenizer =
+            tokenizer_for(o.tokenizer, model, config.vocab_size, data ? data : model.tokenizer, data_name);
     if (o.sequence > config.max_seq_len)
         fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
              config.max_seq_len, config.max_seq_len);

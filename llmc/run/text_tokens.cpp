@@ -119,6 +119,21 @@ TextTokens plan_tokens(const Options& o) {
     return planned;
 }
 
+// Writes the stories; the tokenizer decides how many are for validation.
+static void write_stories(PreparationOptions& p) {
+    p.files = {p.out + "/stories.txt"};
+    CorpusOptions corpus = {.out = p.files[0], .bytes = stories_bytes, .seed = 1};
+    if (const std::optional<BpeOptions> bpe = parse_bpe(p.tokenizer)) {
+        write_corpus(corpus);
+        Tokenizer tokenizer = train_tokenizer(p.files, p, *bpe);
+        corpus.tokenizer = p.out + "/stories_tokenizer.json";
+        write_whole_file(corpus.tokenizer, {text_of_tokenizer_json(tokenizer)});
+    } else
+        corpus.tokenizer = p.tokenizer;
+    corpus.val_tokens = stories_val_tokens;
+    p.val_tokens = write_corpus(corpus);
+}
+
 void prepare_text(const Options& o) {
     const StopWritingAtSignals stops;
     PreparationOptions p = preparation_of(o);
@@ -140,12 +155,7 @@ void prepare_text(const Options& o) {
     if (is_prepared) return;
     if (is_stories(o)) {
         remove_file(stamp);
-        p.files = {p.out + "/stories.txt"};
-        p.val_tokens = write_corpus({.out = p.files[0],
-                                     .tokenizer = p.tokenizer,
-                                     .bytes = stories_bytes,
-                                     .seed = 1,
-                                     .val_tokens = stories_val_tokens});
+        write_stories(p);
     }
     p.before_replacing = [&] {
         if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens

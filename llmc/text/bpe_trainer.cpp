@@ -165,7 +165,7 @@ Tokenizer train_tokenizer(const std::vector<std::string>& files, const TextOptio
     const uint64_t total = words.counts.total(), distinct = words.counts.distinct();
     const double counted = now();
     learn(tokenizer, words.counts, bpe);
-    print_line(stdout, "tokenizer: %d tokens from %llu words, %llu of them distinct, in %.1f + %.1f s",
+    print_line(stdout, "tokenizer: %d tokens from %llu words of two bytes or more, %llu of them distinct, in %.1f + %.1f s",
                tokenizer.vocab_size(), (unsigned long long)total, (unsigned long long)distinct,
                counted - start, now() - counted);
     if (tokenizer.vocab_size() < bpe.vocab_size)
