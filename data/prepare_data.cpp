@@ -69,7 +69,8 @@ int main(int argc, char** argv) {
     line.add("--files-from", options.files_from, "read more names of files from this file, one per line");
     line.add("--tokenizer", options.tokenizer,
              "tokenizer file, bytes, or bpe:N, as in bpe:4096: one of N tokens, trained on all of the text");
-    line.add("--min-frequency", options.bpe.min_frequency, "bpe: how often a pair that becomes a token occurs");
+    line.add("--min-frequency", options.bpe.min_frequency,
+             "bpe: how often a pair that becomes a token occurs");
     line.add("--max-token-length", options.bpe.max_token_length,
              "bpe: tokens have fewer bytes, unless they have 1 or 2 (0: no limit)");
     line.add_texts("--special-token", options.bpe.special_tokens,

@@ -356,7 +356,8 @@ static void check_options(const PreparationOptions& options) {
     const bool trains = parse_bpe(options.tokenizer).has_value();
     if (!trains && options.bpe != BpeOptions())
         fail(
-            "--min-frequency, --max-token-length and --special-token are for --tokenizer bpe:N, which trains a "
+            "--min-frequency, --max-token-length and --special-token are for --tokenizer bpe:N, which trains "
+            "a "
             "tokenizer on the text");
 }
 

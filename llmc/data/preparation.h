@@ -21,10 +21,10 @@ struct PreparationOptions : TextOptions {
     std::function<void()> before_replacing = nullptr;  // called when the new shards are complete
 };
 
-// Writes the shards and NAME.json, which lists them, and prints a summary. A tokenizer that was trained is also
-// written for other programs, as NAME_tokenizer.json and, if llm.c's file can hold it, NAME_tokenizer.bin. The new shards replace earlier
-// ones of the same name together, when all are complete. Error if an option or a file is wrong, or if a part
-// has no tokens; earlier shards are then unchanged.
+// Writes the shards and NAME.json, which lists them, and prints a summary. A tokenizer that was trained is
+// also written for other programs, as NAME_tokenizer.json and, if llm.c's file can hold it,
+// NAME_tokenizer.bin. The new shards replace earlier ones of the same name together, when all are complete.
+// Error if an option or a file is wrong, or if a part has no tokens; earlier shards are then unchanged.
 void prepare_tokens(const PreparationOptions& options);
 
 // The files that would be read, with those in folders and of --files-from. What is no text in folders is left

@@ -112,7 +112,9 @@ struct Part {
     std::vector<uint32_t> changed[4];
 
     PairCounts counts = {};
-    std::vector<Entry> queue = {};  // a heap
+    std::vector<Entry> queue = {};  // a heap of the entries with at least `least` occurrences, which is small
+    std::vector<Entry> rare = {};   // the others
+    uint64_t least = UINT64_MAX;
     struct Fresh {
         Pair pair;
         Change *first, *last;
@@ -126,9 +128,11 @@ struct Part {
                     size_t longest);
     void update(std::vector<Part>& parts, uint32_t step);
     void push(Entry entry) {
-        queue.push_back(std::move(entry));
-        std::push_heap(queue.begin(), queue.end());
+        std::vector<Entry>& to = entry.count >= least ? queue : rare;
+        to.push_back(std::move(entry));
+        if (&to == &queue) std::push_heap(queue.begin(), queue.end());
     }
+    void queue_rarer(uint64_t lower);
 
    private:
     Change& new_change(Pair pair);
@@ -167,7 +171,8 @@ void Part::find_first_pairs(int first_byte) {
     const auto for_each_pair = [&](auto&& action) {
         for (uint32_t number = 0; number < words.size(); number++)
             for (size_t i = words[number].begin; i + 1 < words[number].begin + words[number].length; i++) {
-                const size_t bytes = size_t(symbols[i] - first_byte) << 8 | size_t(symbols[i + 1] - first_byte);
+                const size_t bytes =
+                    size_t(symbols[i] - first_byte) << 8 | size_t(symbols[i + 1] - first_byte);
                 action(bytes, pair_of(symbols[i], symbols[i + 1]), number, last[bytes] != number);
                 last[bytes] = number;
             }
@@ -271,10 +276,19 @@ void Part::update(std::vector<Part>& parts, uint32_t step) {
         if (words_of_pair.size > 1)
             words_of_pair.many = std::make_unique_for_overwrite<uint32_t[]>(words_of_pair.size);
         uint32_t* to = words_of_pair.size > 1 ? words_of_pair.many.get() : &words_of_pair.one;
-        for (const Change* c = pair.first; c; c = c->next) to = std::copy(c->words.begin(), c->words.end(), to);
+        for (const Change* c = pair.first; c; c = c->next)
+            to = std::copy(c->words.begin(), c->words.end(), to);
         push({uint64_t(slot.count), pair.pair, step, std::move(words_of_pair)});
     }
     fresh.clear();
+}
+
+// Moves entries with at least `lower` occurrences to the queue.
+void Part::queue_rarer(uint64_t lower) {
+    least = lower;
+    std::vector<Entry> all;
+    all.swap(rare);
+    for (Entry& entry : all) push(std::move(entry));
 }
 
 // --- all merges ---
@@ -304,7 +318,14 @@ bool Learner::pop(Entry& entry) {
         Part* first = nullptr;
         for (Part& part : parts)
             if (!part.queue.empty() && (!first || first->queue[0] < part.queue[0])) first = &part;
-        if (!first) return false;
+        if (!first) {
+            uint64_t most = 0;
+            for (const Part& part : parts)
+                for (const Entry& rare : part.rare) most = std::max(most, rare.count + 1);
+            if (most == 0) return false;
+            for (Part& part : parts) part.queue_rarer((most - 1) / 8);
+            continue;
+        }
         std::pop_heap(first->queue.begin(), first->queue.end());
         entry = std::move(first->queue.back());
         first->queue.pop_back();
@@ -329,8 +350,8 @@ bool Learner::choose() {
     return learning.tokens.size() < learning.vocab_size;
 }
 
-// Merges pairs in a few words alone, since threads take longer to wait for each other, up to a pair that is in
-// many; false: there is none.
+// Merges pairs in a few words alone, since threads take longer to wait for each other, up to a pair that is
+// in many; false: there is none.
 bool Learner::merge_rare_pairs() {
     const uint32_t few = 64;
     while (choose()) {

@@ -10,8 +10,8 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/output.h"
-#include "llmc/base/utf8.h"
 #include "llmc/base/system_files.h"
+#include "llmc/base/utf8.h"
 #include "llmc/text/bpe_merges.h"
 #include "llmc/text/word_counts.h"
 
@@ -62,7 +62,7 @@ static Tokenizer first_tokens(const BpeOptions& bpe) {
     }
     std::vector<std::string> bytes;
     for (int byte = 0; byte < num_bytes; byte++) bytes.push_back(std::string(1, char(byte)));
-    std::ranges::sort(bytes, {}, [](const std::string& byte) { // UTF-8 sorts as its code points
+    std::ranges::sort(bytes, {}, [](const std::string& byte) {  // UTF-8 sorts as its code points
         return encode_printable(byte);
     });
     tokenizer.tokens.insert(tokenizer.tokens.end(), bytes.begin(), bytes.end());
@@ -122,8 +122,10 @@ static void refuse_pipes(const std::vector<std::string>& files) {
     for (const std::string& file : files) {
         const auto status = file == "-" ? FileStatus() : get_status(file);
         if (file == "-" || (status && status->kind != FileStatus::regular))
-            fail("%s can be read once, but a tokenizer is trained before the text is encoded: save it in a file",
-                 file == "-" ? "standard input" : file.c_str());
+            fail(
+                "%s can be read once, but a tokenizer is trained before the text is encoded: save it in a "
+                "file",
+                file == "-" ? "standard input" : file.c_str());
     }
 }
 
@@ -165,11 +167,14 @@ Tokenizer train_tokenizer(const std::vector<std::string>& files, const TextOptio
     const uint64_t total = words.counts.total(), distinct = words.counts.distinct();
     const double counted = now();
     learn(tokenizer, words.counts, bpe);
-    print_line(stdout, "tokenizer: %d tokens from %llu words of two bytes or more, %llu of them distinct, in %.1f + %.1f s",
-               tokenizer.vocab_size(), (unsigned long long)total, (unsigned long long)distinct,
-               counted - start, now() - counted);
+    print_line(
+        stdout,
+        "tokenizer: %d tokens from %llu words of two bytes or more, %llu of them distinct, in %.1f + %.1f s",
+        tokenizer.vocab_size(), (unsigned long long)total, (unsigned long long)distinct, counted - start,
+        now() - counted);
     if (tokenizer.vocab_size() < bpe.vocab_size)
-        print_line(stdout, "the text has no more pairs that occur %llu times, so the tokenizer has %d tokens, not %d",
+        print_line(stdout,
+                   "the text has no more pairs that occur %llu times, so the tokenizer has %d tokens, not %d",
                    (unsigned long long)bpe.min_frequency, tokenizer.vocab_size(), bpe.vocab_size);
     return finish_tokenizer(std::move(tokenizer));
 }

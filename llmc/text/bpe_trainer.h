@@ -1,6 +1,6 @@
-// Trains a tokenizer like GPT-2's on a text: byte-level BPE. Its merges are those of Hugging Face's BpeTrainer
-// (tokenizers 0.23) with the pre-tokenizer ByteLevel: ids are the special tokens, then the bytes in the order
-// of the characters that spell them, then merges, the most frequent pair first.
+// Trains a tokenizer like GPT-2's on a text: byte-level BPE. Its merges are those of Hugging Face's
+// BpeTrainer (tokenizers 0.23) with the pre-tokenizer ByteLevel: ids are the special tokens, then the bytes
+// in the order of the characters that spell them, then merges, the most frequent pair first.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,8 +10,8 @@
 #include "llmc/text/tokenizer.h"
 
 struct BpeOptions {
-    int vocab_size = 0;          // with special tokens and bytes
-    uint64_t min_frequency = 2;  // of a pair that merges
+    int vocab_size = 0;             // with special tokens and bytes
+    uint64_t min_frequency = 2;     // of a pair that merges
     uint64_t max_token_length = 0;  // tokens that are made of others have fewer bytes; 0: no limit
     // Their ids begin at 0. <|endoftext|> comes first if it is not among them.
     std::vector<std::string> special_tokens = {};

@@ -298,7 +298,8 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
     const char* path = name_or_path.c_str();
     if (!std::filesystem::exists(name_or_path) && name_or_path.starts_with("bpe:"))
         fail(
-            "the tokenizer %s is trained on a text, by prepare_data or train_gpt2 --text: name the file of one "
+            "the tokenizer %s is trained on a text, by prepare_data or train_gpt2 --text: name the file of "
+            "one "
             "that has been trained",
             path);
     if (!std::filesystem::exists(name_or_path))

@@ -96,7 +96,8 @@ Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& 
 // library transformers; what this program does not do is an Error that names it.
 Tokenizer read_hugging_face_tokenizer(const std::string& path);
 
-// A tokenizer with added tokens and given merges, as read_hugging_face_tokenizer() returns the same from a file.
+// A tokenizer with added tokens and given merges, as read_hugging_face_tokenizer() returns the same from a
+// file.
 Tokenizer finish_tokenizer(Tokenizer tokenizer);
 
 // A token's bytes as these files and GGUF spell it, and back: each byte is one printable character. Error,

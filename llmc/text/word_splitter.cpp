@@ -7,8 +7,7 @@
 
 static const uint32_t num_characters = 0x110000, first_surrogate = 0xd800, last_surrogate = 0xdfff;
 
-WordSplitter::WordSplitter()
-    : pages(num_characters / 256), whites(std::string("[") + white_space + "]+") {
+WordSplitter::WordSplitter() : pages(num_characters / 256), whites(std::string("[") + white_space + "]+") {
     fill(ascii, 0);
 }
 
